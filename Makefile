@@ -107,7 +107,7 @@ papers: all ## regenerate the papers' figures from the plan; needs no GPU
 
 regress: all ## hold memory, work and accuracy against results/baseline
 	@mkdir -p $(BUILD)/regress
-	@for name in baseline baseline-plan; do \
+	@for name in baseline baseline-plan baseline-families baseline-ranks; do \
 	  $(BUILD)/longbp run experiments/$$name.json --fresh --out $(BUILD)/regress/$$name.jsonl $(RUN) > /dev/null && \
 	  $(BUILD)/longbp compare --deterministic --exact results/baseline/$$name.jsonl $(BUILD)/regress/$$name.jsonl \
 	  || exit $$?; done
@@ -139,10 +139,11 @@ SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
 # What every operation is held to, on whatever device.
 CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
 $(BUILD)/tests/test_ops: $(CASES)
-# Steps whose gradient is wrong.
-$(BUILD)/tests/test_verify: override LDLIBS += -Wl,--wrap=method_step
-# Counters' readings that are made up.
+# Steps whose gradient is wrong, or that do other work.
+$(BUILD)/tests/test_verify $(BUILD)/tests/test_samples: override LDLIBS += -Wl,--wrap=method_step
+# Readings of counters and of a card's sensors that are made up.
 $(BUILD)/tests/test_event_counter: override LDLIBS += -Wl,--wrap=syscall
+$(BUILD)/tests/test_watch: override LDLIBS += $(foreach call,open close card_find read,-Wl,--wrap=sensors_$(call))
 # A test's own code takes longer to be optimised than to run.
 $(TESTS:=.o): CFLAGS += -O1
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o $(LIBRARY)

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 // Opening must fail as unsupported, for a reason that says `part`.
 static void refused(enum dtype dtype, const char *part)
 {
@@ -98,6 +100,29 @@ static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, bo
     return bytes;
 }
 
+// Blocks cover each pair of a query and a key that it sees once; of several queries none is left alone, for cuDNN
+// is not asked for one query.
+static void test_attention_blocks(void **state)
+{
+    (void)state;
+    static const size_t queries[] = {1, 2, 127, 2047, 2048, 2049, 2050, 4096, 4097, 5000},
+                        starts[] = {0, 1, 300, 40000};
+    for (size_t i = 0; i < COUNT(queries) * COUNT(starts); i++) {
+        struct attention_shape s = {
+            .queries = queries[i / COUNT(starts)], .start = starts[i % COUNT(starts)], .batch = 1};
+        s.heads = s.kv_heads = 1, s.head_dim = 8;
+        size_t pairs = 0, seen = 0;
+        for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, false, &b);) {
+            assert_true(b.queries > 1 || s.queries == 1);
+            assert_true(b.queries <= CUDA_ATTENTION_QUERIES && b.keys <= CUDA_ATTENTION_KEYS);
+            pairs += b.queries * b.keys - (b.causal ? b.queries * (b.queries - 1) / 2 : 0);
+        }
+        for (size_t query = 0; query < s.queries; query++)
+            seen += s.start + query + 1;
+        assert_int_equal(pairs, seen);
+    }
+}
+
 // Attention's workspace is bounded in queries and context, is in order and holds what each part needs; the causal
 // block's part lies over the rectangles'.
 static void test_attention_workspace(void **state)
@@ -172,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_no_plugin),
         cmocka_unit_test(test_wrong_plugin),
         cmocka_unit_test(test_devices_without_hooks),
+        cmocka_unit_test(test_attention_blocks),
         cmocka_unit_test(test_attention_workspace),
         cmocka_unit_test(test_whole_attention),
         cmocka_unit_test(test_block_rows),

@@ -21,17 +21,16 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define SAMPLES      40
 
-// 24 tokens in 6 columns of a small model, timed as often as said after one step of warm-up: the method with its
-// options, and other keys of the trial.
-static json_t *run_samples(size_t samples, const char *method, const char *more)
+// A trial of 24 tokens in 6 columns of a small model: its method, the bracket behind it, and its other keys.
+static json_t *record_of(const char *method_and_more)
 {
     struct trial trial;
     struct status status = {0};
     char *text, *json;
     assert_true(asprintf(&text,
                          "{'model': {'layers': 1, 'width': 8, 'heads': 2, 'ffn': 8, 'vocab': 11}, 'dtype': 'f64', "
-                         "'context': 24, 'measure': {'warmup': 1, 'samples': %zu}, 'method': {%s}%s}",
-                         samples, method, more) > 0);
+                         "'context': 24, 'method': {%s",
+                         method_and_more) > 0);
     json = quoted(text);
     if (!trial_decode(&trial, json, "trial", &status))
         fail_msg("%s: %s", json, status.message);
@@ -44,6 +43,16 @@ static json_t *run_samples(size_t samples, const char *method, const char *more)
     free(line);
     trial_free(&trial);
     free(json);
+    free(text);
+    return record;
+}
+
+// Timed as often as said after one step of warm-up: the method with its options, and other keys of the trial.
+static json_t *run_samples(size_t samples, const char *method, const char *more)
+{
+    char *text;
+    assert_true(asprintf(&text, "%s}, 'measure': {'warmup': 1, 'samples': %zu}%s}", method, samples, more) > 0);
+    json_t *record = record_of(text);
     free(text);
     return record;
 }
@@ -218,6 +227,27 @@ static void step_times_by_hand(void **state)
     assert_true(time_by_hand(METHOD("fixed") TIMES "}", true).ms == 7);
 }
 
+// Of one draw the estimate's error is that of its gradient; of all pairs of columns it is the root of the mean
+// square, which no mean of the same gradients can be off by more than.
+static void an_error_is_relative_to_the_gradient(void **state)
+{
+    (void)state;
+#define BIAS ", 'measure': {'warmup': 0, 'samples': 1, 'bias': true}}"
+    json_t *one = record_of("'name': 'spaco', 'chunk': 4, 'sampler': 'fixed', 'columns': [1, 3]"
+                            "}" BIAS);
+    json_t *bias = json_object_get(one, "bias");
+    double error = number(json_object_get(one, "gradient"), "relative_l2");
+    assert_true(error > 0.1 && number(bias, "subsets") == 1);
+    assert_true(fabs(number(bias, "relative_l2") / error - 1) < 1e-12);
+    assert_true(fabs(number(bias, "rms_error") / error - 1) < 1e-12);
+    json_decref(one);
+    json_t *all = record_of("'name': 'spaco', 'chunk': 4, 'budget': 2"
+                            "}" BIAS);
+    bias = json_object_get(all, "bias");
+    assert_true(number(bias, "subsets") == 15 && number(bias, "relative_l2") < number(bias, "rms_error"));
+    json_decref(all);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -228,6 +258,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_later_draw_that_does_not_fit_is_oom),
         cmocka_unit_test(what_does_not_draw_has_a_median),
         cmocka_unit_test(step_times_by_hand),
+        cmocka_unit_test(an_error_is_relative_to_the_gradient),
     };
     return cmocka_run_group_tests_name("draws", tests, NULL, NULL);
 }

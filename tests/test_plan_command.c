@@ -224,6 +224,7 @@ static void the_host_is_planned(void **state)
     assert_true(json_is_null(json_object_get(alone, "host_peak_bytes")));
     assert_true(json_is_null(json_object_get(alone, "link_out_bytes")));
     assert_true(json_is_null(json_object_get(alone, "host_limit_bytes")));
+    assert_true(number(alone, "limit_bytes") == 24899485696); // what the card's profile calls usable
     assert_true(near(number(plan, "estimate_ms"), number(alone, "estimate_ms")));
     assert_true(number(plan, "peak_bytes") < number(alone, "peak_bytes") - 29.0 * 4096 * 4096 * 2);
     json_decref(alone);

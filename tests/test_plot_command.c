@@ -213,11 +213,14 @@ static void longest_contexts_say_what_is_claimed(void **state)
     free(results);
     expect_drawn(
         scratch, "",
-        "$L plot --scripts \"$P\" --format svg --log y --out drawn --max-context $R/max-context-rtx-3090.json"
+        "$L plot --scripts \"$P\" --format svg,tsv --log y --out drawn --max-context $R/max-context-rtx-3090.json"
         " --max-context $R/max-context-a800-80g-zero2-3.json");
     assert_says(scratch, "err", "max-context: --log leaves its axes as they are");
     expect_drawn(scratch, "",
                  "grep -q 'Claimed by StreamBP: with ZeRO-2 on 3 to 8 cards' drawn/cards.svg && "
+                 "grep -q 'longest context (thousands of tokens)' drawn/cards.svg && "
+                 "grep -q \"$(grep -o '\"max_context\": [0-9]*' $R/max-context-a800-80g-zero2-3.json | "
+                 "tail -1 | cut -d' ' -f2)\" drawn/cards.tsv && "
                  "! grep -q Claimed drawn/max-context.svg");
 }
 

@@ -1,7 +1,9 @@
 // Measured rates: between points and beyond them, in a profile and out of it again, in an estimate with its range,
-// and in a search, whose choice stays that of an exhaustive walk where a larger chunk is the slower one.
+// where a rate is missing by the roofline, and in a search, whose choice stays that of an exhaustive walk where a
+// larger chunk is the slower one.
 #define _GNU_SOURCE // asprintf
 #include "harness/run/planner.h"
+#include "kernels/base/ops.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
 
@@ -54,6 +56,60 @@ static void rates_lie_between_their_points(void **state)
         rates.s_per_byte = 0;
     }
     assert_true(rates_peak(&rates, true) == rate->values[4] && rates_peak(&rates, false) == 0);
+}
+
+// Each kind of product has a rate of its own, by its extents, and attention one by its queries, keys per query and
+// width.
+static void an_operation_has_the_rate_of_its_kind(void **state)
+{
+    (void)state;
+    struct rates rates = {.count = 4,
+                          .items = {{.operation = "gemm_nn", .dimensions = RATE_DIMENSIONS},
+                                    {.operation = "gemm_nt", .dimensions = RATE_DIMENSIONS},
+                                    {.operation = "gemm_tn", .dimensions = RATE_DIMENSIONS},
+                                    {.operation = "attention_forward", .dimensions = RATE_DIMENSIONS}}};
+    static const struct {
+        struct range range;
+        size_t rate;
+        double at[RATE_DIMENSIONS];
+    } cases[] = {
+        {{.name = "gemm", .m = 2, .n = 3, .k = 5}, 0, {2, 3, 5}},
+        {{.name = "gemm", .m = 2, .n = 3, .k = 5, .transpose_b = true}, 1, {2, 3, 5}},
+        {{.name = "gemm", .m = 2, .n = 3, .k = 5, .transpose_a = true}, 2, {2, 3, 5}},
+        {{.name = "attention_forward", .queries = 4, .keys = 14, .head_dim = 7}, 3, {4, 3.5, 7}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double at[RATE_DIMENSIONS] = {0};
+        assert_ptr_equal(rates_find(&rates, &cases[i].range, 1, at), &rates.items[cases[i].rate]);
+        for (size_t d = 0; d < RATE_DIMENSIONS; d++)
+            assert_true(at[d] == cases[i].at[d]);
+    }
+}
+
+// Without a rate an operation takes what is longer, its FLOPs at the device's rate or its bytes at the bandwidth,
+// and a launch.
+static void an_estimate_is_by_the_roofline(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("plan-cpu", DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    struct tensor a = tensor_new(device, 8, 16, DTYPE_F32, CATEGORY_WORKSPACE),
+                  b = tensor_new(device, 16, 32, DTYPE_F32, CATEGORY_WORKSPACE),
+                  c = tensor_new(device, 8, 32, DTYPE_F32, CATEGORY_WORKSPACE);
+    const double flops = 2 * 8 * 16 * 32, bytes = 4 * (8 * 16 + 16 * 32 + 8 * 32);
+    static const struct roofline roofs[] = {{.flops_per_s = 1e3, .bytes_per_s = 1e3, .launch_s = 0.25},
+                                            {.flops_per_s = 1e6, .bytes_per_s = 1e3, .launch_s = 0.25}};
+    for (size_t i = 0; i < COUNT(roofs); i++) {
+        device->roofline = roofs[i];
+        device->counters = (struct counters){0};
+        op_gemm(device, c, a, NO_TRANSPOSE, b, NO_TRANSPOSE, 1, 0);
+        assert_true(near(device->counters.estimate_s, (i == 0 ? flops : bytes) / 1e3 + 0.25));
+    }
+    tensor_free(device, &a);
+    tensor_free(device, &b);
+    tensor_free(device, &c);
+    device_close(device);
 }
 
 // All FLOPs are of GEMM and attention: at one rate, and all else next to nothing, a step takes their sum.
@@ -186,6 +242,8 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_lie_between_their_points),
+        cmocka_unit_test(an_operation_has_the_rate_of_its_kind),
+        cmocka_unit_test(an_estimate_is_by_the_roofline),
         cmocka_unit_test_setup_teardown(an_estimate_is_by_rates, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_rates_are_refused, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rates_are_written_and_read_again, scratch_setup, scratch_teardown),

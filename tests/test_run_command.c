@@ -47,6 +47,27 @@ static void expect_records(const struct scratch *scratch, size_t count)
     result_file_close(&file);
 }
 
+// A folder experiments/ where the program runs comes before the one that is installed with it.
+static void own_specs_come_first(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'ok'", 0);
+    expect(scratch, "mkdir experiments && cp spec.json experiments/chunk.json", 0, NULL);
+    expect(scratch, "$L run experiments/chunk.json --list >own && grep -q null own", 0, NULL);
+    expect(scratch, "$L run experiments/sparsity.json --list >other && grep -q spaco other", 0, NULL);
+}
+
+// A trial looks at the time between steps: one that ends a little after its limit has its record.
+static void a_step_may_end_after_the_limit(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'ok'", 0.3);
+    expect(scratch, "sed -i 's/max_seconds\\(.*\\) 5/max_seconds\\1 0.1/' spec.json", 0, NULL);
+    expect(scratch, "$L run spec.json --out r.jsonl && ! grep -v '\"max_seconds\":0.1' r.jsonl", 0, NULL);
+    expect_records(scratch, TRIALS);
+    expect(scratch, "! grep -v '\"status\":\"ok\"' r.jsonl", 0, NULL);
+}
+
 static void streams_that_are_closed_hold_no_records(void **state)
 {
     struct scratch *scratch = *state;
@@ -205,7 +226,12 @@ static void the_list_says_what_trials_take(void **state)
     expect(scratch,
            "$L run spec.json --list --profile rtx-3090 | grep -q 'context 64,.*; [0-9.]* MiB, a step .* s$'", 0,
            NULL);
-    expect(scratch, "$L run spec.json --list --json --profile rtx-3090 | grep -q '\"step_ms\":[0-9.]*}$'", 0, NULL);
+    expect(scratch,
+           "step() { $L \"$@\" --json --profile rtx-3090 | sed -n 's/.*\"\\(step\\|estimate\\)_ms\": "
+           "*\\([0-9.]*\\).*/\\2/p' | "
+           "cut -c 1-12 | head -1; }; listed=$(step run spec.json --list) && test \"$listed\" && "
+           "test $listed = $(step plan --model tiny --context 64 --method full)",
+           0, NULL);
 }
 
 // Of a method that is chosen, what the choice takes; of stages what the one takes that takes the most.
@@ -325,6 +351,8 @@ static void quiet_and_verbose(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(own_specs_come_first, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_step_may_end_after_the_limit, scratch_setup, scratch_teardown),
         TEST(streams_that_are_closed_hold_no_records),
         TEST(files_that_are_not_results_are_left_alone),
         TEST(a_torn_record_is_cut_wherever_it_ends),

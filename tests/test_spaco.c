@@ -436,6 +436,20 @@ static void test_each_draw(void **state)
     }
 }
 
+// A budget above the columns asks for all; one below them stays.
+static void test_budgets_fit(void **state)
+{
+    (void)state;
+    const struct method *spaco = method_find("spaco");
+    static const size_t budgets[][2] = {
+        {1, 1}, {COLUMNS - 1, COLUMNS - 1}, {COLUMNS, COLUMNS}, {COLUMNS + 7, COLUMNS}};
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        struct spaco_options options = spaco_options(SAMPLER_UNIFORM, budgets[i][0], COMPENSATION_PAPER);
+        spaco->fit(&options, COLUMNS * CHUNK);
+        assert_int_equal(options.budget, budgets[i][1]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -450,6 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_draws_follow_probabilities),
         cmocka_unit_test(test_draws_of_a_trial),
         cmocka_unit_test(test_each_draw),
+        cmocka_unit_test(test_budgets_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

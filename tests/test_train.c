@@ -124,6 +124,23 @@ static void evaluation_is_a_steps_loss(void **state)
     }
 }
 
+// Without a number of steps between them there are two evaluations.
+static void evaluations_are_before_the_first_step_and_after_the_last(void **state)
+{
+    (void)state;
+    struct training_run run;
+    run_open(&run,
+             "'batch': 2, 'optimizer': 'adamw', 'train': {'steps': 2, 'held_out': 0.5, 'evaluate_windows': 2}, "
+             "'method': 'full'",
+             "");
+    assert_true(train_evaluates(&run.train));
+    training_run_step(&run);
+    assert_false(train_evaluates(&run.train));
+    training_run_step(&run);
+    assert_true(train_evaluates(&run.train));
+    training_run_close(&run);
+}
+
 // The last batch of an evaluation may be smaller than the others: the mean is over all windows.
 static void evaluation_is_a_mean_over_all_windows(void **state)
 {
@@ -391,6 +408,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(exact_methods_have_the_same_losses),
         cmocka_unit_test(micro_batches_make_one_step),
         cmocka_unit_test(evaluation_is_a_steps_loss),
+        cmocka_unit_test(evaluations_are_before_the_first_step_and_after_the_last),
         cmocka_unit_test(evaluation_is_a_mean_over_all_windows),
         cmocka_unit_test(rates_follow_the_schedule),
         cmocka_unit_test(gradients_are_clipped),

@@ -233,6 +233,10 @@ static void wrong_files_are_said(void **state)
         {"ids", "I32", "[2,2]", {1, 2, 3, 4}, 4},
         {"labels", "I32", "[2,2]", {-100, -100, 7, 8}, 4},
     };
+    static const struct written_tensor tail[] = {
+        {"ids", "I32", "[2,2]", {1, 2, 3, 4}, 4},
+        {"labels", "I32", "[2,2]", {7, 8, -100, -100}, 4},
+    };
     static const struct written_tensor three[] = {
         {"ids", "I32", "[3,2]", {1, 2, 3, 4, 5, 6}, 6},
         {"labels", "I32", "[3,2]", {1, 2, 3, 4, 5, 6}, 6},
@@ -261,6 +265,7 @@ static void wrong_files_are_said(void **state)
         {"--batch three --sequences 2 --objective dpo --lora r=2",
          "three: has 3 sequences, of which 2 belong together"},
         {"--batch blank --sequences 1", "of the 1 sequences of step 1 labels are -100, or weights 0, everywhere"},
+        {"--batch tail --sequences 1", "of the 1 sequences of step 2 labels are -100, or weights 0, everywhere"},
         {"--batch blank --sequences 2 --objective dpo --lora r=2 --reference adapter-off",
          "labels[0] are -100 everywhere, but each of a pair needs a completion"},
         {"--batch wide --sequences 1", "wide: labels[1, 2] is 256, expected -100 or 0 to 255"},
@@ -268,6 +273,7 @@ static void wrong_files_are_said(void **state)
     write_pairs(scratch);
     assert_int_equal(run(scratch, "mkdir empty mixed && cp pairs/1.safetensors mixed"), 0);
     written_batch(scratch, "blank", blank, 2);
+    written_batch(scratch, "tail", tail, 2);
     written_batch(scratch, "three", three, 2);
     written_batch(scratch, "wide", wide, 2);
     assert_int_equal(run(scratch, "cp wide mixed/wide.safetensors"), 0);
@@ -320,6 +326,8 @@ static void wrong_use_is_said(void **state)
     check_refusals(scratch, TRAIN, refusals, sizeof refusals / sizeof *refusals);
     assert_int_equal(run(scratch, "ls other"), 0);
     assert_says(scratch, "out", "thesis.tex\n");
+    assert_int_equal(run(scratch, "printf x >> text; " TRAIN "--out whole --resume"), 2);
+    assert_says(scratch, "err", "whole: the run was begun with data_bytes 600, not 601");
 }
 
 // Steps are data, of which the folder has the same; what is said is about how it goes.

@@ -22,17 +22,21 @@ static void evaluate(struct training_run *run, struct curve_of_run *curve, size_
     memcpy(curve->evaluated_metrics + i * OBJECTIVE_METRICS, found.metrics, sizeof found.metrics);
 }
 
-// data: the trial's tokens or batch; keys: the rest besides the method.
-static struct curve_of_run train(const char *data, const char *keys, const char *method, const char *parallel,
-                                 const struct world *as)
+#define TIED                                                                                                       \
+    "'model': {'layers': 2, 'width': 16, 'heads': 4, 'kv_heads': 2, 'head_dim': 4, 'ffn': 24, 'vocab': 37, "       \
+    "'tied': true}"
+
+// data: the trial's tokens or batch; keys: the rest besides model and method.
+static struct curve_of_run train(const char *model, const char *data, const char *keys, const char *method,
+                                 const char *parallel, const struct world *as)
 {
     struct training_run run;
     struct curve_of_run curve;
     char *json;
     assert_true(asprintf(&json,
-                         "{" MODEL ", 'data': {%s}, 'context': %d, 'dtype': 'f64', %s, 'optimizer': {'name': "
+                         "{%s, 'data': {%s}, 'context': %d, 'dtype': 'f64', %s, 'optimizer': {'name': "
                          "'adamw', 'rate': 0.003}, 'method': {%s}, 'parallel': {%s}}",
-                         data, CONTEXT, keys, method, parallel) > 0);
+                         model, data, CONTEXT, keys, method, parallel) > 0);
     training_run_open_as(&run, json, as);
     evaluate(&run, &curve, 0);
     for (size_t i = 0; i < STEPS; i++) {
@@ -55,10 +59,10 @@ static bool agree(const double *a, const double *b, size_t count)
 }
 
 // A run over the ranks that there are, and that of one. exact: to the bit.
-static void check(const char *data, const char *keys, const char *method, const char *parallel,
+static void check(const char *model, const char *data, const char *keys, const char *method, const char *parallel,
                   const struct curve_of_run *one, bool exact)
 {
-    struct curve_of_run found = train(data, keys, method, parallel, &world);
+    struct curve_of_run found = train(model, data, keys, method, parallel, &world);
     if (exact ? memcmp(one, &found, sizeof found) != 0
               : !agree(found.losses, one->losses, STEPS) || !agree(found.norms, one->norms, STEPS) ||
                     !agree(found.metrics, one->metrics, STEPS * OBJECTIVE_METRICS) ||
@@ -83,23 +87,26 @@ static void check_method(const struct method *method, const char *data, const ch
     bool chunks = option_find(&method->options, "chunk");
     snprintf(words, sizeof words, "'name': '%s'%s", method->name, chunks ? ", 'chunk': 7, 'head_chunk': 5" : "");
     world_open_alone(&alone);
-    const struct curve_of_run one = train(data, keys, words, "", &alone);
+    const struct curve_of_run one = train(MODEL, data, keys, words, "", &alone);
     assert_true(one.losses[0] != one.losses[STEPS - 1]);
     for (int zero = ranks == 2 ? ZERO_NOTHING : highest; zero <= highest; zero++) {
         snprintf(parallel, sizeof parallel, "'data': %zu, 'zero': %d", ranks, zero);
-        check(data, keys, words, parallel, &one, false);
+        check(MODEL, data, keys, words, parallel, &one, false);
     }
     snprintf(parallel, sizeof parallel, "'sequence': 2, 'data': %zu, 'zero': %zu", ranks / 2, ranks - 2);
     if (method->parallel & PARALLEL_SEQUENCE)
-        check(data, keys, words, parallel, &one, false);
+        check(MODEL, data, keys, words, parallel, &one, false);
     for (size_t i = 0; i < COUNT(exchanges) && method->parallel & PARALLEL_SEQUENCE && ranks == 2; i++) {
         snprintf(parallel, sizeof parallel, "'sequence': 2, 'exchange': '%s'", exchanges[i]);
-        check(data, keys, words, parallel, &one, false);
+        check(MODEL, data, keys, words, parallel, &one, false);
     }
-    if (method->parallel & PARALLEL_STAGE && ranks == 2)
-        check(data, keys, words, "'stage': 2", &one, true);
-    else if (method->parallel & PARALLEL_STAGE)
-        check(data, keys, words, "'stage': 2, 'data': 2, 'zero': 1", &one, false);
+    if (method->parallel & PARALLEL_STAGE && ranks == 2) {
+        check(MODEL, data, keys, words, "'stage': 2", &one, true);
+        const struct curve_of_run tied = train(TIED, data, keys, words, "", &alone);
+        check(TIED, data, keys, words, "'stage': 2", &tied, false); // both ends add to its table
+    } else if (method->parallel & PARALLEL_STAGE) {
+        check(MODEL, data, keys, words, "'stage': 2, 'data': 2, 'zero': 1", &one, false);
+    }
 }
 
 static void windows_have_the_losses_of_one_rank(void **state)

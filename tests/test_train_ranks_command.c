@@ -111,6 +111,27 @@ static void weights_are_those_of_one_rank(void **state)
                      0);
 }
 
+// Two ranks with two sequences and one: a step's peak is that of the rank that took most, as planned.
+static void the_peak_is_that_of_any_rank(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch,
+                         "O='--model tiny --context 12 --batch 3 --optimizer adamw --method streambp --chunk "
+                         "5 --parallel data=2'; $L train $O --tokens text --steps 1 --quiet --out p && "
+                         "$L plan $O --json >plan"),
+                     0);
+    char *line = text_of(scratch, "p/steps.jsonl"), *plan = text_of(scratch, "plan");
+    json_t *step = json_loads(line, 0, NULL), *planned = json_loads(plan, 0, NULL);
+    const json_t *of_ranks = json_object_get(json_object_get(planned, "ranks"), "peak_bytes");
+    assert_true(json_integer_value(json_array_get(of_ranks, 0)) > json_integer_value(json_array_get(of_ranks, 1)));
+    assert_true(json_equal(json_object_get(step, "peak_bytes"), json_array_get(of_ranks, 0)));
+    json_decref(step);
+    json_decref(planned);
+    free(line);
+    free(plan);
+}
+
 static const json_t *at(const json_t *record, const char *object, const char *key)
 {
     return json_object_get(json_object_get(record, object), key);
@@ -254,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(killed_runs_end_with_the_same_bits, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(interrupted_runs_leave_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(weights_are_those_of_one_rank, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(the_peak_is_that_of_any_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(records_have_the_curve_of_one_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_choice_is_trained_with, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_is_said, scratch_setup, scratch_teardown)};
