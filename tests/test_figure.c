@@ -2,22 +2,31 @@
 #define _GNU_SOURCE // asprintf
 #include "tests/figure_table.h"
 
-// A series per kind of links and ZeRO's level, by the number of ranks: the least that one waits, the most that one
-// sends. What has no time is left out.
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// A series per kind of links, exchange and ZeRO's level, by the number of ranks: the least that one waits, the most
+// that one sends. What has no time is left out; one rank alone stands in every series over its links.
 static void test_links_table(void **state)
 {
     (void)state;
-    static const char *const rest[] = {"'fast', 'parallel': {'zero': 0}", "'fast', 'parallel': {'zero': 0}",
-                                       "'slow', 'parallel': {'zero': 3}", "'slow', 'parallel': {'zero': 3}"};
-    static const char *const idle[] = {"[0.25, 0.5]", "[0.5, 0.125]", "[0.75]", "null"};
-    char *lines[5] = {NULL};
-    for (int i = 0; i < 4; i++) {
+    static const char *const rest[] = {
+        "'fast', 'parallel': {'sequence': 8, 'exchange': 'ring', 'zero': 0}",
+        "'fast', 'parallel': {'sequence': 4, 'exchange': 'ring', 'zero': 0}",
+        "'slow', 'parallel': {'sequence': 1, 'exchange': 'gather', 'zero': 3}",
+        "'slow', 'parallel': {'sequence': 1, 'exchange': 'gather', 'zero': 3}",
+        "'fast', 'parallel': {'sequence': 8, 'exchange': 'gather', 'zero': 0}",
+        "'fast', 'parallel': {'data': 1, 'sequence': 1, 'stage': 1, 'exchange': 'gather', 'zero': 0}"};
+    static const char *const idle[] = {"[0.25, 0.5]", "[0.5, 0.125]", "[0.75]", "null", "[0.5]", NULL};
+    static const int ranks[] = {8, 4, 2, 1, 8};
+    char *lines[COUNT(idle) + 1] = {NULL};
+    for (size_t i = 0; i < COUNT(idle); i++) {
         char keys[300];
-        snprintf(keys, sizeof keys,
-                 ", 'estimate_ms': %d, 'ranks': {'count': %d, 'sent_bytes': [%d000000000, 4000000000], "
-                 "'idle_share': %s}",
-                 1000 * (i + 1), 8 >> i, i + 3, idle[i]);
-        char *line = record(i + 1, "e", "ok", "f32", 128, seco_64, keys), *at = strstr(line, "\"context\":");
+        int bytes = snprintf(keys, sizeof keys, ", 'estimate_ms': %zu", 1000 * (i + 1));
+        if (idle[i])
+            snprintf(keys + bytes, sizeof keys - (size_t)bytes,
+                     ", 'ranks': {'count': %d, 'sent_bytes': [%zu000000000, 4000000000], 'idle_share': %s}",
+                     ranks[i], i + 3, idle[i]);
+        char *line = record((int)i + 1, "e", "ok", "f32", 128, seco_64, keys), *at = strstr(line, "\"context\":");
         char *links = quoted(rest[i]);
         assert_non_null(at);
         assert_true(asprintf(&lines[i], "%.*s\"links\": %s, %s", (int)(at - line), line, links, at) > 0);
@@ -26,9 +35,34 @@ static void test_links_table(void **state)
     }
     expect_table("links", lines,
                  "series\tmethod\tlabel\trank\tkind\tranks\ttime_s\tidle_percent\tsent_GB\n"
-                 "1\tseco\tseco, chunk 64, fast\t0\t1\t4\t2\t12.5\t4\n"
-                 "1\tseco\tseco, chunk 64, fast\t0\t1\t8\t1\t25\t4\n"
-                 "2\tseco\tseco, chunk 64, zero 3, slow\t0\t2\t2\t3\t75\t5\n");
+                 "1\tseco\tseco, chunk 64, ring, fast\t0\t1\t1\t6\t0\t0\n"
+                 "1\tseco\tseco, chunk 64, ring, fast\t0\t1\t4\t2\t12.5\t4\n"
+                 "1\tseco\tseco, chunk 64, ring, fast\t0\t1\t8\t1\t25\t4\n"
+                 "2\tseco\tseco, chunk 64, zero 3, slow\t0\t2\t2\t3\t75\t5\n"
+                 "3\tseco\tseco, chunk 64, gather, fast\t1\t1\t1\t6\t0\t0\n"
+                 "3\tseco\tseco, chunk 64, gather, fast\t1\t1\t8\t5\t50\t7\n");
+}
+
+#define PLANNED(id, context, chunk, ms, flops)                                                                     \
+    record(id, "e", "ok", "f32", context, "{'name': 'seco', 'chunk': " #chunk ", 'inner': 'none'}",                \
+           ", 'estimate_ms': " #ms ", 'flops': " #flops)
+
+// Plans by context. A chunk that stands at one context alone varies along the curve, and else it tells curves
+// apart.
+static void test_work_table(void **state)
+{
+    (void)state;
+    char *shares[] = {PLANNED(1, 256, 64, 4, 100), PLANNED(2, 128, 32, 2, 50), NULL};
+    expect_table("work", shares,
+                 "series\tmethod\tlabel\trank\tcontext\testimate_ms\tflops\n"
+                 "1\tseco\tseco\t0\t128\t2\t50\n"
+                 "1\tseco\tseco\t0\t256\t4\t100\n");
+    char *apart[] = {PLANNED(1, 256, 64, 4, 100), PLANNED(2, 128, 64, 2, 50), PLANNED(3, 128, 32, 3, 50), NULL};
+    expect_table("work", apart,
+                 "series\tmethod\tlabel\trank\tcontext\testimate_ms\tflops\n"
+                 "1\tseco\tseco, chunk 32\t0\t128\t3\t50\n"
+                 "2\tseco\tseco, chunk 64\t1\t128\t2\t50\n"
+                 "2\tseco\tseco, chunk 64\t1\t256\t4\t100\n");
 }
 
 // Each value over that of the group of one, by method and prompt; what has no such record is left out.
@@ -282,7 +316,7 @@ int main(void)
         cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
         cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
         cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_links_table),
-        cmocka_unit_test(test_sparsity_of_nothing),
+        cmocka_unit_test(test_work_table),           cmocka_unit_test(test_sparsity_of_nothing),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

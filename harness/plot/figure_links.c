@@ -1,5 +1,6 @@
 // Ranks over links: the estimated time of a step against how many share it, how much of it the busiest waits, and
-// what the one that sends the most sends; a series per method, kind of links and ZeRO's level.
+// what the one that sends the most sends; a series per method, kind of links, exchange and ZeRO's level. One rank
+// alone, which neither waits nor sends, stands in every series over its links.
 #include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/results/series.h"
@@ -11,23 +12,43 @@
 
 // What tells series apart besides the method and its options.
 struct kind {
-    const char *links;
+    const char *links, *exchange; // "": no tokens are shared
     double zero;
 };
 
 static struct kind kind_of(const struct record *record)
 {
-    return (struct kind){text_or(record->trial.links, ""), record->trial.parallel.zero};
+    const struct record_parallel *parallel = &record->trial.parallel;
+    return (struct kind){text_or(record->trial.links, ""),
+                         parallel->sequence > 1 ? text_or(parallel->exchange, "") : "", parallel->zero};
 }
 
 static bool same(struct kind a, struct kind b)
 {
-    return strcmp(a.links, b.links) == 0 && a.zero == b.zero;
+    return strcmp(a.links, b.links) == 0 && strcmp(a.exchange, b.exchange) == 0 && a.zero == b.zero;
 }
 
 static bool is_timed(const struct record *record)
 {
     return record->status == RECORD_OK && record->ranks->idle_share.count > 0 && isfinite(record->estimate_ms);
+}
+
+static bool is_alone(const struct record *record)
+{
+    const struct record_parallel *parallel = &record->trial.parallel;
+    return record->status == RECORD_OK && !record->ranks->given && isfinite(record->estimate_ms) &&
+           parallel->data * parallel->sequence * parallel->stage == 1;
+}
+
+static double rank_count(const struct record *record)
+{
+    return is_alone(record) ? 1 : record->ranks->count;
+}
+
+static bool is_of(const struct record *record, struct kind kind)
+{
+    return is_alone(record) ? strcmp(text_or(record->trial.links, ""), kind.links) == 0
+                            : is_timed(record) && same(kind_of(record), kind);
 }
 
 // In the order of the records.
@@ -71,20 +92,19 @@ static size_t links_before(const struct kind *kinds, size_t kind)
 
 static int by_ranks(const void *a, const void *b)
 {
-    double x = (*(const struct record *const *)a)->ranks->count,
-           y = (*(const struct record *const *)b)->ranks->count;
+    double x = rank_count(*(const struct record *const *)a), y = rank_count(*(const struct record *const *)b);
     return (x > y) - (x < y);
 }
 
 static void put_record(FILE *table, const struct record *record)
 {
     const struct record_ranks *ranks = record->ranks;
-    double idle = 1, sent = 0;
+    double idle = is_alone(record) ? 0 : 1, sent = 0;
     for (size_t i = 0; i < ranks->idle_share.count; i++) {
         idle = fmin(idle, ranks->idle_share.items[i]);
         sent = fmax(sent, ranks->sent_bytes.items[i]);
     }
-    fprintf(table, "\t%.15g\t%.15g\t%.15g\t%.15g\n", ranks->count, record->estimate_ms / 1e3, 100 * idle,
+    fprintf(table, "\t%.15g\t%.15g\t%.15g\t%.15g\n", rank_count(record), record->estimate_ms / 1e3, 100 * idle,
             sent / 1e9);
 }
 
@@ -99,7 +119,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     for (size_t k = 0, found = find_kinds(records, count, kinds); k < found; k++) {
         size_t kept_count = 0;
         for (size_t i = 0; i < count; i++) {
-            if (is_timed(records[i]) && same(kind_of(records[i]), kinds[k])) {
+            if (is_of(records[i], kinds[k])) {
                 kept[kept_count++] = records[i];
             }
         }
@@ -113,6 +133,9 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
                 fprintf(table, "%zu\t%s\t%s, ", written, series->method, series->label);
                 if (kinds[k].zero > 0) {
                     fprintf(table, "zero %.0f, ", kinds[k].zero);
+                }
+                if (*kinds[k].exchange) {
+                    fprintf(table, "%s, ", kinds[k].exchange);
                 }
                 char links[200] = "";
                 text_append(links, sizeof links, "%s", *kinds[k].links ? kinds[k].links : "the card's links");
