@@ -139,6 +139,8 @@ SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
 # What every operation is held to, on whatever device.
 CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
 $(BUILD)/tests/test_ops: $(CASES)
+# What fuzzers read, over again (tests/fuzz/fuzz.mk).
+$(BUILD)/tests/test_kept_inputs: $(patsubst tests/fuzz_%.c,$(BUILD)/tests/kept/%.o,$(wildcard tests/fuzz_*.c))
 # Steps whose gradient is wrong, or that do other work.
 $(BUILD)/tests/test_verify $(BUILD)/tests/test_samples: override LDLIBS += -Wl,--wrap=method_step
 # Readings of counters and of a card's sensors that are made up.
@@ -148,7 +150,7 @@ $(BUILD)/tests/test_watch: override LDLIBS += $(foreach call,open close card_fin
 $(TESTS:=.o): CFLAGS += -O1
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o $(LIBRARY)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out $(LIBRARY),$^) $(LIBRARY) -lcmocka $(LDLIBS)
 
 # CUDA's own kernels, compiled for the CPU: tests/simt stands in for CUDA's headers. They are the emulated plug-in's, too.
 KERNELS  := $(patsubst kernels/cuda/plugin/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/plugin/*.cu))

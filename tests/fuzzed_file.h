@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
 struct fuzzed_path {
-    char text[64];
+    char text[300];
 };
 
 // One file, whose bytes are those of the last call.
@@ -27,16 +27,18 @@ static inline struct fuzzed_path fuzzed_file(const uint8_t *bytes, size_t count)
 
 static inline void fuzzed_name(struct fuzzed_path folder, struct fuzzed_path file, const char *name)
 {
-    char link[128];
+    char link[400];
     snprintf(link, sizeof link, "%s/%s", folder.text, name);
     CHECK(symlink(file.text, link) == 0);
 }
 
-// A new folder in which that file has this name; made once, and left.
+// A new folder under $TMPDIR in which that file has this name; made once, and left.
 static inline struct fuzzed_path fuzzed_folder(struct fuzzed_path file, const char *name)
 {
-    struct fuzzed_path folder = {"/tmp/longbp-fuzz-XXXXXX"};
-    CHECK(mkdtemp(folder.text));
+    const char *parent = getenv("TMPDIR");
+    struct fuzzed_path folder;
+    int length = snprintf(folder.text, sizeof folder.text, "%s/longbp-fuzz-XXXXXX", parent ? parent : "/tmp");
+    CHECK(length < (int)sizeof folder.text && mkdtemp(folder.text));
     fuzzed_name(folder, file, name);
     return folder;
 }

@@ -1,5 +1,5 @@
 # clang's fuzzer over the readers of files, from what the repository has of each and this folder; what it finds on the way is
-# kept in build/fuzz/corpus. The kernels as gcc builds them, for they need its OpenMP.
+# kept in build/fuzz/corpus, which begins with tests/fuzz/kept.tar.gz. The kernels as gcc builds them, for they need its OpenMP.
 SECONDS  ?= 30
 EXECUTIONS ?= 1e8
 FUZZERS  := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
@@ -19,4 +19,12 @@ fuzz-%: $(BUILD)/fuzz/fuzz_%
 	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) $*
 fuzz-campaign: $(PROGRAMS) ## the same in turn until results/fuzz.jsonl has EXECUTIONS=1e8; goes on where it stopped
 	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) --record results/fuzz.jsonl --until $(EXECUTIONS) $(FUZZERS)
-.PHONY: fuzz fuzz-campaign
+fuzz-keep: $(PROGRAMS) ## what of build/fuzz/corpus reaches all that it reaches, into tests/fuzz/kept.tar.gz
+	@tools/fuzz --build $(BUILD) --keep $(FUZZERS)
+.PHONY: fuzz fuzz-campaign fuzz-keep
+
+# The same readers in a suite, over what is kept alone.
+$(FUZZERS:%=$(BUILD)/tests/kept/%.o): $(BUILD)/tests/kept/%.o: tests/fuzz_%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -DLLVMFuzzerTestOneInput=kept_$* -c -o $@ $<
