@@ -69,7 +69,11 @@ static void samples_have_their_columns(void **state)
     expect_bad("{'schema': 2, 'id': '" ID
                "', 'experiment': 'e', 'status': 'ok', 'trial': {'dtype': 'f32', 'device': "
                "'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'fu\\tll'}}}",
-               "'trial.method.name' is missing, or has control characters");
+               "'trial.method.name' is missing or empty, or has control characters");
+    expect_bad("{'schema': 2, 'id': '" ID
+               "', 'experiment': 'e', 'status': 'ok', 'trial': {'dtype': 'f32', 'device': "
+               "'cpu', 'batch': 1, 'context': 8, 'method': {'name': ''}}}",
+               "'trial.method.name' is missing or empty, or has control characters");
     expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1, -1]"),
                "'sample_columns' is not an array of whole numbers");
     expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1.5]"), "'sample_columns' is not an array of whole numbers");

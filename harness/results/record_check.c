@@ -181,9 +181,11 @@ static bool check_samples(const json_t *record, const char *where, struct status
 bool record_check_method(const json_t *method)
 {
     const char *name = json_string_value(json_object_get(method, "name"));
-    while (name && *name && !control_character(name))
+    if (!name || !*name)
+        return false;
+    while (*name && !control_character(name))
         name++;
-    return name && !*name;
+    return !*name;
 }
 
 bool record_check(const json_t *record, const char *where, struct status *status)
@@ -205,7 +207,8 @@ bool record_check(const json_t *record, const char *where, struct status *status
     const json_t *method = json_object_get(json_object_get(record, "trial"), "method");
     if (!record_check_method(method))
         return status_set(status, STATUS_BAD_INPUT,
-                          "%s: not a record: \"trial.method.name\" is missing, or has control characters", where);
+                          "%s: not a record: \"trial.method.name\" is missing or empty, or has control characters",
+                          where);
     const char *id = json_string_value(json_object_get(record, "id"));
     if (strlen(id) != 32 || strspn(id, "0123456789abcdef") != 32)
         return status_set(status, STATUS_BAD_INPUT, "%s: \"id\" is \"%.40s\", not 32 hexadecimal digits", where,

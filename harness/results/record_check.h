@@ -6,5 +6,5 @@
 
 // False and a status that begins with `where` and names the key.
 bool record_check(const json_t *record, const char *where, struct status *status);
-// Whether a trial's method has a name, which stands in tables as it is: without control characters.
+// Whether a trial's method has a name, which stands in tables as it is: not empty, and without control characters.
 bool record_check_method(const json_t *method);
