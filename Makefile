@@ -124,7 +124,7 @@ prediction: all ## measure this machine's rates, and how well they predict steps
 
 # Pairs of this build with itself and, half as many, of one in which a method is a fifth slower with it, in turn by tens.
 PAIRS    ?= 40
-pairs: all $(BUILD)/slowed/longbp ## does compare tell this build from itself, and from one that is a fifth slower? PAIRS=40, two to three hours beside other work; goes on
+pairs: all $(BUILD)/slowed/longbp ## does compare tell this build from itself, and from one that is a fifth slower? PAIRS=40, half an hour; goes on
 	@for count in $$(seq 10 10 $$(($(PAIRS) - 1))) $(PAIRS); do \
 	  tools/pairs $(BUILD)/longbp $(BUILD)/longbp experiments/pair.json $$count $(BUILD)/pairs/same && \
 	  tools/pairs $(BUILD)/slowed/longbp $(BUILD)/longbp experiments/pair.json $$((count / 2)) $(BUILD)/pairs/slowed || exit $$?; done

@@ -17,8 +17,8 @@ $(PROGRAMS): $(BUILD)/fuzz/fuzz_%: $(BUILD)/fuzz/tests/fuzz_%.o $(READERS:$(BUIL
 fuzz: $(FUZZERS:%=fuzz-%) ## clang's fuzzer over the readers of files, SECONDS=30 each
 fuzz-%: $(BUILD)/fuzz/fuzz_%
 	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) $*
-fuzz-campaign: $(PROGRAMS) ## the same in turn until results/fuzz.jsonl has EXECUTIONS=1e8; goes on where it stopped
-	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) --record results/fuzz.jsonl --until $(EXECUTIONS) $(FUZZERS)
+fuzz-campaign: $(PROGRAMS) ## the same in turn until tests/fuzz/runs.jsonl has EXECUTIONS=1e8; goes on where it stopped
+	@tools/fuzz --build $(BUILD) --seconds $(SECONDS) --record tests/fuzz/runs.jsonl --until $(EXECUTIONS) $(FUZZERS)
 fuzz-keep: $(PROGRAMS) ## what of build/fuzz/corpus reaches all that it reaches, into tests/fuzz/kept.tar.gz
 	@tools/fuzz --build $(BUILD) --keep $(FUZZERS)
 .PHONY: fuzz fuzz-campaign fuzz-keep
