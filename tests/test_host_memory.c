@@ -1,9 +1,9 @@
 // Out of host memory: of every command one allocation fails, libraries' included (tests/failing_malloc.c). Then the
 // result is the right one, or there is a message and exit code 2; a sweep has a record of the trial that it
 // happened in, and loses none where it happened to itself. Never another result, a crash, a hang or a silent end.
-// Of all allocations that come from one call stack the first one stands for them.
 // `make test` tries a few of each command, the same each time; with $TORTURE_SECONDS as many as there is time for,
-// in an order that reaches all parts of a command early. What was tried, and was as it ought to be, is noted in the
+// in an order that reaches all parts of a command early; then of all allocations that come from one call stack the
+// first one stands for them. What was tried, and was as it ought to be, is noted in the
 // file that $TORTURE_TRIED names, and not tried again: so a campaign ends, in several runs if need be.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "tests/program.h"
@@ -86,6 +86,7 @@ static struct {
     const char *preload;
     unsigned long *counts; // of commands, of trials: in memory that they share
     uint64_t *stacks;      // [STACKS_MAX], of the allocations that are counted; likewise
+    bool told;             // whether there are any
     bool telling;          // whether they are asked for
     struct scratch scratch;
     json_t *noted; // {"NAME STACK": true}: tried in an earlier run
@@ -305,7 +306,7 @@ static struct point *points_of(const struct subject *subject, unsigned long coun
     struct point *points = calloc(count + 1, sizeof *points);
     assert_true(points && count < STACKS_MAX);
     for (unsigned long i = 0; i < count; i++)
-        points[i] = (struct point){torture.stacks[i], i + 1};
+        points[i] = (struct point){torture.told ? torture.stacks[i] : i, i + 1};
     qsort(points, count, sizeof *points, by_stack);
     *left = *stacks = 0;
     for (unsigned long i = 0; i < count; i++) {
@@ -356,7 +357,7 @@ static double now_s(void)
 static void torment(const struct subject *subject, double seconds)
 {
     clear();
-    torture.telling = true;
+    torture.telling = torture.told = seconds > 0;
     int good_code = launch(subject, 0);
     torture.telling = false;
     unsigned long count = torture.counts[subject->trial];

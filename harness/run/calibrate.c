@@ -10,10 +10,22 @@
 
 #define PEAK_SECONDS 2.0 // the best of what fits into it; at least three runs
 #define GEMM_SIZE    ((size_t)2048)
+#define GEMM_LEAST   ((size_t)512) // where time is short
 #define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
 #define LAUNCHES     10000
 #define STEPS_SHARE  0.15 // of the time for rates
+#define DRAWN        ((size_t)1 << 20) // numbers of an operand; the others repeat them
+
+static void fill(struct device *device, struct tensor numbers, const char *name, double deviation)
+{
+    size_t rows = DRAWN / numbers.cols + 1, drawn = rows < numbers.rows ? rows : numbers.rows;
+    op_random_normal(device, tensor_rows(numbers, 0, drawn), random_named(0, name), 0, deviation, numbers.dtype);
+    for (size_t row = drawn, count; row < numbers.rows; row += count) {
+        count = drawn < numbers.rows - row ? drawn : numbers.rows - row;
+        op_copy(device, tensor_rows(numbers, row, count), tensor_rows(numbers, 0, count));
+    }
+}
 
 bool calibrate_open(struct calibrate_operands *o, const char *name, enum dtype dtype, size_t rows, size_t cols,
                     struct status *status)
@@ -25,8 +37,10 @@ bool calibrate_open(struct calibrate_operands *o, const char *name, enum dtype d
     struct tensor *operands[] = {&o->a, &o->b, &o->c};
     for (size_t i = 0; i < 3; i++)
         *operands[i] = tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE);
-    op_random_normal(device, o->a, random_named(0, "activations"), 0, 1, dtype);
-    op_random_normal(device, o->b, random_named(0, "weights"), 0, 1 / sqrt((double)cols), dtype);
+    if (device->status.code == STATUS_OK) {
+        fill(device, o->a, "activations", 1);
+        fill(device, o->b, "weights", 1 / sqrt((double)cols));
+    }
     return device->status.code == STATUS_OK ||
            status_set(status, device->status.code, "%s", device->status.message);
 }
@@ -81,9 +95,20 @@ static double fastest(const char *name, enum dtype dtype, size_t rows, size_t co
     return status->code == STATUS_OK ? best_s : 0;
 }
 
+// Rows of the largest matrices of which two products fit into the time.
+static size_t gemm_size(const char *device, enum dtype dtype, double seconds, struct status *status)
+{
+    size_t n = GEMM_LEAST;
+    if (strcmp(device, "cpu") != 0)
+        return CARD_SIZE;
+    while (n < GEMM_SIZE && 2 * 8 * fastest(device, dtype, n, n, run_gemm, 0, status) < seconds)
+        n *= 2;
+    return n;
+}
+
 static double gemm_rate(const char *device, enum dtype dtype, double seconds, struct status *status)
 {
-    size_t n = strcmp(device, "cpu") == 0 ? GEMM_SIZE : CARD_SIZE;
+    size_t n = gemm_size(device, dtype, seconds, status);
     double took_s = fastest(device, dtype, n, n, run_gemm, seconds, status);
     return took_s > 0 ? 2.0 * (double)n * (double)n * (double)n / took_s : 0;
 }
