@@ -102,12 +102,30 @@ static struct operand *operand_new(struct cases *c, enum dtype dtype, size_t row
     return o;
 }
 
+// Drawn once, for cases draw many: from a place of its own on each operand takes them, round and round. As many as
+// a prime number: nothing strides over them evenly.
+#define NORMALS ((size_t)65537)
+
+static const double *normals(void)
+{
+    static double drawn[NORMALS];
+    if (drawn[0] == 0) {
+        struct random random = random_named(0, "cases");
+        random_normals(&random, 0, NORMALS, 0, 1, drawn);
+    }
+    return drawn;
+}
+
 struct operand *case_random_in(struct cases *c, enum dtype dtype, size_t rows, size_t cols, double deviation,
                                const char *name)
 {
     struct operand *o = operand_new(c, dtype, rows, cols);
     struct random random = random_named(rows * 1000003 + cols, name);
-    random_normals(&random, 0, rows * cols, 0, deviation, o->values);
+    size_t from = random_below(&random, 0, NORMALS);
+    for (size_t i = 0; i < rows * cols; i++) {
+        o->values[i] = deviation * normals()[from];
+        from = from + 1 < NORMALS ? from + 1 : 0;
+    }
     return o;
 }
 
