@@ -109,12 +109,28 @@ static void assert_as_planned(const struct measured *found, const struct measure
     assert_int_equal(found->peak_bytes, planned->peak_bytes);
 }
 
+static void assert_same_bytes(const void *found, const void *expected, size_t bytes)
+{
+    assert_true(memcmp(found, expected, bytes) == 0); // cmocka's own looks at each byte
+}
+
 static void assert_same_everywhere(const double *values, size_t count)
 {
     double *first = malloc(count * sizeof *first);
     assert_non_null(first);
     memcpy(first, values, count * sizeof *first);
     world.ops->broadcast(&world, first, count * sizeof *first);
-    assert_memory_equal(first, values, count * sizeof *first);
+    assert_same_bytes(first, values, count * sizeof *first);
     free(first);
+}
+
+// What the first rank has found alone, `count` values, on all ranks; *values of the others are NULL. To be freed.
+static void share_values(double **values, size_t *count)
+{
+    world.ops->broadcast(&world, count, sizeof *count);
+    if (!*values) {
+        *values = malloc((*count + 1) * sizeof **values);
+        assert_non_null(*values);
+    }
+    world.ops->broadcast(&world, *values, *count * sizeof **values);
 }

@@ -60,17 +60,34 @@ static struct fixture updated_fixture(const struct updated *u)
     return f;
 }
 
-static void check_updates(const struct updated *u)
+enum { STEPS = 3 };
+
+// What the first rank makes of the weights, all by itself. To be freed.
+static double *update_alone(const struct updated *u, size_t *count)
 {
-    enum { STEPS = 3 };
-    struct fixture one = updated_fixture(u);
-    fixture_open(&one);
-    for (size_t t = 1; t <= STEPS; t++) {
-        update_of(&one.model, &one.batch, t);
+    double *weights = NULL;
+    if (world.comm.rank == 0) {
+        struct fixture one = updated_fixture(u);
+        fixture_open(&one);
+        for (size_t t = 1; t <= STEPS; t++) {
+            update_of(&one.model, &one.batch, t);
+        }
+        weights = weights_of(&one.model, count);
+        fixture_close(&one);
     }
-    size_t count;
-    double *whole = weights_of(&one.model, &count), *first = NULL;
-    for (size_t way = 0; way <= 2 * ZERO_WEIGHTS + 1; way++) { // each level, and then with overlap
+    share_values(&weights, count);
+    return weights;
+}
+
+// Ways: each level, without overlap and with it; of `some` every other one.
+static void check_updates(const struct updated *u, bool some)
+{
+    size_t count = 0;
+    double *whole = update_alone(u, &count), *first = NULL;
+    for (size_t way = 0; way <= 2 * ZERO_WEIGHTS + 1; way++) {
+        if (some && way > 0 && (way / 2 + way) % 2 == 0) {
+            continue;
+        }
         struct fixture f = updated_fixture(u);
         struct ranks ranks;
         struct plan plan;
@@ -89,7 +106,7 @@ static void check_updates(const struct updated *u)
             first = weights;
             assert_true(u->dtype != DTYPE_F64 || relative_l2(weights, whole, count) <= 1e-12);
         } else {
-            assert_memory_equal(weights, first, count * sizeof *weights);
+            assert_same_bytes(weights, first, count * sizeof *weights);
             free(weights);
         }
         plan_close(&plan);
@@ -97,7 +114,6 @@ static void check_updates(const struct updated *u)
     }
     free(first);
     free(whole);
-    fixture_close(&one);
 }
 
 // The levels are one optimizer: the same weights, to the bit.
@@ -117,11 +133,11 @@ static void updates_are_those_of_one_rank(void **state)
         {"bcd", "interval=2 order=descending", .dtype = DTYPE_F64},
     };
     for (size_t i = 0; i < sizeof updates / sizeof *updates; i++) {
-        check_updates(&updates[i]);
+        check_updates(&updates[i], i > 1);
     }
     for (size_t o = 0; optimizers[o]; o++) { // as it is by default
         if (optimizers[o]->by_element) {
-            check_updates(&(struct updated){optimizers[o]->name, "", .dtype = DTYPE_F32});
+            check_updates(&(struct updated){optimizers[o]->name, "", .dtype = DTYPE_F32}, true);
         }
     }
 }

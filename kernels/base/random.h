@@ -115,7 +115,8 @@ HOST_DEVICE static inline double normal_cos(double x)
     odd = fma(odd, z, -1.66666666666666324348e-01);
     double most = fma(-0.5, z, 1);
     double cosine = most + fma(z * z, even, fma(-0.5, z, 1 - most)), sine = fma(z * r, odd, r);
-    double value = turn & 1 ? sine : cosine;
+    uint64_t odd_turn = -(turn & 1); // chosen by bits: of a branch compilers make no AVX2
+    double value = double_from_bits((double_bits(sine) & odd_turn) | (double_bits(cosine) & ~odd_turn));
     return double_from_bits(double_bits(value) ^ ((turn + 1) & 2) << 62);
 }
 
