@@ -43,7 +43,7 @@ namespace simt
 {
 
 enum { WARP = 32, MAX_THREADS = 1024, STACK_BYTES = 256 << 10 };
-enum state { READY, AT_BARRIER, AT_WARP, DONE };
+enum state { NEW, READY, AT_BARRIER, AT_WARP, DONE };
 
 struct fiber {
     void *stack_pointer;
@@ -60,6 +60,8 @@ struct meeting {
 inline fiber fibers[MAX_THREADS];
 inline meeting meetings[MAX_THREADS / WARP];
 inline unsigned current, threads, waiting, live;
+inline unsigned first_lane, place; // of the warp that runs; of `current`, in the order in which its lanes run
+inline dim3 indices[MAX_THREADS];
 inline void *scheduler;
 inline void (*body)(const void *);
 inline const void *body_data;
@@ -73,7 +75,8 @@ __attribute__((naked, noinline)) inline void swap(void ** /* save */, void * /* 
 {
     asm("push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
         "mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
-        "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret");
+        "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n"
+        "pop %rcx\n jmp *%rcx"); // a processor foresees it, and of a `ret` the call's own place
 }
 
 [[noreturn]] inline void fail(const char *what)
@@ -82,18 +85,70 @@ __attribute__((naked, noinline)) inline void swap(void ** /* save */, void * /* 
     abort();
 }
 
-inline void wait(state at)
+// The fibers' stacks, for every launch the same.
+inline char *all_stacks()
 {
-    fibers[current].at = at;
-    swap(&fibers[current].stack_pointer, scheduler);
+    static void *const stacks = mmap(nullptr, (size_t)MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED)
+        fail("no room for stacks");
+    return (char *)stacks;
 }
 
+inline void enter();
+
+// Where the current lane goes on. A stack that is new: below its top, which lies in another cache set than the next
+// one's, nothing to return to, where `swap` goes, six registers.
+inline void *stack_of_current()
+{
+    fiber &f = fibers[current];
+    if (f.at == NEW) {
+        void **frame = (void **)(all_stacks() + (size_t)(current + 1) * STACK_BYTES - 256 - current % 61 * 192);
+        *--frame = nullptr;
+        *--frame = (void *)enter;
+        frame -= 6;
+        memset(frame, 0, 6 * sizeof *frame);
+        f = {frame, READY};
+    }
+    return f.stack_pointer;
+}
+
+// Makes the next lane of the warp that can run the current one; false: there is none behind `place`.
+inline bool next_lane()
+{
+    while (++place < WARP) {
+        unsigned t = first_lane + (descending ? WARP - 1 - place : place);
+        if (fibers[t].at == NEW || fibers[t].at == READY) {
+            current = t;
+            threadIdx = indices[t];
+            return true;
+        }
+    }
+    return false;
+}
+
+inline void wait(state at)
+{
+    fiber &own = fibers[current];
+    own.at = at;
+    swap(&own.stack_pointer, next_lane() ? stack_of_current() : scheduler);
+}
+
+// A lane, and on its stack, which it has left, the next ones that have not begun.
 inline void enter()
 {
-    body(body_data);
-    live--;
-    wait(DONE);
-    abort(); // not reached
+    for (;;) {
+        body(body_data);
+        fibers[current].at = DONE;
+        live--;
+        bool more = next_lane();
+        if (more && fibers[current].at == NEW) {
+            fibers[current].at = READY;
+            continue;
+        }
+        void *left;
+        swap(&left, more ? fibers[current].stack_pointer : scheduler);
+    }
 }
 
 // Every lane of the mask leaves a value; after the last one each takes that of lane `source`, its own if there is
@@ -130,31 +185,17 @@ template <class T> T shuffle(uint32_t mask, T value, unsigned source)
     return value;
 }
 
-// The fibers' stacks, for every launch the same.
-inline char *all_stacks()
-{
-    static void *const stacks = mmap(nullptr, (size_t)MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stacks == MAP_FAILED)
-        fail("no room for stacks");
-    return (char *)stacks;
-}
-
 // Runs the lanes of one warp until all are done or wait for other warps. Returns whether any ran.
 inline bool run_warp(unsigned warp)
 {
-    bool ran = false;
-    for (bool again = true; again;) {
-        again = false;
-        for (unsigned i = 0; i < WARP; i++) {
-            unsigned t = warp * WARP + (descending ? WARP - 1 - i : i);
-            if (fibers[t].at != READY)
-                continue;
-            ran = again = true;
-            current = t;
-            threadIdx = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y));
-            swap(&scheduler, fibers[t].stack_pointer);
-        }
+    bool ran = false, again = true;
+    first_lane = warp * WARP;
+    while (again) {
+        place = -1;
+        again = next_lane();
+        ran |= again;
+        if (again)
+            swap(&scheduler, stack_of_current());
     }
     return ran;
 }
@@ -191,6 +232,8 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
     body_data = &kernel;
     std::vector<unsigned char> shared(shared_bytes);
     dynamic_shared = &shared;
+    for (unsigned t = 0; t < threads; t++)
+        indices[t] = dim3(t % block.x, t / block.x % block.y, t / (block.x * block.y));
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
@@ -200,17 +243,8 @@ template <class Body> void launch(dim3 grid, dim3 block, size_t shared_bytes, co
                 waiting = 0;
                 for (unsigned w = 0; w < threads / WARP; w++)
                     meetings[w].arrived = 0;
-                for (unsigned t = 0; t < threads; t++) {
-                    // Stacks begin in different cache sets. Below the top: nothing to return to, where `swap`
-                    // returns to, six registers.
-                    char *top = all_stacks() + (size_t)(t + 1) * STACK_BYTES - 256 - t % 61 * 192;
-                    void **frame = (void **)top;
-                    *--frame = nullptr;
-                    *--frame = (void *)enter;
-                    frame -= 6;
-                    memset(frame, 0, 6 * sizeof *frame);
-                    fibers[t] = {frame, READY};
-                }
+                for (unsigned t = 0; t < threads; t++)
+                    fibers[t] = {nullptr, NEW};
                 run_block();
             }
 }
