@@ -10,11 +10,11 @@
 
 #define PEAK_SECONDS 2.0 // the best of what fits into it; at least three runs
 #define GEMM_SIZE    ((size_t)2048)
-#define GEMM_LEAST   ((size_t)512) // where time is short
+#define GEMM_LEAST   ((size_t)512)  // where time is short
 #define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
 #define LAUNCHES     10000
-#define STEPS_SHARE  0.15 // of the time for rates
+#define STEPS_SHARE  0.15              // of the time for rates
 #define DRAWN        ((size_t)1 << 20) // numbers of an operand; the others repeat them
 
 static void fill(struct device *device, struct tensor numbers, const char *name, double deviation)
@@ -106,9 +106,10 @@ static size_t gemm_size(const char *device, enum dtype dtype, double seconds, st
     return n;
 }
 
-static double gemm_rate(const char *device, enum dtype dtype, double seconds, struct status *status)
+// size: rows of its matrices.
+static double gemm_rate(const char *device, enum dtype dtype, double seconds, size_t *size, struct status *status)
 {
-    size_t n = gemm_size(device, dtype, seconds, status);
+    size_t n = *size = gemm_size(device, dtype, seconds, status);
     double took_s = fastest(device, dtype, n, n, run_gemm, seconds, status);
     return took_s > 0 ? 2.0 * (double)n * (double)n * (double)n / took_s : 0;
 }
@@ -122,7 +123,8 @@ static double copy_rate(const char *device, enum dtype dtype, double seconds, st
 
 double calibrate_gemm(const char *device, enum dtype dtype, struct status *status)
 {
-    return gemm_rate(device, dtype, PEAK_SECONDS, status);
+    size_t size;
+    return gemm_rate(device, dtype, PEAK_SECONDS, &size, status);
 }
 
 double calibrate_copy(const char *device, enum dtype dtype, struct status *status)
@@ -167,9 +169,11 @@ bool calibrate(struct profile *profile, const struct calibrate_request *request,
     *profile = (struct profile){.name = "host"};
     size_t usable = usable_bytes(status);
     double peak_s = fmin(PEAK_SECONDS, request->seconds);
-    double f32_flops = gemm_rate("cpu", DTYPE_F32, peak_s, status),
-           f64_flops = gemm_rate("cpu", DTYPE_F64, peak_s, status),
-           bf16_flops = gemm_rate("cpu", DTYPE_BF16, peak_s, status);
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    double gemm_flops[3];
+    size_t sizes[3];
+    for (size_t i = 0; i < 3; i++)
+        gemm_flops[i] = gemm_rate("cpu", dtypes[i], peak_s, &sizes[i], status);
     double copy_bytes = copy_rate("cpu", DTYPE_F32, peak_s, status);
     double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, peak_s, status);
     if (status->code != STATUS_OK)
@@ -178,9 +182,12 @@ bool calibrate(struct profile *profile, const struct calibrate_request *request,
     snprintf(where, sizeof where, "%.80s, %d threads", machine.cpu, machine.threads);
     note(&profile->memory_bytes, (double)machine.host_memory_bytes, "the machine's memory", where);
     note(&profile->usable_bytes, (double)usable, "what was available when this was measured", where);
-    note(&profile->flops_per_s[DTYPE_F64], f64_flops, "measured: dgemm of 2048 x 2048 x 2048", where);
-    note(&profile->flops_per_s[DTYPE_F32], f32_flops, "measured: sgemm of 2048 x 2048 x 2048", where);
-    note(&profile->flops_per_s[DTYPE_BF16], bf16_flops, "measured: GEMM of 2048 x 2048 x 2048 in bf16", where);
+    for (size_t i = 0; i < 3; i++) {
+        char how[64];
+        snprintf(how, sizeof how, "measured: GEMM of %zu x %zu x %zu in %s", sizes[i], sizes[i], sizes[i],
+                 dtype_name(dtypes[i]));
+        note(&profile->flops_per_s[dtypes[i]], gemm_flops[i], how, where);
+    }
     note(&profile->bandwidth_bytes_per_s, copy_bytes, "measured: a copy of 256 MiB, read and written", where);
     note(&profile->host_link_bytes_per_s, copy_bytes / 2, "measured: a copy of 256 MiB in the host's memory",
          where);
