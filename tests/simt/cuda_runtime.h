@@ -146,7 +146,7 @@ inline void enter()
             fibers[current].at = READY;
             continue;
         }
-        void *left;
+        static void *left; // none goes on from there
         swap(&left, more ? fibers[current].stack_pointer : scheduler);
     }
 }
