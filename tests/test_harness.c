@@ -269,14 +269,17 @@ static void rounds_go_through_all_trials_and_resume(void **state)
     assert_true(result_file_read(&file, scratch_path(scratch, "r.jsonl").text, &status));
     json_t *objects = records(scratch, "r.jsonl");
     assert_int_equal(file.count, 6);
-    for (size_t round = 0; round < 3; round++) // every trial once, in an order of the round's own
+    for (size_t round = 0; round < 3; round++) // every trial once
         assert_int_equal(same_id(objects, 0, 2 * round, 2 * round + 2), 1);
+    assert_string_equal(
+        field(json_object_get(json_object_get(json_array_get(objects, 0), "trial"), "method"), "name"),
+        "full"); // the spec's order is the first round's
     assert_int_equal(same_id(objects, 0, 0, 6), 3);
     json_decref(objects);
     result_file_close(&file);
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --rounds 3"), 0);
     assert_says(scratch, "err", "nothing left to do: r.jsonl has all 6 trials in 3 rounds");
-    assert_says(scratch, "out", "2 of 2 rows are the last of several records of their trial: ");
+    assert_says(scratch, "out", "2 of 2 rows have the samples of several rounds: ");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0); // one round is among them
     assert_int_equal(line_count(scratch, "r.jsonl"), 6);
     static const char *const bad[] = {"0", "-1", "2x", "''", "1001", "99999999999999999999"};

@@ -146,6 +146,12 @@ static void mistakes_are_told_before_anything_is_written(void **state)
                                       "'f32', 'device': 'cpu', 'batch': 1, 'context': " #context                   \
                                       ", 'method': {'name': " method "}}, "                                        \
                                       "'samples_ms': " samples ", 'median_ms': 20, 'peak_bytes': " #peak "}\n"
+// The first one's trial.
+#define OTHER_BUILD                                                                                                \
+    "{'schema': 2, 'id': '" ID("a") "', 'experiment': 'e', 'status': 'ok', 'trial': {'model': 'tiny', 'dtype': "   \
+                                    "'f32', 'device': 'cpu', 'batch': 1, 'context': 64, 'method': {'name': "       \
+                                    "'full'}}, 'samples_ms': [7], 'median_ms': 7, 'peak_bytes': 2048, "            \
+                                    "'provenance': {'revision': 'abcdef123456'}}\n"
 // Samples whose median is 20, and whose quartiles are 15 and 25.
 #define SAMPLES "[10, 30, 20]"
 #define PLANNED                                                                                                    \
@@ -196,24 +202,37 @@ static void the_table_says_what_differs(void **state)
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
 }
 
-// Rounds are records of the same trials: a table says of how many it has the last one alone.
+// Rounds are records of one trial: a table has the samples of all. What another build measured is another matter.
 static void what_has_several_records_is_told(void **state)
 {
     const struct scratch *scratch = *state;
-    static const char several[] = "are the last of several records of their trial";
+    static const char rounds[] = "have the samples of several rounds",
+                      several[] = "are the last of several records";
     write_records(scratch,
                   TIMED("a", "'full'", 64, SAMPLES, 2048) TIMED("b", "'seco', 'chunk': 8", 64, SAMPLES, 1024)
                       TIMED("a", "'full'", 64, "[40]", 2048) TIMED("a", "'full'", 64, "[50]", 2048));
-    assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
-    assert_says(scratch, "out", "\n1 of 2 rows are the last of several records of their trial: ");
+    expect_lines(
+        scratch, "$L report r.jsonl",
+        "tiny, f32, cpu, batch 1, context 64\n\n"
+        "setting time, ms +- peak_bytes time / first peak / first\n"
+        "full 30.00 10.00 2.00 KiB 1.000 1.000\n"
+        "seco, chunk 8 20.00 5.000 1.00 KiB 0.6667 0.5000\n\n"
+        "1 of 2 rows have the samples of several rounds: `longbp report -all` shows each\n"); // as of dashes one is
+                                                                                              // left
     assert_int_equal(run(scratch, "$L report r.jsonl --where method=seco"), 0);
-    assert_silent(scratch, several);
+    assert_silent(scratch, rounds);
     assert_int_equal(run(scratch, "$L report r.jsonl --where method=full"), 0);
-    assert_says(scratch, "out", "\n1 of 1 rows are the last of several records of their trial: ");
+    assert_says(scratch, "out", "\n1 of 1 rows have the samples of several rounds: ");
+    assert_silent(scratch, several);
     assert_int_equal(run(scratch, "$L report r.jsonl --all"), 0);
-    assert_silent(scratch, several);
-    assert_int_equal(run(scratch, "$L report r.jsonl --format csv"), 0);
-    assert_silent(scratch, several);
+    assert_silent(scratch, rounds);
+    assert_int_equal(run(scratch, "$L report r.jsonl --format csv --columns samples_ms"), 0);
+    assert_silent(scratch, rounds);
+    write_records(scratch, TIMED("a", "'full'", 64, SAMPLES, 2048) OTHER_BUILD OTHER_BUILD);
+    assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
+    assert_says(scratch, "out", "\n1 of 1 rows have the samples of several rounds: ");
+    assert_says(scratch, "out",
+                "\n1 of 1 rows are the last of several records of their trial, which other builds ");
 }
 
 // What a record of an earlier version does not say is the default, and differs from what another one says.

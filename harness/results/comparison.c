@@ -2,6 +2,7 @@
 #include "harness/results/processor_time.h"
 #include "harness/results/record.h"
 #include "harness/results/record_lists.h"
+#include "harness/results/rounds.h"
 #include <string.h>
 
 const char *comparison_verdict_name(enum comparison_verdict verdict)
@@ -12,32 +13,9 @@ const char *comparison_verdict_name(enum comparison_verdict verdict)
 
 // --- pairs
 
-// As far as both lists reach.
-static bool begin_alike(const struct number_list *a, const struct number_list *b)
-{
-    bool same = true;
-    for (size_t i = 0; same && i < a->count && i < b->count; i++)
-        same = a->items[i] == b->items[i];
-    return same;
-}
-
 static bool is_drawn(const struct record *record)
 {
     return record->sample_columns.count > 0;
-}
-
-// Whether sample i of both walked the same columns, as far as records tell; also if no columns were drawn.
-static bool same_draws(const struct record *a, const struct record *b)
-{
-    return is_drawn(a) == is_drawn(b) && begin_alike(&a->sample_columns, &b->sample_columns) &&
-           a->columns.count == b->columns.count && begin_alike(&a->columns, &b->columns);
-}
-
-static bool may_be_pooled(const struct record *record, const struct record *last)
-{
-    return record->status == RECORD_OK && record->samples_ms.count > 0 && record_same_machine(record, last) &&
-           same_draws(record, last) &&
-           strcmp(text_or(record->provenance.revision, ""), text_or(last->provenance.revision, "")) == 0;
 }
 
 // The records of a trial in one side, and which of them are pooled: those that may be, and whose threads waited as
@@ -50,7 +28,7 @@ struct trial_side {
 static const struct record *pooled_at(const struct trial_side *trial, size_t i)
 {
     const struct record *record = trial->list->records[i];
-    bool pooled = may_be_pooled(record, record_list_last(trial->list)) && record_waits_alike(record, trial->waits);
+    bool pooled = rounds_belong(record, record_list_last(trial->list)) && record_waits_alike(record, trial->waits);
     return pooled ? record : NULL;
 }
 
@@ -83,7 +61,7 @@ static void choose_waits(struct trial_side *base, struct trial_side *new, size_t
     const struct trial_side *const sides[] = {base, new};
     for (size_t s = 0; s < 2; s++)
         for (size_t i = 0; i < sides[s]->list->count; i++)
-            all += may_be_pooled(sides[s]->list->records[i], record_list_last(sides[s]->list));
+            all += rounds_belong(sides[s]->list->records[i], record_list_last(sides[s]->list));
     *left_out += most ? all - pooled : 0;
 }
 
@@ -175,7 +153,7 @@ static void take_times(struct comparison *comparison, struct trial_comparison *t
     }
     if (!record_same_machine(trial->base, trial->new))
         time->unusable = "measured on another processor or card, or with another number of threads";
-    else if (is_drawn(trial->base) && is_drawn(trial->new) && !same_draws(trial->base, trial->new))
+    else if (is_drawn(trial->base) && is_drawn(trial->new) && !rounds_same_draws(trial->base, trial->new))
         time->unusable = "the same seeds drew other columns";
     else if (!time->base.count != !time->new.count && !record_waits_alike(trial->base, trial->new))
         time->unusable = "threads waited in another way at barriers (provenance.spin_count)";

@@ -338,14 +338,18 @@ static void write_planned(const struct printer *printer)
                 printer->table->row_count);
 }
 
-void record_table_write_several(size_t several, size_t rows, FILE *stream)
+static void write_several(const struct results *results, FILE *stream)
 {
+    size_t rounds = results_of_rounds(results), several = results_of_several(results);
+    if (rounds)
+        fprintf(stream, "\n%zu of %zu rows have the samples of several rounds: `longbp report --all` shows each\n",
+                rounds, results->count);
     if (several)
-        fprintf(
-            stream,
-            "\n%zu of %zu rows are the last of several records of their trial: `longbp report --all` shows each, "
-            "and `longbp\ncompare` pools the samples of all\n",
-            several, rows);
+        fprintf(stream,
+                "\n%zu of %zu rows are the last of several records of their trial, which other builds or machines "
+                "measured:\n`longbp report --all` shows each, `longbp compare` and `longbp history` hold them "
+                "against each other\n",
+                several, results->count);
 }
 
 static void write_disturbed(const struct printer *printer)
@@ -382,7 +386,7 @@ static void write_for_people(const struct printer *printer, const struct results
     text_table_print(&table, printer->request->format, printer->stream);
     if (framed) {
         write_planned(printer);
-        record_table_write_several(results_of_several(results), results->count, printer->stream);
+        write_several(results, printer->stream);
         write_disturbed(printer);
     }
     text_table_free(&table);

@@ -38,8 +38,6 @@ const char *record_table_title(const struct record_table *table, size_t column);
 // Whether the column says nothing: null in every row, or that every row is ok.
 bool record_table_is_silent(const struct record_table *table, size_t column);
 
-// Says of how many rows there are several records, of which the table has the last; nothing if of none.
-void record_table_write_several(size_t several, size_t rows, FILE *stream);
 // Writes the table that is asked for. False and a status, and nothing written, if a column is not known.
 bool record_table_write(const struct record_table_request *request, const struct results *results, FILE *stream,
                         struct status *status);

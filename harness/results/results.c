@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/results.h"
+#include "harness/results/rounds.h"
 #include <stdlib.h>
 
 static void make_room(struct results *results, size_t count)
@@ -7,7 +8,8 @@ static void make_room(struct results *results, size_t count)
     results->records = realloc(results->records, (count + 1) * sizeof *results->records);
     results->origins = realloc(results->origins, (count + 1) * sizeof *results->origins);
     results->found = realloc(results->found, (count + 1) * sizeof *results->found);
-    CHECK(results->records && results->origins && results->found);
+    results->rounds = realloc(results->rounds, (count + 1) * sizeof *results->rounds);
+    CHECK(results->records && results->origins && results->found && results->rounds);
 }
 
 void results_begin(struct results *results, bool every)
@@ -38,10 +40,23 @@ static size_t place_of(struct results *results, const struct record *record)
     return at;
 }
 
+// Of what stands in the place and the record after it.
+static const struct record *join(struct results *results, size_t at, const struct record *record)
+{
+    struct record *joined = malloc(sizeof *joined);
+    results->joined = realloc(results->joined, (results->joined_count + 1) * sizeof *results->joined);
+    CHECK(joined && results->joined);
+    *joined = rounds_join(results->records[at], results->rounds[at], record);
+    results->joined[results->joined_count++] = joined;
+    return joined;
+}
+
 static void add_record(struct results *results, const struct record *record, const char *origin)
 {
     size_t at = place_of(results, record);
-    results->records[at] = record;
+    bool round = results->found[at] > 0 && rounds_belong(results->records[at], record);
+    results->records[at] = round ? join(results, at, record) : record;
+    results->rounds[at] = round ? results->rounds[at] + 1 : 1;
     results->origins[at] = origin;
     results->found[at]++;
 }
@@ -86,6 +101,7 @@ void results_keep(struct results *results, results_choice *keep, void *chooser)
             continue;
         results->records[kept] = results->records[i];
         results->found[kept] = results->found[i];
+        results->rounds[kept] = results->rounds[i];
         results->origins[kept++] = results->origins[i];
     }
     results->count = kept;
@@ -95,7 +111,15 @@ size_t results_of_several(const struct results *results)
 {
     size_t several = 0;
     for (size_t i = 0; i < results->count; i++)
-        several += results->found[i] > 1;
+        several += results->found[i] > results->rounds[i];
+    return several;
+}
+
+size_t results_of_rounds(const struct results *results)
+{
+    size_t several = 0;
+    for (size_t i = 0; i < results->count; i++)
+        several += results->rounds[i] > 1;
     return several;
 }
 
@@ -103,10 +127,16 @@ void results_close(struct results *results)
 {
     for (size_t i = 0; i < results->file_count; i++)
         result_file_close(&results->files[i]);
+    for (size_t i = 0; i < results->joined_count; i++) {
+        rounds_free(results->joined[i]);
+        free(results->joined[i]);
+    }
     json_decref(results->places);
     free(results->files);
     free(results->records);
     free(results->origins);
     free(results->found);
+    free(results->rounds);
+    free(results->joined);
     *results = (struct results){0};
 }

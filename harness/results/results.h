@@ -1,4 +1,5 @@
-// Results: the records of several result files together; of an experiment's trial that is in several, the last one.
+// Results: the records of several result files together; of an experiment's trial that has several, the last one,
+// with the samples of those before it that are rounds of one measurement (rounds.h).
 #pragma once
 #include "harness/results/result_file.h"
 
@@ -6,9 +7,11 @@ struct results {
     size_t count;
     const struct record **records; // [count], in the order in which the files first have them
     const char **origins;          // [count], paths
-    size_t *found;                 // [count], of the trial, with those before the last
+    size_t *found, *rounds;        // [count], of the trial; of them, those whose samples the record has
     size_t file_count;
     struct result_file *files;
+    struct record **joined; // [joined_count], of several rounds
+    size_t joined_count;
     json_t *places; // {id and experiment: its place}; NULL: every record has its own
 };
 
@@ -19,11 +22,12 @@ bool results_open(struct results *results, const char *const *paths, size_t coun
 // The same file by file, which they take over: results_begin, then results_add.
 void results_begin(struct results *results, bool every);
 void results_add(struct results *results, const struct result_file *file);
-// Of all records, `every`, the last of each trial in its experiment; they stay with `every`, which is closed later.
+// Of all records, `every`, one of each trial in its experiment; they stay with `every`, which is closed later.
 void results_last(struct results *last, const struct results *every);
 // Leaves out all records but those that `keep` takes.
 typedef bool results_choice(void *chooser, const struct record *record);
 void results_keep(struct results *results, results_choice *keep, void *chooser);
-// How many of them are the last of several of their trial.
+// How many of them have the samples of several rounds, and how many are of a trial that has others besides.
+size_t results_of_rounds(const struct results *results);
 size_t results_of_several(const struct results *results);
 void results_close(struct results *results);

@@ -124,13 +124,14 @@ static size_t trials_left(struct sweep *sweep)
     return left;
 }
 
-// The spec's order or, among several rounds, one of each round's own (Fisher & Yates): else whatever drifts while a
-// round lasts would hit the same trials every time, and trials that stand together alike.
+// The spec's order, in which records are then shown, and in each round after the first one of its own (Fisher &
+// Yates): else whatever drifts while a round lasts would hit the same trials every time, and trials that stand
+// together alike.
 static void set_order(struct sweep *sweep, size_t round)
 {
     struct random random = random_named(round, "rounds");
     for (size_t i = 0; i < sweep->spec->trial_count; i++) {
-        size_t j = sweep->options->rounds > 1 ? random_below(&random, i, i + 1) : i;
+        size_t j = round > 0 ? random_below(&random, i, i + 1) : i;
         sweep->order[i] = sweep->order[j];
         sweep->order[j] = i;
     }
