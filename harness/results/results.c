@@ -9,7 +9,8 @@ static void make_room(struct results *results, size_t count)
     results->origins = realloc(results->origins, (count + 1) * sizeof *results->origins);
     results->found = realloc(results->found, (count + 1) * sizeof *results->found);
     results->rounds = realloc(results->rounds, (count + 1) * sizeof *results->rounds);
-    CHECK(results->records && results->origins && results->found && results->rounds);
+    results->joined = realloc(results->joined, (count + 1) * sizeof *results->joined);
+    CHECK(results->records && results->origins && results->found && results->rounds && results->joined);
 }
 
 void results_begin(struct results *results, bool every)
@@ -22,6 +23,7 @@ void results_begin(struct results *results, bool every)
 static size_t new_place(struct results *results)
 {
     results->found[results->count] = 0;
+    results->joined[results->count] = NULL;
     return results->count++;
 }
 
@@ -40,23 +42,39 @@ static size_t place_of(struct results *results, const struct record *record)
     return at;
 }
 
-// Of what stands in the place and the record after it.
-static const struct record *join(struct results *results, size_t at, const struct record *record)
+static void drop_joined(struct results *results, size_t at)
+{
+    if (results->joined[at])
+        rounds_free(results->joined[at]);
+    free(results->joined[at]);
+    results->joined[at] = NULL;
+}
+
+// What stands in the place with the record after it.
+static void join(struct results *results, size_t at, const struct record *record)
 {
     struct record *joined = malloc(sizeof *joined);
-    results->joined = realloc(results->joined, (results->joined_count + 1) * sizeof *results->joined);
-    CHECK(joined && results->joined);
+    CHECK(joined);
     *joined = rounds_join(results->records[at], results->rounds[at], record);
-    results->joined[results->joined_count++] = joined;
-    return joined;
+    drop_joined(results, at);
+    results->records[at] = results->joined[at] = joined;
+    results->rounds[at]++;
+}
+
+static void replace(struct results *results, size_t at, const struct record *record)
+{
+    drop_joined(results, at);
+    results->records[at] = record;
+    results->rounds[at] = 1;
 }
 
 static void add_record(struct results *results, const struct record *record, const char *origin)
 {
     size_t at = place_of(results, record);
-    bool round = results->found[at] > 0 && rounds_belong(results->records[at], record);
-    results->records[at] = round ? join(results, at, record) : record;
-    results->rounds[at] = round ? results->rounds[at] + 1 : 1;
+    if (results->found[at] && rounds_belong(results->records[at], record))
+        join(results, at, record);
+    else
+        replace(results, at, record);
     results->origins[at] = origin;
     results->found[at]++;
 }
@@ -97,8 +115,13 @@ void results_keep(struct results *results, results_choice *keep, void *chooser)
 {
     size_t kept = 0;
     for (size_t i = 0; i < results->count; i++) {
-        if (!keep(chooser, results->records[i]))
+        if (!keep(chooser, results->records[i])) {
+            drop_joined(results, i);
             continue;
+        }
+        struct record *joined = results->joined[i];
+        results->joined[i] = NULL;
+        results->joined[kept] = joined;
         results->records[kept] = results->records[i];
         results->found[kept] = results->found[i];
         results->rounds[kept] = results->rounds[i];
@@ -127,10 +150,8 @@ void results_close(struct results *results)
 {
     for (size_t i = 0; i < results->file_count; i++)
         result_file_close(&results->files[i]);
-    for (size_t i = 0; i < results->joined_count; i++) {
-        rounds_free(results->joined[i]);
-        free(results->joined[i]);
-    }
+    for (size_t i = 0; i < results->count; i++)
+        drop_joined(results, i);
     json_decref(results->places);
     free(results->files);
     free(results->records);

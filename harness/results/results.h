@@ -8,10 +8,9 @@ struct results {
     const struct record **records; // [count], in the order in which the files first have them
     const char **origins;          // [count], paths
     size_t *found, *rounds;        // [count], of the trial; of them, those whose samples the record has
+    struct record **joined;        // [count], the record if it is of several rounds, else NULL
     size_t file_count;
     struct result_file *files;
-    struct record **joined; // [joined_count], of several rounds
-    size_t joined_count;
     json_t *places; // {id and experiment: its place}; NULL: every record has its own
 };
 
