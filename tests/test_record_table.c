@@ -202,6 +202,17 @@ static void the_table_says_what_differs(void **state)
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
 }
 
+// Columns that a user names have no number beside them, which would be 0.
+static void fixed_columns_have_no_budget(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, TIMED("a", "'spaco', 'chunk': 8, 'budget': 0, 'columns': [2]", 64, SAMPLES, 1024)
+                               TIMED("b", "'spaco', 'chunk': 8, 'budget': 2, 'columns': []", 64, SAMPLES, 1024));
+    assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
+    assert_says(scratch, "out", "\nspaco, chunk 8, fixed columns ");
+    assert_says(scratch, "out", "\nspaco, chunk 8, budget 2 ");
+}
+
 // Rounds are records of one trial: a table has the samples of all. What another build measured is another matter.
 static void what_has_several_records_is_told(void **state)
 {
@@ -360,6 +371,7 @@ int main(void)
                                        TEST(all_columns_are_those_of_the_table),
                                        TEST(mistakes_are_told_before_anything_is_written),
                                        TEST(the_table_says_what_differs),
+                                       TEST(fixed_columns_have_no_budget),
                                        TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),

@@ -122,7 +122,7 @@ static int compare_records(const struct record *a, const struct record *b, const
     return order;
 }
 
-// Appends one option: "chunk 128", "sampler uniform".
+// Appends one option: "chunk 128", "sampler uniform"; 0, which is no number of columns, in words.
 static void append_option(struct series *series, const char *key, const json_t *value)
 {
     const char *comma = *series->label ? ", " : "";
@@ -130,6 +130,8 @@ static void append_option(struct series *series, const char *key, const json_t *
         text_append(series->label, sizeof series->label, "%s%s %s", comma, key, json_string_value(value));
     } else if (strcmp(key, "chunk") == 0 && json_integer_value(value) == 0) {
         text_append(series->label, sizeof series->label, "%swhole context", comma);
+    } else if (strcmp(key, "budget") == 0 && json_integer_value(value) == 0 && json_is_integer(value)) {
+        text_append(series->label, sizeof series->label, "%sfixed columns", comma);
     } else {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
         CHECK(text);
