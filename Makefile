@@ -178,7 +178,7 @@ $(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)
 	$(Q)$(CC) -I. -MMD -MP -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
 # Open MPI does not free all that it takes.
-$(addprefix run/$(BUILD)/tests/,test_batch_command test_ranks test_ranks_command test_replicas test_replica_updates test_monitored_ranks test_train_ranks test_train_ranks_command test_auto_ranks): export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=0
+$(addprefix run/$(BUILD)/tests/,test_batch_command test_ranks test_ranks_command test_ranks_ends test_replicas test_replica_updates test_monitored_ranks test_train_ranks test_train_ranks_command test_auto_ranks): export ASAN_OPTIONS := allocator_may_return_null=1:detect_leaks=0
 test: ## install what is missing, build, run every test; some minutes
 	@tools/dependencies --test
 	@$(MAKE) --no-print-directory $(PARALLEL) test-programs
@@ -260,7 +260,7 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 
 include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk
 # Those that take longest, more than ten seconds, are begun first: so all cores end together.
-LONGEST  := $(addprefix run/$(BUILD)/tests/test_,simt_ops replicas ranks_command host_memory methods ops advise largest_turn planner optimizer_steps)
+LONGEST  := $(addprefix run/$(BUILD)/tests/test_,simt_ops replicas ranks_ends ranks_command host_memory methods ops advise planner optimizer_steps)
 test-runs: test-cuda-emulated $(if $(SANITIZE),,test-rehearse) $(LONGEST) test-bf16 $(RUNS)
 
 clean: ## remove what was built

@@ -1,37 +1,16 @@
 // Offload: a walk that keeps what it needs later on the host has the same gradients, bit for bit, and moves and
 // keeps there what the formulas say; planned as measured. Where copies are late, no wait can be left out.
 #include "harness/run/environment.h"
-#include "kernels/base/breakdown.h"
 #include "kernels/base/ops.h"
 #include "tests/fixture.h"
 #include "tests/late.h"
+#include "tests/offloaded.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include <cmocka.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-// What is kept where, by method and option; `with`: another option.
-struct setting {
-    const char *method, *offload, *with;
-};
-static const struct setting settings[] = {
-    {"checkpoint", "inputs", ""}, {"streambp", "inputs", ""}, {"streambp", "inputs+gradient", ""},
-    {"seco", "kv", ""},           {"spaco", "kv", ""},        {"checkpoint", "inputs", "attention=kept"}};
-
-static void *options_with(const struct setting *setting, bool offloads, const char *text)
-{
-    return fixture_options(method_find(setting->method), "head_chunk=7 offload=%s %s %s",
-                           offloads ? setting->offload : "none", setting->with, text);
-}
-
-static void options_done(const struct setting *setting, void *options)
-{
-    options_free(&method_find(setting->method)->options, options);
-}
 
 static double *gradients(struct fixture *f, const struct setting *setting, bool offloads, const char *text)
 {
@@ -435,100 +414,6 @@ static void a_full_host_is_a_result(void **state)
     fixture_close(&f);
 }
 
-// Seconds of a step by the roofline, over a link of this rate; its rows must add up to it.
-static double estimate_s(const struct setting *setting, bool offloads, double link_bytes_per_s, double *copied)
-{
-    struct status status = {0};
-    struct fixture f = fixture_default();
-    void *options = options_with(setting, offloads, "chunk=5 budget=5");
-    struct step_report report = {0};
-    struct model_options model_options = {.kv_gradient_dtype = f.dtype, .gradient_dtype = f.dtype};
-    struct breakdown breakdown;
-    f.config.layers = 6;
-    f.device = device_open("plan-cpu", f.dtype, 0, &status);
-    assert_non_null(f.device);
-    f.device->roofline =
-        (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .link_bytes_per_s = link_bytes_per_s};
-    model_open(&f.model, &f.config, &model_options, f.device);
-    batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
-    model_zero_gradients(&f.model);
-    f.device->counters = (struct counters){0};
-    breakdown_start(&breakdown, f.device);
-    method_step(method_find(setting->method), &f.model, &f.batch, options, &report);
-    options_done(setting, options);
-    breakdown_stop(&breakdown, f.device);
-    double rows_s = 0, all_s = counters_clock_s(&f.device->counters);
-    for (size_t i = 0; i < breakdown.row_count; i++) {
-        rows_s += breakdown.rows[i].estimate_s;
-    }
-    assert_true(fabs(rows_s - all_s) <= 1e-12 * all_s);
-    *copied = fmax(f.device->counters.link_bytes[QUEUE_OUT], f.device->counters.link_bytes[QUEUE_IN]);
-    breakdown_free(&breakdown);
-    step_report_free(&report);
-    batch_close(&f.batch, f.device);
-    model_close(&f.model);
-    device_close(f.device);
-    return all_s;
-}
-
-// A link that is fast enough costs nothing, but for a part that nothing comes before; one that is slow is all that
-// there is.
-static void copies_hide_behind_operations(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < COUNT(settings); i++) {
-        double copied, none, alone = estimate_s(&settings[i], false, 1, &none);
-        double hidden = estimate_s(&settings[i], true, 1e12, &copied);
-        assert_true(none == 0 && hidden <= 1.02 * alone);
-        hidden = estimate_s(&settings[i], true, 1e10, &copied);
-        assert_true(hidden <= 1.05 * alone);
-        double slow = estimate_s(&settings[i], true, 1, &copied);
-        assert_true(slow > copied && slow < 2 * copied + alone);
-    }
-}
-
-// How long a step waits for copies, with its weights, keys and values on the host, over a link that is faster than
-// the shortest of what a column ends with.
-static double waits_s(const char *text, size_t context)
-{
-    struct status status = {0};
-    struct fixture f = fixture_default();
-    void *options = fixture_options(method_find("seco"), "chunk=5 offload=kv %s", text);
-    struct step_report report = {0};
-    struct model_options model_options = {
-        .kv_gradient_dtype = f.dtype, .gradient_dtype = f.dtype, .weights_place = PLACE_HOST};
-    f.config.layers = 6;
-    f.device = device_open("plan-cpu", f.dtype, 0, &status);
-    assert_non_null(f.device);
-    f.device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .link_bytes_per_s = 2e10};
-    model_open(&f.model, &f.config, &model_options, f.device);
-    batch_open(&f.batch, f.device, NULL, NULL, context, f.batch_size);
-    model_zero_gradients(&f.model);
-    f.device->counters = (struct counters){0};
-    method_step(method_find("seco"), &f.model, &f.batch, options, &report);
-    double waits = counters_clock_s(&f.device->counters) - f.device->counters.estimate_s;
-    options_free(&method_find("seco")->options, options);
-    step_report_free(&report);
-    batch_close(&f.batch, f.device);
-    model_close(&f.model);
-    device_close(f.device);
-    return waits;
-}
-
-// What a column begins with is prefetched while the one before it ends: however many there are, a step waits for
-// what its first ones begin with. Keys and values of a stage of one layer have one slot, and are waited for.
-static void no_column_waits_at_its_start(void **state)
-{
-    (void)state;
-    static const char *const texts[] = {"stages=1", "stages=3", "inner=checkpoint", "stage_rows=0,4"};
-    for (size_t i = 0; i < COUNT(texts); i++) {
-        double few = waits_s(texts[i], 20), many = waits_s(texts[i], 100);
-        assert_true(few > 0);
-        if (many > 1.05 * few)
-            fail_msg("%s: 4 columns wait for %g s, 20 for %g s", texts[i], few, many);
-    }
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -537,8 +422,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_are_the_same_bits),  cmocka_unit_test(the_device_keeps_two_rows),
         cmocka_unit_test(the_link_carries_the_formula), cmocka_unit_test(the_link_carries_keys_and_values),
         cmocka_unit_test(places_hold_the_formula),      cmocka_unit_test(no_wait_can_be_left_out),
-        cmocka_unit_test(a_full_host_is_a_result),      cmocka_unit_test(copies_hide_behind_operations),
-        cmocka_unit_test(no_column_waits_at_its_start),
+        cmocka_unit_test(a_full_host_is_a_result),
     };
     return cmocka_run_group_tests_name("offload", tests, NULL, NULL);
 }

@@ -1,155 +1,10 @@
-// Trials over several ranks, run by the program: a record whatever happens to one of them, nothing left behind, and
-// the figures that one rank, or a plan, has. Without Open MPI: that it says which package is missing.
+// Trials over several ranks, run by the program: the figures that one rank, or a plan, has. Without Open MPI: that
+// it says which package is missing.
 #define _GNU_SOURCE // asprintf
-#include "tests/program.h"
-#include "tests/quoted.h"
-#include "tests/records_of.h"
-#include "tests/sanitized.h"
-#include <jansson.h>
+#include "tests/ranks_spec.h"
 #include <math.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <sys/stat.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-#define MODEL                                                                                                      \
-    "'model': {'layers': 6, 'width': 24, 'heads': 4, 'kv_heads': 2, 'ffn': 40, 'vocab': 31}, 'context': 40"
 
 static bool have_mpi;
-
-static void write_spec(const struct scratch *scratch, const char *rest)
-{
-    char *text;
-    assert_true(asprintf(&text, "{'experiment': 't', %s, %s}", MODEL, rest) > 0);
-    char *json = quoted(text);
-    scratch_file(scratch, "spec.json", json, strlen(json));
-    free(json);
-    free(text);
-}
-
-static const char *text_at(const json_t *record, const char *key)
-{
-    const char *text = json_string_value(json_object_get(record, key));
-    return text ? text : "";
-}
-
-// Processes in the scratch folder.
-static size_t process_count(const struct scratch *scratch)
-{
-    size_t count = 0;
-    DIR *processes = opendir("/proc");
-    assert_non_null(processes);
-    for (struct dirent *entry; (entry = readdir(processes));) {
-        char link[300], where[4096] = "";
-        snprintf(link, sizeof link, "/proc/%.20s/cwd", entry->d_name);
-        count += readlink(link, where, sizeof where - 1) > 0 && strcmp(where, scratch->folder) == 0;
-    }
-    closedir(processes);
-    return count;
-}
-
-// No process, once those that were killed have gone, and no file in the folder for temporary ones.
-static void assert_nothing_left(const struct scratch *scratch)
-{
-    for (size_t i = 0; i < 60 && process_count(scratch) > 0; i++)
-        pause_ms(50);
-    assert_int_equal(process_count(scratch), 0);
-    DIR *folder = opendir(scratch_path(scratch, "tmp").text);
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder));)
-        if (*entry->d_name != '.')
-            fail_msg("%s was left behind", entry->d_name);
-    closedir(folder);
-}
-
-// Of a pipeline, and of ranks that sum their gradients, of sequences or of tokens.
-static void check_one_of_four_ends(const struct scratch *scratch, const char *parallel)
-{
-    char *rest;
-    static const struct {
-        const char *behaviour, *status, *reason;
-    } ends[] = {{"kill", "crash", "rank 2 of 4: killed by signal SIGKILL"},
-                {"crash", "crash", "rank 2 of 4: killed by signal SIGABRT"},
-                {"exit", "crash", "rank 2 of 4: ended with exit code 3"},
-                {"oom", "oom", "rank 2 of 4: "},
-                {"fail", "failed", "rank 2 of 4: method null was asked to fail"},
-                {"ok", "ok", ""}};
-    assert_true(asprintf(&rest,
-                         "'measure': {'warmup': 0, 'samples': 2, 'gradient': 'none'},"
-                         "%s, 'axes': {'method': [{'name': 'null', 'at_rank': 2,"
-                         "'behaviour': ['kill', 'crash', 'exit', 'oom', 'fail', 'ok']}]}",
-                         parallel) > 0);
-    write_spec(scratch, rest);
-    free(rest);
-    assert_int_equal(run(scratch, "rm -f r.jsonl && TMPDIR=$PWD/tmp $L run spec.json --out r.jsonl"), 1);
-    json_t *all = records(scratch, "r.jsonl");
-    assert_int_equal(json_array_size(all), COUNT(ends));
-    for (size_t i = 0; i < COUNT(ends); i++) {
-        const json_t *record = json_array_get(all, i);
-        // Not by its time limit, of a minute.
-        if (strcmp(text_at(record, "status"), ends[i].status) != 0 ||
-            !strstr(text_at(record, "reason"), ends[i].reason))
-            fail_msg("%s: %s: %s", ends[i].behaviour, text_at(record, "status"), text_at(record, "reason"));
-    }
-    json_decref(all);
-    assert_nothing_left(scratch);
-}
-
-static void one_rank_of_four_ends(void **state)
-{
-    const struct scratch *scratch = *state;
-    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
-    static const char *const parallels[] = {"'parallel': {'stage': 4}",
-                                            "'batch': 4, 'parallel': {'data': 4, 'zero': 3}",
-                                            "'parallel': {'sequence': 4, 'exchange': 'ring'}"};
-    for (size_t i = 0; i < COUNT(parallels); i += STRIDE)
-        check_one_of_four_ends(scratch, parallels[i]);
-}
-
-// At its time limit the ranks are asked who waits; of those that say nothing, too, the name is told.
-static void one_rank_of_four_hangs(void **state)
-{
-    struct scratch *scratch = *state;
-    static const char *const parallel[] = {"'parallel': {'stage': 4}", "'batch': 4, 'parallel': {'data': 4}"};
-    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
-    for (size_t i = 0; i < COUNT(parallel); i++) {
-        char *rest;
-        assert_true(asprintf(&rest,
-                             "'measure': {'warmup': 0, 'max_seconds': 3, 'gradient': 'none'}, %s,"
-                             "'axes': {'method': [{'name': 'null', 'behaviour': ['hang', 'stop'], 'at_rank': 2}]}",
-                             parallel[i]) > 0);
-        write_spec(scratch, rest);
-        free(rest);
-        assert_int_equal(run(scratch, "rm -f r.jsonl && TMPDIR=$PWD/tmp $L run spec.json --out r.jsonl"), 1);
-        json_t *all = records(scratch, "r.jsonl");
-        assert_int_equal(json_array_size(all), 2);
-        for (size_t k = 0; k < 2; k++) {
-            assert_string_equal(text_at(json_array_get(all, k), "status"), "timeout");
-            assert_string_equal(text_at(json_array_get(all, k), "reason"),
-                                k == 0
-                                    ? "did not end within max_seconds, 3: rank 2 of 4 computed, the others waited"
-                                    : "did not end within max_seconds, 3: rank 2 of 4 did not answer, the others "
-                                      "waited");
-        }
-        json_decref(all);
-        assert_nothing_left(scratch);
-    }
-}
-
-// A sweep that is killed takes the ranks with it.
-static void ranks_die_with_the_sweep(void **state)
-{
-    struct scratch *scratch = *state;
-    write_spec(scratch, "'measure': {'warmup': 0, 'gradient': 'none'}, 'parallel': {'stage': 3},"
-                        "'axes': {'method': [{'name': 'null', 'behaviour': 'hang'}]}");
-    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
-    pid_t sweep = start(scratch, "TMPDIR=$PWD/tmp exec $L run spec.json --out r.jsonl");
-    pause_ms(1500);
-    kill(sweep, SIGINT);
-    assert_int_equal(finish(sweep), 130);
-    assert_int_equal(line_count(scratch, "r.jsonl"), 0);
-    assert_nothing_left(scratch);
-}
 
 static double element(const json_t *record, const char *key, size_t rank)
 {
@@ -492,9 +347,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_missing_is_named, scratch_setup, scratch_teardown),
     };
     const struct CMUnitTest with_mpi[] = {
-        cmocka_unit_test_setup_teardown(one_rank_of_four_ends, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(one_rank_of_four_hangs, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(ranks_die_with_the_sweep, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_have_the_figures_of_one, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(replicas_have_the_figures_of_one, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(shared_tokens_have_the_gradient_of_one, scratch_setup, scratch_teardown),
@@ -502,15 +354,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_dry_run_knows_ranks, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(grad_writes_the_same_file, scratch_setup, scratch_teardown),
     };
-    char plugin[4096];
-    const char *longbp = program();
-    snprintf(plugin, sizeof plugin, "%.4000s-mpi.so", longbp);
-    free((char *)longbp);
-    have_mpi = access(plugin, F_OK) == 0;
+    have_mpi = has_mpi();
     int failed = cmocka_run_group_tests(anywhere, NULL, NULL);
-    if (!have_mpi) {
-        printf("ranks: left out, there is no %s: it needs openmpi-bin and libopenmpi-dev\n", plugin);
-        return failed;
-    }
-    return failed + cmocka_run_group_tests(with_mpi, NULL, NULL);
+    return have_mpi ? failed + cmocka_run_group_tests(with_mpi, NULL, NULL) : failed;
 }

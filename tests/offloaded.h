@@ -1,0 +1,24 @@
+// Offloaded: what walks keep on the host, setting by setting, as tests go over them.
+#pragma once
+#include "tests/fixture.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// What is kept where, by method and option; `with`: another option.
+struct setting {
+    const char *method, *offload, *with;
+};
+static const struct setting settings[] = {
+    {"checkpoint", "inputs", ""}, {"streambp", "inputs", ""}, {"streambp", "inputs+gradient", ""},
+    {"seco", "kv", ""},           {"spaco", "kv", ""},        {"checkpoint", "inputs", "attention=kept"}};
+
+static inline void *options_with(const struct setting *setting, bool offloads, const char *text)
+{
+    return fixture_options(method_find(setting->method), "head_chunk=7 offload=%s %s %s",
+                           offloads ? setting->offload : "none", setting->with, text);
+}
+
+static inline void options_done(const struct setting *setting, void *options)
+{
+    options_free(&method_find(setting->method)->options, options);
+}

@@ -1,0 +1,14 @@
+// A small model's shape, with nothing but what every model has.
+#pragma once
+#include "kernels/transformer/config.h"
+
+static const struct config small = {.layers = 2,
+                                    .width = 16,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .head_dim = 6,
+                                    .ffn = 20,
+                                    .vocab = 24,
+                                    .rope_theta = 10000,
+                                    .norm_epsilon = 1e-5,
+                                    .max_context = 64};
