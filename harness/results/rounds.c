@@ -68,6 +68,11 @@ static void set_mean(struct record *record)
     record->mean_error_ms = sqrt(squares / (count - 1) / count);
 }
 
+static double first_of(const struct number_list *list)
+{
+    return list->count ? list->items[0] : NAN;
+}
+
 // Of all rounds the mean.
 static void join_number(double *later, double earlier, size_t rounds)
 {
@@ -87,7 +92,7 @@ struct record rounds_join(const struct record *earlier, size_t count, const stru
         set_mean(&joined);
     }
     double faster = drawn ? later->mean_ms / joined.mean_ms : later->median_ms / joined.median_ms;
-    joined.flops_per_s *= drawn ? later->samples_ms.items[0] / joined.samples_ms.items[0] : faster;
+    joined.flops_per_s *= drawn ? first_of(&later->samples_ms) / first_of(&joined.samples_ms) : faster;
     joined.model_flops_per_s *= faster;
     joined.model_flops_share *= faster;
     join_number(&joined.asked_ms, earlier->asked_ms, count);

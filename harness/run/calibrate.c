@@ -15,14 +15,15 @@
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
 #define LAUNCHES     10000
 #define STEPS_SHARE  0.15              // of the time for rates
-#define DRAWN        ((size_t)1 << 20) // numbers of an operand; the others repeat them
+#define DRAWN        ((size_t)1 << 20) // numbers of an operand, at least
 
-static void fill(struct device *device, struct tensor numbers, const char *name, double deviation)
+// drawn: how many rows are; the others repeat them.
+static void fill(struct device *device, struct tensor numbers, size_t drawn, const char *name, double deviation)
 {
-    size_t rows = DRAWN / numbers.cols + 1, drawn = rows < numbers.rows ? rows : numbers.rows;
-    op_random_normal(device, tensor_rows(numbers, 0, drawn), random_named(0, name), 0, deviation, numbers.dtype);
-    for (size_t row = drawn, count; row < numbers.rows; row += count) {
-        count = drawn < numbers.rows - row ? drawn : numbers.rows - row;
+    size_t first = drawn < numbers.rows ? drawn : numbers.rows;
+    op_random_normal(device, tensor_rows(numbers, 0, first), random_named(0, name), 0, deviation, numbers.dtype);
+    for (size_t row = first, count; row < numbers.rows; row += count) {
+        count = first < numbers.rows - row ? first : numbers.rows - row;
         op_copy(device, tensor_rows(numbers, row, count), tensor_rows(numbers, 0, count));
     }
 }
@@ -38,8 +39,8 @@ bool calibrate_open(struct calibrate_operands *o, const char *name, enum dtype d
     for (size_t i = 0; i < 3; i++)
         *operands[i] = tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE);
     if (device->status.code == STATUS_OK) {
-        fill(device, o->a, "activations", 1);
-        fill(device, o->b, "weights", 1 / sqrt((double)cols));
+        fill(device, o->a, DRAWN / cols + 1, "activations", 1);
+        fill(device, o->b, DRAWN / cols + 1, "weights", 1 / sqrt((double)cols));
     }
     return device->status.code == STATUS_OK ||
            status_set(status, device->status.code, "%s", device->status.message);
