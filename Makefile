@@ -191,10 +191,11 @@ $(RUNS): run/%: % all
 # Another program has other call stacks: what was tried of this one is noted beside it.
 MINUTES  ?= 10
 KILLS    ?= 1000
-torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so $(BUILD)/tests/test_kills ## let allocations of every command fail one by one for MINUTES=10, going on where it stopped; then KILLS=1000 of runs
+TRIED     = $(BUILD)/torture/tried$(if $(EVERY),-every)
+torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so $(BUILD)/tests/test_kills ## let allocations of every command fail one by one for MINUTES=10, one of each call stack or EVERY=1, going on where it stopped; then KILLS=1000 of runs
 	@mkdir -p $(BUILD)/torture
-	@[ $(BUILD)/torture/tried -nt $(BUILD)/longbp ] || rm -f $(BUILD)/torture/tried
-	@TORTURE_TRIED=$(BUILD)/torture/tried TORTURE_SECONDS=$$((60 * $(MINUTES))) BUILD=$(BUILD) LONGBP=$(BUILD)/longbp \
+	@[ $(TRIED) -nt $(BUILD)/longbp ] || rm -f $(TRIED)
+	@$(if $(EVERY),TORTURE_EVERY=1) TORTURE_TRIED=$(TRIED) TORTURE_SECONDS=$$((60 * $(MINUTES))) BUILD=$(BUILD) LONGBP=$(BUILD)/longbp \
 	  $(BUILD)/tests/test_host_memory
 	@KILLS=$(KILLS) LONGBP=$(BUILD)/longbp $(BUILD)/tests/test_kills
 

@@ -3,8 +3,9 @@
 // happened in, and loses none where it happened to itself. Never another result, a crash, a hang or a silent end.
 // `make test` tries a few of each command, the same each time; with $TORTURE_SECONDS as many as there is time for,
 // in an order that reaches all parts of a command early; then of all allocations that come from one call stack the
-// first one stands for them. What was tried, and was as it ought to be, is noted in the
-// file that $TORTURE_TRIED names, and not tried again: so a campaign ends, in several runs if need be.
+// first one stands for them, or, with $TORTURE_EVERY, each for itself. What was tried, and was as it ought to be,
+// is noted in the file that $TORTURE_TRIED names, and not tried again: so a campaign ends, in several runs if need
+// be.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "tests/program.h"
 #include <ctype.h>
@@ -86,6 +87,7 @@ static struct {
     const char *preload;
     unsigned long *counts; // of commands, of trials: in memory that they share
     uint64_t *stacks;      // [STACKS_MAX], of the allocations that are counted; likewise
+    bool every;            // allocation is a point of its own
     bool told;             // whether there are any
     bool telling;          // whether they are asked for
     struct scratch scratch;
@@ -357,7 +359,7 @@ static double now_s(void)
 static void torment(const struct subject *subject, double seconds)
 {
     clear();
-    torture.telling = torture.told = seconds > 0;
+    torture.telling = torture.told = seconds > 0 && !torture.every;
     int good_code = launch(subject, 0);
     torture.telling = false;
     unsigned long count = torture.counts[subject->trial];
@@ -376,8 +378,9 @@ static void torment(const struct subject *subject, double seconds)
         try_point(subject, &points[at], good_code, good);
     }
     if (seconds > 0)
-        fprintf(stderr, "%-22s %7lu allocations, %5zu call stacks: %5zu tried before, %5zu now, %5zu are left\n",
-                subject->name, count, stacks, stacks - left, tried, left - tried);
+        fprintf(stderr, "%-22s %7lu allocations, %5zu %s: %5zu tried before, %5zu now, %5zu are left\n",
+                subject->name, count, stacks, torture.told ? "call stacks" : "points", stacks - left, tried,
+                left - tried);
     free(points);
     free(said);
     free(good);
@@ -418,6 +421,7 @@ static void every_command_says_that_there_is_no_memory(void **state)
     torture.scratch = *(struct scratch *)*state;
     const char *build = getenv("BUILD"), *time = getenv("TORTURE_SECONDS"), *only = getenv("TORTURE_ONLY");
     double seconds = time ? strtod(time, NULL) : 0;
+    torture.every = getenv("TORTURE_EVERY") != NULL;
     char library[512];
     snprintf(library, sizeof library, "%s/tests/failing_malloc.so", build ? build : "build");
     torture.preload = realpath(library, NULL);
