@@ -120,10 +120,10 @@ json_t *profile_rates_json(const struct rates *rates, const char *source)
                             json_pack("{s:o, s:o}", "axes", axes, "values", numbers_json(rate->values, count)));
     }
     json_t *json = json_pack("{s:s, s:[f, f]}", "source", source, "spread", rates->low, rates->high);
-    if (rates->yardstick_s > 0)
+    if (rates->yardstick_s > 0) { // measured with the rates, as s_per_byte is, which may be 0
         json_object_set_new(json, "yardstick_s", json_real(rates->yardstick_s));
-    if (rates->s_per_byte > 0)
         json_object_set_new(json, "s_per_byte", json_real(rates->s_per_byte));
+    }
     json_object_set_new(json, "operations", operations);
     return json;
 }
