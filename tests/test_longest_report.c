@@ -105,6 +105,69 @@ static void cards_are_as_many(void **state)
     published_free(&published);
 }
 
+// What max-batch prints is counted in sequences, and no published context stands beside it; contexts and batches
+// have groups of their own.
+static void batches_are_tables_too(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char *const extents[] = {"'max_batch': 38", "'max_context': 1200"};
+    struct scratch_path paths[2];
+    for (int i = 0; i < 2; i++) {
+        char *json, *text, name[16];
+        assert_true(asprintf(&json,
+                             "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'lora': null, "
+                             "'context': 4000, 'kv_gradient_dtype': 'f32', 'profile': 'card'}, 'limit_bytes': "
+                             "1073741824, 'revision': 'abc', 'methods': [{'method': {'name': 'streambp', 'chunk': "
+                             "500}, %s, 'flops': 4, 'forward_flops': 1, 'reason': '7 bytes do not fit: 3'}]}",
+                             extents[i]) > 0);
+        text = quoted(json);
+        snprintf(name, sizeof name, "%d.json", i);
+        scratch_text(scratch, name, text);
+        paths[i] = scratch_path(scratch, name);
+        free(text);
+        free(json);
+    }
+    scratch_text(scratch, "e-max-context.csv",
+                 "# P5\nseries,method,model,training,profile,kilotokens\none,streambp,small,full,card,0.5\n");
+    static const char *const batch_words[] = {
+        "## largest batches\n\nplanned at revision abc\n\n",
+        "**small, bf16, sequences of 4000 tokens, all weights trained, dKV f32, on card: 1.00 GiB usable**\n",
+        "| planned, sequences |",
+        "| one more |\n",
+        "| streambp, chunk 500 |",
+        " 38 |",
+        " - |",
+        NULL};
+    static const char *const both_words[] = {
+        "## longest contexts, of one sequence on a card but where it says more; largest batches\n",
+        "published: P5\n",
+        "| planned, sequences |",
+        " 38 |",
+        " - |",
+        "**small, bf16, all weights trained, dKV f32, on card: 1.00 GiB usable**\n",
+        "| planned, tokens |",
+        " 1,200 |",
+        " 500 |",
+        NULL};
+    for (size_t count = 1; count <= 2; count++) {
+        const char *names[] = {paths[0].text, paths[1].text};
+        struct report_request request = {.max_context_paths = names,
+                                         .max_context_count = count,
+                                         .published = scratch->folder,
+                                         .table = {.format = TABLE_MARKDOWN}};
+        char *text;
+        size_t bytes;
+        struct status status = {0};
+        FILE *stream = open_memstream(&text, &bytes);
+        if (!report_write(&request, stream, &status))
+            fail_msg("%s", status.message);
+        assert_int_equal(fclose(stream), 0);
+        expect_words(squeezed(text), count == 1 ? batch_words : both_words);
+        assert_null(strstr(text, "reported of what nothing"));
+        free(text);
+    }
+}
+
 // More cards than can be counted are not none.
 static void cards_beyond_counting_are_no_crash(void **state)
 {
@@ -118,7 +181,7 @@ static void cards_beyond_counting_are_no_crash(void **state)
     scratch_text(scratch, "m.json", text);
     struct scratch_path path = scratch_path(scratch, "m.json");
     assert_true(longest_contexts_open(&contexts, (const char *[]){path.text}, 1, &nothing, &status));
-    assert_true(contexts.groups[0].cards == SIZE_MAX && contexts.rows[0].tokens == 7);
+    assert_true(contexts.groups[0].cards == SIZE_MAX && contexts.rows[0].extent == 7);
     assert_non_null(
         strstr(contexts.groups[0].words, "a b, ")); // a tab would be another column of a picture's table
     longest_contexts_close(&contexts);
@@ -129,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(longest_contexts_are_tables, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(batches_are_tables_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cards_are_as_many, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cards_beyond_counting_are_no_crash, scratch_setup, scratch_teardown),
     };

@@ -220,7 +220,8 @@ static void the_pictures_are_drawn(void **state)
     assert_null(strstr(table, "Elsewhere"));
     scratch_text(scratch, "other.json", "{}");
     assert_false(plot(&request, &status));
-    assert_non_null(strstr(status.message, "not what `longbp max-context --json` prints"));
+    assert_non_null(
+        strstr(status.message, "not what `longbp max-context --json` or `longbp max-batch --json` prints"));
     free(table);
     free(card);
     free(other);

@@ -104,8 +104,9 @@ int command_plot(int argc, char **argv)
         {.name = "max-context",
          .key = OPTION_MAX_CONTEXT,
          .arg = "FILE",
-         .doc = "What `longbp max-context --json` printed, for one card; give it again for more cards (default: "
-                "none)"},
+         .doc = "What `longbp max-context --json` or `longbp max-batch --json` printed, for one card; give it "
+                "again for "
+                "more cards (default: none)"},
         {.name = "advice",
          .key = OPTION_ADVICE,
          .arg = "FILE",

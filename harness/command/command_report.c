@@ -95,8 +95,9 @@ int command_report(int argc, char **argv)
         {.name = "max-context",
          .key = OPTION_MAX_CONTEXT,
          .arg = "FILE",
-         .doc = "What `longbp max-context --json` printed, beside the longest contexts that others report; again "
-                "for more (default: none)"},
+         .doc =
+             "What `longbp max-context --json` or `longbp max-batch --json` printed, beside the longest contexts "
+             "that others report; again for more (default: none)"},
         {0},
     };
     static const struct argp argp = {

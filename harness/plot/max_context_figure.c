@@ -18,20 +18,27 @@ static const struct longest_group *group_of(const struct longest_contexts *conte
     return row->group ? &contexts->groups[row->group - 1] : NULL;
 }
 
-// Of one card.
-static size_t write_rows(const struct longest_contexts *contexts, FILE *table)
+// Whether it is drawn over the number of cards: contexts of several.
+static bool is_over_cards(const struct longest_group *group)
+{
+    return group && group->cards > 1 && !group->batch_sequence;
+}
+
+// Contexts of one card, or batches.
+static size_t write_rows(const struct longest_contexts *contexts, bool batches, FILE *table)
 {
     size_t series = 0, groups = 0, last = 0;
-    fputs("series\tmethod\tlabel\trank\tgroup\tgroup_label\tmax_context\tpublished\tmark\n", table);
+    fprintf(table, "series\tmethod\tlabel\trank\tgroup\tgroup_label\t%s\tpublished\tmark\n",
+            batches ? "max_batch" : "max_context");
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
         const struct longest_group *group = group_of(contexts, row);
-        if (!group || group->cards > 1)
+        if (!group || batches != (group->batch_sequence > 0) || is_over_cards(group))
             continue;
         groups += row->group != last;
         last = row->group;
         fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", ++series, *row->method ? row->method : "published", row->label,
                 groups, group->words);
-        number(table, row->tokens);
+        number(table, row->extent);
         number(table, row->published);
         fprintf(table, "\t%s\n", *row->mark ? row->mark : "-"); // gnuplot has no empty words
     }
@@ -47,7 +54,7 @@ static void write_cards(const struct longest_contexts *contexts, const char *ali
     fputs("series\tmethod\tlabel\trank\tcards\tmax_context\tpublished\n", table);
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
         const struct longest_group *group = group_of(contexts, row);
-        if (!group || group->cards == 1 || !*row->method || strcmp(group->alike, alike) != 0)
+        if (!is_over_cards(group) || !*row->method || strcmp(group->alike, alike) != 0)
             continue;
         size_t series = 0;
         while (series < count && strcmp(labels[series], row->label) != 0)
@@ -55,7 +62,7 @@ static void write_cards(const struct longest_contexts *contexts, const char *ali
         if (series == count)
             labels[count++] = row->label;
         fprintf(table, "%zu\t%s\t%s\t0\t%zu", series + 1, row->method, row->label, group->cards);
-        number(table, row->tokens > 0 ? row->tokens : NAN);
+        number(table, row->extent > 0 ? row->extent : NAN);
         number(table, row->published);
         fputs("\n", table);
     }
@@ -83,16 +90,17 @@ struct origin {
     char source[900], machine[700];
 };
 
-static struct origin origin_of(const struct max_context_request *request, const struct longest_contexts *contexts)
+static struct origin origin_of(const struct max_context_request *request, const struct longest_contexts *contexts,
+                               bool batches)
 {
     struct origin origin;
     list_files(request, origin.source, sizeof origin.source);
     if (*contexts->other_sources)
         text_append(origin.source, sizeof origin.source, "; beside %s", contexts->other_sources);
-    snprintf(origin.machine, sizeof origin.machine,
-             "planned at revision %s, with one sequence on a card where nothing else is said%s%s",
-             *contexts->revisions ? contexts->revisions : "unknown", *contexts->sources ? "; published: " : "",
-             contexts->sources);
+    snprintf(origin.machine, sizeof origin.machine, "planned at revision %s%s%s%s",
+             *contexts->revisions ? contexts->revisions : "unknown",
+             batches ? "" : ", with one sequence on a card where nothing else is said",
+             *contexts->sources ? "; published: " : "", contexts->sources);
     return origin;
 }
 
@@ -100,9 +108,10 @@ static bool draw(const struct max_context_request *request, const struct longest
                  const char *figure, const char *name, const char *setting, const char *table,
                  struct status *status)
 {
-    struct origin origin = origin_of(request, contexts);
+    bool batches = strcmp(figure, "max-batch") == 0;
+    struct origin origin = origin_of(request, contexts, batches);
     char claim[900] = "";
-    if (*contexts->sources) // published points stand in it
+    if (*contexts->sources || batches) // published points stand in it, or would
         claim_pictures_find(name, claim, sizeof claim);
     const struct picture picture = {.form = request->form,
                                     .name = name,
@@ -116,20 +125,23 @@ static bool draw(const struct max_context_request *request, const struct longest
     return picture_draw(&picture, status);
 }
 
-static bool draw_one_card(const struct max_context_request *request, const struct longest_contexts *contexts,
-                          struct status *status)
+// Contexts of one card, or batches.
+static bool draw_rows(const struct max_context_request *request, const struct longest_contexts *contexts,
+                      bool batches, struct status *status)
 {
+    const char *name = batches ? "max-batch" : "max-context";
     char *words = NULL;
     size_t bytes;
     FILE *table = open_memstream(&words, &bytes);
     CHECK(table);
-    size_t count = write_rows(contexts, table);
+    size_t count = write_rows(contexts, batches, table);
     CHECK(fclose(table) == 0);
     if (count && request->form->log)
-        fprintf(stderr, "max-context: --log leaves its axes as they are\n");
-    bool fine =
-        count == 0 || draw(request, contexts, "max-context", "max-context",
-                           "the last context that fits: one token, or one chunk, more does not", words, status);
+        fprintf(stderr, "%s: --log leaves its axes as they are\n", name);
+    bool fine = count == 0 || draw(request, contexts, name, name,
+                                   batches ? "the last batch that fits: one sequence more does not"
+                                           : "the last context that fits: one token, or one chunk, more does not",
+                                   words, status);
     free(words);
     return fine;
 }
@@ -143,10 +155,10 @@ static bool draw_cards(const struct max_context_request *request, const struct l
     for (size_t g = 0; fine && g < contexts->group_count; g++) {
         const struct longest_group *group = &contexts->groups[g];
         size_t first = 0;
-        while (contexts->groups[first].cards == 1 || strcmp(contexts->groups[first].alike, group->alike) != 0)
+        while (!is_over_cards(&contexts->groups[first]) || strcmp(contexts->groups[first].alike, group->alike) != 0)
             if (++first > g)
                 break;
-        if (group->cards == 1 || first != g)
+        if (!is_over_cards(group) || first != g)
             continue;
         char *words = NULL, name[40];
         size_t bytes;
@@ -167,7 +179,8 @@ bool max_context_plot(const struct max_context_request *request, const struct pu
 {
     struct longest_contexts contexts;
     bool fine = longest_contexts_open(&contexts, request->paths, request->path_count, published, status) &&
-                draw_one_card(request, &contexts, status) && draw_cards(request, &contexts, status);
+                draw_rows(request, &contexts, false, status) && draw_rows(request, &contexts, true, status) &&
+                draw_cards(request, &contexts, status);
     longest_contexts_close(&contexts);
     return fine;
 }

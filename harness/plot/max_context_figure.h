@@ -1,6 +1,6 @@
-// Max-context figures: the longest context of each method, card by card, as bars, from what `longbp max-context
-// --json` printed, and over several cards that share a step as a line over their number; published longest contexts
-// beside them.
+// Max-context figures: the longest context of each method, card by card, from what `longbp max-context --json`
+// printed, and over several cards that share a step as a line over their number; published longest contexts beside
+// them. The largest batch likewise, from what `longbp max-batch --json` printed.
 #pragma once
 #include "harness/plot/picture.h"
 #include "harness/results/published.h"
@@ -10,7 +10,7 @@ struct max_context_request {
     size_t path_count;
     const struct picture_form *form;
 };
-// Draws max-context.FORMAT of outputs of one card and cards.FORMAT of those of several, as far as there are any.
-// False and a status if a file is wrong or drawing failed.
+// Draws max-context.FORMAT of contexts of one card, cards.FORMAT of those of several and max-batch.FORMAT of
+// batches, as far as there are any. False and a status if a file is wrong or drawing failed.
 bool max_context_plot(const struct max_context_request *request, const struct published *published,
                       struct status *status);

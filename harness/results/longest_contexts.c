@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_OUTPUT "not what `longbp max-context --json` prints"
+#define NO_OUTPUT "not what `longbp max-context --json` or `longbp max-batch --json` prints"
 
 static const char *text(const json_t *object, const char *key)
 {
@@ -59,6 +59,13 @@ static bool is_one_on_a_card(const json_t *setting)
     return !batch || batch == cards_of(setting);
 }
 
+// Tokens of each sequence where the largest batch is told; else 0.
+static size_t batch_sequence(const json_t *output)
+{
+    bool batches = json_object_get(json_array_get(json_object_get(output, "methods"), 0), "max_batch");
+    return batches ? count_at(json_object_get(output, "setting"), "context") : 0;
+}
+
 // Whether the point, which is of one sequence on a card, is of the same model, training, cards, quantisation,
 // optimizer and kind of memory.
 static bool is_beside(const struct published_point *point, const json_t *output)
@@ -71,6 +78,7 @@ static bool is_beside(const struct published_point *point, const json_t *output)
            (!*point->training || strcmp(point->training, training) == 0) &&
            strcmp(point->weights, text(setting, "weights")) == 0 && strcmp(point->optimizer, stepped) == 0 &&
            cards_of(setting) == (point->cards ? point->cards : 1) && is_one_on_a_card(setting) &&
+           !batch_sequence(output) &&
            (strcmp(point->host, "yes") == 0) == (count_at(output, "host_limit_bytes") > 0);
 }
 
@@ -103,8 +111,10 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
 {
     char size[32];
     json_t *said = json_copy((json_t *)setting);
-    size_t batch = count_at(setting, "batch"), cards = cards_of(json_object_get(output, "setting"));
+    size_t batch = count_at(setting, "batch"), cards = cards_of(json_object_get(output, "setting")),
+           sequence = batch_sequence(output);
     json_object_del(said, "device"); // every one is planned
+    json_object_del(said, "context");
     json_object_del(said, "batch");
     setting_describe(said, 0, words, bytes);
     json_decref(said);
@@ -112,6 +122,8 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
         text_append(words, bytes, ", batch %zu", batch);
     else if (batch / cards > 1)
         text_append(words, bytes, ", %zu sequences on a card", batch / cards);
+    if (sequence)
+        text_append(words, bytes, ", sequences of %zu tokens", sequence);
     const char *profile = text(setting, "profile"), *gradients = text(setting, "gradient_dtype");
     bool lora = json_is_object(json_object_get(setting, "lora")),
          told = strcmp(gradients, "bf16") == 0; // not the default
@@ -166,12 +178,18 @@ static struct longest_row *add_row(struct longest_contexts *contexts)
     CHECK(contexts->rows);
     struct longest_row *row = &contexts->rows[contexts->row_count++];
     *row = (struct longest_row){.group = contexts->group_count,
-                                .tokens = NAN,
+                                .extent = NAN,
                                 .forwards = NAN,
                                 .published = NAN,
                                 .mark = "",
                                 .setting = ""};
     return row;
+}
+
+static double extent_of(const json_t *planned)
+{
+    const char *extent = json_object_get(planned, "max_batch") ? "max_batch" : "max_context";
+    return number(planned, extent);
 }
 
 static void add_ours(struct longest_contexts *contexts, const json_t *output, const json_t *planned,
@@ -182,7 +200,7 @@ static void add_ours(struct longest_contexts *contexts, const json_t *output, co
     struct longest_row *row = add_row(contexts);
     text_append(row->method, sizeof row->method, "%s", text(method, "name"));
     label_row(row, output, method);
-    row->tokens = number(planned, "max_context");
+    row->extent = extent_of(planned);
     row->published = value;
     double flops = number(is_auto(method) && json_is_object(choice) ? choice : planned, "flops"),
            forward = number(planned, "forward_flops");
@@ -229,7 +247,7 @@ static bool add_output(struct longest_contexts *contexts, const char *path, cons
     add_words(contexts->revisions, sizeof contexts->revisions, ", ", revision);
     json_array_foreach(list, i, row)
     {
-        if (!*text(json_object_get(row, "method"), "name") || !(number(row, "max_context") >= 0))
+        if (!*text(json_object_get(row, "method"), "name") || !(extent_of(row) >= 0))
             return status_set(status, STATUS_BAD_INPUT, "%.300s: method %zu: " NO_OUTPUT, path, i + 1);
         add_ours(contexts, output, row, published);
     }
@@ -239,7 +257,8 @@ static bool add_output(struct longest_contexts *contexts, const char *path, cons
 static struct longest_group group_of(const json_t *output)
 {
     const json_t *setting = json_object_get(output, "setting");
-    struct longest_group group = {.words = "", .cards = cards_of(setting)};
+    struct longest_group group = {
+        .words = "", .cards = cards_of(setting), .batch_sequence = batch_sequence(output)};
     json_t *alike = json_deep_copy(setting);
     json_object_del(json_object_get(alike, "parallel"), "data");
     describe(output, setting, group.words, sizeof group.words);

@@ -1,5 +1,5 @@
 // Longest contexts: what `longbp max-context --json` printed, row by row, and the longest contexts that others
-// report of the same model, training and card.
+// report of the same model, training and card. What `longbp max-batch --json` printed, likewise.
 #pragma once
 #include "harness/results/published.h"
 
@@ -8,9 +8,9 @@ struct longest_row {
     char label[160];            // "streambp, chunk 256, stages 6"; "auto: streambp"; or what others call theirs
     char chosen[160];           // of auto, the rest: "chunk 512, stages 6, dKV bf16"
     size_t group;               // from 1
-    double tokens;              // NaN: a row of others; 0: nothing fits
-    double forwards;            // FLOPs of the step at that context, in those of a forward pass; NaN: not known
-    char limit[160];            // what does not fit one token beyond; empty: not known
+    double extent;              // tokens, or sequences of the batch; NaN: a row of others; 0: nothing fits
+    double forwards;            // FLOPs of the step at that extent, in those of a forward pass; NaN: not known
+    char limit[160];            // what does not fit beyond; empty: not known
     double published;           // tokens; NaN: none
     const char *mark, *setting; // of a row of others: as in struct published_point, borrowed
 };
@@ -20,6 +20,8 @@ struct longest_group {
     char words[320]; // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
     size_t cards;    // that have some of the sequences each
     char alike[320]; // the words, but for how many
+    size_t
+        batch_sequence; // tokens of each sequence, which max-batch counts; 0: the tokens of a context are counted
 };
 
 struct longest_contexts {
@@ -30,10 +32,11 @@ struct longest_contexts {
     char revisions[200];                   // that planned
 };
 
-// Reads outputs of max-context. Those that follow one another with the same setting and limits are one group. A
-// point without a method of ours is a row of the first group that has its model, training, cards, quantisation,
-// optimizer and, or not, a host; with one, it stands in the rows of that method and options. The points are
-// borrowed. False and a status if a file is none. Release with longest_contexts_close, also after a failure.
+// Reads outputs of max-context and max-batch. Those that follow one another with the same setting and limits are
+// one group. A point without a method of ours is a row of the first group that has its model, training, cards,
+// quantisation, optimizer and, or not, a host; with one, it stands in the rows of that method and options. The
+// points are borrowed. False and a status if a file is none. Release with longest_contexts_close, also after a
+// failure.
 bool longest_contexts_open(struct longest_contexts *contexts, const char *const *paths, size_t count,
                            const struct published *published, struct status *status);
 void longest_contexts_close(struct longest_contexts *contexts);
