@@ -41,6 +41,24 @@ static void pictures_name_the_objective(void **state)
         json_decref(settings[i]);
 }
 
+// A preset has its name, what is changed of it too; a shape of its own has none.
+static void models_without_a_name_say_their_shape(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *said;
+    } cases[] = {{"tiny", "tiny, "}, {"custom", "4 layers of width 128, "}, {"tiny-custom", "tiny-custom, "}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[300];
+        json_t *setting = json_pack("{s:{s:s, s:i, s:i}, s:s}", "model", "name", cases[i].model, "layers", 4,
+                                    "width", 128, "dtype", "f32");
+        setting_describe(setting, 0, text, sizeof text);
+        if (strncmp(text, cases[i].said, strlen(cases[i].said)) != 0)
+            fail_msg("%s: \"%s\"", cases[i].model, text);
+        json_decref(setting);
+    }
+}
+
 static void expect_same(const json_t *whole, const json_t *part, const char *without)
 {
     static const char *const none[] = {NULL};
@@ -86,6 +104,7 @@ static void records_of_earlier_versions_have_the_defaults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pictures_name_the_objective),
+                                       cmocka_unit_test(models_without_a_name_say_their_shape),
                                        cmocka_unit_test(records_of_earlier_versions_have_the_defaults)};
     return cmocka_run_group_tests_name("setting", tests, NULL, NULL);
 }

@@ -67,11 +67,12 @@ static const char *name_of(const json_t *value)
     return name ? name : "";
 }
 
-// A preset's name, a folder's last part, or the shape.
+// A preset's name, a folder's last part, or the shape of what has no name of its own.
 static void append_model(char *text, size_t bytes, const json_t *model)
 {
     const char *name = name_of(model);
-    if (*name) {
+    bool named = *name && !(json_is_object(model) && strcmp(name, "custom") == 0);
+    if (named) {
         const char *slash = strrchr(name, '/');
         text_append(text, bytes, "%s", slash && slash[1] ? slash + 1 : name);
     } else if (json_is_object(model)) {
