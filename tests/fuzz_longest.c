@@ -14,7 +14,7 @@ static void read_rows(const char *path)
     bool ok = longest_contexts_open(&contexts, &path, 1, &nothing, &status);
     fuzzed_check(ok, &status);
     for (size_t i = 0; ok && i < contexts.row_count; i++) {
-        CHECK(*contexts.rows[i].method && contexts.rows[i].tokens >= 0 && contexts.rows[i].group == 1);
+        CHECK(*contexts.rows[i].method && contexts.rows[i].extent >= 0 && contexts.rows[i].group == 1);
     }
     longest_contexts_close(&contexts);
 }

@@ -69,7 +69,7 @@ static void cards_are_as_many(void **state)
     struct scratch_path paths[3];
     const char *names[3];
     for (int i = 0; i < 3; i++) {
-        char *json, *text, name[16];
+        char *json, *text, name[32];
         assert_true(asprintf(&json,
                              "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': %d, "
                              "'lora': null, 'parallel': {'data': %d, 'stage': 1, 'zero': 2}, 'kv_gradient_dtype': "
@@ -113,7 +113,7 @@ static void batches_are_tables_too(void **state)
     static const char *const extents[] = {"'max_batch': 38", "'max_context': 1200"};
     struct scratch_path paths[2];
     for (int i = 0; i < 2; i++) {
-        char *json, *text, name[16];
+        char *json, *text, name[32];
         assert_true(asprintf(&json,
                              "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'lora': null, "
                              "'context': 4000, 'kv_gradient_dtype': 'f32', 'profile': 'card'}, 'limit_bytes': "
