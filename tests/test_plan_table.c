@@ -119,7 +119,7 @@ static void longest_contexts_print_theirs(void **state)
 {
     (void)state;
     static const char setting[] = "max-context --model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 "
-                                  "--host-memory 64GiB --offload kv --methods full,seco --chunk 512";
+                                  "--host-memory 64GiB --offload kv --methods full,seco --chunk 8192";
     json_t *json = longbp_json("%s --json", setting), *methods = json_object_get(json, "methods"), *row;
     char *table;
     assert_int_equal(longbp(&table, setting), 0);
@@ -166,11 +166,11 @@ static const char *word(const json_t *object, const char *key)
 static void advice_prints_its_front(void **state)
 {
     (void)state;
-    static const char setting[] = "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --like cuda";
-    json_t *json = longbp_json("%s --memory-limit 12GiB --host-memory 64GiB --json", setting), *row,
+    static const char setting[] = "advise --model llama-3.2-1b --dtype bf16 --lora r=8 --context 4096 --like cuda";
+    json_t *json = longbp_json("%s --memory-limit 2GiB --host-memory 64GiB --json", setting), *row,
            *free_of_limits = longbp_json("%s --memory-limit 10TB --host-memory 64GiB --json", setting);
     char *table, *arguments, peak[32], host[32];
-    assert_true(asprintf(&arguments, "%s --memory-limit 12GiB --host-memory 64GiB", setting) > 0);
+    assert_true(asprintf(&arguments, "%s --memory-limit 2GiB --host-memory 64GiB", setting) > 0);
     assert_int_equal(longbp(&table, arguments), 0);
     size_t i, on_host = 0;
     json_array_foreach(json_object_get(json, "front"), i, row)
@@ -185,7 +185,7 @@ static void advice_prints_its_front(void **state)
     }
     assert_true(on_host > 0);
     const json_t *fastest = json_object_get(free_of_limits, "choice");
-    size_text((size_t)number(fastest, "peak_bytes") - ((size_t)12 << 30), peak, sizeof peak);
+    size_text((size_t)number(fastest, "peak_bytes") - ((size_t)2 << 30), peak, sizeof peak);
     expect_text(table, "\nlimit     the device's memory: %s, which would take %.4g s, needs %s more\n",
                 word(fastest, "label"), number(fastest, "estimate_ms") / 1e3, peak);
     expect_text(table, " --device cuda ");
