@@ -223,13 +223,14 @@ static void longest_contexts_say_what_is_claimed(void **state)
                  "tail -1 | cut -d' ' -f2)\" drawn/cards.tsv && "
                  "! grep -q Claimed drawn/max-context.svg");
     // Batches have a picture of their own; within a decade its axis begins at 0.
-    expect_drawn(scratch, "",
-                 "$L plot --scripts \"$P\" --format svg,tsv --out batches --max-context $R/claims-batch-qwen3-8b.json "
-                 "--max-context $R/claims-batch-qwen3-8b-published.json | grep -c max-batch | grep -qx 2 && "
-                 "for word in 'Claimed by StreamBP: what is gained in length carries over to batch' "
-                 "'batch (sequences)' '>0<' '>40<' '>38<' '>21<' 'sequences of 4000 tokens'; do "
-                 "grep -q \"$word\" batches/max-batch.svg || { echo \"$word\"; exit 1; }; done; "
-                 "cut -f7 batches/max-batch.tsv | paste -sd, | grep -qx max_batch,32,38,21");
+    expect_drawn(
+        scratch, "",
+        "$L plot --scripts \"$P\" --format svg,tsv --out batches --max-context $R/claims-batch-qwen3-8b.json "
+        "--max-context $R/claims-batch-qwen3-8b-published.json | grep -c max-batch | grep -qx 2 && "
+        "for word in 'Claimed by StreamBP: what is gained in length carries over to batch' "
+        "'batch (sequences)' '>0<' '>40<' '>38<' '>21<' 'sequences of 4000 tokens'; do "
+        "grep -q \"$word\" batches/max-batch.svg || { echo \"$word\"; exit 1; }; done; "
+        "cut -f7 batches/max-batch.tsv | paste -sd, | grep -qx max_batch,32,38,21");
 }
 
 // Of trials that several commits have: what they were at each over what they were at the first, and where that
