@@ -18,7 +18,9 @@ least = 1e300
 upper(v) = v > most ? (most = v) : 0
 lower(v) = v > 0 && v < least ? (least = v) : 0
 stats data using (upper(column(extent)), upper(column('published')), lower(column(extent)), lower(column('published')), 0) nooutput
-# Within a decade the axis is linear, from 0.
+# Within a decade the axis is linear, from 0. Nothing fits: to 1.
+most = larger(most, 1)
+least = least < most ? least : most
 decades = most > 10 * least
 low_end = decades ? least / 1.6 : 0
 high_end = most * (decades ? 1.5 : 1.15)

@@ -1,4 +1,5 @@
 #include "harness/results/longest_contexts.h"
+#include "harness/files/json_source.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
 #include "harness/results/recorded_method.h"
@@ -284,10 +285,14 @@ static size_t open_group(struct longest_contexts *contexts, json_t *const *outpu
 
 static json_t *read_output(const char *path, struct status *status)
 {
-    json_error_t error;
-    json_t *output = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    struct json_source source;
+    struct status read = {0};
+    bool fine = json_source_open(&source, path, &read);
+    json_t *output = fine ? json_incref(source.root) : NULL;
+    json_source_close(&source);
     if (!output)
-        status_set(status, STATUS_BAD_INPUT, "%.300s:%d: %s: " NO_OUTPUT, path, error.line, error.text);
+        status_set(status, read.code, "%.900s%s", read.message,
+                   read.code == STATUS_BAD_INPUT ? ": " NO_OUTPUT : "");
     else if (!json_array_size(json_object_get(output, "methods")) ||
              !json_is_object(json_object_get(output, "setting")) || !count_at(output, "limit_bytes"))
         status_set(status, STATUS_BAD_INPUT, "%.300s: " NO_OUTPUT, path);
