@@ -42,8 +42,14 @@ set xrange [low_end : high_end]
 step = larger(10 ** floor(log10(most)), 1)
 step = most / step < 2 && step > 1 ? step / 5 : most / step < 5 && step > 1 ? step / 2 : step
 tick_at(v) = sprintf("'%s' %.17g", thousands(v), v)
+# Of few decades 2 and 5 times a power of ten, too.
+within = most / least < 300 ? '1 2 5' : '1'
 eval 'set xtics ('.tick_at(decades ? 1 : 0).')'
-do for [k=1:decades ? 9 : int(high_end / step)] { eval 'set xtics add ('.tick_at(decades ? 10.0 ** k : k * step).')' }
+if (decades) {
+    do for [k=0:9] { do for [m in within] { eval 'set xtics add ('.tick_at(m * 10.0 ** k).')' } }
+} else {
+    do for [k=1:int(high_end / step)] { eval 'set xtics add ('.tick_at(k * step).')' }
+}
 set yrange [bottom : 80]
 unset ytics
 set border 1

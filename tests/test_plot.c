@@ -204,8 +204,7 @@ static void test_failures_say_why(void **state)
     scratch_file(scratch, "empty.jsonl", "", 0);
     scratch_file(scratch, "bad.jsonl", "{}\n", 3);
     expect_failure(scratch, "one.jsonl", "svg", "plots", "none of these 1 records can be drawn");
-    expect_failure(scratch, "one.jsonl", "svg", "plots", "memory: peak_bytes at two contexts");
-    expect_failure(scratch, "empty.jsonl", "svg", "plots", "none of these 0 records");
+    expect_failure(scratch, "empty.jsonl", "svg", "plots", "no records: nothing can be drawn");
     expect_failure(scratch, "bad.jsonl", "svg", "plots", "bad.jsonl:1: not a record");
     expect_failure(scratch, "absent.jsonl", "svg", "plots", "No such file");
     expect_failure(scratch, "r.jsonl", "gif", "plots", "--format: \"gif\" is not one of svg,png,pdf");

@@ -231,11 +231,19 @@ static void longest_contexts_say_what_is_claimed(void **state)
         "'batch (sequences)' '>0<' '>40<' '>38<' '>21<' 'sequences of 4000 tokens'; do "
         "grep -q \"$word\" batches/max-batch.svg || { echo \"$word\"; exit 1; }; done; "
         "cut -f7 batches/max-batch.tsv | paste -sd, | grep -qx max_batch,32,38,21");
+    expect_drawn(
+        scratch, "",
+        "$L max-batch --model tiny --context 100 --memory-limit 40MiB --json > own.json && $L plot --scripts "
+        "\"$P\" --format svg --out own --max-context own.json && ! grep -q Claimed own/max-batch.svg");
     // Where nothing fits the rows say 0; what is not there is told as such.
     expect_drawn(scratch, "",
                  "sed 's/\"max_batch\": [0-9]*/\"max_batch\": 0/g' $R/claims-batch-qwen3-8b.json > none.json && "
                  "$L plot --scripts \"$P\" --format svg --out none --max-context none.json && "
                  "test $(grep -c '>0<' none/max-batch.svg) = 3");
+    expect_drawn(
+        scratch, "",
+        "! $L plot --figures chunk,work $R/training.jsonl 2> said && grep -c '^  [a-z]*: ' said | grep -qx 2 && "
+        "grep -q '^  chunk: three chunk sizes or more at one context' said");
     expect_drawn(scratch, "",
                  "! $L plot --max-context nowhere.json 2> said && "
                  "grep -qx 'longbp plot: nowhere.json: cannot be opened: No such file or directory' said");

@@ -202,8 +202,10 @@ static void print_auto(const struct table *table, struct columns columns, const 
     size_text(choice.step->host_peak_bytes, kept, sizeof kept);
     if (choice.step->host_peak_bytes)
         snprintf(host, sizeof host, ", %s on the host", kept);
-    printf("  there the fastest is %s: %.4g s (estimate%s), %s%s\n", text, choice.step->seconds,
-           choice_links(choice.trial).text, peak, host);
+    bool other = choice.step->peak_bytes != longest->found.peak_bytes;
+    printf("  there the fastest is %s: %.4g s (estimate%s), %s%s%s\n", text, choice.step->seconds,
+           choice_links(choice.trial).text, peak, host,
+           other ? "; the row has the peak of what fits with least" : "");
 }
 
 static void print_table(const struct arguments *arguments, const struct table *table)

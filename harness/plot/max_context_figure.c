@@ -111,7 +111,7 @@ static bool draw(const struct max_context_request *request, const struct longest
     bool batches = strcmp(figure, "max-batch") == 0;
     struct origin origin = origin_of(request, contexts, batches);
     char claim[900] = "";
-    if (*contexts->sources || batches) // published points stand in it, or would
+    if (batches ? contexts->batches_reported : *contexts->sources) // what it shows is what a paper is about
         claim_pictures_find(name, claim, sizeof claim);
     const struct picture picture = {.form = request->form,
                                     .name = name,

@@ -374,16 +374,14 @@ static bool check_request(const struct plot_request *request, struct status *sta
 
 static bool nothing_drawn(const struct plot_request *request, const struct results *results, struct status *status)
 {
-    char text[1000] = "";
-    for (size_t i = 0; figures[i]; i++) {
-        size_t used = strlen(text);
-        if (!request->figures || word_list_has(request->figures, figures[i]->name)) {
-            snprintf(text + used, sizeof text - used, "\n  %s: %s", figures[i]->name, figures[i]->needs);
-        }
-    }
+    if (!results->count)
+        return status_set(status, STATUS_BAD_INPUT, "no records: nothing can be drawn; `longbp run` writes them");
+    fputs("what figures need, in one experiment and setting:\n", stderr);
+    for (size_t i = 0; figures[i]; i++)
+        if (!request->figures || word_list_has(request->figures, figures[i]->name))
+            fprintf(stderr, "  %s: %s\n", figures[i]->name, figures[i]->needs);
     return status_set(status, STATUS_BAD_INPUT,
-                      "none of these %zu records can be drawn; the figures need, in one experiment and setting:%s",
-                      results->count, text);
+                      "none of these %zu records can be drawn: what is needed stands above", results->count);
 }
 
 // Without the folder that nobody named, nothing is published.

@@ -69,7 +69,7 @@ static size_t batch_sequence(const json_t *output)
 
 // Whether the point, which is of one sequence on a card, is of the same model, training, cards, quantisation,
 // optimizer and kind of memory.
-static bool is_beside(const struct published_point *point, const json_t *output)
+static bool is_of_setting(const struct published_point *point, const json_t *output)
 {
     const json_t *setting = json_object_get(output, "setting"), *optimizer = json_object_get(setting, "optimizer");
     const char *training = json_is_object(json_object_get(setting, "lora")) ? "lora" : "full",
@@ -79,8 +79,12 @@ static bool is_beside(const struct published_point *point, const json_t *output)
            (!*point->training || strcmp(point->training, training) == 0) &&
            strcmp(point->weights, text(setting, "weights")) == 0 && strcmp(point->optimizer, stepped) == 0 &&
            cards_of(setting) == (point->cards ? point->cards : 1) && is_one_on_a_card(setting) &&
-           !batch_sequence(output) &&
            (strcmp(point->host, "yes") == 0) == (count_at(output, "host_limit_bytes") > 0);
+}
+
+static bool is_beside(const struct published_point *point, const json_t *output)
+{
+    return !batch_sequence(output) && is_of_setting(point, output);
 }
 
 // Whether the row can be held against the point: auto against every exact method.
@@ -236,6 +240,18 @@ static void add_others(struct longest_contexts *contexts, const json_t *output, 
     }
 }
 
+// Whether longest contexts are reported of the output's model, training and card.
+static bool is_reported_of(const json_t *output, const struct published *published)
+{
+    bool found = false;
+    for (size_t f = 0; f < published->count; f++) {
+        const struct published_file *file = &published->files[f];
+        for (size_t i = 0; file->quantity == PUBLISHED_MAX_CONTEXT && i < file->count; i++)
+            found |= *file->points[i].method && is_of_setting(&file->points[i], output);
+    }
+    return found;
+}
+
 // The rows of one output.
 static bool add_output(struct longest_contexts *contexts, const char *path, const json_t *output,
                        const struct published *published, struct status *status)
@@ -246,6 +262,7 @@ static bool add_output(struct longest_contexts *contexts, const char *path, cons
     snprintf(revision, sizeof revision, "%.20s%s", text(output, "revision"),
              json_is_true(json_object_get(output, "dirty")) ? " with changes" : "");
     add_words(contexts->revisions, sizeof contexts->revisions, ", ", revision);
+    contexts->batches_reported |= batch_sequence(output) && is_reported_of(output, published);
     json_array_foreach(list, i, row)
     {
         if (!*text(json_object_get(row, "method"), "name") || !(extent_of(row) >= 0))

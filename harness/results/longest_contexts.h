@@ -30,6 +30,7 @@ struct longest_contexts {
     struct longest_group *groups;
     char sources[300], other_sources[400]; // of the published values in rows of ours, and in rows of others
     char revisions[200];                   // that planned
+    bool batches_reported; // of the model, training and card of a batch, longest contexts are reported
 };
 
 // Reads outputs of max-context and max-batch. Those that follow one another with the same setting and limits are

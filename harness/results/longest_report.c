@@ -61,7 +61,7 @@ void longest_report_write(const struct longest_contexts *contexts, enum table_fo
         batches += contexts->groups[g].batch_sequence > 0;
     fprintf(stream, "%s%s\n%splanned at revision %s", markdown ? "## " : "", title_of(groups - batches, batches),
             markdown ? "\n" : "", *contexts->revisions ? contexts->revisions : "unknown");
-    if (groups > batches)
+    if (*contexts->sources || *contexts->other_sources)
         fprintf(stream, "; published: %s%s%s", contexts->sources, both ? "; " : "", contexts->other_sources);
     fputs("\n", stream);
     for (size_t group = 1; group <= groups; group++)

@@ -46,7 +46,8 @@ json_t *result_line_read(const struct result_line *line, struct status *status)
         status_set(
             status, STATUS_BAD_INPUT,
             "%s: no record, but JSON over several lines: result files, which `longbp run` writes, hold a record "
-            "in each line; what max-context and max-batch print goes behind --max-context of `longbp plot` or `longbp report`",
+            "in each line; what max-context and max-batch print goes behind --max-context of `longbp plot` or "
+            "`longbp report`",
             where);
     else if (!record)
         status_set(status, STATUS_BAD_INPUT, "%s:%d: not JSON: %s", where, error.column, error.text);

@@ -135,7 +135,7 @@ static void print_row(const char *const *words, size_t columns, const int *width
 }
 
 // As wide as a terminal may be taken for. A table that is wider has its first column's words in several lines,
-// which are broken after commas.
+// which are broken after commas, or between words.
 #define TEXT_WIDTH      120
 #define FIRST_WIDTH_MIN 40
 
@@ -149,17 +149,21 @@ static int first_width(const int *widths, size_t columns)
     return widths[0] < room ? widths[0] : room;
 }
 
-// How many bytes of the words stand in a line that has room for so many: up to the last comma that it has room for,
-// or, where it has none, up to the next.
+// How many bytes of the words stand in a line that has room for so many: up to the last comma in its second half,
+// else up to the last space that it has room for, else up to the next.
 static size_t line_bytes(const char *words, size_t room)
 {
-    size_t bytes = strlen(words), end = 0;
+    size_t bytes = strlen(words), comma = 0, space = 0;
     if (bytes <= room)
         return bytes;
-    for (size_t i = 0; i + 1 < bytes && (i < room || !end); i++)
-        if (words[i] == ',' && words[i + 1] == ' ')
-            end = i + 1;
-    return end ? end : bytes;
+    for (size_t i = 1; i < bytes && (i <= room || !space); i++) {
+        if (words[i] != ' ')
+            continue;
+        space = i;
+        if (words[i - 1] == ',')
+            comma = i;
+    }
+    return comma > room / 2 ? comma : space ? space : bytes;
 }
 
 static void print_text_row(const char *const *words, size_t columns, const int *widths, FILE *stream)
