@@ -269,6 +269,7 @@ static void bad_input_is_refused(void **state)
          "key \"memory\": expected a size with its unit"},
         {"plan --model tiny --context 5 --host-memory 24", "key \"host_memory\": expected a size with its unit"},
         {"max-context --model tiny", "--memory-limit or --profile"},
+        {"verify --model tinny", "did you mean \"tiny\""},
         {"max-context --memory-limit 1GiB", "--model is needed"},
         {"max-context --model tiny --memory-limit 0", "--memory-limit: expected a size"},
         {"max-context --model tiny --memory-limit 1GiB --methods seco,ful",

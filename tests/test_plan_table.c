@@ -266,6 +266,14 @@ static void lists_print_theirs(void **state)
     }
     assert_true(i > 3);
     free(table);
+    // A device that cannot be opened says why.
+    setenv("LONGBP_CUDA", "/nowhere/longbp-cuda.so", 1);
+    char *devices;
+    assert_int_equal(longbp(&devices, "list devices"), 0);
+    unsetenv("LONGBP_CUDA");
+    assert_non_null(strstr(devices, "\ncuda         none: "));
+    assert_non_null(strstr(devices, "/nowhere/longbp-cuda.so"));
+    free(devices);
     assert_int_equal(longbp(&table, "list links"), 0);
     json_array_foreach(links, i, row)
     {

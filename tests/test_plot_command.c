@@ -286,6 +286,18 @@ static void pictures_of_claims_are_there(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
+// The candidates of advise's front have numbers, which a list says.
+static void a_front_lists_its_candidates(void **state)
+{
+    expect_drawn(
+        *state, "",
+        "$L advise --model tiny --context 1024 --memory-limit 24MiB --json > a.json && $L plot --scripts "
+        "\"$P\" --format svg,tsv --out front --advice a.json && n=$(($(wc -l < front/a-front.tsv) - 1)) && "
+        "test $n -gt 2 && for i in $(seq $n); do words=$(cut -f9 front/a-front.tsv | sed -n $((i + 1))p) && "
+        "grep -qF \">$i  $words: \" front/a-front.svg && grep -q \">$i<\" front/a-front.svg || "
+        "{ echo $i $words; exit 1; }; done");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +312,7 @@ int main(void)
         TEST(axes_of_bars_are_left),
         TEST(an_axis_is_broken_where_nothing_lies),
         TEST(longest_contexts_say_what_is_claimed),
+        TEST(a_front_lists_its_candidates),
         TEST(commits_are_held_against_each_other),
         TEST(pictures_of_claims_are_there),
     };

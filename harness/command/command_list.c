@@ -189,19 +189,26 @@ static json_t *list_devices(bool json)
     for (const char *const *name = device_names(); *name; name++) {
         json_t *dtypes = json_array();
         char line[128] = "";
+        struct status refused = {0}; // the first
         for (int i = 0; i < DTYPE_COUNT; i++) {
             struct status status = {0};
             struct device *device = device_open(*name, (enum dtype)i, 0, &status);
-            if (!device)
+            if (!device) {
+                refused = refused.code == STATUS_OK ? status : refused;
                 continue;
+            }
             device_close(device);
             json_array_append_new(dtypes, json_string(dtype_name((enum dtype)i)));
             snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s", *line ? ", " : "",
                      dtype_name((enum dtype)i));
         }
+        bool none = json_array_size(dtypes) == 0;
         if (!json)
-            printf("%-12s %s\n", *name, line);
-        json_array_append_new(list, json_pack("{s:s, s:o}", "name", *name, "dtypes", dtypes));
+            printf("%-12s %s%s\n", *name, none ? "none: " : line, none ? refused.message : "");
+        json_t *row = json_pack("{s:s, s:o}", "name", *name, "dtypes", dtypes);
+        if (none)
+            json_object_set_new(row, "reason", json_string(refused.message));
+        json_array_append_new(list, row);
     }
     return list;
 }

@@ -136,15 +136,14 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
     if (trial_plans_on(request.device))
         return status_set(status, STATUS_BAD_INPUT, "--device %s computes no gradient that could be verified",
                           request.device);
-    if (arguments->model && !(request.config = config_preset(arguments->model))) {
-        if (!folder_read_config(arguments->model, &config, status))
-            return false;
-        request.config = &config;
-        request.folder = arguments->model;
-    }
     struct trial like;
     request.like = &like;
     bool verified = read_like(arguments, &like, status);
+    if (verified && arguments->model && !(request.config = config_preset(arguments->model))) {
+        verified = folder_read_config(arguments->model, &config, status);
+        request.config = &config;
+        request.folder = arguments->model;
+    }
     if (verified && like.adapter_folder && !request.config)
         verified = status_set(status, STATUS_BAD_INPUT,
                               "--lora %s: an adapter is of one model; give it with --model", like.adapter_folder);
