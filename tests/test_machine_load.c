@@ -75,6 +75,16 @@ static void people_are_told(void **state)
                      0);
     assert_says(scratch, "busy", "rows something else ran, on 91.5 cores on average");
     assert_int_equal(run(scratch, "! grep -q 'something else' idle"), 0);
+    // Steps too short to tell, on a machine that was busy before them; at its usual load nothing is said.
+    assert_int_equal(run(scratch,
+                         "sed -E 's/\"before\": ?[^,}]+/\"before\": 1000.5/' idle.jsonl > before.jsonl && "
+                         "sed -E 's/\"before\": ?[^,}]+/\"before\": 0.5/' idle.jsonl > calm.jsonl && "
+                         "$L report before.jsonl > before && $L report calm.jsonl > calm && "
+                         "grep -q '^16 of 16 rows are too short to tell' before && grep -q '^1000.5 on ' before && "
+                         "! grep -q 'too short to tell' calm && $L plot before.jsonl --out before-pictures && "
+                         "grep -q '16 trials are short and began on a busy' before-pictures/chunk-time.svg && "
+                         "! grep -q 'busy machine' before-pictures/chunk-memory.svg"),
+                     0);
     assert_int_equal(run(scratch,
                          "$L plot busy.jsonl --out busy-pictures && $L plot idle.jsonl --out idle-pictures && "
                          "grep -q 'something else ran beside' busy-pictures/chunk-time.svg && "

@@ -152,7 +152,7 @@ static void captions(const struct figure *figure, const struct group *group, con
                      char source[400], char machine[400])
 {
     char files[240] = "", revisions[80] = "", machines[320] = "";
-    size_t left_out = 0, disturbed = 0;
+    size_t left_out = 0, disturbed = 0, perhaps = 0;
     for (size_t i = 0; i < group->count; i++) {
         const struct record *record = group->records[i];
         const struct record_provenance *provenance = &record->provenance;
@@ -178,6 +178,7 @@ static void captions(const struct figure *figure, const struct group *group, con
             list_add(machines, sizeof machines, text);
         }
         disturbed += record_disturbed(record);
+        perhaps += record_perhaps_disturbed(record);
         left_out += record->status != RECORD_OK && record->status != RECORD_OOM;
     }
     snprintf(source, 400, "From %s, revision %s", files, *revisions ? revisions : "unknown");
@@ -190,6 +191,11 @@ static void captions(const struct figure *figure, const struct group *group, con
         size_t used = strlen(machine);
         snprintf(machine + used, 400 - used, "; times of %zu of %zu trials: something else ran beside them",
                  disturbed, group->count);
+    }
+    if (perhaps && figure->times) {
+        size_t used = strlen(machine);
+        snprintf(machine + used, 400 - used, "; %zu of %zu trials are short and began on a busy machine", perhaps,
+                 group->count);
     }
     if (left_out) {
         size_t used = strlen(machine);

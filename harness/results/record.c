@@ -50,6 +50,12 @@ bool record_disturbed(const struct record *record)
     return load->given && threads + others - load->cores > threads / 20;
 }
 
+bool record_perhaps_disturbed(const struct record *record)
+{
+    const struct record_load *load = &record->load;
+    return load->given && isnan(load->other_cores) && load->before > load->cores + record->provenance.threads / 2;
+}
+
 void record_card(const struct record *record, char *name, size_t size)
 {
     const char *card = text_or(record->provenance.card, "");

@@ -370,6 +370,26 @@ static void write_disturbed(const struct printer *printer)
             disturbed, printer->table->row_count, others / (double)disturbed);
 }
 
+static void write_perhaps_disturbed(const struct printer *printer)
+{
+    size_t rows = 0;
+    double most = 0, cores = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++) {
+        const struct record *record = printer->table->rows[i].record;
+        if (record_perhaps_disturbed(record)) {
+            most = fmax(most, record->load.before);
+            cores = record->load.cores;
+            rows++;
+        }
+    }
+    if (rows)
+        fprintf(
+            printer->stream,
+            "\n%zu of %zu rows are too short to tell whether something ran beside them, but the load before them "
+            "was up to\n%.1f on %.0f cores: take them again on an idle machine, or with more samples\n",
+            rows, printer->table->row_count, most, cores);
+}
+
 static void write_for_people(const struct printer *printer, const struct results *results)
 {
     struct text_table table = {0};
@@ -388,6 +408,7 @@ static void write_for_people(const struct printer *printer, const struct results
         write_planned(printer);
         write_several(results, printer->stream);
         write_disturbed(printer);
+        write_perhaps_disturbed(printer);
     }
     text_table_free(&table);
     free(silent);
