@@ -368,8 +368,10 @@ const struct trial_key trial_keys[] = {
      .spelling = SPELLED_TEXT},
     {.name = "parallel",
      .type = KEY_OBJECT,
-     .meaning = "ranks that share a step, a process each",
-     .argument = "data=N,sequence=N,zero=N,sum=WHO,overlap=true,node=N,exchange=HOW,stage=N",
+     .meaning =
+         "ranks that share a step, a process each: data, sequence, stage, zero, sum, overlap, node and exchange of "
+         "`longbp list keys`",
+     .argument = "KEY=VALUE,KEY=VALUE",
      .spelling = SPELLED_OBJECT,
      .members = parallel_keys},
     {.name = "train",
