@@ -209,8 +209,8 @@ double record_option_number(const struct record *record, const char *name);
 // Whether the samples were timed while something else ran on the processors that they needed: more than a twentieth
 // of them, on average. False where the record does not say.
 bool record_disturbed(const struct record *record);
-// Whether the samples were too short to tell, and the machine's load before them was more than its cores and half of
-// the record's threads: than what the sweep itself leaves behind.
+// Whether the samples were too short to tell, and the machine's load before them was more than its cores and half
+// of the record's threads: than what the sweep itself leaves behind.
 bool record_perhaps_disturbed(const struct record *record);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.
