@@ -15,7 +15,7 @@ most_s = STATS_max
 
 # The list, from the fastest on, which takes most.
 steps_listed = 0
-array listed[1000]
+array listed[int(STATS_records)]
 sized(bytes) = sprintf('%.4g %s', bytes / memory_unit_bytes(bytes), memory_unit(bytes))
 kept(bytes) = bytes > 0 ? ', '.sized(bytes).' on the host' : ''
 enter(words) = (steps_listed = steps_listed + 1, listed[steps_listed] = sprintf('%d  %s', steps_listed, words), 0)

@@ -87,7 +87,7 @@ static struct {
     const char *preload;
     unsigned long *counts; // of commands, of trials: in memory that they share
     uint64_t *stacks;      // [STACKS_MAX], of the allocations that are counted; likewise
-    bool every;            // allocation is a point of its own
+    bool every;            // each allocation is tried, not one of each call stack
     bool told;             // whether there are any
     bool telling;          // whether they are asked for
     struct scratch scratch;

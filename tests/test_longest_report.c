@@ -13,6 +13,23 @@
 
 #include <cmocka.h>
 
+// What is printed of outputs in the folder, beside its published points; to be freed.
+static char *report_of(const struct scratch *scratch, const char *const *paths, size_t count)
+{
+    struct report_request request = {.max_context_paths = paths,
+                                     .max_context_count = count,
+                                     .published = scratch->folder,
+                                     .table = {.format = TABLE_MARKDOWN}};
+    char *text;
+    size_t bytes;
+    struct status status = {0};
+    FILE *stream = open_memstream(&text, &bytes);
+    if (!report_write(&request, stream, &status))
+        fail_msg("%s", status.message);
+    assert_int_equal(fclose(stream), 0);
+    return text;
+}
+
 // With what fits, in FLOPs of a forward pass, and what does not; at the end what nothing of ours stands beside.
 static void longest_contexts_are_tables(void **state)
 {
@@ -32,17 +49,7 @@ static void longest_contexts_are_tables(void **state)
     scratch_text(scratch, "card.json", one);
     struct scratch_path bar = scratch_path(scratch, "card.json");
     const char *paths[] = {bar.text};
-    struct report_request request = {.max_context_paths = paths,
-                                     .max_context_count = 1,
-                                     .published = scratch->folder,
-                                     .table = {.format = TABLE_MARKDOWN}};
-    char *text;
-    size_t bytes;
-    struct status status = {0};
-    FILE *stream = open_memstream(&text, &bytes);
-    if (!report_write(&request, stream, &status))
-        fail_msg("%s", status.message);
-    assert_int_equal(fclose(stream), 0);
+    char *text = report_of(scratch, paths, 1);
     static const char *const words[] = {
         "planned at revision abc; published: P2\n",
         "**small, bf16, all weights trained, dKV f32, on card: 1.00 GiB usable, and 1.00 MiB of the host**\n",
@@ -151,17 +158,7 @@ static void batches_are_tables_too(void **state)
         NULL};
     for (size_t count = 1; count <= 2; count++) {
         const char *names[] = {paths[0].text, paths[1].text};
-        struct report_request request = {.max_context_paths = names,
-                                         .max_context_count = count,
-                                         .published = scratch->folder,
-                                         .table = {.format = TABLE_MARKDOWN}};
-        char *text;
-        size_t bytes;
-        struct status status = {0};
-        FILE *stream = open_memstream(&text, &bytes);
-        if (!report_write(&request, stream, &status))
-            fail_msg("%s", status.message);
-        assert_int_equal(fclose(stream), 0);
+        char *text = report_of(scratch, names, count);
         expect_words(squeezed(text), count == 1 ? batch_words : both_words);
         assert_null(strstr(text, "reported of what nothing"));
         free(text);

@@ -104,9 +104,8 @@ int command_plot(int argc, char **argv)
         {.name = "max-context",
          .key = OPTION_MAX_CONTEXT,
          .arg = "FILE",
-         .doc = "What `longbp max-context --json` or `longbp max-batch --json` printed, for one card; give it "
-                "again for "
-                "more cards (default: none)"},
+         .doc = "What `longbp max-context --json` or `longbp max-batch --json` printed, for one card; again "
+                "for more (default: none)"},
         {.name = "advice",
          .key = OPTION_ADVICE,
          .arg = "FILE",

@@ -17,11 +17,10 @@ struct longest_row {
 
 // What is planned for one model and training on one kind of card.
 struct longest_group {
-    char words[320]; // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
-    size_t cards;    // that have some of the sequences each
-    char alike[320]; // the words, but for how many
-    size_t
-        batch_sequence; // tokens of each sequence, which max-batch counts; 0: the tokens of a context are counted
+    char words[320];       // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
+    size_t cards;          // that have some of the sequences each
+    char alike[320];       // the words, but for how many
+    size_t batch_sequence; // of max-batch: tokens of each of the sequences that are counted; 0: of max-context
 };
 
 struct longest_contexts {
@@ -30,7 +29,7 @@ struct longest_contexts {
     struct longest_group *groups;
     char sources[300], other_sources[400]; // of the published values in rows of ours, and in rows of others
     char revisions[200];                   // that planned
-    bool batches_reported; // of the model, training and card of a batch, longest contexts are reported
+    bool batches_reported;                 // longest contexts are, of the model, training and card of a batch
 };
 
 // Reads outputs of max-context and max-batch. Those that follow one another with the same setting and limits are
