@@ -40,7 +40,6 @@ static void commands_are_those_of_the_help(void **state)
     expect_lines(scratch, "nothing ''", (const char *const[]){NULL});
 }
 
-// Both are made of one table, but only one by glibc, which indents some lines too far.
 static void options_are_those_of_the_help(void **state)
 {
     struct scratch *scratch = *state;
@@ -48,12 +47,11 @@ static void options_are_those_of_the_help(void **state)
     for (const struct command *c = commands; c->name; c++) {
         if (!c->summary)
             continue;
-        snprintf(
-            command, sizeof command,
-            "ARGP_HELP_FMT=rmargin=2000 $L help %s | grep -oE '^ {2,60}(-., )?--[^ ]+(, --[^ ]+)*' | grep -oE -- "
-            "'--[a-z0-9-]+' | grep -v usage "
-            "| sort > help; $L --complete %s -- | cut -f 1 | sort > complete; cmp help complete && [ -s help ]",
-            c->name, c->name);
+        snprintf(command, sizeof command,
+                 "$L help %s | grep -oE '^ {2,6}(-., )?--[^ ]+(, --[^ ]+)*' | grep -oE -- "
+                 "'--[a-z0-9-]+' | sort > help; $L --complete %s -- | cut -f 1 | sort > complete; cmp help "
+                 "complete && [ -s help ]",
+                 c->name, c->name);
         if (run(scratch, command) != 0)
             fail_msg("%s: %s", c->name, text_of(scratch, "complete"));
     }
@@ -207,7 +205,7 @@ static void help_tells_of_a_command_what_it_says_itself(void **state)
 static void help_has_choices_and_defaults(void **state)
 {
     struct scratch *scratch = *state;
-    assert_int_equal(run(scratch, "ARGP_HELP_FMT=rmargin=2000 $L help grad | tr -s ' \\n' ' '"), 0);
+    assert_int_equal(run(scratch, "$L help grad | tr -s ' \\n' ' '"), 0);
     char *help = text_of(scratch, "out");
     for (size_t m = 0; methods[m]; m++)
         for (const struct option *o = methods[m]->options.rows; o && o->name; o++) {
@@ -246,11 +244,33 @@ static void help_has_every_default(void **state)
         if (!c->summary)
             continue;
         snprintf(command, sizeof command,
-                 "ARGP_HELP_FMT=rmargin=2000 $L help %s | awk '/^ ? ?(-., )? *--[a-z]/ { print \"\" } { printf "
+                 "$L help %s | awk '/^  (    |-., )--[a-z]/ { print \"\" } { printf "
                  "\"%%s \", $0 } "
-                 "!/^  / { print \"\" }' | grep -E '^ +(-., )? *--[a-z-]+=' | grep -vE '\\(.*\\) *$'",
+                 "!/^  / { print \"\" }' | grep -E '^ +(-., )?--[a-z-]+=' | grep -vE '\\(.*\\) *$'",
                  c->name);
         if (run(scratch, command) == 0)
+            fail_msg("%s: %s", c->name, text_of(scratch, "out"));
+    }
+}
+
+// Names stand at the left, what they are for in one column, and no line is wider than a terminal.
+static void help_stays_in_its_columns(void **state)
+{
+    struct scratch *scratch = *state;
+    char command[512];
+    for (const struct command *c = commands; c->name; c++) {
+        if (!c->summary)
+            continue;
+        snprintf(
+            command, sizeof command,
+            "$L help %s > help && ! grep -v '^Usage:' help | grep -E '.{80}' && sed -nE '/^  (    |-., )--/,/usage "
+            " /p' help > "
+            "options && "
+            "! grep -vE '^(  -., |      )--[^ ]+( --[^ ]+)*( +[^ ].*)?$|^ {29}[^ ]|^$|^ Options of the method:$' "
+            "options && "
+            "! grep -E '^(  -., |      )--[^ ]+ +[^- ]' options | grep -vE '^.{27}  [^ ]' && grep -q usage options",
+            c->name);
+        if (run(scratch, command) != 0)
             fail_msg("%s: %s", c->name, text_of(scratch, "out"));
     }
 }
@@ -271,6 +291,7 @@ int main(void)
         TEST(help_tells_of_a_command_what_it_says_itself),
         TEST(help_has_choices_and_defaults),
         TEST(help_has_every_default),
+        TEST(help_stays_in_its_columns),
     };
     return cmocka_run_group_tests_name("completion", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "harness/command/arguments.h"
 #include "harness/command/argument_words.h"
 #include "harness/command/command.h"
+#include "harness/command/help_text.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/status.h"
 #include <errno.h>
@@ -33,7 +34,6 @@ static void offer_options(const struct argp_option *options, struct typed_word t
         if (option->name && !(option->flags & OPTION_HIDDEN))
             typed_word_offer(typed, name, "", option->doc ? option->doc : "", stdout);
     }
-    typed_word_offer(typed, "--help", "", "what the command does, and its options", stdout);
 }
 
 // What may stand after the options, by its name in the usage: "[RESULTS...]".
@@ -64,6 +64,8 @@ static void complete(const struct argp *argp, const char *before, const char *te
 }
 
 #define FLAG_KEYS 0x400
+#define KEY_HELP  '?'
+#define KEY_USAGE 0x3ff
 
 static int key_of(const struct flag *flags, size_t i)
 {
@@ -106,12 +108,29 @@ struct parsing {
     argp_parser_t own;
     void *input;
     const char *title; // of the command
+    const struct argp *argp;
 };
+
+// The command of a title such as "longbp run"; NULL: none.
+static const struct command *command_titled(const char *title)
+{
+    const char *space = strrchr(title, ' ');
+    return space ? command_find(space + 1) : NULL;
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     const struct parsing *parsing = state->input;
     const struct flag *flags = parsing->flags;
+    if (key == KEY_HELP) {
+        const struct command *command = command_titled(parsing->title);
+        help_text_write(parsing->argp, parsing->title, command ? command->examples : NULL, stdout);
+        exit(EXIT_SUCCESS);
+    }
+    if (key == KEY_USAGE) {
+        argp_help(parsing->argp, stdout, ARGP_HELP_USAGE, state->name);
+        exit(EXIT_SUCCESS);
+    }
     size_t i = 0;
     while (flags && flags[i].name && (flags[i].kind == FLAG_OWN || key_of(flags, i) != key))
         i++;
@@ -133,50 +152,38 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return error;
 }
 
-// The command of a title such as "longbp run"; NULL: none.
-static const struct command *command_titled(const char *title)
+// The command's options, and those that each has; to be freed.
+static struct argp_option *with_help(const struct argp_option *options)
 {
-    const char *space = strrchr(title, ' ');
-    return space ? command_find(space + 1) : NULL;
-}
-
-// What stands behind the options of its help, to be freed; another part of it is left as it is.
-static char *with_examples(int key, const char *text, void *input)
-{
-    const struct parsing *parsing = input;
-    const struct command *command = key == ARGP_KEY_HELP_EXTRA ? command_titled(parsing->title) : NULL;
-    if (!command || !command->examples)
-        return (char *)text;
-    char *examples = NULL;
-    size_t bytes;
-    FILE *stream = open_memstream(&examples, &bytes);
-    CHECK(stream);
-    fputs("Examples:", stream);
-    for (const char *line = command->examples; *line; line += *line == '\n') {
-        fprintf(stream, "\n  %.*s", (int)strcspn(line, "\n"), line);
-        line += strcspn(line, "\n");
-    }
-    CHECK(fclose(stream) == 0);
-    return examples;
+    static const struct argp_option help[] = {
+        {.name = "help", .key = KEY_HELP, .doc = "what the command does, and its options", .group = -1},
+        {.name = "usage", .key = KEY_USAGE, .doc = "its options alone", .group = -1},
+        {0}};
+    size_t count = 0;
+    while (options && (options[count].name || options[count].doc))
+        count++;
+    struct argp_option *all = calloc(count + sizeof help / sizeof *help, sizeof *all);
+    CHECK(all);
+    if (count)
+        memcpy(all, options, count * sizeof *all);
+    memcpy(all + count, help, sizeof help);
+    return all;
 }
 
 void arguments_parse(const struct argp *argp, const struct flag *flags, int argc, char **argv, void *input)
 {
-    // Of an empty table glibc's help leaks two bytes.
-    bool own = !argp->options && flags && flags->name;
-    struct argp_option *options = own ? flag_options(flags) : NULL;
-    struct parsing parsing = {flags, argp->parser, input, argv[0]};
-    struct argp whole = *argp;
-    whole.parser = parse;
-    whole.help_filter = with_examples;
-    if (own)
-        whole.options = options;
+    struct argp_option *own = argp->options ? NULL : flag_options(flags),
+                       *options = with_help(own ? own : argp->options);
+    const struct argp whole = {options, parse, argp->args_doc, argp->doc, NULL, NULL, NULL};
+    struct parsing parsing = {flags, argp->parser, input, argv[0], &whole};
     if (argc > 1 && strcmp(argv[1], ARGUMENTS_COMPLETE) == 0) {
         complete(&whole, argc > 3 ? argv[argc - 2] : NULL, argc > 2 ? argv[argc - 1] : "");
         free(options);
+        free(own);
         exit(EXIT_SUCCESS);
     }
-    if (argp_parse(&whole, argc, argv, 0, NULL, &parsing) != 0)
+    if (argp_parse(&whole, argc, argv, ARGP_NO_HELP, NULL, &parsing) != 0)
         host_memory_exhausted("arguments were read");
     free(options);
+    free(own);
 }

@@ -1,4 +1,4 @@
-// Arguments: a command's table of flags, and glibc's argp, which parses them and writes the help.
+// Arguments: a command's table of flags, and glibc's argp, which parses them.
 // argp.h brings in getopt.h, whose `struct option` nobody here uses but whose name the methods' option table has.
 #pragma once
 #define option getopt_option
