@@ -337,6 +337,39 @@ static void one_processor_time_hides_no_other_trial(void **state)
 
 // A trial that is slower in both runs proves something where runs agree, and nothing where one in four is
 // disturbed: then chance alone makes three of 48 trials look so.
+// What few processor times differ by is assumed, and less of more rounds: 0.065 of three. Times by the clock of a
+// quiet machine prove more.
+static void few_processor_times_prove_little(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t trials, runs;
+        double factor;
+        enum time_verdict verdict, by_the_clock;
+    } cases[] = {{1, 1, 1.2, TIME_CANNOT_TELL, TIME_SLOWER},      {1, 1, 1.3, TIME_SLOWER, TIME_SLOWER},
+                 {1, 3, 1.1, TIME_CANNOT_TELL, TIME_SLOWER},      {1, 3, 1.15, TIME_SLOWER, TIME_SLOWER},
+                 {1, 12, 1.1, TIME_SLOWER, TIME_SLOWER},          {2, 3, 1.08, TIME_CANNOT_TELL, TIME_SLOWER},
+                 {2, 3, 1.11, TIME_SLOWER, TIME_SLOWER},          {3, 3, 1.08, TIME_CANNOT_TELL, TIME_SLOWER},
+                 {3, 3, 1 / 1.08, TIME_CANNOT_TELL, TIME_FASTER}, {3, 3, 1.05, TIME_SAME, TIME_SAME}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct sweep sweep = {.methods = 1, .options = cases[i].trials, .contexts = 1, .samples = 10, .runs = 1};
+        struct attempt *attempt = still_trial(&sweep);
+        for (size_t k = 0; k < attempt->count; k++) {
+            attempt->trials[k].base.runs = attempt->trials[k].new.runs = cases[i].runs;
+            slow_down(attempt, k, cases[i].factor);
+        }
+        for (int processor_time = 0; processor_time < 2; processor_time++) {
+            for (size_t k = 0; k < attempt->count; k++)
+                attempt->trials[k].processor_time = processor_time;
+            struct time_change change = judged(attempt);
+            assert_int_equal(change.verdict, processor_time ? cases[i].verdict : cases[i].by_the_clock);
+            assert_int_equal(strstr(change.reason, "in more rounds") != NULL, change.verdict == TIME_CANNOT_TELL);
+            time_change_free(&change);
+        }
+        free(attempt);
+    }
+}
+
 static void single_trial_that_chance_explains_decides_nothing(void **state)
 {
     (void)state;
@@ -435,6 +468,7 @@ int main(void)
         cmocka_unit_test(others_that_became_faster_make_nobody_slower),
         cmocka_unit_test(single_trial_of_one_run_stays_open),
         cmocka_unit_test(one_processor_time_hides_no_other_trial),
+        cmocka_unit_test(few_processor_times_prove_little),
         cmocka_unit_test(single_trial_that_chance_explains_decides_nothing),
         cmocka_unit_test(busy_machine_proves_nothing),
         cmocka_unit_test(restless_machine_proves_nothing),

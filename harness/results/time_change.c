@@ -12,14 +12,13 @@
 #define SPREAD_LEAST     0.025 // processes differ by this much on any machine that is shared
 // And processor times beside many others by 3 to 7 %: eight to ten processes for each of two cores, three rounds.
 #define SPREAD_DISTURBED 0.065
+#define DISTURBED_ROUNDS 3
 #define SPREAD_FREEDOM   5  // trials with another one to be compared to, that a spread needs
 #define SPREAD_REACH     64 // trials further apart in the file make no pair, lest a large file has too many
 #define SIGN_TEST_TRIALS 6  // the fewest that the sign test gives an interval for
 // From the first quartile of pairwise distances to a normal's standard deviation (Q_n of Rousseeuw & Croux 1993):
 // up to half of the trials may differ for a reason.
 #define QUARTILE_TO_DEVIATION 2.2219
-// Half a 95 % interval of a median, in standard deviations over the root of the count.
-#define MEDIAN_INTERVAL (1.96 * 1.2533)
 
 const char *time_verdict_name(enum time_verdict verdict)
 {
@@ -271,17 +270,33 @@ static double median_of(const double *values, size_t count)
     return sign_test_interval(values, count).estimate;
 }
 
-// The interval of a group's log ratio; lows and highs are those of its trials.
-static struct shift group_shift(const struct time_change *change, double spread, const double *logs,
-                                const double *lows, const double *highs, size_t count)
+// Half a 95 % interval of the median of so many, which of one or two is their mean.
+static double median_error(double spread, size_t count)
 {
-    struct shift shift = sign_test_interval(logs, count);
-    double error = MEDIAN_INTERVAL * spread / sqrt((double)count);
-    if (count >= SIGN_TEST_TRIALS)
+    return 1.96 * (count > 2 ? 1.2533 : 1) * spread / sqrt((double)count);
+}
+
+// How far trials are assumed to differ that are too few to show it. Of more rounds the median is steadier.
+static double assumed_spread(bool processor_time, size_t runs)
+{
+    return fmax(SPREAD_LEAST,
+                processor_time ? SPREAD_DISTURBED * sqrt((double)DISTURBED_ROUNDS / (double)runs) : 0);
+}
+
+// The interval of the log ratio of a group whose trials have these; runs: the fewest of any.
+static struct shift group_shift(const struct time_change *change, const struct time_group *group, size_t runs,
+                                const double *logs, const double *lows, const double *highs)
+{
+    struct shift shift = sign_test_interval(logs, group->trials);
+    if (group->trials >= SIGN_TEST_TRIALS)
         return shift;
+    double spread = change->spread_known ? spread_of(change, group->processor_time)
+                                         : assumed_spread(group->processor_time, runs);
+    double error = median_error(spread, group->trials), low = shift.estimate - error, high = shift.estimate + error;
     if (change->spread_known)
-        return (struct shift){shift.estimate, shift.estimate - error, shift.estimate + error};
-    return (struct shift){shift.estimate, median_of(lows, count), median_of(highs, count)};
+        return (struct shift){shift.estimate, low, high};
+    return (struct shift){shift.estimate, fmin(low, median_of(lows, group->trials)),
+                          fmax(high, median_of(highs, group->trials))};
 }
 
 static struct time_group group_of(const struct time_change *change, const struct time_trial *trials, size_t count,
@@ -291,17 +306,19 @@ static struct time_group group_of(const struct time_change *change, const struct
     double *logs = malloc(3 * (count + 1) * sizeof *logs);
     CHECK(logs);
     double *lows = logs + count + 1, *highs = lows + count + 1;
+    size_t runs = 0;
     for (size_t i = 0; i < count; i++) {
         if (belongs(&trials[i], axis, name)) {
             logs[group.trials] = log_ratio(&trials[i]);
             lows[group.trials] = log(trials[i].ratio.low);
             highs[group.trials++] = log(trials[i].ratio.high);
             group.processor_time |= trials[i].processor_time;
+            size_t fewer = trials[i].base.runs < trials[i].new.runs ? trials[i].base.runs : trials[i].new.runs;
+            runs = runs && runs < fewer ? runs : fewer;
         }
     }
     if (group.trials) {
-        group.ratio = exponential(
-            group_shift(change, spread_of(change, group.processor_time), logs, lows, highs, group.trials));
+        group.ratio = exponential(group_shift(change, &group, runs, logs, lows, highs));
         group.verdict = verdict_of(group.ratio, change->threshold);
     }
     free(logs);
@@ -473,8 +490,11 @@ static void conclude(struct time_change *change, struct time_trial *trials, size
                  "--rounds --against)",
                  findings.open);
     else if ((change->verdict = change->all.verdict) == TIME_CANNOT_TELL)
-        snprintf(change->reason, sizeof change->reason,
-                 "the ratio over all trials is too uncertain; measure again, with more samples");
+        snprintf(
+            change->reason, sizeof change->reason, "the ratio over all trials is too uncertain; measure again, %s",
+            change->all.processor_time
+                ? "in more rounds, both builds in turn (longbp run --rounds --against), or beside fewer programs"
+                : "with more samples");
     if (restless(change) || busy(change))
         reopen(change, trials, count);
 }

@@ -16,17 +16,19 @@
 //
 // The same holds for all trials together and for those of one method, context or dtype: the ratio is the median
 // over the trials, the interval the sign test's from 6 trials on, below that two standard errors, spread /
-// sqrt(trials). If all trials are slower, that is a regression. A part of them must besides stand out: its ratio
-// exceeds `shared` by the threshold and by 3 standard errors. So must a single trial, by more, and its p, corrected
-// for the number of trials (Holm 1979), must be at most 0.05; and where there are trials enough to know their
-// spread, its samples must come from two runs or more on either side, for those of one run share the few seconds
-// that they were taken in, and among many trials a neighbour on the machine hits some. `disturbed` is how often it
-// hits a run of a trial; `chance` is how many trials it then hits in every run. If that is more than 0.05, no
-// single trial proves anything. What stands out and is not proven is left open: cannot tell, unless it is single
-// trials that chance explains. So is everything if the machine was too restless to tell: trials of one run whose
-// samples scatter (quartiles 1.3 apart) are left out, and where two and more than a tenth of all do, nothing is
-// called slower or faster; where the spread exceeds the threshold, nothing is called the same either.
-// Nor is a trial of several threads the same that is so by processor time, but slower by the clock: it is open.
+// sqrt(trials). Trials that are too few to show their spread have the one that is assumed, processor times by the
+// number of rounds, and an interval no narrower than their own. If all trials are slower, that is a regression. A
+// part of them must besides stand out: its ratio exceeds `shared` by the threshold and by 3 standard errors. So
+// must a single trial, by more, and its p, corrected for the number of trials (Holm 1979), must be at most 0.05;
+// and where there are trials enough to know their spread, its samples must come from two runs or more on either
+// side, for those of one run share the few seconds that they were taken in, and among many trials a neighbour on
+// the machine hits some. `disturbed` is how often it hits a run of a trial; `chance` is how many trials it then
+// hits in every run. If that is more than 0.05, no single trial proves anything. What stands out and is not proven
+// is left open: cannot tell, unless it is single trials that chance explains. So is everything if the machine was
+// too restless to tell: trials of one run whose samples scatter (quartiles 1.3 apart) are left out, and where two
+// and more than a tenth of all do, nothing is called slower or faster; where the spread exceeds the threshold,
+// nothing is called the same either. Nor is a trial of several threads the same that is so by processor time, but
+// slower by the clock: it is open.
 #pragma once
 #include "harness/results/rank_test.h"
 #include "harness/results/time_samples.h"
