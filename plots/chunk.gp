@@ -43,8 +43,11 @@ lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
 width = width_for(timed || on_host ? 2 : 1)
 bottom = 370
 known = 0
+stats data using (whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? count(1) : 0) nooutput
+whiskers = known > 0
+known = 0
 stats data using (count(column('drawn'))) nooutput
-legend_extra = (timed ? 'whiskers' : '').(timed && known ? ' errors' : '').(ooms ? ' cross' : '')
+legend_extra = (timed && whiskers ? 'whiskers' : '').(timed && known ? ' errors' : '').(ooms ? ' cross' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'

@@ -63,6 +63,8 @@ wide_by(i) = 1 + 0.7 * (series_count - i) / series_count
 # How many rows have a number in the column: stats data using (count(column(...))), after known = 0.
 known = 0
 count(x) = x == x ? (known = known + 1) : 0
+# Whether a time has a whisker from its fastest sample to its slowest: it is no mean of draws, and they differ.
+whiskered(low, high, drawn) = drawn != drawn && low < high
 # Numbers of a column, each once, as the list that `set xtics (...)` takes; with kilo = 1 as 64k for 65536. Where they
 # are more than stand side by side, `ticks_shown(most)` has the powers of two alone, and '' if there are none.
 kilo = 0

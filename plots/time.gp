@@ -17,8 +17,11 @@ eval 'set xtics ('.ticks.')'
 width = width_for(2)
 bottom = 370
 known = 0
+stats data using (whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? count(1) : 0) nooutput
+whiskers = known > 0
+known = 0
 stats data using (count(column('drawn'))) nooutput
-legend_extra = 'whiskers'.(known ? ' errors' : '')
+legend_extra = (whiskers ? 'whiskers' : '').(known ? ' errors' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = 'Step time against context'

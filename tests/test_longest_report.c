@@ -68,6 +68,27 @@ static void longest_contexts_are_tables(void **state)
     free(one);
 }
 
+// Others' longest contexts of other models, where no value of ours has one beside it, are left out.
+static void a_model_of_ones_own_stands_alone(void **state)
+{
+    struct scratch *scratch = *state;
+    scratch_text(scratch, "f-max-context.csv",
+                 "# P3\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
+                 "Theirs,,another,full,card,,,,9\n");
+    char *planned =
+        quoted("{'setting': {'model': 'own', 'dtype': 'bf16', 'profile': 'card'}, 'limit_bytes': 1073741824, "
+               "'methods': [{'method': {'name': 'full'}, 'max_context': 1234}]}");
+    scratch_text(scratch, "own.json", planned);
+    free(planned);
+    struct scratch_path own = scratch_path(scratch, "own.json");
+    const char *paths[] = {own.text};
+    char *text = report_of(scratch, paths, 1);
+    assert_non_null(strstr(squeezed(text), " 1,234 |"));
+    assert_null(strstr(text, "9,000"));
+    assert_null(strstr(text, "reported"));
+    free(text);
+}
+
 // A point of several cards stands beside what is planned for as many, with a sequence each.
 static void cards_are_as_many(void **state)
 {
@@ -189,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(longest_contexts_are_tables, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_model_of_ones_own_stands_alone, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(batches_are_tables_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cards_are_as_many, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(cards_beyond_counting_are_no_crash, scratch_setup, scratch_teardown),

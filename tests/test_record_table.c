@@ -323,8 +323,9 @@ static void every_key_and_option_is_a_column(void **state)
         expect(scratch, command, expected);
     }
     expect_bad(scratch, "$L report r.jsonl --where status=crash --columns method,chunk", "\"status\" is ok there");
-    expect(scratch, ": >none.jsonl; $L report none.jsonl --where status=crash --columns method,chunk",
-           "no records\n");
+    expect_bad(scratch, ": >none.jsonl; $L report none.jsonl --where status=crash --columns method,chunk",
+               "no records: there is nothing to sum up");
+    expect(scratch, "$L report none.jsonl --format json", "[\n]\n");
 }
 
 // Each format writes its own signs so that they are read as text.

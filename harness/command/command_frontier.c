@@ -5,6 +5,7 @@
 #include "harness/files/size.h"
 #include "harness/results/setting.h"
 #include "harness/run/longest.h"
+#include "harness/run/progress.h"
 #include "harness/run/provenance.h"
 #include <string.h>
 
@@ -96,6 +97,37 @@ static void divide(struct frontier *frontier)
     }
 }
 
+// One method at one size of either memory, which of all: method by method, device by device.
+static bool find_one(struct frontier *frontier, size_t which, const json_t *given, struct status *status)
+{
+    size_t m = which % frontier->method_count, d = which / frontier->method_count % frontier->device.count,
+           h = which / frontier->method_count / frontier->device.count;
+    struct planned_limits limits = {frontier->device.bytes[d], frontier->host.bytes[h]};
+    struct span span = frontier->methods[m];
+    struct longest longest;
+    bool fine = longest_find(&longest, frontier->asked.trials + span.start, span.count, given, EXTENT_CONTEXT,
+                             limits, status);
+    size_t found = longest.found.largest, *all = place_of(frontier, h, d, frontier->method_count);
+    *place_of(frontier, h, d, m) = found;
+    *all = found > *all ? found : *all;
+    longest_free(&longest);
+    return fine;
+}
+
+static bool find_all(struct frontier *frontier, const json_t *given, struct status *status)
+{
+    struct progress progress;
+    size_t done = 0, total = frontier->host.count * frontier->device.count * frontier->method_count;
+    progress_open(&progress, NULL, total, PROGRESS_PLAIN);
+    while (done < total && find_one(frontier, done, given, status)) {
+        char words[80];
+        snprintf(words, sizeof words, "%zu of %zu longest contexts found", ++done, total);
+        progress_step(&progress, done, words);
+    }
+    progress_clear(&progress);
+    return done == total;
+}
+
 static bool find(struct arguments *arguments, struct frontier *frontier, struct status *status)
 {
     const struct method_request request = {.names = arguments->flags.methods,
@@ -113,22 +145,7 @@ static bool find(struct arguments *arguments, struct frontier *frontier, struct 
     frontier->largest = calloc(frontier->host.count * frontier->device.count * (frontier->method_count + 1),
                                sizeof *frontier->largest);
     CHECK(frontier->largest);
-    for (size_t h = 0; h < frontier->host.count; h++)
-        for (size_t d = 0; d < frontier->device.count; d++)
-            for (size_t m = 0; m < frontier->method_count; m++) {
-                struct planned_limits limits = {frontier->device.bytes[d], frontier->host.bytes[h]};
-                struct span span = frontier->methods[m];
-                struct longest longest;
-                bool fine = longest_find(&longest, frontier->asked.trials + span.start, span.count,
-                                         arguments->flags.trial.method, EXTENT_CONTEXT, limits, status);
-                size_t found = longest.found.largest, *all = place_of(frontier, h, d, frontier->method_count);
-                *place_of(frontier, h, d, m) = found;
-                *all = found > *all ? found : *all;
-                longest_free(&longest);
-                if (!fine)
-                    return false;
-            }
-    return true;
+    return find_all(frontier, arguments->flags.trial.method, status);
 }
 
 static const char *name_of(const struct frontier *frontier, size_t m)

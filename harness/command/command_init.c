@@ -38,7 +38,10 @@ static void show(void *context, size_t bytes, size_t total_bytes)
     char size[32];
     if (bytes == 0) {
         size_text(total_bytes, size, sizeof size);
-        fprintf(stderr, "%s/" FOLDER_WEIGHTS ": %s\n", writing->out, size);
+        size_t bytes_of_name = strlen(writing->out);
+        while (bytes_of_name > 1 && writing->out[bytes_of_name - 1] == '/')
+            bytes_of_name--;
+        fprintf(stderr, "%.*s/" FOLDER_WEIGHTS ": %s\n", (int)bytes_of_name, writing->out, size);
         progress_open(&writing->progress, NULL, total_bytes, PROGRESS_PLAIN);
     }
     progress_bytes(&writing->progress, bytes);

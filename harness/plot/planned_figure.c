@@ -110,9 +110,9 @@ static bool draw(const struct planned_request *request, const char *path, const 
                          setting, sizeof setting);
         snprintf(source, sizeof source, "From %.300s", slash ? slash + 1 : path);
         const char *profile = text(json_object_get(output, "setting"), "profile");
-        snprintf(machine, sizeof machine, "planned at revision %.20s%s; seconds are estimates%s%.60s",
-                 text(output, "revision"), json_is_true(json_object_get(output, "dirty")) ? " with changes" : "",
-                 *profile ? " by profile " : "", profile);
+        snprintf(machine, sizeof machine, "planned at revision %.20s%s%s%s%.60s", text(output, "revision"),
+                 json_is_true(json_object_get(output, "dirty")) ? " with changes" : "",
+                 write == write_front ? "; seconds are estimates" : "", *profile ? " by profile " : "", profile);
         const struct picture picture = {.form = request->form,
                                         .name = name,
                                         .kind = name,

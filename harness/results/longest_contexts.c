@@ -240,6 +240,14 @@ static void add_others(struct longest_contexts *contexts, const json_t *output, 
     }
 }
 
+static bool some_published(const struct longest_contexts *contexts)
+{
+    bool found = false;
+    for (size_t i = 0; i < contexts->row_count; i++)
+        found |= isfinite(contexts->rows[i].published);
+    return found;
+}
+
 // Whether longest contexts are reported of the output's model, training and card.
 static bool is_reported_of(const json_t *output, const struct published *published)
 {
@@ -340,7 +348,7 @@ bool longest_contexts_open(struct longest_contexts *contexts, const char *const 
         if (i == end)
             add_others(contexts, outputs[first], published, taken);
     }
-    if (status->code == STATUS_OK)
+    if (status->code == STATUS_OK && some_published(contexts))
         add_others(contexts, NULL, published, taken);
     for (size_t i = 0; i < count; i++)
         json_decref(outputs[i]);

@@ -25,7 +25,8 @@ struct longest_group {
 
 struct longest_contexts {
     size_t row_count, group_count;
-    struct longest_row *rows; // by group, ours before those of others; at the end those of group 0
+    struct longest_row *rows; // by group, ours before those of others; at the end those of group 0, of what nothing
+                              // here is planned for: none, where none of ours has a published value beside it
     struct longest_group *groups;
     char sources[300], other_sources[400]; // of the published values in rows of ours, and in rows of others
     char revisions[200];                   // that planned

@@ -489,7 +489,8 @@ bool record_table_write(const struct record_table_request *request, const struct
     bool fine = people ? record_table_open(&table, results, columns, request->sort, status)
                        : open_rows(&table, results, columns, request->sort, status);
     if (fine && people && !results->count)
-        fputs("no records\n", stream);
+        fine = status_set(status, STATUS_BAD_INPUT,
+                          "no records: there is nothing to sum up; `longbp run` writes them");
     else if (fine && people)
         write_for_people(&printer, results);
     else if (fine && request->format == TABLE_CSV)

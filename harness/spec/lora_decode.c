@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #define ALL_LINEAR "all-linear"
+#define EXPECTED   "the folder of a PEFT adapter, or a rank as rank=8, in a spec {\"rank\": 8}"
 
 enum member { RANK, ALPHA, TARGETS, RSLORA, ADAPTER, MEMBERS };
 // Each may also go by the name that PEFT gives it.
@@ -20,6 +21,8 @@ static bool read_members(struct json_field field, struct json_field members[MEMB
     for (int i = 0; i < MEMBERS; i++)
         for (int j = 0; j < 2 && member_names[i][j]; j++)
             names_add(&known, member_names[i][j]);
+    if (!json_is_object(field.value))
+        return json_field_expected(field, status, EXPECTED);
     if (!json_field_object(field, &known, "lora", status))
         return false;
     for (int i = 0; i < MEMBERS; i++) {
@@ -149,8 +152,7 @@ static bool read_lora(struct trial *trial, struct json_field field, struct json_
         return false;
     *given = json_string_value(adapter.value);
     if (adapter.value && !is_folder(*given))
-        return json_field_expected(adapter, status,
-                                   "the folder of a PEFT adapter, or a rank as rank=8, in a spec {\"rank\": 8}");
+        return json_field_expected(adapter, status, EXPECTED);
     trial->adapter_folder = find_adapter(trial, *given);
     if (trial->adapter_folder) {
         if (!adapter_read(trial->adapter_folder, &trial->config, &found, &why))
