@@ -337,8 +337,8 @@ static void one_processor_time_hides_no_other_trial(void **state)
 
 // A trial that is slower in both runs proves something where runs agree, and nothing where one in four is
 // disturbed: then chance alone makes three of 48 trials look so.
-// What few processor times differ by is assumed, and less of more rounds: 0.065 of three. Times by the clock of a
-// quiet machine prove more.
+// What few processor times differ by is assumed, and less of more runs. Times by the clock of a quiet machine prove
+// more.
 static void few_processor_times_prove_little(void **state)
 {
     (void)state;
@@ -346,11 +346,12 @@ static void few_processor_times_prove_little(void **state)
         size_t trials, runs;
         double factor;
         enum time_verdict verdict, by_the_clock;
-    } cases[] = {{1, 1, 1.2, TIME_CANNOT_TELL, TIME_SLOWER},      {1, 1, 1.3, TIME_SLOWER, TIME_SLOWER},
-                 {1, 3, 1.1, TIME_CANNOT_TELL, TIME_SLOWER},      {1, 3, 1.15, TIME_SLOWER, TIME_SLOWER},
-                 {1, 12, 1.1, TIME_SLOWER, TIME_SLOWER},          {2, 3, 1.08, TIME_CANNOT_TELL, TIME_SLOWER},
-                 {2, 3, 1.11, TIME_SLOWER, TIME_SLOWER},          {3, 3, 1.08, TIME_CANNOT_TELL, TIME_SLOWER},
-                 {3, 3, 1 / 1.08, TIME_CANNOT_TELL, TIME_FASTER}, {3, 3, 1.05, TIME_SAME, TIME_SAME}};
+    } cases[] = {{1, 1, 1.4, TIME_CANNOT_TELL, TIME_SLOWER},      {1, 1, 1.6, TIME_SLOWER, TIME_SLOWER},
+                 {1, 3, 1.2, TIME_CANNOT_TELL, TIME_SLOWER},      {1, 3, 1.3, TIME_SLOWER, TIME_SLOWER},
+                 {1, 12, 1.1, TIME_CANNOT_TELL, TIME_SLOWER},     {1, 12, 1.15, TIME_SLOWER, TIME_SLOWER},
+                 {2, 3, 1.15, TIME_CANNOT_TELL, TIME_SLOWER},     {2, 3, 1.2, TIME_SLOWER, TIME_SLOWER},
+                 {3, 3, 1.15, TIME_CANNOT_TELL, TIME_SLOWER},     {3, 3, 1.2, TIME_SLOWER, TIME_SLOWER},
+                 {3, 3, 1 / 1.15, TIME_CANNOT_TELL, TIME_FASTER}, {3, 3, 1.05, TIME_SAME, TIME_SAME}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct sweep sweep = {.methods = 1, .options = cases[i].trials, .contexts = 1, .samples = 10, .runs = 1};
         struct attempt *attempt = still_trial(&sweep);
@@ -367,6 +368,49 @@ static void few_processor_times_prove_little(void **state)
             time_change_free(&change);
         }
         free(attempt);
+    }
+}
+
+// Samples of one process are alike: the interval is that of the rounds' mean log ratio by Student's t. Of three
+// rounds whose ratios differ nothing is proven, however many samples they have, of three that agree it is.
+static void rounds_that_differ_prove_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        double factors[4];
+        size_t rounds;
+        double low, high; // of the interval, by 12.706, 4.303 or 3.182 standard errors
+        enum time_verdict verdict;
+    } cases[] = {{{1, 1.35, 1.25}, 3, 0.8083, 1.7535, TIME_CANNOT_TELL},
+                 {{1.19, 1.2, 1.21}, 3, 1.1755, 1.2250, TIME_SLOWER},
+                 {{1 / 1.19, 1 / 1.2, 1 / 1.21}, 3, 0.8163, 0.8507, TIME_FASTER},
+                 {{1.1, 1.3}, 2, 0.4138, 3.4560, TIME_CANNOT_TELL},
+                 {{1.19, 1.21}, 2, 1.0794, 1.3340, TIME_SLOWER},
+                 {{1.1, 1.3, 1.2, 1.15}, 4, 1.0584, 1.3273, TIME_SLOWER}};
+    struct stream stream = {.random = random_named(8, "rounds")};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double base[40], new[40];
+        struct time_run base_runs[4], new_runs[4];
+        size_t rounds = cases[i].rounds;
+        for (size_t r = 0; r < rounds; r++) {
+            base_runs[r] = (struct time_run){base + 10 * r, 10};
+            new_runs[r] = (struct time_run){new + 10 * r, 10};
+            for (size_t k = 0; k < 10; k++) {
+                base_runs[r].ms[k] = (double)(r + 1) * exp(1e-5 * normal(&stream));
+                new_runs[r].ms[k] = cases[i].factors[r] * (double)(r + 1) * exp(1e-5 * normal(&stream));
+            }
+        }
+        struct time_trial trial = {.base = time_samples_rounds(base_runs, rounds),
+                                   .new = time_samples_rounds(new_runs, rounds),
+                                   .groups = {"full", "1024", "f32"},
+                                   .processor_time = true};
+        struct time_change change;
+        time_change_judge(&change, TIME_THRESHOLD, &trial, 1);
+        assert_int_equal(change.verdict, cases[i].verdict);
+        assert_true(fabs(trial.ratio.low / cases[i].low - 1) < 1e-3);
+        assert_true(fabs(trial.ratio.high / cases[i].high - 1) < 1e-3);
+        assert_int_equal(trial.p > RANK_TEST_LEVEL, cases[i].verdict == TIME_CANNOT_TELL);
+        time_change_free(&change);
     }
 }
 
@@ -469,6 +513,7 @@ int main(void)
         cmocka_unit_test(single_trial_of_one_run_stays_open),
         cmocka_unit_test(one_processor_time_hides_no_other_trial),
         cmocka_unit_test(few_processor_times_prove_little),
+        cmocka_unit_test(rounds_that_differ_prove_nothing),
         cmocka_unit_test(single_trial_that_chance_explains_decides_nothing),
         cmocka_unit_test(busy_machine_proves_nothing),
         cmocka_unit_test(restless_machine_proves_nothing),

@@ -1,4 +1,5 @@
 #include "harness/results/time_change.h"
+#include "harness/results/student_t.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 #define SPREAD_LEAST     0.025 // processes differ by this much on any machine that is shared
 // And processor times beside many others by 3 to 7 %: eight to ten processes for each of two cores, three rounds.
 #define SPREAD_DISTURBED 0.065
-#define DISTURBED_ROUNDS 3
+// Those of two processes that ran one after the other: by 0.14 to 0.27, steps of 6 to 50 ms, five processes for two
+// cores.
+#define SPREAD_OF_PAIRS  0.2
 #define SPREAD_FREEDOM   5  // trials with another one to be compared to, that a spread needs
 #define SPREAD_REACH     64 // trials further apart in the file make no pair, lest a large file has too many
 #define SIGN_TEST_TRIALS 6  // the fewest that the sign test gives an interval for
@@ -129,6 +132,24 @@ static const char *unfit(const struct time_trial *trial)
     return NULL;
 }
 
+// Samples of one round share what its two processes met: how far the ratios of rounds differ says how far their
+// mean may be off (Student 1908). Widens the test's interval to it.
+static void allow_for_rounds(struct rank_test *test, const struct trial_logs *logs)
+{
+    double *ratios = block_ratios(logs), mean = 0, squares = 0;
+    for (size_t d = 0; d < logs->blocks; d++)
+        mean += log(ratios[d]) / (double)logs->blocks;
+    for (size_t d = 0; d < logs->blocks; d++)
+        squares += pow(log(ratios[d]) - mean, 2);
+    size_t freedom = logs->blocks - 1;
+    double error = sqrt(squares / (double)freedom / (double)logs->blocks),
+           interval = student_t_quantile(RANK_TEST_LEVEL, freedom) * error;
+    test->shift.low = fmin(test->shift.low, mean - interval);
+    test->shift.high = fmax(test->shift.high, mean + interval);
+    test->p = fmax(test->p, error > 0 ? student_t_p(mean / error, freedom) : 0);
+    free(ratios);
+}
+
 static void judge_samples(struct time_change *change, struct time_trial *trial, struct trial_logs *logs)
 {
     if (!steady(trial, logs)) {
@@ -139,6 +160,8 @@ static void judge_samples(struct time_change *change, struct time_trial *trial, 
     struct rank_test test;
     align_blocks(logs);
     rank_test(&test, logs->base, logs->base_count, logs->new, logs->new_count, logs->blocks ? logs->blocks : 1);
+    if (trial->base.rounds > 1)
+        allow_for_rounds(&test, logs);
     trial->judged = true;
     change->judged++;
     trial->ratio = exponential(test.shift);
@@ -276,22 +299,23 @@ static double median_error(double spread, size_t count)
     return 1.96 * (count > 2 ? 1.2533 : 1) * spread / sqrt((double)count);
 }
 
-// How far trials are assumed to differ that are too few to show it. Of more rounds the median is steadier.
-static double assumed_spread(bool processor_time, size_t runs)
+// How far the trial's ratio is assumed to be off where trials are too few to show it. Of processor times in rounds
+// the rounds show it.
+static double assumed_spread(const struct time_trial *trial)
 {
-    return fmax(SPREAD_LEAST,
-                processor_time ? SPREAD_DISTURBED * sqrt((double)DISTURBED_ROUNDS / (double)runs) : 0);
+    size_t runs = trial->base.runs < trial->new.runs ? trial->base.runs : trial->new.runs;
+    bool shown = !trial->processor_time || trial->base.rounds;
+    return fmax(SPREAD_LEAST, shown ? 0 : SPREAD_OF_PAIRS / sqrt((double)runs));
 }
 
-// The interval of the log ratio of a group whose trials have these; runs: the fewest of any.
-static struct shift group_shift(const struct time_change *change, const struct time_group *group, size_t runs,
+// The interval of the log ratio of a group whose trials have these, and so much that is assumed.
+static struct shift group_shift(const struct time_change *change, const struct time_group *group, double assumed,
                                 const double *logs, const double *lows, const double *highs)
 {
     struct shift shift = sign_test_interval(logs, group->trials);
     if (group->trials >= SIGN_TEST_TRIALS)
         return shift;
-    double spread = change->spread_known ? spread_of(change, group->processor_time)
-                                         : assumed_spread(group->processor_time, runs);
+    double spread = change->spread_known ? spread_of(change, group->processor_time) : assumed;
     double error = median_error(spread, group->trials), low = shift.estimate - error, high = shift.estimate + error;
     if (change->spread_known)
         return (struct shift){shift.estimate, low, high};
@@ -306,19 +330,18 @@ static struct time_group group_of(const struct time_change *change, const struct
     double *logs = malloc(3 * (count + 1) * sizeof *logs);
     CHECK(logs);
     double *lows = logs + count + 1, *highs = lows + count + 1;
-    size_t runs = 0;
+    double assumed = 0;
     for (size_t i = 0; i < count; i++) {
         if (belongs(&trials[i], axis, name)) {
             logs[group.trials] = log_ratio(&trials[i]);
             lows[group.trials] = log(trials[i].ratio.low);
             highs[group.trials++] = log(trials[i].ratio.high);
             group.processor_time |= trials[i].processor_time;
-            size_t fewer = trials[i].base.runs < trials[i].new.runs ? trials[i].base.runs : trials[i].new.runs;
-            runs = runs && runs < fewer ? runs : fewer;
+            assumed = fmax(assumed, assumed_spread(&trials[i]));
         }
     }
     if (group.trials) {
-        group.ratio = exponential(group_shift(change, &group, runs, logs, lows, highs));
+        group.ratio = exponential(group_shift(change, &group, assumed, logs, lows, highs));
         group.verdict = verdict_of(group.ratio, change->threshold);
     }
     free(logs);
