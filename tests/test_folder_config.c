@@ -171,6 +171,50 @@ static void norms_activations_and_scales(void **state)
     expect_same_again(scratch, &c);
 }
 
+// As transformers reads it, by whose keys left out the factor of queries and keys is YaRN's own; in OLMo 3 of the
+// layers without a window alone, each fourth.
+static void yarn_and_its_layers(void **state)
+{
+    struct scratch *scratch = *state;
+#define YARN "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 512"
+    struct config c = config_of(scratch, QWEN3 ", \"rope_scaling\": " YARN "}}");
+    const struct rope_scaling *r = &c.rope_scaling;
+    assert_true(r->factor == 4 && r->high_freq_factor == 32 && r->low_freq_factor == 1 &&
+                r->original_context == 512);
+    assert_true(fabs(r->attention_factor - 1.1386294361119891) < 1e-15 && config_rope_gain(&c, false) > 1.13);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch,
+                  LLAMA ", \"rope_parameters\": " YARN ", \"rope_theta\": 7.0, \"beta_fast\": 16, "
+                        "\"beta_slow\": 2, \"attention_factor\": 1.5, \"mscale\": 2, \"mscale_all_dim\": 1}}");
+    assert_true(c.rope_theta == 7 && r->high_freq_factor == 16 && r->low_freq_factor == 2 &&
+                r->attention_factor == 1.5);
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, LLAMA ", \"rope_scaling\": " YARN ", \"mscale\": 1, \"mscale_all_dim\": 1}}");
+    assert_true(r->attention_factor == 1);
+    double scaled[4], plain[4];
+    config_rope_frequencies(&c, false, scaled);
+    c.rope_scaling = (struct rope_scaling){0};
+    config_rope_frequencies(&c, false, plain);
+    assert_true(scaled[0] == plain[0] && scaled[3] < plain[3] && scaled[3] >= plain[3] / 4);
+
+    c = config_of(scratch,
+                  "{\"model_type\": \"olmo3\", " SIZES ", \"sliding_window\": 9, \"rope_scaling\": " YARN "}}");
+    assert_true(c.norms == NORMS_AFTER && c.whole_qk_norm && c.rope_theta == 5e5 && c.local_rope_theta == 5e5);
+    assert_true(config_window(&c, 0) == 9 && config_window(&c, 1) == 9 && config_rope_is_local(&c, 0));
+    assert_true(config_rope_gain(&c, true) == 1 && config_rope_gain(&c, false) > 1.13);
+    expect_same_again(scratch, &c);
+    c.layers = 8;
+    expect_same_again(scratch, &c);
+    c = config_of(scratch, "{\"model_type\": \"olmo3\", " SIZES
+                           ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}");
+    assert_true(config_window(&c, 0) == 0 && config_window(&c, 1) == 4096);
+    expect_same_again(scratch, &c);
+    c.local_rope_theta = 1e4; // which no key says
+    struct status status = {0};
+    assert_false(folder_write_config(scratch->folder, &c, DTYPE_F32, &status));
+    assert_int_equal(status.code, STATUS_UNSUPPORTED);
+}
+
 // Those that transformers has.
 static void presets_are_written_and_read(void **state)
 {
@@ -210,7 +254,7 @@ static const struct {
     {"[]", "expected an object, found a list"},
     {"{}", "key \"model_type\": expected the type of a model, such as llama, found nothing"},
     {"{\"model_type\": 3}",
-     "expected one of: llama, mistral, phi3, qwen2, qwen3, olmo2, gemma, gemma3_text; found 3"},
+     "expected one of: llama, mistral, phi3, qwen2, qwen3, olmo2, gemma, gemma3_text, olmo3; found 3"},
     {"{\"model_type\": \"gpt3\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt3\""},
     {"{\"model_type\": \"gemma2\"}", "key \"model_type\": gemma2 caps the scores of attention by a tanh"},
     {"{\"model_type\": \"mixtral\"}", "key \"model_type\": mixtral is a mixture of experts"},
@@ -221,7 +265,8 @@ static const struct {
     {GEMMA3 ", \"sliding_window\": null}", "key \"sliding_window\": expected a whole number"},
     {GEMMA3 ", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}}",
      "expected default in layers with a window, found \"linear\""},
-    {PHI3 ", \"rope_scaling\": {\"type\": \"longrope\"}}", "key \"type\": expected default, linear or llama3"},
+    {PHI3 ", \"rope_scaling\": {\"type\": \"longrope\"}}",
+     "key \"type\": expected default, linear, llama3 or yarn"},
     {PHI3 ", \"partial_rotary_factor\": 0.75}",
      "key \"partial_rotary_factor\": expected 1: whole heads are rotated"},
     {"{\"model_type\": \"lama\"}", "did you mean \"llama\"?"},
@@ -243,7 +288,13 @@ static const struct {
     {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},
     {LLAMA ", \"rope_scaling\": 2}", "key \"rope_scaling\": expected an object or null, found 2"},
     {LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "factor\": expected a number, found nothing"},
-    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}", "expected default, linear or llama3, found \"yarn\""},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"dynamic\"}}",
+     "expected default, linear, llama3 or yarn, found \"dynamic\""},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}}", "factor\": expected a number, found nothing"},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": false}}",
+     "key \"truncate\": expected true"},
+    {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 1}}",
+     "config.json: rope_scaling needs"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\"}}", "factor\": expected a number, found nothing"},
     {LLAMA ", \"rope_scaling\": " LLAMA3 ", \"factor\": 3}}", "twice"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
@@ -292,6 +343,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(families_and_defaults, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(norms_activations_and_scales, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(yarn_and_its_layers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(presets_are_written_and_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_configs_are_refused, scratch_setup, scratch_teardown),

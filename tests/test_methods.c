@@ -141,7 +141,7 @@ static void test_rope_scaling(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    f.config.rope_scaling = (struct rope_scaling){8, 1, 4, 16};
+    f.config.rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
     check_all_methods(&f, "llama3 RoPE scaling");
 }
 

@@ -91,6 +91,16 @@ static void a_model_may_be_a_shape(void **state)
     assert_true(again.config.rope_scaling.factor == 3 && again.config.rope_scaling.high_freq_factor == 0);
     trial_free(&again);
     trial_free(&trial);
+    trial =
+        trial_of(MODEL("{'preset': 'qwen3-8b', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'original_context': "
+                       "32768}}"));
+    again = trial_of(trial.canonical);
+    const struct rope_scaling *yarn = &again.config.rope_scaling;
+    assert_memory_equal(yarn, &trial.config.rope_scaling, sizeof *yarn);
+    assert_true(yarn->factor == 4 && yarn->high_freq_factor == 32 && yarn->low_freq_factor == 1);
+    assert_true(yarn->original_context == 32768 && fabs(yarn->attention_factor - 1.1386294361119891) < 1e-15);
+    trial_free(&again);
+    trial_free(&trial);
 }
 
 static void a_model_may_be_a_folder(void **state)
@@ -327,8 +337,16 @@ static void bad_models_are_refused_with_the_place(void **state)
         {MODEL("{'preset': 'tiny', 'rope_theta': 0}"), "key 'rope_theta': expected a number"},
         {MODEL("{'preset': 'tiny', 'name': '0123456789012345678901234567890123456789012345678901234567890123'}"),
          "key 'name': expected a label of at most 63 bytes"},
+        {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'longrope', 'factor': 2}}"),
+         "unknown type of rope_scaling 'longrope'; known names: llama3, linear, yarn"},
         {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'yarn', 'factor': 2}}"),
-         "unknown type of rope_scaling 'yarn'; known names: llama3, linear"},
+         "key 'original_context': missing; the context that the model was trained for"},
+        {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'yarn', 'factor': 2, 'low_freq_factor': 2}}"),
+         "unknown key of 'rope_scaling'"},
+        {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'yarn', 'factor': 2, 'original_context': 64, "
+               "'beta_slow': "
+               "32}}"),
+         "rope_scaling needs factor >= 1"},
         {MODEL("{'preset': 'tiny', 'rope_scaling': {'type': 'linear', 'factor': 2, 'original_context': 4}}"),
          "key 'rope_scaling': of type 'linear' has a factor and nothing else"},
         {MODEL("{'preset': 'tiny', 'norms': 'behind'}"), "key 'norms': unknown norms 'behind'; "},

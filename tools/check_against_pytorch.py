@@ -52,6 +52,7 @@ SMALL = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "n
          "pad_token_id": None}  # whose embedding has no gradient in PyTorch
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 FOLDERS = {  # beside `longbp init`'s own
     "llama, llama3 rope, tied": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_theta": 1e4,
                                  "rope_scaling": LLAMA3, "tie_word_embeddings": True},
@@ -69,6 +70,11 @@ FOLDERS = {  # beside `longbp init`'s own
                                       "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
     "olmo2": {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "rope_theta": 5e5},
     "olmo2, tied": {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "tie_word_embeddings": True},
+    "olmo3, yarn": {"model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "sliding_window": 17, "num_hidden_layers": 4,
+                    "rope_parameters": {"full_attention": {**YARN, "rope_theta": 1e3},
+                                        "sliding_attention": {"rope_type": "default", "rope_theta": 5e2}}},
+    "qwen3, yarn": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "rope_theta": 1e3, "head_dim": 16,
+                    "rope_scaling": {**YARN, "beta_fast": 8.0, "attention_factor": 1.3}},
     "gemma": {"model_type": "gemma", "architectures": ["GemmaForCausalLM"], "head_dim": 16,
               "hidden_act": "gelu_pytorch_tanh"},
     "gemma3": {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "head_dim": 20,
@@ -88,10 +94,13 @@ LORA = {"r": 4, "lora_alpha": 12}
 LONGBP = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "longbp")
 
 
-def rope_frequencies(config, layer):
+def rope_of(config, layer):
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if "full_attention" in rope:
-        rope = rope[config["layer_types"][layer]]
+    return rope[config["layer_types"][layer]] if "full_attention" in rope else rope
+
+
+def rope_frequencies(config, layer):
+    rope = rope_of(config, layer)
     theta = rope.get("rope_theta", config.get("rope_theta", 1e4))
     dim = config["head_dim"]
     frequencies = theta ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
@@ -100,13 +109,27 @@ def rope_frequencies(config, layer):
         turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)
         blend = ((turns - low) / (high - low)).clamp(0, 1)
         frequencies = blend * frequencies + (1 - blend) * frequencies / rope["factor"]
+    if rope.get("rope_type") == "yarn":  # a ramp between the two places that turn beta_fast and beta_slow times
+        place = lambda turns: dim * math.log(rope["original_max_position_embeddings"] / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        first = max(math.floor(place(rope.get("beta_fast") or 32)), 0)
+        last = min(math.ceil(place(rope.get("beta_slow") or 1)), dim - 1)
+        stretched = ((torch.arange(dim // 2, dtype=torch.float64) - first) / (last - first or 0.001)).clamp(0, 1)
+        frequencies = (1 - stretched) * frequencies + stretched * frequencies / rope["factor"]
     return frequencies / rope["factor"] if rope.get("rope_type") == "linear" else frequencies
 
 
+def yarn_gain(rope):
+    by = lambda scale: 0.1 * scale * math.log(rope["factor"]) + 1
+    both = rope.get("mscale") and rope.get("mscale_all_dim")
+    return rope.get("attention_factor") or (by(rope["mscale"]) / by(rope["mscale_all_dim"]) if both else by(1))
+
+
 def rope_angles(config, positions, layer):
-    """positions: [B, T]."""
+    """positions: [B, T]. Their cosines and sines, times YaRN's factor."""
     angles = positions[..., None] * rope_frequencies(config, layer)
-    return torch.cat([angles, angles], -1)
+    angles, rope = torch.cat([angles, angles], -1), rope_of(config, layer)
+    gain = yarn_gain(rope) if rope.get("rope_type") == "yarn" else 1
+    return angles.cos() * gain, angles.sin() * gain
 
 
 def positions_of(documents):
@@ -120,7 +143,7 @@ def window_of(config, layer):
     window, types = config.get("sliding_window"), config.get("layer_types")
     if config["model_type"] in ("mistral", "phi3"):
         return window
-    if not config.get("use_sliding_window") and config["model_type"] != "gemma3_text":
+    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma3_text", "olmo3"):
         return None
     if types:
         return window if types[layer] == "sliding_attention" else None
@@ -143,7 +166,7 @@ def decoder(weights, config, ids, documents, scale=None):
     their product times scale."""
     batch, context = ids.shape
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
-    gemma, olmo = config["model_type"].startswith("gemma"), config["model_type"] == "olmo2"
+    gemma, olmo = config["model_type"].startswith("gemma"), config["model_type"].startswith("olmo")
     gemma3 = config["model_type"] == "gemma3_text"
     attention_scale = 1 / math.sqrt(config["query_pre_attn_scalar"] if gemma3 else dim)
     act = (lambda x: F.gelu(x, approximate="tanh")) if gemma else F.silu
@@ -160,11 +183,12 @@ def decoder(weights, config, ids, documents, scale=None):
 
     def rotate(x, angles):
         half = torch.cat([-x[..., dim // 2:], x[..., :dim // 2]], -1)
-        return x * angles.cos() + half * angles.sin()
+        return x * angles[0] + half * angles[1]
 
     x = weights["model.embed_tokens.weight"][ids] * (math.sqrt(config["hidden_size"]) if gemma else 1)
     for layer in range(config["num_hidden_layers"]):
-        at, angles = f"model.layers.{layer}.", rope_angles(config, positions_of(documents), layer)[:, None]
+        at = f"model.layers.{layer}."
+        angles = [x[:, None] for x in rope_angles(config, positions_of(documents), layer)]
         h = x if olmo else norm(at + "input_layernorm", x)
         q, k, v = (linear(f"{at}self_attn.{p}_proj", h) for p in "qkv")
         if olmo:
@@ -243,8 +267,7 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
 
         def angles_of(x, position_ids, layer_type=None):
             layer = types.index(layer_type) if layer_type in types else 0
-            angles = rope_angles(config, positions_of(documents), layer)
-            return angles.cos(), angles.sin()
+            return rope_angles(config, positions_of(documents), layer)
 
         model.model.rotary_emb.forward = angles_of
         for module in model.modules():

@@ -31,6 +31,7 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "n
 LLAMA = {"model_type": "llama"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
 CASES = [  # title, what differs from SMALL, and of the case: labels that are masked, documents, LoRA
     ("llama", LLAMA, {}),
@@ -54,6 +55,14 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
     ("llama, rslora, masked labels", LLAMA, {"masked": True, "lora": {
         "r": 4, "lora_alpha": 12, "use_rslora": True, "target_modules": ["o_proj", "down_proj"]}}),
     ("phi3, sliding window", {"model_type": "phi3", "sliding_window": 5, "head_dim": 4}, {}),
+    ("qwen3, yarn", {**QWEN3, "head_dim": 16, "rope_theta": 1e2, "rope_scaling": YARN}, {}),
+    ("llama, yarn, other turns and factor", {**LLAMA, "head_dim": 16, "rope_theta": 1e2, "rope_scaling": {
+        **YARN, "beta_fast": 4.0, "beta_slow": 0.5, "attention_factor": 1.4}}, {}),
+    ("llama, yarn, mscale", {**LLAMA, "head_dim": 16, "rope_theta": 1e2, "rope_scaling": {
+        **YARN, "mscale": 1.0, "mscale_all_dim": 0.5}}, {}),
+    ("olmo3, yarn in layers without a window", {"model_type": "olmo3", "head_dim": 4, "sliding_window": 5, "num_hidden_layers": 4,
+                                                "rope_parameters": {
+        "full_attention": {**YARN, "rope_theta": 1e2}, "sliding_attention": {"rope_type": "default", "rope_theta": 5e1}}}, {}),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -63,6 +72,8 @@ ROPE = [
         "original_max_position_embeddings": 8192}}),
     ("mistral-7b", {"model_type": "mistral", "head_dim": 128, "rope_theta": 1e4}),
     ("qwen3-8b", {"model_type": "qwen3", "head_dim": 128, "rope_theta": 1e6}),
+    ("qwen3-8b", {"model_type": "qwen3", "head_dim": 128, "rope_theta": 1e6, "rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}),
 ]
 
 
@@ -153,8 +164,11 @@ def case_of(title, changes, asked, path, rng):
 
 def frequencies_of(preset, changes):
     config = transformers.AutoConfig.for_model(**{**SMALL, **changes})
-    inverse = transformers.AutoModel.from_config(config).rotary_emb.inv_freq  # f32
-    return {"preset": preset, "frequencies": [float(f"{x:.8g}") for x in inverse.tolist()]}
+    rotary = transformers.AutoModel.from_config(config).rotary_emb
+    inverse, scaling = rotary.inv_freq, changes.get("rope_scaling", {})  # f32
+    yarn = scaling.get("rope_type") == "yarn" and {
+        "yarn": [scaling["factor"], scaling["original_max_position_embeddings"]], "gain": rotary.attention_scaling}
+    return {"preset": preset, **(yarn or {}), "frequencies": [float(f"{x:.8g}") for x in inverse.tolist()]}
 
 
 def write(name, made_with, items):

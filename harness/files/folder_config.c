@@ -11,7 +11,6 @@
 
 #define SLIDING_WINDOW    4096 // where the key is left out
 #define FIRST_WITH_WINDOW 28
-#define FULL_EACH         6 // layer of a pattern
 
 // The key's value; null counts as left out, as it does in transformers.
 static struct json_field key_of(struct json_field object, const char *key)
@@ -115,6 +114,38 @@ static bool read_llama3(struct json_field scaling, struct config *c, struct stat
                             &c->rope_scaling.original_context, status);
 }
 
+// As transformers has it: attention_factor, or by mscale and mscale_all_dim, or YaRN's own.
+static bool read_yarn(struct json_field scaling, struct config *c, struct status *status)
+{
+    struct rope_scaling *r = &c->rope_scaling;
+    struct json_field factor = key_of(scaling, "factor"), truncate = key_of(scaling, "truncate");
+    double scales[2] = {0, 0};
+    bool truncates = true;
+    if (!factor.value) {
+        return json_field_expected(factor, status, "a number");
+    }
+    *r = (struct rope_scaling){1, 1, 32, c->max_context, 0};
+    if (!json_field_number(factor, 1, 1e300, &r->factor, status) ||
+        !json_field_number(key_of(scaling, "beta_fast"), 1e-300, 1e300, &r->high_freq_factor, status) ||
+        !json_field_number(key_of(scaling, "beta_slow"), 1e-300, 1e300, &r->low_freq_factor, status) ||
+        !json_field_number(key_of(scaling, "mscale"), 0, 1e300, &scales[0], status) ||
+        !json_field_number(key_of(scaling, "mscale_all_dim"), 0, 1e300, &scales[1], status) ||
+        !json_field_bool(truncate, &truncates, status) ||
+        !json_field_count(key_of(scaling, "original_max_position_embeddings"), 1, JSON_INTEGER_MAX, "",
+                          &r->original_context, status)) {
+        return false;
+    }
+    if (!truncates) {
+        return json_field_expected(truncate, status, "true: the blended frequencies begin and end at whole ones");
+    }
+    r->attention_factor = config_yarn_gain(r->factor);
+    if (scales[0] > 0 && scales[1] > 0) {
+        r->attention_factor =
+            (1 + scales[0] * (r->attention_factor - 1)) / (1 + scales[1] * (r->attention_factor - 1));
+    }
+    return json_field_number(key_of(scaling, "attention_factor"), 1e-300, 1e300, &r->attention_factor, status);
+}
+
 // One object of RoPE: its base, and how it is scaled. types: NULL: in every way that is known.
 static bool read_rope_object(struct json_field object, double *theta, struct config *c, const char *types,
                              struct status *status)
@@ -126,7 +157,7 @@ static bool read_rope_object(struct json_field object, double *theta, struct con
     type = type.value ? type : key_of(object, "type");
     const char *name = "default";
     double rotated = 1;
-    if (!json_field_text(type, "default, linear or llama3", &name, status) ||
+    if (!json_field_text(type, "default, linear, llama3 or yarn", &name, status) ||
         !json_field_number(key_of(object, "rope_theta"), 1e-300, 1e300, theta, status) ||
         !json_field_number(rotary, 0, 1e300, &rotated, status)) {
         return false;
@@ -143,8 +174,11 @@ static bool read_rope_object(struct json_field object, double *theta, struct con
     if (strcmp(name, "llama3") == 0) {
         return read_llama3(object, c, status);
     }
+    if (strcmp(name, "yarn") == 0) {
+        return read_yarn(object, c, status);
+    }
     if (strcmp(name, "linear") != 0) {
-        return json_field_expected(type, status, "default, linear or llama3");
+        return json_field_expected(type, status, "default, linear, llama3 or yarn");
     }
     struct json_field factor = key_of(object, "factor");
     return factor.value ? json_field_number(factor, 1, 1e300, &c->rope_scaling.factor, status)
@@ -160,8 +194,8 @@ static bool read_rope(struct json_field root, const struct family *family, struc
     c->rope_theta = family->rope_theta;
     c->local_rope_theta = family->local_rope_theta;
     if (!json_field_number(key_of(root, "rope_theta"), 1e-300, 1e300, &c->rope_theta, status) ||
-        (family->local_rope_theta > 0 &&
-         !json_field_number(key_of(root, "rope_local_base_freq"), 1e-300, 1e300, &c->local_rope_theta, status))) {
+        (family->local_rope_key &&
+         !json_field_number(key_of(root, family->local_rope_key), 1e-300, 1e300, &c->local_rope_theta, status))) {
         return false;
     }
     struct json_field full = key_of(scaling, family_layer_types[0]), local = key_of(scaling, family_layer_types[1]);
@@ -204,12 +238,13 @@ static bool read_layer_types(struct json_field types, bool windows, struct confi
     return true;
 }
 
-// Of every layer but each sixth, or as listed.
-static bool read_pattern(struct json_field root, struct config *c, struct status *status)
+// Of every layer but each so-manieth, or as listed.
+static bool read_pattern(struct json_field root, const struct family *family, struct config *c,
+                         struct status *status)
 {
     struct json_field window = json_field_get(root, "sliding_window"), types = key_of(root, "layer_types");
     struct json_field each_field = key_of(root, "sliding_window_pattern");
-    size_t each = FULL_EACH;
+    size_t each = family->full_each;
     c->sliding_window = SLIDING_WINDOW;
     if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &c->sliding_window, status) ||
         !json_field_count(each_field, 1, SIZE_MOST, "", &each, status)) {
@@ -242,7 +277,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
         return false;
     }
     if (family->sliding == SLIDING_PATTERN) {
-        return read_pattern(root, c, status);
+        return read_pattern(root, family, c, status);
     }
     windows = windows && !json_is_null(window.value);
     if (windows && (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status) ||

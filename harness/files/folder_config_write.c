@@ -29,6 +29,12 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
     json_t *scaling = json_null();
     if (c->rope_scaling.factor != 0 && c->rope_scaling.high_freq_factor == 0) {
         scaling = json_pack("{s:s, s:f}", "rope_type", "linear", "factor", c->rope_scaling.factor);
+    } else if (c->rope_scaling.attention_factor != 0) {
+        scaling =
+            json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "rope_type", "yarn", "factor", c->rope_scaling.factor,
+                      "beta_fast", c->rope_scaling.high_freq_factor, "beta_slow", c->rope_scaling.low_freq_factor,
+                      "original_max_position_embeddings", (json_int_t)c->rope_scaling.original_context,
+                      "attention_factor", c->rope_scaling.attention_factor);
     } else if (c->rope_scaling.factor != 0) {
         scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_scaling.factor,
                             "low_freq_factor", c->rope_scaling.low_freq_factor, "high_freq_factor",
@@ -49,8 +55,8 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
     if (c->sliding_window) {
         add_sliding(json, c, family);
     }
-    if (c->local_rope_theta > 0) {
-        json_object_set_new(json, "rope_local_base_freq", json_real(c->local_rope_theta));
+    if (family->local_rope_key) {
+        json_object_set_new(json, family->local_rope_key, json_real(c->local_rope_theta));
     }
     if (family->scales_queries) { // which transformers takes as a whole number
         json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(c))));
@@ -86,7 +92,8 @@ static bool is_of(const struct family *family, const struct config *c)
            family->whole_qk_norm == c->whole_qk_norm && family->unit_offset == c->unit_offset &&
            family->norms == c->norms && embedding_scale == c->embedding_scale &&
            (family->scales_queries || c->query_scale == 0) &&
-           (family->local_rope_theta > 0) == (c->local_rope_theta > 0);
+           (family->local_rope_theta > 0) == (c->local_rope_theta > 0) &&
+           (family->local_rope_key || family->local_rope_theta == c->local_rope_theta);
 }
 
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)

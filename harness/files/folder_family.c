@@ -20,7 +20,11 @@ const struct family families[] = {
     {"gemma3_text", "Gemma3ForCausalLM", .qk_norm = true, .unit_offset = true, .tied = true, .norms = NORMS_AROUND,
      .activation_key = "hidden_activation", .activation = ACTIVATION_GELU_TANH, .scales_embedding = true,
      .scales_queries = true, .kv_heads = 4, .head_dim = 256, .norm_epsilon = 1e-6, .rope_theta = 1e6,
-     .local_rope_theta = 10000, .sliding = SLIDING_PATTERN, .max_context = 131072},
+     .local_rope_theta = 10000, .local_rope_key = "rope_local_base_freq", .sliding = SLIDING_PATTERN,
+     .full_each = 6, .max_context = 131072},
+    {"olmo3", "Olmo3ForCausalLM", .qk_norm = true, .whole_qk_norm = true, .norms = NORMS_AFTER,
+     .norm_epsilon = 1e-5, .rope_theta = 5e5, .local_rope_theta = 5e5, .sliding = SLIDING_PATTERN, .full_each = 4,
+     .max_context = 2048},
     {0},
 };
 
@@ -28,7 +32,6 @@ const struct unread_family unread_families[] = {
     {"gemma2", "caps the scores of attention by a tanh (attn_logit_softcapping), which attention's kernels do not"},
     {"gemma3", "is a model of text and images; save its language model alone, of model_type gemma3_text"},
     {"olmo", "has norms without a gain, which are not read"},
-    {"olmo3", "scales RoPE by yarn in some layers alone, which is not read"},
     {"mixtral", "is a mixture of experts, which are not computed"},
     {"qwen2_moe", "is a mixture of experts, which are not computed"},
     {"qwen3_moe", "is a mixture of experts, which are not computed"},

@@ -5,7 +5,7 @@
 
 // How a file tells of a sliding window: not at all; by its length alone, every layer's; likewise, and where it is
 // left out there is none; with use_sliding_window, of the layers from max_window_layers on or those that
-// layer_types names; of those that layer_types names, else of all but each sixth.
+// layer_types names; of those that layer_types names, else of all but one in so many.
 enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_SOME, SLIDING_PATTERN };
 
 struct family {
@@ -19,8 +19,10 @@ struct family {
     size_t kv_heads;       // 0: as many as heads
     size_t head_dim;       // 0: hidden_size / num_attention_heads
     double norm_epsilon, rope_theta;
-    double local_rope_theta; // of layers with a window; 0: the same
+    double local_rope_theta;    // of layers with a window, which then have no scaling; 0: the same
+    const char *local_rope_key; // NULL: it is always that
     enum sliding sliding;
+    size_t full_each; // of SLIDING_PATTERN, one in so many
     size_t max_context;
 };
 // Ending with a NULL model_type.

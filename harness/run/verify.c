@@ -107,7 +107,7 @@ static struct config config_of(const struct shape *shape)
     config.qkv_bias = shape->qkv_bias;
     config.qk_norm = shape->qk_norm;
     if (shape->scaled)
-        config.rope_scaling = (struct rope_scaling){8, 1, 4, 16};
+        config.rope_scaling = (struct rope_scaling){8, 1, 4, 16, 0};
     if (shape->family)
         shape->family(&config);
     return config;

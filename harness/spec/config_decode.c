@@ -72,6 +72,24 @@ static bool read_key(struct json_field shape, const struct key *key, struct conf
     return false;
 }
 
+static bool read_yarn(struct json_field field, struct rope_scaling *scaling, struct status *status)
+{
+    const struct names known = {
+        6, {"type", "factor", "beta_fast", "beta_slow", "original_context", "attention_factor"}};
+    struct json_field context = json_field_get(field, "original_context");
+    *scaling = (struct rope_scaling){scaling->factor, 1, 32, 0, config_yarn_gain(scaling->factor)};
+    if (!json_field_object(field, &known, "rope_scaling", status))
+        return false;
+    if (!context.value)
+        return json_field_fail(context, status,
+                               "missing; the context that the model was trained for, such as 32768");
+    return json_field_number(json_field_get(field, "beta_fast"), 1e-6, 1e6, &scaling->high_freq_factor, status) &&
+           json_field_number(json_field_get(field, "beta_slow"), 1e-6, 1e6, &scaling->low_freq_factor, status) &&
+           json_field_number(json_field_get(field, "attention_factor"), 1e-6, 1e6, &scaling->attention_factor,
+                             status) &&
+           json_field_count(context, 1, SIZE_MAXIMUM, " of tokens", &scaling->original_context, status);
+}
+
 static bool read_scaling(struct json_field field, struct rope_scaling *scaling, struct status *status)
 {
     if (!field.value)
@@ -81,14 +99,16 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
         return true;
     }
     const struct names known = {5, {"type", "factor", "low_freq_factor", "high_freq_factor", "original_context"}};
-    const struct names types = {2, {"llama3", "linear"}};
-    if (!json_field_object(field, &known, "rope_scaling", status))
+    const struct names types = {3, {"llama3", "linear", "yarn"}};
+    const char *named = json_string_value(json_object_get(field.value, "type"));
+    bool yarn = named && strcmp(named, "yarn") == 0;
+    if (!yarn && !json_field_object(field, &known, "rope_scaling", status))
         return false;
     struct json_field factor = json_field_get(field, "factor");
     if (!factor.value)
         return json_field_fail(factor, status, "missing; how much longer than original_context, such as 8");
     size_t type = 0;
-    *scaling = (struct rope_scaling){0, 1, 4, 8192};
+    *scaling = (struct rope_scaling){0, 1, 4, 8192, 0};
     if (!json_field_choice(json_field_get(field, "type"), &types, "type of rope_scaling", &type, status) ||
         !json_field_number(factor, 1, 1e6, &scaling->factor, status))
         return false;
@@ -97,6 +117,8 @@ static bool read_scaling(struct json_field field, struct rope_scaling *scaling, 
         return json_object_size(field.value) == 2 ||
                json_field_fail(field, status, "of type \"linear\" has a factor and nothing else");
     }
+    if (yarn)
+        return read_yarn(field, scaling, status);
     return json_field_number(json_field_get(field, "low_freq_factor"), 1e-6, 1e6, &scaling->low_freq_factor,
                              status) &&
            json_field_number(json_field_get(field, "high_freq_factor"), 1e-6, 1e6, &scaling->high_freq_factor,
@@ -203,8 +225,9 @@ static bool is_preset(const struct config *config, const struct config *preset, 
     const struct rope_scaling *a = &config->rope_scaling, *b = &preset->rope_scaling;
     if ((labelled && strcmp(config->name, preset->name)) || a->factor != b->factor)
         return false;
-    if (a->factor != 0 && (a->low_freq_factor != b->low_freq_factor || a->high_freq_factor != b->high_freq_factor ||
-                           a->original_context != b->original_context))
+    if (a->factor != 0 &&
+        (a->low_freq_factor != b->low_freq_factor || a->high_freq_factor != b->high_freq_factor ||
+         a->original_context != b->original_context || a->attention_factor != b->attention_factor))
         return false;
     if (config->sliding_window != preset->sliding_window ||
         memcmp(config->full_layers, preset->full_layers, sizeof config->full_layers))
@@ -235,6 +258,10 @@ static json_t *shape_json(const struct config *config)
     const struct rope_scaling *r = &config->rope_scaling;
     if (r->factor != 0 && r->high_freq_factor == 0)
         scaling = json_pack("{s:s, s:f}", "type", "linear", "factor", r->factor);
+    else if (r->attention_factor != 0)
+        scaling = json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "type", "yarn", "factor", r->factor, "beta_fast",
+                            r->high_freq_factor, "beta_slow", r->low_freq_factor, "original_context",
+                            (json_int_t)r->original_context, "attention_factor", r->attention_factor);
     else if (r->factor != 0)
         scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "type", "llama3", "factor", r->factor, "low_freq_factor",
                             r->low_freq_factor, "high_freq_factor", r->high_freq_factor, "original_context",

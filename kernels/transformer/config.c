@@ -316,13 +316,15 @@ bool config_check(const struct config *c, struct status *status)
                           c->norm_epsilon);
     }
     const struct rope_scaling *r = &c->rope_scaling;
-    bool linear = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->factor >= 1 && isfinite(r->factor);
+    bool linear = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->attention_factor == 0 &&
+                  r->factor >= 1 && isfinite(r->factor);
     if (r->factor != 0 && !linear &&
-        !(r->factor >= 1 && isfinite(r->factor) && r->low_freq_factor > 0 &&
-          r->high_freq_factor > r->low_freq_factor && isfinite(r->high_freq_factor) && r->original_context > 0)) {
+        !(r->attention_factor >= 0 && isfinite(r->attention_factor) && r->factor >= 1 && isfinite(r->factor) &&
+          r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor && isfinite(r->high_freq_factor) &&
+          r->original_context > 0)) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "rope_scaling needs factor >= 1, 0 < low_freq_factor < high_freq_factor and an "
-                          "original_context above 0");
+                          "rope_scaling needs factor >= 1, 0 < low_freq_factor < high_freq_factor (of yarn "
+                          "beta_slow < beta_fast) and an original_context above 0");
     }
     return true;
 }
@@ -356,6 +358,36 @@ bool config_rope_is_local(const struct config *c, size_t layer)
     return c->local_rope_theta > 0 && config_window(c, layer) > 0;
 }
 
+double config_yarn_gain(double factor)
+{
+    return 0.1 * log(factor) + 1;
+}
+
+double config_rope_gain(const struct config *c, bool local)
+{
+    return c->rope_scaling.attention_factor > 0 && !local ? c->rope_scaling.attention_factor : 1;
+}
+
+// How much of frequency j is kept where those between are blended: by its turns in the original context.
+static double kept_by_turns(const struct rope_scaling *r, double frequency)
+{
+    double turns = (double)r->original_context * frequency / (2 * M_PI);
+    return (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+}
+
+// Likewise in yarn: by its place between the two that turn so often, rounded outwards.
+static double kept_by_place(const struct config *c, size_t j)
+{
+    const struct rope_scaling *r = &c->rope_scaling;
+    double places[2], turns[] = {r->high_freq_factor, r->low_freq_factor};
+    for (int i = 0; i < 2; i++)
+        places[i] =
+            c->head_dim * log((double)r->original_context / (turns[i] * 2 * M_PI)) / (2 * log(c->rope_theta));
+    double first = fmax(floor(places[0]), 0), last = fmin(ceil(places[1]), (double)c->head_dim - 1);
+    last += first == last ? 0.001 : 0; // as those who made the models have it
+    return 1 - ((double)j - first) / (last - first);
+}
+
 void config_rope_frequencies(const struct config *c, bool local, double *frequencies)
 {
     const struct rope_scaling *r = &c->rope_scaling;
@@ -366,8 +398,7 @@ void config_rope_frequencies(const struct config *c, bool local, double *frequen
             frequency /= r->factor;
         } else if (r->factor != 0 && !local) {
             // Long wavelengths are stretched by the factor, short ones kept, those between blended.
-            double turns = r->original_context * frequency / (2 * M_PI);
-            double blend = (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+            double blend = r->attention_factor > 0 ? kept_by_place(c, j) : kept_by_turns(r, frequency);
             blend = blend < 0 ? 0 : blend > 1 ? 1 : blend;
             frequency *= blend + (1 - blend) / r->factor;
         }

@@ -6,11 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// RoPE scaling: with factor alone "linear", every wavelength is stretched; else "llama3" (Llama 3.1 and later),
-// long ones are. factor 0: none.
+// RoPE scaling: with factor alone "linear", every wavelength is stretched; else those that turn less often than
+// low_freq_factor times in the original context are, and of those up to high_freq_factor times a part: "llama3"
+// (Llama 3.1 and later), or, with an attention_factor that queries and keys are multiplied by, "yarn" (Peng et al.
+// 2023, arXiv 2309.00071), in which the two are beta_slow and beta_fast. factor 0: none.
 struct rope_scaling {
     double factor, low_freq_factor, high_freq_factor;
     size_t original_context;
+    double attention_factor; // of yarn; 0: none
 };
 
 // Of so many layers, the first, each may see all keys where the others have a window.
@@ -73,5 +76,9 @@ size_t config_window(const struct config *config, size_t layer);
 size_t config_parameters(const struct config *config);
 // RoPE's angular frequencies, scaling applied: head_dim / 2 values. local: of layers with a window.
 void config_rope_frequencies(const struct config *config, bool local, double *frequencies);
+// What rotated queries and keys are multiplied by, likewise: 1 but for yarn.
+double config_rope_gain(const struct config *config, bool local);
+// YaRN's own choice of it for a factor: 0.1 ln(factor) + 1.
+double config_yarn_gain(double factor);
 // Whether a layer has the local ones.
 bool config_rope_is_local(const struct config *config, size_t layer);

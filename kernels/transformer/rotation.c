@@ -1,10 +1,13 @@
 #include "kernels/transformer/rotation.h"
 #include "kernels/transformer/norm.h"
 
+// Scores are products of queries and keys: queries alone are multiplied by the gain of both.
 struct rotated rotated_queries(const struct model *model, size_t layer)
 {
     const struct config *c = &model->config;
-    return (struct rotated){layer, c->heads, model->layers[layer].q_norm, c->query_scale};
+    double gain = config_rope_gain(c, config_rope_is_local(c, layer));
+    return (struct rotated){layer, c->heads, model->layers[layer].q_norm,
+                            (c->query_scale > 0 ? c->query_scale : 1) * gain * gain};
 }
 
 struct rotated rotated_keys(const struct model *model, size_t layer)
