@@ -85,6 +85,7 @@ static void times_of_other_waits_are_not_compared(void **state)
 #define CPU(ms)        ", 'cpu_ms': [" #ms ", " #ms ".01, " #ms ".02, " #ms ".03, " #ms ".04]"
 #define ALONE          ", 'load': {'before': 0, 'cores': 2, 'other_cores': 0.05, 'stolen_cores': 0}"
 #define BESIDE(others) ", 'load': {'before': 9, 'cores': 2, 'other_cores': " #others ", 'stolen_cores': 0}"
+#define AFTER(load)    ", 'load': {'before': " #load ", 'cores': 2, 'other_cores': null, 'stolen_cores': null}"
 static void disturbed_samples_count_by_processor_time(void **state)
 {
     static const struct {
@@ -104,6 +105,9 @@ static void disturbed_samples_count_by_processor_time(void **state)
         // Two processes alone may differ by as much beside others.
         {2, "0", CPU(10) BESIDE(1), CPU(12) BESIDE(1), 3, "in more rounds, both builds in turn", 15, 0.001},
         {2, "0", CPU(10) ALONE, CPU(10) BESIDE(1), 3, "processor time of 1 of them", 15, 0.001},
+        // Too short to tell who was there: as if somebody was, where the load before says so.
+        {2, "0", CPU(10) AFTER(9), CPU(10) AFTER(9), 3, "by the clock a trial looks slower", 15, 0.001},
+        {2, "0", CPU(10) AFTER(1), CPU(10) AFTER(1), 1, "verdict: regression", 15, 0.001},
         // Without other programs, with threads that spin, or where it is not known: the time itself.
         {2, "0", CPU(10) ALONE, CPU(10) ALONE, 1, "verdict: regression", 15, 0.001},
         {2, "5000", CPU(10) BESIDE(1), CPU(10) BESIDE(1), 1, "verdict: regression", 15, 0.001},
