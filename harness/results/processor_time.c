@@ -26,5 +26,6 @@ bool processor_time_wanted(const struct record *record)
     // Where it is known that nobody was there, one thread that did not run waited for something of its own: a disk.
     bool told = record->load.given && isfinite(record->load.other_cores);
     bool alone = !told && record->provenance.threads == 1 && record->cpu_ms.count == record->samples_ms.count;
-    return record_disturbed(record) || record_perhaps_disturbed(record) || (alone && sum(&record->cpu_ms) < RUNNING_LEAST * sum(&record->samples_ms));
+    return record_disturbed(record) || record_perhaps_disturbed(record) ||
+           (alone && sum(&record->cpu_ms) < RUNNING_LEAST * sum(&record->samples_ms));
 }

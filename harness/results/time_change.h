@@ -5,11 +5,12 @@
 // where sample i of either side walked draw i, or both were taken in turn round by round, of the samples over their
 // draw's or round's geometric mean, exchanged within it (rank_test.h): times of different ones are not compared.
 // Samples of one process are alike, so that of rounds the interval is no narrower than what the differences of
-// their ratios say of the mean (Student 1908). It carries three errors: the noise of the samples, which the interval
-// shows; the machine's drift from trial to trial, which shows as `spread` among trials that share a method, a
-// context or a dtype, and is taken for no less than what shared machines are known for, which for processor times is
-// more; and its drift from one run to the other, which nothing in two files shows: `threshold` is the allowance for
-// it, and all of `shared`, the slow-down that three quarters of the trials have, may be the machine's.
+// their ratios say of the mean (Student 1908). It carries three errors: the noise of the samples, which the
+// interval shows; the machine's drift from trial to trial, which shows as `spread` among trials that share a
+// method, a context or a dtype, and is taken for no less than what shared machines are known for, which for
+// processor times is more; and its drift from one run to the other, which nothing in two files shows: `threshold`
+// is the allowance for it, and all of `shared`, the slow-down that three quarters of the trials have, may be the
+// machine's.
 //
 //   slower    the interval lies above 1 and the ratio above 1 + threshold; faster: below 1 and its inverse
 //   same      the ratio is within the threshold, and the interval within 1.5
@@ -18,18 +19,18 @@
 // The same holds for all trials together and for those of one method, context or dtype: the ratio is the median
 // over the trials, the interval the sign test's from 6 trials on, below that two standard errors, spread /
 // sqrt(trials). Trials that are too few to show their spread have the one that is assumed, which for processor
-// times is more where no rounds show it, and an interval no narrower than their own. If all trials are slower, that is a regression. A
-// part of them must besides stand out: its ratio exceeds `shared` by the threshold and by 3 standard errors. So
-// must a single trial, by more, and its p, corrected for the number of trials (Holm 1979), must be at most 0.05;
-// and where there are trials enough to know their spread, its samples must come from two runs or more on either
-// side, for those of one run share the few seconds that they were taken in, and among many trials a neighbour on
-// the machine hits some. `disturbed` is how often it hits a run of a trial; `chance` is how many trials it then
-// hits in every run. If that is more than 0.05, no single trial proves anything. What stands out and is not proven
-// is left open: cannot tell, unless it is single trials that chance explains. So is everything if the machine was
-// too restless to tell: trials of one run whose samples scatter (quartiles 1.3 apart) are left out, and where two
-// and more than a tenth of all do, nothing is called slower or faster; where the spread exceeds the threshold,
-// nothing is called the same either. Nor is a trial of several threads the same that is so by processor time, but
-// slower by the clock: it is open.
+// times is more where no rounds show it, and an interval no narrower than their own. If all trials are slower, that
+// is a regression. A part of them must besides stand out: its ratio exceeds `shared` by the threshold and by 3
+// standard errors. So must a single trial, by more, and its p, corrected for the number of trials (Holm 1979), must
+// be at most 0.05; and where there are trials enough to know their spread, its samples must come from two runs or
+// more on either side, for those of one run share the few seconds that they were taken in, and among many trials a
+// neighbour on the machine hits some. `disturbed` is how often it hits a run of a trial; `chance` is how many
+// trials it then hits in every run. If that is more than 0.05, no single trial proves anything. What stands out and
+// is not proven is left open: cannot tell, unless it is single trials that chance explains. So is everything if the
+// machine was too restless to tell: trials of one run whose samples scatter (quartiles 1.3 apart) are left out, and
+// where two and more than a tenth of all do, nothing is called slower or faster; where the spread exceeds the
+// threshold, nothing is called the same either. Nor is a trial of several threads the same that is so by processor
+// time, but slower by the clock: it is open.
 #pragma once
 #include "harness/results/rank_test.h"
 #include "harness/results/time_samples.h"
