@@ -238,7 +238,7 @@ static bool read_layer_types(struct json_field types, bool windows, struct confi
     return true;
 }
 
-// Of every layer but each so-manieth, or as listed.
+// Of every layer but one in so many, or as listed.
 static bool read_pattern(struct json_field root, const struct family *family, struct config *c,
                          struct status *status)
 {
