@@ -1,6 +1,7 @@
 #include "harness/command/help_text.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/status.h"
+#include <argp.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
