@@ -72,7 +72,7 @@ $(BUILD)/%.o: %.cpp
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
 
 # Records name the source they were made from: a change of revision rebuilds this one file.
-$(BUILD)/harness/run/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"$(strip $(CFLAGS))"' $(shell cat $(BUILD)/revision 2>/dev/null)
+$(BUILD)/harness/run/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"-std=gnu11 $(strip $(COMMON))"' $(shell cat $(BUILD)/revision 2>/dev/null)
 $(BUILD)/harness/run/provenance.o: $(BUILD)/revision
 $(BUILD)/revision: FORCE
 	@mkdir -p $(@D)
@@ -146,8 +146,8 @@ $(BUILD)/tests/test_verify $(BUILD)/tests/test_samples: override LDLIBS += -Wl,-
 # Readings of counters and of a card's sensors that are made up.
 $(BUILD)/tests/test_event_counter: override LDLIBS += -Wl,--wrap=syscall
 $(BUILD)/tests/test_watch: override LDLIBS += $(foreach call,open close card_find read,-Wl,--wrap=sensors_$(call))
-# A test's own code takes longer to be optimised than to run.
-$(TESTS:=.o): CFLAGS += -O1
+# Code of tests and of the harness takes longer to be optimised than to run.
+$(TESTS:=.o) $(BUILD)/harness/%.o: CFLAGS += -O1
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out $(LIBRARY),$^) $(LIBRARY) -lcmocka $(LDLIBS)
@@ -208,6 +208,8 @@ test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	  SANITIZE="-fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow -fno-sanitize-recover=all" test
 ifdef SANITIZE
 $(KERNELS) $(filter $(BUILD)/kernels/cpu/real/%,$(OBJECTS)): COMMON += -O2
+else
+$(filter-out %/attention_forward.o %/attention_backward.o,$(KERNELS)): CXXFLAGS += -O1
 endif
 
 mutants: ## put small mistakes into a copy of the code, one at a time: which do the tests find? hours; goes on

@@ -1,5 +1,4 @@
 // Gradient errors by hand, hashes of gradients, and what the gradient check lets pass.
-#define XXH_INLINE_ALL
 #include "harness/run/gradient_error.h"
 #include "harness/run/reference.h"
 #include "tests/fixture.h"

@@ -1,6 +1,5 @@
 // Tests of a trial's id: it depends on what the trial means alone, and stays what it was. JSON is written with '
 // for ".
-#define XXH_INLINE_ALL
 #include "methods/spaco_options.h"
 #include "tests/trial_of.h"
 #include <xxhash.h>

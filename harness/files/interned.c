@@ -2,7 +2,6 @@
 #include "kernels/base/status.h"
 #include <stdint.h>
 #include <string.h>
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #define BLOCK_BYTES ((size_t)1 << 16)

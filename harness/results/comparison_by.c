@@ -1,5 +1,4 @@
 #define _GNU_SOURCE // asprintf
-#define XXH_INLINE_ALL
 #include "harness/results/comparison_by.h"
 #include "harness/results/recorded_key.h"
 #include "harness/results/series.h"

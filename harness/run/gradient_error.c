@@ -1,6 +1,5 @@
 // Gradient error: one pass over two arrays gathers the sums from which every measure follows.
 // A NaN anywhere reaches every measure: none of them may hide it.
-#define XXH_INLINE_ALL
 #include "harness/run/gradient_error.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,4 @@
 #define _GNU_SOURCE // memfd_create
-#define XXH_INLINE_ALL
 #include "harness/run/reference_store.h"
 #include <jansson.h>
 #include <string.h>

@@ -1,4 +1,3 @@
-#define XXH_INLINE_ALL
 #include "harness/spec/trial_id.h"
 #include "harness/spec/method_decode.h"
 #include "harness/spec/trial_key_decode.h"

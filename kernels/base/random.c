@@ -1,5 +1,4 @@
 #include "kernels/base/random.h"
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 struct random random_named(uint64_t seed, const char *name)
