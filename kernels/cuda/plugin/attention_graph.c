@@ -59,11 +59,23 @@ struct node {
     int64_t dims[4], strides[4];
 };
 
+// Bytes that divide the address of a tensor which may begin at any token: statistics of heads that are no multiple
+// of four have rows of fewer than 16 bytes.
+static int64_t alignment_of(const int64_t strides[4], cudnnDataType_t dtype)
+{
+    int64_t token = strides[2] > strides[3] ? strides[2] : strides[3]; // K may be transposed
+    int64_t row = token * (dtype == CUDNN_DATA_FLOAT ? 4 : 2), alignment = 16;
+    while (row % alignment != 0) {
+        alignment /= 2;
+    }
+    return alignment;
+}
+
 static struct node node(struct attention_graph *graph, int64_t id, const int64_t dims[4], const int64_t strides[4],
                         cudnnDataType_t dtype)
 {
-    int64_t alignment = 16;
     bool by_value = id >= SCALE && id < INTERMEDIATE, is_virtual = id >= INTERMEDIATE;
+    int64_t alignment = by_value || is_virtual ? 16 : alignment_of(strides, dtype);
     struct node n = {.d = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR)};
     memcpy(n.dims, dims, sizeof n.dims);
     memcpy(n.strides, strides, sizeof n.strides);
