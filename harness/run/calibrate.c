@@ -10,10 +10,12 @@
 
 #define PEAK_SECONDS 2.0 // the best of what fits into it; at least three runs
 #define GEMM_SIZE    ((size_t)2048)
-#define GEMM_LEAST   ((size_t)512)  // where time is short
+#define GEMM_LEAST   ((size_t)128)  // where time is short
 #define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
+#define COPY_COLS    ((size_t)1024)
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
-#define LAUNCHES     10000
+#define COPY_LEAST   ((size_t)1 << 20)   // where time is short
+#define LAUNCHES     1000
 #define STEPS_SHARE  0.15              // of the time for rates
 #define DRAWN        ((size_t)1 << 20) // numbers of an operand, at least
 
@@ -107,6 +109,17 @@ static size_t gemm_size(const char *device, enum dtype dtype, double seconds, st
     return n;
 }
 
+// Bytes of the largest copy of which a few fit into the time.
+static size_t copy_size(const char *device, enum dtype dtype, double seconds, struct status *status)
+{
+    size_t bytes = COPY_LEAST;
+    while (bytes < COPY_BYTES &&
+           4 * 16 * fastest(device, dtype, bytes / dtype_bytes(dtype) / COPY_COLS, COPY_COLS, run_copy, 0, status) <
+               seconds)
+        bytes *= 16;
+    return bytes;
+}
+
 // size: rows of its matrices.
 static double gemm_rate(const char *device, enum dtype dtype, double seconds, size_t *size, struct status *status)
 {
@@ -115,22 +128,24 @@ static double gemm_rate(const char *device, enum dtype dtype, double seconds, si
     return took_s > 0 ? 2.0 * (double)n * (double)n * (double)n / took_s : 0;
 }
 
-static double copy_rate(const char *device, enum dtype dtype, double seconds, struct status *status)
+// size: the copy's bytes.
+static double copy_rate(const char *device, enum dtype dtype, double seconds, size_t *size, struct status *status)
 {
-    size_t rows = COPY_BYTES / dtype_bytes(dtype) / 1024;
-    double took_s = fastest(device, dtype, rows, 1024, run_copy, seconds, status);
-    return took_s > 0 ? 2.0 * COPY_BYTES / took_s : 0;
+    size_t bytes = *size = copy_size(device, dtype, seconds, status), rows = bytes / dtype_bytes(dtype) / COPY_COLS;
+    double took_s = fastest(device, dtype, rows, COPY_COLS, run_copy, seconds, status);
+    return took_s > 0 ? 2.0 * (double)bytes / took_s : 0;
 }
 
-double calibrate_gemm(const char *device, enum dtype dtype, struct status *status)
+double calibrate_gemm(const char *device, enum dtype dtype, double seconds, struct status *status)
 {
     size_t size;
-    return gemm_rate(device, dtype, PEAK_SECONDS, &size, status);
+    return gemm_rate(device, dtype, fmin(PEAK_SECONDS, seconds), &size, status);
 }
 
-double calibrate_copy(const char *device, enum dtype dtype, struct status *status)
+double calibrate_copy(const char *device, enum dtype dtype, double seconds, struct status *status)
 {
-    return copy_rate(device, dtype, PEAK_SECONDS, status);
+    size_t size;
+    return copy_rate(device, dtype, fmin(PEAK_SECONDS, seconds), &size, status);
 }
 
 // Memory that is free now is what a step could take.
@@ -172,10 +187,10 @@ bool calibrate(struct profile *profile, const struct calibrate_request *request,
     double peak_s = fmin(PEAK_SECONDS, request->seconds);
     static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
     double gemm_flops[3];
-    size_t sizes[3];
+    size_t sizes[3], copied;
     for (size_t i = 0; i < 3; i++)
         gemm_flops[i] = gemm_rate("cpu", dtypes[i], peak_s, &sizes[i], status);
-    double copy_bytes = copy_rate("cpu", DTYPE_F32, peak_s, status);
+    double copy_bytes = copy_rate("cpu", DTYPE_F32, peak_s, &copied, status);
     double launches_s = fastest("cpu", DTYPE_F32, 1, 1, run_launches, peak_s, status);
     if (status->code != STATUS_OK)
         return false;
@@ -183,24 +198,25 @@ bool calibrate(struct profile *profile, const struct calibrate_request *request,
     snprintf(where, sizeof where, "%.80s, %d threads", machine.cpu, machine.threads);
     note(&profile->memory_bytes, (double)machine.host_memory_bytes, "the machine's memory", where);
     note(&profile->usable_bytes, (double)usable, "what was available when this was measured", where);
+    char how[64];
     for (size_t i = 0; i < 3; i++) {
-        char how[64];
         snprintf(how, sizeof how, "measured: GEMM of %zu x %zu x %zu in %s", sizes[i], sizes[i], sizes[i],
                  dtype_name(dtypes[i]));
         note(&profile->flops_per_s[dtypes[i]], gemm_flops[i], how, where);
     }
-    note(&profile->bandwidth_bytes_per_s, copy_bytes, "measured: a copy of 256 MiB, read and written", where);
-    note(&profile->host_link_bytes_per_s, copy_bytes / 2, "measured: a copy of 256 MiB in the host's memory",
-         where);
+    snprintf(how, sizeof how, "measured: a copy of %zu MiB, read and written", copied >> 20);
+    note(&profile->bandwidth_bytes_per_s, copy_bytes, how, where);
+    snprintf(how, sizeof how, "measured: a copy of %zu MiB in the host's memory", copied >> 20);
+    note(&profile->host_link_bytes_per_s, copy_bytes / 2, how, where);
     note(&profile->launch_s, launches_s / LAUNCHES, "measured: an operation on one number", where);
     return add_rates(profile, request, where, status);
 }
 
-void calibrate_roofline(enum dtype dtype, double gemm_flops_per_s, struct roofline *roofline)
+void calibrate_roofline(enum dtype dtype, double gemm_flops_per_s, double seconds, struct roofline *roofline)
 {
     struct status why = {0};
-    double gemm = gemm_flops_per_s > 0 ? gemm_flops_per_s : calibrate_gemm("cpu", dtype, &why);
-    double copy = calibrate_copy("cpu", dtype, &why);
+    double gemm = gemm_flops_per_s > 0 ? gemm_flops_per_s : calibrate_gemm("cpu", dtype, seconds, &why);
+    double copy = calibrate_copy("cpu", dtype, seconds, &why);
     if (why.code == STATUS_OK)
         *roofline = (struct roofline){.flops_per_s = gemm, .bytes_per_s = copy, .link_bytes_per_s = copy / 2};
 }

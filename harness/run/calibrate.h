@@ -14,11 +14,12 @@ bool calibrate_open(struct calibrate_operands *operands, const char *device, enu
                     size_t cols, struct status *status);
 void calibrate_close(struct calibrate_operands *operands);
 
-// FLOP/s of the fastest of several GEMMs of 2048 x 2048 x 2048 (cuda: 4096) within two seconds: the rate that a
-// step is held against. 0 and a status if the device has no such dtype or no room.
-double calibrate_gemm(const char *device, enum dtype dtype, struct status *status);
+// FLOP/s of the fastest of several GEMMs of 2048 x 2048 x 2048 (cuda: 4096) within two seconds, or `seconds` if
+// they are fewer, and then of smaller ones: the rate that a step is held against. 0 and a status if the device has
+// no such dtype or no room.
+double calibrate_gemm(const char *device, enum dtype dtype, double seconds, struct status *status);
 // Bytes per second, read and written, of the fastest of several copies of 256 MiB, likewise.
-double calibrate_copy(const char *device, enum dtype dtype, struct status *status);
+double calibrate_copy(const char *device, enum dtype dtype, double seconds, struct status *status);
 
 // What is measured besides the peaks: the rates of operations by shape, for so many seconds each dtype; a peak
 // takes two seconds, or as many if they are fewer.
@@ -28,6 +29,6 @@ struct calibrate_request {
 };
 // False and a status (oom) if there is no room for the operands.
 bool calibrate(struct profile *profile, const struct calibrate_request *request, struct status *status);
-// The CPU's rates now: of a large GEMM, unless it was measured (0: it was not), and of a large copy, which reads
-// and writes. Where the copy finds no room the roofline stays as it is.
-void calibrate_roofline(enum dtype dtype, double gemm_flops_per_s, struct roofline *roofline);
+// The CPU's rates now, each within so many seconds: of a large GEMM, unless it was measured (0: it was not), and of
+// a large copy, which reads and writes. Where the copy finds no room the roofline stays as it is.
+void calibrate_roofline(enum dtype dtype, double gemm_flops_per_s, double seconds, struct roofline *roofline);

@@ -18,13 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETS_MAX    24
-#define SETS_BYTES  ((size_t)64 << 20)
-#define SAMPLES_MAX 5
-#define SAMPLE_S    2e-4
-#define VISIT_S     2e-3 // of samples
-#define YARDSTICK   0.2  // of the time goes to the yardstick, at most
-#define CARD_SCALE  8    // a card's shapes are so much larger in every dimension
+#define SETS_MAX     24
+#define SETS_HURRIED 2 // where there is time for a run or two
+#define SETS_BYTES   ((size_t)64 << 20)
+#define SAMPLES_MAX  5
+#define SAMPLE_S     2e-4
+#define VISIT_S      2e-3 // of samples
+#define YARDSTICK    0.2  // of the time goes to the yardstick, at most
+#define CARD_SCALE   8    // a card's shapes are so much larger in every dimension
 // The largest point on the CPU in a minute for all: FLOPs, or elements of what has none. Beyond it the rate is that
 // of its neighbour.
 #define FLOPS_MAX    6e9
@@ -74,14 +75,16 @@ static double batch_s(struct probe_operands *sets, size_t set_count, const struc
     return 1e-3 * device_timer_stop_ms(sets->device) / (double)runs;
 }
 
-// Seconds of a run, the median over samples that fit into `budget_s`, or one.
+// Seconds of a run, the median over samples that fit into `budget_s`, or one, which is no longer than that if a run
+// is not.
 static double time_sets(struct probe_operands *sets, size_t set_count, const struct rate_probe *probe,
                         double budget_s)
 {
     double samples[SAMPLES_MAX];
     size_t turn = 0, count = 0;
     double first_s = batch_s(sets, set_count, probe, 1, &turn), start_s = clock_s();
-    size_t runs = first_s < SAMPLE_S ? (size_t)(SAMPLE_S / fmax(first_s, 1e-8)) + 1 : 1;
+    double sample_s = fmin(SAMPLE_S, budget_s);
+    size_t runs = first_s < sample_s ? (size_t)(sample_s / fmax(first_s, 1e-8)) + 1 : 1;
     do
         samples[count++] = batch_s(sets, set_count, probe, runs, &turn);
     while (count < SAMPLES_MAX && clock_s() - start_s < budget_s);
@@ -93,10 +96,10 @@ static void measure_point(struct calibration *c, struct point *point, double bud
     struct probe_operands sets[SETS_MAX];
     const struct rate_probe *probe = point->probe;
     struct device *device = c->device;
-    size_t live = device->arena.live_bytes, count = 0;
+    size_t live = device->arena.live_bytes, count = 0, most = budget_s < SAMPLE_S ? SETS_HURRIED : SETS_MAX;
     do
         probe_operands_open(&sets[count], device, c->numbers, probe, point->at, count ? &sets[0] : NULL);
-    while (++count < SETS_MAX && device->status.code == STATUS_OK && probe->late &&
+    while (++count < most && device->status.code == STATUS_OK && probe->late &&
            device->arena.live_bytes - live < SETS_BYTES);
     device->counters = (struct counters){0};
     probe->run(&sets[0]); // which libraries take longer for the first time

@@ -9,6 +9,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+// What is walked where there are so many seconds for all steps.
+static const struct step_size {
+    double seconds;
+    size_t width, heads, ffn, context;
+} step_sizes[] = {{1, 320, 5, 832, 768}, {0.1, 320, 5, 832, 192}, {0, 64, 1, 176, 48}};
+
 // Walks that move few bytes by an operation, and many.
 static const char *const methods_timed[] = {
     "\"full\"",
@@ -30,13 +36,14 @@ struct timed_step {
 };
 
 static bool open_trial(struct trial *trial, const char *device, enum dtype dtype, const char *method,
-                       struct status *status)
+                       const struct step_size *size, struct status *status)
 {
     char *json;
     CHECK(asprintf(&json,
-                   "{\"model\": {\"layers\": 2, \"width\": 320, \"heads\": 5, \"kv_heads\": 5, \"ffn\": 832, "
-                   "\"vocab\": 320}, \"context\": 768, \"device\": \"%s\", \"dtype\": \"%s\", \"method\": %s}",
-                   device, dtype_name(dtype), method) > 0);
+                   "{\"model\": {\"layers\": 2, \"width\": %zu, \"heads\": %zu, \"kv_heads\": %zu, \"ffn\": %zu, "
+                   "\"vocab\": 320}, \"context\": %zu, \"device\": \"%s\", \"dtype\": \"%s\", \"method\": %s}",
+                   size->width, size->heads, size->heads, size->ffn, size->context, device, dtype_name(dtype),
+                   method) > 0);
     bool fine = trial_decode(trial, json, "calibrate", status);
     free(json);
     return fine;
@@ -63,9 +70,9 @@ static bool device_is_fine(const struct device *device, struct status *status)
 
 // The first run, which is not timed, is counted.
 static bool open_step(struct timed_step *step, const struct rates *rates, const char *device, enum dtype dtype,
-                      const char *method, struct status *status)
+                      const char *method, const struct step_size *size, struct status *status)
 {
-    if (!open_trial(&step->trial, device, dtype, method, status))
+    if (!open_trial(&step->trial, device, dtype, method, size, status))
         return false;
     struct setup_options how = setup_options_of(&step->trial);
     if (!setup_open(&step->setup, &step->trial, &how, status))
@@ -104,10 +111,13 @@ bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, 
     struct calibrated_step found[STEPS];
     size_t rounds = 0;
     bool fine = yardstick;
+    const struct step_size *size = step_sizes;
     CHECK(steps);
+    while (seconds < size->seconds)
+        size++;
     rates->s_per_byte = 0;
     for (size_t i = 0; fine && i < STEPS; i++)
-        fine = open_step(&steps[i], rates, device, dtype, methods_timed[i], status);
+        fine = open_step(&steps[i], rates, device, dtype, methods_timed[i], size, status);
     for (double start_s = clock_s();
          fine && (rounds == 0 || (rounds < CALIBRATE_ROUNDS_MAX && clock_s() - start_s < seconds)); rounds++)
         for (size_t i = 0; fine && i < STEPS; i++)

@@ -16,6 +16,6 @@ struct calibrated_step {
 // of memory: what is more is no cache's. 0 < count <= CALIBRATE_STEPS_MAX.
 double calibrate_s_per_byte(const struct calibrated_step *steps, size_t count, double memory_s_per_byte);
 // Sets rates->s_per_byte, of rates that calibrate_rates has set, in about so many seconds, and at least a round
-// over the steps. False and a status (unsupported, oom).
+// over the steps, which are smaller where they are less than one. False and a status (unsupported, oom).
 bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_s_per_byte,
                      double seconds, struct status *status);

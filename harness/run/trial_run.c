@@ -104,12 +104,19 @@ static bool record_timeline(struct run *run)
     return done;
 }
 
+// What finding a peak rate may take of the trial's time.
+static double peak_seconds(const struct trial *trial)
+{
+    return trial->measure.max_seconds > 0 ? trial->measure.max_seconds / 30 : INFINITY;
+}
+
 static bool take_breakdown(struct run *run)
 {
     struct device *device = run->setup.device;
     // The rates that shares of a roofline are taken of: the profile's, else on the CPU those of now.
     if (!run->trial->profile && strcmp(run->trial->device, "cpu") == 0)
-        calibrate_roofline(run->trial->dtype, run->result.gemm_flops_per_s, &device->roofline);
+        calibrate_roofline(run->trial->dtype, run->result.gemm_flops_per_s, peak_seconds(run->trial),
+                           &device->roofline);
     run->result.roofline = device->roofline;
     breakdown_start(&run->breakdown, device);
     bool done = run_step(run, 0, run->trial->optimizer);
@@ -180,7 +187,8 @@ static bool measure(struct run *run)
         run->result.cpu_ms = run->cpu_ms;
     note_device_memory(run);
     if (trial->measure.gemm && run_is_first(run)) {
-        run->result.gemm_flops_per_s = calibrate_gemm(trial->device, trial->dtype, &run->status);
+        run->result.gemm_flops_per_s =
+            calibrate_gemm(trial->device, trial->dtype, peak_seconds(trial), &run->status);
         if (!run_fine(run))
             return false;
     }
