@@ -72,7 +72,7 @@ static void order_commits(struct history *history)
     CHECK(places && revisions && placed);
     for (size_t i = 0; i < count; i++)
         revisions[i] = history->commits[i].revision;
-    history->by_git = count && revision_order(revisions, count, places);
+    history->by_git = count > 1 && revision_order(revisions, count, places);
     for (size_t i = 0; i < count; i++)
         placed[i] = (struct placed){history->commits[i], history->by_git ? places[i] : 0, i};
     qsort(placed, count, sizeof *placed, compare_placed);
