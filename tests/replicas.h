@@ -2,6 +2,7 @@
 // without data.
 #pragma once
 #include "kernels/transformer/bucket.h"
+#include "tests/chosen_tests.h"
 #include "tests/fixture.h"
 #include "tests/under_mpirun.h"
 #include <setjmp.h>

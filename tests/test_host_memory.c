@@ -69,7 +69,7 @@ static const struct subject {
     {.name = "claims", .command = "claims c.json"},
     {.name = "verify", .command = "verify --shape 'one token'", .step = true},
     {.name = "init", .command = "init --model tiny --dtype bf16 --out o/m"},
-    {.name = "calibrate", .command = "calibrate --rates f64 --seconds 0.01 --out o/p.json", .timed = true},
+    {.name = "calibrate", .command = "calibrate --rates f64 --seconds 0.001 --out o/p.json", .timed = true},
     {.name = "max-context", .command = "max-context --model tiny --memory-limit 4MiB --methods full,seco"},
     {.name = "max-batch",
      .command = "max-batch --model tiny --context 64 --memory-limit 4MiB --methods seco --json"},

@@ -6,6 +6,7 @@
 #include "harness/run/planned_step.h"
 #include "kernels/transformer/optimizer_step.h"
 #include "tests/asked.h"
+#include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
 
 // Few heads of keys and values: one layer's are less than its input.
@@ -120,6 +121,9 @@ static void check_steps(size_t kind, size_t walk)
         free(json);
         trial_free(&trial);
         for (size_t i = 0; i <= COUNT(orders); i += STRIDE) {
+            if (i < COUNT(orders) && !is_chosen(kind + walk + p + i, 2)) {
+                continue;
+            }
             bool runs = i == COUNT(orders) || STRIDE > 1;
             const char *device = runs ? "cpu" : "plan-cpu";
             size_t order = runs ? (kind + walk + p) % COUNT(orders) : i;

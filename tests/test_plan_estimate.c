@@ -13,7 +13,7 @@ static void a_rate_names_its_flops(void **state)
         char *json;
         assert_true(asprintf(&json,
                              "{'model': 'tiny', 'context': 100, 'device': 'cpu', 'method': %s, "
-                             "'measure': {'samples': 1, 'warmup': 0, 'gemm': true}}",
+                             "'measure': {'samples': 1, 'warmup': 0, 'gemm': true, 'max_seconds': 6}}",
                              tried[i]) > 0);
         json_t *record = record_of(json);
         double seconds = 1e-3 * number(record, "median_ms"), model = number(record, "model_flops") / seconds;
@@ -54,7 +54,7 @@ static void where_the_time_goes_adds_up(void **state)
             asprintf(&json,
                      "{'model': 'tiny', 'context': 100, 'device': '%s', 'profile': 'rtx-3090', 'optimizer': "
                      "'adamw', 'method': {'name': 'seco', 'chunk': 30}, 'measure': {'samples': 2, "
-                     "'gradient': 'none', 'categories': true}}",
+                     "'gradient': 'none', 'categories': true, 'max_seconds': 6}}",
                      i ? "plan" : "cpu") > 0);
         records[i] = record_of(json);
         free(json);
@@ -88,7 +88,7 @@ static void where_the_time_goes_adds_up(void **state)
     // Without a profile the CPU's own rates are taken; and without the key there is nothing.
     json_t *own =
         record_of("{'model': 'tiny', 'context': 50, 'method': 'full', 'measure': {'samples': 1, 'gradient': "
-                  "'none', 'categories': true}}");
+                  "'none', 'categories': true, 'max_seconds': 6}}");
     const json_t *roofline = json_object_get(json_object_get(own, "categories"), "roofline");
     assert_string_equal(json_string_value(json_object_get(roofline, "source")), "measured");
     assert_true(number(roofline, "flops_per_s") > 1e6 && number(roofline, "bytes_per_s") > 1e6);

@@ -4,6 +4,7 @@
 #include "harness/run/planned_step.h"
 #include "kernels/transformer/optimizer_step.h"
 #include "tests/asked.h"
+#include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
 #include "tests/scratch.h"
 
@@ -183,7 +184,7 @@ static void very_many_ranks_are_planned(void **state)
 static void many_ranks_share_tokens(void **state)
 {
     (void)state;
-    size_t sequence = STRIDE > 1 ? 64 : 256;
+    size_t sequence = exhaustive() ? 256 : 64;
     char *trial;
     assert_true(asprintf(&trial,
                          "{'model': 'llama-3-8b', 'context': 1048576, 'batch': 64, 'dtype': 'bf16', 'device': "

@@ -3,6 +3,7 @@
 #include "harness/run/planner.h"
 #include "harness/run/ranks_possible.h"
 #include "tests/asked.h"
+#include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
 #include <math.h>
 
@@ -223,10 +224,13 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
         assert_true(host_bytes > 0);
         const size_t host_limits[] = {NO_LIMIT, host_bytes - 1, 0};
         for (size_t host = 0; host < COUNT(host_limits); host++) {
-            size_t host_limit = host_limits[host];
+            size_t host_limit = host_limits[host], limit = s + host;
             expect_choice(space, all, (struct planned_limits){NO_LIMIT, host_limit});
             expect_choice(space, all, (struct planned_limits){peaks[0] - 1, host_limit});
-            for (size_t i = 0; i < space->candidates; i += space->candidates / 3) {
+            for (size_t i = 0; i < space->candidates; i += space->candidates / 3, limit++) {
+                if (!is_chosen(limit, 2)) {
+                    continue;
+                }
                 expect_choice(space, all, (struct planned_limits){peaks[i], host_limit});
                 expect_choice(space, all, (struct planned_limits){peaks[i] + 1, host_limit});
             }
@@ -310,6 +314,9 @@ static void what_is_remembered_is_the_same(void **state)
         struct planned_memos memos;
         planned_memos_open(&memos);
         for (size_t i = 0; i < space->candidates; i++) {
+            if (!is_chosen(s + i, 3)) {
+                continue;
+            }
             const struct family *family = &space->families[all[i].family];
             void *options = family_options(family, all[i].rung);
             const struct planned_step *wanted = &all[i].step;

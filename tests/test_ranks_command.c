@@ -59,9 +59,10 @@ static void replicas_have_the_figures_of_one(void **state)
     struct scratch *scratch = *state;
     write_spec(scratch,
                "'dtype': 'f64', 'batch': 4, 'measure': {'samples': 2}, 'optimizer': 'adamw', 'data': 'random',"
-               "'axes': {'method': [{'name': 'streambp', 'chunk': 7}, 'full', {'name': 'seco', 'chunk': 7}],"
+               "'axes': {'method': [{'name': 'streambp', 'chunk': 7}, {'name': 'seco', 'chunk': 7}],"
                "'parallel': [{}, {'data': 3}, {'data': 3, 'zero': 3}, {'data': 2, 'zero': 1, 'stage': 3}, "
                "{'sequence': 3}, {'data': 2, 'sequence': 2, 'zero': 2}]}");
+    enum { METHODS = 2 };
     static const struct {
         size_t ranks;
         bool rows, columns; // what takes it
@@ -75,15 +76,15 @@ static void replicas_have_the_figures_of_one(void **state)
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     assert_int_equal(run(scratch, "$L run spec.json --out p.jsonl --device plan"), 0);
     json_t *all = records(scratch, "r.jsonl"), *planned = records(scratch, "p.jsonl");
-    assert_int_equal(json_array_size(all), 3 * COUNT(splits));
-    for (size_t i = 0; i < 3 * COUNT(splits); i++) {
+    assert_int_equal(json_array_size(all), METHODS * COUNT(splits));
+    for (size_t i = 0; i < METHODS * COUNT(splits); i++) {
         static const char *const keys[] = {"peak_bytes", "sent_bytes", "received_bytes", "messages"};
         static const char *const same[] = {"peak_bytes",  "flops",    "bytes_moved",       "resident_bytes",
                                            "model_flops", "launches", "lower_bound_bytes", "peak_over_bound"};
         const json_t *one = json_array_get(all, i - i % COUNT(splits)), *record = json_array_get(all, i);
         const json_t *plan = json_array_get(planned, i), *before = json_array_get(all, i - (i > 0));
         size_t split = i % COUNT(splits);
-        bool rows = i < 2 * COUNT(splits), shares = split == 2;
+        bool rows = i < COUNT(splits), shares = split == 2;
         if (!(rows ? splits[split].rows : splits[split].columns)) {
             assert_string_equal(text_at(record, "status"), "unsupported");
             assert_non_null(strstr(text_at(record, "reason"), splits[split].refusal));
@@ -117,15 +118,17 @@ static void replicas_have_the_figures_of_one(void **state)
 static void shared_tokens_have_the_gradient_of_one(void **state)
 {
     const struct scratch *scratch = *state;
-    write_spec(scratch,
-               "'dtype': 'f64', 'batch': 4, 'group': 2, 'prompt': 8, 'lora': {'rank': 2}, 'measure': "
-               "{'samples': 1, 'warmup': 0}, 'axes': {'objective': ['dpo', {'name': 'grpo', 'beta': 0.1}], "
-               "'reference': ['adapter-off', 'random'], 'method': ['checkpoint'], 'parallel': [{}, "
-               "{'sequence': 3}, {'sequence': 2, 'exchange': 'all-to-all'}]}");
+    write_spec(
+        scratch,
+        "'dtype': 'f64', 'batch': 4, 'group': 2, 'prompt': 8, 'lora': {'rank': 2}, 'measure': "
+        "{'samples': 1, 'warmup': 0}, 'axes': {'method': [{'name': 'checkpoint', 'objective': 'dpo', 'reference': "
+        "'adapter-off'}, {'name': 'checkpoint', 'objective': {'name': 'grpo', 'beta': 0.1}, 'reference': "
+        "'random'}], 'parallel': [{}, "
+        "{'sequence': 3}, {'sequence': 2, 'exchange': 'all-to-all'}]}");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
     json_t *all = records(scratch, "r.jsonl");
-    assert_int_equal(json_array_size(all), 12);
-    for (size_t i = 0; i < 12; i++) {
+    assert_int_equal(json_array_size(all), 6);
+    for (size_t i = 0; i < 6; i++) {
         const json_t *record = json_array_get(all, i), *one = json_array_get(all, i - i % 3);
         double loss = json_number_value(json_object_get(record, "loss")),
                whole = json_number_value(json_object_get(one, "loss"));

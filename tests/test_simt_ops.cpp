@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 extern "C" {
+#include "tests/chosen_tests.h"
 #include <cmocka.h>
 }
 
@@ -75,7 +76,8 @@ void test_attention(void **)
         for (enum dtype dtype : dtypes)
             for (const char *operation : TILED)
                 if (is_asked(operation))
-                    check(dtype, operation, bytes == SMALL_CARD ? 0.3 * LARGEST : 0.1 * LARGEST);
+                    check(dtype, operation,
+                          (bytes == SMALL_CARD ? 0.3 : 0.1) * (exhaustive() ? LARGEST : LARGEST / 3));
     }
 }
 

@@ -6,7 +6,7 @@
 #include "tests/training_sequences.h"
 #include "tests/under_mpirun.h"
 
-enum { STEPS = 20 };
+enum { STEPS = 8 };
 
 struct curve_of_run {
     double losses[STEPS], norms[STEPS], metrics[STEPS * OBJECTIVE_METRICS];
@@ -115,7 +115,7 @@ static void windows_have_the_losses_of_one_rank(void **state)
     for (const struct method *const *m = methods; *m; m++) {
         if ((*m)->exact)
             check_method(*m, "'tokens': 'tokens', 'dtype': 'u16'",
-                         "'batch': 5, 'train': {'steps': 20, 'accumulate': 2, 'shuffle': 3, 'clip': 0.5, "
+                         "'batch': 5, 'train': {'steps': 8, 'accumulate': 2, 'shuffle': 3, 'clip': 0.5, "
                          "'held_out': 0.5, 'evaluate_windows': 7}");
     }
 }
@@ -131,7 +131,7 @@ static void sequences_have_the_losses_of_one_rank(void **state)
             char keys[300];
             snprintf(
                 keys, sizeof keys,
-                "'batch': 8, 'objective': %s, 'train': {'steps': 20, 'shuffle': 5, 'clip': 0.1, 'held_out': 0.2}",
+                "'batch': 8, 'objective': %s, 'train': {'steps': 8, 'shuffle': 5, 'clip': 0.1, 'held_out': 0.2}",
                 objectives_of[o]);
             if (strcmp((*m)->name, "streambp") == 0 || strcmp((*m)->name, "seco") == 0)
                 check_method(*m, "'batch': 'data'", keys);

@@ -69,7 +69,7 @@ static void killed_runs_end_with_the_same_bits(void **state)
 {
     const struct scratch *scratch = *state;
     write_text(scratch);
-    check_killed(scratch, "--method streambp --chunk 5 --parallel data=2,zero=3", 2, 2);
+    check_killed(scratch, "--method streambp --chunk 5 --parallel data=2,zero=3", 1, 2);
     check_killed(scratch, "--method seco --chunk 5 --parallel stage=2,data=2", 1, 2); // of replicas one writes
 }
 

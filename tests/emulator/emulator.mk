@@ -37,7 +37,7 @@ EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,test_refused cuda/test_ops cuda
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
-$(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/fixture.o \
+$(EMULATED_TESTS): $(EMULATED)/%: $(EMULATED)/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o \
   $(EMULATED)/kernels/cuda/workspace.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
@@ -63,8 +63,8 @@ endef
 # Under the sanitizers, which take ten times as long and see nothing of the card's memory, the methods of test_device
 # alone; the same kernels run in test_simt_ops.
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 36)))
-$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda 5e4)))
-$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 1e4)))
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda 2e4)))
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 5e3)))
 $(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
 $(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
@@ -80,7 +80,7 @@ test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED_RUNS)) ## every operation and
 
 # What a machine with a GPU is sent through, at sizes for this one.
 REHEARSAL := $(EMULATION) $(if $(CAN_EMULATE),$(BUILD)/bench/bench_ops)
-test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at five random moments
+test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at random moments
 	@$(SUITE) rehearse $(if $(CAN_EMULATE),$(EMULATED)/tests/emulator/test_rehearse,--left-out "there are no headers of CUDA and cuDNN")
 
 test-programs: $(EMULATION) $(if $(SANITIZE),,$(REHEARSAL))

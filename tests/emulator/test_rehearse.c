@@ -1,7 +1,8 @@
-// tools/cuda-all, its whole course on the emulated device, killed at five random moments: the archive opens every
+// tools/cuda-all, its whole course on the emulated device, killed at random moments: the archive opens every
 // time and holds every part that had ended, and no part runs again once it has. LONGBP_SEED: the moments.
 #define _GNU_SOURCE // environ, nftw
 #include "kernels/base/random.h"
+#include "tests/chosen_tests.h"
 #include "tests/scratch.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +18,6 @@
 
 #include <cmocka.h>
 
-#define KILLS    5
 #define LONGEST  4.0         // seconds until a kill
 #define PARTS    ((size_t)9) // and ranks
 #define TEXT_MAX ((size_t)1 << 20)
@@ -228,7 +228,8 @@ static void test_killed_at_random_moments(void **state)
     struct random random = random_named(moments, "kills");
     struct course course = {0};
     int code = 0;
-    for (size_t kills = 0; kills < KILLS; kills++) {
+    const size_t most = exhaustive() ? 5 : 2;
+    for (size_t kills = 0; kills < most; kills++) {
         double seconds = LONGEST * (double)random_below(&random, kills, 1000) / 1000;
         bool done = go_on(scratch, &course, kills % 2, seconds, &code);
         note_ended(scratch, &course);
@@ -244,7 +245,7 @@ static void test_killed_at_random_moments(void **state)
     if (code != 0) {
         fail_msg("%s", text_of(path(scratch, "said", 0, "")));
     }
-    assert_int_equal(check_archive(scratch, &course, KILLS), PARTS + has_ranks());
+    assert_int_equal(check_archive(scratch, &course, most), PARTS + has_ranks());
     assert_int_equal(course.records, 12 + has_ranks());
     check_summary(scratch, &course);
 }
