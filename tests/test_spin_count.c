@@ -113,7 +113,7 @@ static void cores_are_those_that_it_may_run_on(void **state)
     assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
 }
 
-// Of a record of one trial, measured with these variables and as many threads as there are processors; NaN: null.
+// Of a record of one trial, measured with these variables and with more threads than cores; NaN: null.
 static double recorded(const struct scratch *scratch, const char *variables)
 {
     char command[400];
@@ -123,9 +123,9 @@ static double recorded(const struct scratch *scratch, const char *variables)
         "[\"full\"]}, \"measure\": {\"gradient\": \"none\", \"samples\": 1}}";
     scratch_file(scratch, "spec.json", spec, strlen(spec));
     snprintf(command, sizeof command,
-             "unset GOMP_SPINCOUNT OMP_WAIT_POLICY; OMP_NUM_THREADS=$(($(nproc) + 1)) %s $L run spec.json --fresh "
-             "--quiet --out r.jsonl",
-             variables);
+             "unset GOMP_SPINCOUNT OMP_WAIT_POLICY; OMP_NUM_THREADS=%zu %s $L run spec.json --fresh --quiet "
+             "--out r.jsonl",
+             cores_usable() + 1, variables);
     assert_int_equal(run(scratch, command), 0);
     json_t *record = json_load_file(scratch_path(scratch, "r.jsonl").text, 0, NULL);
     const json_t *count = json_object_get(json_object_get(record, "provenance"), "spin_count");
@@ -138,7 +138,7 @@ static double recorded(const struct scratch *scratch, const char *variables)
 static void records_say_how_threads_waited(void **state)
 {
     const struct scratch *scratch = *state;
-    assert_true(recorded(scratch, "") == 0); // there are more threads than processors: they are beside each other
+    assert_true(recorded(scratch, "") == 0); // there are more threads than cores: they are beside each other
     assert_true(recorded(scratch, "OMP_NUM_THREADS=1") == SPIN_COUNT);
     assert_true(recorded(scratch, "GOMP_SPINCOUNT=7") == 7);
     // It is chosen anew for every trial, unless the user has.
