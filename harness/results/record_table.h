@@ -1,18 +1,7 @@
-// Record table: records as one table, a row each: for people as text, markdown or LaTeX, with units in words and
-// what says nothing left out; for programs as csv (RFC 4180: a header, lines that end in CR LF, what needs it in
-// quotes; a null is empty, lists and objects are JSON) or as an array of JSON objects, with values as they are.
+// Record table: records as one table: a row each, in an order, with the columns that are asked for.
 #pragma once
 #include "harness/files/interned.h"
 #include "harness/results/record_columns.h"
-#include "harness/results/text_table.h"
-
-struct record_table_request {
-    enum table_format format;
-    // "setting,context,peak_bytes" (record_columns.h); NULL: for people the setting, what a step takes and its
-    // peak, for programs every field that is no table itself.
-    const char *columns;
-    const char *sort; // "context", "peak_bytes:desc"; NULL: as the files have them
-};
 
 struct record_table {
     size_t column_count, row_count;
@@ -28,8 +17,14 @@ struct record_table {
 // status if a column is not known. Release with record_table_close, also after a failure.
 bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
                        const char *sort, struct status *status);
+// The same without its values, of which record_table_compute gives one at a time: of many rows they take much
+// memory.
+bool record_table_open_rows(struct record_table *table, const struct results *results, const char *columns,
+                            const char *sort, struct status *status);
 void record_table_close(struct record_table *table);
-// A value, borrowed.
+// A value, a new reference.
+json_t *record_table_compute(const struct record_table *table, size_t row, size_t column);
+// A value, borrowed; of a table that has its values, as is what follows.
 const json_t *record_table_value(const struct record_table *table, size_t row, size_t column);
 // The same in words for people: "1240", "530 MiB", "-". To be freed.
 char *record_table_words(const struct record_table *table, size_t row, size_t column);
@@ -37,7 +32,3 @@ char *record_table_words(const struct record_table *table, size_t row, size_t co
 const char *record_table_title(const struct record_table *table, size_t column);
 // Whether the column says nothing: null in every row, or that every row is ok.
 bool record_table_is_silent(const struct record_table *table, size_t column);
-
-// Writes the table that is asked for. False and a status, and nothing written, if a column is not known.
-bool record_table_write(const struct record_table_request *request, const struct results *results, FILE *stream,
-                        struct status *status);

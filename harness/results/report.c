@@ -356,7 +356,7 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
                 record_filter_some(&results, request->conditions, request->condition_count, status) &&
                 (alone || published_load(&published, request->published, status));
     if (fine && table) {
-        fine = record_table_write(&request->table, &results, stream, status);
+        fine = record_table_report(&request->table, &results, stream, status);
         written++;
     }
     if (fine && !alone)

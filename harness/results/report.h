@@ -2,7 +2,7 @@
 // time goes, of the records that say so; and how well it was predicted.
 #pragma once
 #include "harness/results/pairing.h"
-#include "harness/results/record_table.h"
+#include "harness/results/record_table_report.h"
 #include <stdio.h>
 
 struct report_request {

@@ -1,11 +1,8 @@
 #include "harness/results/time_change.h"
-#include "harness/results/student_t.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
 
-#define SAME_INTERVAL    1.5   // bounds of a ratio that is called the same
-#define STEADY_QUARTILES 1.3   // quartile ratio of samples that a quiet machine stays below
 #define BUSY_SHARE       0.1   // of unsteady trials
 #define GROUP_STANDS_OUT 3     // standard errors
 #define TRIAL_STANDS_OUT 4     // more, for there are many trials
@@ -23,192 +20,6 @@
 // up to half of the trials may differ for a reason.
 #define QUARTILE_TO_DEVIATION 2.2219
 
-const char *time_verdict_name(enum time_verdict verdict)
-{
-    static const char *const names[] = {"not measured", "same", "faster", "slower", "cannot tell"};
-    return names[verdict];
-}
-
-static struct shift exponential(struct shift shift)
-{
-    return (struct shift){exp(shift.estimate), exp(shift.low), exp(shift.high)};
-}
-
-static enum time_verdict verdict_of(struct shift ratio, double threshold)
-{
-    double limit = 1 + threshold;
-    if (ratio.estimate > limit && ratio.low > 1)
-        return TIME_SLOWER;
-    if (ratio.estimate < 1 / limit && ratio.high < 1)
-        return TIME_FASTER;
-    bool within = ratio.estimate <= limit && ratio.estimate >= 1 / limit;
-    return within && ratio.low >= 1 / SAME_INTERVAL && ratio.high <= SAME_INTERVAL ? TIME_SAME : TIME_CANNOT_TELL;
-}
-
-// --- trials
-
-static double *logarithms(struct time_samples samples)
-{
-    double *logs = malloc(samples.count * sizeof *logs);
-    CHECK(logs);
-    for (size_t i = 0; i < samples.count; i++)
-        logs[i] = log(samples.ms[i]);
-    return logs;
-}
-
-static double mean_of(const double *values, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += values[i];
-    return sum / (double)count;
-}
-
-// The samples of a trial as logarithms, in blocks of draws or rounds; blocks: 0: there are none.
-struct trial_logs {
-    double *base, *new;
-    size_t base_count, new_count, blocks;
-};
-
-// Of every block the ratio of its means: the times of blocks differ, but for both sides alike.
-static double *block_ratios(const struct trial_logs *logs)
-{
-    size_t m = logs->base_count / logs->blocks, n = logs->new_count / logs->blocks;
-    double *ratios = malloc(logs->blocks * sizeof *ratios);
-    CHECK(ratios);
-    for (size_t d = 0; d < logs->blocks; d++)
-        ratios[d] = exp(mean_of(logs->new + d *n, n) - mean_of(logs->base + d * m, m));
-    return ratios;
-}
-
-// What is left of each block's samples without the mean of all of them.
-static void align_blocks(struct trial_logs *logs)
-{
-    for (size_t d = 0; d < logs->blocks; d++) {
-        size_t m = logs->base_count / logs->blocks, n = logs->new_count / logs->blocks;
-        double *base = logs->base + d * m, *new = logs->new + d *n;
-        double mean = (mean_of(base, m) * (double)m + mean_of(new, n) * (double)n) / (double)(m + n);
-        for (size_t i = 0; i < m; i++)
-            base[i] -= mean;
-        for (size_t j = 0; j < n; j++)
-            new[j] -= mean;
-    }
-}
-
-static bool narrow(const double *values, size_t count)
-{
-    return sample_quantile(values, count, 0.75) <= STEADY_QUARTILES * sample_quantile(values, count, 0.25);
-}
-
-static bool steady(const struct time_trial *trial, const struct trial_logs *logs)
-{
-    if (!logs->blocks)
-        return (trial->base.runs > 1 || narrow(trial->base.ms, trial->base.count)) &&
-               (trial->new.runs > 1 || narrow(trial->new.ms, trial->new.count));
-    double *ratios = block_ratios(logs);
-    bool result = (trial->base.runs > 1 && trial->new.runs > 1) || narrow(ratios, logs->blocks);
-    free(ratios);
-    return result;
-}
-
-static size_t block_count(const struct time_samples *samples)
-{
-    return samples->draws ? samples->draws : samples->rounds;
-}
-
-// Why the samples of a trial allow for no ratio, or NULL.
-static const char *unfit(const struct time_trial *trial)
-{
-    if (trial->unusable)
-        return trial->unusable;
-    if (trial->base.count == 0 || trial->new.count == 0)
-        return "only one of the two files has samples";
-    if (!trial->base.draws != !trial->new.draws)
-        return "the samples of one file walked a draw of columns each, those of the other all the same";
-    size_t blocks = block_count(&trial->base);
-    if (rank_test_least_p(trial->base.count, trial->new.count, blocks ? blocks : 1) > RANK_TEST_LEVEL)
-        return trial->base.draws ? "too few draws for any conclusion; 6 in one round or 5 in three are the least"
-                                 : "too few samples for any conclusion; 4 and 4 are the least, 10 and 10 are good";
-    return NULL;
-}
-
-// Samples of one round share what its two processes met: how far the ratios of rounds differ says how far their
-// mean may be off (Student 1908). Widens the test's interval to it.
-static void allow_for_rounds(struct rank_test *test, const struct trial_logs *logs)
-{
-    double *ratios = block_ratios(logs), mean = 0, squares = 0;
-    for (size_t d = 0; d < logs->blocks; d++)
-        mean += log(ratios[d]) / (double)logs->blocks;
-    for (size_t d = 0; d < logs->blocks; d++)
-        squares += pow(log(ratios[d]) - mean, 2);
-    size_t freedom = logs->blocks - 1;
-    double error = sqrt(squares / (double)freedom / (double)logs->blocks),
-           interval = student_t_quantile(RANK_TEST_LEVEL, freedom) * error;
-    test->shift.low = fmin(test->shift.low, mean - interval);
-    test->shift.high = fmax(test->shift.high, mean + interval);
-    test->p = fmax(test->p, error > 0 ? student_t_p(mean / error, freedom) : 0);
-    free(ratios);
-}
-
-static void judge_samples(struct time_change *change, struct time_trial *trial, struct trial_logs *logs)
-{
-    if (!steady(trial, logs)) {
-        trial->reason = "the samples scatter: the machine was busy";
-        change->unsteady++;
-        return;
-    }
-    struct rank_test test;
-    align_blocks(logs);
-    rank_test(&test, logs->base, logs->base_count, logs->new, logs->new_count, logs->blocks ? logs->blocks : 1);
-    if (trial->base.rounds > 1)
-        allow_for_rounds(&test, logs);
-    trial->judged = true;
-    change->judged++;
-    trial->ratio = exponential(test.shift);
-    trial->p = test.p;
-    trial->verdict = verdict_of(trial->ratio, change->threshold);
-    trial->reason = trial->verdict == TIME_CANNOT_TELL ? "the interval is too wide" : "";
-}
-
-static void judge_trial(struct time_change *change, struct time_trial *trial);
-
-// Of several threads that wait for each other more than before, no processor time grows.
-static void judge_waits(const struct time_change *change, struct time_trial *trial)
-{
-    struct time_change alone = {.threshold = change->threshold};
-    struct time_trial clock = {.base = trial->clock_base, .new = trial->clock_new};
-    judge_trial(&alone, &clock);
-    trial->waited = trial->verdict == TIME_SAME && clock.verdict == TIME_SLOWER;
-    if (trial->waited) {
-        trial->verdict = TIME_CANNOT_TELL;
-        trial->reason = "slower by the clock, but not by processor time: threads waited, or other programs ran";
-    }
-}
-
-static void judge_trial(struct time_change *change, struct time_trial *trial)
-{
-    trial->reason = "";
-    trial->verdict = TIME_NOT_MEASURED;
-    trial->judged = trial->regression = trial->open = trial->waited = false;
-    if (trial->base.count == 0 && trial->new.count == 0)
-        return;
-    change->measured++;
-    time_samples_match(&trial->base, &trial->new);
-    trial->verdict = TIME_CANNOT_TELL;
-    const char *reason = unfit(trial);
-    if (reason) {
-        trial->reason = reason;
-        return;
-    }
-    struct trial_logs logs = {logarithms(trial->base), logarithms(trial->new), trial->base.count, trial->new.count,
-                              block_count(&trial->base)};
-    judge_samples(change, trial, &logs);
-    free(logs.base);
-    free(logs.new);
-    if (trial->clock_base.count && trial->clock_new.count)
-        judge_waits(change, trial);
-}
-
 static void correct_for_count(struct time_trial *trials, size_t count)
 {
     double *p = malloc((count + 1) * sizeof *p);
@@ -222,6 +33,18 @@ static void correct_for_count(struct time_trial *trials, size_t count)
         if (trials[i].judged)
             trials[i].p_holm = p[--judged];
     free(p);
+}
+
+// Each by itself, with what p is by their number.
+static void judge_trials(struct time_change *change, struct time_trial *trials, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        time_trial_judge(&trials[i], change->threshold);
+        change->measured += trials[i].verdict != TIME_NOT_MEASURED;
+        change->judged += trials[i].judged;
+        change->unsteady += trials[i].unsteady;
+    }
+    correct_for_count(trials, count);
 }
 
 // --- what trials share, and how far they differ
@@ -341,8 +164,8 @@ static struct time_group group_of(const struct time_change *change, const struct
         }
     }
     if (group.trials) {
-        group.ratio = exponential(group_shift(change, &group, assumed, logs, lows, highs));
-        group.verdict = verdict_of(group.ratio, change->threshold);
+        group.ratio = time_shift_as_ratio(group_shift(change, &group, assumed, logs, lows, highs));
+        group.verdict = time_verdict_of(group.ratio, change->threshold);
     }
     free(logs);
     return group;
@@ -525,9 +348,7 @@ static void conclude(struct time_change *change, struct time_trial *trials, size
 void time_change_judge(struct time_change *change, double threshold, struct time_trial *trials, size_t count)
 {
     *change = (struct time_change){.threshold = threshold};
-    for (size_t i = 0; i < count; i++)
-        judge_trial(change, &trials[i]);
-    correct_for_count(trials, count);
+    judge_trials(change, trials, count);
     find_spread(change, trials, count);
     find_shared(change, trials, count);
     find_chance(change, trials, count);

@@ -1,24 +1,15 @@
 // Time change: whether a build became slower, from the samples of many trials that two runs took on a noisy
-// machine.
+// machine (time_trial.h).
 //
-// A trial's ratio new / base is the median of all pairwise ratios of its samples, with the rank test's interval;
-// where sample i of either side walked draw i, or both were taken in turn round by round, of the samples over their
-// draw's or round's geometric mean, exchanged within it (rank_test.h): times of different ones are not compared.
-// Samples of one process are alike, so that of rounds the interval is no narrower than what the differences of
-// their ratios say of the mean (Student 1908). It carries three errors: the noise of the samples, which the
-// interval shows; the machine's drift from trial to trial, which shows as `spread` among trials that share a
-// method, a context or a dtype, and is taken for no less than what shared machines are known for, which for
-// processor times is more; and its drift from one run to the other, which nothing in two files shows: `threshold`
-// is the allowance for it, and all of `shared`, the slow-down that three quarters of the trials have, may be the
-// machine's.
+// A trial's ratio carries three errors: the noise of the samples, which its interval shows; the machine's drift
+// from trial to trial, which shows as `spread` among trials that share a method, a context or a dtype, and is taken
+// for no less than what shared machines are known for, which for processor times is more; and its drift from one
+// run to the other, which nothing in two files shows: `threshold` is the allowance for it, and all of `shared`, the
+// slow-down that three quarters of the trials have, may be the machine's.
 //
-//   slower    the interval lies above 1 and the ratio above 1 + threshold; faster: below 1 and its inverse
-//   same      the ratio is within the threshold, and the interval within 1.5
-//   cannot tell  otherwise
-//
-// The same holds for all trials together and for those of one method, context or dtype: the ratio is the median
-// over the trials, the interval the sign test's from 6 trials on, below that two standard errors, spread /
-// sqrt(trials). Trials that are too few to show their spread have the one that is assumed, which for processor
+// A trial's verdicts hold for all trials together and for those of one method, context or dtype, too: the ratio is
+// the median over the trials, the interval the sign test's from 6 trials on, below that two standard errors, spread
+// / sqrt(trials). Trials that are too few to show their spread have the one that is assumed, which for processor
 // times is more where no rounds show it, and an interval no narrower than their own. If all trials are slower, that
 // is a regression. A part of them must besides stand out: its ratio exceeds `shared` by the threshold and by 3
 // standard errors. So must a single trial, by more, and its p, corrected for the number of trials (Holm 1979), must
@@ -27,37 +18,14 @@
 // neighbour on the machine hits some. `disturbed` is how often it hits a run of a trial; `chance` is how many
 // trials it then hits in every run. If that is more than 0.05, no single trial proves anything. What stands out and
 // is not proven is left open: cannot tell, unless it is single trials that chance explains. So is everything if the
-// machine was too restless to tell: trials of one run whose samples scatter (quartiles 1.3 apart) are left out, and
-// where two and more than a tenth of all do, nothing is called slower or faster; where the spread exceeds the
-// threshold, nothing is called the same either. Nor is a trial of several threads the same that is so by processor
-// time, but slower by the clock: it is open.
+// machine was too restless to tell: trials whose samples scatter are left out, and where two and more than a tenth
+// of all do, nothing is called slower or faster; where the spread exceeds the threshold, nothing is called the same
+// either. A trial that waited is open.
 #pragma once
-#include "harness/results/rank_test.h"
-#include "harness/results/time_samples.h"
+#include "harness/results/time_trial.h"
 
-#define TIME_AXES 3
 // Between 1 and 1.15 on a log scale: two runs of one build may differ by as much as a slow-down of 15 % may shrink.
 #define TIME_THRESHOLD 0.07
-
-enum time_verdict { TIME_NOT_MEASURED, TIME_SAME, TIME_FASTER, TIME_SLOWER, TIME_CANNOT_TELL };
-// "not measured", "same", "faster", "slower", "cannot tell".
-const char *time_verdict_name(enum time_verdict verdict);
-
-struct time_trial {
-    struct time_samples base, new;
-    struct time_samples clock_base, clock_new; // of processor times of several threads: by the clock; else none
-    const char *groups[TIME_AXES];             // its method, context and dtype
-    const char *unusable;                      // NULL, or why the two may not be compared
-    bool processor_time;                       // they are times of the processors, beside other programs
-    // What follows is filled in.
-    enum time_verdict verdict;
-    const char *reason;    // of cannot tell, else ""
-    bool judged;           // the samples allow for a ratio; the rest holds then
-    bool regression, open; // by itself, or slower in a group that is one; open: looks like it, but is not proven
-    struct shift ratio;    // new / base
-    double p, p_holm;
-    bool waited; // the same by processor time, but slower by the clock
-};
 
 struct time_group {
     int axis;            // -1: all

@@ -1,5 +1,5 @@
 #include "harness/run/sweep_table.h"
-#include "harness/results/record_table.h"
+#include "harness/results/record_table_report.h"
 
 #define ROWS_MAX 200
 
@@ -55,7 +55,7 @@ bool sweep_table_write(const struct spec *spec, const char *path, FILE *stream, 
     result_file_wrap(&found, path, records);
     results_begin(&results, false);
     results_add(&results, &found);
-    fine = fine && record_table_write(&request, &results, stream, status);
+    fine = fine && record_table_report(&request, &results, stream, status);
     results_close(&results);
     result_file_close(&scanned);
     json_decref(records);

@@ -1,0 +1,223 @@
+#include "harness/results/record_table_report.h"
+#include "harness/results/setting.h"
+#include "harness/spec/trial.h"
+#include <math.h>
+#include <string.h>
+
+struct printer {
+    const struct record_table_request *request;
+    const struct record_table *table;
+    FILE *stream;
+};
+
+static void add_words(const struct printer *printer, struct text_table *text, const bool *silent, size_t row)
+{
+    char **words = calloc(printer->table->column_count + 1, sizeof *words);
+    size_t count = 0;
+    CHECK(words);
+    for (size_t c = 0; c < printer->table->column_count; c++)
+        if (!silent[c])
+            words[count++] = record_table_words(printer->table, row, c);
+    text_table_row(text, (const char *const *)words);
+    for (size_t i = 0; i < count; i++)
+        free(words[i]);
+    free(words);
+}
+
+static void add_titles(const struct printer *printer, struct text_table *text, const bool *silent)
+{
+    const char **titles = calloc(printer->table->column_count + 1, sizeof *titles);
+    size_t count = 0;
+    CHECK(titles);
+    for (size_t c = 0; c < printer->table->column_count; c++)
+        if (!silent[c])
+            titles[count++] = record_table_title(printer->table, c);
+    text_table_row(text, titles);
+    free(titles);
+}
+
+// What all rows have in common, which their settings do not say.
+static void write_common(const struct printer *printer, const struct results *results)
+{
+    char words[400];
+    double context = results->records[0]->trial.context;
+    json_t *common = setting_common(results->records, results->count);
+    for (size_t i = 1; i < results->count; i++)
+        context = results->records[i]->trial.context == context ? context : 0;
+    setting_describe(common, context, words, sizeof words);
+    if (*words)
+        fprintf(printer->stream, "%s\n\n", words);
+    json_decref(common);
+}
+
+static void write_planned(const struct printer *printer)
+{
+    size_t planned = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++)
+        planned += trial_plans_on(text_or(printer->table->rows[i].record->trial.device, ""));
+    if (planned)
+        fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
+                printer->table->row_count);
+}
+
+static void write_several(const struct results *results, FILE *stream)
+{
+    size_t rounds = results_of_rounds(results), several = results_of_several(results);
+    if (rounds)
+        fprintf(stream, "\n%zu of %zu rows have the samples of several rounds: `longbp report --all` shows each\n",
+                rounds, results->count);
+    if (several)
+        fprintf(stream,
+                "\n%zu of %zu rows are the last of several records of their trial, which other builds or machines "
+                "measured:\n`longbp report --all` shows each, `longbp compare` and `longbp history` hold them "
+                "against each other\n",
+                several, results->count);
+}
+
+static void write_disturbed(const struct printer *printer)
+{
+    size_t disturbed = 0;
+    double others = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++)
+        if (record_disturbed(printer->table->rows[i].record)) {
+            const struct record_load *load = &printer->table->rows[i].record->load;
+            others += load->other_cores + load->stolen_cores;
+            disturbed++;
+        }
+    if (disturbed)
+        fprintf(
+            printer->stream,
+            "\nbeside %zu of %zu rows something else ran, on %.1f cores on average: their times are too long; take "
+            "them again\non an idle machine with --fresh, or in --rounds (record fields load.*)\n",
+            disturbed, printer->table->row_count, others / (double)disturbed);
+}
+
+static void write_perhaps_disturbed(const struct printer *printer)
+{
+    size_t rows = 0;
+    double most = 0, cores = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++) {
+        const struct record *record = printer->table->rows[i].record;
+        if (record_perhaps_disturbed(record)) {
+            most = fmax(most, record->load.before);
+            cores = record->load.cores;
+            rows++;
+        }
+    }
+    if (rows)
+        fprintf(
+            printer->stream,
+            "\n%zu of %zu rows are too short to tell whether something ran beside them, but the load before them "
+            "was up to\n%.1f on %.0f cores: take them again on an idle machine, or with more samples\n",
+            rows, printer->table->row_count, most, cores);
+}
+
+static void write_for_people(const struct printer *printer, const struct results *results)
+{
+    struct text_table table = {0};
+    bool *silent = calloc(printer->table->column_count + 1, sizeof *silent), framed = !printer->request->columns;
+    CHECK(silent);
+    for (size_t c = 0; framed && c < printer->table->column_count; c++)
+        silent[c] = record_table_is_silent(printer->table, c);
+    add_titles(printer, &table, silent);
+    for (size_t r = 0; r < printer->table->row_count; r++)
+        add_words(printer, &table, silent, r);
+    framed = framed && printer->request->format != TABLE_LATEX;
+    if (framed)
+        write_common(printer, results);
+    text_table_print(&table, printer->request->format, printer->stream);
+    if (framed) {
+        write_planned(printer);
+        write_several(results, printer->stream);
+        write_disturbed(printer);
+        write_perhaps_disturbed(printer);
+    }
+    text_table_free(&table);
+    free(silent);
+}
+
+// --- for programs
+
+static void write_quoted(const char *text, FILE *stream)
+{
+    bool plain = *text && !strpbrk(text, "\",\r\n");
+    if (plain) {
+        fputs(text, stream);
+        return;
+    }
+    putc('"', stream);
+    for (; *text; text++) {
+        if (*text == '"')
+            putc('"', stream);
+        putc(*text, stream);
+    }
+    putc('"', stream);
+}
+
+static void write_cell(const json_t *value, FILE *stream)
+{
+    if (json_is_null(value))
+        return;
+    char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    CHECK(text);
+    write_quoted(text, stream);
+    free(text);
+}
+
+static void write_csv(const struct printer *printer)
+{
+    for (size_t c = 0; c < printer->table->column_count; c++) {
+        fputs(c ? "," : "", printer->stream);
+        write_quoted(printer->table->columns[c].name, printer->stream);
+    }
+    fputs("\r\n", printer->stream);
+    for (size_t r = 0; r < printer->table->row_count; r++) {
+        for (size_t c = 0; c < printer->table->column_count; c++) {
+            fputs(c ? "," : "", printer->stream);
+            json_t *value = record_table_compute(printer->table, r, c);
+            write_cell(value, printer->stream);
+            json_decref(value);
+        }
+        fputs("\r\n", printer->stream);
+    }
+}
+
+static void write_json(const struct printer *printer)
+{
+    fputs("[", printer->stream);
+    for (size_t r = 0; r < printer->table->row_count; r++) {
+        json_t *row = json_object();
+        for (size_t c = 0; c < printer->table->column_count; c++)
+            CHECK(json_object_set_new(row, printer->table->columns[c].name,
+                                      record_table_compute(printer->table, r, c)) == 0);
+        fputs(r ? ",\n" : "\n", printer->stream);
+        json_dumpf(row, printer->stream, JSON_COMPACT);
+        json_decref(row);
+    }
+    fputs("\n]\n", printer->stream);
+}
+
+bool record_table_report(const struct record_table_request *request, const struct results *results, FILE *stream,
+                         struct status *status)
+{
+    static const char for_people[] =
+        "setting,status,time_ms,spread_ms,estimate_ms,peak_bytes,host_peak_bytes,time_ratio,peak_ratio";
+    struct record_table table;
+    const struct printer printer = {request, &table, stream};
+    bool people = request->format <= TABLE_LATEX;
+    const char *columns = request->columns ? request->columns : people ? for_people : NULL;
+    bool fine = people ? record_table_open(&table, results, columns, request->sort, status)
+                       : record_table_open_rows(&table, results, columns, request->sort, status);
+    if (fine && people && !results->count)
+        fine = status_set(status, STATUS_BAD_INPUT,
+                          "no records: there is nothing to sum up; `longbp run` writes them");
+    else if (fine && people)
+        write_for_people(&printer, results);
+    else if (fine && request->format == TABLE_CSV)
+        write_csv(&printer);
+    else if (fine && request->format == TABLE_JSON)
+        write_json(&printer);
+    record_table_close(&table);
+    return fine;
+}
