@@ -14,7 +14,8 @@ PICTURES ?= $(BUILD)/pictures
 BLAS     := $(shell pkg-config --cflags openblas 2>/dev/null)
 # Lines are what profilers, sanitizers and backtraces read; more takes a fifth of the build.
 # Warnings are no errors under the sanitizers, where gcc warns of what is right: its manual advises against it.
-COMMON   := $(OPT) -g1 -fopenmp -fno-math-errno -Wall -Wextra $(if $(SANITIZE),,-Werror) $(SANITIZE)
+# clang also warns of loops that it does not vectorise as they ask for.
+COMMON   := $(OPT) -g1 -fopenmp -fno-math-errno -Wall -Wextra $(if $(findstring clang,$(CC)),-Wno-pass-failed) $(if $(SANITIZE),,-Werror) $(SANITIZE)
 CFLAGS    = -std=gnu11 $(COMMON)
 CXXFLAGS  = -std=c++17 $(COMMON)
 CPPFLAGS := -I. -MMD -MP $(BLAS)

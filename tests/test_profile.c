@@ -156,7 +156,7 @@ static void bad_files_are_refused_with_the_place(void **state)
         char json[2048];
         struct profile profile;
         struct status status = {0};
-        snprintf(json, sizeof json, "{'name': '%0*d',\n%s", length, 0, GOOD + strlen("{'name': 'p',\n"));
+        snprintf(json, sizeof json, "{'name': '%0*d',\n%s", length, 0, &GOOD[strlen("{'name': 'p',\n")]);
         assert_int_equal(load(*state, json, &profile, &status), length == most);
         assert_true(length > most || strlen(profile.name) == (size_t)most);
         assert_true(length == most || strstr(status.message, "expected at most 159 bytes"));

@@ -59,8 +59,8 @@ static const char *const kept[] = {
     "'method': {'name': 'checkpoint', 'offload': 'inputs'}",
     "'method': {'name': 'streambp', 'chunk': 16, 'offload': 'inputs+gradient'}",
     "'method': {'name': 'seco', 'chunk': 16, 'stages': 2, 'offload': 'kv'}",
-    "'method': 'full', 'optimizer': 'adamw', 'place': {'weights': 'host', 'gradients': 'host', 'optimizer': "
-    "'host'}",
+    ("'method': 'full', 'optimizer': 'adamw', "
+     "'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}"),
 };
 
 // The record of a trial of these bytes of pinned memory.

@@ -6,7 +6,7 @@ TSAN_TESTS := $(addprefix test_,attention bf16 accumulators quantisation project
 TSAN_RUN   := OMP_NUM_THREADS=3 KMP_BLOCKTIME=0 OMP_TOOL_LIBRARIES=$(ARCHER) TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:exitcode=66
 test-tsan: ## the suites whose code runs in threads under ThreadSanitizer, with clang and its OpenMP
 	@tools/dependencies --all
-	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang-14 CXX=clang++-14 BUILD=$(TSAN) OPT="-O1 -march=$(ARCH)" SANITIZE="-fsanitize=thread -Wno-pass-failed" tsan-runs
+	@$(MAKE) --no-print-directory $(PARALLEL) CC=clang-14 CXX=clang++-14 BUILD=$(TSAN) OPT="-O1 -march=$(ARCH)" SANITIZE=-fsanitize=thread tsan-runs
 ifneq ($(findstring thread,$(SANITIZE)),)
 $(BUILD)/tests/canary: $(BUILD)/tests/tsan/canary.o
 	$(call say,LINK,$@)

@@ -153,9 +153,9 @@ template <int DIM, int R, class A> __device__ void multiply_rows(A (&s)[R][R], c
     }
 }
 
-// sum += p b.  p: [ROWS, ROWS], b: [ROWS, DIM]
-template <int DIM, int R, class A>
-__device__ void multiply_add(A (&sum)[R][tile<A, DIM, R>::COLUMNS], const A *p, const A *b)
+// sum += p b.  p: [ROWS, ROWS], b: [ROWS, DIM]; of sum a thread has tile::COLUMNS columns, which clang 14 cannot
+// parse there.
+template <int DIM, int R, class A> __device__ void multiply_add(A (&sum)[R][DIM / SIDE], const A *p, const A *b)
 {
     using tile = struct tile<A, DIM, R>;
     using word = pack<A, tile::WORD>;
