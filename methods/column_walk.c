@@ -38,18 +38,35 @@ struct state {
 };
 
 // Of the first so many columns.
-static size_t tokens_of(const struct state *state, size_t count)
+static size_t tokens_of(const struct column_walk *walk, size_t count)
 {
-    struct span last = column_span(state->walk->columns, count ? count - 1 : 0);
+    struct span last = column_span(walk->columns, count ? count - 1 : 0);
     return count ? last.start + last.count : 0;
 }
 
-static struct stage_cost cost_of(const struct model *model, double share)
+// Columns up to the last that is drawn.
+static size_t reached_of(const struct column_walk *walk)
+{
+    return walk->drawn.count ? walk->drawn.items[walk->drawn.count - 1] + 1 : 0;
+}
+
+// Tokens of the drawn columns.
+static size_t sampled_of(const struct column_walk *walk)
+{
+    size_t tokens = 0;
+    for (size_t j = 0; j < walk->drawn.count; j++) {
+        tokens += column_span(walk->columns, walk->drawn.items[j]).count;
+    }
+    return tokens;
+}
+
+// Of a first pass over these parts of the tokens, and drawn columns with so many of them.
+static struct stage_cost cost_of(const struct model *model, double reached, double sampled)
 {
     // The gradient takes the place of the highest stage's input.
-    return (struct stage_cost){.input = cost_hidden(model),
-                               .row = cost_kv(model) + cost_kv_gradients(model) * share,
-                               .below = cost_hidden(model)};
+    return (struct stage_cost){.input = cost_hidden(model) * reached,
+                               .row = cost_kv(model) * reached + cost_kv_gradients(model) * sampled,
+                               .below = cost_hidden(model) * reached};
 }
 
 // Of the rank's layers.
@@ -57,7 +74,7 @@ static struct stages rank_stages(const struct model *model, const struct column_
 {
     const struct ranks *ranks = &model->ranks;
     struct stages stages =
-        stages_of(&options->stages, ranks->end_layer - ranks->first_layer, cost_of(model, share));
+        stages_of(&options->stages, ranks->end_layer - ranks->first_layer, cost_of(model, 1, share));
     for (size_t s = 0; s < stages.count; s++) {
         stages.items[s].first += ranks->first_layer;
         stages.items[s].end += ranks->first_layer;
@@ -89,11 +106,9 @@ static void state_open(struct state *state, struct step *step, const struct colu
     bool deferred = can_defer(step, walk), gathers = objective_gathers(step->batch) && !deferred;
     *state = (struct state){
         .step = step, .walk = walk, .gathers = gathers, .deferred = deferred, .all = walk->all_losses || gathers};
-    state->reached = count ? walk->drawn.items[count - 1] + 1 : 0;
+    state->reached = reached_of(walk);
+    state->sampled = sampled_of(walk);
     state->needed = state->all ? walk->columns.count : state->reached;
-    for (size_t j = 0; j < count; j++) {
-        state->sampled += column_span(walk->columns, walk->drawn.items[j]).count;
-    }
     state->stages = rank_stages(step->model, options, walk->share);
     state->x = calloc(state->stages.count, sizeof *state->x);
     state->segments = calloc(count + 1, sizeof *state->segments);
@@ -120,14 +135,14 @@ static void kv_open(struct state *state, struct stage stage, size_t count)
     const struct column_options *options = state->step->options;
     kv_store_open(&state->kv, state->step->model, stage.first, stage.end,
                   options->offload == COLUMN_OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
-                  tokens_of(state, count) * state->step->batch->batch);
+                  tokens_of(state->walk, count) * state->step->batch->batch);
 }
 
 // Behind a column of a first pass: the next one of the same stage, or else the layer `above`.
 static struct column_next next_of_pass(const struct state *state, struct stage stage, size_t c, size_t above)
 {
     bool same = c + 1 < state->needed;
-    size_t rows = tokens_of(state, c + 1) * state->step->batch->batch;
+    size_t rows = tokens_of(state->walk, c + 1) * state->step->batch->batch;
     return (struct column_next){.any = true, .layer = same ? stage.first : above, .same = same, .rows = rows};
 }
 
@@ -154,7 +169,7 @@ static struct column_next next_of_walk(const struct state *state, size_t s, size
     }
     if (next.same) {
         size_t c = state->walk->drawn.items[j - 1];
-        next.rows = tokens_of(state, c + is_cached(state, s, c)) * state->step->batch->batch;
+        next.rows = tokens_of(state->walk, c + is_cached(state, s, c)) * state->step->batch->batch;
     }
     return next;
 }
@@ -164,7 +179,7 @@ static void pass_through(struct state *state, size_t s)
 {
     struct stage stage = state->stages.items[s];
     size_t B = state->step->batch->batch;
-    state->x[s + 1] = hidden(state, tokens_of(state, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
+    state->x[s + 1] = hidden(state, tokens_of(state->walk, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
     kv_open(state, stage, state->needed);
     for (size_t c = 0; c < state->needed; c++) {
         struct span chunk = column_span(state->walk->columns, c);
@@ -181,7 +196,7 @@ static struct tensor pass_below(struct state *state)
     struct tensor x = tensor_none();
     size_t B = state->step->batch->batch;
     for (size_t l = state->step->model->ranks.first_layer; l < state->stages.items[0].first; l++) {
-        struct tensor y = hidden(state, tokens_of(state, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
+        struct tensor y = hidden(state, tokens_of(state->walk, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
         kv_open(state, (struct stage){l, l + 1}, state->needed);
         for (size_t c = 0; c < state->needed; c++) {
             struct span chunk = column_span(state->walk->columns, c);
@@ -456,14 +471,19 @@ void column_walk(struct step *step, const struct column_walk *walk)
     state_close(&state);
 }
 
-double column_walk_kept(const struct model *model, const struct column_options *options, double share, bool whole)
+double column_walk_kept(const struct model *model, const struct column_options *options,
+                        const struct column_walk *walk)
 {
-    struct stage_cost cost = cost_of(model, share);
-    struct stages stages = rank_stages(model, options, share);
-    double others = cost_input(model) * share + (model->lowest_trained > 0 ? cost_hidden(model) : 0);
+    struct stages stages = rank_stages(model, options, walk->share);
+    // With all losses the highest stage alone goes to the end: a bound for several has the others' part.
+    size_t columns = walk->all_losses && stages.count == 1 ? walk->columns.count : reached_of(walk);
+    double context = (double)tokens_of(walk, walk->columns.count),
+           reached = (double)tokens_of(walk, columns) / context, sampled = (double)sampled_of(walk) / context;
+    struct stage_cost cost = cost_of(model, reached, sampled);
+    double others = cost_input(model) * sampled + (model->lowest_trained > 0 ? cost_hidden(model) * reached : 0);
     if (options->offload == COLUMN_OFFLOAD_KV) {
-        double slot = cost_kv(model) + (whole ? cost_kv_gradients(model) : 0);
-        cost.row = whole ? 0 : cost_kv_gradients(model) * share;
+        double slot = cost_kv(model) * reached + (walk->whole ? cost_kv_gradients(model) : 0);
+        cost.row = walk->whole ? 0 : cost_kv_gradients(model) * sampled;
         cost.several = slot;
         others += slot;
     }

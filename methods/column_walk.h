@@ -25,7 +25,8 @@ struct column_walk {
 };
 
 void column_walk(struct step *step, const struct column_walk *walk);
-// Bytes per token that it keeps on the device: of stages' inputs, keys and values, and their gradients of this
-// share of the tokens; with offload, of two layers (of one, if stages have no more) in place of all, but of
-// gradients that are not `whole` all.
-double column_walk_kept(const struct model *model, const struct column_options *options, double share, bool whole);
+// Bytes per token of the context that it keeps on the device: of stages' inputs, keys and values those up to the
+// last drawn column, of their gradients those of the drawn columns; with offload, of two layers (of one, if stages
+// have no more) in place of all, but of gradients that are not `whole` all.
+double column_walk_kept(const struct model *model, const struct column_options *options,
+                        const struct column_walk *walk);

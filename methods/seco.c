@@ -16,12 +16,17 @@ static const struct option option_rows[] = {OPTION_CHUNK(struct column_options),
                                             OPTION_OFFLOAD(struct column_options, "none", "kv"),
                                             {0}};
 
+// Its list of columns is to be freed.
+static struct column_walk walk_of(const struct column_options *options, size_t context)
+{
+    struct column_walk walk = {.columns = columns_of(context, options->chunk), .share = 1, .whole = true};
+    walk.drawn = index_list_range(walk.columns.count);
+    return walk;
+}
+
 static void walk(struct step *step)
 {
-    const struct column_options *options = step->options;
-    struct column_walk walk = {
-        .columns = columns_of(step->batch->context, options->chunk), .share = 1, .whole = true};
-    walk.drawn = index_list_range(walk.columns.count);
+    struct column_walk walk = walk_of(step->options, step->batch->context);
     column_walk(step, &walk);
     index_list_free(&walk.drawn);
 }
@@ -35,9 +40,10 @@ static bool check(const void *of_method, const struct config *config, size_t con
 
 static double floor_bytes(const struct model *model, const void *of_method, size_t context)
 {
-    const struct column_options *options = of_method;
-    (void)context;
-    return column_walk_kept(model, options, 1, true);
+    struct column_walk walk = walk_of(of_method, context);
+    double kept = column_walk_kept(model, of_method, &walk);
+    index_list_free(&walk.drawn);
+    return kept;
 }
 
 const struct method method_seco = {

@@ -76,18 +76,26 @@ static double share_of(const struct spaco_options *options, size_t count)
     return budget / (double)count;
 }
 
+// Of a draw, which it reads.
+static struct column_walk walk_of(const struct spaco_options *options, struct columns columns,
+                                  const struct draw *draw)
+{
+    return (struct column_walk){.columns = columns,
+                                .drawn = draw->columns,
+                                .loss_factor = draw->loss_factor,
+                                .kv_factor = draw->kv_factor,
+                                .share = share_of(options, columns.count),
+                                .all_losses = options->loss == LOSS_ALL};
+}
+
 static void walk(struct step *step)
 {
     const struct spaco_options *options = step->options;
     struct columns columns = columns_of(step->batch->context, options->column.chunk);
     struct draw draw = sampler_draw(options, columns.count);
+    struct column_walk walk = walk_of(options, columns, &draw);
     step->report->columns = index_list_copy(&draw.columns);
-    column_walk(step, &(struct column_walk){.columns = columns,
-                                            .drawn = draw.columns,
-                                            .loss_factor = draw.loss_factor,
-                                            .kv_factor = draw.kv_factor,
-                                            .share = share_of(options, columns.count),
-                                            .all_losses = options->loss == LOSS_ALL});
+    column_walk(step, &walk);
     draw_free(&draw);
 }
 
@@ -185,11 +193,16 @@ static void make_exact(void *given, size_t context)
     options->budget = columns_of(context, options->column.chunk).count;
 }
 
+// Of the draw that sampler_seed names.
 static double floor_bytes(const struct model *model, const void *given, size_t context)
 {
     const struct spaco_options *options = given;
-    size_t count = columns_of(context, options->column.chunk).count;
-    return column_walk_kept(model, &options->column, share_of(options, count), false);
+    struct columns columns = columns_of(context, options->column.chunk);
+    struct draw draw = sampler_draw(options, columns.count);
+    struct column_walk walk = walk_of(options, columns, &draw);
+    double kept = column_walk_kept(model, &options->column, &walk);
+    draw_free(&draw);
+    return kept;
 }
 
 const struct method method_spaco = {

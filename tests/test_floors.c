@@ -40,9 +40,13 @@ static const struct {
     {"seco", "chunk=128", ROWS *(KV + GRADIENTS)},
     {"seco", "chunk=128 stages=4", 3 * INPUT + 8 * (KV + GRADIENTS)},
     {"seco", "chunk=128 offload=kv", 2 * (KV + GRADIENTS)},
-    {"spaco", "chunk=128 budget=8", ROWS *(KV + GRADIENTS / 8)}, // of 64 columns
     {"spaco", "chunk=128 budget=64", ROWS *(KV + GRADIENTS)},
-    {"spaco", "chunk=128 budget=8 offload=kv", 2 * KV + ROWS *GRADIENTS / 8},
+    // Of 64 columns, the last of which is the 64th, and the 32nd.
+    {"spaco", "chunk=128 sampler=fixed columns=0,63", ROWS *(KV + GRADIENTS / 32)},
+    {"spaco", "chunk=128 sampler=fixed columns=0,31", ROWS *(KV / 2 + GRADIENTS / 32)},
+    {"spaco", "chunk=128 sampler=fixed columns=0,31 loss=all", ROWS *(KV + GRADIENTS / 32)},
+    {"spaco", "chunk=128 sampler=fixed columns=0,31 stages=4", 3 * INPUT / 2 + 7 * (KV / 2 + GRADIENTS / 32)},
+    {"spaco", "chunk=128 sampler=fixed columns=0,63 offload=kv", 2 * KV + ROWS *GRADIENTS / 32},
 };
 
 static void floors_are_what_is_stated(void **state)

@@ -147,6 +147,26 @@ static double growth_over_floor(const char *method, const char *kv_gradients)
     return (peak[1] - peak[0]) / (least[1] - least[0]);
 }
 
+// Whichever columns are drawn: keys and values beyond the last of them are not kept.
+static void no_draw_is_below_its_floor(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"", "'loss': 'all',", "'stages': 2,", "'sampler': 'bernoulli',"};
+    for (size_t i = 0; i < 6 * COUNT(ways); i++) {
+        char *json;
+        assert_true(asprintf(&json,
+                             "{'model': 'tiny', 'device': 'plan', 'context': 4096, 'method': {'name': 'spaco', "
+                             "'chunk': 64, 'budget': 1, %s 'sampler_seed': %zu}}",
+                             ways[i % COUNT(ways)], 1 + i / COUNT(ways)) > 0);
+        json_t *record = record_of(json);
+        double over = number(record, "peak_over_bound");
+        if (!(over >= 1 && over < 2))
+            fail_msg("%s: %g of its lower bound", json, over);
+        json_decref(record);
+        free(json);
+    }
+}
+
 static void peaks_grow_as_the_floors_say(void **state)
 {
     (void)state;
@@ -406,6 +426,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),
         cmocka_unit_test(peaks_grow_as_the_floors_say),
+        cmocka_unit_test(no_draw_is_below_its_floor),
         cmocka_unit_test(the_glue_of_attention_is_planned),
         cmocka_unit_test(the_host_is_planned),
         cmocka_unit_test(a_plan_says_what_is_kept_how),
