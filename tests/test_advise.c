@@ -97,12 +97,16 @@ static void auto_walks_the_choice(void **state)
     assert_true(json_is_null(json_object_get(named, "chosen")));
     json_t *grad =
         longbp_json("grad --model tiny --context 300 --method auto --memory-limit 12MiB --out /dev/null");
+    // A host's memory that was not given is not used, whatever the machine has free.
+    json_t *alone = longbp_json("plan --model tiny --context 300 --method auto --memory-limit 12MiB --json");
     assert_true(json_is_object(json_object_get(grad, "chosen")));
+    assert_true(json_equal(json_object_get(grad, "chosen"), json_object_get(alone, "chosen")));
     char *out;
     assert_int_equal(
         longbp(&out, "grad --model tiny --context 300 --method auto --memory-limit 4MiB --out /dev/null"), 1);
     assert_non_null(strstr(out, "no exact method fits"));
     free(out);
+    json_decref(alone);
     json_decref(grad);
     json_decref(named);
     json_decref(measured);

@@ -153,7 +153,10 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
                        struct planned_limits *limits, struct status *status)
 {
     char name[RANK_DEVICE_BYTES];
-    *limits = (struct planned_limits){trial->memory_limit_bytes, trial->host_memory_limit_bytes};
+    // Nothing is kept on a host whose memory, or folder, was not given.
+    size_t host_bytes = trial->host_folder ? NO_LIMIT : 0;
+    *limits = (struct planned_limits){trial->memory_limit_bytes,
+                                      trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : host_bytes};
     if (trial->planned) {
         if (!limits->device_bytes)
             limits->device_bytes = trial->profile ? (size_t)trial->profile->usable_bytes.value : NO_LIMIT;
@@ -166,8 +169,6 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
     bool one_memory = device->arena.beside; // of the device and of the host
     if (!limits->device_bytes)
         limits->device_bytes = device->arena.limit_bytes / (one_memory ? ranks_beside : 1);
-    if (!limits->host_bytes)
-        limits->host_bytes = trial->host_folder ? NO_LIMIT : device->host.limit_bytes / ranks_beside;
     device_close(device);
     return true;
 }
