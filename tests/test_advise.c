@@ -74,6 +74,24 @@ static void auto_chooses_what_may_be_asked(void **state)
     }
 }
 
+// A card's profile, and the CPU's bytes: it is told, unless it was asked for.
+static void a_card_planned_as_the_cpu_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        bool told;
+    } cases[] = {{"", true}, {"--dtype bf16", false}, {"--like cuda", false}, {"--like cpu", false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *out;
+        assert_int_equal(
+            longbp(&out, "plan --model tiny --context 64 --method full --profile rtx-3090 %s", cases[i].more), 0);
+        if (strstr(out, "profile rtx-3090 is of a card") ? !cases[i].told : cases[i].told)
+            fail_msg("%s: %s", cases[i].more, out);
+        free(out);
+    }
+}
+
 // Method auto walks what advise says of the same limits; its id is that of what was asked.
 static void auto_walks_the_choice(void **state)
 {
@@ -300,10 +318,15 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(advise_and_plan_agree),          cmocka_unit_test(auto_chooses_what_may_be_asked),
-        cmocka_unit_test(auto_walks_the_choice),          cmocka_unit_test(auto_chooses_for_ranks),
-        cmocka_unit_test(what_is_missing_is_said),        cmocka_unit_test(links_are_weighed_and_named),
-        cmocka_unit_test(places_and_roundings_are_tried), cmocka_unit_test(advice_plans_few_steps),
+        cmocka_unit_test(advise_and_plan_agree),
+        cmocka_unit_test(auto_chooses_what_may_be_asked),
+        cmocka_unit_test(a_card_planned_as_the_cpu_is_told),
+        cmocka_unit_test(auto_walks_the_choice),
+        cmocka_unit_test(auto_chooses_for_ranks),
+        cmocka_unit_test(what_is_missing_is_said),
+        cmocka_unit_test(links_are_weighed_and_named),
+        cmocka_unit_test(places_and_roundings_are_tried),
+        cmocka_unit_test(advice_plans_few_steps),
         cmocka_unit_test(what_cannot_be_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

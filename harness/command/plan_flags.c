@@ -63,6 +63,18 @@ bool plan_flags_device(struct plan_flags *flags, struct status *status)
     return true;
 }
 
+// A card's rates beside the CPU's bytes are seldom what is meant.
+static void say_device(const struct plan_flags *flags, const struct trial *trial)
+{
+    const struct profile *profile = trial->profile;
+    if (!flags->like && !flags->json && profile->multiprocessors.value > 0 &&
+        strcmp(trial->device, "plan-cpu") == 0)
+        fprintf(stderr,
+                "longbp: profile %s is of a card, but %s is planned as on the CPU: --dtype bf16, or --like cuda, "
+                "plans for the card; --like cpu says that this is meant\n",
+                profile->name, dtype_name(trial->dtype));
+}
+
 bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status)
 {
@@ -75,6 +87,7 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
                           flags->memory_flag, flags->memory);
     }
     if (trial->profile) {
+        say_device(flags, trial);
         *bytes = (size_t)trial->profile->usable_bytes.value;
         snprintf(what, what_bytes, "usable, profile %s", trial->profile->name);
     }

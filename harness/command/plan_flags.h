@@ -42,6 +42,7 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, st
 // Sets the device of the trial that is asked for. False and a status if there is no such device.
 bool plan_flags_device(struct plan_flags *flags, struct status *status);
 // The memory there is: what was given, else what the trial's profile says is usable, else 0. what: where that comes
-// from, in words. False and a status if it is no size.
+// from, in words. False and a status if it is no size. Says on stderr where a card's profile is planned as the CPU,
+// which was not asked for (not beside JSON, which has the device).
 bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status);

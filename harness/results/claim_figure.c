@@ -32,8 +32,8 @@ struct side {
 
 static double value_of(const struct record_column *column, const struct record *record)
 {
-    struct table_row row = {.record = record};
-    json_t *value = column->figure ? column->figure->value(&row, &row) : record_column_value(column, record);
+    struct table_row row = {.record = record, .first = record};
+    json_t *value = column->figure ? column->figure->value(&row) : record_column_value(column, record);
     double number = json_is_number(value) ? json_number_value(value) : NAN;
     json_decref(value);
     return number;

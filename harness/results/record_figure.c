@@ -14,15 +14,13 @@ static double ratio(double value, double first)
     return first > 0 ? value / first : NAN;
 }
 
-static json_t *setting(const struct table_row *row, const struct table_row *first)
+static json_t *setting(const struct table_row *row)
 {
-    (void)first;
     return json_string(row->name);
 }
 
-static json_t *time_ms(const struct table_row *row, const struct table_row *first)
+static json_t *time_ms(const struct table_row *row)
 {
-    (void)first;
     return number(step_time_of(row->record).ms);
 }
 
@@ -40,9 +38,8 @@ static double quantile(const double *sorted, size_t count, double q)
     return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
 }
 
-static json_t *spread_ms(const struct table_row *row, const struct table_row *first)
+static json_t *spread_ms(const struct table_row *row)
 {
-    (void)first;
     const struct number_list *samples = &row->record->samples_ms;
     if (step_time_is_drawn(row->record))
         return number(row->record->mean_error_ms);
@@ -58,17 +55,17 @@ static json_t *spread_ms(const struct table_row *row, const struct table_row *fi
 }
 
 // Measured over measured, or estimated over estimated: never one over the other.
-static json_t *time_ratio(const struct table_row *row, const struct table_row *first)
+static json_t *time_ratio(const struct table_row *row)
 {
-    double measured = ratio(step_time_of(row->record).ms, step_time_of(first->record).ms);
-    double estimated = ratio(step_time_estimate(row->record).ms, step_time_estimate(first->record).ms);
-    bool any = row->record->samples_ms.count || first->record->samples_ms.count;
+    double measured = ratio(step_time_of(row->record).ms, step_time_of(row->first).ms);
+    double estimated = ratio(step_time_estimate(row->record).ms, step_time_estimate(row->first).ms);
+    bool any = row->record->samples_ms.count || row->first->samples_ms.count;
     return number(any ? measured : estimated);
 }
 
-static json_t *peak_ratio(const struct table_row *row, const struct table_row *first)
+static json_t *peak_ratio(const struct table_row *row)
 {
-    return number(ratio(row->record->peak_bytes, first->record->peak_bytes));
+    return number(ratio(row->record->peak_bytes, row->first->peak_bytes));
 }
 
 const struct record_figure record_figures[] = {
@@ -77,9 +74,11 @@ const struct record_figure record_figures[] = {
      "measured: the median of the samples; where columns are drawn the mean over draws", time_ms},
     {"spread_ms", "+-", "ms",
      "half the distance between the quartiles of the samples; of a mean over draws its standard error", spread_ms},
-    {"time_ratio", "time / first", NULL, "time over that of the first row; of plans estimate over estimate",
+    {"time_ratio", "time / first", NULL,
+     "time over that of the first row of the same model, context and batch; of plans estimate over estimate",
      time_ratio},
-    {"peak_ratio", "peak / first", NULL, "peak_bytes over that of the first row", peak_ratio},
+    {"peak_ratio", "peak / first", NULL,
+     "peak_bytes over that of the first row of the same model, context and batch", peak_ratio},
     {0}};
 
 const struct record_figure *record_figure_find(const char *name)

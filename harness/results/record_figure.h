@@ -1,19 +1,19 @@
 // Record figures: what a table says of a record beside its fields: the trial in words, what a step takes, and
-// ratios over the table's first row.
+// ratios over the table's first row of the same model, context and batch.
 #pragma once
 #include "harness/results/record.h"
 
 struct table_row {
     const struct record *record;
-    const char *name; // of the trial among the table's (trial_names.h)
+    const char *name;           // of the trial among the table's (trial_names.h)
+    const struct record *first; // what ratios are over
 };
 
 struct record_figure {
     const char *name, *title; // title: of a table for people
     const char *unit;         // NULL: none
     const char *meaning;
-    json_t *(*value)(const struct table_row *row,
-                     const struct table_row *first); // a new reference; null: not known
+    json_t *(*value)(const struct table_row *row); // a new reference; null: not known
 };
 
 // Ending in a NULL name.

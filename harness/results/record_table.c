@@ -50,8 +50,8 @@ static bool choose_columns(struct record_table *table, struct status *status)
 // A new reference.
 static json_t *value_of(const struct record_table *table, const struct record_column *column, size_t row)
 {
-    const struct table_row *rows = table->rows;
-    return column->figure ? column->figure->value(&rows[row], rows) : record_column_value(column, rows[row].record);
+    const struct table_row *shown = &table->rows[row];
+    return column->figure ? column->figure->value(shown) : record_column_value(column, shown->record);
 }
 
 json_t *record_table_compute(const struct record_table *table, size_t row, size_t column)
@@ -68,6 +68,58 @@ static void take_values(struct record_table *table)
     for (size_t r = 0; r < table->row_count; r++)
         for (size_t c = 0; c < table->column_count; c++)
             table->values[r * table->column_count + c] = record_table_compute(table, r, c);
+}
+
+// --- what ratios are over
+
+struct row_place {
+    const struct record_trial *trial;
+    size_t at;
+};
+
+static int by_tokens(const struct row_place *a, const struct row_place *b)
+{
+    const struct record_trial *x = a->trial, *y = b->trial;
+    if (x->context != y->context)
+        return x->context < y->context ? -1 : 1;
+    return (x->batch > y->batch) - (x->batch < y->batch);
+}
+
+// Rows of one context and batch together, in their order.
+static int by_place(const void *a, const void *b)
+{
+    const struct row_place *left = a, *right = b;
+    int order = by_tokens(left, right);
+    return order ? order : (left->at > right->at) - (left->at < right->at);
+}
+
+static bool is_comparable(const struct record_trial *a, const struct record_trial *b)
+{
+    return a->context == b->context && a->batch == b->batch &&
+           (a->model == b->model || json_equal(a->model, b->model));
+}
+
+// Of each row the first one of its model, context and batch: of others a step's time and memory are no measure.
+static void find_firsts(struct record_table *table)
+{
+    struct row_place *places = calloc(table->row_count + 1, sizeof *places);
+    CHECK(places);
+    for (size_t i = 0; i < table->row_count; i++)
+        places[i] = (struct row_place){&table->rows[i].record->trial, i};
+    qsort(places, table->row_count, sizeof *places, by_place);
+    for (size_t i = 0; i < table->row_count; i++) {
+        const struct table_row *before = i ? &table->rows[places[i - 1].at] : NULL;
+        struct table_row *row = &table->rows[places[i].at];
+        row->first = row->record;
+        bool found = before && is_comparable(&before->first->trial, places[i].trial);
+        if (found)
+            row->first = before->first;
+        for (size_t j = i; !found && j-- > 0 && by_tokens(&places[j], &places[i]) == 0;) {
+            found = is_comparable(places[j].trial, places[i].trial);
+            row->first = found ? table->rows[places[j].at].first : row->first;
+        }
+    }
+    free(places);
 }
 
 // --- the order of rows
@@ -181,7 +233,7 @@ static void take_rows(struct record_table *table, const struct results *results)
     CHECK(named && table->rows);
     table->row_count = results->count;
     for (size_t i = 0; i < results->count; i++)
-        table->rows[i] = (struct table_row){results->records[i], ""};
+        table->rows[i] = (struct table_row){.record = results->records[i], .name = ""};
     for (size_t c = 0; c < table->column_count; c++)
         apart |= strcmp(table->columns[c].name, "experiment") == 0;
     for (size_t i = 0; apart && i < results->count; i++)
@@ -200,7 +252,10 @@ bool record_table_open_rows(struct record_table *table, const struct results *re
     record_columns_open(&table->known, results);
     bool fine = choose_columns(table, status);
     take_rows(table, results);
-    return fine && sort_rows(table, sort, status);
+    find_firsts(table); // rows may be sorted by their ratios
+    fine = fine && sort_rows(table, sort, status);
+    find_firsts(table);
+    return fine;
 }
 
 bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
