@@ -43,7 +43,8 @@ lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
 width = width_for(timed || on_host ? 2 : 1)
 bottom = 370
 known = 0
-stats data using (whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? count(1) : 0) nooutput
+stats data using (column('chunk') == column('chunk') && whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? \
+    count(1) : 0) nooutput
 whiskers = known > 0
 known = 0
 stats data using (count(column('drawn'))) nooutput

@@ -14,29 +14,25 @@ do for [e=0:legend_entries-1] {
         legend_text = label[e+1]
     } else {
         extra = word(legend_extra, e - series_count + 1)
+        legend_text = extra_text(extra)
         if (extra eq 'cross') {
             set label 200+e '' at screen across(legend_x(e) + 26),down(legend_y(e)) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
-            legend_text = 'out of memory'
         }
         if (extra eq 'whiskers' || extra eq 'errors') {
             set arrow 200+e from screen across(legend_x(e) + 26),down(legend_y(e) - 7) to screen across(legend_x(e) + 26),down(legend_y(e) + 7) \
                 @whisker lc rgb pale front
-            legend_text = extra eq 'errors' ? 'mean of draws ± 2 standard errors' : 'fastest to slowest sample'
         }
         if (extra eq 'limit') {
             set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
                 nohead lw 1.2 dt 2 lc rgb pale front
-            legend_text = 'memory limit'
         }
         if (extra eq 'floor') {
             set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
                 nohead lw 1.2 dt 3 lc rgb pale front
-            legend_text = 'noise floor: sums in f32, in another order'
         }
         if (extra eq 'bound') {
             set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
                 nohead lw 1 dt 3 lc rgb pale front
-            legend_text = 'lower bound'
         }
     }
     set label 300+e legend_text noenhanced at screen across(legend_x(e) + 62),down(legend_y(e)) left font legend_font textcolor rgb ink front

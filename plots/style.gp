@@ -85,10 +85,14 @@ do for [i=1:series_count] { if (strlen(label[i]) > longest) { longest = strlen(l
 larger(a, b) = a > b ? a : b
 width_for(panels) = exists('given_width') ? larger(given_width + 0, larger(panels > 1 ? 700 : 480, 136 + 6.5 * longest)) : 900
 
-# The legend below the panels: as many columns as the longest label leaves room for. Call legend_extra = '...', then
+# The legend below the panels: as many columns as the longest of its texts leaves room for. Call legend_extra = '...', then
 # legend_rows = rows_for(most columns).
 legend_extra = ''
-fits(columns) = 96 + 6.5 * longest <= (width - 40.0) / columns
+extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? 'mean of draws ± 2 std. errors' : \
+    name eq 'whiskers' ? 'fastest to slowest sample' : name eq 'limit' ? 'memory limit' : name eq 'bound' ? 'lower bound' : \
+    'noise floor: sums in f32, in another order'
+longest_extra(k) = k > words(legend_extra) ? 0 : larger(strlen(extra_text(word(legend_extra, k))), longest_extra(k + 1))
+fits(columns) = 96 + 6.5 * larger(longest, longest_extra(1)) <= (width - 40.0) / columns
 columns_for(most) = most > 1 && !fits(most) ? columns_for(most - 1) : most
 rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = (width - 40) / columns_for(most), \
                   (legend_entries + columns_for(most) - 1) / columns_for(most))

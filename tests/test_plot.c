@@ -93,9 +93,9 @@ static void test_every_script_runs(void **state)
     must_draw(scratch, (struct request_files){{name}}, "svg,png");
     const char *const pictures[] = {"all-memory",         "all-time",     "all-chunk",     "all-sparsity",
                                     "all-gradient-error", "all-timeline", "all-categories"};
-    const char *const legends[7] = {[1] = "mean of draws ± 2 standard errors",
-                                    [2] = "mean of draws ± 2 standard errors",
-                                    [3] = "mean of draws ± 2 standard errors"};
+    const char *const legends[7] = {[1] = "mean of draws ± 2 std. errors",
+                                    [2] = "mean of draws ± 2 std. errors",
+                                    [3] = "mean of draws ± 2 std. errors"};
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
         char path[80];
         snprintf(path, sizeof path, "out/deep/%s.svg", pictures[i]);

@@ -58,7 +58,8 @@ static void numbers_of_another_card(void **state)
         {"rtx-3090,memory=12GiB", "no number 'memory'; did you mean 'memory_bytes'?"},
         {"rtx-3090,memory_bytes=12", "memory_bytes is '12'; expected a size with its unit"},
         {"rtx-3090,bf16_flops_per_s=fast", "bf16_flops_per_s is 'fast'; expected a number, such as 71e12"},
-        {"rtx-3090,bf16_flops_per_s=-1", "bf16_flops_per_s is -1; expected 1 to 1e+30"},
+        {"rtx-3090,bf16_flops_per_s=-1", "bf16_flops_per_s is -1; expected 1e+06 to 1e+30"},
+        {"rtx-3090,bf16_flops_per_s=71", "bf16_flops_per_s is 71; expected 1e+06 to 1e+30"}, // TFLOP/s
         {"rtx-3090,launch_s=", "launch_s is ''; expected a number"},
         {"rtx-3090,launch_s=nan", "launch_s is nan; expected"},
         {"rtx-3090,launch_s=1e-6,twelve", "'twelve'; expected KEY=VALUE"},

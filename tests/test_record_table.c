@@ -162,7 +162,8 @@ static void mistakes_are_told_before_anything_is_written(void **state)
 #define LOST                                                                                                       \
     "{'schema': 2, 'id': '" ID(                                                                                    \
         "e") "', 'experiment': 'e', 'status': 'oom', 'reason': 'full', 'trial': {'model': "                        \
-             "'tiny', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 64, 'method': {'name': 'full'}}}\n"
+             "'tiny', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 64, 'method': {'name': 'full'}}, "   \
+             "'peak_bytes': 4096}\n"
 
 // Lines of a table, every run of spaces or dashes as one.
 static void expect_lines(const struct scratch *scratch, const char *command, const char *expected)
@@ -198,7 +199,7 @@ static void the_table_says_what_differs(void **state)
                  "setting status time, ms +- estimate_ms peak_bytes time / first peak / first\n"
                  "full, device cpu ok 20.00 5.000 - 2.00 KiB 1.000 1.000\n"
                  "full, device plan-cpu ok - - 5.000 512 B - 0.2500\n"
-                 "full, device cpu oom - - - - - -\n\n"
+                 "full, device cpu oom - - - > 4.00 KiB - -\n\n"
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
 }
 

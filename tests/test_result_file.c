@@ -192,8 +192,10 @@ static void test_bad_lines_are_named(void **state)
     expect_bad(*state, "{'step': 0, 'evaluation_loss': 2.5}\n", "r.jsonl:1: no record, but a step");
     expect_bad(*state, RECORD(ID_A, "ok") "\n{'schema': 2,\n" RECORD(ID_B, "ok") "\n", "r.jsonl:2:");
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense\n", "not JSON");
+    expect_bad(*state, "{\"experiment\": \"e\", \"axes\": {\n  \"context\": [8]}}\n",
+               "no record, but JSON over several lines");
     expect_bad(*state, "{\n  \"setting\": {},\n  \"methods\": []\n}\n",
-               "no record, but JSON over several lines: result files, which `longbp run` writes, hold a record");
+               "no record, but JSON over several lines: result files, which `longbp run` makes of");
     expect_bad(*state, RECORD(ID_A, "ok") "\n\n", "r.jsonl:2:");
     // Without a newline, but not what a record begins with.
     expect_bad(*state, RECORD(ID_A, "ok") "\nnonsense", "r.jsonl:2:");

@@ -17,7 +17,7 @@ static void folder_that_cannot_be_written(void **state)
     assert_int_equal(run(scratch, command), 2);
     assert_says(scratch, "err", "closed/r.jsonl: cannot open it for writing: Permission denied");
     assert_int_equal(run(scratch, "$L run spec.json --out no/such/folder/r.jsonl"), 2);
-    assert_says(scratch, "err", "no/such/folder/r.jsonl: cannot open it for writing: No such file");
+    assert_says(scratch, "err", "no/such/folder/r.jsonl: cannot write to its folder: there is none");
 }
 
 static void full_disk_loses_nothing(void **state)

@@ -317,7 +317,7 @@ static void wrong_use_is_said(void **state)
         {"--out new --keep-checkpoints 0", "--keep-checkpoints is a whole number >= 1"},
         {"--out new --keep 2", "keep"},
         {"--out new --token-dtype u8", "--token-dtype is bytes, u16 or u32"},
-        {"", "--model and --out are needed"},
+        {"", ": --out is needed"},
     };
     write_text(scratch);
     scratch_file(scratch, "empty", "", 0);

@@ -187,3 +187,11 @@ void arguments_parse(const struct argp *argp, const struct flag *flags, int argc
     free(options);
     free(own);
 }
+
+void arguments_need(const struct argp_state *state, const char *a, bool has_a, const char *b, bool has_b)
+{
+    if (!has_a && !has_b)
+        argp_error(state, "%s and %s are needed", a, b);
+    else if (!has_a || !has_b)
+        argp_error(state, "%s is needed", has_a ? b : a);
+}

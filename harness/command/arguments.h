@@ -4,6 +4,7 @@
 #define option getopt_option
 #include <argp.h>
 #undef option
+#include <stdbool.h>
 #include <stddef.h>
 
 enum flag_kind {
@@ -39,3 +40,5 @@ struct argp_option *flag_options(const struct flag *flags);
 // and what it does not take by argp's parser; an operand that this does not take is refused. argp's options: the
 // table's and others; NULL: the table's. Ends the program for --help, for wrong use, and after completing.
 void arguments_parse(const struct argp *argp, const struct flag *flags, int argc, char **argv, void *input);
+// Refuses what lacks one of two flags, or both: "--model is needed", "--model and --out are needed".
+void arguments_need(const struct argp_state *state, const char *a, bool has_a, const char *b, bool has_b);

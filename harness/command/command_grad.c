@@ -42,8 +42,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     struct arguments *arguments = state->input;
     switch (key) {
     case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.trial, "model") || !arguments->out)
-            argp_error(state, "--model and --out are needed");
+        arguments_need(state, "--model", json_object_get(arguments->flags.trial, "model"), "--out", arguments->out);
         return 0;
     default:
         return trial_flags_parse(&arguments->flags, key, text);

@@ -18,8 +18,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     const struct arguments *arguments = state->input;
     switch (key) {
     case ARGP_KEY_END:
-        if (!arguments->model || !arguments->out)
-            argp_error(state, "--model and --out are needed");
+        arguments_need(state, "--model", arguments->model, "--out", arguments->out);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -5,6 +5,7 @@
 #include "harness/command/compare_files.h"
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
+#include "harness/files/size.h"
 #include "harness/files/unseen_labels.h"
 #include "harness/run/child.h"
 #include "harness/run/dry_run.h"
@@ -128,6 +129,13 @@ static void add_key(struct arguments *arguments, const char *key, json_t *value)
     json_decref(value);
 }
 
+static void check_size(const struct argp_state *state, const char *flag, const char *text)
+{
+    size_t bytes;
+    if (text && !size_parse(text, &bytes))
+        argp_error(state, "%s: expected " SIZE_EXPECTED ", found \"%s\"", flag, text);
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
@@ -153,6 +161,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->spec = text;
         return 0;
     case ARGP_KEY_END:
+        check_size(state, "--memory-limit", arguments->memory_limit);
+        check_size(state, "--host-memory", arguments->host_memory);
         if (arguments->memory_limit || arguments->host_memory)
             add_key(arguments, "limits",
                     json_pack("{s:s?, s:s?}", "memory", arguments->memory_limit, "host_memory",

@@ -86,8 +86,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         arguments->detail = PROGRESS_VERBOSE;
         return 0;
     case ARGP_KEY_END:
-        if (!json_object_get(arguments->flags.trial, "model") || !arguments->out)
-            argp_error(state, "--model and --out are needed");
+        arguments_need(state, "--model", json_object_get(arguments->flags.trial, "model"), "--out", arguments->out);
         return 0;
     default:
         return trial_flags_parse(&arguments->flags, key, text);
@@ -354,6 +353,8 @@ static void tell_begin(const struct running *run)
     const char *out = run->arguments->out;
     if (run->arguments->detail != PROGRESS_QUIET && run->begun)
         fprintf(stderr, "%s: going on after step %zu of %zu\n", out, run->begun, trial->train.steps);
+    if (run->arguments->detail != PROGRESS_QUIET && !run->begun && trial->data.kind == DATA_RANDOM)
+        fprintf(stderr, "%s: trains on random tokens, for no --tokens was given\n", out);
     if (run->arguments->detail != PROGRESS_VERBOSE)
         return;
     char size[32];

@@ -28,9 +28,8 @@ static bool has_context(const struct plan_flags *flags)
 
 static void check_needs(const struct plan_flags *flags, struct argp_state *state)
 {
-    bool context = flags->needs & NEEDS_CONTEXT;
-    if (!is_given(flags, "model") || (context && !has_context(flags)))
-        argp_error(state, context ? "--model and --context are needed" : "--model is needed");
+    bool context = !(flags->needs & NEEDS_CONTEXT) || has_context(flags);
+    arguments_need(state, "--model", is_given(flags, "model"), "--context", context);
     if ((flags->needs & NEEDS_MEMORY) && !flags->memory && !is_given(flags, "profile"))
         argp_error(state, "say how much memory there is: --memory-limit or --profile");
 }

@@ -65,6 +65,8 @@ static json_t *time_ratio(const struct table_row *row)
 
 static json_t *peak_ratio(const struct table_row *row)
 {
+    if (row->record->status == RECORD_OOM || row->first->status == RECORD_OOM)
+        return json_null();
     return number(ratio(row->record->peak_bytes, row->first->peak_bytes));
 }
 

@@ -315,9 +315,17 @@ static char *words_of(const struct record_column *column, const json_t *value)
 
 char *record_table_words(const struct record_table *table, size_t row, size_t column)
 {
-    char *words = words_of(&table->columns[column], record_table_value(table, row, column));
+    const struct record_column *shown = &table->columns[column];
+    const json_t *value = record_table_value(table, row, column);
+    char *words = words_of(shown, value), *more;
     CHECK(words);
-    return words;
+    // A step that ran out of memory would have taken more than it had.
+    if (table->rows[row].record->status != RECORD_OOM || strcmp(shown->name, "peak_bytes") != 0 ||
+        json_is_null(value))
+        return words;
+    CHECK(asprintf(&more, "> %s", words) >= 0);
+    free(words);
+    return more;
 }
 
 const char *record_table_title(const struct record_table *table, size_t column)

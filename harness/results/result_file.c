@@ -41,14 +41,13 @@ json_t *result_line_read(const struct result_line *line, struct status *status)
     json_error_t error;
     json_t *record = json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, &error);
     place_of(line, where);
-    if (!record && line->number == 1 && strcspn(line->text, "[{") < line->bytes &&
-        strspn(line->text, "[{ \r\n") >= line->bytes)
-        status_set(
-            status, STATUS_BAD_INPUT,
-            "%s: no record, but JSON over several lines: result files, which `longbp run` writes, hold a record "
-            "in each line; what max-context and max-batch print goes behind --max-context of `longbp plot` or "
-            "`longbp report`",
-            where);
+    if (!record && line->number == 1 && json_error_code(&error) == json_error_premature_end_of_input &&
+        strspn(line->text, " \t\r\n") < line->bytes)
+        status_set(status, STATUS_BAD_INPUT,
+                   "%s: no record, but JSON over several lines: result files, which `longbp run` makes of an "
+                   "experiment's spec, hold a record in each line; what max-context and max-batch print goes "
+                   "behind --max-context of `longbp plot` or `longbp report`",
+                   where);
     else if (!record)
         status_set(status, STATUS_BAD_INPUT, "%s:%d: not JSON: %s", where, error.column, error.text);
     else if (is_step(record))

@@ -54,6 +54,9 @@ static bool open_locked(struct result_log *log, struct status *status)
     for (;;) {
         struct stat file;
         log->file = open_file(log->path);
+        if (log->file < 0 && errno == ENOENT)
+            return status_set(status, STATUS_IO, "%s: cannot write to its folder: there is none; make it first",
+                              log->path);
         if (log->file < 0 || fstat(log->file, &file) != 0)
             return io_failed(log, "open it for writing", status);
         log->regular = S_ISREG(file.st_mode);

@@ -88,7 +88,7 @@ bool dry_run_write(const struct spec *spec, const char *out, bool retry, FILE *s
     struct text_table table = {0};
     struct total total = {0};
     bool fine = ids;
-    text_table_row(&table, (const char *const[]){"trial", "peak", "a step", NULL});
+    text_table_row(&table, (const char *const[]){"trial", "peak, at most", "a step", NULL});
     for (size_t i = 0; fine && i < spec->trial_count; i++) {
         struct trial trial;
         if (json_object_get(ids, spec->trials[i].id))

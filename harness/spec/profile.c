@@ -16,13 +16,14 @@ static const struct key {
 } keys[] = {
     {"memory_bytes", AT(memory_bytes), 1, 0x1p53, true},
     {"usable_bytes", AT(usable_bytes), 1, 0x1p53, true},
-    {"f64_flops_per_s", AT(flops_per_s[DTYPE_F64]), 1, 1e30, false},
-    {"f32_flops_per_s", AT(flops_per_s[DTYPE_F32]), 1, 1e30, false},
-    {"bf16_flops_per_s", AT(flops_per_s[DTYPE_BF16]), 1, 1e30, false},
-    {"bandwidth_bytes_per_s", AT(bandwidth_bytes_per_s), 1, 1e30, true},
+    // A rate below a million was meant in another unit, such as TFLOP/s.
+    {"f64_flops_per_s", AT(flops_per_s[DTYPE_F64]), 1e6, 1e30, false},
+    {"f32_flops_per_s", AT(flops_per_s[DTYPE_F32]), 1e6, 1e30, false},
+    {"bf16_flops_per_s", AT(flops_per_s[DTYPE_BF16]), 1e6, 1e30, false},
+    {"bandwidth_bytes_per_s", AT(bandwidth_bytes_per_s), 1e6, 1e30, true},
     {"multiprocessors", AT(multiprocessors), 1, 65536, false},
     {"launch_s", AT(launch_s), 1e-12, 1, true},
-    {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1, 1e30, false},
+    {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1e6, 1e30, false},
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
