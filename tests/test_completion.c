@@ -57,8 +57,8 @@ static void options_are_those_of_the_help(void **state)
     }
 }
 
-// Each of a command, of options that it has, and short enough for argp to leave it in one line; man pages are made
-// of the help.
+// Each of a command, of options that it has, and short enough for one line of a terminal behind two spaces; man
+// pages are made of the help.
 static void examples_are_of_options_that_there_are(void **state)
 {
     struct scratch *scratch = *state;
@@ -72,7 +72,7 @@ static void examples_are_of_options_that_there_are(void **state)
             "$L help %s | sed -n '/^Examples:$/,$s/^  longbp/longbp/p' > examples; cat > expected << "
             "'END'\n%s\nEND\n"
             "cmp examples expected && ! grep -v '^longbp %s' examples && $L --complete %s -- | cut -f 1 > known && "
-            "! grep -oE -- '--[a-z-]+' examples | grep -vxFf known && ! grep -q '.\\{77\\}' examples",
+            "! grep -oE -- '--[a-z-]+' examples | grep -vxFf known && ! grep -q '.\\{78\\}' examples",
             c->name, c->examples, c->name, c->name);
         if (run(scratch, command) != 0)
             fail_msg("%s: %s", c->name, text_of(scratch, "examples"));

@@ -23,7 +23,7 @@ const struct command commands[] = {
      "longbp plan --model llama-3-8b --dtype bf16 --method seco --context 16384\n"
      "longbp plan --model tiny --context 512 --method auto --memory-limit 64MiB"},
     {"advise", "the fastest method that fits, and what less memory costs", command_advise,
-     "longbp advise --model qwen3-8b --dtype bf16 --context 8192 --profile h200-141g"},
+     "longbp advise --model qwen3-8b --dtype bf16 --context 8192 --profile a100-80g"},
     {"max-context", "the longest context each method can hold", command_max_context,
      "longbp max-context --model llama-3-8b --dtype bf16 --profile rtx-3090\n"
      "longbp max-context --model tiny --method seco --chunk 64 --memory-limit 1GiB"},
