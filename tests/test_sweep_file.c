@@ -88,12 +88,37 @@ static void fresh_keeps_the_old_results_aside(void **state)
                      0);
 }
 
+// Records of other data do not stand for what the spec has now.
+static void changed_data_are_told(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char spec[] =
+        "{\"experiment\": \"e\", \"model\": \"tiny\", \"data\": {\"text\": \"text\"}, \"axes\": {\"context\": "
+        "[16], "
+        "\"method\": [\"full\", \"checkpoint\"]}, \"measure\": {\"samples\": 1, \"gradient\": \"none\"}}";
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    assert_int_equal(
+        run(scratch, "yes 'in the beginning ' | head -c 900 > text; cp text kept; $L run spec.json --out r.jsonl "
+                     "--quiet && cp r.jsonl before"),
+        0);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+    assert_says(scratch, "err", "nothing left to do");
+    assert_int_equal(run(scratch, "yes 'was the word ' | head -c 900 > text; $L run spec.json --out r.jsonl"), 2);
+    assert_says(scratch, "err", "was measured on other data: text has changed since");
+    assert_int_equal(run(scratch, "head -n 1 before > r.jsonl; $L run spec.json --out r.jsonl"), 2);
+    assert_int_equal(run(scratch, "cmp -n 100 r.jsonl before && cp kept text && $L run spec.json --out before"), 0);
+    // Beyond what is read nothing matters.
+    assert_int_equal(run(scratch, "(cat kept; echo more) > text; $L run spec.json --out before"), 0);
+    assert_int_equal(
+        run(scratch, "yes 'was the word ' | head -c 900 > text; $L run spec.json --out r.jsonl --fresh"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(folder_that_cannot_be_written),     TEST(full_disk_loses_nothing),
         TEST(second_sweep_is_turned_away),       TEST(damaged_last_line_is_cut_and_others_refused),
-        TEST(fresh_keeps_the_old_results_aside),
+        TEST(fresh_keeps_the_old_results_aside), TEST(changed_data_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,6 +317,10 @@ const struct record_field record_fields[] = {
     {FIELD(record, chosen), .type = FIELD_OBJECT,
      .meaning = "in place of auto: its name and every option, and what has a place on the host",
      .null = "the trial names its method"},
+    {FIELD(record, data_hash), .type = FIELD_HASH,
+     .meaning = "XXH3 of the tokens of the step, of a training run's first one, and of labels and what else its "
+                "objective reads",
+     .null = "random data; planned"},
     {FIELD(record, loss), .type = FIELD_NUMBER, .unit = "nats", .meaning = "of the first step", .null = "planned"},
     {FIELD(record, columns), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
      .meaning = "the columns of draw 0", .null = "a method without columns"},

@@ -65,8 +65,8 @@ json_t *result_line_read(const struct result_line *line, struct status *status)
 // What a record is known by, without reading it. False: it takes a closer look.
 static bool skim(struct result_line *line)
 {
-    enum { SCHEMA, ID, STATUS, COUNT };
-    static const char *const names[COUNT] = {"schema", "id", "status"};
+    enum { SCHEMA, ID, STATUS, DATA_HASH, COUNT };
+    static const char *const names[COUNT] = {"schema", "id", "status", "data_hash"};
     struct json_slice found[COUNT];
     char schema[8], status[16] = "";
     int digits = snprintf(schema, sizeof schema, "%d", RECORD_SCHEMA);
@@ -77,6 +77,8 @@ static bool skim(struct result_line *line)
     memcpy(line->id, found[ID].text + 1, sizeof line->id - 1);
     memcpy(status, found[STATUS].text + 1, found[STATUS].bytes - 2);
     line->status = record_status_from_name(status);
+    if (found[DATA_HASH].bytes == sizeof line->data_hash + 1)
+        memcpy(line->data_hash, found[DATA_HASH].text + 1, sizeof line->data_hash - 1);
     return *found[ID].text == '"' && strspn(line->id, "0123456789abcdef") == sizeof line->id - 1 &&
            line->status < RECORD_STATUS_COUNT;
 }
@@ -88,6 +90,8 @@ static bool look_closer(struct result_line *line, struct status *status)
     if (record) {
         snprintf(line->id, sizeof line->id, "%s", json_string_value(json_object_get(record, "id")));
         line->status = record_status_from_name(json_string_value(json_object_get(record, "status")));
+        const char *hash = json_string_value(json_object_get(record, "data_hash"));
+        snprintf(line->data_hash, sizeof line->data_hash, "%s", hash ? hash : "");
     }
     json_decref(record);
     return record;

@@ -32,6 +32,8 @@ static void settle(struct result_ids *ids)
         if (by_id(&ids->items[kept], &ids->items[i]) == 0) {
             ids->items[kept].records += ids->items[i].records;
             ids->items[kept].ok += ids->items[i].ok;
+            if (!ids->items[kept].data_hash)
+                ids->items[kept].data_hash = ids->items[i].data_hash;
         } else {
             ids->items[++kept] = ids->items[i];
         }
@@ -46,7 +48,7 @@ static void grow(struct result_ids *ids)
     CHECK(ids->items);
 }
 
-void result_ids_add(struct result_ids *ids, const char *id, bool ok)
+void result_ids_add(struct result_ids *ids, const char *id, bool ok, const char *data_hash)
 {
     if (ids->count == ids->capacity) {
         settle(ids); // rounds of the same trials need no more room
@@ -57,6 +59,7 @@ void result_ids_add(struct result_ids *ids, const char *id, bool ok)
     *added = key_of(id);
     added->records = 1;
     added->ok = ok;
+    added->data_hash = strtoull(data_hash, NULL, 16);
 }
 
 struct result_id result_ids_find(struct result_ids *ids, const char *id)

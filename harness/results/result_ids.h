@@ -7,6 +7,7 @@
 struct result_id {
     uint8_t id[16];
     uint32_t records, ok; // how many there are, and how many of them ended ok
+    uint64_t data_hash;   // of what they read (record_fields.c); 0: not known
 };
 
 struct result_ids {
@@ -15,8 +16,8 @@ struct result_ids {
     size_t sorted;           // how many of them are
 };
 
-// Counts a record. id: 32 hexadecimal digits.
-void result_ids_add(struct result_ids *ids, const char *id, bool ok);
+// Counts a record. id: 32 hexadecimal digits; data_hash: 16, or "".
+void result_ids_add(struct result_ids *ids, const char *id, bool ok, const char *data_hash);
 // The records of a trial; zeros if there are none.
 struct result_id result_ids_find(struct result_ids *ids, const char *id);
 void result_ids_free(struct result_ids *ids);

@@ -81,7 +81,7 @@ static bool open_locked(struct result_log *log, struct status *status)
 static bool note_id(void *ids, const struct result_line *line, struct status *status)
 {
     (void)status;
-    result_ids_add(ids, line->id, line->status == RECORD_OK);
+    result_ids_add(ids, line->id, line->status == RECORD_OK, line->data_hash);
     return true;
 }
 

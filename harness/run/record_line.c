@@ -126,6 +126,11 @@ static void fill_load(struct record *record, const struct trial_result *result)
         record->load = (struct record_load){true, load->before, load->cores, load->other_cores, load->stolen_cores};
 }
 
+static void fill_hash(char text[17], uint64_t hash)
+{
+    snprintf(text, 17, "%016" PRIx64, hash);
+}
+
 static void fill_memory(struct record *record, const struct trial_result *result)
 {
     record->peak_bytes = reached(result->peak_bytes);
@@ -158,11 +163,6 @@ static void fill_counts(struct record *record, const struct trial_result *result
     record->link_in_bytes = link[QUEUE_IN] > 0 ? link[QUEUE_IN] : NAN;
     record->launches = reached(counters->launches);
     record->instructions = result->sample_count && result->instructions > 0 ? result->instructions : NAN;
-}
-
-static void fill_hash(char text[17], uint64_t hash)
-{
-    snprintf(text, 17, "%016" PRIx64, hash);
 }
 
 static void *make_parts(struct record_parts *parts, size_t count, size_t part_bytes)
@@ -379,6 +379,8 @@ static void fill(struct record *record, const struct trial_result *result)
     record->trial.json = json_loads(result->trial->canonical, 0, NULL);
     record->chosen = choice_made(result->trial);
     record->wall_s = result->wall_s;
+    if (result->data_hash)
+        fill_hash(record->data_hash, result->data_hash);
     fill_step(record, result);
     fill_times(record, result);
     fill_sensors(record, result);

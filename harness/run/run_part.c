@@ -33,6 +33,7 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     if (trial->method->floor_bytes_per_token)
         run->result.floor_bytes_per_token =
             trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
+    run->result.data_hash = run->setup.data_hash;
     run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
     return true;
 }

@@ -69,14 +69,15 @@ static bool open_batch(struct setup *setup, const struct trial *trial, const str
     return status->code == STATUS_OK;
 }
 
-// Some sequences of the step, each in a row of its own or those of a group in one.
+// Some sequences of the step, each in a row of its own or those of a group in one; *hash: of all the step's.
 static bool read_data(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
-                      struct row_range sequences, struct status *status)
+                      struct row_range sequences, uint64_t *hash, struct status *status)
 {
     bool (*read)(struct batch_data *, const struct trial *, struct status *) =
         trial_plans_on(options->device) ? step_data_read_shape : step_data_read;
     if (!read(data, trial, status))
         return false;
+    *hash = trial_plans_on(options->device) ? 0 : step_data_hash(data, trial);
     batch_data_keep(data, sequences.start, sequences.count);
     return options->apart || step_data_pack(data, trial, status);
 }
@@ -86,7 +87,8 @@ static bool count_part(struct whole_step *part, const struct trial *trial, const
 {
     struct batch_data data = {0};
     struct batch batch;
-    bool done = read_data(&data, trial, options, sequences, status);
+    uint64_t hash;
+    bool done = read_data(&data, trial, options, sequences, &hash, status);
     if (done) {
         step_batch_open(&batch, device, &data);
         step_batch_set_objective(&batch, device, trial, &data);
@@ -139,13 +141,15 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     if (own.sequences.count == 0)
         own.sequences = replicas > 1 ? trial_sequences(trial, split_data(trial_split(trial), options->ranks->rank))
                                      : (struct row_range){0, trial->batch};
-    bool open = read_data(&data, trial, &own, own.sequences, status) &&
+    uint64_t hash = 0;
+    bool open = read_data(&data, trial, &own, own.sequences, &hash, status) &&
                 (replicas == 1 || count_all(&whole, trial, &own, status)) &&
                 (dataless || reference_model_tell(&data, trial, &own, status)) &&
                 loaded_model_open(&setup->device, &setup->model, trial, &own, status) &&
                 open_batch(setup, trial, replicas > 1 ? &whole : NULL, &data, status);
     batch_data_free(&data);
     setup->sequences = own.sequences;
+    setup->data_hash = hash;
     return open;
 }
 

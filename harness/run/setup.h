@@ -11,6 +11,7 @@ struct setup {
     struct row_range sequences; // of the trial's those that are this rank's
     double model_flops;         // of all the step's sequences, also another rank's
     double forward_flops;       // of this rank's sequences, all their tokens
+    uint64_t data_hash;         // of all the step's data (step_data_hash); 0: random, or none were read
 };
 
 // On a device without data no weights and no tokens are read. Release with setup_close, also after a failure. False

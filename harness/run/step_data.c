@@ -4,6 +4,7 @@
 #include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
 #include <string.h>
+#include <xxhash.h>
 
 // Element (sequence, token) of what is random does not depend on the shape.
 static uint64_t element(size_t sequence, size_t token)
@@ -227,6 +228,27 @@ bool step_data_read(struct batch_data *data, const struct trial *trial, struct s
             random_normal_values(trial, "reference log-probs", trial->context, STEP_DATA_NOISE, status);
     }
     return status->code == STATUS_OK;
+}
+
+uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial)
+{
+    size_t rows = data->batch * data->context;
+    const struct {
+        const void *values;
+        size_t bytes;
+    } parts[] = {{data->ids, rows * sizeof *data->ids},
+                 {data->labels, rows * sizeof *data->labels},
+                 {data->lengths, data->batch * sizeof *data->lengths},
+                 {data->documents, rows * sizeof *data->documents},
+                 {data->weights, rows * sizeof *data->weights},
+                 {data->old_logprobs, rows * sizeof *data->old_logprobs},
+                 {data->advantages, data->batch * sizeof *data->advantages}};
+    XXH64_hash_t hashes[sizeof parts / sizeof *parts] = {0};
+    if (trial->data.kind == DATA_RANDOM)
+        return 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        hashes[i] = parts[i].values ? XXH3_64bits(parts[i].values, parts[i].bytes) : 0;
+    return XXH3_64bits(hashes, sizeof hashes);
 }
 
 // How long a row of a group is turns out here; whether the method's options go with it, too.

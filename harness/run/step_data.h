@@ -14,6 +14,8 @@
 // All that the trial's objective reads, as far as it is not another model's. False and a status that says where
 // what is missing. Release with batch_data_free, also after a failure.
 bool step_data_read(struct batch_data *data, const struct trial *trial, struct status *status);
+// XXH3 of what was read of files: tokens, labels, and what else an objective reads. 0: the data are random.
+uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial);
 // Whether what a file has, as batch_file_take reads it, is all that the trial's objective needs; first: the number
 // of its first sequence there. False and a status.
 bool step_data_check(const struct batch_data *data, const struct trial *trial, const char *path, size_t first,

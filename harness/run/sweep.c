@@ -9,6 +9,7 @@
 #include "harness/run/ranks.h"
 #include "harness/run/record_line.h"
 #include "harness/run/reference_store.h"
+#include "harness/run/step_data.h"
 #include "harness/run/sweep_possible.h"
 #include "harness/run/sweep_table.h"
 #include "kernels/base/random.h"
@@ -286,14 +287,41 @@ static int run_what_is_left(struct sweep *sweep, struct status *status)
     return run_trials(sweep, left, status);
 }
 
+// What the trial would read today is what its records in the file read: else they would stand for other data than
+// the spec has.
+static bool check_data(const struct sweep *sweep, const struct side *side, size_t at, uint64_t recorded,
+                       struct status *status)
+{
+    struct trial trial;
+    struct batch_data data = {0};
+    struct status unread = {0};
+    bool same = true, decoded = spec_trial(sweep->spec, at, &trial, &unread);
+    // What cannot be read is for the trial to say.
+    if (decoded && !trial.unsupported && step_data_read(&data, &trial, &unread))
+        same = step_data_hash(&data, &trial) == recorded;
+    if (!same)
+        status_set(
+            status, STATUS_BAD_INPUT,
+            "%s: trial %s was measured on other data: %s has changed since (or its labels); --fresh measures "
+            "all trials anew, another --out leaves the file as it is",
+            side->log.path, trial.id, trial.data.path);
+    batch_data_free(&data);
+    trial_free(&trial);
+    return same;
+}
+
 // Opens the side's file and looks up what it has of the spec's trials.
 static bool open_side(struct sweep *sweep, struct side *side, const char *out, struct status *status)
 {
     if (!result_log_open(&side->log, out, sweep->options->fresh, status))
         return false;
-    for (size_t i = 0; i < sweep->spec->trial_count; i++)
-        side->any_ok |= result_ids_find(&side->log.existing, sweep->spec->trials[i].id).ok > 0;
-    return true;
+    bool fine = true;
+    for (size_t i = 0; fine && i < sweep->spec->trial_count; i++) {
+        struct result_id found = result_ids_find(&side->log.existing, sweep->spec->trials[i].id);
+        side->any_ok |= found.ok > 0;
+        fine = !found.data_hash || check_data(sweep, side, i, found.data_hash, status);
+    }
+    return fine;
 }
 
 // What the trials came to, of each build whose records can be read again.
