@@ -255,6 +255,12 @@ static void what_is_not_said_differs_too(void **state)
                   RECORD("a", TRIAL("'full'")) RECORD("b", TRIAL("'full'}, 'prompt': 32, 'lora': {'rank': 4")));
     expect_lines(scratch, "$L report r.jsonl --columns setting",
                  "setting\nfull, prompt 0, no lora\nfull, prompt 32, lora 4\n");
+    write_records(scratch,
+                  RECORD("a", TRIAL("'full'"))
+                      RECORD("b", "'trial': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'limits': "
+                                  "{'memory': 1048576}, 'method': {'name': 'full'}}"));
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nfull, no limits\nfull, limits memory=1.00 MiB\n");
 }
 
 static void a_table_has_the_columns_rows_and_order_that_are_asked_for(void **state)

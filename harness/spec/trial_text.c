@@ -44,13 +44,26 @@ static void append_member(char *text, size_t bytes, const struct trial_key *key,
     }
 }
 
+// An object that says nothing of what it might.
+static bool is_silent(const json_t *value)
+{
+    const char *name;
+    json_t *member;
+    json_object_foreach((json_t *)value, name, member)
+    {
+        if (!json_is_null(member))
+            return false;
+    }
+    return json_object_size(value) > 0;
+}
+
 void trial_key_text(const struct trial_key *key, const json_t *value, char *text, size_t bytes)
 {
     *text = 0;
     const char *name;
     const json_t *telling = key->telling ? json_object_get(value, key->telling) : NULL;
     json_t *member;
-    if (json_is_null(value)) {
+    if (json_is_null(value) || is_silent(value)) {
         text_append(text, bytes, "no %s", key->name);
     } else if (json_is_true(value)) {
         text_append(text, bytes, "%s", key->words ? key->words : key->name);
