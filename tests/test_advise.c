@@ -78,16 +78,21 @@ static void auto_chooses_what_may_be_asked(void **state)
 static void a_card_planned_as_the_cpu_is_told(void **state)
 {
     (void)state;
+#define CARD "plan --model tiny --context 64 --method full --profile rtx-3090"
     static const struct {
-        const char *more;
+        const char *command;
         bool told;
-    } cases[] = {{"", true}, {"--dtype bf16", false}, {"--like cuda", false}, {"--like cpu", false}};
+    } cases[] = {{CARD, true},
+                 {CARD " --dtype bf16", false},
+                 {CARD " --like cuda", false},
+                 {CARD " --like cpu", false},
+                 {CARD " --json", false}};
+#undef CARD
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *out;
-        assert_int_equal(
-            longbp(&out, "plan --model tiny --context 64 --method full --profile rtx-3090 %s", cases[i].more), 0);
-        if (strstr(out, "profile rtx-3090 is of a card") ? !cases[i].told : cases[i].told)
-            fail_msg("%s: %s", cases[i].more, out);
+        assert_int_equal(longbp(&out, cases[i].command), 0);
+        if (cases[i].told != (strstr(out, "profile rtx-3090 is of a card") != NULL))
+            fail_msg("%s: %s", cases[i].command, out);
         free(out);
     }
 }
