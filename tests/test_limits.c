@@ -17,6 +17,19 @@ static void a_small_address_space_is_told(void **state)
         assert_int_equal(line_count(scratch, "out"), 0);
     }
     assert_int_equal(run(scratch, "ulimit -v 1500000; OMP_NUM_THREADS=1 $L --version"), 0);
+    // Room for the program, but not for a step.
+    for (size_t kib = 300000; kib <= 700000; kib += 50000) {
+        char command[200];
+        snprintf(command, sizeof command,
+                 "ulimit -v %zu; OMP_NUM_THREADS=2 timeout 20 $L grad --model tiny --context 64 --out g", kib);
+        int code = run(scratch, command);
+        if (code != 1 && code != 2)
+            fail_msg("%s: exit code %d", command, code);
+        char *said = text_of(scratch, "err");
+        assert_true(strstr(said, "out of address space") || strstr(said, "out of host memory") ||
+                    strstr(said, "do not fit"));
+        free(said);
+    }
 #else
     (void)state;
 #endif
@@ -50,17 +63,20 @@ static void a_small_stack_and_a_crowd_of_threads_are_told(void **state)
     static const char *const commands[] = {"run spec.json --out r.jsonl", "verify", "help"};
     static const struct {
         const char *limit, *message;
-    } limits[] = {{"ulimit -s 64", "the stack is limited to 64 KiB, and steps need 1024; raise the limit"},
-                  {"export OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=100000: at most 4096 threads are served"}};
+    } limits[] = {
+        {"ulimit -s 64", "the stack is limited to 64 KiB, and steps need 1024; raise the limit"},
+        {"export OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=100000: at most 4096 threads are served"},
+        {"export OMP_STACKSIZE=128K", "OMP_STACKSIZE=128K: steps need stacks of 1M to 1G for each thread"},
+        {"export GOMP_STACKSIZE=64", "GOMP_STACKSIZE=64: steps need stacks"}};
     spec_write(scratch, fast_axes);
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 12; i++) {
         char command[200];
         snprintf(command, sizeof command, "%s; timeout 20 $L %s", limits[i / 3].limit, commands[i % 3]);
         assert_int_equal(run(scratch, command), 2);
         assert_says(scratch, "err", limits[i / 3].message);
         assert_int_equal(run(scratch, "test ! -e r.jsonl"), 0);
     }
-    assert_int_equal(run(scratch, "(ulimit -s 1024; exec $L run spec.json --out r.jsonl)"), 0);
+    assert_int_equal(run(scratch, "(ulimit -s 1024; OMP_STACKSIZE='2 m' exec $L run spec.json --out r.jsonl)"), 0);
     assert_complete(scratch, TRIALS);
 }
 

@@ -157,8 +157,8 @@ static void interrupt_leaves_a_checkpoint(void **state)
     write_text(scratch);
     assert_int_equal(run(scratch, TRAIN "--checkpoint 10 --out whole"), 0);
     check_rates(scratch, "whole/steps.jsonl");
-    static const int signals[] = {SIGINT, SIGTERM};
-    for (size_t i = 0; i < 2; i++) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < 3; i++) {
         size_t lines = line_count(scratch, "again/steps.jsonl");
         pid_t training = start(scratch, "exec " TRAIN "--checkpoint 10 --out again --resume");
         for (int tries = 0; line_count(scratch, "again/steps.jsonl") < lines + 2; tries++) {
@@ -171,6 +171,40 @@ static void interrupt_leaves_a_checkpoint(void **state)
     }
     assert_int_equal(run(scratch, TRAIN "--checkpoint 10 --out again --resume"), 0);
     assert_same_run(scratch, "model.safetensors");
+}
+
+// A second signal ends the program at once, as itself and nothing worse: no thread that computes handles signals.
+static void second_interrupt_ends_it(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    for (size_t i = 0; i < 12; i++) {
+        assert_int_equal(run(scratch, "rm -rf twice"), 0);
+        pid_t training = start(scratch, "exec " TRAIN "--checkpoint 10 --out twice");
+        for (int tries = 0; line_count(scratch, "twice/steps.jsonl") < 2; tries++) {
+            assert_true(tries < 1000);
+            pause_ms(5);
+        }
+        kill(training, SIGINT);
+        kill(training, i % 2 ? SIGTERM : SIGINT);
+        int status;
+        assert_int_equal(waitpid(training, &status, 0), training);
+        if (WIFEXITED(status) ? WEXITSTATUS(status) != 130 && WEXITSTATUS(status) != 0
+                              : WTERMSIG(status) != SIGINT && WTERMSIG(status) != SIGTERM)
+            fail_msg("ended by status %d: %s", status, text_of(scratch, "err"));
+    }
+}
+
+// Nobody reads the steps, or they cannot be written.
+static void steps_that_go_nowhere_stop_it(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(
+        run(scratch, TRAIN "--out again | head -n 1 > first; test -s first && ls again | grep checkpoint-"), 0);
+    assert_says(scratch, "err", "again: stopped; the same command with --resume goes on after step ");
+    assert_int_equal(run(scratch, TRAIN "--out full > /dev/full"), 2);
+    assert_says(scratch, "err", "cannot write to stdout: No space left on device");
 }
 
 // A limit on the size of files stands in for a disk that is full: weights take 3 MiB.
@@ -414,6 +448,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(adapter_goes_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(pairs_go_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(interrupt_leaves_a_checkpoint, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(second_interrupt_ends_it, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(steps_that_go_nowhere_stop_it, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(full_disk_loses_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_files_are_said, scratch_setup, scratch_teardown),

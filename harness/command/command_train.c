@@ -8,13 +8,14 @@
 #include "harness/files/unseen_labels.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
+#include "harness/run/interrupt.h"
 #include "harness/run/progress.h"
 #include "harness/run/ranks.h"
 #include "harness/run/train.h"
 #include "harness/run/train_folder.h"
 #include "harness/spec/method_decode.h"
+#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -178,30 +179,6 @@ struct running {
     bool interrupted;
 };
 
-static volatile sig_atomic_t signalled;
-
-static void note_signal(int number)
-{
-    (void)number;
-    signalled = 1;
-}
-
-// A second one ends the program at once. The handler has a stack of its own: a kernel of the processor's libraries
-// keeps numbers below its stack pointer, farther than the 128 bytes that the ABI leaves alone, and a handler on the
-// same stack overwrites them (1 interrupted run in 100 ended with a broken heap).
-static void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM};
-    static char memory[1 << 16];
-    stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
-    CHECK(sigaltstack(&stack, NULL) == 0);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction action = {.sa_handler = note_signal,
-                                   .sa_flags = (int)(SA_RESETHAND | SA_RESTART | SA_ONSTACK)};
-        sigaction(numbers[i], &action, NULL);
-    }
-}
-
 static bool device_fine(const struct running *run, struct status *status)
 {
     const struct status *device = &run->setup.device->status;
@@ -227,8 +204,12 @@ static bool put(struct running *run, json_t *line, struct status *status)
         progress_clear(&run->progress);
     if (run->arguments->detail != PROGRESS_QUIET)
         puts(text);
-    fflush(stdout);
-    bool ok = train_folder_note(&run->folder, text, status);
+    bool ok = fflush(stdout) == 0;
+    if (!ok && errno == EPIPE)
+        interrupt_ask(); // nobody reads on
+    else if (!ok)
+        status_set(status, STATUS_IO, "cannot write to stdout: %s", strerror(errno));
+    ok = (ok || errno == EPIPE) && train_folder_note(&run->folder, text, status);
     free(text);
     json_decref(line);
     return ok;
@@ -309,7 +290,7 @@ static bool checkpoint(struct running *run, struct status *status)
     size_t step = run->train.step;
     bool last = step == run->trial->train.steps;
     bool due = arguments->checkpoint && step % arguments->checkpoint == 0;
-    run->interrupted = signalled && !last;
+    run->interrupted = interrupt_asked() && !last;
     if (!due && !run->interrupted)
         return true;
     if (!train_folder_checkpoint(&run->folder, step, arguments->keep_checkpoints, &run->setup.model,
@@ -393,7 +374,7 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     run->world = world;
     json_t *settings = settings_of(trial);
     if (world->comm.size == 1)
-        catch_signals();
+        interrupt_open();
     bool ok =
         !is_first(run) || train_folder_open(&run->folder, arguments->out, settings, arguments->resume, status);
     if (ok)

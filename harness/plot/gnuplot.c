@@ -99,6 +99,7 @@ static int start(pid_t *child, const char *folder, char **arguments, FILE *table
 {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
+    unsetenv("GNUTERM"); // it would open that terminal first, which may not be there
     int error = posix_spawn_file_actions_addchdir_np(&actions, folder);
     error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(messages), STDERR_FILENO);
     error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(picture), STDOUT_FILENO);

@@ -6,6 +6,7 @@
 #include "harness/run/program_path.h"
 #include "harness/run/provenance.h"
 #include "harness/run/spin_count.h"
+#include <ctype.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -18,6 +19,7 @@
 
 // Of each thread. Steps have been seen to need more than 256 KiB.
 #define STACK_BYTES_MIN ((rlim_t)1 << 20)
+#define STACK_BYTES_MAX 0x1p30
 // The OpenMP library keeps something of each of its threads on the stack.
 #define OMP_THREADS_MAX 4096
 
@@ -100,6 +102,34 @@ void environment_open_streams(void)
     }
 }
 
+// What the variable gives each thread but the first, in KiB unless it says B, K, M or G; 0: nothing that is a size.
+static double thread_stack_bytes(const char *text)
+{
+    static const char units[] = "BKMG";
+    char *end;
+    double size = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : &units[1];
+    return unit && size > 0 && (!*end || !end[1]) ? size * (double)(1ull << 10 * (unit - units)) : 0;
+}
+
+static bool has_thread_stacks(void)
+{
+    static const char *const names[] = {"OMP_STACKSIZE", "GOMP_STACKSIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        double bytes = text ? thread_stack_bytes(text) : 0;
+        if (bytes == 0 || (bytes >= (double)STACK_BYTES_MIN && bytes <= STACK_BYTES_MAX))
+            continue;
+        fprintf(stderr,
+                "longbp: %s=%.40s: steps need stacks of 1M to 1G for each thread; set that, or leave it out\n",
+                names[i], text);
+        return false;
+    }
+    return true;
+}
+
 // Else a step would be a crash without a word.
 static bool has_stack(void)
 {
@@ -163,7 +193,7 @@ bool environment_settle(char **argv)
 {
     const char *core = missed_core();
     bool changed = false;
-    if (!has_stack() || !has_threads())
+    if (!has_stack() || !has_thread_stacks() || !has_threads())
         return false;
     if (core && !getenv("OPENBLAS_CORETYPE")) {
         changed |= setenv("OPENBLAS_CORETYPE", core, 1) == 0;

@@ -1,7 +1,10 @@
 #include "kernels/cpu/cpu.h"
 #include <malloc.h>
+#include <omp.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 void cpu_start(void)
 {
@@ -11,7 +14,27 @@ void cpu_start(void)
     mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-size_t cpu_available_bytes(void)
+// The BLAS takes for each thread a buffer of 128 MiB, which it asks for again and again where there is no room, and
+// the C library a stack and a heap.
+#define THREAD_BYTES ((size_t)(128 + 8 + 64) << 20)
+
+// What a limit on the process's address space leaves for tensors.
+static size_t address_space_left(void)
+{
+    struct rlimit limit;
+    size_t pages = 0;
+    FILE *file = NULL;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        !(file = fopen("/proc/self/statm", "r"))) {
+        return SIZE_MAX;
+    }
+    bool read = fscanf(file, "%zu", &pages) == 1;
+    fclose(file);
+    size_t taken = pages * (size_t)sysconf(_SC_PAGESIZE) + (size_t)omp_get_max_threads() * THREAD_BYTES;
+    return !read ? SIZE_MAX : limit.rlim_cur > taken ? limit.rlim_cur - taken : 1;
+}
+
+static size_t memory_left(void)
 {
     FILE *file = fopen("/proc/meminfo", "r");
     size_t kib = 0;
@@ -26,6 +49,12 @@ size_t cpu_available_bytes(void)
         return info.freeram * info.mem_unit;
     }
     return kib * 1024;
+}
+
+size_t cpu_available_bytes(void)
+{
+    size_t memory = memory_left(), addresses = address_space_left();
+    return memory < addresses ? memory : addresses;
 }
 
 void *cpu_allocate(struct arena *arena, size_t bytes, struct status *status)

@@ -1,0 +1,55 @@
+#define _GNU_SOURCE // sigset_t, pthread_sigmask
+#include "harness/run/interrupt.h"
+#include "kernels/base/status.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+static atomic_bool asked;
+
+static void *take_signals(void *set)
+{
+    int number;
+    while (sigwait(set, &number) == 0) {
+        if (atomic_exchange(&asked, true)) {
+            sigset_t one;
+            sigemptyset(&one);
+            sigaddset(&one, number);
+            signal(number, SIG_DFL);
+            kill(getpid(), number);
+            pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+        }
+    }
+    return NULL;
+}
+
+void interrupt_open(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static sigset_t set;
+    pthread_t thread;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction before;
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaddset(&set, numbers[i]);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+    // Without the thread they end the program, as they did before.
+    if (pthread_create(&thread, NULL, take_signals, &set) == 0)
+        pthread_detach(thread);
+    else
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void interrupt_ask(void)
+{
+    atomic_store(&asked, true);
+}
+
+bool interrupt_asked(void)
+{
+    return atomic_load(&asked);
+}
