@@ -67,12 +67,8 @@ static int start(int argc, char **argv)
 // A result that did not reach stdout is no result, whoever ends the program: argp does after --help.
 static void check_stdout(void)
 {
-    if (fflush(stdout) != 0) {
+    if (fflush(stdout) != 0 || ferror(stdout)) {
         perror("longbp: writing to stdout");
-        _exit(EXIT_BAD_INPUT);
-    }
-    if (ferror(stdout)) { // of an earlier write
-        fputs("longbp: not all could be written to stdout\n", stderr);
         _exit(EXIT_BAD_INPUT);
     }
 }
