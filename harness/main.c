@@ -2,6 +2,7 @@
 #include "harness/command/argument_words.h"
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/files/input_files.h"
 #include "harness/run/environment.h"
 #include "harness/run/provenance.h"
 #include "kernels/base/status.h"
@@ -77,7 +78,8 @@ int main(int argc, char **argv)
 {
     environment_open_streams();
     json_set_alloc_funcs(malloc, free); // those that never fail (kernels/base/host_memory.h)
-    signal(SIGXFSZ, SIG_IGN);           // a file that may not grow is an error of write, which is told
+    input_files_watch();
+    signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error of write, which is told
     CHECK(atexit(check_stdout) == 0);
     return environment_leave(start(argc, argv));
 }

@@ -148,6 +148,29 @@ static void a_full_stdout_is_told(void **state)
     }
 }
 
+// What a command reads is not written over by it, by whatever name; `convert` alone may take its own place.
+static void what_is_read_is_not_written_over(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char *const commands[] = {
+        "report k.jsonl --html k.jsonl", "report k.jsonl --html link.jsonl",
+        "grad --model m --context 8 --out m/model.safetensors", "grad --model m --context 8 --out m/config.json",
+        "grad --model m --context 8 --tokens text --token-dtype bytes --out text"};
+    assert_int_equal(run(scratch, setup), 0);
+    assert_int_equal(run(scratch,
+                         "$L init --model tiny --dtype f32 --out m && yes word | head -c 900 > text && mv r.jsonl "
+                         "k.jsonl && ln -s k.jsonl link.jsonl && cat k.jsonl m/* text | cksum > before"),
+                     0);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char command[200];
+        snprintf(command, sizeof command, "$L %s", commands[i]);
+        assert_int_equal(run(scratch, command), 2);
+        assert_says(scratch, "err", "is read by this very command");
+        assert_int_equal(run(scratch, "cat k.jsonl m/* text | cksum | cmp - before"), 0);
+    }
+    assert_int_equal(run(scratch, "$L convert k.jsonl --out k.jsonl"), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -158,6 +181,7 @@ int main(void)
         TEST(a_name_is_a_name),
         TEST(closed_streams_get_nothing_of_it),
         TEST(a_full_stdout_is_told),
+        TEST(what_is_read_is_not_written_over),
     };
     return cmocka_run_group_tests_name("writers", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 #include "harness/files/json_source.h"
+#include "harness/files/input_files.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -167,6 +168,7 @@ bool json_source_open(struct json_source *source, const char *path, struct statu
     *source = (struct json_source){.name = short_name(path), .positions = true};
     // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
     int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    input_files_note(file);
     if (file < 0)
         return status_set(status, STATUS_IO, "%s: cannot be opened: %s", source->name, strerror(errno));
     struct stat info;

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/output_file.h"
+#include "harness/files/input_files.h"
 #include "harness/files/unfinished.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -100,6 +101,9 @@ static bool check_target(const char *path, const char *target, const struct stat
     }
     if (info && access(path, W_OK) != 0)
         return failed(path, "write to it", status);
+    if (info && input_files_have(info))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: is read by this very command, which would write over it; choose another name", path);
     if (info && stays_in_place(info, target))
         return true;
     if (!*target || target[strlen(target) - 1] == '/') {

@@ -1,4 +1,5 @@
 #include "harness/files/safetensors.h"
+#include "harness/files/input_files.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -258,6 +259,7 @@ static bool map_file(struct safetensors *file, struct status *status)
 {
     // Without O_NONBLOCK a pipe without a writer would be waited for.
     int descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    input_files_note(descriptor);
     if (descriptor < 0) {
         return status_set(status, STATUS_IO, "%s: %s", file->path, strerror(errno));
     }

@@ -1,4 +1,5 @@
 #include "harness/files/tokens.h"
+#include "harness/files/input_files.h"
 #include "harness/files/share.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
@@ -26,6 +27,8 @@ static FILE *open_file(const char *path, struct format format, size_t *values, s
     struct stat info;
     char found[PATH_MAX];
     FILE *file = fopen(share_resolve(path, found), "rb");
+    if (file)
+        input_files_note(fileno(file));
     if (!file || fstat(fileno(file), &info) != 0) {
         status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
     } else if (S_ISDIR(info.st_mode)) {

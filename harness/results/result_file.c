@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // getline
 #include "harness/results/result_file.h"
+#include "harness/files/input_files.h"
 #include "harness/files/json_skim.h"
 #include "harness/results/record_check.h"
 #include "harness/results/record_json.h"
@@ -164,6 +165,7 @@ static bool scan(struct result_file *file, const char *path, const struct visit 
     FILE *stream = result_stream_open(path, status);
     if (!stream)
         return false;
+    input_files_note(fileno(stream));
     char *text = NULL;
     size_t capacity = 0, number = 0;
     bool fine = true;

@@ -16,7 +16,6 @@ static void *take_signals(void *set)
             sigset_t one;
             sigemptyset(&one);
             sigaddset(&one, number);
-            signal(number, SIG_DFL);
             kill(getpid(), number);
             pthread_sigmask(SIG_UNBLOCK, &one, NULL);
         }
