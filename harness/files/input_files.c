@@ -8,19 +8,21 @@ struct input_file {
 };
 
 // At file scope, for it is of the process: who reads knows nothing of who writes.
-static struct input_file *files;
-static size_t count, capacity;
-static bool watching;
+static struct {
+    bool watched;
+    size_t count, capacity;
+    struct input_file *items; // [count]
+} files;
 
 void input_files_watch(void)
 {
-    watching = true;
+    files.watched = true;
 }
 
 bool input_files_have(const struct stat *file)
 {
-    for (size_t i = 0; i < count; i++)
-        if (files[i].device == file->st_dev && files[i].number == file->st_ino)
+    for (size_t i = 0; i < files.count; i++)
+        if (files.items[i].device == file->st_dev && files.items[i].number == file->st_ino)
             return true;
     return false;
 }
@@ -28,13 +30,13 @@ bool input_files_have(const struct stat *file)
 void input_files_note(int descriptor)
 {
     struct stat info;
-    if (!watching || descriptor < 0 || fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode) ||
+    if (!files.watched || descriptor < 0 || fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode) ||
         input_files_have(&info))
         return;
-    if (count == capacity) {
-        capacity = capacity ? 2 * capacity : 16;
-        files = realloc(files, capacity * sizeof *files);
-        CHECK(files);
+    if (files.count == files.capacity) {
+        files.capacity = files.capacity ? 2 * files.capacity : 16;
+        files.items = realloc(files.items, files.capacity * sizeof *files.items);
+        CHECK(files.items);
     }
-    files[count++] = (struct input_file){info.st_dev, info.st_ino};
+    files.items[files.count++] = (struct input_file){info.st_dev, info.st_ino};
 }
