@@ -204,12 +204,12 @@ static bool put(struct running *run, json_t *line, struct status *status)
         progress_clear(&run->progress);
     if (run->arguments->detail != PROGRESS_QUIET)
         puts(text);
-    bool ok = fflush(stdout) == 0;
-    if (!ok && errno == EPIPE)
+    bool shown = fflush(stdout) == 0, gone = !shown && errno == EPIPE;
+    if (gone)
         interrupt_ask(); // nobody reads on
-    else if (!ok)
+    else if (!shown)
         status_set(status, STATUS_IO, "cannot write to stdout: %s", strerror(errno));
-    ok = (ok || errno == EPIPE) && train_folder_note(&run->folder, text, status);
+    bool ok = (shown || gone) && train_folder_note(&run->folder, text, status);
     free(text);
     json_decref(line);
     return ok;
