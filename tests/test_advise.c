@@ -83,6 +83,7 @@ static void a_card_planned_as_the_cpu_is_told(void **state)
         const char *command;
         bool told;
     } cases[] = {{CARD, true},
+                 {CARD " --memory-limit 1GiB", true},
                  {CARD " --dtype bf16", false},
                  {CARD " --like cuda", false},
                  {CARD " --like cpu", false},

@@ -66,7 +66,7 @@ bool plan_flags_device(struct plan_flags *flags, struct status *status)
 static void say_device(const struct plan_flags *flags, const struct trial *trial)
 {
     const struct profile *profile = trial->profile;
-    if (!flags->like && !flags->json && profile->multiprocessors.value > 0 &&
+    if (profile && !flags->like && !flags->json && profile->multiprocessors.value > 0 &&
         strcmp(trial->device, "plan-cpu") == 0)
         fprintf(stderr,
                 "longbp: profile %s is of a card, but %s is planned as on the CPU: --dtype bf16, or --like cuda, "
@@ -79,6 +79,7 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
 {
     *bytes = 0;
     *what = 0;
+    say_device(flags, trial);
     if (flags->memory) {
         snprintf(what, what_bytes, "%s", flags->memory_flag);
         return size_parse(flags->memory, bytes) ||
@@ -86,7 +87,6 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
                           flags->memory_flag, flags->memory);
     }
     if (trial->profile) {
-        say_device(flags, trial);
         *bytes = (size_t)trial->profile->usable_bytes.value;
         snprintf(what, what_bytes, "usable, profile %s", trial->profile->name);
     }
