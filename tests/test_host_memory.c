@@ -5,7 +5,7 @@
 // in an order that reaches all parts of a command early; then of all allocations that come from one call stack the
 // first one stands for them, or, with $TORTURE_EVERY, each for itself. What was tried, and was as it ought to be,
 // is noted in the file that $TORTURE_TRIED names, and not tried again: so a campaign ends, in several runs if need
-// be.
+// be. $TORTURE_PART, "1/2" for one, is the part of them that this process tries beside others.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "tests/program.h"
 #include <ctype.h>
@@ -69,7 +69,7 @@ static const struct subject {
     {.name = "claims", .command = "claims c.json"},
     {.name = "verify", .command = "verify --shape 'one token'", .step = true},
     {.name = "init", .command = "init --model tiny --dtype bf16 --out o/m"},
-    {.name = "calibrate", .command = "calibrate --rates f64 --seconds 0.001 --out o/p.json", .timed = true},
+    {.name = "calibrate", .command = "calibrate --rates f64 --seconds 1e-6 --out o/p.json", .timed = true},
     {.name = "max-context", .command = "max-context --model tiny --memory-limit 4MiB --methods full,seco"},
     {.name = "max-batch",
      .command = "max-batch --model tiny --context 64 --memory-limit 4MiB --methods seco --json"},
@@ -90,6 +90,7 @@ static struct {
     bool every;            // each allocation is tried, not one of each call stack
     bool told;             // whether there are any
     bool telling;          // whether they are asked for
+    size_t part, parts;    // this process tries every `parts`-th point, from the `part`-th on
     struct scratch scratch;
     json_t *noted; // {"NAME STACK": true}: tried in an earlier run
     FILE *notes;   // NULL: none are kept
@@ -310,20 +311,22 @@ static bool is_noted(const struct subject *subject, const struct point *point)
     return noted;
 }
 
-// In the order of the allocations, without those that an earlier run tried; to be freed. *stacks: of all.
+// In the order of the allocations, without those that cannot fail, other processes' and those that an earlier run
+// tried; to be freed. *stacks: of all that can fail and are this process's.
 static struct point *points_of(const struct subject *subject, unsigned long count, size_t *left, size_t *stacks)
 {
     struct point *points = calloc(count + 1, sizeof *points);
+    size_t can_fail = 0, kinds = 0;
     assert_true(points && count < STACKS_MAX);
     for (unsigned long i = 0; i < count; i++)
-        points[i] = (struct point){torture.told ? torture.stacks[i] : i, i + 1};
-    qsort(points, count, sizeof *points, by_stack);
+        if (!torture.told || torture.stacks[i] != 0)
+            points[can_fail++] = (struct point){torture.told && !torture.every ? torture.stacks[i] : i, i + 1};
+    qsort(points, can_fail, sizeof *points, by_stack);
+    for (size_t i = 0; i < can_fail; i++)
+        if (kinds == 0 || points[i].stack != points[kinds - 1].stack)
+            points[kinds++] = points[i];
     *left = *stacks = 0;
-    for (unsigned long i = 0; i < count; i++) {
-        if (*stacks == 0 || points[i].stack != points[*stacks - 1].stack)
-            points[(*stacks)++] = points[i];
-    }
-    for (size_t i = 0; i < *stacks; i++)
+    for (size_t i = torture.part; i < kinds; i += torture.parts, (*stacks)++)
         if (!is_noted(subject, &points[i]))
             points[(*left)++] = points[i];
     qsort(points, *left, sizeof *points, by_place);
@@ -367,7 +370,7 @@ static double now_s(void)
 static void torment(const struct subject *subject, double seconds)
 {
     clear();
-    torture.telling = torture.told = seconds > 0 && !torture.every;
+    torture.telling = torture.told = seconds > 0;
     int good_code = launch(subject, 0);
     torture.telling = false;
     unsigned long count = torture.counts[subject->trial];
@@ -387,7 +390,7 @@ static void torment(const struct subject *subject, double seconds)
     }
     if (seconds > 0)
         fprintf(stderr, "%-22s %7lu allocations, %5zu %s: %5zu tried before, %5zu now, %5zu are left\n",
-                subject->name, count, stacks, torture.told ? "call stacks" : "points", stacks - left, tried,
+                subject->name, count, stacks, torture.every ? "points" : "call stacks", stacks - left, tried,
                 left - tried);
     free(points);
     free(said);
@@ -430,6 +433,12 @@ static void every_command_says_that_there_is_no_memory(void **state)
     const char *build = getenv("BUILD"), *time = getenv("TORTURE_SECONDS"), *only = getenv("TORTURE_ONLY");
     double seconds = time ? strtod(time, NULL) : 0;
     torture.every = getenv("TORTURE_EVERY") != NULL;
+    const char *part = getenv("TORTURE_PART");
+    torture.part = torture.parts = 1;
+    if (part && (sscanf(part, "%zu/%zu", &torture.part, &torture.parts) != 2 || torture.part < 1 ||
+                 torture.part > torture.parts))
+        fail_msg("TORTURE_PART is K/N, K from 1 to N, not \"%s\"", part);
+    torture.part--;
     char library[512];
     snprintf(library, sizeof library, "%s/tests/failing_malloc.so", build ? build : "build");
     torture.preload = realpath(library, NULL);
