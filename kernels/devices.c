@@ -30,9 +30,9 @@ static const struct {
     const struct device_ops *(*ops)(enum dtype dtype);
     bool (*load)(struct status *status); // before all else; NULL: it is part of the program
     void (*start)(void);
-    size_t (*available_bytes)(void); // NULL: no limit, or the device finds its own
-    size_t (*host_bytes)(void);      // of the host's place; NULL: no limit
-    bool has_cards;                  // that a name can number
+    size_t (*available_bytes)(const char **what); // NULL: no limit, or the device finds its own
+    size_t (*host_bytes)(const char **what);      // of the host's place; NULL: no limit
+    bool has_cards;                               // that a name can number
     // Its transport between ranks (kernels/base/world.h); NULL: that of the processes.
     bool (*join)(struct world *world, struct status *status);
 } devices[] = {
@@ -136,21 +136,24 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
         devices[i].start();
     }
     bool all_free = limit_bytes == 0 && devices[i].available_bytes;
-    if (all_free) {
-        limit_bytes = devices[i].available_bytes();
-    }
+    const char *what = NULL, *host_what = NULL;
+    size_t bytes = all_free ? devices[i].available_bytes(&what) : limit_bytes,
+           host_bytes = devices[i].host_bytes ? devices[i].host_bytes(&host_what) : 0;
     struct device *device = calloc(1, sizeof *device);
     CHECK(device);
     device->ops = ops;
     device->card = parsed.card;
-    arena_open(&device->arena, device, PLACE_DEVICE, ops->source, limit_bytes);
-    arena_open(&device->host, device, PLACE_HOST, ops->host_source,
-               devices[i].host_bytes ? devices[i].host_bytes() : 0);
+    arena_open(&device->arena, device, PLACE_DEVICE, ops->source);
+    arena_limit(&device->arena, bytes, what);
+    arena_open(&device->host, device, PLACE_HOST, ops->host_source);
+    arena_limit(&device->host, host_bytes, host_what);
     if (devices[i].host_bytes && devices[i].host_bytes == devices[i].available_bytes) { // one memory
         device->arena.beside = &device->host;
-        device->arena.shared_bytes = all_free ? limit_bytes : 0;
+        device->arena.shared_bytes = all_free ? bytes : 0;
+        device->arena.shared_what = device->arena.limit_what;
         device->host.beside = &device->arena;
         device->host.shared_bytes = device->host.limit_bytes;
+        device->host.shared_what = device->host.limit_what;
     }
     if (ops->open && !ops->open(device, status)) {
         free(device);

@@ -29,7 +29,7 @@ spaced(text) = strstrt(text, '_') ? spaced(underscored(text)) : text
 panel_names = 'time_s idle_percent sent_GB'
 panel_titles = 'time_of_one_step,_s the_busiest_waits,_% sent_by_a_rank,_GB'
 do for [p=0:2] {
-    if (p == 0) { call scripts.'/decades.gp' fastest slowest } else { unset logscale y; set ytics autofreq; set yrange [0 : *] }
+    if (p == 0) { load scripts.'/decades.gp' } else { unset logscale y; set ytics autofreq; set yrange [0 : *] }
     call scripts.'/panel.gp' (70 + 300 * p) (280 + 300 * p) (spaced(word(panel_titles, p + 1))) 'ranks'
     plot for [i=1:series_count] data using (of(i, 'ranks')):(column(word(panel_names, p + 1))) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \

@@ -28,7 +28,7 @@ heading = 'Step time against context'
 load scripts.'/page.gp'
 
 set multiplot
-call scripts.'/decades.gp' fastest slowest
+load scripts.'/decades.gp'
 call scripts.'/panel.gp' 70 430 (unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'context (tokens)'
 plot for [i=1:series_count] data using (of(i, 'context')):(column('low_ms') / unit):(0):((column('high_ms') - column('low_ms')) / unit) \
          with vectors @whisker lc rgb tint(i) @named, \

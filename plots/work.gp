@@ -17,7 +17,7 @@ heading = 'Planned work of a step against context'
 load scripts.'/page.gp'
 
 set multiplot
-call scripts.'/decades.gp' fastest slowest
+load scripts.'/decades.gp'
 call scripts.'/panel.gp' 70 430 (unit > 1 ? 'estimated time of one step (s)' : 'estimated time of one step (ms)') 'context (tokens)'
 plot for [i=1:series_count] data using (of(i, 'context')):(column('estimate_ms') / unit) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \

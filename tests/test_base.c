@@ -64,10 +64,12 @@ static void test_arena_limits(void **state)
     for (int shared = 0; shared < 2; shared++) {
         struct arena arena, host;
         struct status status = {0};
-        arena_open(&host, NULL, PLACE_HOST, source, 0);
-        arena_open(&arena, NULL, PLACE_DEVICE, source, shared ? 0 : 1024);
+        arena_open(&host, NULL, PLACE_HOST, source);
+        arena_open(&arena, NULL, PLACE_DEVICE, source);
+        arena_limit(&arena, shared ? 0 : 1024, NULL);
         arena.beside = shared ? &host : NULL;
         arena.shared_bytes = shared ? 1024 + 256 : 0;
+        arena.shared_what = "both";
         assert_non_null(arena_allocate(&host, 256, CATEGORY_DATA, 0, &status));
         assert_non_null(arena_allocate(&arena, 512, CATEGORY_WORKSPACE, 0, &status));
         assert_non_null(arena_allocate(&arena, 512, CATEGORY_DATA, 0, &status));

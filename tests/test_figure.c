@@ -213,8 +213,8 @@ static void test_sparsity_table(void **state)
         "sparsity", lines,
         "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\t"
         "rms_error\n"
-        "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666666666667\t0.2\t-0.1\t0.5\tNaN\tNaN\n"
-        "1\tspaco\tsampler bernoulli\t0\t2\t4\t1.66666666666667\t0.5\t0\t1\tNaN\tNaN\n"
+        "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666667\t0.2\t-0.1\t0.5\tNaN\tNaN\n"
+        "1\tspaco\tsampler bernoulli\t0\t2\t4\t1.66666667\t0.5\t0\t1\tNaN\tNaN\n"
         "2\tspaco\tsampler uniform, compensation none\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0.75\t2\n"
         "3\tspaco\tsampler uniform, compensation paper\t2\t1\t4\t1\tNaN\tNaN\tNaN\tNaN\tNaN\n"
         "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0.25\t0.5\n");

@@ -317,10 +317,9 @@ static void another_build_is_measured_in_turn(void **state)
     spec_write(scratch,
                " \"axes\": {\"context\": [24], \"method\": [\"full\", {\"name\": \"seco\", \"chunk\": 7}]}}\n");
     // The other build is this one, behind a script that leaves a trace: how many trials this one had done.
-    assert_int_equal(
-        run(scratch,
-            "printf '#!/bin/sh\\nwc -l < r.jsonl >> trace; exec %s \"$@\"\\n' $L > other && chmod +x other"),
-        0);
+    assert_int_equal(run(scratch, "printf '#!/bin/sh\\ntest \"$1\" = trial && wc -l < r.jsonl >> trace; exec %s "
+                                  "\"$@\"\\n' $L > other && chmod +x other"),
+                     0);
     assert_int_equal(
         run(scratch, "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl --rounds 2"), 0);
     assert_says(scratch, "err", "8 of 8 trials done: 8 ok; results in r.jsonl and o.jsonl");
@@ -348,6 +347,8 @@ static void another_build_is_measured_in_turn(void **state)
     assert_says(scratch, "err", "--against ./none: No such file or directory");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against . --against-out o.jsonl"), 2);
     assert_says(scratch, "err", "--against .: not a program");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against /bin/true --against-out o.jsonl"), 2);
+    assert_says(scratch, "err", "--against /bin/true: not a longbp");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./o.jsonl --against-out o.jsonl"), 2);
     assert_says(scratch, "err", "--against ./o.jsonl: Permission denied");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./other --against-out r.jsonl"), 2);

@@ -65,6 +65,11 @@ static void sizes_are_read_as_people_write_them(void **state)
         if (size_parse(bad[i], &bytes))
             fail_msg("accepted \"%s\" as %zu bytes", bad[i], bytes);
     }
+    // What is wrong of it: its size, or its words.
+    assert_string_equal(size_expected("0GiB"), "a size of 1B to 8192TiB");
+    assert_string_equal(size_expected("99999999TiB"), "a size of 1B to 8192TiB");
+    assert_non_null(strstr(size_expected("24"), "with its unit"));
+    assert_non_null(strstr(size_expected(NULL), "with its unit"));
 }
 
 static void the_nearest_name_is_the_one_meant(void **state)

@@ -57,7 +57,7 @@ static void an_empty_name_is_no_folder(void **state)
 }
 
 // In a trial's process it would be a crash without a reason.
-static void a_small_stack_and_a_crowd_of_threads_are_told(void **state)
+static void limits_that_steps_cannot_live_with_are_told(void **state)
 {
     const struct scratch *scratch = *state;
     static const char *const commands[] = {"run spec.json --out r.jsonl", "verify", "help"};
@@ -65,19 +65,29 @@ static void a_small_stack_and_a_crowd_of_threads_are_told(void **state)
         const char *limit, *message;
     } limits[] = {
         {"ulimit -s 64", "the stack is limited to 64 KiB, and steps need 1024; raise the limit"},
+        {"ulimit -n 32", "at most 32 files can be open, and 64 may be needed; raise the limit"},
+        {"export OMP_NUM_THREADS=0", "OMP_NUM_THREADS=0: a number of threads from 1 on was expected"},
+        {"export OMP_NUM_THREADS=", "OMP_NUM_THREADS=: a number of threads from 1 on was expected"},
+        {"export OMP_NUM_THREADS=2,x", "OMP_NUM_THREADS=2,x: a number of threads from 1 on was expected"},
         {"export OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=100000: at most 4096 threads are served"},
         {"export OMP_STACKSIZE=128K", "OMP_STACKSIZE=128K: steps need stacks of 1M to 1G for each thread"},
         {"export GOMP_STACKSIZE=64", "GOMP_STACKSIZE=64: steps need stacks"}};
     spec_write(scratch, fast_axes);
-    for (size_t i = 0; i < 12; i++) {
+    for (size_t i = 0; i < 3 * sizeof limits / sizeof *limits; i++) {
         char command[200];
         snprintf(command, sizeof command, "%s; timeout 20 $L %s", limits[i / 3].limit, commands[i % 3]);
         assert_int_equal(run(scratch, command), 2);
-        assert_says(scratch, "err", limits[i / 3].message);
+        char *said = text_of(scratch, "err");
+        assert_true(strstr(said, limits[i / 3].message) == said + strlen("longbp: ")); // before any library
+        free(said);
         assert_int_equal(run(scratch, "test ! -e r.jsonl"), 0);
     }
     assert_int_equal(run(scratch, "(ulimit -s 1024; OMP_STACKSIZE='2 m' exec $L run spec.json --out r.jsonl)"), 0);
     assert_complete(scratch, TRIALS);
+    assert_int_equal(run(scratch, "OMP_NUM_THREADS='1, 1' $L list keys"), 0);
+    assert_int_equal(run(scratch, "test ! -s err"), 0);
+    assert_int_equal(run(scratch, "OMP_NUM_THREADS=4000 $L list keys"), 0);
+    assert_says(scratch, "err", "OMP_NUM_THREADS=4000, but ");
 }
 
 // Where the program cannot be started again by /proc/self/exe: there is none, or it is valgrind.
@@ -115,7 +125,7 @@ int main(void)
         TEST(a_small_address_space_is_told),
         TEST(a_file_may_be_as_long_as_it_may),
         TEST(an_empty_name_is_no_folder),
-        TEST(a_small_stack_and_a_crowd_of_threads_are_told),
+        TEST(limits_that_steps_cannot_live_with_are_told),
         TEST(trials_start_wherever_the_program_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

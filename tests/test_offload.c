@@ -398,7 +398,7 @@ static void a_full_host_is_a_result(void **state)
         for (size_t part = 1; part <= 8; part++) {
             void *options = options_with(setting, true, text);
             struct step_report report = {0};
-            f.device->host.limit_bytes = peak * part / 8;
+            arena_limit(&f.device->host, peak * part / 8, NULL);
             late_open(f.device, 0, 0);
             method_step(method_find(setting->method), &f.model, &f.batch, options, &report);
             options_done(setting, options);
@@ -410,7 +410,7 @@ static void a_full_host_is_a_result(void **state)
             f.device->status = (struct status){0};
             step_report_free(&report);
         }
-        f.device->host.limit_bytes = 0;
+        arena_limit(&f.device->host, 0, NULL);
         double *again = gradients(&f, setting, true, text);
         assert_memory_equal(again, kept, f.gradient_count * sizeof *kept);
         free(again);

@@ -5,6 +5,7 @@
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include <jansson.h>
+#include <stdbool.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -161,6 +162,28 @@ static void pictures_are_drawn_whole_or_not_at_all(void **state)
     expect_drawn(scratch, "", "test -L drawn/plain-memory.svg");
 }
 
+// Numbers that axes cannot hold cost their own picture, and no other; what is far, but not beyond, is drawn.
+static void what_no_axis_holds_is_told(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *change;
+        bool drawn;
+    } cases[] = {{"s/5.0/1e200/", false}, {"s/5.0/1e-320/", false}, {"s/5.0/1e59/", true}, {"s/5.0/1e-59/", true}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char command[200];
+        write_records(scratch, "r.jsonl", "plain");
+        snprintf(command, sizeof command, "sed -i '1%s' r.jsonl", cases[i].change);
+        expect_drawn(scratch, "", command);
+        expect_drawn(scratch, "",
+                     "rm -rf drawn; $L plot --scripts \"$P\" --format svg --out drawn r.jsonl 2> said && "
+                     "test -s drawn/plain-memory.svg");
+        assert_int_equal(run(scratch, "test -s drawn/plain-time.svg"), cases[i].drawn ? 0 : 1);
+        assert_int_equal(run(scratch, "grep -q '^plain-time: no picture: a number is above 1e60' said"),
+                         cases[i].drawn ? 1 : 0);
+    }
+}
+
 static void help_names_every_figure(void **state)
 {
     struct scratch *scratch = *state;
@@ -308,6 +331,7 @@ int main(void)
         TEST(words_in_records_are_words),
         TEST(settings_at_home_do_not_count),
         TEST(pictures_are_drawn_whole_or_not_at_all),
+        TEST(what_no_axis_holds_is_told),
         TEST(help_names_every_figure),
         TEST(axes_of_bars_are_left),
         TEST(an_axis_is_broken_where_nothing_lies),

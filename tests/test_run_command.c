@@ -57,6 +57,15 @@ static void own_specs_come_first(void **state)
     expect(scratch, "$L run experiments/sparsity.json --list >other && grep -q spaco other", 0, NULL);
 }
 
+// As everywhere else in this program, whatever the shell prefers.
+static void options_stand_behind_arguments(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'ok'", 0);
+    expect(scratch, "POSIXLY_CORRECT=1 $L run spec.json --quiet --out r.jsonl", 0, NULL);
+    expect_records(scratch, TRIALS);
+}
+
 // A trial looks at the time between steps: one that ends a little after its limit has its record.
 static void a_step_may_end_after_the_limit(void **state)
 {
@@ -194,7 +203,8 @@ static void a_sweep_without_a_result_is_no_success(void **state)
            "3 ok, 3 unsupported");
     // Of two builds each needs one.
     expect(scratch,
-           "printf '#!/bin/sh\\nexec false\\n' > other && chmod +x other; rm r.jsonl; "
+           "printf '#!/bin/sh\\ntest \"$1\" = --version && echo longbp 0; exec false\\n' > other && chmod +x "
+           "other; rm r.jsonl; "
            "$L run spec.json --out r.jsonl --against ./other --against-out o.jsonl",
            1, "none of the 6 trials is ok: o.jsonl tells why of each");
 }
@@ -352,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(own_specs_come_first, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(options_stand_behind_arguments, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_step_may_end_after_the_limit, scratch_setup, scratch_teardown),
         TEST(streams_that_are_closed_hold_no_records),
         TEST(files_that_are_not_results_are_left_alone),

@@ -320,7 +320,7 @@ static void a_full_place_is_a_result(void **state)
     set_places(&f, PLACES - 1);
     struct model_options options = fixture_model_options(&f);
     f.device = device_open("cpu", f.dtype, 0, &status);
-    f.device->host.limit_bytes = 4096;
+    arena_limit(&f.device->host, 4096, NULL);
     model_open(&f.model, &f.config, &options, f.device);
     assert_int_equal(f.device->status.code, STATUS_OOM);
     assert_non_null(strstr(f.device->status.message, "bytes too few (limits.host_memory)"));

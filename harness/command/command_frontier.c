@@ -67,7 +67,8 @@ static bool read_sizes(struct sizes *sizes, const char *flag, const char *text, 
     while (status->code == STATUS_OK && (item = strsep(&rest, ","))) {
         size_t bytes;
         if (!size_parse(item, &bytes))
-            status_set(status, STATUS_BAD_INPUT, "--%s: expected " SIZE_EXPECTED ", found \"%.64s\"", flag, item);
+            status_set(status, STATUS_BAD_INPUT, "--%s: expected %s, found \"%.64s\"", flag, size_expected(item),
+                       item);
         else if (sizes->count == SIZES_MAX)
             status_set(status, STATUS_BAD_INPUT, "--%s: at most %d sizes", flag, SIZES_MAX);
         else if (sizes->count && bytes <= sizes->bytes[sizes->count - 1])

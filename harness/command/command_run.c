@@ -133,7 +133,7 @@ static void check_size(const struct argp_state *state, const char *flag, const c
 {
     size_t bytes;
     if (text && !size_parse(text, &bytes))
-        argp_error(state, "%s: expected " SIZE_EXPECTED ", found \"%s\"", flag, text);
+        argp_error(state, "%s: expected %s, found \"%s\"", flag, size_expected(text), text);
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -278,12 +278,31 @@ static int print_trial(const struct spec *spec, const char *id, const char *laun
     return code;
 }
 
+// Whether it says of itself that it is a longbp.
+static bool is_longbp(const char *path)
+{
+    char *command = NULL, *line, version[16] = "";
+    shell_append(&command, path);
+    CHECK(asprintf(&line, "%s --version 2>/dev/null </dev/null", command) > 0);
+    FILE *said = popen(line, "r");
+    bool read = said && fgets(version, sizeof version, said);
+    if (said)
+        pclose(said);
+    free(line);
+    free(command);
+    return read && strncmp(version, "longbp ", 7) == 0;
+}
+
 static bool is_program(const char *path, struct status *status)
 {
     struct stat file;
     bool found = stat(path, &file) == 0;
     if (found && S_ISREG(file.st_mode) && access(path, X_OK) == 0)
-        return true;
+        return is_longbp(path) ||
+               status_set(status, STATUS_BAD_INPUT,
+                          "--against %s: not a longbp, for it does not answer --version as one; give the path of "
+                          "another build's",
+                          path);
     return status_set(status, STATUS_BAD_INPUT, "--against %s: %s; give the path of another build's longbp", path,
                       found && !S_ISREG(file.st_mode) ? "not a program" : strerror(errno));
 }

@@ -83,8 +83,8 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
     if (flags->memory) {
         snprintf(what, what_bytes, "%s", flags->memory_flag);
         return size_parse(flags->memory, bytes) ||
-               status_set(status, STATUS_BAD_INPUT, "%s: expected " SIZE_EXPECTED ", found \"%s\"",
-                          flags->memory_flag, flags->memory);
+               status_set(status, STATUS_BAD_INPUT, "%s: expected %s, found \"%s\"", flags->memory_flag,
+                          size_expected(flags->memory), flags->memory);
     }
     if (trial->profile) {
         *bytes = (size_t)trial->profile->usable_bytes.value;

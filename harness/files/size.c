@@ -42,17 +42,29 @@ static const char *read_number(const char *text, double *number)
     return digits && text[-1] != '.' ? text : NULL;
 }
 
-bool size_parse(const char *text, size_t *bytes)
+// A number and its unit, whatever they come to.
+static bool read_size(const char *text, double *size)
 {
     double number, unit;
     const char *rest = read_number(text, &number);
     if (!rest || !unit_bytes(rest + strspn(rest, " "), &unit))
         return false;
-    double size = number * unit;
-    if (unit == 1 && number != floor(number)) // "1.5B": surely another unit was meant
-        return false;
-    if (!(size >= 1 && size <= 0x1p53))
+    *size = number * unit;
+    return unit != 1 || number == floor(number); // "1.5B": surely another unit was meant
+}
+
+bool size_parse(const char *text, size_t *bytes)
+{
+    double size;
+    if (!read_size(text, &size) || !(size >= 1 && size <= 0x1p53))
         return false;
     *bytes = (size_t)size;
     return true;
+}
+
+const char *size_expected(const char *text)
+{
+    double size;
+    return text && read_size(text, &size) ? "a size of 1B to 8192TiB"
+                                          : "a size with its unit, such as 24GiB (or 24G, the same), 80GB or 4096B";
 }

@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// What messages ask for.
-#define SIZE_EXPECTED "a size with its unit, such as 24GiB (or 24G, the same), 80GB or 4096B"
-
 // "24GiB", "24 GiB", "24G", "1.5 GB", "1024B": KiB, MiB, GiB, TiB are powers of 1024, and so are K, M, G, T, as in
 // `docker --memory` and systemd; kB, MB, GB, TB are powers of 1000. Fractions are rounded down to a byte. False if
 // the text is anything else, has no unit, is 0, or above 2^53 bytes.
 bool size_parse(const char *text, size_t *bytes);
+
+// For a message, what should have been in place of a text that is no size; NULL: no text at all.
+const char *size_expected(const char *text);

@@ -1,6 +1,7 @@
 #include "harness/plot/figure.h"
 #include "harness/files/names.h"
 #include "harness/files/text.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
 #include "harness/spec/trial.h"
@@ -41,20 +42,8 @@ static double budget_of(const struct record *record)
     return option ? record_option_number(record, option->name) : NAN;
 }
 
-// Numbers after a tab each.
-static void trials(FILE *table, const double *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (isfinite(values[i])) {
-            fprintf(table, "\t%.15g", values[i]);
-        } else {
-            fputs("\tNaN", table);
-        }
-    }
-    fputc('\n', table);
-}
-
-#define ROW(table, ...) trials(table, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
+// The numbers that a row ends in.
+#define ROW(table, ...) (TABLE_CELLS(table, __VA_ARGS__), fputc('\n', table))
 
 static void header(FILE *table, const char *columns)
 {
@@ -409,13 +398,15 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
             values[1] = event_value(events, shown[i], 1);
             if (start > 0 || i > 0) {
                 row_start(table, all, series);
-                trials(table, values, 2 + categories);
+                table_cells(table, values, 2 + categories);
+                fputc('\n', table);
             }
             for (size_t c = 2; c < 2 + categories; c++) {
                 values[c] = event_value(events, shown[i], c);
             }
             row_start(table, all, series);
-            trials(table, values, 2 + categories);
+            table_cells(table, values, 2 + categories);
+            fputc('\n', table);
         }
     }
     free(values);

@@ -1,6 +1,7 @@
 // What sums in bf16 cost in accuracy: a row per chunk size, a series per method and pair of dtypes of its sums
 // (dKV, the weights' gradients dW).
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "kernels/base/status.h"
 #include <math.h>
@@ -25,15 +26,6 @@ static int by_chunks(const void *a, const void *b)
 {
     double x = chunks_of(*(const struct record *const *)a), y = chunks_of(*(const struct record *const *)b);
     return (x > y) - (x < y);
-}
-
-static void put(FILE *table, double value)
-{
-    if (isfinite(value)) {
-        fprintf(table, "\t%.15g", value);
-    } else {
-        fputs("\tNaN", table);
-    }
 }
 
 static bool tabulate(const struct record *const *records, size_t count, FILE *table)
@@ -62,10 +54,8 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
                 const struct record_gradient *gradient = &record->gradient;
                 fprintf(table, "%zu\t%s\t%s, dKV in %s, dW in %s\t%zu", written, series->method, series->label,
                         pairs[p][0], pairs[p][1], p);
-                put(table, chunks_of(record));
-                put(table, gradient->relative_l2);
-                put(table, gradient->noise_floor);
-                put(table, gradient->sums_relative_l2);
+                TABLE_CELLS(table, chunks_of(record), gradient->relative_l2, gradient->noise_floor,
+                            gradient->sums_relative_l2);
                 fputc('\n', table);
             }
             narrow = p > 0 && series->record_count > narrow ? series->record_count : narrow;

@@ -1,6 +1,7 @@
 // Where a step's time goes: milliseconds by category, a row for each series; of plans estimates. Where columns are
 // drawn the step is that of draw 0, and the label says of how many.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
 #include "kernels/base/observer.h"
@@ -66,9 +67,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         }
         fprintf(table, "%zu\t%s\t%s%s\t%zu\t%d", s + 1, series->method, series->label, draw, series->rank,
                 is_estimate(record));
-        for (size_t work = 0; work < WORK_COUNT; work++) {
-            fprintf(table, "\t%.15g", ms[work]);
-        }
+        table_cells(table, ms, WORK_COUNT);
         fputc('\n', table);
     }
     series_free(&all);

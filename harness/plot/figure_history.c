@@ -2,6 +2,7 @@
 // commit to commit, and where `longbp history` says that they changed.
 #include "harness/files/text.h"
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/history.h"
 #include "harness/results/step_time.h"
 #include <math.h>
@@ -21,11 +22,6 @@ static bool has_changed_time(const struct history *history, const struct history
 {
     const struct trial_comparison *change = history_change(history, trial, commit);
     return change && (change->time.verdict == TIME_SLOWER || change->time.verdict == TIME_FASTER);
-}
-
-static void number(FILE *table, double value)
-{
-    fprintf(table, isfinite(value) ? "\t%.15g" : "\tNaN", value);
 }
 
 // How many of the trials before this one, which are series, have its method.
@@ -50,8 +46,7 @@ static void put_trial(FILE *table, const struct history *history, size_t at, siz
         text_append(revision, sizeof revision, "%.7s%s", commit->revision, commit->dirty ? "+" : "");
         fprintf(table, "%zu\t%s\t%s\t%zu\t%zu\t%s", series, record_method(first), trial->what.text,
                 rank_of(history, at), point->commit + 1, revision);
-        number(table, time_of(point->record) / time_of(first));
-        number(table, peak_of(point->record) / peak_of(first));
+        TABLE_CELLS(table, time_of(point->record) / time_of(first), peak_of(point->record) / peak_of(first));
         fprintf(table, "\t%d\t%d\n", p > 0 && has_changed_time(history, trial, point->commit),
                 isfinite(peak_of(before)) && isfinite(peak_of(point->record)) &&
                     peak_of(before) != peak_of(point->record));

@@ -3,6 +3,7 @@
 // alone, which neither waits nor sends, stands in every series over its links.
 #include "harness/files/text.h"
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "kernels/base/status.h"
 #include <math.h>
@@ -104,8 +105,8 @@ static void put_record(FILE *table, const struct record *record)
         idle = fmin(idle, ranks->idle_share.items[i]);
         sent = fmax(sent, ranks->sent_bytes.items[i]);
     }
-    fprintf(table, "\t%.15g\t%.15g\t%.15g\t%.15g\n", rank_count(record), record->estimate_ms / 1e3, 100 * idle,
-            sent / 1e9);
+    TABLE_CELLS(table, rank_count(record), record->estimate_ms / 1e3, 100 * idle, sent / 1e9);
+    fputc('\n', table);
 }
 
 static bool tabulate(const struct record *const *records, size_t count, FILE *table)

@@ -1,6 +1,7 @@
 // Lost updates: what rounding weights to bf16 leaves of an optimizer's updates, a series per way of rounding and a
 // row per rate; means over a training run's steps.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
@@ -82,8 +83,9 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         bool same = i > 0 && strcmp(rows[i].key, rows[i - 1].key) == 0;
         series += !same;
         enough = enough || (same && rows[i].rate != rows[i - 1].rate);
-        fprintf(table, "%zu\t%s\t%s\t%zu\t%.9g\t%.9g\t%.9g\n", series, rows[i].label, rows[i].label, series - 1,
-                rows[i].rate, rows[i].unchanged, rows[i].lost);
+        fprintf(table, "%zu\t%s\t%s\t%zu", series, rows[i].label, rows[i].label, series - 1);
+        TABLE_CELLS(table, rows[i].rate, rows[i].unchanged, rows[i].lost);
+        fputc('\n', table);
     }
     for (size_t i = 0; i < kept; i++)
         free(rows[i].key);

@@ -1,6 +1,7 @@
 // What is resident with each optimizer, and what a step takes: a row per record, in groups of an optimizer with its
 // options and LoRA; after a group's the peaks of runs that are published, by optimizer and what trains.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
@@ -62,12 +63,7 @@ static void put_row(FILE *table, size_t series, const char *method, const char *
                     const char *name, const double bytes[3])
 {
     fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", series, method, label, group, name);
-    for (size_t i = 0; i < 3; i++) {
-        if (isfinite(bytes[i]))
-            fprintf(table, "\t%.15g", bytes[i]);
-        else
-            fputs("\tNaN", table);
-    }
+    table_cells(table, bytes, 3);
     fputc('\n', table);
 }
 

@@ -1,6 +1,7 @@
 // How far the difference of a pair's log-probs is off by the dtype of its sums: a series per accumulator, a row per
 // context.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stddef.h>
@@ -33,9 +34,10 @@ static void put_series(FILE *table, const struct record *const *records, size_t 
         exact &= error_of(records[i], accumulator) == 0;
     }
     for (size_t i = 0; i < count; i++) {
-        fprintf(table, "%zu\t%s\t%s%s\t%zu\t%.15g\t%.15g\t%.15g\n", accumulator + 1, label, label,
-                exact ? ": no error" : "", accumulator, records[i]->trial.context,
-                error_of(records[i], accumulator), records[i]->pair_sums.difference);
+        fprintf(table, "%zu\t%s\t%s%s\t%zu", accumulator + 1, label, label, exact ? ": no error" : "", accumulator);
+        TABLE_CELLS(table, records[i]->trial.context, error_of(records[i], accumulator),
+                    records[i]->pair_sums.difference);
+        fputc('\n', table);
     }
 }
 

@@ -1,5 +1,6 @@
 // How well a step's time was said before: a row per trial, a series per method.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/prediction_report.h"
 #include "methods/method.h"
 #include <math.h>
@@ -19,9 +20,10 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
             if (isnan(measured_ms) || strcmp(record_method(record), name) != 0)
                 continue;
             series += rows++ == before;
-            fprintf(table, "%zu\t%s\t%s\t0\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\n", series, name, name, measured_ms,
-                    prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED), record->estimate_ms,
-                    record->estimate_low_ms, record->estimate_high_ms);
+            fprintf(table, "%zu\t%s\t%s\t0", series, name, name);
+            TABLE_CELLS(table, measured_ms, prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED),
+                        record->estimate_ms, record->estimate_low_ms, record->estimate_high_ms);
+            fputc('\n', table);
         }
     }
     return rows >= 3;

@@ -1,6 +1,7 @@
 // What a prompt that is walked once saves: a row per size of the groups that share it, a series per method and
 // length of the prompt; each value over that of sequences which all walk their own.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
 #include "kernels/base/status.h"
@@ -48,15 +49,6 @@ static size_t find_prompts(const struct record *const *records, size_t count, do
     return found;
 }
 
-static void put_ratio(FILE *table, double value, double apart)
-{
-    if (isfinite(value / apart)) {
-        fprintf(table, "\t%.15g", value / apart);
-    } else {
-        fputs("\tNaN", table);
-    }
-}
-
 // Rows of one series, whose first record is of sequences apart; how many.
 static size_t put_series(FILE *table, const struct series *series, size_t number, double prompt, size_t rank)
 {
@@ -64,11 +56,10 @@ static size_t put_series(FILE *table, const struct series *series, size_t number
     size_t rows = 0;
     for (; group_of(apart) == 1 && rows < series->record_count; rows++) {
         const struct record *record = series->records[rows];
-        fprintf(table, "%zu\t%s\t%s, prompt %.0f of %.0f\t%zu\t%.15g", number, series->method, series->label,
-                prompt, record->trial.context, rank, group_of(record));
-        put_ratio(table, record->flops, apart->flops);
-        put_ratio(table, record->peak_bytes, apart->peak_bytes);
-        put_ratio(table, time_of(record), time_of(apart));
+        fprintf(table, "%zu\t%s\t%s, prompt %.0f of %.0f\t%zu", number, series->method, series->label, prompt,
+                record->trial.context, rank);
+        TABLE_CELLS(table, group_of(record), record->flops / apart->flops, record->peak_bytes / apart->peak_bytes,
+                    time_of(record) / time_of(apart));
         fputc('\n', table);
     }
     return rows;

@@ -1,6 +1,7 @@
 // The figures of published points: our curves as lines, the paper's points as marks, a panel for each model or,
 // with one model, for each method that the paper tells apart by chunk.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/pairing.h"
 #include <math.h>
 #include <string.h>
@@ -100,14 +101,6 @@ static bool is_drawn(const struct pairing *pairing, size_t curve, const struct p
     return false;
 }
 
-static void number(FILE *table, double value)
-{
-    if (isfinite(value))
-        fprintf(table, "\t%.15g", value);
-    else
-        fputs("\tNaN", table);
-}
-
 static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
 {
     const struct curve *curve = &pairing->curves[index];
@@ -124,11 +117,9 @@ static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
                 curve->published_chunk ? curve->chunk : 0);
         fprintf(table, "\t%s\t%s", published_axis_name(pairing->file->axis),
                 pairing->file->per_sample ? "sample" : "step");
-        number(table, pair->at);
-        number(table, pair->ours);
-        number(table, pair->published && !is_drawn(pairing, index, pair->published) ? pair->published->value : NAN);
-        number(table, pair->limit);
-        number(table, pair->oom && !oom);
+        bool beside = pair->published && !is_drawn(pairing, index, pair->published);
+        TABLE_CELLS(table, pair->at, pair->ours, beside ? pair->published->value : NAN, pair->limit,
+                    pair->oom && !oom);
         fputc('\n', table);
         oom |= pair->oom;
     }

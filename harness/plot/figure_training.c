@@ -3,6 +3,7 @@
 // against the rate.
 #include "harness/files/text.h"
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "kernels/base/status.h"
 #include "kernels/transformer/objective.h"
@@ -34,15 +35,6 @@ static size_t curves_of(const struct record *const *records, size_t count, struc
     series_make(all, kept, kept_count, nothing, true);
     free(kept);
     return kept_count;
-}
-
-static void put(FILE *table, double value)
-{
-    if (isfinite(value)) {
-        fprintf(table, "\t%.9g", value);
-    } else {
-        fputs("\tNaN", table);
-    }
 }
 
 static double sum(const struct number_list *list, size_t first, size_t end)
@@ -110,10 +102,8 @@ typedef void put_part(FILE *table, const struct record *record, double seconds, 
 static void put_loss(FILE *table, const struct record *record, double seconds, size_t first, size_t end, size_t i)
 {
     const struct record_curve *curve = record->curve;
-    put(table, (double)end * tokens_of_step(record));
-    put(table, seconds);
-    put(table, mean(&curve->loss, first, end));
-    put(table, i < curve->evaluation_loss.count ? curve->evaluation_loss.items[i] : NAN);
+    TABLE_CELLS(table, (double)end * tokens_of_step(record), seconds, mean(&curve->loss, first, end),
+                i < curve->evaluation_loss.count ? curve->evaluation_loss.items[i] : NAN);
 }
 
 static void put_metrics(FILE *table, const struct record *record, double seconds, size_t first, size_t end,
@@ -123,7 +113,7 @@ static void put_metrics(FILE *table, const struct record *record, double seconds
     (void)seconds;
     for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
         const struct number_list *evaluated = &curve->evaluation_metrics[m];
-        put(table, i < evaluated->count ? evaluated->items[i] : mean(&curve->metrics[m], first, end));
+        TABLE_CELLS(table, i < evaluated->count ? evaluated->items[i] : mean(&curve->metrics[m], first, end));
     }
 }
 
@@ -142,7 +132,7 @@ static void put_run(FILE *table, const char *start, const struct record *record,
         size_t first = (size_t)before, end = (size_t)step;
         seconds += sum(&record->samples_ms, first, end) / 1e3;
         fputs(start, table);
-        put(table, step);
+        TABLE_CELLS(table, step);
         put_rest(table, record, seconds, first, end, evaluations ? i : SIZE_MAX);
         fputc('\n', table);
         before = step;
@@ -256,10 +246,9 @@ static size_t put_rates(const struct record *const *records, size_t count, FILE 
             size_t steps = curve->loss.count, last = steps - steps / 4 - (steps < 4);
             rates += i == 0 || rate_of(series->records[i]) != rate_of(series->records[i - 1]);
             fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            put(table, rate_of(series->records[i]));
-            put(table, sum(&curve->loss, last, steps) / (double)(steps - last));
-            put(table, evaluated->count ? evaluated->items[evaluated->count - 1] : NAN);
-            fputs("\tNaN\n", table);
+            TABLE_CELLS(table, rate_of(series->records[i]), sum(&curve->loss, last, steps) / (double)(steps - last),
+                        evaluated->count ? evaluated->items[evaluated->count - 1] : NAN, NAN);
+            fputc('\n', table);
         }
         *most = rates > *most ? rates : *most;
     }
@@ -286,8 +275,9 @@ static bool tabulate_rates_beside(const struct record *const *records, size_t co
         bool same_method = before && strcmp(before->method, point->method) == 0;
         series += fresh;
         rank = !same_method ? 0 : rank + fresh;
-        fprintf(table, "%zu\t%s\tpublished, %s\t%zu\t%.9g\tNaN\tNaN\t%.9g\n", series, point->method, point->series,
-                rank, point->rate, point->value);
+        fprintf(table, "%zu\t%s\tpublished, %s\t%zu", series, point->method, point->series, rank);
+        TABLE_CELLS(table, point->rate, NAN, NAN, point->value);
+        fputc('\n', table);
     }
     return most >= 3;
 }

@@ -1,6 +1,7 @@
 // Work against context: what a step is planned to take, FLOPs and the time that is estimated of them; a series for
 // each method with its options, and each way to share a step.
 #include "harness/plot/figure.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
 #include "kernels/base/status.h"
@@ -67,8 +68,9 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         qsort(series->records, series->record_count, sizeof *series->records, by_context);
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
-            fprintf(table, "%zu\t%s\t%s\t%zu\t%.15g\t%.15g\t%.15g\n", s + 1, series->method, series->label,
-                    series->rank, record->trial.context, step_time_estimate(record).ms, record->flops);
+            fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
+            TABLE_CELLS(table, record->trial.context, step_time_estimate(record).ms, record->flops);
+            fputc('\n', table);
         }
     }
     series_free(&all);

@@ -1,17 +1,13 @@
 #include "harness/plot/max_context_figure.h"
 #include "harness/files/text.h"
 #include "harness/plot/picture.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/claim_pictures.h"
 #include "harness/results/longest_contexts.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void number(FILE *table, double value)
-{
-    fprintf(table, isfinite(value) ? "\t%.15g" : "\tNaN", value);
-}
 
 static const struct longest_group *group_of(const struct longest_contexts *contexts, const struct longest_row *row)
 {
@@ -38,8 +34,7 @@ static size_t write_rows(const struct longest_contexts *contexts, bool batches, 
         last = row->group;
         fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", ++series, *row->method ? row->method : "published", row->label,
                 groups, group->words);
-        number(table, row->extent);
-        number(table, row->published);
+        TABLE_CELLS(table, row->extent, row->published);
         fprintf(table, "\t%s\n", *row->mark ? row->mark : "-"); // gnuplot has no empty words
     }
     return series;
@@ -62,8 +57,7 @@ static void write_cards(const struct longest_contexts *contexts, const char *ali
         if (series == count)
             labels[count++] = row->label;
         fprintf(table, "%zu\t%s\t%s\t0\t%zu", series + 1, row->method, row->label, group->cards);
-        number(table, row->extent > 0 ? row->extent : NAN);
-        number(table, row->published);
+        TABLE_CELLS(table, row->extent > 0 ? row->extent : NAN, row->published);
         fputs("\n", table);
     }
     free(labels);

@@ -2,6 +2,7 @@
 #include "harness/files/output_file.h"
 #include "harness/files/word_list.h"
 #include "harness/plot/gnuplot.h"
+#include "harness/plot/table_cells.h"
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -158,8 +159,12 @@ bool picture_draw(const struct picture *picture, struct status *status)
 {
     struct picture shown = *picture;
     char *table = series_choice_apply(picture->form->series, picture->table);
+    bool beyond = table && table_cells_beyond(table);
+    if (beyond)
+        fprintf(stderr, "%s: no picture: a number is above 1e60, or below 1e-60 and not 0\n", picture->name);
     shown.table = table;
-    bool drawn = !table || (picture->form->take ? draw_for_taker(&shown, status) : draw_all(&shown, status));
+    bool drawn =
+        !table || beyond || (picture->form->take ? draw_for_taker(&shown, status) : draw_all(&shown, status));
     free(table);
     return drawn;
 }

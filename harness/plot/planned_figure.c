@@ -1,6 +1,7 @@
 #include "harness/plot/planned_figure.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
+#include "harness/plot/table_cells.h"
 #include "harness/results/setting.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -48,9 +49,10 @@ static bool write_front(const json_t *output, FILE *table)
             *c = *c == '_' ? '-' : *c; // an underscore would be markup
         text_append(label, sizeof label, "%s%s", method, host ? ", some of it on the host" : "");
         size_t series = series_of(label, labels, &count);
-        fprintf(table, "%zu\t%s\t%s\t%d\t%.15g\t%.15g\t%.9g\t%.15g\t%s\n", series, method, label, host,
-                number(row, "peak_bytes"), number(row, "host_peak_bytes"), 1e-3 * number(row, "estimate_ms"),
-                number(output, "limit_bytes"), words);
+        fprintf(table, "%zu\t%s\t%s\t%d", series, method, label, host);
+        TABLE_CELLS(table, number(row, "peak_bytes"), number(row, "host_peak_bytes"),
+                    1e-3 * number(row, "estimate_ms"), number(output, "limit_bytes"));
+        fprintf(table, "\t%s\n", words);
     }
     free(labels);
     return rows > 0;
@@ -73,8 +75,9 @@ static bool write_frontier(const json_t *output, FILE *table)
         if (!(number(row, "max_context") > 0))
             continue;
         size_t series = series_of(label, labels, &count), rank = series_of(size, sizes, &hosts) - 1;
-        fprintf(table, "%zu\t%s\t%s\t%zu\t%.15g\t%.15g\n", series, method, label, rank, number(row, "device_bytes"),
-                number(row, "max_context"));
+        fprintf(table, "%zu\t%s\t%s\t%zu", series, method, label, rank);
+        TABLE_CELLS(table, number(row, "device_bytes"), number(row, "max_context"));
+        fputc('\n', table);
     }
     free(sizes);
     free(labels);

@@ -23,6 +23,8 @@
 // The OpenMP library keeps something of each of its threads on the stack.
 #define OMP_THREADS_MAX 4096
 
+#define DESCRIPTORS_MIN 64
+
 // Of each thread, and of all else that is loaded.
 #define BLAS_BUFFER_BYTES ((size_t)128 << 20)
 #define BLAS_THREADS_MAX  64
@@ -46,17 +48,37 @@ int environment_leave(int exit_code)
     return exit_code;
 }
 
-// getenv has nothing to look in yet.
+// start: its name and "="; getenv has nothing to look in yet. NULL: not set.
+static const char *variable(char *const *variables, const char *start)
+{
+    size_t length = strlen(start);
+    while (*variables && strncmp(*variables, start, length) != 0)
+        variables++;
+    return *variables ? *variables + length : NULL;
+}
+
 static size_t blas_threads(char *const *variables)
 {
-    static const char name[] = "OMP_NUM_THREADS=";
     cpu_set_t set;
     size_t threads = sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : BLAS_THREADS_MAX;
-    while (*variables && strncmp(*variables, name, sizeof name - 1) != 0)
-        variables++;
-    size_t fewer = *variables ? strtoul(*variables + sizeof name - 1, NULL, 10) : 0;
+    const char *asked = variable(variables, "OMP_NUM_THREADS=");
+    size_t fewer = asked ? strtoul(asked, NULL, 10) : 0;
     threads = fewer && fewer < threads ? fewer : threads;
     return threads < BLAS_THREADS_MAX ? threads : BLAS_THREADS_MAX;
+}
+
+// As the OpenMP library reads it, which would go on with another number: one for each nested level.
+static bool is_thread_count(const char *text)
+{
+    bool counted;
+    do {
+        text += strspn(text, " ");
+        size_t digits = strspn(text, "0123456789");
+        counted = strspn(text, "0") < digits && digits < 10;
+        text += digits;
+        text += strspn(text, " ");
+    } while (counted && *text == ',' && *text++);
+    return counted && !*text;
 }
 
 // System calls alone, and what needs nothing that is not there yet.
@@ -64,6 +86,14 @@ static void begin(int argc, char **argv, char **variables)
 {
     (void)argc, (void)argv;
     on_exit(leave, NULL);
+    const char *asked = variable(variables, "OMP_NUM_THREADS=");
+    if (asked && !is_thread_count(asked)) {
+        dprintf(
+            STDERR_FILENO,
+            "longbp: OMP_NUM_THREADS=%.40s: a number of threads from 1 on was expected; set that, or unset it\n",
+            asked);
+        _exit(EXIT_BAD_INPUT);
+    }
     size_t bytes = blas_threads(variables) * BLAS_BUFFER_BYTES + OTHER_BYTES;
     void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) {
@@ -142,6 +172,18 @@ static bool has_stack(void)
     return false;
 }
 
+// gnuplot and the launcher of ranks need some, too, and say it in words of their own.
+static bool has_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= DESCRIPTORS_MIN)
+        return true;
+    fprintf(stderr,
+            "longbp: at most %llu files can be open, and %d may be needed; raise the limit (ulimit -n 1024)\n",
+            (unsigned long long)limit.rlim_cur, DESCRIPTORS_MIN);
+    return false;
+}
+
 // 0: the user leaves it open.
 static size_t threads_asked(void)
 {
@@ -189,12 +231,24 @@ void environment_choose_spins(size_t processes)
         set_spin_count(processes);
 }
 
+// Once: a trial's process says it no more.
+static void say_threads(char **argv)
+{
+    size_t asked = threads_asked(), usable = cores_usable();
+    bool again = getenv(CHOSEN) || (argv[0] && argv[1] && strcmp(argv[1], "trial") == 0);
+    if (asked > usable && !again)
+        fprintf(stderr, "longbp: OMP_NUM_THREADS=%zu, but %zu processors can be used: threads take turns on them\n",
+                asked, usable);
+}
+
 bool environment_settle(char **argv)
 {
     const char *core = missed_core();
     bool changed = false;
-    if (!has_stack() || !has_thread_stacks() || !has_threads())
+    unsetenv("POSIXLY_CORRECT"); // options stand behind arguments, too
+    if (!has_descriptors() || !has_stack() || !has_thread_stacks() || !has_threads())
         return false;
+    say_threads(argv);
     if (core && !getenv("OPENBLAS_CORETYPE")) {
         changed |= setenv("OPENBLAS_CORETYPE", core, 1) == 0;
     }

@@ -39,7 +39,7 @@ bool loaded_model_open(struct device **opened, struct model *model, const struct
     if (!device)
         return false;
     if (options->host_memory_limit_bytes || options->host_folder) { // whose disk says itself that it is full
-        device->host.limit_bytes = options->host_memory_limit_bytes;
+        arena_limit(&device->host, options->host_memory_limit_bytes, NULL);
         device->host.shared_bytes = 0;
     }
     if (options->host_folder)

@@ -135,7 +135,7 @@ static bool override_number(struct profile *profile, const char *name, const cha
     bool read = is_bytes(name) ? size_parse(value, &bytes) : *value && (number = strtod(value, &end), !*end);
     if (!read)
         return status_set(status, STATUS_BAD_INPUT, "profile: %s is \"%.100s\"; expected %s", name, value,
-                          is_bytes(name) ? SIZE_EXPECTED : "a number, such as 71e12");
+                          is_bytes(name) ? size_expected(value) : "a number, such as 71e12");
     number = is_bytes(name) ? (double)bytes : number;
     if (!(number >= key->minimum && number <= key->maximum))
         return status_set(status, STATUS_BAD_INPUT, "profile: %s is %.100s; expected %g to %g", name, value,

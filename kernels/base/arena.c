@@ -38,10 +38,16 @@ static void timeline_add(struct arena *arena, double flops)
     memcpy(event->live_bytes, arena->live_by_category, sizeof event->live_bytes);
 }
 
-void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source,
-                size_t limit_bytes)
+void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source)
 {
-    *arena = (struct arena){.source = source, .device = device, .place = place, .limit_bytes = limit_bytes};
+    *arena = (struct arena){.source = source, .device = device, .place = place};
+}
+
+void arena_limit(struct arena *arena, size_t bytes, const char *what)
+{
+    static const char *const keys[PLACE_COUNT] = {"limits.memory", "limits.host_memory"};
+    arena->limit_bytes = bytes;
+    arena->limit_what = what ? what : keys[arena->place];
 }
 
 void arena_close(struct arena *arena)
@@ -78,32 +84,35 @@ static size_t room(size_t limit_bytes, size_t live_bytes)
     return live_bytes < limit_bytes ? limit_bytes - live_bytes : 0;
 }
 
-// The limit that leaves the least room, and the live bytes that count against it; 0: there is none.
-static size_t nearest_limit(const struct arena *arena, size_t *live_bytes)
+// The limit that leaves the least room, what it is called, and the live bytes that count against it; 0: there is
+// none.
+static size_t nearest_limit(const struct arena *arena, size_t *live_bytes, const char **what)
 {
     size_t both_bytes = arena->live_bytes + (arena->beside ? arena->beside->live_bytes : 0);
     bool shared = arena->shared_bytes && (!arena->limit_bytes || room(arena->shared_bytes, both_bytes) <
                                                                      room(arena->limit_bytes, arena->live_bytes));
     *live_bytes = shared ? both_bytes : arena->live_bytes;
+    *what = shared ? arena->shared_what : arena->limit_what;
     return shared ? arena->shared_bytes : arena->limit_bytes;
 }
 
 static void *over_limit(const struct arena *arena, size_t bytes, enum category category, struct status *status)
 {
-    static const char *const keys[PLACE_COUNT] = {"limits.memory", "limits.host_memory"};
     static const char *const where[PLACE_COUNT] = {"", " on the host"};
-    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes);
+    const char *what;
+    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
     status_set(status, STATUS_OOM,
                "%s for %s do not fit%s: %s are live and the limit is %s, %zu bytes too few (%s)", words(bytes).text,
                category_name(category), where[arena->place], words(live_bytes).text, words(limit_bytes).text,
-               bytes - limit_bytes + live_bytes, keys[arena->place]);
+               bytes - limit_bytes + live_bytes, what);
     return NULL;
 }
 
 void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops, struct status *status)
 {
     bytes = arena_rounded(bytes ? bytes : 1);
-    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes);
+    const char *what;
+    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
     if (limit_bytes && (bytes > limit_bytes || live_bytes > limit_bytes - bytes)) {
         return over_limit(arena, bytes, category, status);
     }
@@ -137,7 +146,8 @@ void arena_release(struct arena *arena, void *pointer, size_t bytes, enum catego
 
 bool arena_touch(struct arena *arena, size_t bytes, const size_t by_category[CATEGORY_COUNT])
 {
-    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes);
+    const char *what;
+    size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
     if (limit_bytes && bytes > room(limit_bytes, live_bytes)) {
         return false;
     }

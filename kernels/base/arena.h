@@ -50,10 +50,12 @@ struct arena {
     void *kept;            // the source's own
     struct device *device; // whose place it is of
     enum place place;
-    size_t limit_bytes; // 0: no limit
+    size_t limit_bytes;     // 0: no limit
+    const char *limit_what; // what messages call it: its key in a trial, or what sets it where none is given
     // Another place in the same memory, and what was free there for both together; 0: no limit but the place's own.
     const struct arena *beside;
     size_t shared_bytes;
+    const char *shared_what;
     size_t live_bytes, peak_bytes;
     size_t live_by_category[CATEGORY_COUNT], peak_by_category[CATEGORY_COUNT];
     size_t allocated_bytes; // ever, released or not
@@ -64,13 +66,15 @@ struct arena {
     size_t timeline_count, timeline_capacity;
 };
 
-void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source,
-                size_t limit_bytes);
+// Without a limit.
+void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source);
+// bytes: 0 is no limit. what: what messages call it; NULL: its key in a trial.
+void arena_limit(struct arena *arena, size_t bytes, const char *what);
 // Frees the arena's own records. Aborts if something is still allocated: that is a leak in the program.
 void arena_close(struct arena *arena);
 // The bytes an allocation of `bytes` is counted as.
 size_t arena_rounded(size_t bytes);
-// Returns NULL and sets status (oom: wanted, live, limit and its key in a trial, missing, category) if the bytes do
+// Returns NULL and sets status (oom: wanted, live, limit and what it is called, missing, category) if the bytes do
 // not fit. 0 bytes are valid.
 void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops,
                      struct status *status);

@@ -51,9 +51,11 @@ static size_t memory_left(void)
     return kib * 1024;
 }
 
-size_t cpu_available_bytes(void)
+size_t cpu_available_bytes(const char **what)
 {
     size_t memory = memory_left(), addresses = address_space_left();
+    *what = memory < addresses ? "what the machine has free"
+                               : "what ulimit -v leaves besides what the BLAS and the C library may take";
     return memory < addresses ? memory : addresses;
 }
 

@@ -9,8 +9,8 @@ extern const struct device_rules cpu_rules_bf16, cpu_rules_f32, cpu_rules_f64;
 
 // Before the first operation: a heap that keeps its pages.
 void cpu_start(void);
-// Bytes of memory that the machine could give to this process now.
-size_t cpu_available_bytes(void);
+// Bytes of memory that the machine could give to this process now, and what sets this limit.
+size_t cpu_available_bytes(const char **what);
 
 void *cpu_allocate(struct arena *arena, size_t bytes, struct status *status);
 void cpu_release(struct arena *arena, void *pointer, size_t bytes);

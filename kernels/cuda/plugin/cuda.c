@@ -272,7 +272,8 @@ static bool open(struct device *device, struct status *status)
     size_t free_bytes, total_bytes;
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     if (device->arena.limit_bytes == 0) {
-        device->arena.limit_bytes = free_bytes > LOADED_LATER_BYTES ? free_bytes - LOADED_LATER_BYTES : 1;
+        arena_limit(&device->arena, free_bytes > LOADED_LATER_BYTES ? free_bytes - LOADED_LATER_BYTES : 1,
+                    "what the card has free");
     }
     return true;
 }
