@@ -311,17 +311,23 @@ static void fill_cache(struct state *state, size_t s)
     }
 }
 
-// The drawn columns' keys alone have gradients: per layer one buffer, in which they lie side by side. Those that
-// column j reads; their number.
-static size_t list_segments(struct state *state, size_t j)
+// The drawn columns' keys alone have gradients: per layer one buffer, in which they lie side by side.
+static void list_segments(struct state *state)
 {
     const struct column_walk *walk = state->walk;
-    for (size_t i = 0; i <= j; i++) {
+    for (size_t i = 0; !walk->whole && i < walk->drawn.count; i++) {
         struct span span = column_span(walk->columns, walk->drawn.items[i]);
-        size_t start = walk->whole ? 0 : span.start;
-        state->segments[walk->whole ? 0 : i] =
-            (struct key_segment){.start = start, .count = span.start + span.count - start};
+        state->segments[i] = (struct key_segment){.start = span.start, .count = span.count};
     }
+}
+
+// How many of them column j reads; one, of all keys up to its end, where all have gradients.
+static size_t segments_read(struct state *state, size_t j)
+{
+    const struct column_walk *walk = state->walk;
+    struct span span = column_span(walk->columns, walk->drawn.items[j]);
+    if (walk->whole)
+        state->segments[0] = (struct key_segment){.start = 0, .count = span.start + span.count};
     return walk->whole ? 1 : j + 1;
 }
 
@@ -330,7 +336,7 @@ static void scale(struct state *state, struct stage stage, size_t j)
 {
     const struct column_walk *walk = state->walk;
     size_t B = state->step->batch->batch, row = 0;
-    for (size_t i = 0; i < j; i++) {
+    for (size_t i = 0; walk->kv_factor && i < j; i++) {
         row += state->segments[i].count * B;
     }
     for (size_t l = stage.first; walk->kv_factor && j + 1 < walk->drawn.count && l < stage.end; l++) {
@@ -399,8 +405,9 @@ static void walk_back(struct state *state, size_t s)
         // All columns' are read and written by every column; those of a few stay.
         kv_store_open_gradients(&state->kv, walk->whole ? state->kv.place : PLACE_DEVICE, state->sampled * B);
     }
+    list_segments(state);
     for (size_t j = walk->drawn.count; j-- > 0;) {
-        size_t c = walk->drawn.items[j], segment_count = list_segments(state, j);
+        size_t c = walk->drawn.items[j], segment_count = segments_read(state, j);
         struct span chunk = column_span(walk->columns, c);
         double factor = walk->loss_factor ? walk->loss_factor[j] : 1;
         scale(state, stage, j);

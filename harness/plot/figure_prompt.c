@@ -76,8 +76,10 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     for (size_t p = 0, found = find_prompts(records, count, prompts); p < found; p++) {
         size_t kept_count = 0;
         for (size_t i = 0; i < count; i++) {
-            if (records[i]->status == RECORD_OK && prompt_of(records[i]) == prompts[p]) {
-                kept[kept_count++] = records[i];
+            const struct record *record = records[i];
+            bool whole = record->status == RECORD_OK && record->flops > 0 && record->peak_bytes > 0;
+            if (whole && prompt_of(record) == prompts[p]) {
+                kept[kept_count++] = record;
             }
         }
         struct series_table all;
