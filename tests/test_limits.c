@@ -68,7 +68,7 @@ static void limits_that_steps_cannot_live_with_are_told(void **state)
         {"ulimit -n 32", "at most 32 files can be open, and 64 may be needed; raise the limit"},
         {"export OMP_NUM_THREADS=0", "OMP_NUM_THREADS=0: a number of threads from 1 on was expected"},
         {"export OMP_NUM_THREADS=", "OMP_NUM_THREADS=: a number of threads from 1 on was expected"},
-        {"export OMP_NUM_THREADS=2,x", "OMP_NUM_THREADS=2,x: a number of threads from 1 on was expected"},
+        {"export OMP_NUM_THREADS=2x", "OMP_NUM_THREADS=2x: a number of threads from 1 on was expected"},
         {"export OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=100000: at most 4096 threads are served"},
         {"export OMP_STACKSIZE=128K", "OMP_STACKSIZE=128K: steps need stacks of 1M to 1G for each thread"},
         {"export GOMP_STACKSIZE=64", "GOMP_STACKSIZE=64: steps need stacks"}};

@@ -65,6 +65,26 @@ static void test_metrics_table(void **state)
     assert_null(table_of("metrics", none));
 }
 
+// Runs that no program recorded: evaluated behind their end, backwards, or with a loss and no step.
+static void test_runs_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const evaluations[] = {"'evaluation_step': [0, 9007199254740992], 'evaluation_loss': [9, 7]",
+                                              "'evaluation_step': [2, 1], 'evaluation_loss': [9, 7]",
+                                              "'evaluation_step': [], 'evaluation_loss': [9, 7]",
+                                              "'evaluation_step': [0, 2], 'evaluation_loss': [9, 7]"};
+    for (int i = 0; i < 4; i++) {
+        char rest[200];
+        snprintf(rest, sizeof rest,
+                 ", 'samples_ms': [500, 500], 'curve': {'loss': [8, 2], 'gradient_norm': [1, 1], %s}",
+                 evaluations[i]);
+        char *lines[] = {run_of(1, full, "'train': {'steps': 2}", rest), NULL},
+             *table = table_of("training", lines);
+        assert_int_equal(table != NULL, i == 3);
+        free(table);
+    }
+}
+
 // The loss of the last quarter and of the last evaluation, by the rate.
 static void test_rates_table(void **state)
 {
@@ -195,9 +215,10 @@ static void test_optimizers_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_table),  cmocka_unit_test(test_metrics_table),
-        cmocka_unit_test(test_rates_table),     cmocka_unit_test(test_lost_updates_table),
-        cmocka_unit_test(test_published_rates), cmocka_unit_test(test_optimizers_table),
+        cmocka_unit_test(test_training_table),     cmocka_unit_test(test_runs_that_are_none),
+        cmocka_unit_test(test_metrics_table),      cmocka_unit_test(test_rates_table),
+        cmocka_unit_test(test_lost_updates_table), cmocka_unit_test(test_published_rates),
+        cmocka_unit_test(test_optimizers_table),
     };
     return cmocka_run_group_tests_name("training figures", tests, NULL, NULL);
 }

@@ -14,10 +14,20 @@
 #define RUNS_MAX 14 // that one picture can show
 #define PARTS    40
 
+// As a run evaluates: rising, and none behind its last step.
+static bool evaluates_in_order(const struct record_curve *curve)
+{
+    const struct number_list *at = &curve->evaluation_step;
+    bool fine = at->count == curve->evaluation_loss.count;
+    for (size_t i = 0; fine && i < at->count; i++)
+        fine = at->items[i] >= (i ? at->items[i - 1] : 0) && at->items[i] <= (double)curve->loss.count;
+    return fine;
+}
+
 static bool has_curve(const struct record *record)
 {
     return record->status == RECORD_OK && record->curve->given && record->curve->loss.count > 0 &&
-           record->samples_ms.count == record->curve->loss.count;
+           record->samples_ms.count == record->curve->loss.count && evaluates_in_order(record->curve);
 }
 
 // The records that have one, as series. Release with series_free.
@@ -126,9 +136,6 @@ static void put_run(FILE *table, const char *start, const struct record *record,
     for (size_t i = 0; i < parts; i++) {
         double step =
             evaluations ? curve->evaluation_step.items[i] : floor((double)((i + 1) * steps) / (double)parts);
-        if (step > (double)steps || step < before) {
-            return; // a record that was tampered with
-        }
         size_t first = (size_t)before, end = (size_t)step;
         seconds += sum(&record->samples_ms, first, end) / 1e3;
         fputs(start, table);
