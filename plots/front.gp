@@ -32,7 +32,7 @@ load scripts.'/page.gp'
 set logscale x 2
 set xrange [low / 1.15 : high * 1.3]
 set yrange [least_s - 0.1 * (most_s - least_s) - 0.05 * most_s : most_s + 0.1 * (most_s - least_s) + 0.02 * most_s]
-if (high / low > 3) {
+if (low > 0 && high > 3 * low) {
     steps = ''
     do for [power=-4:16] { v = 2.0**power; steps = steps.sprintf('%s"%g" %g', steps eq '' ? '' : ', ', v, v) }
     eval 'set xtics ('.steps.')'

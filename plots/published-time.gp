@@ -11,7 +11,7 @@ low = (STATS_min < low ? STATS_min : low)
 high = (STATS_max > high ? STATS_max : high)
 
 set multiplot
-if (linear || high / low < 4) {
+if (linear || low <= 0 || high < 4 * low) {
     set yrange [0 : high * 1.08]
 } else {
     set logscale y 10
