@@ -24,7 +24,7 @@ LDFLAGS  := -fopenmp $(SANITIZE) $(if $(shell command -v ld.gold),-fuse-ld=gold)
 LDLIBS   := -ljansson -lopenblas -lm -ldl
 # Calls that can fail for want of memory end the program instead: kernels/base/host_memory.h.
 CHECKED  := malloc calloc realloc posix_memalign strdup strndup asprintf __asprintf_chk vasprintf getline getdelim __getdelim fopen \
-            fdopen opendir fdopendir scandir realpath setenv dlopen tsearch open_memstream
+            fdopen popen opendir fdopendir scandir realpath setenv dlopen tsearch open_memstream
 override LDLIBS += $(CHECKED:%=-Wl,--wrap=%)
 
 # One line per compilation; `make V=1` shows the commands.

@@ -9,7 +9,7 @@ static void begin_factors(struct model *model)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (!model_has(model, p) || !strstr(p->name, ".lora_B."))
+        if (!model_has(model, p) || p->factor != FACTOR_B)
             continue;
         size_t count = tensor_count(p->value);
         double *zeros = calloc(count + 1, sizeof *zeros);

@@ -2,6 +2,7 @@
 #include "kernels/base/memo.h"
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 struct memo_entry {
     uint64_t hash;
@@ -38,18 +39,6 @@ void memo_free(struct memo *memo)
     free(memo);
 }
 
-// The sum of words, each times an odd number of its own: the products wait for none before them.
-static uint64_t hash_of(const void *key, size_t bytes)
-{
-    uint64_t hash = bytes;
-    for (size_t i = 0; i < bytes; i += sizeof hash) {
-        uint64_t word = 0;
-        memcpy(&word, (const char *)key + i, bytes - i < sizeof word ? bytes - i : sizeof word);
-        hash += (word ^ word >> 32) * (0x9e3779b97f4a7c15 + 2 * 0xbf58476d1ce4e5b9 * i);
-    }
-    return hash ^ hash >> 32;
-}
-
 static struct memo_entry **place_of(const struct memo *memo, uint64_t hash, const void *key, size_t bytes)
 {
     size_t i = hash & (memo->capacity - 1);
@@ -81,7 +70,7 @@ static struct memo_entry *find(struct memo *memo, const void *key, size_t bytes)
     if (2 * memo->count >= memo->capacity) {
         grow(memo);
     }
-    uint64_t hash = hash_of(key, bytes);
+    uint64_t hash = XXH3_64bits(key, bytes);
     struct memo_entry **place = place_of(memo, hash, key, bytes);
     if (!*place) {
         *place = calloc(1, sizeof **place);

@@ -70,7 +70,7 @@ static void update(struct model *model, struct parameter *p)
         return;
     }
     size_t layer = unit_of(model, p) - unit_of_layer(0);
-    double ratio = strstr(p->name, ".lora_B.") ? options->ratio : 1;
+    double ratio = p->factor == FACTOR_B ? options->ratio : 1;
     adamw_update_aged(model, p, ratio, model->layers[layer].seen + model->update.age);
 }
 

@@ -6,25 +6,64 @@
 #include "kernels/transformer/unit_parameters.h"
 #include "kernels/transformer/weights.h"
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
-static struct parameter *add(struct model *model, size_t rows, size_t cols, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+// Appends to a name, whose end it returns.
+static char *append(char *end, const char *text)
+{
+    size_t bytes = strlen(text);
+    return (char *)memcpy(end, text, bytes + 1) + bytes;
+}
 
-static struct parameter *add(struct model *model, size_t rows, size_t cols, const char *format, ...)
+static char *append_number(char *end, size_t number)
+{
+    char digits[24], *at = digits + sizeof digits - 1;
+    *at = 0;
+    do {
+        *--at = (char)('0' + number % 10);
+    } while (number /= 10);
+    return append(end, at);
+}
+
+static struct parameter *add(struct model *model, size_t rows, size_t cols, const char *name)
 {
     struct parameter *p = &model->parameters[model->parameter_count++];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(p->name, sizeof p->name, format, arguments);
-    va_end(arguments);
+    append(p->name, name);
     p->value.rows = rows;
     p->value.cols = cols;
     p->size = rows * cols;
-    bool gain = strstr(p->name, "norm.weight");
-    p->vector = gain || strstr(p->name, ".bias");
-    p->mean = gain && !model->config.unit_offset ? 1 : 0;
+    return p;
+}
+
+// Names are not printed: a search for what fits makes thousands of models, and printf is slow where libquadmath,
+// which OpenBLAS brings, is loaded.
+static struct parameter *add_to_layer(struct model *model, size_t rows, size_t cols, size_t layer, const char *name,
+                                      const char *rest)
+{
+    struct parameter *p = add(model, rows, cols, "model.layers.");
+    append(append(append(append_number(p->name + strlen(p->name), layer), "."), name), rest);
+    return p;
+}
+
+static struct parameter *gain(const struct model *model, struct parameter *p)
+{
+    p->vector = true;
+    p->mean = model->config.unit_offset ? 0 : 1;
+    return p;
+}
+
+static struct parameter *add_gain(struct model *model, size_t cols, size_t layer, const char *name)
+{
+    return gain(model, add_to_layer(model, 1, cols, layer, name, ".weight"));
+}
+
+static struct parameter *add_factor(struct model *model, size_t rows, size_t cols, size_t layer, const char *name,
+                                    enum factor factor)
+{
+    struct parameter *p = add(model, rows, cols, "base_model.model.model.layers.");
+    append(append(append(append_number(p->name + strlen(p->name), layer), "."), name),
+           factor == FACTOR_A ? ".lora_A.weight" : ".lora_B.weight");
+    p->factor = factor;
     return p;
 }
 
@@ -32,15 +71,14 @@ static struct parameter *add(struct model *model, size_t rows, size_t cols, cons
 static struct projection add_projection(struct model *model, size_t layer, const char *name, size_t out, size_t in,
                                         bool bias, enum lora_target target)
 {
-    struct projection p = {0};
-    p.weight = add(model, out, in, "model.layers.%zu.%s.weight", layer, name);
+    struct projection p = {.weight = add_to_layer(model, out, in, layer, name, ".weight")};
     if (bias) {
-        p.bias = add(model, 1, out, "model.layers.%zu.%s.bias", layer, name);
+        p.bias = add_to_layer(model, 1, out, layer, name, ".bias");
+        p.bias->vector = true;
     }
     if (model->lora.rank && (model->lora.targets & target)) {
-        const char *format = "base_model.model.model.layers.%zu.%s.lora_%c.weight";
-        p.lora_a = add(model, model->lora.rank, in, format, layer, name, 'A');
-        p.lora_b = add(model, out, model->lora.rank, format, layer, name, 'B');
+        p.lora_a = add_factor(model, model->lora.rank, in, layer, name, FACTOR_A);
+        p.lora_b = add_factor(model, out, model->lora.rank, layer, name, FACTOR_B);
     }
     return p;
 }
@@ -61,33 +99,32 @@ void model_list(struct model *model, const struct config *config, const struct l
         struct layer *layer = &model->layers[l];
         layer->first = &model->parameters[model->parameter_count];
         if (before) {
-            layer->attention_norm = add(model, 1, c->width, "model.layers.%zu.input_layernorm.weight", l);
+            layer->attention_norm = add_gain(model, c->width, l, "input_layernorm");
         }
         layer->q = add_projection(model, l, "self_attn.q_proj", q, c->width, c->qkv_bias, LORA_Q);
         layer->k = add_projection(model, l, "self_attn.k_proj", kv, c->width, c->qkv_bias, LORA_K);
         layer->v = add_projection(model, l, "self_attn.v_proj", kv, c->width, c->qkv_bias, LORA_V);
         if (c->qk_norm) {
             size_t whole = c->whole_qk_norm;
-            layer->q_norm = add(model, 1, whole ? q : c->head_dim, "model.layers.%zu.self_attn.q_norm.weight", l);
-            layer->k_norm = add(model, 1, whole ? kv : c->head_dim, "model.layers.%zu.self_attn.k_norm.weight", l);
+            layer->q_norm = add_gain(model, whole ? q : c->head_dim, l, "self_attn.q_norm");
+            layer->k_norm = add_gain(model, whole ? kv : c->head_dim, l, "self_attn.k_norm");
         }
         layer->o = add_projection(model, l, "self_attn.o_proj", c->width, q, false, LORA_O);
         if (after) {
-            layer->attention_out_norm =
-                add(model, 1, c->width, "model.layers.%zu.post_attention_layernorm.weight", l);
+            layer->attention_out_norm = add_gain(model, c->width, l, "post_attention_layernorm");
         }
         if (before) {
-            layer->mlp_norm = add(model, 1, c->width, "model.layers.%zu.%s_layernorm.weight", l,
-                                  after ? "pre_feedforward" : "post_attention");
+            layer->mlp_norm =
+                add_gain(model, c->width, l, after ? "pre_feedforward_layernorm" : "post_attention_layernorm");
         }
         layer->gate = add_projection(model, l, "mlp.gate_proj", c->ffn, c->width, false, LORA_GATE);
         layer->up = add_projection(model, l, "mlp.up_proj", c->ffn, c->width, false, LORA_UP);
         layer->down = add_projection(model, l, "mlp.down_proj", c->width, c->ffn, false, LORA_DOWN);
         if (after) {
-            layer->mlp_out_norm = add(model, 1, c->width, "model.layers.%zu.post_feedforward_layernorm.weight", l);
+            layer->mlp_out_norm = add_gain(model, c->width, l, "post_feedforward_layernorm");
         }
     }
-    model->final_norm = add(model, 1, c->width, "model.norm.weight");
+    model->final_norm = gain(model, add(model, 1, c->width, "model.norm.weight"));
     model->head = c->tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
 }
 
@@ -243,11 +280,6 @@ struct parameter *model_parameter(const struct model *model, const char *name)
         }
     }
     return NULL;
-}
-
-bool parameter_is_factor(const struct parameter *parameter)
-{
-    return strstr(parameter->name, ".lora_") != NULL;
 }
 
 struct role model_role(const struct model *model, const struct parameter *p)

@@ -12,6 +12,8 @@ struct bucket;
 struct lost_updates;
 struct optimizer;
 struct unit_listener;
+// Of LoRA: W + scale B A.
+enum factor { FACTOR_NONE, FACTOR_A, FACTOR_B };
 struct parameter {
     char name[112]; // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
     size_t size;    // all its elements; value, gradient and state may be of some, from number `first` on
@@ -30,6 +32,7 @@ struct parameter {
     struct tensor unrounded; // what an update that is measured leaves besides, or no tensor (lost_updates.h)
     struct tensor projector; // directions of its gradient (kernels/transformer/projector.h), or no tensor
     bool projected;          // the gradient's sums are those in them: [m, r] or [r, n]
+    enum factor factor;      // of LoRA's, which it is
     bool vector;             // a norm's gain or a bias: one dimension in files
     double mean;             // of its random values: a gain is about 1
     bool trains;             // and is this rank's
@@ -138,8 +141,10 @@ void model_random_values(const struct parameter *parameter, uint64_t seed, enum 
 // Whether the parameter is this rank's, and whether it can train: is not frozen beside LoRA's factors.
 bool model_has(const struct model *model, const struct parameter *parameter);
 bool model_can_train(const struct model *model, const struct parameter *parameter);
-// Whether it is one of LoRA's.
-bool parameter_is_factor(const struct parameter *parameter);
+static inline bool parameter_is_factor(const struct parameter *parameter)
+{
+    return parameter->factor != FACTOR_NONE;
+}
 // What becomes of it in the turn that it is.
 struct role model_role(const struct model *model, const struct parameter *parameter);
 // Parameter by name, NULL if there is none.
