@@ -90,6 +90,8 @@ dependencies: ## install the packages that are missing, or say how
 # The two commands that start from nothing. Packages first; then what compiles, in a make of its own, for this one asked
 # pkg-config before they were there, and on all cores, unless -j says how many; then what runs, in sequence.
 PARALLEL  = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+# Suites: one more, for some wait for a second or ten.
+CROWDED   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell expr $$(nproc) + 1))
 figures: ## measure the default experiments (RESULTS=) and draw them (PICTURES=); some minutes
 	@tools/dependencies
 	@$(MAKE) --no-print-directory $(PARALLEL) figure-programs
@@ -166,7 +168,7 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
-# Each suite is a target, so that as many run at once as there are cores, each on one thread; ranks that wait leave the
+# Each suite is a target, so that all cores are busy, each suite on one thread; ranks that wait leave the
 # core to those that do not. tests/suite says what came of it. Under the sanitizers without the checks, which are of
 # sources, scripts and a page in a browser, and without gnuplot's points, while the program's part in them other suites
 # run; without what simulates times, whose code test_time_change runs too; and without what preloads a malloc or system
@@ -184,7 +186,7 @@ test: ## install what is missing, build, run every test; some minutes
 	@tools/dependencies --test
 	@$(MAKE) --no-print-directory $(PARALLEL) test-programs
 	@rm -rf $(BUILD)/suites
-	@OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 $(MAKE) --no-print-directory -k --output-sync=target $(PARALLEL) test-runs; code=$$?; $(SUITE) && exit $$code
+	@OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 $(MAKE) --no-print-directory -k --output-sync=target $(CROWDED) test-runs; code=$$?; $(SUITE) && exit $$code
 test-programs: all $(TESTS)
 $(RUNS): run/%: % all
 	@LONGBP=$(BUILD)/longbp $(SUITE) $(notdir $*) $*

@@ -400,7 +400,7 @@ static void test_same_bits_on_any_threads(void **state)
             void *options = fixture_options(*m, "chunk=128 budget=3");
             double *first = NULL;
             for (size_t i = 0; i < sizeof threads / sizeof *threads; i += STRIDE) {
-                if (i > 0 && !is_chosen(p + (size_t)(m - methods) + i, 3)) { // against one thread one other number
+                if (i > 0 && !is_chosen(p + (size_t)(m - methods) + i, 6)) { // against one thread one other number
                     continue;
                 }
                 omp_set_num_threads(threads[i]);

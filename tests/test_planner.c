@@ -228,7 +228,7 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
             expect_choice(space, all, (struct planned_limits){NO_LIMIT, host_limit});
             expect_choice(space, all, (struct planned_limits){peaks[0] - 1, host_limit});
             for (size_t i = 0; i < space->candidates; i += space->candidates / 3, limit++) {
-                if (!is_chosen(limit, 2)) {
+                if (!is_chosen(limit, 4)) {
                     continue;
                 }
                 expect_choice(space, all, (struct planned_limits){peaks[i], host_limit});

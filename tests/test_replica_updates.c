@@ -133,12 +133,12 @@ static void updates_are_those_of_one_rank(void **state)
         {"bcd", "interval=2 order=descending", .dtype = DTYPE_F64},
     };
     for (size_t i = 0; i < sizeof updates / sizeof *updates; i++) {
-        if (is_chosen(i + world.comm.size, 2)) { // others with other numbers of ranks
+        if (is_chosen(i + world.comm.size, 3)) { // others with other numbers of ranks
             check_updates(&updates[i], i > 1);
         }
     }
     for (size_t o = 0; optimizers[o]; o++) { // as it is by default
-        if (optimizers[o]->by_element && is_chosen(o + world.comm.size, 2)) {
+        if (optimizers[o]->by_element && is_chosen(o + world.comm.size, 3)) {
             check_updates(&(struct updated){optimizers[o]->name, "", .dtype = DTYPE_F32}, true);
         }
     }

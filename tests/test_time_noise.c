@@ -6,7 +6,7 @@ struct rates {
     double good, slower; // good: the same or faster, exit 0
 };
 
-#define TRIES 400
+#define TRIES 200
 
 static struct rates simulate(const char *name, const struct machine *machine, const struct sweep *sweep,
                              enum slowed slowed, double factor)

@@ -13,7 +13,7 @@ NVFLAGS   := '-gencode=arch=$(lastword $(CUDA_CODE)),code=[$(subst $(empty) ,$(c
              -std=c++17 -O3 -lineinfo -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
              -Werror=all-warnings --expt-relaxed-constexpr
 # The base is linked into both sides: it has no state, but for host_memory.c, which is the program's.
-CUDA_BASE := $(filter-out $(addprefix kernels/base/,attention.c comm.c eigen.c host_memory.c memory.c ops.c quantisation.c random.c world.c xxhash.c),$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
+CUDA_BASE := $(filter-out $(addprefix kernels/base/,attention.c comm.c eigen.c host_memory.c memo.c memory.c ops.c quantisation.c random.c world.c xxhash.c),$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
 CUDA_C    := $(wildcard kernels/cuda/plugin/*.c)
 CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
              $(patsubst %.cu,$(BUILD)/pic/%.o,$(wildcard kernels/cuda/plugin/*.cu))

@@ -228,7 +228,7 @@ static void test_killed_at_random_moments(void **state)
     struct random random = random_named(moments, "kills");
     struct course course = {0};
     int code = 0;
-    const size_t most = exhaustive() ? 5 : 2;
+    const size_t most = exhaustive() ? 5 : 1;
     for (size_t kills = 0; kills < most; kills++) {
         double seconds = LONGEST * (double)random_below(&random, kills, 1000) / 1000;
         bool done = go_on(scratch, &course, kills % 2, seconds, &code);
