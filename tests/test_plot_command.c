@@ -2,6 +2,7 @@
 // command line, and within records. Whatever they say, nothing runs: the file `x`, which each would make, is not
 // there.
 #define _GNU_SOURCE // setenv, asprintf
+#include "tests/chosen_tests.h"
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include <jansson.h>
@@ -94,6 +95,8 @@ static void scripts_of_any_name_are_run(void **state)
     struct scratch *scratch = *state;
     write_records(scratch, "r.jsonl", "plain");
     for (size_t i = 0; i < COUNT(names); i++) {
+        if (!is_chosen(i, 2))
+            continue;
         expect_drawn(scratch, names[i],
                      "rm -rf drawn; ln -s \"$P\" \"./$N\" && "
                      "$L plot r.jsonl --format svg --figures memory --out drawn \"--scripts=$N\" && "
@@ -108,6 +111,8 @@ static void results_of_any_name_are_read(void **state)
 {
     struct scratch *scratch = *state;
     for (size_t i = 0; i < COUNT(names); i++) {
+        if (!is_chosen(i + 1, 2))
+            continue;
         write_records(scratch, names[i], "plain");
         expect_drawn(
             scratch, names[i],

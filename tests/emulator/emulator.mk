@@ -17,6 +17,7 @@ $(EMULATED)/%.o: %.cpp
 	$(Q)$(CXX) $(CPPFLAGS) $(HEADERS) $(CXXFLAGS) -c -o $@ $<
 TILED     := $(addprefix kernels/cuda/plugin/attention_,forward.cu backward.cu)
 $(TILED:%.cu=$(EMULATED)/%.o): CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
+$(TILED:%.cu=$(EMULATED)/%.o): CXXFLAGS += -O2
 $(EMULATED)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
