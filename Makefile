@@ -149,8 +149,11 @@ $(BUILD)/tests/test_verify $(BUILD)/tests/test_samples: override LDLIBS += -Wl,-
 # Readings of counters and of a card's sensors that are made up.
 $(BUILD)/tests/test_event_counter: override LDLIBS += -Wl,--wrap=syscall
 $(BUILD)/tests/test_watch: override LDLIBS += $(foreach call,open close card_find read,-Wl,--wrap=sensors_$(call))
-# Code of tests and of the harness takes longer to be optimised than to run.
-$(TESTS:=.o) $(BUILD)/harness/%.o: CFLAGS += -O1
+# Code of the harness and of tests takes longer to be optimised than to run, but for tests that compute much themselves.
+$(BUILD)/harness/%.o $(TESTS:=.o): CFLAGS += -O1
+ifndef SANITIZE
+$(addsuffix .o,$(filter-out $(addprefix %/test_,bf16 galore optimizer ranks),$(TESTS))): CFLAGS += -O0
+endif
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out $(LIBRARY),$^) $(LIBRARY) -lcmocka $(LDLIBS)

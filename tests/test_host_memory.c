@@ -19,7 +19,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define HANG_SECONDS 100
-#define POINTS       3 // of each command in `make test`
+#define POINTS       2 // of each command in `make test`
 
 static const char setup[] =
     "yes 'in the beginning was the word ' | head -c 3000 > text && $L init --model tiny --dtype f32 --out model && "
