@@ -218,6 +218,12 @@ static void changed_bits_are_told_and_no_regression(void **state)
            "gradients: bits changed in 1 of 1 trials; not the same in both: cpu\n");
     expect_silent(*state, "--deterministic base new", 0, first);
     expect(*state, "--deterministic --all base new", 0, first);
+    // Of other data they are of another function; what has no hash of its data is taken for the same.
+    BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'data_hash': '0123456789abcdef'"});
+    NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'data_hash': '0123456789abcdee'"});
+    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: data_hash\n");
+    NEW(*state, {.bits = HASHES("4", "2", "5")});
+    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
     BASE(*state, {.trial = 0});
     NEW(*state, {.trial = 0});
     expect_silent(*state, "base new", 0, "gradients: ");

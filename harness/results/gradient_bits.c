@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"cpu",      "card",  "blas",
-                                                                "compiler", "flags", "threads"};
+const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"data_hash", "cpu",   "card",   "blas",
+                                                                "compiler",  "flags", "threads"};
 
 static bool same_text(const char *a, const char *b)
 {
@@ -15,12 +15,22 @@ static bool is_repeatable(const struct record *record)
     return strcmp(record->trial.device, "cpu") == 0 || record->trial.deterministic == 1;
 }
 
-static unsigned long different_causes(const struct record_provenance *a, const struct record_provenance *b)
+// Earlier versions' records have no hash of their data.
+static bool same_data(const struct record *a, const struct record *b)
 {
-    const bool same[GRADIENT_BITS_CAUSES] = {
-        same_text(a->cpu, b->cpu),     same_text(a->card, b->card),
-        same_text(a->blas, b->blas),   same_text(a->compiler, b->compiler),
-        same_text(a->flags, b->flags), a->threads == b->threads || (isnan(a->threads) && isnan(b->threads))};
+    return !*a->data_hash || !*b->data_hash || strcmp(a->data_hash, b->data_hash) == 0;
+}
+
+static unsigned long different_causes(const struct record *base, const struct record *new)
+{
+    const struct record_provenance *a = &base->provenance, *b = &new->provenance;
+    const bool same[GRADIENT_BITS_CAUSES] = {same_data(base, new),
+                                             same_text(a->cpu, b->cpu),
+                                             same_text(a->card, b->card),
+                                             same_text(a->blas, b->blas),
+                                             same_text(a->compiler, b->compiler),
+                                             same_text(a->flags, b->flags),
+                                             a->threads == b->threads || (isnan(a->threads) && isnan(b->threads))};
     unsigned long causes = 0;
     for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
         causes |= same[i] ? 0 : 1UL << i;
@@ -48,7 +58,7 @@ struct gradient_bits gradient_bits_compare(const struct record *base, const stru
     if (!bits.known)
         return bits;
     const struct record_tensor *tensors = before->tensors.items;
-    bits.causes = different_causes(&base->provenance, &new->provenance);
+    bits.causes = different_causes(base, new);
     bits.tensors = before->tensors.count;
     for (size_t i = 0; i < bits.tensors; i++) {
         const char *hash = tensors[i].hash;
