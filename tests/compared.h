@@ -129,4 +129,8 @@ static inline void expect_silent(const struct scratch *scratch, const char *argu
     free(text);
 }
 
+// Of all gradients and of two tensors, for .bits: the last digit of each.
+#define HASHES(all, a, b)                                                                                          \
+    ", 'hash': '000000000000000" all "', 'tensors': {'embed': {'hash': '000000000000000" a                         \
+    "'}, 'norm': {'hash': '000000000000000" b "'}}"
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)

@@ -191,44 +191,6 @@ static void gradient_errors_may_move_within_rounding(void **state)
     expect(*state, "new base", 0, "other       00000000");
 }
 
-#define HASHES(all, a, b)                                                                                          \
-    ", 'hash': '000000000000000" all "', 'tensors': {'embed': {'hash': '000000000000000" a                         \
-    "'}, 'norm': {'hash': '000000000000000" b "'}}"
-
-static void changed_bits_are_told_and_no_regression(void **state)
-{
-    static const char first[] = "bits        00000000  full, context 512, f32 cpu: gradient bits changed in ";
-    BASE(*state, {.bits = HASHES("1", "2", "3")}, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 2});
-    expect(*state, "base base", 0, "gradients: bits changed in 0 of 2 trials\n");
-    expect_silent(*state, "base base", 0, "bits  ");
-    NEW(*state, {.bits = HASHES("4", "2", "5")}, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 2});
-    expect(*state, "base new", 0, first);
-    expect(*state, "base new", 0, "changed in 1 of 2 tensors, first in norm\n");
-    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 2 trials\n");
-    expect(*state, "base new", 0, "verdict: same\n");
-    expect(*state, "--format json base new", 0, "'first': 'norm'");
-    expect(*state, "--format json base new", 0, "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
-    NEW(*state, {.bits = HASHES("4", "6", "5")}, {.trial = 1}, {.trial = 2, .bits = HASHES("1", "2", "3")});
-    expect(*state, "base new", 0, "changed in 2 of 2 tensors, first in embed\n");
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n"); // no hash, nothing to say
-    // Elsewhere sums run in another order.
-    NEW(*state, {.bits = HASHES("4", "2", "5"), .cpu = "Another CPU"});
-    BASE(*state, {.bits = HASHES("1", "2", "3")});
-    expect(*state, "--deterministic base new", 0,
-           "gradients: bits changed in 1 of 1 trials; not the same in both: cpu\n");
-    expect_silent(*state, "--deterministic base new", 0, first);
-    expect(*state, "--deterministic --all base new", 0, first);
-    // Of other data they are of another function; what has no hash of its data is taken for the same.
-    BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'data_hash': '0123456789abcdef'"});
-    NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'data_hash': '0123456789abcdee'"});
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: data_hash\n");
-    NEW(*state, {.bits = HASHES("4", "2", "5")});
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
-    BASE(*state, {.trial = 0});
-    NEW(*state, {.trial = 0});
-    expect_silent(*state, "base new", 0, "gradients: ");
-}
-
 static void what_allow_let_pass_is_listed(void **state)
 {
     static const char allow[] = "--deterministic --allow peak_bytes=1%,launches=2 base new";
@@ -296,17 +258,6 @@ static void settings_of_one_file_are_held_against_each_other(void **state)
     BASE(*state, {.trial = 0}, {.trial = 0, .setting = ", 'group': 2"});
     expect(*state, "--by group base", 0, "BASE: group 1, NEW: group 2\n");
     expect(*state, "--by group base", 0, "1 trials in both, 0 only in BASE, 0 only in NEW");
-}
-
-static void bits_of_a_card_count_where_it_is_deterministic(void **state)
-{
-    static const char card[] = ", 'deterministic': false", deterministic[] = ", 'deterministic': true";
-    BASE(*state, {.bits = HASHES("1", "2", "3"), .device = "cuda", .setting = card});
-    NEW(*state, {.bits = HASHES("4", "2", "5"), .device = "cuda", .setting = card});
-    expect_silent(*state, "base new", 0, "gradients: ");
-    BASE(*state, {.bits = HASHES("1", "2", "3"), .device = "cuda", .setting = deterministic});
-    NEW(*state, {.bits = HASHES("4", "2", "5"), .device = "cuda", .setting = deterministic});
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
 }
 
 static void trials_of_one_file_alone(void **state)
@@ -486,11 +437,9 @@ int main(void)
         TEST(instructions_have_their_noise),
         TEST(allowances),
         TEST(gradient_errors_may_move_within_rounding),
-        TEST(changed_bits_are_told_and_no_regression),
         TEST(what_allow_let_pass_is_listed),
         TEST(a_pull_request_gets_markdown_or_test_results),
         TEST(settings_of_one_file_are_held_against_each_other),
-        TEST(bits_of_a_card_count_where_it_is_deterministic),
         TEST(trials_of_one_file_alone),
         TEST(json_says_the_same),
         TEST(labels_tell_trials_apart),
