@@ -24,7 +24,7 @@ LDFLAGS  := -fopenmp $(SANITIZE) $(if $(shell command -v ld.gold),-fuse-ld=gold)
 LDLIBS   := -ljansson -lopenblas -lm -ldl
 # Calls that can fail for want of memory end the program instead: kernels/base/host_memory.h.
 CHECKED  := malloc calloc realloc posix_memalign strdup strndup asprintf __asprintf_chk vasprintf getline getdelim __getdelim fopen \
-            fdopen popen opendir fdopendir scandir realpath setenv dlopen tsearch open_memstream
+            fdopen opendir fdopendir scandir realpath setenv dlopen tsearch open_memstream
 override LDLIBS += $(CHECKED:%=-Wl,--wrap=%)
 
 # One line per compilation; `make V=1` shows the commands.
@@ -276,8 +276,8 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 
 include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk
 # Those that take longest, more than ten seconds, are begun first: so all cores end together.
-LONGEST  := $(addprefix run/$(BUILD)/tests/test_,ranks_ends train_ranks_command replicas ranks_command simt_ops harness train_command run_command \
-              replica_updates host_memory methods ops advise planner optimizer_steps sweep_crashes plot_command kills)
+LONGEST  := $(addprefix run/$(BUILD)/tests/test_,ranks_ends replicas ranks_command harness train_ranks_command simt_ops advise run_command ops \
+              train_command host_memory methods planner optimizer_steps sweep_crashes kills plot_command replica_updates)
 test-runs: $(if $(SANITIZE),,test-rehearse) $(LONGEST) test-cuda-emulated test-bf16 $(RUNS)
 
 clean: ## remove what was built

@@ -5,6 +5,7 @@
 #include "harness/command/compare_files.h"
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
+#include "harness/files/program_output.h"
 #include "harness/files/size.h"
 #include "harness/files/unseen_labels.h"
 #include "harness/run/child.h"
@@ -281,15 +282,15 @@ static int print_trial(const struct spec *spec, const char *id, const char *laun
 // Whether it says of itself that it is a longbp.
 static bool is_longbp(const char *path)
 {
-    char *command = NULL, *line, version[16] = "";
-    shell_append(&command, path);
-    CHECK(asprintf(&line, "%s --version 2>/dev/null </dev/null", command) > 0);
-    FILE *said = popen(line, "r");
+    char *name, version[16] = "";
+    CHECK(asprintf(&name, "%s%s", strchr(path, '/') ? "" : "./", path) > 0);
+    char *arguments[] = {name, "--version", NULL};
+    pid_t child;
+    FILE *said = program_output_open(&child, arguments);
     bool read = said && fgets(version, sizeof version, said);
     if (said)
-        pclose(said);
-    free(line);
-    free(command);
+        program_output_close(said, child);
+    free(name);
     return read && strncmp(version, "longbp ", 7) == 0;
 }
 

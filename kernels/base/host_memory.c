@@ -160,14 +160,6 @@ REPLACE(FILE *, fdopen, int descriptor, const char *mode)
     return stream;
 }
 
-REPLACE(FILE *, popen, const char *command, const char *mode)
-{
-    errno = 0;
-    FILE *stream = __real_popen(command, mode);
-    sound(stream, "a program was started");
-    return stream;
-}
-
 REPLACE(DIR *, opendir, const char *path)
 {
     errno = 0;
