@@ -2,6 +2,7 @@
 // what cannot be advised is said.
 #define _GNU_SOURCE // asprintf
 #include "tests/asked.h"
+#include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
 
 // The program says what the planner found; a plan of the choice says the same.
@@ -271,7 +272,7 @@ static void advice_plans_few_steps(void **state)
         double plans;
     } cases[] = {{"--profile rtx-3090 --device-memory 80GB --host-memory 120GiB", 170},
                  {"--profile h200-141g --host-memory 2TiB", 420}};
-    for (size_t i = 0; i < COUNT(cases); i += STRIDE) {
+    for (size_t i = 0; i < COUNT(cases); i += exhaustive() ? 1 : 2) {
         json_t *advice = longbp_json(
             "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 1048576 %s --json", cases[i].memory);
         assert_true(number(advice, "candidates") >= 10000);
