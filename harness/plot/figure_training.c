@@ -227,7 +227,7 @@ const struct figure figure_metrics = {
 static double rate_of(const struct record *record)
 {
     const json_t *rate = json_object_get(record->trial.optimizer, "rate");
-    return json_is_number(rate) ? json_number_value(rate) : NAN;
+    return json_number_value(rate) > 0 ? json_number_value(rate) : NAN;
 }
 
 static int by_rate(const void *a, const void *b)
@@ -251,9 +251,10 @@ static size_t put_rates(const struct record *const *records, size_t count, FILE 
             const struct record_curve *curve = series->records[i]->curve;
             const struct number_list *evaluated = &curve->evaluation_loss;
             size_t steps = curve->loss.count, last = steps - steps / 4 - (steps < 4);
-            rates += i == 0 || rate_of(series->records[i]) != rate_of(series->records[i - 1]);
+            double rate = rate_of(series->records[i]);
+            rates += isfinite(rate) && (i == 0 || rate != rate_of(series->records[i - 1]));
             fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            TABLE_CELLS(table, rate_of(series->records[i]), sum(&curve->loss, last, steps) / (double)(steps - last),
+            TABLE_CELLS(table, rate, sum(&curve->loss, last, steps) / (double)(steps - last),
                         evaluated->count ? evaluated->items[evaluated->count - 1] : NAN, NAN);
             fputc('\n', table);
         }

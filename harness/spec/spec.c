@@ -392,7 +392,7 @@ static bool check_limits(struct trial_fields *fields, struct status *status)
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         struct json_field limit = json_field_get(*trial_field(fields, "limits"), limits[i]);
         if (json_is_number(limit.value))
-            return json_field_expected(limit, status, size_expected(NULL));
+            return json_field_expected(limit, status, "%s", size_expected(NULL));
     }
     return true;
 }

@@ -37,7 +37,7 @@ static bool read_size(struct json_field field, size_t *bytes, struct status *sta
     if (!json_is_string(field.value))
         return json_field_count(field, 1, JSON_INTEGER_MAX, " of bytes", bytes, status);
     return size_parse(json_string_value(field.value), bytes) ||
-           json_field_expected(field, status, size_expected(json_string_value(field.value)));
+           json_field_expected(field, status, "%s", size_expected(json_string_value(field.value)));
 }
 
 static bool read_told(const struct trial_key *key, const struct trial *trial, struct json_field field,
