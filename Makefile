@@ -277,7 +277,7 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 	$(if $(HELP2MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1,@echo "man pages: left out, there is no help2man")
 
 include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk
-# Those that take longest, more than ten seconds, are begun first: so all cores end together.
+# Those that take longest are begun first, and those that wait apart from each other: so all cores are busy, and end together.
 LONGEST  := $(addprefix run/$(BUILD)/tests/test_,ranks_ends replicas ranks_command harness train_ranks_command simt_ops advise run_command ops \
               train_command host_memory methods planner optimizer_steps sweep_crashes kills plot_command replica_updates)
 test-runs: $(if $(SANITIZE),,test-rehearse) $(LONGEST) test-cuda-emulated test-bf16 $(RUNS)

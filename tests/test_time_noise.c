@@ -1,26 +1,26 @@
 // What the rules of harness/time_change are for, simulated: on a machine that drifts, two runs of one build must be
 // called the same and a slow-down of 15 % be found, each in 19 of 20 tries.
+#include "tests/chosen_tests.h"
 #include "tests/noisy_machine.h"
 
 struct rates {
     double good, slower; // good: the same or faster, exit 0
 };
 
-#define TRIES 200
-
 static struct rates simulate(const char *name, const struct machine *machine, const struct sweep *sweep,
                              enum slowed slowed, double factor)
 {
     struct attempt *attempt = malloc(sizeof *attempt);
     struct rates rates = {0, 0};
+    const size_t tries = exhaustive() ? 400 : 200;
     struct stream stream = {.random = random_named(1, name)};
     assert_non_null(attempt);
-    for (size_t i = 0; i < TRIES; i++) {
+    for (size_t i = 0; i < tries; i++) {
         struct time_change change;
         measure(attempt, &stream, machine, sweep, slowed, factor);
         time_change_judge(&change, TIME_THRESHOLD, attempt->trials, attempt->count);
-        rates.good += (change.verdict == TIME_SAME || change.verdict == TIME_FASTER) / (double)TRIES;
-        rates.slower += (change.verdict == TIME_SLOWER) / (double)TRIES;
+        rates.good += (change.verdict == TIME_SAME || change.verdict == TIME_FASTER) / (double)tries;
+        rates.slower += (change.verdict == TIME_SLOWER) / (double)tries;
         time_change_free(&change);
     }
     free(attempt);

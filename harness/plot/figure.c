@@ -42,9 +42,6 @@ static double budget_of(const struct record *record)
     return option ? record_option_number(record, option->name) : NAN;
 }
 
-// The numbers that a row ends in.
-#define ROW(table, ...) (TABLE_CELLS(table, __VA_ARGS__), fputc('\n', table))
-
 static void header(FILE *table, const char *columns)
 {
     fprintf(table, "series\tmethod\tlabel\trank\t%s\n", columns);
@@ -142,8 +139,8 @@ static bool against_context(const struct record *const *records, size_t count, F
 static void memory_row(FILE *table, const struct record *record)
 {
     bool oom = is_oom(record);
-    ROW(table, context_of(record), oom ? NAN : record->peak_bytes, oom ? NAN : record->lower_bound_bytes,
-        record->trial.limits.memory, oom, oom ? NAN : record->host_peak_bytes);
+    TABLE_ROW(table, context_of(record), oom ? NAN : record->peak_bytes, oom ? NAN : record->lower_bound_bytes,
+              record->trial.limits.memory, oom, oom ? NAN : record->host_peak_bytes);
 }
 
 static bool tabulate_memory(const struct record *const *records, size_t count, FILE *table)
@@ -163,7 +160,7 @@ static const struct figure memory = {
 static void time_row(FILE *table, const struct record *record)
 {
     struct step_time time = step_time_of(record);
-    ROW(table, context_of(record), time.ms, time.low, time.high, time.columns);
+    TABLE_ROW(table, context_of(record), time.ms, time.low, time.high, time.columns);
 }
 
 static bool tabulate_time(const struct record *const *records, size_t count, FILE *table)
@@ -200,8 +197,8 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
             bool oom = is_oom(record);
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
-            ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns, oom ? NAN : record->peak_bytes,
-                oom, oom ? NAN : record->host_peak_bytes);
+            TABLE_ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
+                      oom ? NAN : record->peak_bytes, oom, oom ? NAN : record->host_peak_bytes);
         }
     }
     series_free(&all);
@@ -256,9 +253,9 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
             double whole = isfinite(record->mean_error_ms) ? whole_walk_ms(records, count, record) : NAN;
             any_panel |= isfinite(time.ms / whole) || isfinite(record->bias.relative_l2);
             row_start(table, &all, series);
-            ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
-                time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,
-                record->bias.rms_error);
+            TABLE_ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
+                      time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,
+                      record->bias.rms_error);
         }
     }
     series_free(&all);
@@ -320,8 +317,8 @@ static bool tabulate_gradient_error(const struct record *const *records, size_t 
             dtype_label(record, records, count, dtype, sizeof dtype);
             row_start(table, &all, &all.series[s]);
             fprintf(table, "\t%s", dtype);
-            ROW(table, gradient->relative_l2, gradient->noise_floor, gradient->worst_relative_l2, gradient->max_abs,
-                gradient->cosine);
+            TABLE_ROW(table, gradient->relative_l2, gradient->noise_floor, gradient->worst_relative_l2,
+                      gradient->max_abs, gradient->cosine);
             rows++;
         }
     }

@@ -54,9 +54,8 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
                 const struct record_gradient *gradient = &record->gradient;
                 fprintf(table, "%zu\t%s\t%s, dKV in %s, dW in %s\t%zu", written, series->method, series->label,
                         pairs[p][0], pairs[p][1], p);
-                TABLE_CELLS(table, chunks_of(record), gradient->relative_l2, gradient->noise_floor,
-                            gradient->sums_relative_l2);
-                fputc('\n', table);
+                TABLE_ROW(table, chunks_of(record), gradient->relative_l2, gradient->noise_floor,
+                          gradient->sums_relative_l2);
             }
             narrow = p > 0 && series->record_count > narrow ? series->record_count : narrow;
         }

@@ -105,8 +105,7 @@ static void put_record(FILE *table, const struct record *record)
         idle = fmin(idle, ranks->idle_share.items[i]);
         sent = fmax(sent, ranks->sent_bytes.items[i]);
     }
-    TABLE_CELLS(table, rank_count(record), record->estimate_ms / 1e3, 100 * idle, sent / 1e9);
-    fputc('\n', table);
+    TABLE_ROW(table, rank_count(record), record->estimate_ms / 1e3, 100 * idle, sent / 1e9);
 }
 
 static bool tabulate(const struct record *const *records, size_t count, FILE *table)

@@ -84,8 +84,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         series += !same;
         enough = enough || (same && rows[i].rate != rows[i - 1].rate);
         fprintf(table, "%zu\t%s\t%s\t%zu", series, rows[i].label, rows[i].label, series - 1);
-        TABLE_CELLS(table, rows[i].rate, rows[i].unchanged, rows[i].lost);
-        fputc('\n', table);
+        TABLE_ROW(table, rows[i].rate, rows[i].unchanged, rows[i].lost);
     }
     for (size_t i = 0; i < kept; i++)
         free(rows[i].key);

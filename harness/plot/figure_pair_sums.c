@@ -35,9 +35,8 @@ static void put_series(FILE *table, const struct record *const *records, size_t 
     }
     for (size_t i = 0; i < count; i++) {
         fprintf(table, "%zu\t%s\t%s%s\t%zu", accumulator + 1, label, label, exact ? ": no error" : "", accumulator);
-        TABLE_CELLS(table, records[i]->trial.context, error_of(records[i], accumulator),
-                    records[i]->pair_sums.difference);
-        fputc('\n', table);
+        TABLE_ROW(table, records[i]->trial.context, error_of(records[i], accumulator),
+                  records[i]->pair_sums.difference);
     }
 }
 

@@ -21,9 +21,8 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
                 continue;
             series += rows++ == before;
             fprintf(table, "%zu\t%s\t%s\t0", series, name, name);
-            TABLE_CELLS(table, measured_ms, prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED),
-                        record->estimate_ms, record->estimate_low_ms, record->estimate_high_ms);
-            fputc('\n', table);
+            TABLE_ROW(table, measured_ms, prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED),
+                      record->estimate_ms, record->estimate_low_ms, record->estimate_high_ms);
         }
     }
     return rows >= 3;

@@ -58,9 +58,8 @@ static size_t put_series(FILE *table, const struct series *series, size_t number
         const struct record *record = series->records[rows];
         fprintf(table, "%zu\t%s\t%s, prompt %.0f of %.0f\t%zu", number, series->method, series->label, prompt,
                 record->trial.context, rank);
-        TABLE_CELLS(table, group_of(record), record->flops / apart->flops, record->peak_bytes / apart->peak_bytes,
-                    time_of(record) / time_of(apart));
-        fputc('\n', table);
+        TABLE_ROW(table, group_of(record), record->flops / apart->flops, record->peak_bytes / apart->peak_bytes,
+                  time_of(record) / time_of(apart));
     }
     return rows;
 }

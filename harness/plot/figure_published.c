@@ -118,9 +118,8 @@ static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
         fprintf(table, "\t%s\t%s", published_axis_name(pairing->file->axis),
                 pairing->file->per_sample ? "sample" : "step");
         bool beside = pair->published && !is_drawn(pairing, index, pair->published);
-        TABLE_CELLS(table, pair->at, pair->ours, beside ? pair->published->value : NAN, pair->limit,
-                    pair->oom && !oom);
-        fputc('\n', table);
+        TABLE_ROW(table, pair->at, pair->ours, beside ? pair->published->value : NAN, pair->limit,
+                  pair->oom && !oom);
         oom |= pair->oom;
     }
 }

@@ -254,9 +254,8 @@ static size_t put_rates(const struct record *const *records, size_t count, FILE 
             double rate = rate_of(series->records[i]);
             rates += isfinite(rate) && (i == 0 || rate != rate_of(series->records[i - 1]));
             fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            TABLE_CELLS(table, rate, sum(&curve->loss, last, steps) / (double)(steps - last),
-                        evaluated->count ? evaluated->items[evaluated->count - 1] : NAN, NAN);
-            fputc('\n', table);
+            TABLE_ROW(table, rate, sum(&curve->loss, last, steps) / (double)(steps - last),
+                      evaluated->count ? evaluated->items[evaluated->count - 1] : NAN, NAN);
         }
         *most = rates > *most ? rates : *most;
     }
@@ -284,8 +283,7 @@ static bool tabulate_rates_beside(const struct record *const *records, size_t co
         series += fresh;
         rank = !same_method ? 0 : rank + fresh;
         fprintf(table, "%zu\t%s\tpublished, %s\t%zu", series, point->method, point->series, rank);
-        TABLE_CELLS(table, point->rate, NAN, NAN, point->value);
-        fputc('\n', table);
+        TABLE_ROW(table, point->rate, NAN, NAN, point->value);
     }
     return most >= 3;
 }

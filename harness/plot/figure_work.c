@@ -69,8 +69,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
             fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            TABLE_CELLS(table, record->trial.context, step_time_estimate(record).ms, record->flops);
-            fputc('\n', table);
+            TABLE_ROW(table, record->trial.context, step_time_estimate(record).ms, record->flops);
         }
     }
     series_free(&all);

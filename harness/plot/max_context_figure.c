@@ -57,8 +57,7 @@ static void write_cards(const struct longest_contexts *contexts, const char *ali
         if (series == count)
             labels[count++] = row->label;
         fprintf(table, "%zu\t%s\t%s\t0\t%zu", series + 1, row->method, row->label, group->cards);
-        TABLE_CELLS(table, row->extent > 0 ? row->extent : NAN, row->published);
-        fputs("\n", table);
+        TABLE_ROW(table, row->extent > 0 ? row->extent : NAN, row->published);
     }
     free(labels);
 }

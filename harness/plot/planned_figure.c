@@ -76,8 +76,7 @@ static bool write_frontier(const json_t *output, FILE *table)
             continue;
         size_t series = series_of(label, labels, &count), rank = series_of(size, sizes, &hosts) - 1;
         fprintf(table, "%zu\t%s\t%s\t%zu", series, method, label, rank);
-        TABLE_CELLS(table, number(row, "device_bytes"), number(row, "max_context"));
-        fputc('\n', table);
+        TABLE_ROW(table, number(row, "device_bytes"), number(row, "max_context"));
     }
     free(sizes);
     free(labels);

@@ -13,5 +13,8 @@ void table_cells(FILE *table, const double *values, size_t count);
 #define TABLE_CELLS(table, ...)                                                                                    \
     table_cells(table, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
 
+// The numbers that a row ends in.
+#define TABLE_ROW(table, ...) (TABLE_CELLS(table, __VA_ARGS__), fputc('\n', table))
+
 // Whether a number of the table is beyond what can be drawn.
 bool table_cells_beyond(const char *table);

@@ -64,8 +64,8 @@ endef
 # Under the sanitizers, which take ten times as long and see nothing of the card's memory, the methods of test_device
 # alone; the same kernels run in test_simt_ops.
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 36)))
-$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda 1e4)))
-$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda 2.5e3)))
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),2e4,1e4))))
+$(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),5e3,2.5e3))))
 $(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
 $(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
