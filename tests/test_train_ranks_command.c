@@ -38,9 +38,10 @@ static void wait_for_folder(const struct scratch *scratch, const char *name)
 static void check_killed(const struct scratch *scratch, const char *parallel, size_t most_kills, size_t parts)
 {
     char whole[600], resume[600], same[600];
-    assert_int_equal(run(scratch, "rm -rf whole again"), 0);
+    assert_int_equal(run(scratch, "rm -rf files whole again && mkdir files"), 0);
     snprintf(whole, sizeof whole, TRAIN "%s --checkpoint 1 --out whole", parallel);
-    snprintf(resume, sizeof resume, "exec " TRAIN "%s --checkpoint 1 --out again --resume", parallel);
+    snprintf(resume, sizeof resume,
+             "export TMPDIR=$PWD/files; exec " TRAIN "%s --checkpoint 1 --out again --resume", parallel);
     assert_int_equal(run(scratch, whole), 0);
     for (size_t kills = 0; kills < most_kills; kills++) {
         size_t lines = line_count(scratch, "again/steps.jsonl");
@@ -52,8 +53,10 @@ static void check_killed(const struct scratch *scratch, const char *parallel, si
         kill(training, SIGKILL);
         assert_int_equal(finish(training), 128 + SIGKILL);
         wait_for_folder(scratch, "again"); // the launcher follows, and the ranks follow it
+        assert_int_equal(run(scratch, "ls -d files/longbp-ranks-*/*"), 0);
     }
-    assert_int_equal(run(scratch, resume + 5), 0);
+    assert_int_equal(run(scratch, resume), 0);
+    assert_int_equal(run(scratch, "[ -z \"$(ls -A files)\" ]"), 0); // nor the files of those that were killed
     snprintf(same, sizeof same,
              STEPS("whole") " > 1 && " STEPS(
                  "again") " > 2 && cmp 1 2 && diff -r whole/checkpoint-000008 "
@@ -62,7 +65,7 @@ static void check_killed(const struct scratch *scratch, const char *parallel, si
              parts);
     if (run(scratch, same) != 0)
         fail_msg("%s: %s", parallel, same);
-    assert_int_equal(run(scratch, resume + 5), 0);
+    assert_int_equal(run(scratch, resume), 0);
 }
 
 static void killed_runs_end_with_the_same_bits(void **state)

@@ -4,8 +4,6 @@
 #define _GNU_SOURCE // sigabbrev_np
 #include "harness/run/launch.h"
 #include "harness/run/environment.h"
-#include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -53,18 +51,6 @@ static void add_words(struct launch *launch, const char *words)
     free(copy);
 }
 
-static bool make_folder(struct launch *launch, struct status *status)
-{
-    char path[4096];
-    const char *parent = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/longbp-ranks-XXXXXX", parent && *parent ? parent : "/tmp");
-    if (!mkdtemp(path))
-        return status_set(status, STATUS_IO, "cannot make a folder for the ranks, %s: %s", path, strerror(errno));
-    launch->folder = strdup(path);
-    CHECK(launch->folder);
-    return true;
-}
-
 static bool add_mpirun(struct launch *launch, struct status *status)
 {
     char number[32], threads[64];
@@ -72,7 +58,7 @@ static bool add_mpirun(struct launch *launch, struct status *status)
         return status_set(status, STATUS_UNSUPPORTED,
                           "a trial over several ranks needs mpirun, which is not on PATH: install openmpi-bin, or "
                           "name another launcher with --launch");
-    if (!make_folder(launch, status))
+    if (!rank_folder_make(&launch->folder, status))
         return false;
     snprintf(number, sizeof number, "%zu", launch->ranks);
     const char *const words[] = {"mpirun", "-n", number, "--oversubscribe", "--bind-to", "none"};
@@ -82,8 +68,8 @@ static bool add_mpirun(struct launch *launch, struct status *status)
         {"plm", "isolated"},
         {"opal_signal", ""},                // no words of its own where a rank is killed
         {"odls_base_sigkill_timeout", "0"}, // nor patience with those that wait for it
-        {"orte_tmpdir_base", launch->folder},
-        {"btl_vader_backing_directory", launch->folder},
+        {"orte_tmpdir_base", launch->folder.path},
+        {"btl_vader_backing_directory", launch->folder.path},
     };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         add(launch, words[i]);
@@ -115,18 +101,9 @@ bool launch_open(struct launch *launch, const char *words, size_t ranks, const c
     return true;
 }
 
-static int remove_one(const char *path, const struct stat *information, int kind, struct FTW *where)
-{
-    (void)information, (void)kind, (void)where;
-    remove(path); // what another process has just removed is gone, too
-    return 0;
-}
-
 void launch_close(struct launch *launch)
 {
-    if (launch->folder)
-        nftw(launch->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(launch->folder);
+    rank_folder_remove(&launch->folder);
     for (size_t i = 0; i < launch->count; i++)
         free(launch->arguments[i]);
     free(launch->arguments);

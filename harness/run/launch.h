@@ -1,12 +1,13 @@
 // Launch: the command line that starts a trial's ranks, a process each, and the folder that they have for files of
 // theirs while they live.
 #pragma once
+#include "harness/run/rank_folder.h"
 #include "kernels/base/status.h"
 #include <stddef.h>
 
 struct launch {
-    char *folder;     // of Open MPI's files; NULL: the launcher is the user's, and has its own
-    char **arguments; // ending in NULL; the first is looked up in PATH
+    struct rank_folder folder; // of Open MPI's files; path NULL: the launcher is the user's, and has its own
+    char **arguments;          // ending in NULL; the first is looked up in PATH
     size_t count;
     size_t ranks;
 };
