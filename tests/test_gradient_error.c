@@ -126,18 +126,25 @@ static void hashes_tell_bits_apart(void **state)
         gradient_set_free(&sets[i]);
 }
 
-// What reference_accepts says of a gradient whose second tensor is off by `error`, where rounding alone makes
-// `floor`.
-static struct status verdict(enum dtype dtype, double error, double floor)
+// A gradient whose second tensor is off by `error`.
+static struct gradient_report off_by(double error)
 {
-    struct reference reference = {.gradients = set_of(VALUES(1, 2, 3), VALUES(3, 4))};
-    reference.floor = compare(VALUES(1, 2, 3), VALUES(3, 4 + 5 * floor), VALUES(1, 2, 3), VALUES(3, 4));
-    struct gradient_report report =
-        compare(VALUES(1, 2, 3), VALUES(3, 4 + 5 * error), VALUES(1, 2, 3), VALUES(3, 4));
+    return compare(VALUES(1, 2, 3), VALUES(3, 4 + 5 * error), VALUES(1, 2, 3), VALUES(3, 4));
+}
+
+// What reference_accepts says of it, where another order of sums makes `floor`, and sums in bf16 `of_sums`; 0:
+// none.
+static struct status verdict(enum dtype dtype, double error, double floor, double of_sums)
+{
+    struct reference reference = {.gradients = set_of(VALUES(1, 2, 3), VALUES(3, 4)), .floor = off_by(floor)};
+    struct gradient_report report = off_by(error), sums = {0};
+    if (of_sums != 0)
+        sums = off_by(of_sums);
     struct status status = {0};
-    bool accepted = reference_accepts(&reference, dtype, &report, &status);
+    bool accepted = reference_accepts(&reference, dtype, &report, &sums, &status);
     assert_int_equal(accepted, status.code == STATUS_OK);
     gradient_report_free(&report);
+    gradient_report_free(&sums);
     reference_free(&reference);
     return status;
 }
@@ -145,18 +152,29 @@ static struct status verdict(enum dtype dtype, double error, double floor)
 static void check_accepts_rounding_alone(void **state)
 {
     (void)state;
-    assert_int_equal(verdict(DTYPE_F64, 0, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_F64, 9e-13, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_F64, 9e-5, 1e-7).code, STATUS_OK);
-    struct status off = verdict(DTYPE_F64, 1.1e-12, 0);
+    assert_int_equal(verdict(DTYPE_F64, 0, 0, 0).code, STATUS_OK);
+    assert_int_equal(verdict(DTYPE_F64, 9e-13, 0, 0).code, STATUS_OK);
+    struct status off = verdict(DTYPE_F64, 1.1e-12, 0, 0);
     assert_int_equal(off.code, STATUS_FAILED);
     assert_non_null(strstr(off.message, "tensor 1"));
-    assert_int_equal(verdict(DTYPE_F64, 1.1e-4, 1e-7).code, STATUS_FAILED);
+    assert_int_equal(verdict(DTYPE_F64, 3.1e-6, 1e-7, 0).code, STATUS_OK);
+    assert_int_equal(verdict(DTYPE_F64, 3.3e-6, 1e-7, 0).code, STATUS_FAILED);
     // Where another order of sums changes nothing, results are rounded all the same.
-    assert_int_equal(verdict(DTYPE_BF16, 0.12, 1e-7).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_BF16, 0.13, 1e-7).code, STATUS_FAILED);
-    assert_int_equal(verdict(DTYPE_F64, NAN, 1e-7).code, STATUS_FAILED);
-    assert_int_equal(verdict(DTYPE_F64, INFINITY, 1e-7).code, STATUS_FAILED);
+    assert_int_equal(verdict(DTYPE_BF16, 0.12, 1e-7, 0).code, STATUS_OK);
+    assert_int_equal(verdict(DTYPE_BF16, 0.13, 1e-7, 0).code, STATUS_FAILED);
+    assert_int_equal(verdict(DTYPE_F64, NAN, 1e-7, 0).code, STATUS_FAILED);
+    assert_int_equal(verdict(DTYPE_F64, INFINITY, 1e-7, 0).code, STATUS_FAILED);
+    // Where it changes much, nothing and the opposite are no gradients all the same: half of one is the most.
+    assert_int_equal(verdict(DTYPE_BF16, 0.31, 0.01, 0).code, STATUS_OK);
+    assert_int_equal(verdict(DTYPE_BF16, 0.33, 0.01, 0).code, STATUS_FAILED);
+    assert_int_equal(verdict(DTYPE_BF16, 0.49, 0.05, 0).code, STATUS_OK);
+    assert_int_equal(verdict(DTYPE_BF16, 0.51, 0.05, 0).code, STATUS_FAILED);
+    // But one that is noise itself, as that of keys' biases is.
+    assert_int_equal(verdict(DTYPE_BF16, 3.9, 1, 0).code, STATUS_OK);
+    assert_int_equal(verdict(DTYPE_BF16, 4.1, 1, 0).code, STATUS_FAILED);
+    // What sums in bf16 change is rounding, too.
+    assert_int_equal(verdict(DTYPE_BF16, 0.31, 1e-7, 0.01).code, STATUS_OK);
+    assert_int_equal(verdict(DTYPE_BF16, 0.33, 1e-7, 0.01).code, STATUS_FAILED);
 }
 
 int main(void)

@@ -67,9 +67,10 @@ bool reference_take(struct reference *reference, const struct trial *trial, stru
     return done;
 }
 
-bool reference_sums(double *relative_l2, const struct gradient_set *set, const struct trial *trial,
+bool reference_sums(struct gradient_report *sums, const struct gradient_set *set, const struct trial *trial,
                     const void *options, struct status *status)
 {
+    *sums = (struct gradient_report){0};
     struct setup_options wide = setup_options_of(trial);
     if (wide.kv_gradient_dtype != DTYPE_BF16 && wide.gradient_dtype != DTYPE_BF16)
         return true;
@@ -79,7 +80,7 @@ bool reference_sums(double *relative_l2, const struct gradient_set *set, const s
     struct gradient_set gradients = {0};
     bool done = gradients_of(&gradients, NULL, trial, &wide, trial->method, options, false, status);
     if (done)
-        *relative_l2 = gradient_relative_l2(set, &gradients);
+        gradient_compare(sums, set, &gradients);
     gradient_set_free(&gradients);
     return done;
 }
@@ -90,28 +91,31 @@ void reference_free(struct reference *reference)
     gradient_report_free(&reference->floor);
 }
 
-static double bound(enum dtype dtype, double noise_floor)
+static double bound(enum dtype dtype, double noise)
 {
-    return fmax(fmax(1e-12, 1000 * noise_floor), 32 * dtype_epsilon(dtype));
+    double many = fmin(32 * noise, fmax(0.5, 4 * noise));
+    return fmax(fmax(1e-12, many), 32 * dtype_epsilon(dtype));
 }
 
 bool reference_accepts(const struct reference *reference, enum dtype dtype, const struct gradient_report *report,
-                       struct status *status)
+                       const struct gradient_report *sums, struct status *status)
 {
-    double overall_floor = reference->floor.overall.relative_l2;
-    bool overall_good = report->overall.relative_l2 <= bound(dtype, overall_floor);
+    double overall = fmax(reference->floor.overall.relative_l2, sums->overall.relative_l2);
+    bool overall_good = report->overall.relative_l2 <= bound(dtype, overall);
     for (size_t i = 0, j = 0; i < report->count; i++, j++) {
         while (strcmp(report->tensors[i].name, reference->floor.tensors[j].name) != 0) // of what does not train now
             j++;
-        double floor = fmax(overall_floor, reference->floor.tensors[j].error.relative_l2);
+        double noise = fmax(overall, reference->floor.tensors[j].error.relative_l2);
+        if (sums->count)
+            noise = fmax(noise, sums->tensors[i].error.relative_l2);
         double error = report->tensors[i].error.relative_l2;
-        if (!(error <= bound(dtype, floor)))
-            return status_set(
-                status, STATUS_FAILED,
-                "the gradient of %s is off: relative L2 %.3g against full f64, where rounding explains "
-                "%.3g",
-                report->tensors[i].name, error, bound(dtype, floor));
+        if (!(error <= bound(dtype, noise)))
+            return status_set(status, STATUS_FAILED,
+                              "the gradient of %s is off: relative L2 %.3g against full f64, where rounding "
+                              "explains %.3g (noise floor %.3g)",
+                              report->tensors[i].name, error, bound(dtype, noise), noise);
     }
-    return overall_good || status_set(status, STATUS_FAILED, "the gradient is off: relative L2 %.3g, bound %.3g",
-                                      report->overall.relative_l2, bound(dtype, overall_floor));
+    return overall_good ||
+           status_set(status, STATUS_FAILED, "the gradient is off: relative L2 %.3g against full f64, bound %.3g",
+                      report->overall.relative_l2, bound(dtype, overall));
 }

@@ -15,12 +15,15 @@ struct reference {
 // them. Release with reference_free, also after a failure. False and a status.
 bool reference_take(struct reference *reference, const struct trial *trial, struct status *status);
 void reference_free(struct reference *reference);
-// What sums in bf16 (dKV, the weights' gradients) alone change: relative L2 of the trial's gradient against that of
-// the same method with sums in f32. Without sums in bf16 it does nothing. False and a status.
-bool reference_sums(double *relative_l2, const struct gradient_set *set, const struct trial *trial,
+// What sums in bf16 (dKV, the weights' gradients) alone change: the trial's gradient against that of the same
+// method with sums in f32. Without sums in bf16 a report of nothing. Release it with gradient_report_free, also
+// after a failure. False and a status.
+bool reference_sums(struct gradient_report *sums, const struct gradient_set *set, const struct trial *trial,
                     const void *options, struct status *status);
-// An exact method's gradient may differ from the reference by what rounding explains: relative L2 up to
-// max(1e-12, 1000 * noise floor, 32 * the dtype's epsilon), overall and for every tensor: in bf16 another order of
-// sums may change no result at all, while every result is rounded. False and a status that names the tensor if not.
+// An exact method's gradient may differ from the reference by what rounding explains, overall and for every tensor.
+// Noise is what another order of sums changes, or sums in bf16 (reference_sums). Relative L2 is up to 32 times
+// that, or, where this is more than half of the gradient, half of it or 4 times the noise; and at least 1e-12 and
+// 32 times the dtype's epsilon: in bf16 another order may change no result at all, while every result is rounded.
+// False and a status that names the tensor if not.
 bool reference_accepts(const struct reference *reference, enum dtype dtype, const struct gradient_report *report,
-                       struct status *status);
+                       const struct gradient_report *sums, struct status *status);
