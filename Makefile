@@ -116,7 +116,7 @@ regress: all ## hold memory, work and accuracy against results/baseline
 	  || exit $$?; done
 
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
-	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
+	$(BUILD)/longbp run experiments/speed.json --rounds 5 --out $(RESULTS)/speed.jsonl $(RUN)
 
 prediction: all ## measure this machine's rates, and how well they predict steps (experiments/prediction.json); idle, 9 minutes
 	@mkdir -p $(RESULTS) $(PICTURES)
