@@ -272,9 +272,11 @@ static void a_table_has_the_columns_rows_and_order_that_are_asked_for(void **sta
     expect_lines(scratch, "$L report r.jsonl --columns method,chunk,context,peak_bytes --sort peak_bytes:desc",
                  "method chunk context peak_bytes\nseco 16 64 3.00 KiB\nfull - 64 2.00 KiB\nseco 8 32 1.00 KiB\n"
                  "full - 64 512 B\n");
-    // Numbers by size, what has none last in either order; ratios over the first row of a context in that order.
+    // Numbers by size, what has none last in either order; ratios over the first record of a context in the file.
     expect_lines(scratch, "$L report r.jsonl --columns chunk,peak_ratio --sort chunk",
-                 "chunk peak / first\n8 1.000\n16 1.000\n- 0.6667\n- 0.1667\n");
+                 "chunk peak / first\n8 1.000\n16 1.500\n- 1.000\n- 0.2500\n");
+    expect_lines(scratch, "$L report r.jsonl --columns chunk,time_ratio,peak_ratio --sort peak_ratio:desc",
+                 "chunk time / first peak / first\n16 1.000 1.500\n- 1.000 1.000\n8 1.000 1.000\n- - 0.2500\n");
     expect_lines(scratch, "$L report r.jsonl --columns chunk --sort chunk:desc", "chunk\n16\n8\n-\n-\n");
     static const struct {
         const char *where, *ids;
