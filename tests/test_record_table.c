@@ -203,6 +203,30 @@ static void the_table_says_what_differs(void **state)
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
 }
 
+#define CHECKED(digit, method, error)                                                                              \
+    RECORD(digit, TRIAL(method) ", 'samples_ms': [4], 'median_ms': 4, 'gradient': {'relative_l2': " error "}")
+
+// What an estimate strays by is said of all rows: that it is ok says no more than that it ran.
+static void the_error_of_estimates_is_told(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char table[] = "$L report r.jsonl | grep -c gradient.relative_l2";
+    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75")
+                               CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
+    expect_lines(scratch, "$L report r.jsonl",
+                 "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / first\n"
+                 "full 1e-07 4.000 1.000\nspaco, chunk 4, budget 1 0.7500 - -\n"
+                 "spaco, chunk 4, budget 2 2e-07 - -\n");
+    expect(scratch, table, "1\n");
+    // Exact methods, and all columns, have no more than rounding; of an estimate nobody may have measured it.
+    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
+    assert_int_equal(run(scratch, table), 1);
+    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "null"));
+    assert_int_equal(run(scratch, table), 1);
+    write_records(scratch, CHECKED("a", "'forward'", "null") CHECKED("b", "'other'", "0.5"));
+    assert_int_equal(run(scratch, table), 1);
+}
+
 // Columns that a user names have no number beside them, which would be 0.
 static void fixed_columns_have_no_budget(void **state)
 {
@@ -381,6 +405,7 @@ int main(void)
                                        TEST(all_columns_are_those_of_the_table),
                                        TEST(mistakes_are_told_before_anything_is_written),
                                        TEST(the_table_says_what_differs),
+                                       TEST(the_error_of_estimates_is_told),
                                        TEST(fixed_columns_have_no_budget),
                                        TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),
