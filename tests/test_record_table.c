@@ -238,6 +238,28 @@ static void fixed_columns_have_no_budget(void **state)
     assert_says(scratch, "out", "\nspaco, chunk 8, budget 2 ");
 }
 
+#define SAMPLED(digit, budget, rest)                                                                               \
+    TIMED(digit, "'spaco', 'chunk': 32, 'budget': " #budget ", " rest, 64, "[4]", 8)
+
+// A value that is not the default is said of every row where it tells any two apart, also of one that its budget
+// alone tells from all others.
+static void what_tells_rows_apart_is_said_of_each(void **state)
+{
+    const struct scratch *scratch = *state;
+#define FIXED "'sampler': 'fixed', 'columns': [0, 1], 'compensation': 'paper'"
+#define DRAWS "'sampler': 'uniform', 'columns': [], 'compensation': 'paper'"
+    write_records(scratch, SAMPLED("1", 1, FIXED) SAMPLED("2", 2, FIXED) SAMPLED("3", 3, FIXED)
+                               SAMPLED("4", 1, DRAWS) SAMPLED("5", 2, DRAWS) SAMPLED("6", 4, DRAWS));
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nspaco, chunk 32, budget 1, sampler fixed\nspaco, chunk 32, budget 2, sampler fixed\n"
+                 "spaco, chunk 32, budget 3, sampler fixed\nspaco, chunk 32, budget 1, sampler uniform\n"
+                 "spaco, chunk 32, budget 2, sampler uniform\nspaco, chunk 32, budget 4\n");
+    // What all have is said of none.
+    write_records(scratch, SAMPLED("1", 1, FIXED) SAMPLED("2", 2, FIXED));
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nspaco, chunk 32, budget 1\nspaco, chunk 32, budget 2\n");
+}
+
 // Rounds are records of one trial: a table has the samples of all. What another build measured is another matter.
 static void what_has_several_records_is_told(void **state)
 {
@@ -407,6 +429,7 @@ int main(void)
                                        TEST(the_table_says_what_differs),
                                        TEST(the_error_of_estimates_is_told),
                                        TEST(fixed_columns_have_no_budget),
+                                       TEST(what_tells_rows_apart_is_said_of_each),
                                        TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),
