@@ -342,6 +342,7 @@ static void test_choices_that_are_none(void **state)
         if (!strstr(status.message, wrong[i].message)) {
             fail_msg("expected %s\n   found %s", wrong[i].message, status.message);
         }
+        assert_false(exists(scratch, "out")); // nothing is drawn before all is known to be right
     }
 }
 

@@ -419,6 +419,8 @@ bool plot(const struct plot_request *request, struct status *status)
     struct picture_form form = request->form;
     series_choice_open(&series, request->series);
     form.series = &series;
+    struct picture_queue chosen = {0};
+    form.queue = request->series ? &chosen : NULL; // else pictures would be there before a name is told to be none
     const struct max_context_request bars = {request->max_context_paths, request->max_context_count, &form};
     const struct planned_request fronts = {request->advice_paths, request->advice_count, &form},
                                  frontiers = {request->frontier_paths, request->frontier_count, &form};
@@ -441,7 +443,8 @@ bool plot(const struct plot_request *request, struct status *status)
     if (fine && !drawn && !form.take && (request->path_count || !planned)) {
         fine = nothing_drawn(request, &results, status);
     }
-    fine = fine && series_choice_check(&series, status);
+    fine = fine && series_choice_check(&series, status) && picture_queue_draw(&chosen, status);
+    picture_queue_free(&chosen);
     series_choice_close(&series);
     results_close(&results);
     results_close(&every);
