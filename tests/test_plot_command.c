@@ -189,6 +189,28 @@ static void what_no_axis_holds_is_told(void **state)
     }
 }
 
+// What has no point in a picture has no curve and no entry in its legend, and is told.
+static void what_has_no_point_is_told(void **state)
+{
+    struct scratch *scratch = *state;
+    expect_drawn(
+        scratch, "",
+        "cat > s.json <<'SPEC'\n{\"experiment\": \"mine\", \"model\": {\"layers\": 1, \"width\": 16, \"heads\": 2, "
+        "\"ffn\": 32, \"vocab\": 32}, \"measure\": {\"samples\": 3, \"warmup\": 0, \"gradient\": \"none\"}, "
+        "\"axes\": "
+        "{\"context\": [64], \"method\": [{\"name\": \"seco\", \"chunk\": 16}, {\"name\": \"spaco\", \"chunk\": "
+        "16, "
+        "\"budget\": [1, 2]}, {\"name\": \"spaco\", \"chunk\": 16, \"sampler\": \"fixed\", \"columns\": [0, 1], "
+        "\"budget\": [1, 2, 4]}]}}\nSPEC\n"
+        "$L run s.json --quiet --out r.jsonl && $L plot --scripts \"$P\" --figures sparsity --format tsv,svg --out "
+        "drawn r.jsonl 2> said && ! grep fixed drawn/mine-sparsity.tsv && ! grep fixed drawn/mine-sparsity.svg && "
+        "! grep NaN.*NaN.*NaN drawn/mine-sparsity.tsv");
+    assert_says(
+        scratch, "said",
+        "mine-sparsity: no point of \"spaco, chunk 16, budget 1, sampler fixed\", \"spaco, chunk 16, budget "
+        "2, sampler fixed\", \"spaco, chunk 16, budget 4, sampler fixed\", which would need samples");
+}
+
 static void help_names_every_figure(void **state)
 {
     struct scratch *scratch = *state;
@@ -337,6 +359,7 @@ int main(void)
         TEST(settings_at_home_do_not_count),
         TEST(pictures_are_drawn_whole_or_not_at_all),
         TEST(what_no_axis_holds_is_told),
+        TEST(what_has_no_point_is_told),
         TEST(help_names_every_figure),
         TEST(axes_of_bars_are_left),
         TEST(an_axis_is_broken_where_nothing_lies),
