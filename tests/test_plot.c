@@ -71,7 +71,7 @@ static void test_every_script_runs(void **state)
     struct scratch *scratch = *state;
     const char *other = "{'name': 'other', 'chunk': 64}";
     char *lines[] = {
-        record(1, "all", "ok", "f32", 128, other, ", 'peak_bytes': 50, 'median_ms': 5, 'samples_ms': [5]"),
+        record(1, "all", "ok", "f32", 128, other, ", 'peak_bytes': 50, 'median_ms': 5, 'samples_ms': [5, 6]"),
         record(2, "all", "ok", "f32", 4096, other, ", 'peak_bytes': 5000, 'median_ms': 9, 'samples_ms': [9]"),
         record(3, "all", "oom", "f32", 4096, seco_64, ""),
         record(4, "all", "ok", "f32", 128, "{'name': 'other', 'chunk': 16}",
@@ -93,9 +93,9 @@ static void test_every_script_runs(void **state)
     must_draw(scratch, (struct request_files){{name}}, "svg,png");
     const char *const pictures[] = {"all-memory",         "all-time",     "all-chunk",     "all-sparsity",
                                     "all-gradient-error", "all-timeline", "all-categories"};
-    const char *const legends[7] = {[1] = "mean of draws ± 2 std. errors",
-                                    [2] = "mean of draws ± 2 std. errors",
-                                    [3] = "mean of draws ± 2 std. errors"};
+    const char *const legends[7] = {[1] = "spaco: mean of draws ± 2 std. errors",
+                                    [2] = "spaco: mean of draws ± 2 std. errors",
+                                    [3] = "spaco: mean of draws ± 2 std. errors"};
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
         char path[80];
         snprintf(path, sizeof path, "out/deep/%s.svg", pictures[i]);
@@ -105,6 +105,15 @@ static void test_every_script_runs(void **state)
         assert_true(!legends[i] || strstr(svg, legends[i]));
         free(svg);
     }
+    // Which curves have which whiskers is said, and where there is one kind it is that of all.
+    char *both = read_text(scratch, "out/deep/all-time.svg");
+    assert_non_null(strstr(both, ">others: fastest to slowest sample<"));
+    free(both);
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg");
+    char *one = read_text(scratch, "out/deep/sweep-time.svg");
+    assert_non_null(strstr(one, ">fastest to slowest sample<"));
+    free(one);
 }
 
 // Planned records have no times, their contexts are more than labels have room for, and the longest fit no chunk.
