@@ -204,6 +204,29 @@ static void test_memory_of_the_host_is_drawn(void **state)
     }
 }
 
+// Of draws a record has the peak of the first: that is said, and what its draw without columns leaves out.
+static void test_peaks_of_draws_are_told(void **state)
+{
+    struct scratch *scratch = *state;
+    char *lines[] = {record(1, "e", "ok", "f32", 128, SPACO(1, "bernoulli", "paper"),
+                            DRAWN("[4, 5]", "[1, 2]", "4.5", "0.5") ", 'columns': [0], 'peak_bytes': 5000000"),
+                     record(2, "e", "ok", "f32", 256, SPACO(1, "bernoulli", "paper"),
+                            DRAWN("[4, 5]", "[1, 0]", "4.5", "0.5") ", 'columns': [1], 'peak_bytes': 6000000"),
+                     record(3, "e", "ok", "f32", 512, SPACO(1, "bernoulli", "paper"),
+                            DRAWN("[1, 5]", "[0, 1]", "3", "0.5") ", 'columns': null, 'peak_bytes': 1000000"),
+                     NULL};
+    write_records(scratch, "r.jsonl", lines);
+    must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg,tsv");
+    char *memory = read_text(scratch, "out/deep/e-memory.svg"), *time = read_text(scratch, "out/deep/e-time.svg"),
+         *table = read_text(scratch, "out/deep/e-memory.tsv");
+    assert_non_null(strstr(memory, "peak of spaco: that of its first draw"));
+    assert_null(strstr(time, "of its first draw"));
+    assert_null(strstr(table, "\t512\t"));
+    free(memory);
+    free(time);
+    free(table);
+}
+
 static void test_failures_say_why(void **state)
 {
     struct scratch *scratch = *state;
@@ -378,6 +401,7 @@ int main(void)
         TEST(test_settings_are_kept_apart),
         TEST(test_the_last_record_of_a_trial_counts),
         TEST(test_memory_of_the_host_is_drawn),
+        TEST(test_peaks_of_draws_are_told),
         TEST(test_failures_say_why),
         TEST(test_without_gnuplot),
         TEST(test_output_folder_is_a_file),

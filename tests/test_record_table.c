@@ -216,7 +216,8 @@ static void the_error_of_estimates_is_told(void **state)
     expect_lines(scratch, "$L report r.jsonl",
                  "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / first\n"
                  "full 1e-07 4.000 1.000\nspaco, chunk 4, budget 1 0.7500 - -\n"
-                 "spaco, chunk 4, budget 2 2e-07 - -\n");
+                 "spaco, chunk 4, budget 2 2e-07 - -\n\n"
+                 "2 of 3 rows draw their columns: times are means over draws, all else is of the first draw\n");
     expect(scratch, table, "1\n");
     // Exact methods, and all columns, have no more than rounding; of an estimate nobody may have measured it.
     write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));

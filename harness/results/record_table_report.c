@@ -1,6 +1,7 @@
 #include "harness/results/record_table_report.h"
 #include "harness/results/recorded_method.h"
 #include "harness/results/setting.h"
+#include "harness/results/step_time.h"
 #include "harness/spec/trial.h"
 #include <math.h>
 #include <string.h>
@@ -61,6 +62,17 @@ static void write_planned(const struct printer *printer)
     if (planned)
         fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
                 printer->table->row_count);
+}
+
+static void write_drawn(const struct printer *printer)
+{
+    size_t drawn = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++)
+        drawn += step_time_is_drawn(printer->table->rows[i].record);
+    if (drawn)
+        fprintf(printer->stream,
+                "\n%zu of %zu rows draw their columns: times are means over draws, all else is of the first draw\n",
+                drawn, printer->table->row_count);
 }
 
 static void write_several(const struct results *results, FILE *stream)
@@ -150,6 +162,7 @@ static void write_for_people(const struct printer *printer, const struct results
     text_table_print(&table, printer->request->format, printer->stream);
     if (framed) {
         write_planned(printer);
+        write_drawn(printer);
         write_several(results, printer->stream);
         write_disturbed(printer);
         write_perhaps_disturbed(printer);
