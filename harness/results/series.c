@@ -179,15 +179,16 @@ struct siblings {
 // method. Those that begin like it stand beside it, from `first` to before `last`: the ends tell whether all have
 // its value.
 static void find_told(const struct series_table *table, size_t own, const struct siblings *siblings,
-                      const struct sorting *sorting, bool *told)
+                      const struct sorting *sorting, bool *tells)
 {
     const char *const *keys = sorting->keys;
     size_t first = siblings->first, last = siblings->last;
     for (size_t k = 0; k < sorting->key_count; k++) {
         const json_t *value = option_of(table, own, keys[k]);
-        told[k] = compare_values(option_of(table, first, keys[k]), option_of(table, last - 1, keys[k])) != 0;
-        first = told[k] ? bound(table, first, own, keys[k], value, -1) : first;
-        last = told[k] ? bound(table, own + 1, last, keys[k], value, 0) : last;
+        bool told = compare_values(option_of(table, first, keys[k]), option_of(table, last - 1, keys[k])) != 0;
+        first = told ? bound(table, first, own, keys[k], value, -1) : first;
+        last = told ? bound(table, own + 1, last, keys[k], value, 0) : last;
+        tells[k] = told;
     }
 }
 
