@@ -31,7 +31,6 @@ width = width_for(words(shown))
 bottom = 350
 known = 0
 stats data using (count(column('time_ratio'))) nooutput
-stats data using (note_drawn(column('time_ratio'), strcol('method'))) nooutput
 legend_extra = known ? 'errors' : ''
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows

@@ -88,11 +88,11 @@ width_for(panels) = exists('given_width') ? larger(given_width + 0, larger(panel
 # The legend below the panels: as many columns as the longest of its texts leaves room for. Call legend_extra = '...', then
 # legend_rows = rows_for(most columns).
 legend_extra = ''
-# The methods whose times are means of draws: stats data using (note_drawn(column('drawn'), strcol('method'))).
+# The methods whose times are means of draws, where others' are not: stats data using (note_drawn(column('drawn'), strcol('method'))).
 drawn_methods = ''
 note_drawn(drawn, method) = drawn != drawn || strstrt(' '.drawn_methods.',', ' '.method.',') ? 0 : \
     (drawn_methods = drawn_methods.(drawn_methods eq '' ? '' : ', ').method, 1)
-extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? drawn_methods.': mean of draws ± 2 std. errors' : \
+extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
     name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit' : name eq 'bound' ? 'lower bound' : \
     'noise floor: sums in f32, in another order'
 longest_extra(k) = k > words(legend_extra) ? 0 : larger(strlen(extra_text(word(legend_extra, k))), longest_extra(k + 1))

@@ -95,7 +95,7 @@ static void test_every_script_runs(void **state)
                                     "all-gradient-error", "all-timeline", "all-categories"};
     const char *const legends[7] = {[1] = "spaco: mean of draws ± 2 std. errors",
                                     [2] = "spaco: mean of draws ± 2 std. errors",
-                                    [3] = "spaco: mean of draws ± 2 std. errors"};
+                                    [3] = ">mean of draws ± 2 std. errors<"};
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
         char path[80];
         snprintf(path, sizeof path, "out/deep/%s.svg", pictures[i]);
