@@ -47,6 +47,7 @@ stats data using (column('chunk') == column('chunk') && whiskered(column('low_ms
     count(1) : 0) nooutput
 whiskers = known > 0
 stats data using (note_drawn(column('drawn'), strcol('method'))) nooutput
+stats data using (note_fixed(column('step_ms'), column('drawn'), strcol('method'))) nooutput
 legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(ooms ? ' cross' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows

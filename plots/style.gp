@@ -92,6 +92,9 @@ legend_extra = ''
 drawn_methods = ''
 note_drawn(drawn, method) = drawn != drawn || strstrt(' '.drawn_methods.',', ' '.method.',') ? 0 : \
     (drawn_methods = drawn_methods.(drawn_methods eq '' ? '' : ', ').method, 1)
+# Then, where a method's columns are drawn in some curves and not in others, (note_fixed(column('step_ms'), the same)).
+note_fixed(ms, drawn, method) = ms == ms && drawn != drawn && strstrt(' '.drawn_methods.',', ' '.method.',') ? \
+    (drawn_methods = 'drawn columns', 1) : 0
 extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
     name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit' : name eq 'bound' ? 'lower bound' : \
     'noise floor: sums in f32, in another order'

@@ -20,6 +20,7 @@ known = 0
 stats data using (whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? count(1) : 0) nooutput
 whiskers = known > 0
 stats data using (note_drawn(column('drawn'), strcol('method'))) nooutput
+stats data using (note_fixed(column('step_ms'), column('drawn'), strcol('method'))) nooutput
 legend_extra = (drawn_methods eq '' ? '' : 'errors').(whiskers ? ' whiskers' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows

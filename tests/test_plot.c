@@ -109,6 +109,17 @@ static void test_every_script_runs(void **state)
     char *both = read_text(scratch, "out/deep/all-time.svg");
     assert_non_null(strstr(both, ">others: fastest to slowest sample<"));
     free(both);
+    char *fixed[] = {
+        record(1, "mixed", "ok", "f32", 128, SPACO(1, "uniform", "paper"), DRAWN("[4, 5]", "[1, 1]", "4.5", "0.5")),
+        record(2, "mixed", "ok", "f32", 256, SPACO(1, "uniform", "paper"), DRAWN("[4, 5]", "[1, 1]", "4.5", "0.5")),
+        record(3, "mixed", "ok", "f32", 256, SPACO(1, "fixed", "paper"), ", 'median_ms': 9, 'samples_ms': [9, 11]"),
+        NULL};
+    write_records(scratch, "m.jsonl", fixed);
+    must_draw(scratch, (struct request_files){{"m.jsonl"}}, "svg");
+    char *mixed = read_text(scratch, "out/deep/mixed-time.svg");
+    assert_non_null(strstr(mixed, ">drawn columns: mean of draws ± 2 std. errors<"));
+    assert_non_null(strstr(mixed, ">others: fastest to slowest sample<"));
+    free(mixed);
     write_sweep(scratch, "r.jsonl", "f32", 1);
     must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg");
     char *one = read_text(scratch, "out/deep/sweep-time.svg");
