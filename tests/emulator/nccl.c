@@ -2,7 +2,7 @@
 // receiver's number and a count, in a folder that is the communicator's name. Nothing is done when it is asked for,
 // but when the stream comes to it, and the stream does not know of it before somebody has asked how the
 // communicator is. Sums begin with the last rank. With NCCL_FAULT=RANK:N the N-th thing that the process of this
-// number does fails.
+// number does fails, and its stream waits for it until the communicator is aborted.
 #include "tests/emulator/stream.h"
 #include <dlfcn.h>
 #include <nccl.h>
@@ -41,7 +41,7 @@ struct ncclComm {
     int rank, ranks;
     size_t sent[RANKS], received[RANKS];
     bool come; // all of its ranks
-    bool failed;
+    bool failed, aborted;
     struct work *asked; // what the stream does not know of
 };
 
@@ -142,6 +142,8 @@ static int go_on(void *data)
     struct work *work = data;
     if (work->done == 0)
         note_fault(work->comm);
+    if (work->comm->failed && !work->comm->aborted)
+        return false;
     for (; !work->comm->failed && work->done < work->count; work->done++) {
         const struct step *step = &work->steps[work->done];
         bool done = step->kind == PUT   ? put(work->comm, step)
@@ -307,7 +309,7 @@ ncclResult_t ncclAllReduce(const void *data, void *sum, size_t count, ncclDataTy
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    comm->failed = true; // what streams have of it ends; the program does, too
+    comm->failed = comm->aborted = true; // what streams have of it ends; the program does, too
     return ncclSuccess;
 }
 

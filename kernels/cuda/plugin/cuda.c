@@ -28,6 +28,14 @@ static struct backend *backend_of(const struct arena *arena)
     return arena->device->backend;
 }
 
+// What other ranks must come to may never be done, and does not keep this one.
+static void wait_for_ranks(struct device *device)
+{
+    if (backend(device)->nccl) {
+        nccl_wait(backend(device)->nccl, device);
+    }
+}
+
 // The pool keeps what is released, so that after the first step no allocation reaches the driver. What it keeps in
 // pieces too small may still be too much for a large one: then everything unused goes back first. Drivers call a
 // size beyond the card out of memory, invalid or not supported; a fault of earlier work, which an allocation may
@@ -43,6 +51,7 @@ static void *allocate(struct arena *arena, size_t bytes, struct status *status)
             return pointer;
         }
         (void)cudaGetLastError(); // it is dealt with
+        wait_for_ranks(arena->device);
         CUDA_CHECK(cudaStreamSynchronize(in_order_of));
         CUDA_CHECK(cudaMemPoolTrimTo(b->pool, 0));
     }
@@ -63,6 +72,7 @@ static void *host_allocate(struct arena *arena, size_t bytes, struct status *sta
     struct status refused = {0};
     void *pointer = pinned_allocate(b->pinned, bytes, &refused);
     if (!pointer) {
+        wait_for_ranks(arena->device);
         queues_synchronize(&b->queues);
         pinned_trim(b->pinned);
         pointer = pinned_allocate(b->pinned, bytes, status);
@@ -73,14 +83,6 @@ static void *host_allocate(struct arena *arena, size_t bytes, struct status *sta
 static void host_release(struct arena *arena, void *pointer, size_t bytes)
 {
     pinned_release(backend_of(arena)->pinned, pointer, bytes);
-}
-
-// What other ranks must come to may never be done, and does not keep this one.
-static void wait_for_ranks(struct device *device)
-{
-    if (backend(device)->nccl) {
-        nccl_wait(backend(device)->nccl, device);
-    }
 }
 
 static void upload(struct device *device, struct tensor t, const void *src)
@@ -164,7 +166,7 @@ static size_t reserved_bytes(struct device *device)
 static void close(struct device *device)
 {
     struct backend *b = backend(device);
-    queues_synchronize(&b->queues); // until then the libraries' plans are in use
+    synchronize(device); // until then the libraries' plans are in use
     ranges_close(b->ranges, device);
     gemm_close(b->gemm);
     pinned_close(b->pinned);
