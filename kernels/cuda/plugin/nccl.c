@@ -23,8 +23,8 @@
 // clang-format off
 #define FUNCTIONS(FUNCTION) \
     FUNCTION(ncclGetVersion) FUNCTION(ncclGetErrorString) FUNCTION(ncclGetLastError) FUNCTION(ncclGetUniqueId) \
-    FUNCTION(ncclCommInitRankConfig) FUNCTION(ncclCommGetAsyncError) FUNCTION(ncclCommDestroy) FUNCTION(ncclCommAbort) \
-    FUNCTION(ncclGroupStart) FUNCTION(ncclGroupEnd) FUNCTION(ncclSend) FUNCTION(ncclRecv) FUNCTION(ncclReduce) \
+    FUNCTION(ncclCommInitRankConfig) FUNCTION(ncclCommGetAsyncError) FUNCTION(ncclCommFinalize) FUNCTION(ncclCommDestroy) \
+    FUNCTION(ncclCommAbort) FUNCTION(ncclGroupStart) FUNCTION(ncclGroupEnd) FUNCTION(ncclSend) FUNCTION(ncclRecv) FUNCTION(ncclReduce) \
     FUNCTION(ncclAllReduce)
 // clang-format on
 
@@ -51,7 +51,8 @@ struct started {
 
 struct line {
     struct members members;
-    ncclComm_t comm; // NULL: given up
+    ncclComm_t comm;    // NULL: given up
+    ncclResult_t state; // of its end
     cudaStream_t stream;
     cudaEvent_t asked;    // of the device's operations, before the last thing that it was asked for
     struct started *free; // to be used again
@@ -128,7 +129,7 @@ static ncclResult_t state_of(const struct nccl *nccl, const struct line *line)
 }
 
 // Until the line has done what it needs others for.
-static bool settle(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
+static ncclResult_t await(const struct nccl *nccl, const struct line *line, ncclResult_t result)
 {
     int64_t since_ns = clock_ns();
     nccl->world->ops->set_waiting(true);
@@ -136,7 +137,12 @@ static bool settle(struct nccl *nccl, struct device *device, const struct line *
         look_later(since_ns);
     }
     nccl->world->ops->set_waiting(false);
-    return fine(nccl, device, line, result);
+    return result;
+}
+
+static bool settle(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
+{
+    return fine(nccl, device, line, await(nccl, line, result));
 }
 
 void nccl_wait(struct nccl *nccl, struct device *device)
@@ -349,14 +355,28 @@ static void end_all(const struct comm *comm)
     nccl->launcher.ops->abort(&nccl->launcher);
 }
 
+// Each rank says of each of its communicators that nothing more comes, in an order of its own; that is done when
+// all ranks have. So nothing is waited for before all is said.
+static void end_communicators(struct nccl *nccl)
+{
+    for (struct line *line = nccl->lines; line; line = line->next) {
+        line->state = line->comm ? nccl->f.ncclCommFinalize(line->comm) : ncclSuccess;
+    }
+    for (struct line *line = nccl->lines; line; line = line->next) {
+        if (line->comm && await(nccl, line, line->state) == ncclSuccess) {
+            nccl->f.ncclCommDestroy(line->comm);
+        } else if (line->comm) {
+            nccl->f.ncclCommAbort(line->comm);
+        }
+    }
+}
+
 static void close_lines(const struct comm *comm)
 {
     struct nccl *nccl = comm->backend;
+    end_communicators(nccl);
     for (struct line *line; (line = nccl->lines);) {
         nccl->lines = line->next;
-        if (line->comm) {
-            nccl->f.ncclCommDestroy(line->comm);
-        }
         for (struct started *started; (started = line->free);) {
             line->free = started->next;
             CUDA_CHECK(cudaEventDestroy(started->there));
