@@ -12,6 +12,8 @@ static void replicas_are_as_one_card(void **state)
     };
     size_t P = world.comm.size, checked = 0;
     assert_string_equal(world.comm.ops->name, "nccl");
+    assert_string_equal(getenv("CUDA_MODULE_LOADING"), "EAGER");
+    assert_string_equal(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "16"); // as it was set
     for (size_t m = 0; methods[m]; m++) {
         bool takes = (methods[m]->exact || methods[m]->draw) && methods[m]->parallel & PARALLEL_DATA;
         for (enum sum sum = SUM_ORDERED; takes && sum <= SUM_ENGINE; sum++) {
@@ -83,6 +85,7 @@ int main(int argc, char **argv)
     };
     setenv("LONGBP_EMULATED_CARDS", "3", 1);
     setenv("RANKS_DEVICE", "cuda", 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 1);
     if (argc > 1) {
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
     }

@@ -280,6 +280,15 @@ static bool open(struct device *device, struct status *status)
     return true;
 }
 
+// Before this process calls CUDA for the first time. A kernel that is loaded when first run may wait for all that
+// the card does, and of streams that share one of its queues one may wait for another: either waits for ever where
+// something on the card waits for a rank that waits for this one.
+static bool join(struct world *world, struct status *status)
+{
+    CHECK(setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0 && setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0);
+    return nccl_join(world, status);
+}
+
 #define OPERATION(name) .name = cuda_##name,
 #define TABLE(element)                                                                                             \
     {                                                                                                              \
@@ -303,5 +312,5 @@ __attribute__((visibility("default"))) const struct cuda_plugin longbp_cuda = {
     .rules_bytes = sizeof(struct device_rules),
     .world_bytes = sizeof(struct world),
     .ops = ops,
-    .join = nccl_join,
+    .join = join,
 };
