@@ -228,7 +228,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id
 {
     struct ncclComm *comm = calloc(1, sizeof *comm);
     char path[256];
-    REQUIRE(comm && config->blocking == 0 && rank >= 0 && rank < ranks && ranks <= RANKS && depth == 0);
+    REQUIRE(comm && config->blocking == 0 && config->magic == 0xcafebeef);
+    REQUIRE(config->maxCTAs == NCCL_CONFIG_UNDEF_INT || (ranks == 2 && config->maxCTAs > 0));
+    REQUIRE(rank >= 0 && rank < ranks && ranks <= RANKS && depth == 0);
     memcpy(comm->folder, id.internal, sizeof comm->folder);
     comm->rank = rank;
     comm->ranks = ranks;

@@ -28,6 +28,18 @@ static void replicas_are_as_one_card(void **state)
     assert_true(checked >= (exhaustive() ? 10 : 5));
 }
 
+// Beside what is loaded later, as much as communicators take.
+static void communicators_have_room(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open(rank_device, DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    size_t free_bytes = ((size_t)8 << 30) - device->ops->used_bytes(device) + device->ops->reserved_bytes(device);
+    assert_int_equal(device->arena.limit_bytes, free_bytes - ((size_t)1 << 30));
+    device_close(device);
+}
+
 // What goes while cards compute, behind what they computed before and ahead of what reads it.
 static void overlap_keeps_the_bits(void **state)
 {
@@ -78,9 +90,8 @@ int main(int argc, char **argv)
 {
     static const size_t counts[] = {2, 3};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replicas_are_as_one_card),
-        cmocka_unit_test(overlap_keeps_the_bits),
-        cmocka_unit_test(shared_sequences_are_as_one_card),
+        cmocka_unit_test(replicas_are_as_one_card), cmocka_unit_test(communicators_have_room),
+        cmocka_unit_test(overlap_keeps_the_bits),   cmocka_unit_test(shared_sequences_are_as_one_card),
         cmocka_unit_test(stages_are_as_one_card),
     };
     setenv("LONGBP_EMULATED_CARDS", "3", 1);

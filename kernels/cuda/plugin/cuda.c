@@ -20,6 +20,10 @@ _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch
 // Of the card's free memory, what the arena leaves: kernels of the device and its libraries are loaded when first
 // run.
 #define LOADED_LATER_BYTES ((size_t)512 << 20)
+// Besides, where there are several ranks: NCCL's communicators are made when first used. That of a group takes some
+// 150 MiB and a message's 50, of which a rank has two and four, or fewer (an estimate).
+#define COMMUNICATORS_BYTES ((size_t)512 << 20)
+static bool of_ranks; // this process, from before its first device on
 
 // ---- memory
 
@@ -271,10 +275,10 @@ static bool open(struct device *device, struct status *status)
         return false;
     }
     b->ranges = ranges_open(device);
-    size_t free_bytes, total_bytes;
+    size_t free_bytes, total_bytes, later_bytes = LOADED_LATER_BYTES + (of_ranks ? COMMUNICATORS_BYTES : 0);
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     if (device->arena.limit_bytes == 0) {
-        arena_limit(&device->arena, free_bytes > LOADED_LATER_BYTES ? free_bytes - LOADED_LATER_BYTES : 1,
+        arena_limit(&device->arena, free_bytes > later_bytes ? free_bytes - later_bytes : 1,
                     "what the card has free");
     }
     return true;
@@ -286,7 +290,8 @@ static bool open(struct device *device, struct status *status)
 static bool join(struct world *world, struct status *status)
 {
     CHECK(setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0 && setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0);
-    return nccl_join(world, status);
+    of_ranks = nccl_join(world, status);
+    return of_ranks;
 }
 
 #define OPERATION(name) .name = cuda_##name,

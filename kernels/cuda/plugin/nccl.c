@@ -28,6 +28,9 @@
     FUNCTION(ncclAllReduce)
 // clang-format on
 
+// Of a line for messages, so that its buffers take tens of megabytes of the card, not hundreds.
+#define MESSAGE_CHANNELS 8
+
 // The library's functions by their names.
 struct functions {
 #define MEMBER(name) __typeof__(name) *name;
@@ -209,6 +212,9 @@ static struct line *line_of(struct nccl *nccl, struct device *device, struct mem
     ncclUniqueId id = exchange_id(nccl, &members, own, &result);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    if (members.message) {
+        config.maxCTAs = MESSAGE_CHANNELS;
+    }
     if (result == ncclSuccess) {
         result = nccl->f.ncclCommInitRankConfig(&line->comm, (int)members.count, id, (int)own, &config);
     }
