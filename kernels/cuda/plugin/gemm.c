@@ -225,6 +225,10 @@ void cuda_gemm(struct device *device, struct tensor c, struct tensor a, enum tra
     if (c.rows == 0 || c.cols == 0) {
         return;
     }
+    if (k == 0) { // of which cuBLASLt has no layout
+        beta == 0 ? cuda_zero(device, c) : cuda_scale(device, c, beta);
+        return;
+    }
     if (!device->reverse_sums || k < 2) {
         multiply(device, p, a.data, b.data, c.data, alpha, beta);
         return;
