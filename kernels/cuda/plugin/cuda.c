@@ -40,6 +40,15 @@ static void wait_for_ranks(struct device *device)
     }
 }
 
+// What the pool keeps and nobody has, when all that was asked for before is done.
+static void give_back(struct device *device)
+{
+    (void)cudaGetLastError(); // it is dealt with
+    wait_for_ranks(device);
+    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
+    CUDA_CHECK(cudaMemPoolTrimTo(backend(device)->pool, 0));
+}
+
 // The pool keeps what is released, so that after the first step no allocation reaches the driver. What it keeps in
 // pieces too small may still be too much for a large one: then everything unused goes back first. Drivers call a
 // size beyond the card out of memory, invalid or not supported; a fault of earlier work, which an allocation may
@@ -47,19 +56,23 @@ static void wait_for_ranks(struct device *device)
 static void *allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     (void)status;
-    struct backend *b = backend_of(arena);
-    cudaStream_t in_order_of = cuda_stream(arena->device);
     void *pointer = NULL;
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (cudaMallocFromPoolAsync(&pointer, bytes, b->pool, in_order_of) == cudaSuccess) {
+        if (cudaMallocFromPoolAsync(&pointer, bytes, backend_of(arena)->pool, cuda_stream(arena->device)) ==
+            cudaSuccess) {
             return pointer;
         }
-        (void)cudaGetLastError(); // it is dealt with
-        wait_for_ranks(arena->device);
-        CUDA_CHECK(cudaStreamSynchronize(in_order_of));
-        CUDA_CHECK(cudaMemPoolTrimTo(b->pool, 0));
+        give_back(arena->device);
     }
     return NULL;
+}
+
+bool cuda_make_room(struct device *device, int attempt)
+{
+    give_back(device);
+    return attempt == 0 || status_set(&device->status, STATUS_OOM,
+                                      "the device has no memory left for what runs an operation: %zu MiB are live",
+                                      device->arena.live_bytes >> 20);
 }
 
 // In stream order: whoever gets this memory next, uses it after all that was asked for before.
