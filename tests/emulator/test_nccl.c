@@ -1,6 +1,7 @@
 // Ranks that have an emulated card each, by NCCL: steps of every method that takes them, as one card's and as
 // planned, and sums by NCCL itself. Started by itself this program starts itself under
 // mpirun, with 2 and 3 ranks.
+#include "tests/emulator/plugin.h"
 #include "tests/replica_checks.h"
 
 static void replicas_are_as_one_card(void **state)
@@ -71,6 +72,28 @@ static void shared_sequences_are_as_one_card(void **state)
     }
 }
 
+// How often the host waits in a step whose keys and values go round.
+static size_t waits_of_ring(bool documents)
+{
+    const struct setting setting = {.sequences = 1, .documents = documents};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_RING, SUM_ORDERED, false, 1};
+    size_t (*waits)(void) = (size_t(*)(void))emulated("emulator_waits");
+    struct fixture f = fixture_of(&setting);
+    struct ranks ranks;
+    open_replica(&f, &ranks, split);
+    size_t before = waits();
+    step_of(&f.model, &f.batch, method_find("checkpoint"), "head_chunk=6");
+    size_t after = waits();
+    fixture_close(&f);
+    return after - before;
+}
+
+static void documents_do_not_wait(void **state)
+{
+    (void)state;
+    assert_int_equal(waits_of_ring(true), waits_of_ring(false));
+}
+
 // Messages of stages, which set out long before they are waited for, in both directions.
 static void stages_are_as_one_card(void **state)
 {
@@ -92,7 +115,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_are_as_one_card), cmocka_unit_test(communicators_have_room),
         cmocka_unit_test(overlap_keeps_the_bits),   cmocka_unit_test(shared_sequences_are_as_one_card),
-        cmocka_unit_test(stages_are_as_one_card),
+        cmocka_unit_test(documents_do_not_wait),    cmocka_unit_test(stages_are_as_one_card),
     };
     setenv("LONGBP_EMULATED_CARDS", "3", 1);
     setenv("RANKS_DEVICE", "cuda", 1);
