@@ -11,7 +11,7 @@
 #define AT(member) offsetof(struct spaco_options, member)
 
 static const struct option option_rows[] = {
-    OPTION_CHUNK(struct column_options),
+    OPTION_CHUNK(struct column_options, false),
     {.name = "budget",
      .type = OPTION_COUNT,
      .offset = AT(budget),
