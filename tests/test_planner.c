@@ -413,93 +413,6 @@ static void the_space_is_every_value(void **state)
     ask_free(&asked);
 }
 
-// What every draw takes at most.
-struct drawn {
-    const struct trial *trial;
-    size_t peak_bytes;
-};
-
-static bool plan_drawn(void *visitor, const void *options, double probability)
-{
-    struct drawn *drawn = visitor;
-    struct planned_step step;
-    struct status status = {0};
-    (void)probability;
-    assert_true(
-        planned_step(&step, drawn->trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, &none, &status));
-    assert_true(step.fits);
-    drawn->peak_bytes = step.peak_bytes > drawn->peak_bytes ? step.peak_bytes : drawn->peak_bytes;
-    return true;
-}
-
-// Its bytes are those of the draw that takes most, also where the last column is a short one.
-static void the_largest_draw_takes_most(void **state)
-{
-    (void)state;
-    static const char *const contexts[] = {"'context': 1024", "'context': 1025", "'context': 1200",
-                                           "'context': 1270, 'batch': 2", "'context': 1150, 'dtype': 'bf16'"},
-                             *const asked[] = {"'budget': 1", "'budget': 2, 'stages': 2",
-                                               "'budget': 3, 'loss': 'all'"};
-    for (size_t i = 0; i < COUNT(contexts) * COUNT(asked); i++) {
-        const char *method = asked[i % COUNT(asked)];
-        char *json;
-        assert_true(
-            asprintf(&json,
-                     "{'model': 'tiny', 'device': 'plan', %s, 'method': {'name': 'spaco', 'chunk': 256, %s}}",
-                     contexts[i / COUNT(asked)], method) > 0);
-        struct trial trial = trial_of(json);
-        struct drawn drawn = {.trial = &trial};
-        struct status status = {0};
-        struct planned_step step;
-        assert_true(trial.method->each_draw(trial.options, trial.context, 100, plan_drawn, &drawn, &status));
-        assert_true(planned_step(&step, &trial, trial.options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, &none,
-                                 &status));
-        if (step.peak_bytes != drawn.peak_bytes)
-            fail_msg("%s: %zu bytes, but a draw takes %zu", json, step.peak_bytes, drawn.peak_bytes);
-        trial_free(&trial);
-        free(json);
-    }
-}
-
-// Of a share each chunk has its own number of columns; of a number those chunks alone that have so many.
-static void columns_are_of_each_chunk(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *budget;
-        size_t drawn[4]; // of chunks 128, 256, 512 and 1000, which have 8, 4, 2 and 1
-        size_t possible; // the shortest of them
-    } cases[] = {{"'25%'", {2, 1, 1, 1}, 4}, {"'100%'", {8, 4, 2, 1}, 4}, {"3", {3, 3, 3, 3}, 2}};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        struct asked asked;
-        struct space space;
-        struct status status = {0};
-        ask(&asked, &(struct setting){"'model': 'tiny', 'context': 1000", {NULL}, cases[i].budget});
-        json_t *given = given_budget(cases[i].budget);
-        space_open(&space, asked.trials, asked.count, given);
-        size_t seen = 0;
-        for (size_t f = 0; f < space.count; f++) {
-            const struct option_table *table = &space.families[f].trial->method->options;
-            for (size_t rung = 0; option_draws(table) && rung < space.families[f].rungs; rung++, seen++) {
-                void *options = family_options(&space.families[f], rung);
-                size_t chunk = options_count(table, options, "chunk", 0), which = 0;
-                while (which < 3 && (size_t)128 << which < chunk)
-                    which++;
-                assert_int_equal(options_count(table, options, "budget", 0), cases[i].drawn[which]);
-                struct planned_step step;
-                assert_true(planned_step(&step, space.families[f].trial, options,
-                                         (struct planned_limits){NO_LIMIT, NO_LIMIT}, &none, &status));
-                assert_int_equal(step.fits, which < cases[i].possible);
-                options_free(table, options);
-            }
-        }
-        assert_true(seen > 0);
-        space_close(&space);
-        json_decref(given);
-        ask_free(&asked);
-    }
-}
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -509,8 +422,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(bounds_are_bounds),
         cmocka_unit_test(what_is_remembered_is_the_same),
         cmocka_unit_test(the_space_is_every_value),
-        cmocka_unit_test(the_largest_draw_takes_most),
-        cmocka_unit_test(columns_are_of_each_chunk),
     };
     return cmocka_run_group_tests(tests, walk_all, free_all);
 }
