@@ -10,7 +10,7 @@ struct forward_options {
 };
 
 static const struct option option_rows[] = {
-    OPTION_CHUNK(struct forward_options), OPTION_HEAD_CHUNK(struct forward_options), {0}};
+    OPTION_CHUNK(struct forward_options, true), OPTION_HEAD_CHUNK(struct forward_options), {0}};
 
 static void walk(struct step *step)
 {

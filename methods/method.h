@@ -55,9 +55,10 @@ struct method {
     // Options that leave the columns to chance become those of draw `index` of a trial: a function of them and of
     // the index; draw 0 is the one that they ask for as they are. False: nothing is left to chance. NULL: never.
     bool (*draw)(void *options, size_t index);
-    // Options that leave the columns to chance become those of the draw that takes the most memory among the draws
-    // of as many columns as are to be expected; context: a multiple of the chunk. NULL: nothing is drawn.
-    void (*largest_draw)(void *options, size_t context);
+    // Options that leave the columns to chance become those of draw `index` of a few, one of which takes the most
+    // memory among the draws of as many columns as are to be expected. False: there are no more. NULL: nothing is
+    // drawn.
+    bool (*largest_draw)(void *options, size_t context, size_t index);
     // Visits every draw that has a probability, as options that leave nothing to chance and make that draw's
     // estimate. False and a status (unsupported) where there are more than max, or where options cannot say it.
     // NULL: nothing is drawn.

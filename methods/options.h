@@ -10,11 +10,12 @@ bool option_nth_chunk(const struct option *option, void *value, size_t index, si
 bool option_nth_run(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 bool option_nth_block(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 
-#define OPTION_CHUNK(options)                                                                                      \
+// ascends: whether a step in longer chunks takes no more time; not where some of them are drawn.
+#define OPTION_CHUNK(options, ascends)                                                                             \
     {                                                                                                              \
         .name = "chunk", .type = OPTION_COUNT, .offset = offsetof(options, chunk), .minimum = 1,                   \
         .maximum = OPTION_COUNT_MAX, .initial = 512, .help = "tokens per column of the context", .telling = true,  \
-        .nth = option_nth_chunk, .ascending = true                                                                 \
+        .nth = option_nth_chunk, .ascending = (ascends)                                                            \
     }
 #define OPTION_HEAD_CHUNK(options)                                                                                 \
     {                                                                                                              \

@@ -7,7 +7,7 @@
 // prefix; the gradient is the same.
 #include "methods/column_walk.h"
 
-static const struct option option_rows[] = {OPTION_CHUNK(struct column_options),
+static const struct option option_rows[] = {OPTION_CHUNK(struct column_options, true),
                                             OPTION_HEAD_CHUNK(struct column_options),
                                             OPTION_KEEP(struct column_options),
                                             OPTION_INNER(struct column_options),

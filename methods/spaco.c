@@ -11,7 +11,7 @@
 #define AT(member) offsetof(struct spaco_options, member)
 
 static const struct option option_rows[] = {
-    OPTION_CHUNK(struct column_options),
+    OPTION_CHUNK(struct column_options, false),
     {.name = "budget",
      .type = OPTION_COUNT,
      .offset = AT(budget),
@@ -157,20 +157,27 @@ static bool redraw(void *given, size_t index)
     return options->sampler != SAMPLER_FIXED;
 }
 
-// The last columns: the cache then reaches to the end, and no column attends to more keys than the last one.
-static void largest_draw(void *given, size_t context)
+// The last columns: the cache then reaches to the end, and no column attends to more keys than the last one. If
+// that is a shorter one, also those before it, of which more gradients are kept.
+static bool largest_draw(void *given, size_t context, size_t index)
 {
     struct spaco_options *options = given;
     if (options->sampler == SAMPLER_FIXED) {
-        return;
+        return index == 0;
     }
     size_t count = columns_of(context, options->column.chunk).count;
     options->sampler = SAMPLER_FIXED;
     size_t drawn = options->budget < count ? options->budget : count;
+    bool shorter = context % options->column.chunk > 0 && drawn < count;
+    if (index > shorter) {
+        return false;
+    }
+    count -= index;
     index_list_resize(&options->columns, drawn);
     for (size_t j = 0; j < drawn; j++) {
         options->columns.items[j] = (uint32_t)(count - drawn + j);
     }
+    return true;
 }
 
 static void fit(void *given, size_t context)

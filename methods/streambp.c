@@ -22,7 +22,7 @@ struct streambp_options {
 };
 
 static const struct option option_rows[] = {
-    OPTION_CHUNK(struct streambp_options),
+    OPTION_CHUNK(struct streambp_options, true),
     OPTION_HEAD_CHUNK(struct streambp_options),
     OPTION_KEEP(struct streambp_options),
     OPTION_STAGES(struct streambp_options),

@@ -5,38 +5,76 @@
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
 
-// The program says what the planner found; a plan of the choice says the same.
-static void advise_and_plan_agree(void **state)
+// asked: of advise alone, planned: of plan.
+static void expect_agreement(const char *asked, const char *planned, const char *draw)
 {
-    (void)state;
-    static const char *const setting = "--model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 "
-                                       "--host-memory 120GiB --context 65536";
-    json_t *advice = longbp_json("advise %s --json", setting), *choice = json_object_get(advice, "choice");
+    static const char *const setting = "--model llama-3-8b --dtype bf16 --lora r=8";
+    json_t *advice = longbp_json("advise %s %s --json", setting, asked),
+           *choice = json_object_get(advice, "choice"), *drawn = json_object_get(choice, "draw");
     assert_true(json_is_true(json_object_get(advice, "fits")));
     json_t *method = json_object_get(choice, "method"), *value;
     char *flags = strdup(""), *more;
     const char *key;
     json_object_foreach(method, key, value)
     {
-        if (json_is_array(value) && json_array_size(value) == 0)
-            continue; // as it is where no flag says anything
+        if (json_is_array(value))
+            continue; // planned says which
         char *text = json_dumps(value, JSON_ENCODE_ANY);
         assert_true(asprintf(&more, "%s --%s %s", flags, strcmp(key, "name") ? key : "method", text) > 0);
         free(text);
         free(flags);
         flags = more;
     }
-    json_t *plan = longbp_json("plan %s %s --kv-gradient-dtype %s --json", setting, flags,
-                               json_string_value(json_object_get(choice, "kv_gradient_dtype")));
+    json_t *plan = longbp_json("plan %s %s --kv-gradient-dtype %s %s --json", setting, flags,
+                               json_string_value(json_object_get(choice, "kv_gradient_dtype")), planned);
     static const char *const same[] = {"peak_bytes", "host_peak_bytes", "estimate_ms", "flops"};
     for (size_t i = 0; i < COUNT(same); i++)
         if (!near(number(plan, same[i]), number(choice, same[i])))
             fail_msg("%s: %.17g, but plan says %.17g", same[i], number(choice, same[i]), number(plan, same[i]));
     assert_true(json_is_true(json_object_get(plan, "fits")));
     assert_non_null(strstr(json_string_value(json_object_get(advice, "command")), "longbp grad "));
+    assert_true(draw ? strcmp(json_string_value(drawn), draw) == 0 : json_is_null(drawn));
     free(flags);
     json_decref(plan);
     json_decref(advice);
+}
+
+// The program says what the planner found; a plan of the choice says the same: of columns that are drawn one of the
+// draw that takes most.
+static void advise_and_plan_agree(void **state)
+{
+    (void)state;
+#define HOST  "--profile rtx-3090 --host-memory 120GiB --context 65536 "
+#define DRAWN "--profile rtx-4090 --host-memory 120GiB --context 8192 --offload kv "
+    expect_agreement(HOST, HOST, NULL);
+    expect_agreement(DRAWN "--methods spaco --chunk 512 --budget 4", DRAWN "--sampler fixed --columns 12,13,14,15",
+                     "largest");
+    expect_agreement(DRAWN "--methods spaco --chunk 512 --sampler fixed --columns 3,9", DRAWN "--columns 3,9",
+                     NULL);
+#undef DRAWN
+#undef HOST
+}
+
+// A list that names all has all, each of them once, whatever the command.
+static void all_may_stand_in_a_list(void **state)
+{
+    (void)state;
+    static const char *const commands[] =
+        {"advise --model tiny --context 300 --memory-limit 30MiB --methods %s --json",
+         "max-context --model tiny --memory-limit 12MiB --methods %s --json",
+         "max-batch --model tiny --context 300 --memory-limit 20MiB --methods %s --json",
+         "frontier --model tiny --device-memory 12MiB --methods %s --json"},
+                             *const lists[] = {"all,seco", "full,all", "all,all"};
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        json_t *all = longbp_json(commands[i], "all");
+        for (size_t k = 0; k < COUNT(lists); k++) {
+            json_t *listed = longbp_json(commands[i], lists[k]);
+            if (!json_equal(all, listed))
+                fail_msg("%s: %s is not all", commands[i], lists[k]);
+            json_decref(listed);
+        }
+        json_decref(all);
+    }
 }
 
 // What a record says was chosen is this choice of advise: the method, and what is on the host.
@@ -282,6 +320,7 @@ static void advice_plans_few_steps(void **state)
     }
 }
 
+#define LARGE "--model llama-3-8b --dtype bf16 --lora r=8 "
 static void what_cannot_be_is_said(void **state)
 {
     (void)state;
@@ -297,6 +336,28 @@ static void what_cannot_be_is_said(void **state)
         {"--model tiny --context 512", "--memory-limit or --profile", 2},
         {"--model tiny --device-memory 1GiB", "--context", 2},
         {"--model tiny --context 512 --device-memory 1GiB --methods sceo", "seco", 2},
+        {"--model tiny --context 512 --device-memory 1GiB --methods forward,null", "forward computes no gradient",
+         2},
+        {"--model tiny --context 512 --device-memory 1GiB --methods all,null", "null computes no gradient", 2},
+        // Columns of each chunk's own.
+        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 8", "spaco chunk=128 budget=8",
+         0},
+        {LARGE "--context 8192 --profile rtx-4090 --budget 20", "fastest   spaco chunk=128 budget=20 ", 0},
+        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 9",
+         "chunks of 128 are 8 columns", 2},
+        {LARGE "--context 8192 --profile rtx-4090 --methods spaco,seco --budget 2",
+         "fastest   spaco chunk=256 budget=2 head_chunk=2048 keep=all", 0},
+        {LARGE "--context 8192 --profile rtx-4090 --methods spaco --budget 100%",
+         "fastest   spaco chunk=8192 budget=1 ", 0},
+        {LARGE "--context 65536 --profile rtx-3090 --methods spaco --budget 4",
+         "fastest   spaco chunk=256 budget=4 head_chunk=2048 keep=all stages=2", 0},
+        // What seconds are of.
+        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 1",
+         "where columns are drawn, of the largest draw", 0},
+        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --columns 0,2",
+         "for a nominal card, to rank by.", 0},
+        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --columns 0,2",
+         " --columns 0,2 ", 0},
         {"--model tiny --context 512 --device-memory 1GiB --methods spaco --exact", "exact", 2},
         {"--model tiny --context 512 --device-memory 1GiB --methods full --chunk 3", "--chunk", 2},
         {"--model tiny --context 512 --device-memory 1GiB --methods seco --chunk 0", "chunk", 2},
@@ -327,15 +388,11 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(advise_and_plan_agree),
-        cmocka_unit_test(auto_chooses_what_may_be_asked),
-        cmocka_unit_test(a_card_planned_as_the_cpu_is_told),
-        cmocka_unit_test(auto_walks_the_choice),
-        cmocka_unit_test(auto_chooses_for_ranks),
-        cmocka_unit_test(what_is_missing_is_said),
-        cmocka_unit_test(links_are_weighed_and_named),
-        cmocka_unit_test(places_and_roundings_are_tried),
-        cmocka_unit_test(advice_plans_few_steps),
+        cmocka_unit_test(advise_and_plan_agree),          cmocka_unit_test(all_may_stand_in_a_list),
+        cmocka_unit_test(auto_chooses_what_may_be_asked), cmocka_unit_test(a_card_planned_as_the_cpu_is_told),
+        cmocka_unit_test(auto_walks_the_choice),          cmocka_unit_test(auto_chooses_for_ranks),
+        cmocka_unit_test(what_is_missing_is_said),        cmocka_unit_test(links_are_weighed_and_named),
+        cmocka_unit_test(places_and_roundings_are_tried), cmocka_unit_test(advice_plans_few_steps),
         cmocka_unit_test(what_cannot_be_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

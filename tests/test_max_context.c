@@ -192,6 +192,39 @@ static void the_host_is_a_column(void **state)
     free(out);
 }
 
+// Whatever is drawn fits, and of one sequence more it does not: where the last column is a short one, which takes
+// less than the one before it, and where it is hardly shorter.
+static void max_batch_holds_for_every_draw(void **state)
+{
+    (void)state;
+    static const size_t contexts[] = {1025, 1500}; // of three columns
+    for (size_t c = 0; c < COUNT(contexts); c++) {
+        char *setting, *out, *command;
+        assert_true(asprintf(&setting, "--model tiny --context %zu --chunk 512 --memory-limit 60MiB", contexts[c]) >
+                    0);
+        assert_true(asprintf(&command, "max-batch %s --methods spaco --budget 1", setting) > 0);
+        json_t *table = longbp_json("%s --json", command);
+        const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+        size_t largest = (size_t)number(row, "max_batch"), peak_bytes = 0, fitting = 0;
+        for (size_t i = 0; i < 6; i++) {
+            json_t *plan = longbp_json("plan %s --method spaco --sampler fixed --columns %zu --batch %zu --json",
+                                       setting, i % 3, largest + i / 3);
+            size_t peak = (size_t)number(plan, "peak_bytes");
+            peak_bytes = i < 3 && peak > peak_bytes ? peak : peak_bytes;
+            fitting += json_is_true(json_object_get(plan, "fits"));
+            assert_true(i >= 3 || fitting == i + 1);
+            json_decref(plan);
+        }
+        assert_true(peak_bytes == (size_t)number(row, "peak_bytes") && fitting < 6);
+        json_decref(table);
+        assert_int_equal(longbp(&out, command), 0);
+        assert_true(strstr(out, "  for the largest draw") && !strstr(out, "whole chunks"));
+        free(out);
+        free(command);
+        free(setting);
+    }
+}
+
 // A batch is no part of a setting whose largest is looked for.
 static void a_setting_says_what_is_given(void **state)
 {
@@ -368,6 +401,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(max_context_and_plan_agree),
         cmocka_unit_test(max_context_holds_for_every_draw),
+        cmocka_unit_test(max_batch_holds_for_every_draw),
         cmocka_unit_test(a_model_that_does_not_fit_says_so),
         cmocka_unit_test(the_host_limits_the_context),
         cmocka_unit_test(a_choice_leaves_out_who_does_not_have_it),

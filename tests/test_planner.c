@@ -9,22 +9,28 @@
 
 #define TRIALS_MAX 32
 
-// Every exact method that ranks can share as is asked, then the same with other keys: dKV in bf16, and what has a
-// place on the host there.
+// Every exact method that ranks can share as is asked, and with a budget those that draw columns; then the same
+// with other keys: dKV in bf16, and what has a place on the host there.
 struct asked {
     struct trial trials[TRIALS_MAX];
     size_t count;
 };
 
-static void ask(struct asked *asked, const char *setting, const char *const *variants)
+struct setting {
+    const char *json, *variants[3], *budget;
+};
+
+static void ask(struct asked *asked, const struct setting *setting)
 {
     asked->count = 0;
     for (size_t i = 0; methods[i]; i++) {
-        for (size_t v = 0; methods[i]->exact && (v == 0 || variants[v - 1]); v++) {
+        bool draws = setting->budget && methods[i]->draw;
+        for (size_t v = 0; (methods[i]->exact || draws) && (v == 0 || setting->variants[v - 1]); v++) {
             char *json;
             assert_true(asked->count < TRIALS_MAX);
-            assert_true(asprintf(&json, "{%s, 'device': 'plan'%s, 'method': '%s'}", setting,
-                                 v ? variants[v - 1] : "", methods[i]->name) > 0);
+            assert_true(asprintf(&json, "{%s, 'device': 'plan'%s, 'method': {'name': '%s'%s%s}}", setting->json,
+                                 v ? setting->variants[v - 1] : "", methods[i]->name,
+                                 draws ? ", 'chunk': 128, 'budget': " : "", draws ? setting->budget : "") > 0);
             struct trial trial = trial_of(json);
             struct status why = {0};
             if (ranks_fit(&trial, &why))
@@ -45,48 +51,65 @@ static void ask_free(struct asked *asked)
 // Nothing is remembered from step to step.
 static struct planned_memos none;
 
-static const struct setting {
-    const char *json, *variants[3];
-} settings[] = {
-    {"'model': 'tiny', 'context': 1000, 'profile': 'rtx-3090'", {", 'place': {'gradients': 'host'}"}},
+static const struct setting settings[] = {
+    {"'model': 'tiny', 'context': 1000, 'profile': 'rtx-3090'", {", 'place': {'gradients': 'host'}"}, NULL},
     {"'model': {'layers': 3, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 128, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 700, 'batch': 2, 'lora': {'rank': 4}, 'profile': 'h200-141g'",
-     {", 'kv_gradient_dtype': 'bf16'", ", 'place': {'weights': 'host'}"}},
+     {", 'kv_gradient_dtype': 'bf16'", ", 'place': {'weights': 'host'}"},
+     NULL},
     {"'model': {'layers': 5, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'f64', "
      "'context': 2049, 'optimizer': 'adamw'",
-     {", 'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}"}},
+     {", 'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}"},
+     NULL},
     // Layers of one shape whose gradients are not summed alike.
     {"'model': {'layers': 3, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64}, 'dtype': 'bf16', "
      "'context': 300, 'optimizer': {'name': 'galore', 'rank': 4, 'sums': 'projected'}",
-     {", 'place': {'gradients': 'host', 'optimizer': 'host'}"}},
+     {", 'place': {'gradients': 'host', 'optimizer': 'host'}"},
+     NULL},
     // Layers of one shape that do not see the same.
     {"'model': {'layers': 4, 'width': 32, 'heads': 2, 'kv_heads': 1, 'ffn': 96, 'vocab': 64, 'sliding_window': "
      "100, "
      "'full_layers': [1]}, 'context': 1100, 'batch': 2, 'documents': [90, 401, 5], 'profile': 'rtx-3090'",
-     {NULL}},
+     {NULL},
+     NULL},
     // Copies take about as long as operations: a longer chunk may take more time.
     {"'model': {'layers': 4, 'width': 512, 'heads': 8, 'kv_heads': 2, 'ffn': 1024, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 4096, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",
-     {NULL}},
+     {NULL},
+     NULL},
     // A pipeline, which longer chunks fill less, over links that are known.
     {"'model': {'layers': 5, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 300}, 'context': 1500, "
      "'batch': 2, 'profile': 'h200-141g', 'parallel': {'stage': 3, 'data': 2}",
-     {NULL}},
+     {NULL},
+     NULL},
     // Tokens that ranks share, over links that nobody knows; the keys of others are gathered, or go round.
     {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
      "'batch': 2, 'optimizer': 'adamw', 'parallel': {'sequence': 3, 'data': 2, 'zero': 2}",
-     {NULL}},
+     {NULL},
+     NULL},
     {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
      "'lora': {'rank': 4}, 'profile': 'rtx-3090', 'parallel': {'sequence': 2, 'exchange': 'ring'}",
-     {NULL}},
+     {NULL},
+     NULL},
     // Shares of weights over links that take longer than operations, at once and beside them.
     {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
      "'batch': 2, 'optimizer': 'adamw', 'profile': 'h200-141g', 'parallel': {'sequence': 2, 'exchange': "
      "'all-to-all', 'data': 2, 'zero': 3}",
-     {NULL}},
+     {NULL},
+     NULL},
     {"'model': {'layers': 3, 'width': 32, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 64}, 'context': 700, "
      "'batch': 2, 'profile': 'h200-141g', 'parallel': {'sequence': 2, 'data': 2, 'zero': 3, 'overlap': true}",
-     {NULL}},
+     {NULL},
+     NULL},
+    // A few columns are drawn, of which the longest chunks have too few; or a share of each chunk's own.
+    {"'model': {'layers': 3, 'width': 256, 'heads': 4, 'kv_heads': 2, 'ffn': 512, 'vocab': 300}, 'dtype': 'bf16', "
+     "'context': 3000, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",
+     {", 'place': {'weights': 'host'}"},
+     "3"},
+    {"'model': {'layers': 4, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 300}, 'context': 2048, "
+     "'batch': 2, 'profile': 'h200-141g', 'parallel': {'stage': 2, 'data': 2}",
+     {NULL},
+     "'40%'"},
 };
 
 // What is on the host is the same whatever the rung; of ranks a bound has what they keep on average.
@@ -121,17 +144,30 @@ static struct candidate *plan_all(const struct space *space)
 // What each setting asks, its space, and the exhaustive walk of it, which all tests share.
 static struct walked {
     struct asked asked;
+    json_t *given;
     struct space space;
     struct candidate *all;
 } walked[COUNT(settings)];
+
+static json_t *given_budget(const char *budget)
+{
+    char *json, *text;
+    assert_true(asprintf(&json, "{'budget': %s}", budget) > 0);
+    json_t *given = json_loads(text = quoted(json), 0, NULL);
+    assert_non_null(given);
+    free(text);
+    free(json);
+    return given;
+}
 
 static int walk_all(void **state)
 {
     (void)state;
     for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
         struct walked *w = &walked[s];
-        ask(&w->asked, settings[s].json, settings[s].variants);
-        space_open(&w->space, w->asked.trials, w->asked.count, NULL);
+        ask(&w->asked, &settings[s]);
+        w->given = settings[s].budget ? given_budget(settings[s].budget) : NULL;
+        space_open(&w->space, w->asked.trials, w->asked.count, w->given);
         w->all = plan_all(&w->space);
     }
     return 0;
@@ -143,6 +179,7 @@ static int free_all(void **state)
     for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
         free(walked[s].all);
         space_close(&walked[s].space);
+        json_decref(walked[s].given);
         ask_free(&walked[s].asked);
     }
     return 0;

@@ -15,8 +15,12 @@ struct words {
 
 static void visit_value(const struct words *words, const char *name, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    words->word(words->visitor, name, json_is_string(value) ? json_string_value(value) : text);
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *shown = text;
+    if (json_is_array(value) && !words->first) { // a flag's list has no brackets
+        shown[strlen(shown) - 1] = 0;
+        shown++;
+    }
+    words->word(words->visitor, name, json_is_string(value) ? json_string_value(value) : shown);
     free(text);
 }
 
@@ -96,14 +100,24 @@ void choice_append_flags(const struct choice *choice, char **command)
     visit_keys(&words);
 }
 
+bool choice_draws(const struct choice *choice)
+{
+    const struct method *method = choice->trial->method;
+    void *options = options_copy(&method->options, choice->options);
+    bool drawn = method->draw && method->draw(options, 0);
+    options_free(&method->options, options);
+    return drawn;
+}
+
 json_t *choice_json(const struct choice *choice, const json_t *first)
 {
     const struct planned_step *step = choice->step;
     char label[400];
     choice_describe(choice, first, label, sizeof label);
     json_t *object = json_pack(
-        "{s:o, s:o, s:I, s:I, s:f, s:f, s:s}", "method", method_json(choice->trial->method, choice->options),
-        "estimate_ms", isfinite(step->seconds) ? json_real(1e3 * step->seconds) : json_null(), "peak_bytes",
+        "{s:o, s:s?, s:o, s:I, s:I, s:f, s:f, s:s}", "method", method_json(choice->trial->method, choice->options),
+        "draw", choice_draws(choice) ? "largest" : NULL, "estimate_ms",
+        isfinite(step->seconds) ? json_real(1e3 * step->seconds) : json_null(), "peak_bytes",
         (json_int_t)step->peak_bytes, "host_peak_bytes", (json_int_t)step->host_peak_bytes, "flops", step->flops,
         "floor_bytes_per_token", step->floor_bytes_per_token, "label", label);
     CHECK(object);

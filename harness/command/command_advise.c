@@ -22,7 +22,7 @@ static const struct flag own_flags[] = {
     {.name = "methods",
      TEXT_AT(struct plan_flags, methods),
      .arg = "all|METHOD,METHOD",
-     .doc = "among which methods (all exact ones)"},
+     .doc = "among which methods; all: the exact ones, and with an option of theirs those that draw columns (all)"},
     {.name = "exact",
      SET_AT(struct plan_flags, exact),
      .doc = "of the methods that are named those whose gradient is exact alone"},
@@ -160,6 +160,14 @@ static void print_step(const struct advice *advice, const struct candidate *cand
     printf("%12.4g %12s %12s  %s\n", step->seconds, peak, host, describe(advice, candidate).text);
 }
 
+static bool draws(const struct advice *advice, const struct candidate *candidate)
+{
+    struct choice choice = choice_of(advice, candidate);
+    bool drawn = choice_draws(&choice);
+    end_choice(&choice);
+    return drawn;
+}
+
 static void print_table(const struct plan_flags *flags, const struct advice *advice)
 {
     const struct trial *first = &advice->asked.trials[0];
@@ -173,8 +181,11 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
     printf("host      %12s  %zu bytes (--host-memory)\n", size, advice->limits.host_bytes);
     printf("\n%12s %12s %12s  of %zu candidates, %zu planned\n", "seconds", "device", "host",
            advice->space.candidates, advice->planner.plans);
-    for (size_t i = 0; i < advice->front_count; i++)
+    bool drawn = false;
+    for (size_t i = 0; i < advice->front_count; i++) {
         print_step(advice, &advice->front[i]);
+        drawn |= draws(advice, &advice->front[i]);
+    }
     limit_text(advice, text, sizeof text);
     method_trials_print_left_out(&advice->asked, 0);
     if (!advice->fastest.step.fits) {
@@ -183,8 +194,9 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
     }
     char *command = command_of(flags, advice);
     printf("\nfastest   %s\nlimit     %s\nrun       %s\n", describe(advice, &advice->fastest).text, text, command);
-    printf("Seconds are estimates%s%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
-           first->profile ? first->profile->name : "", choice_links(first).text);
+    printf("Seconds are estimates%s%s%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
+           first->profile ? first->profile->name : "", choice_links(first).text,
+           drawn ? "; where columns are drawn, of the largest draw, as bytes are" : "");
     free(command);
 }
 
@@ -241,6 +253,8 @@ int command_advise(int argc, char **argv)
                "tried. The gradient of every candidate but those of --also is that of full backprop, but for the "
                "order of its sums; --methods may name others, which --exact leaves out. The table is the front of "
                "these: none of them has both less time and less memory than a row of it by more than 2 and 5 %. "
+               "Where columns are drawn, seconds and bytes are of the draw that takes most; a share of the columns "
+               "is of each chunk's own. "
                "Exit code 1: nothing fits."};
     struct status status = {0};
     struct advice advice = {0};

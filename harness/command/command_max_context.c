@@ -145,15 +145,17 @@ static void describe(const struct trial_flags *flags, const struct trial *trial,
     json_decref(method);
 }
 
-// The columns of a table: of what is named, and of the host where something is kept there.
+// The columns of a table: of what is named, of contexts or batches, and of the host where something is kept there.
 struct columns {
     int name;
+    enum extent extent;
     bool host;
 };
 
 static struct columns columns_of(const struct arguments *arguments, const struct table *table)
 {
-    struct columns columns = {(int)strlen("checkpoint  "), table->longest.found.host_peak_bytes > 0};
+    struct columns columns = {(int)strlen("checkpoint  "), arguments->extent,
+                              table->longest.found.host_peak_bytes > 0};
     char text[512];
     for (size_t i = 0; i < table->asked.count; i++) {
         describe(&arguments->flags.trial, &table->asked.trials[i], text, sizeof text);
@@ -178,7 +180,7 @@ static void print_row(const struct table *table, struct columns columns, const s
         printf(" %12s", host);
     printf(" %18s", least);
     if (trial->method->largest_draw)
-        printf("  in whole chunks, for the largest draw");
+        printf("  %sfor the largest draw", columns.extent == EXTENT_CONTEXT ? "in whole chunks, " : "");
     // Which of the two limits it was.
     bool telling = !found->largest || !found->memory_bound || first_of(table)->host_memory_limit_bytes;
     printf("%s%s\n", telling ? "  " : "", telling ? found->reason : "");

@@ -109,6 +109,49 @@ static bool is_known(const struct method_trials *trials, size_t first)
     return false;
 }
 
+// Of the options that are tried, as the table of the trial's method has them.
+static json_t *first_values(const struct trial *trial, const json_t *given)
+{
+    const struct option_table *table = &trial->method->options;
+    void *options = options_copy(table, trial->options);
+    json_t *values = json_object();
+    for (const struct option *option = table->rows; option && option->name; option++)
+        if (option->nth && !json_object_get(given, option->name))
+            option->nth(option, (char *)options + option->offset, 0, trial->config.layers, trial_row_tokens(trial));
+    json_t *method = method_json(trial->method, options);
+    for (const struct option *option = table->rows; option && option->name; option++)
+        if (option->nth && !json_object_get(given, option->name))
+            json_object_set(values, option->name, json_object_get(method, option->name));
+    json_decref(method);
+    options_free(table, options);
+    return values;
+}
+
+// Where a search tries other values than the defaults, which do not go with what was given, with the first of them.
+static bool decode_tried(const struct search *search, const char *method, struct trial *trial,
+                         struct status *status)
+{
+    json_t *given = search->flags->method, *first, *value;
+    const char *key;
+    struct status why = {0};
+    if (decode(search->flags, method, trial, &why))
+        return true;
+    if (!search->request.variants || !trial->unsupported) {
+        *status = why;
+        return false;
+    }
+    first = first_values(trial, given);
+    trial_free(trial);
+    json_object_update(given, first);
+    bool decoded = decode(search->flags, method, trial, status);
+    json_object_foreach(first, key, value)
+    {
+        json_object_del(given, key);
+    }
+    json_decref(first);
+    return decoded;
+}
+
 // With every key that is tried and was not given at a value of its own, from key `next` on. A value that does not
 // go with the others, or changes nothing, is no variant. The method's own trials are those from `first` on.
 static void add_variants(struct search *search, const char *method, size_t first, size_t next)
@@ -122,8 +165,7 @@ static void add_variants(struct search *search, const char *method, size_t first
             continue;
         set_key(search, tried, tried.key->tried[i]);
         struct trial *trial = add_trial(search->trials);
-        if (decode(search->flags, method, trial, &why) && !is_known(search->trials, first) &&
-            ranks_fit(trial, &why))
+        if (decode_tried(search, method, trial, &why) && !is_known(search->trials, first) && ranks_fit(trial, &why))
             add_variants(search, method, first, next + 1);
         else
             trial_free(&search->trials->trials[--search->trials->count]);
@@ -136,7 +178,7 @@ static bool add_method(struct search *search, const struct method *method, struc
 {
     size_t first = search->trials->count;
     struct trial *trial = add_trial(search->trials);
-    if (!decode(search->flags, method->name, trial, status) ||
+    if (!decode_tried(search, method->name, trial, status) ||
         (search->request.variants && !ranks_fit(trial, status)))
         return false;
     if (search->request.variants)
@@ -144,25 +186,13 @@ static bool add_method(struct search *search, const struct method *method, struc
     return true;
 }
 
-static bool add_named(struct search *search, struct status *status)
+// No list has a method twice.
+static bool is_added(const struct search *search, const struct method *method)
 {
-    char *copy = strdup(search->request.names), *rest = copy, *name;
-    CHECK(copy);
-    bool ok = true;
-    while (ok && (name = strsep(&rest, ","))) {
-        const struct method *method = method_find(name);
-        struct names known = {0};
-        char hint[512];
-        for (size_t i = 0; methods[i]; i++)
-            names_add(&known, methods[i]->name);
-        names_hint(&known, name, "methods", hint, sizeof hint);
-        if (!method)
-            ok = status_set(status, STATUS_BAD_INPUT, "--methods: no method \"%.64s\"; %s", name, hint);
-        else if (method->exact || !search->request.exact)
-            ok = add_method(search, method, status);
-    }
-    free(copy);
-    return ok;
+    bool added = false;
+    for (size_t i = 0; i < search->trials->count; i++)
+        added |= search->trials->trials[i].method == method;
+    return added;
 }
 
 // Whether it is an option with this choice.
@@ -234,8 +264,9 @@ static bool add_all(struct search *search, struct status *status)
     struct method_trials *trials = search->trials;
     struct status why = {0};
     for (size_t i = 0; methods[i]; i++) {
-        if (!methods[i]->exact &&
-            (search->request.exact || !methods[i]->draw || !is_asked_for(search->flags, methods[i])))
+        bool wanted = methods[i]->exact ||
+                      (!search->request.exact && methods[i]->draw && is_asked_for(search->flags, methods[i]));
+        if (!wanted || is_added(search, methods[i]))
             continue;
         why = (struct status){0};
         if (add_method(search, methods[i], &why))
@@ -255,6 +286,34 @@ static bool add_all(struct search *search, struct status *status)
     if (trials->count == 0)
         *status = why;
     return trials->count > 0;
+}
+
+static bool add_named(struct search *search, const char *name, struct status *status)
+{
+    const struct method *method = method_find(name);
+    struct names known = {0};
+    char hint[512];
+    for (size_t i = 0; methods[i]; i++)
+        names_add(&known, methods[i]->name);
+    names_hint(&known, name, "methods", hint, sizeof hint);
+    if (!method)
+        return status_set(status, STATUS_BAD_INPUT, "--methods: no method \"%.64s\"; %s", name, hint);
+    if (is_added(search, method) || (search->request.exact && !method->exact))
+        return true;
+    if (search->request.variants && method->no_gradient)
+        return status_set(status, STATUS_BAD_INPUT, "--methods: %s computes no gradient", name);
+    return add_method(search, method, status);
+}
+
+static bool add_list(struct search *search, struct status *status)
+{
+    char *copy = strdup(search->request.names), *rest = copy, *name;
+    CHECK(copy);
+    bool ok = true;
+    while (ok && (name = strsep(&rest, ",")))
+        ok = strcmp(name, "all") == 0 ? add_all(search, status) : add_named(search, name, status);
+    free(copy);
+    return ok;
 }
 
 // Every key of --also is one that is tried only where it is named.
@@ -285,7 +344,7 @@ bool method_trials_decode(struct method_trials *trials, const struct trial_flags
     search.tried_count = trial_keys_tried(search.tried);
     if (!check_also(&search, status))
         return false;
-    bool ok = strcmp(request->names, "all") == 0 ? add_all(&search, status) : add_named(&search, status);
+    bool ok = add_list(&search, status);
     if (ok && trials->count == 0)
         return status_set(status, STATUS_BAD_INPUT, "--methods: none of %s has an exact gradient", request->names);
     return ok && check_used(flags, trials, status);

@@ -11,11 +11,11 @@ struct method_trials {
 };
 
 struct method_request {
-    const char *names; // "all", or a list with commas
+    const char *names; // a list with commas, each of them once; "all": all that there are
     bool exact;        // only the exact ones
-    // Of methods that ranks can share as is asked for alone; beside each trial one for every other value that the
-    // table of trial keys says is tried (trial_keys.h): of
-    // keys that change the gradient where `also` names them, with commas; NULL: of none.
+    // For a search, which tries values of its own: of methods with a gradient that ranks can share as is asked for
+    // alone; beside each trial one for every other value that the table of trial keys says is tried
+    // (trial_keys.h): of keys that change the gradient where `also` names them, with commas; NULL: of none.
     bool variants;
     const char *also;
     bool host; // there is memory on the host, without which nothing is tried there

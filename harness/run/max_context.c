@@ -129,6 +129,36 @@ static void plan_rank(struct search *search, size_t rank, struct max_context *fo
     setup_close(&setup);
 }
 
+static void plan_ranks(struct search *search, struct max_context *found, struct status *status)
+{
+    const struct trial *tried = search->tried;
+    for (size_t rank = 0; status->code == STATUS_OK && rank < trial_ranks(tried); rank++) {
+        if (split_data(trial_split(tried), rank) == 0)
+            plan_rank(search, rank, found, status);
+    }
+}
+
+// Draw `index` of those of which one takes the most memory. False: there is none.
+static bool take_draw(struct search *search, size_t index)
+{
+    struct trial *tried = search->tried;
+    const struct method *method = tried->method;
+    options_free(&method->options, tried->options);
+    tried->options = options_copy(&method->options, search->trial->options);
+    return method->largest_draw ? method->largest_draw(tried->options, trial_row_tokens(tried), index) : index == 0;
+}
+
+static void plan_draws(struct search *search, struct max_context *found, struct status *status)
+{
+    for (size_t i = 0; status->code == STATUS_OK && take_draw(search, i); i++) {
+        struct max_context own = {.host_peak_bytes = found->host_peak_bytes};
+        plan_ranks(search, &own, status);
+        if (own.peak_bytes > found->peak_bytes)
+            *found = own;
+        found->host_peak_bytes = own.host_peak_bytes;
+    }
+}
+
 // Plans one step of every stage's ranks with the first of the sequences, which no others take more than, with the
 // optimizer's, which may bring to the device what is kept on the host.
 static enum outcome attempt(struct search *search, size_t units)
@@ -144,13 +174,8 @@ static enum outcome attempt(struct search *search, size_t units)
         note_failure(search, units, false, status.message);
         return FORBIDDEN;
     }
-    if (tried->method->largest_draw)
-        tried->method->largest_draw(tried->options, trial_row_tokens(tried));
     search->result->plans++;
-    for (size_t rank = 0; status.code == STATUS_OK && rank < trial_ranks(tried); rank++) {
-        if (split_data(trial_split(tried), rank) == 0)
-            plan_rank(search, rank, &found, &status);
-    }
+    plan_draws(search, &found, &status);
     if (status.code == STATUS_OK)
         note_fit(search, units, &found);
     else // of memory, or of what the device takes

@@ -175,21 +175,28 @@ static bool is_fine(const struct planned_step *step)
     return step->why.code == STATUS_OK;
 }
 
-// Of ranks the bytes of the one that has most in a place, and the time of the slowest.
+// The bytes of what has most in a place, and the time of the slowest; what is not fine stands for all.
+static void add_step(struct planned_step *all, const struct planned_step *own)
+{
+    size_t host_bytes = own->host_peak_bytes > all->host_peak_bytes ? own->host_peak_bytes : all->host_peak_bytes;
+    double seconds = fmax(own->seconds, all->seconds);
+    if (!is_fine(own) || own->peak_bytes >= all->peak_bytes)
+        *all = *own;
+    if (!is_fine(own))
+        return;
+    all->host_peak_bytes = host_bytes;
+    all->seconds = seconds;
+}
+
 static const struct setup *walk_rank(void *walker, struct comm comm, struct trace *traces)
 {
     struct plan *plan = walker;
     struct planned_step *all = plan->step;
     comm.trace = plan->trace = traces;
     struct planned_step own = plan_rank(plan, &comm);
-    size_t host_bytes = own.host_peak_bytes > all->host_peak_bytes ? own.host_peak_bytes : all->host_peak_bytes;
-    double seconds = fmax(own.seconds, all->seconds);
-    if (!is_fine(&own) || own.peak_bytes >= all->peak_bytes)
-        *all = own;
+    add_step(all, &own);
     if (!is_fine(&own))
         return NULL;
-    all->host_peak_bytes = host_bytes;
-    all->seconds = seconds;
     plan->flops[comm.rank] = own.flops;
     if (traces)
         trace_end(traces, plan->setup.device);
@@ -269,6 +276,38 @@ static bool is_possible(const struct trial *trial, struct status *why)
            status_set(why, STATUS_BAD_INPUT, "%s", status.message);
 }
 
+// Draw `index` of those of which one takes the most memory. False: there is none.
+static bool take_draw(struct plan *plan, const void *options, size_t index)
+{
+    const struct method *method = plan->trial.method;
+    options_free(&method->options, plan->trial.options);
+    plan->trial.options = options_copy(&method->options, options);
+    return method->largest_draw ? method->largest_draw(plan->trial.options, trial_row_tokens(&plan->trial), index)
+                                : index == 0;
+}
+
+static void plan_draw(struct plan *plan)
+{
+    *plan->step = (struct planned_step){0};
+    if (trial_ranks(&plan->trial) == 1)
+        *plan->step = plan_rank(plan, NULL);
+    else if (plan->bound)
+        bound_stages(plan);
+    else
+        plan_ranks(plan);
+}
+
+// The first one bounds them all.
+static void plan_draws(struct plan *plan, const void *options)
+{
+    struct planned_step all = {0};
+    for (size_t i = 0; is_fine(&all) && (i == 0 || !plan->bound) && take_draw(plan, options, i); i++) {
+        plan_draw(plan);
+        add_step(&all, plan->step);
+    }
+    *plan->step = all;
+}
+
 static bool plan(struct planned_step *step, const struct trial *trial, const void *options,
                  struct planned_limits limits, bool bound, struct planned_memos *memos, struct status *status)
 {
@@ -277,14 +316,8 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
     *step = (struct planned_step){0};
     plan.trial.options = options_copy(&method->options, options);
     bool possible = is_possible(&plan.trial, &step->why);
-    if (possible && method->largest_draw)
-        method->largest_draw(plan.trial.options, trial_row_tokens(trial));
-    if (possible && trial_ranks(trial) == 1)
-        *step = plan_rank(&plan, NULL);
-    else if (possible && bound)
-        bound_stages(&plan);
-    else if (possible)
-        plan_ranks(&plan);
+    if (possible)
+        plan_draws(&plan, options);
     setup_close(&plan.setup);
     options_free(&method->options, plan.trial.options);
     step->fits = is_fine(step);

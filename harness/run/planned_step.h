@@ -1,6 +1,6 @@
 // Planned step: what a step would take, on a device without data: bytes on either side, and the estimate of its
-// time; of several ranks of the one that takes most, and until the last is done. The arenas' limits end a walk that
-// does not fit where it fails.
+// time; of several ranks of the one that takes most, and until the last is done; of columns
+// that are drawn of the draw that takes most. The arenas' limits end a walk that does not fit where it fails.
 #pragma once
 #include "harness/run/setup.h"
 #include "kernels/base/memo.h"

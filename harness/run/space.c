@@ -1,4 +1,5 @@
 #include "harness/run/space.h"
+#include "harness/spec/method_decode.h"
 #include <string.h>
 
 static bool is_tried(const struct option *option, const json_t *given)
@@ -13,6 +14,13 @@ static bool set_value(const struct family *family, void *options, const struct o
                        trial_row_tokens(trial));
 }
 
+static void set_rung(const struct family *family, void *options, size_t rung)
+{
+    if (family->ladder)
+        CHECK(set_value(family, options, family->ladder, rung));
+    method_set_shares(family->trial->method, family->given, trial_row_tokens(family->trial), options);
+}
+
 static void add_family(struct space *space, const struct trial *trial, const void *options,
                        const struct option *ladder, const size_t *picks, const size_t *least)
 {
@@ -23,24 +31,24 @@ static void add_family(struct space *space, const struct trial *trial, const voi
     space->families = realloc(space->families, (space->count + 1) * sizeof *space->families);
     CHECK(space->families);
     struct family *family = &space->families[space->count++];
-    *family = (struct family){trial, options_copy(&trial->method->options, options), ladder, 1, {0}, 0, 0};
+    *family = (struct family){.trial = trial, .given = space->given, .ladder = ladder, .rungs = 1};
     memcpy(family->picks, picks, sizeof family->picks);
     family->least = least_family > 0 ? least_family - 1 : space->count - 1; // itself
-    void *scratch = options_copy(&trial->method->options, options);
+    family->options = options_copy(&trial->method->options, options);
     if (ladder) {
-        for (family->rungs = 0; set_value(family, scratch, ladder, family->rungs);)
+        for (family->rungs = 0; set_value(family, family->options, ladder, family->rungs);)
             family->rungs++;
-        CHECK(family->rungs > 0 && set_value(family, family->options, ladder, family->rungs - 1));
+        CHECK(family->rungs > 0);
     }
-    options_free(&trial->method->options, scratch);
+    set_rung(family, family->options, family->rungs - 1);
     space->candidates += family->rungs;
 }
 
 // Every pick of the rows from this one on, on top of what the options hold already.
 static void add_picks(struct space *space, const struct trial *trial, void *options, const struct option *row,
-                      const struct option *ladder, const json_t *given, size_t depth, size_t *picks, size_t *least)
+                      const struct option *ladder, size_t depth, size_t *picks, size_t *least)
 {
-    while (row->name && (row == ladder || !is_tried(row, given)))
+    while (row->name && (row == ladder || !is_tried(row, space->given)))
         row++;
     if (!row->name) {
         add_family(space, trial, options, ladder, picks, least);
@@ -51,7 +59,7 @@ static void add_picks(struct space *space, const struct trial *trial, void *opti
     for (size_t i = 0; set_value(&family, options, row, i); i++) {
         picks[depth] = i;
         least[depth] = row->ascending ? 0 : i;
-        add_picks(space, trial, options, row + 1, ladder, given, depth + 1, picks, least);
+        add_picks(space, trial, options, row + 1, ladder, depth + 1, picks, least);
     }
 }
 
@@ -79,7 +87,7 @@ static void find_twins(struct space *space, const struct trial *trials, size_t c
 
 void space_open(struct space *space, const struct trial *trials, size_t count, const json_t *given)
 {
-    *space = (struct space){0};
+    *space = (struct space){.given = given};
     for (size_t i = 0; i < count; i++) {
         const struct option_table *table = &trials[i].method->options;
         const struct option *ladder = table->rows;
@@ -87,7 +95,7 @@ void space_open(struct space *space, const struct trial *trials, size_t count, c
             ladder++;
         void *options = options_copy(table, trials[i].options);
         size_t picks[PICKS_MAX] = {0}, least[PICKS_MAX] = {0};
-        add_picks(space, &trials[i], options, table->rows, ladder->name ? ladder : NULL, given, 0, picks, least);
+        add_picks(space, &trials[i], options, table->rows, ladder->name ? ladder : NULL, 0, picks, least);
         options_free(table, options);
     }
     find_twins(space, trials, count);
@@ -104,7 +112,6 @@ void space_close(struct space *space)
 void *family_options(const struct family *family, size_t rung)
 {
     void *options = options_copy(&family->trial->method->options, family->options);
-    if (family->ladder)
-        CHECK(set_value(family, options, family->ladder, rung));
+    set_rung(family, options, rung);
     return options;
 }

@@ -9,6 +9,7 @@
 
 struct family {
     const struct trial *trial;   // borrowed
+    const json_t *given;         // borrowed: options that stay, of which shares are counted at each rung
     void *options;               // of the method, at the highest rung
     const struct option *ladder; // NULL: one rung
     size_t rungs;
@@ -20,13 +21,15 @@ struct family {
 };
 
 struct space {
+    const json_t *given; // borrowed
     struct family *families;
     size_t count;
     size_t candidates; // rungs of all families
 };
 
 // Of trials that differ in the method or in other keys, at one context and batch. given: options that stay as the
-// trials have them, by name; NULL: none. The trials must outlive it. Release with space_close.
+// trials have them, by name, but for shares, which are of each candidate's own; NULL: none. Both must outlive it.
+// Release with space_close.
 void space_open(struct space *space, const struct trial *trials, size_t count, const json_t *given);
 void space_close(struct space *space);
 // The options at a rung, counted from 0. Release with options_free.

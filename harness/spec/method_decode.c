@@ -35,23 +35,43 @@ static bool is_share(const struct option *option, const json_t *value)
     return option->share && text && *text && text[strlen(text) - 1] == '%';
 }
 
-// Shares become counts: rounded, and one at least.
+// Of "25%": 0.25; 0: it is no share.
+static double share_of(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    char *end;
+    double share = strtod(text, &end) / 100;
+    bool digits = strspn(text, "0123456789.") == strlen(text) - 1 && strcmp(end, "%") == 0;
+    return digits && share > 0 && share <= 1 ? share : 0;
+}
+
+// Rounded, and one at least.
+static void set_share(const struct method *method, const struct option *option, const json_t *value, size_t context,
+                      void *options)
+{
+    double count = floor(share_of(value) * (double)method->whole(options, context) + 0.5);
+    *(size_t *)((char *)options + option->offset) = count < 1 ? 1 : (size_t)count;
+}
+
+void method_set_shares(const struct method *method, const json_t *given, size_t context, void *options)
+{
+    for (const struct option *option = method->options.rows; option && option->name; option++) {
+        const json_t *value = json_object_get(given, option->name);
+        if (is_share(option, value))
+            set_share(method, option, value, context, options);
+    }
+}
+
 static bool set_shares(const struct method_fields *fields, size_t context, void *options, struct status *status)
 {
     const struct method *method = fields->method;
     for (size_t i = 0; method->options.rows && method->options.rows[i].name; i++) {
-        const struct option *option = &method->options.rows[i];
         struct json_field field = fields->given.options[i];
-        if (!is_share(option, field.value))
+        if (!is_share(&method->options.rows[i], field.value))
             continue;
-        const char *text = json_string_value(field.value);
-        char *end;
-        double share = strtod(text, &end) / 100;
-        bool digits = strspn(text, "0123456789.") == strlen(text) - 1 && strcmp(end, "%") == 0;
-        if (!digits || !(share > 0 && share <= 1))
+        if (share_of(field.value) == 0)
             return json_field_expected(field, status, "a share above 0%% and up to 100%%, such as 25%%");
-        double count = floor(share * (double)method->whole(options, context) + 0.5);
-        *(size_t *)((char *)options + option->offset) = count < 1 ? 1 : (size_t)count;
+        set_share(method, &method->options.rows[i], field.value, context, options);
     }
     return true;
 }

@@ -14,6 +14,9 @@ struct named_tables method_tables(void);
 bool method_fields_read(struct method_fields *fields, struct json_field entry, struct status *status);
 // The name and every option: a new reference. Options NULL: the defaults.
 json_t *method_json(const struct method *method, const void *options);
+// Options that were given as shares, by name, become counts: of what there is with the other options as they are
+// now.
+void method_set_shares(const struct method *method, const json_t *given, size_t context, void *options);
 // Decodes what was given into options, which hold the defaults, and checks them together, with the model and the
 // context in tokens. *unsupported, to be freed: why this model or this context does not go with them; NULL: it
 // does.
