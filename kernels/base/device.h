@@ -91,6 +91,11 @@ static inline size_t attention_keys(struct attention_shape shape)
     size_t end = shape.start + shape.queries;
     return shape.keys && shape.keys < end ? shape.keys : end;
 }
+// Else all queries see all keys.
+static inline bool attention_is_causal(struct attention_shape shape)
+{
+    return attention_keys(shape) == shape.start + shape.queries;
+}
 static inline bool attention_is_masked(struct attention_shape shape)
 {
     return shape.mask.window > 0 || shape.mask.documents.starts;

@@ -19,14 +19,41 @@ static const struct card cards[] = {{"sm_80", 800, 166912, 108},   {"sm_90", 900
                                     {"sm_86", 860, 101376, 82},    {"sm_89", 890, 101376, 128},
                                     {"sm_100", 1000, 232448, 148}, {"sm_120", 1200, 101376, 170}};
 
-// What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk.
+// What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk;
+// and keys that all queries see, as ranks of a ring pass them.
 static const struct {
-    size_t queries, start;
-} spans[] = {{512, 0},     {512, 512},      {512, 3584},   {512, 4096},    {512, 131072 - 512},
-             {2048, 0},    {2048, 2048},    {2048, 4096},  {2048, 6144},   {2048, 131072 - 2048},
-             {4096, 0},    {8192, 0},       {131072, 0},   {300, 1000},    {513, 4095},
-             {1, 0},       {1, 1},          {1, 5000},     {2049, 131072}, {2050, 3},
-             {100, 20000}, {2048, 1 << 20}, {16384, 16384}};
+    size_t queries, start, keys;
+} spans[] = {{512, 0, 0},
+             {512, 512, 0},
+             {512, 3584, 0},
+             {512, 4096, 0},
+             {512, 131072 - 512, 0},
+             {2048, 0, 0},
+             {2048, 2048, 0},
+             {2048, 4096, 0},
+             {2048, 6144, 0},
+             {2048, 131072 - 2048, 0},
+             {4096, 0, 0},
+             {8192, 0, 0},
+             {131072, 0, 0},
+             {300, 1000, 0},
+             {513, 4095, 0},
+             {1, 0, 0},
+             {1, 1, 0},
+             {1, 5000, 0},
+             {2049, 131072, 0},
+             {2050, 3, 0},
+             {100, 20000, 0},
+             {2048, 1 << 20, 0},
+             {16384, 16384, 0},
+             {512, 512, 512},
+             {2048, 2048, 2048},
+             {2048, 131072, 131072},
+             {8192, 16384, 8192},
+             {16384, 16384, 16384},
+             {300, 5000, 4001},
+             {6251, 6251, 6250},
+             {2, 1000, 129}};
 
 static const char *properties(const struct card *card, char *text, size_t size)
 {
@@ -71,8 +98,8 @@ static bool check(const struct card *card, const struct config *config, size_t b
     }
     size_t allowed = 0;
     for (size_t i = 0; i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
-        struct attention_shape shape = {spans[i].queries, spans[i].start,   batch, config->heads,
-                                        config->kv_heads, config->head_dim, 0,     {0}};
+        struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,         config->heads,
+                                        config->kv_heads, config->head_dim, spans[i].keys, {0}};
         struct cuda_attention_workspace w = cuda_attention_layout(shape, whole);
         allowed = larger(allowed, larger(w.causal.engine_bytes, w.rectangle.engine_bytes));
         if (cuda_attention_by_cudnn(shape)) {
