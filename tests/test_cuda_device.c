@@ -100,6 +100,31 @@ static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, bo
     return bytes;
 }
 
+// Long heads' forward is cuDNN's on every card, their backward on sm_90 alone.
+static void test_long_heads(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t compute_capability, head_dim;
+        bool forward, backward;
+    } cases[] = {{0, 128, true, true},    {80, 128, true, true},   {0, 136, true, false},  {80, 136, true, false},
+                 {89, 256, true, false},  {90, 136, true, true},   {90, 256, true, true},  {90, 264, false, false},
+                 {90, 132, false, false}, {100, 256, true, false}, {120, 192, true, false}};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct attention_shape s = {.queries = 512, .batch = 1, .heads = 2, .kv_heads = 1};
+        s.head_dim = cases[i].head_dim;
+        device->compute_capability = cases[i].compute_capability;
+        assert_true(cuda_attention_by_cudnn(s) == cases[i].forward);
+        assert_true(cuda_attention_backward_by_cudnn(device, s) == cases[i].backward);
+        assert_true((device->ops->rules->attention_backward_workspace(device, s, NULL, 0) > 0) ==
+                    cases[i].backward);
+    }
+    device_close(device);
+}
+
 static const size_t block_queries[] = {1, 2, 127, 2047, 2048, 2049, 2050, 4096, 4097, 5000};
 
 // Of all blocks, the pairs of a query and a key that it sees. Of several queries none is left alone, for cuDNN is
@@ -233,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_attention_blocks_of_keys),
         cmocka_unit_test(test_attention_workspace),
         cmocka_unit_test(test_whole_attention),
+        cmocka_unit_test(test_long_heads),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_plugin), // last: what is loaded stays
     };

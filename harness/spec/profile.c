@@ -22,6 +22,7 @@ static const struct key {
     {"bf16_flops_per_s", AT(flops_per_s[DTYPE_BF16]), 1e6, 1e30, false},
     {"bandwidth_bytes_per_s", AT(bandwidth_bytes_per_s), 1e6, 1e30, true},
     {"multiprocessors", AT(multiprocessors), 1, 65536, false},
+    {"compute_capability", AT(compute_capability), 1, 100, false},
     {"launch_s", AT(launch_s), 1e-12, 1, true},
     {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1e6, 1e30, false},
 };

@@ -312,8 +312,8 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION)
 
 // What a device takes besides operands and results, and how it cuts its work: constants and pure functions of
-// shapes, dtypes, what the device may do and its multiprocessors. A plan has the rules of the device that it is
-// like.
+// shapes, dtypes, what the device may do, its multiprocessors and compute capability. A plan has the rules of the
+// device that it is like.
 struct device_rules {
     size_t workspace_bytes; // of device->workspace, which lives as long as the device
     // The most elements of a tensor that gemm and attention are handed: the fronts hand them longer ones in parts.
@@ -386,8 +386,8 @@ struct device {
     // Attention's backward may run at once where the device would cut it into blocks: fewer bytes moved, for a
     // workspace that grows with queries and keys.
     bool whole_attention;
-    // Of the card; of a plan what its profile says. 0: not known, or no card.
-    size_t multiprocessors;
+    // Of the card, 86 for 8.6; of a plan what its profile says. 0: not known, or no card.
+    size_t multiprocessors, compute_capability;
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on
     struct memo *memo;              // of a device without data: kernels/base/memo.h; borrowed; NULL: none
     int64_t marks_ns[DEVICE_MARKS]; // by the host's clock

@@ -184,16 +184,23 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
 
 // ---- as the device asks
 
+// The longest heads that cuDNN has engines for: of the forward on every card, of the backward on sm_90 and on
+// others.
+#define HEAD_DIM          256
+#define BACKWARD_HEAD_DIM 128
+
 bool cuda_attention_by_cudnn(struct attention_shape shape)
 {
-    return !attention_is_masked(shape) && shape.head_dim % 8 == 0 && shape.head_dim <= 128 && shape.queries > 1;
+    return !attention_is_masked(shape) && shape.head_dim % 8 == 0 && shape.head_dim <= HEAD_DIM &&
+           shape.queries > 1;
 }
 
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
+    size_t longest = device->compute_capability / 10 == 9 ? HEAD_DIM : BACKWARD_HEAD_DIM;
     bool tile = attention_is_causal(shape) || attention_keys(shape) >= CUDA_ATTENTION_TILE;
-    return device->ops->dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) && tile && !device->reverse_sums &&
-           !device->deterministic;
+    return device->ops->dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) && shape.head_dim <= longest &&
+           tile && !device->reverse_sums && !device->deterministic;
 }
 
 static size_t attention_backward_workspace(const struct device *device, struct attention_shape shape,

@@ -139,6 +139,7 @@ static const struct attention_shape shapes[] = {
     {5, 3 * TILE, 2, 4, 4, 16, TILE, {0}},
     {BLOCK + 1, 2 * KEYS, 3, 4, 2, 8, KEYS + TILE + 3, {0}},
     {BLOCK, 3 * KEYS, 1, 2, 2, 8, TILE + 1, {0}},
+    {BLOCK + 2, KEYS + 3, 1, 2, 1, 136, 0, {0}}, // long heads
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 

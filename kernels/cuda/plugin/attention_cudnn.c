@@ -355,11 +355,16 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
     range_pop(device);
 }
 
-bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, bool whole,
-                           struct status *status)
+bool attention_cudnn_build(struct attention_engines *engines, const struct device *device,
+                           struct attention_shape shape, struct status *status)
 {
-    bool done = attention_engines_graph(engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
-    for (struct cuda_attention_block b = {0}; done && cuda_attention_next_block(shape, whole, &b);) {
+    bool done = !cuda_attention_by_cudnn(shape) ||
+                attention_engines_graph(engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
+    if (!cuda_attention_backward_by_cudnn(device, shape)) {
+        return done;
+    }
+    for (struct cuda_attention_block b = {0};
+         done && cuda_attention_next_block(shape, device->whole_attention, &b);) {
         done = b.kind == ATTENTION_REST || block_graph(engines, shape, &b, status);
     }
     return done;
