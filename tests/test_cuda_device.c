@@ -117,7 +117,7 @@ static void test_long_heads(void **state)
         struct attention_shape s = {.queries = 512, .batch = 1, .heads = 2, .kv_heads = 1};
         s.head_dim = cases[i].head_dim;
         device->compute_capability = cases[i].compute_capability;
-        assert_true(cuda_attention_by_cudnn(s) == cases[i].forward);
+        assert_true(cuda_attention_forward_by_cudnn(device, s) == cases[i].forward);
         assert_true(cuda_attention_backward_by_cudnn(device, s) == cases[i].backward);
         assert_true((device->ops->rules->attention_backward_workspace(device, s, NULL, 0) > 0) ==
                     cases[i].backward);

@@ -199,6 +199,7 @@ bool profile_roofline(const struct profile *profile, enum dtype dtype, struct ro
                                   .launch_s = profile->launch_s.value,
                                   .link_bytes_per_s = profile->host_link_bytes_per_s.value,
                                   .rates = profile->rates[dtype].count ? &profile->rates[dtype] : NULL};
+    roofline->f32_flops_per_s = dtype == DTYPE_BF16 ? profile->flops_per_s[DTYPE_F32].value : 0;
     return roofline->flops_per_s > 0 ||
            status_set(status, STATUS_BAD_INPUT, "profile %s has no rate for %s", profile->name, dtype_name(dtype));
 }

@@ -44,11 +44,14 @@ static inline double counters_clock_s(const struct counters *counters)
 
 // Rates that a time estimate is made from: an operation takes as long as its FLOPs or its bytes do, whichever is
 // longer, and a launch; a copy as long as the link needs, in one direction, and a launch. All zero: no estimate. An
-// operation that has a measured rate takes as long as that says (kernels/base/rates.h).
+// operation that has a measured rate takes as long as that says (kernels/base/rates.h); what is computed in f32
+// though the dtype is another, of which that rate need not be, no less than by the others.
 struct rates;
 struct roofline {
     double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
+    double f32_flops_per_s;    // of what is computed in f32 though the dtype is another; 0: as all else
     const struct rates *rates; // borrowed; NULL: none
+    bool least;                // a bound: in f32 is only what is so however queries are cut
 };
 
 // q: [queries * batch, heads * head_dim], k and v: [keys * batch, kv_heads * head_dim] at least.
@@ -326,6 +329,8 @@ struct device_rules {
     // operations; NULL: none.
     double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
                                       const struct key_segment *segments, size_t segment_count);
+    // The share of attention's FLOPs that the device computes in f32, though its dtype is another; NULL: none.
+    double (*attention_f32_share)(const struct device *device, struct attention_shape shape, bool backward);
     // Rows of a block whose GEMMs with so many columns fill the device.
     size_t (*block_rows)(const struct device *device, size_t cols);
 };

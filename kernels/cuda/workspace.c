@@ -189,18 +189,30 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
 #define HEAD_DIM          256
 #define BACKWARD_HEAD_DIM 128
 
-bool cuda_attention_by_cudnn(struct attention_shape shape)
+bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
-    return !attention_is_masked(shape) && shape.head_dim % 8 == 0 && shape.head_dim <= HEAD_DIM &&
-           shape.queries > 1;
+    return device->ops->dtype == DTYPE_BF16 && !attention_is_masked(shape) && shape.head_dim % 8 == 0 &&
+           shape.head_dim <= HEAD_DIM && shape.queries > 1 && !device->reverse_sums;
 }
 
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
     size_t longest = device->compute_capability / 10 == 9 ? HEAD_DIM : BACKWARD_HEAD_DIM;
     bool tile = attention_is_causal(shape) || attention_keys(shape) >= CUDA_ATTENTION_TILE;
-    return device->ops->dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) && shape.head_dim <= longest &&
-           tile && !device->reverse_sums && !device->deterministic;
+    return cuda_attention_forward_by_cudnn(device, shape) && shape.head_dim <= longest && tile &&
+           !device->deterministic;
+}
+
+static double attention_f32_share(const struct device *device, struct attention_shape shape, bool backward)
+{
+    size_t keys = attention_keys(shape);
+    bool by_cudnn =
+        backward ? cuda_attention_backward_by_cudnn(device, shape) : cuda_attention_forward_by_cudnn(device, shape);
+    bool rest = backward && !attention_is_causal(shape);
+    if (device->ops->dtype != DTYPE_BF16) {
+        return 0;
+    }
+    return !by_cudnn ? 1 : rest ? (double)(keys % CUDA_ATTENTION_TILE) / (double)keys : 0;
 }
 
 static size_t attention_backward_workspace(const struct device *device, struct attention_shape shape,
@@ -251,4 +263,5 @@ const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
                                         .elements_max = CUDA_ELEMENTS_MAX,
                                         .attention_backward_workspace = attention_backward_workspace,
                                         .attention_backward_glue = attention_backward_glue,
+                                        .attention_f32_share = attention_f32_share,
                                         .block_rows = block_rows};

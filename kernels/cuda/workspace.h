@@ -62,13 +62,13 @@ struct cuda_attention_workspace {
 };
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, bool whole);
 
-// Whether attention's forward in bf16 is cuDNN's on every GPU built for; else it is the device's own kernels', as
-// it is with a mask. Of a single query cuDNN's masks and gradients are not to be relied on (its release notes;
-// cudnn-frontend, issue 1072).
-bool cuda_attention_by_cudnn(struct attention_shape shape);
-// Whether its backward is on this device: cuDNN sums in one order only, and not always the same; it has engines for
-// long heads on sm_90 alone. Of keys that all queries see it takes whole tiles.
+// Whether attention's forward is cuDNN's on this device, as it can be in bf16; else it is the device's own
+// kernels', as it is with a mask. Of a single query cuDNN's masks and gradients are not to be relied on (its
+// release notes; cudnn-frontend, issue 1072).
+bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape);
+// Whether its backward is: cuDNN sums in one order only, and not always the same; it has engines for long heads on
+// sm_90 alone. Of keys that all queries see it takes whole tiles.
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape);
 
-// Own kernels accumulate in place: they take no workspace, and have no glue.
+// Own kernels accumulate in place: they take no workspace, and have no glue. In bf16 they compute in f32.
 extern const struct device_rules cuda_rules;

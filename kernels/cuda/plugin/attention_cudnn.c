@@ -358,7 +358,7 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
 bool attention_cudnn_build(struct attention_engines *engines, const struct device *device,
                            struct attention_shape shape, struct status *status)
 {
-    bool done = !cuda_attention_by_cudnn(shape) ||
+    bool done = !cuda_attention_forward_by_cudnn(device, shape) ||
                 attention_engines_graph(engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
         return done;
