@@ -1,7 +1,7 @@
 // Every graph of attention that the presets need, built by cuDNN for cards that are not here, from a description of
 // their properties: the engine of cuDNN's first choice answers for each, within the workspace that the plan counts.
-// And on the first two, of one preset, compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c
-// stands in for the driver.
+// And on the first two, of some presets, compiled: all forwards with the mask by one kernel, and all without, the
+// card's own. tests/cuda/driver.c stands in for the driver.
 #include "kernels/base/clock.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/plugin/attention_engines.h"
@@ -125,7 +125,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
     return status.code == STATUS_OK;
 }
 
-static bool check_kernels(const struct card *card, const struct config *config, const char *kind)
+static bool check_kernels(const struct card *card, const struct config *config, bool causal, const char *kind)
 {
     char text[2048];
     struct status status = {0};
@@ -144,7 +144,7 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     bool good = true;
     size_t forwards = 0, others = 0;
     double start_s = clock_s();
-    struct attention_graph_shape shape = {.causal = true,
+    struct attention_graph_shape shape = {.causal = causal,
                                           .queries = 512,
                                           .batch = 1,
                                           .heads = (int64_t)config->heads,
@@ -159,8 +159,8 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     shape.backward = true;
     shape.keys = 512;
     good = good && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
-    printf("%s %s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
-           forwards, took_s, others, last(), status.message);
+    printf("%s %s%s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
+           causal ? ", causal" : "", forwards, took_s, others, last(), status.message);
     good = good && strstr(last(), kind) && strstr(last(), "bprop");
     attention_engines_free(engines);
     return good;
@@ -185,8 +185,11 @@ int main(void)
         failed +=
             !check(&cards[i], &others[0], 1, false, &graphs) + !check(&cards[i], &others[1], 1, false, &graphs);
     }
-    failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), "sm80_flash");
-    failed += !check_kernels(&cards[1], config_preset("llama-3-8b"), "sm90_flash");
+    for (int causal = 0; causal < 2; causal++) {
+        failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), causal, "sm80_flash");
+        failed += !check_kernels(&cards[1], config_preset("llama-3-8b"), causal, "sm90_flash");
+        failed += !check_kernels(&cards[1], config_preset("gemma-3-4b"), causal, "sm90_flash");
+    }
     printf("attention's graphs: %zu checked without a GPU, %zu failed\n", graphs, failed);
     return failed > 0 || graphs == 0;
 }
