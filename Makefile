@@ -44,7 +44,7 @@ FIGURES  := context-sweep chunk sparsity gradient-error timeline accumulation ac
 all: $(BUILD)/longbp ## build the program (the default)
 
 help: ## this list
-	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk tests/valgrind/valgrind.mk | expand -t 20
 
 # What a program is linked with: of the objects those that it needs. Thin: it holds their names.
 LIBRARY  := $(BUILD)/longbp.a
@@ -116,7 +116,7 @@ regress: all ## hold memory, work and accuracy against results/baseline
 	  || exit $$?; done
 
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
-	$(BUILD)/longbp run experiments/speed.json --out $(RESULTS)/speed.jsonl $(RUN)
+	$(BUILD)/longbp run experiments/speed.json --rounds 5 --out $(RESULTS)/speed.jsonl $(RUN)
 
 prediction: all ## measure this machine's rates, and how well they predict steps (experiments/prediction.json); idle, 9 minutes
 	@mkdir -p $(RESULTS) $(PICTURES)
@@ -276,7 +276,7 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 	  install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/$${shell#*:} || exit 1; done
 	$(if $(HELP2MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1,@echo "man pages: left out, there is no help2man")
 
-include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk
+include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk tests/valgrind/valgrind.mk
 # Those that take longest are begun first, and those that wait apart from each other: so all cores are busy, and end together.
 LONGEST  := $(addprefix run/$(BUILD)/tests/test_,ranks_ends replicas ranks_command harness train_ranks_command simt_ops advise run_command ops \
               train_command host_memory methods planner optimizer_steps sweep_crashes kills plot_command replica_updates)

@@ -16,7 +16,7 @@ width = width_for(1)
 bottom = 400
 legend_rows = rows_for(2)
 height = bottom + 105 + 20 * (legend_rows + (beside ? 1 : 0))
-heading = 'Longest context over several cards'
+heading = 'Longest planned context over several cards'
 load scripts.'/page.gp'
 eval 'set xtics ('.ticks.')'
 set xrange [fewest - 0.5 : most + 0.5]

@@ -46,9 +46,9 @@ known = 0
 stats data using (column('chunk') == column('chunk') && whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? \
     count(1) : 0) nooutput
 whiskers = known > 0
-known = 0
-stats data using (count(column('drawn'))) nooutput
-legend_extra = (timed && whiskers ? 'whiskers' : '').(timed && known ? ' errors' : '').(ooms ? ' cross' : '')
+stats data using (note_drawn(column('drawn'), strcol('method'))) nooutput
+stats data using (note_fixed(column('step_ms'), column('drawn'), strcol('method'))) nooutput
+legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(ooms ? ' cross' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'

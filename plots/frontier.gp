@@ -14,7 +14,7 @@ width = width_for(1)
 bottom = 440
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
-heading = 'Longest context against memory'
+heading = 'Longest planned context against memory'
 load scripts.'/page.gp'
 set logscale xy
 set xrange [low / 1.1 : high * 1.1]

@@ -88,8 +88,15 @@ width_for(panels) = exists('given_width') ? larger(given_width + 0, larger(panel
 # The legend below the panels: as many columns as the longest of its texts leaves room for. Call legend_extra = '...', then
 # legend_rows = rows_for(most columns).
 legend_extra = ''
-extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? 'mean of draws ± 2 std. errors' : \
-    name eq 'whiskers' ? 'fastest to slowest sample' : name eq 'limit' ? 'memory limit' : name eq 'bound' ? 'lower bound' : \
+# The methods whose times are means of draws, where others' are not: stats data using (note_drawn(column('drawn'), strcol('method'))).
+drawn_methods = ''
+note_drawn(drawn, method) = drawn != drawn || strstrt(' '.drawn_methods.',', ' '.method.',') ? 0 : \
+    (drawn_methods = drawn_methods.(drawn_methods eq '' ? '' : ', ').method, 1)
+# Then, where a method's columns are drawn in some curves and not in others, (note_fixed(column('step_ms'), the same)).
+note_fixed(ms, drawn, method) = ms == ms && drawn != drawn && strstrt(' '.drawn_methods.',', ' '.method.',') ? \
+    (drawn_methods = 'drawn columns', 1) : 0
+extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
+    name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit' : name eq 'bound' ? 'lower bound' : \
     'noise floor: sums in f32, in another order'
 longest_extra(k) = k > words(legend_extra) ? 0 : larger(strlen(extra_text(word(legend_extra, k))), longest_extra(k + 1))
 fits(columns) = 96 + 6.5 * larger(longest, longest_extra(1)) <= (width - 40.0) / columns

@@ -19,9 +19,9 @@ bottom = 370
 known = 0
 stats data using (whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? count(1) : 0) nooutput
 whiskers = known > 0
-known = 0
-stats data using (count(column('drawn'))) nooutput
-legend_extra = (whiskers ? 'whiskers' : '').(known ? ' errors' : '')
+stats data using (note_drawn(column('drawn'), strcol('method'))) nooutput
+stats data using (note_fixed(column('step_ms'), column('drawn'), strcol('method'))) nooutput
+legend_extra = (drawn_methods eq '' ? '' : 'errors').(whiskers ? ' whiskers' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = 'Step time against context'

@@ -110,6 +110,9 @@ void fixture_share(const struct fixture *f, struct device *device, struct batch 
     if (ranks->size > 1) {
         batch_share(batch, device, ranks->size, ranks->rank);
     }
+    if (ranks->size > 1 && f->ranks->exchange == EXCHANGE_RING) {
+        batch_shift_documents(batch, device);
+    }
 }
 
 void fixture_close(struct fixture *f)

@@ -23,7 +23,7 @@ static void read_records(const char *path)
 {
     struct results results;
     struct status status = {0};
-    bool ok = longest_results_open(&results, &path, 1, &status);
+    bool ok = longest_results_open(&results, &path, 1, false, &status);
     fuzzed_check(ok, &status);
     for (size_t i = 0; ok && i < results.count; i++) {
         CHECK(*record_method(results.records[i]) && results.records[i]->trial.context >= 1);

@@ -218,6 +218,10 @@ static void step_times_by_hand(void **state)
         METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}", false);
     assert_true(time.ms == 4 && time.low == 3 && time.high == 5);
     assert_true(fabs(time.columns - 5 / 3.) < 1e-15);
+    // No time is below 0: what two errors below the mean would be ends at the fastest sample.
+    time = time_by_hand(
+        METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 2.5}", false);
+    assert_true(time.ms == 4 && time.low == 1 && time.high == 9);
     time = time_by_hand(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4]}", true);
     assert_true(time.ms == 7 && fabs(time.columns - 5 / 3.) < 1e-15);
     // Samples of one draw say nothing of the others.

@@ -142,6 +142,17 @@ static void test_memory_table(void **state)
     char *alone[] = {record(1, "e", "ok", "f32", 256, full, ", 'peak_bytes': 300"),
                      record(2, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 300"), NULL};
     assert_null(table_of("memory", alone)); // no curve: every series has one context
+    // The peak is that of the first draw: of one without columns it says nothing.
+#define PEAK(id, context, drawn, columns, peak)                                                                    \
+    record(id, "e", "ok", "f32", context, SPACO(2, "bernoulli", "paper"),                                          \
+           ", 'columns': " columns ", 'sample_columns': " drawn ", 'peak_bytes': " peak)
+    char *empty[] = {PEAK(1, 64, "[0, 3]", "null", "7"), PEAK(2, 128, "[1, 0]", "[0]", "8"),
+                     PEAK(3, 256, "[2, 0]", "[0, 3]", "9"), NULL};
+    expect_table(
+        "memory", empty,
+        "series\tmethod\tlabel\trank\tcontext\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom\thost_peak_bytes\n"
+        "1\tspaco\tspaco, chunk 64, budget 2\t0\t128\t8\tNaN\t1000000\t0\tNaN\n"
+        "1\tspaco\tspaco, chunk 64, budget 2\t0\t256\t9\tNaN\t1000000\t0\tNaN\n");
 }
 
 static void test_time_table(void **state)
@@ -206,6 +217,9 @@ static void test_sparsity_table(void **state)
         record(6, "e", "ok", "f64", 250, SPACO(2, "bernoulli", "paper"),
                DRAWN("[0.1, 5.9, 9]", "[0, 2, 3]", "5", "2.5")),
         record(7, "e", "failed", "f64", 250, SPACO(3, "bernoulli", "paper"), ""),
+        // What draws nothing has no mean over draws: neither a point nor a series.
+        record(8, "e", "ok", "f64", 250, SPACO(1, "fixed", "paper"), ", 'median_ms': 4, 'samples_ms': [4]"),
+        record(9, "e", "ok", "f64", 250, SPACO(2, "fixed", "paper"), ", 'median_ms': 5, 'samples_ms': [5]"),
         NULL,
     };
     // Compensation is named only where the sampler alone does not tell.
@@ -213,10 +227,9 @@ static void test_sparsity_table(void **state)
         "sparsity", lines,
         "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\t"
         "rms_error\n"
-        "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666667\t0.2\t-0.1\t0.5\tNaN\tNaN\n"
-        "1\tspaco\tsampler bernoulli\t0\t2\t4\t1.66666667\t0.5\t0\t1\tNaN\tNaN\n"
+        "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666667\t0.2\t0.01\t0.5\tNaN\tNaN\n"
+        "1\tspaco\tsampler bernoulli\t0\t2\t4\t1.66666667\t0.5\t0.01\t1\tNaN\tNaN\n"
         "2\tspaco\tsampler uniform, compensation none\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0.75\t2\n"
-        "3\tspaco\tsampler uniform, compensation paper\t2\t1\t4\t1\tNaN\tNaN\tNaN\tNaN\tNaN\n"
         "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0.25\t0.5\n");
 }
 

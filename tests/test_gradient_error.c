@@ -177,6 +177,30 @@ static void check_accepts_rounding_alone(void **state)
     assert_int_equal(verdict(DTYPE_BF16, 0.33, 1e-7, 0.01).code, STATUS_FAILED);
 }
 
+// A gradient that is 0 but for rounding is no smaller than what the others were rounded by.
+static void check_accepts_nothing_for_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        double value;
+        bool accepted;
+    } cases[] = {{DTYPE_F64, 1e-16, true}, {DTYPE_F64, 1e-15, false}, {DTYPE_F32, 1e-7, true},
+                 {DTYPE_F32, 1e-6, false}, {DTYPE_BF16, 1e-7, true},  {DTYPE_BF16, 1e-6, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double value = cases[i].value;
+        struct reference reference = {
+            .floor = compare(VALUES(0, 2, 0), VALUES(0, 1e-18), VALUES(0, 2, 0), VALUES(0, 1e-18))};
+        struct gradient_report report =
+            compare(VALUES(0, 2, 0), VALUES(0, value), VALUES(0, 2, 0), VALUES(0, 1e-18));
+        const struct gradient_report sums = {0};
+        struct status status = {0};
+        assert_int_equal(reference_accepts(&reference, cases[i].dtype, &report, &sums, &status), cases[i].accepted);
+        gradient_report_free(&report);
+        gradient_report_free(&reference.floor);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +209,7 @@ int main(void)
         cmocka_unit_test(not_a_number_reaches_every_measure),
         cmocka_unit_test(hashes_tell_bits_apart),
         cmocka_unit_test(check_accepts_rounding_alone),
+        cmocka_unit_test(check_accepts_nothing_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

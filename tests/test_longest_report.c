@@ -34,13 +34,16 @@ static char *report_of(const struct scratch *scratch, const char *const *paths, 
 static void longest_contexts_are_tables(void **state)
 {
     struct scratch *scratch = *state;
-    char *one =
-        quoted("{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': 1, 'lora': null, "
-               "'kv_gradient_dtype': 'f32', 'profile': 'card'}, 'limit_bytes': 1073741824, 'host_limit_bytes': "
-               "1048576, 'revision': 'abc', 'methods': [{'method': {'name': 'auto'}, 'max_context': 4567, "
-               "'flops': 1, 'forward_flops': 10, 'reason': '8 MiB for weights do not fit on the host: 3'}], "
-               "'choice': {'method': {'name': 'streambp', 'chunk': 64, 'stages': 3, 'keep': 'lean'}, 'flops': 48, "
-               "'kv_gradient_dtype': 'bf16'}}");
+    char *one = quoted(
+        "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': 1, 'lora': null, "
+        "'kv_gradient_dtype': 'f32', 'profile': 'card'}, 'limit_bytes': 1073741824, 'host_limit_bytes': "
+        "1048576, 'revision': 'abc', 'methods': [{'method': {'name': 'auto'}, 'max_context': 4567, "
+        "'flops': 1, 'forward_flops': 10, 'reason': '8 MiB for weights do not fit on the host: 3'}, "
+        "{'method': {'name': 'streambp', 'chunk': 64, 'stages': 3}, 'max_context': 3456}, {'method': {'name': "
+        "'streambp', 'chunk': 32}, 'max_context': 2345}, {'method': {'name': 'seco', 'chunk': 32}, "
+        "'max_context': 1234}], "
+        "'choice': {'method': {'name': 'streambp', 'chunk': 64, 'stages': 3, 'keep': 'lean'}, 'flops': 48, "
+        "'kv_gradient_dtype': 'bf16'}}");
     scratch_text(scratch, "e-max-context.csv",
                  "# P2\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
                  "S,streambp,small,full,card,yes,,,1.5\n"
@@ -56,8 +59,11 @@ static void longest_contexts_are_tables(void **state)
         "| auto: streambp, chunk 64, stages 3, dKV bf16 |",
         " 4,567 |",
         " 4.80 |",
-        " 1,500 |",
+        " - |", // what is published is of a method as its paper walks it
         "| 8 MiB for weights do not fit on the host |\n",
+        "| streambp, chunk 64, stages 3 | 3,456 | - | - |",
+        "| streambp, chunk 32 | 2,345 | - | 1,500 |",
+        "| seco, chunk 32 | 1,234 | - | - |",
         " 9,000, sparse |",
         " eight cards |\n",
         "**reported of what nothing here is planned for**\n",

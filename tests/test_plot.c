@@ -71,7 +71,7 @@ static void test_every_script_runs(void **state)
     struct scratch *scratch = *state;
     const char *other = "{'name': 'other', 'chunk': 64}";
     char *lines[] = {
-        record(1, "all", "ok", "f32", 128, other, ", 'peak_bytes': 50, 'median_ms': 5, 'samples_ms': [5]"),
+        record(1, "all", "ok", "f32", 128, other, ", 'peak_bytes': 50, 'median_ms': 5, 'samples_ms': [5, 6]"),
         record(2, "all", "ok", "f32", 4096, other, ", 'peak_bytes': 5000, 'median_ms': 9, 'samples_ms': [9]"),
         record(3, "all", "oom", "f32", 4096, seco_64, ""),
         record(4, "all", "ok", "f32", 128, "{'name': 'other', 'chunk': 16}",
@@ -93,9 +93,9 @@ static void test_every_script_runs(void **state)
     must_draw(scratch, (struct request_files){{name}}, "svg,png");
     const char *const pictures[] = {"all-memory",         "all-time",     "all-chunk",     "all-sparsity",
                                     "all-gradient-error", "all-timeline", "all-categories"};
-    const char *const legends[7] = {[1] = "mean of draws ± 2 std. errors",
-                                    [2] = "mean of draws ± 2 std. errors",
-                                    [3] = "mean of draws ± 2 std. errors"};
+    const char *const legends[7] = {[1] = "spaco: mean of draws ± 2 std. errors",
+                                    [2] = "spaco: mean of draws ± 2 std. errors",
+                                    [3] = ">mean of draws ± 2 std. errors<"};
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
         char path[80];
         snprintf(path, sizeof path, "out/deep/%s.svg", pictures[i]);
@@ -105,6 +105,26 @@ static void test_every_script_runs(void **state)
         assert_true(!legends[i] || strstr(svg, legends[i]));
         free(svg);
     }
+    // Which curves have which whiskers is said, and where there is one kind it is that of all.
+    char *both = read_text(scratch, "out/deep/all-time.svg");
+    assert_non_null(strstr(both, ">others: fastest to slowest sample<"));
+    free(both);
+    char *fixed[] = {
+        record(1, "mixed", "ok", "f32", 128, SPACO(1, "uniform", "paper"), DRAWN("[4, 5]", "[1, 1]", "4.5", "0.5")),
+        record(2, "mixed", "ok", "f32", 256, SPACO(1, "uniform", "paper"), DRAWN("[4, 5]", "[1, 1]", "4.5", "0.5")),
+        record(3, "mixed", "ok", "f32", 256, SPACO(1, "fixed", "paper"), ", 'median_ms': 9, 'samples_ms': [9, 11]"),
+        NULL};
+    write_records(scratch, "m.jsonl", fixed);
+    must_draw(scratch, (struct request_files){{"m.jsonl"}}, "svg");
+    char *mixed = read_text(scratch, "out/deep/mixed-time.svg");
+    assert_non_null(strstr(mixed, ">drawn columns: mean of draws ± 2 std. errors<"));
+    assert_non_null(strstr(mixed, ">others: fastest to slowest sample<"));
+    free(mixed);
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg");
+    char *one = read_text(scratch, "out/deep/sweep-time.svg");
+    assert_non_null(strstr(one, ">fastest to slowest sample<"));
+    free(one);
 }
 
 // Planned records have no times, their contexts are more than labels have room for, and the longest fit no chunk.
@@ -193,6 +213,29 @@ static void test_memory_of_the_host_is_drawn(void **state)
         assert_non_null(strstr(svg, "peak memory of the host (MiB)"));
         free(svg);
     }
+}
+
+// Of draws a record has the peak of the first: that is said, and what its draw without columns leaves out.
+static void test_peaks_of_draws_are_told(void **state)
+{
+    struct scratch *scratch = *state;
+    char *lines[] = {record(1, "e", "ok", "f32", 128, SPACO(1, "bernoulli", "paper"),
+                            DRAWN("[4, 5]", "[1, 2]", "4.5", "0.5") ", 'columns': [0], 'peak_bytes': 5000000"),
+                     record(2, "e", "ok", "f32", 256, SPACO(1, "bernoulli", "paper"),
+                            DRAWN("[4, 5]", "[1, 0]", "4.5", "0.5") ", 'columns': [1], 'peak_bytes': 6000000"),
+                     record(3, "e", "ok", "f32", 512, SPACO(1, "bernoulli", "paper"),
+                            DRAWN("[1, 5]", "[0, 1]", "3", "0.5") ", 'columns': null, 'peak_bytes': 1000000"),
+                     NULL};
+    write_records(scratch, "r.jsonl", lines);
+    must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg,tsv");
+    char *memory = read_text(scratch, "out/deep/e-memory.svg"), *time = read_text(scratch, "out/deep/e-time.svg"),
+         *table = read_text(scratch, "out/deep/e-memory.tsv");
+    assert_non_null(strstr(memory, "peak of spaco: that of its first draw"));
+    assert_null(strstr(time, "of its first draw"));
+    assert_null(strstr(table, "\t512\t"));
+    free(memory);
+    free(time);
+    free(table);
 }
 
 static void test_failures_say_why(void **state)
@@ -342,6 +385,7 @@ static void test_choices_that_are_none(void **state)
         if (!strstr(status.message, wrong[i].message)) {
             fail_msg("expected %s\n   found %s", wrong[i].message, status.message);
         }
+        assert_false(exists(scratch, "out")); // nothing is drawn before all is known to be right
     }
 }
 
@@ -368,6 +412,7 @@ int main(void)
         TEST(test_settings_are_kept_apart),
         TEST(test_the_last_record_of_a_trial_counts),
         TEST(test_memory_of_the_host_is_drawn),
+        TEST(test_peaks_of_draws_are_told),
         TEST(test_failures_say_why),
         TEST(test_without_gnuplot),
         TEST(test_output_folder_is_a_file),

@@ -189,6 +189,28 @@ static void what_no_axis_holds_is_told(void **state)
     }
 }
 
+// What has no point in a picture has no curve and no entry in its legend, and is told.
+static void what_has_no_point_is_told(void **state)
+{
+    struct scratch *scratch = *state;
+    expect_drawn(
+        scratch, "",
+        "cat > s.json <<'SPEC'\n{\"experiment\": \"mine\", \"model\": {\"layers\": 1, \"width\": 16, \"heads\": 2, "
+        "\"ffn\": 32, \"vocab\": 32}, \"measure\": {\"samples\": 3, \"warmup\": 0, \"gradient\": \"none\"}, "
+        "\"axes\": "
+        "{\"context\": [64], \"method\": [{\"name\": \"seco\", \"chunk\": 16}, {\"name\": \"spaco\", \"chunk\": "
+        "16, "
+        "\"budget\": [1, 2]}, {\"name\": \"spaco\", \"chunk\": 16, \"sampler\": \"fixed\", \"columns\": [0, 1], "
+        "\"budget\": [1, 2, 4]}]}}\nSPEC\n"
+        "$L run s.json --quiet --out r.jsonl && $L plot --scripts \"$P\" --figures sparsity --format tsv,svg --out "
+        "drawn r.jsonl 2> said && ! grep fixed drawn/mine-sparsity.tsv && ! grep fixed drawn/mine-sparsity.svg && "
+        "! grep NaN.*NaN.*NaN drawn/mine-sparsity.tsv");
+    assert_says(
+        scratch, "said",
+        "mine-sparsity: no point of \"spaco, chunk 16, budget 1, sampler fixed\", \"spaco, chunk 16, budget "
+        "2, sampler fixed\", \"spaco, chunk 16, budget 4, sampler fixed\", which would need samples");
+}
+
 static void help_names_every_figure(void **state)
 {
     struct scratch *scratch = *state;
@@ -244,19 +266,23 @@ static void longest_contexts_say_what_is_claimed(void **state)
         "$L plot --scripts \"$P\" --format svg,tsv --log y --out drawn --max-context $R/max-context-rtx-3090.json"
         " --max-context $R/max-context-a800-80g-zero2-3.json");
     assert_says(scratch, "err", "max-context: --log leaves its axes as they are");
-    expect_drawn(scratch, "",
-                 "grep -q 'Claimed by StreamBP: with ZeRO-2 on 3 to 8 cards' drawn/cards.svg && "
-                 "grep -q 'longest context (thousands of tokens)' drawn/cards.svg && "
-                 "grep -q \"$(grep -o '\"max_context\": [0-9]*' $R/max-context-a800-80g-zero2-3.json | "
-                 "tail -1 | cut -d' ' -f2)\" drawn/cards.tsv && "
-                 "! grep -q Claimed drawn/max-context.svg");
+    expect_drawn(
+        scratch, "",
+        "grep -q 'Claimed by StreamBP: with ZeRO-2 on 3 to 8 cards' drawn/cards.svg && "
+        "grep -q 'longest context (thousands of tokens)' drawn/cards.svg && "
+        "for picture in drawn/cards.svg drawn/max-context.svg; do grep -q 'Longest planned context' $picture && "
+        "grep -q 'planned, nothing was measured, at revision' $picture || { echo $picture; exit 1; }; done && "
+        "grep -q \"$(grep -o '\"max_context\": [0-9]*' $R/max-context-a800-80g-zero2-3.json | "
+        "tail -1 | cut -d' ' -f2)\" drawn/cards.tsv && "
+        "! grep -q Claimed drawn/max-context.svg");
     // Batches have a picture of their own; within a decade its axis begins at 0.
     expect_drawn(
         scratch, "",
         "$L plot --scripts \"$P\" --format svg,tsv --out batches --max-context $R/claims-batch-qwen3-8b.json "
         "--max-context $R/claims-batch-qwen3-8b-published.json | grep -c max-batch | grep -qx 2 && "
         "for word in 'Claimed by StreamBP: what is gained in length carries over to batch' "
-        "'batch (sequences)' '>0<' '>40<' '>38<' '>21<' 'sequences of 4000 tokens'; do "
+        "'batch (sequences)' 'Largest planned batch' 'planned, nothing was measured' '>0<' '>40<' '>38<' '>21<' "
+        "'sequences of 4000 tokens'; do "
         "grep -q \"$word\" batches/max-batch.svg || { echo \"$word\"; exit 1; }; done; "
         "cut -f7 batches/max-batch.tsv | paste -sd, | grep -qx max_batch,32,38,21");
     expect_drawn(
@@ -337,6 +363,7 @@ int main(void)
         TEST(settings_at_home_do_not_count),
         TEST(pictures_are_drawn_whole_or_not_at_all),
         TEST(what_no_axis_holds_is_told),
+        TEST(what_has_no_point_is_told),
         TEST(help_names_every_figure),
         TEST(axes_of_bars_are_left),
         TEST(an_axis_is_broken_where_nothing_lies),

@@ -203,6 +203,31 @@ static void the_table_says_what_differs(void **state)
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
 }
 
+#define CHECKED(digit, method, error)                                                                              \
+    RECORD(digit, TRIAL(method) ", 'samples_ms': [4], 'median_ms': 4, 'gradient': {'relative_l2': " error "}")
+
+// What an estimate strays by is said of all rows: that it is ok says no more than that it ran.
+static void the_error_of_estimates_is_told(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char table[] = "$L report r.jsonl | grep -c gradient.relative_l2";
+    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75")
+                               CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
+    expect_lines(scratch, "$L report r.jsonl",
+                 "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / first\n"
+                 "full 1e-07 4.000 1.000\nspaco, chunk 4, budget 1 0.7500 - -\n"
+                 "spaco, chunk 4, budget 2 2e-07 - -\n\n"
+                 "2 of 3 rows draw their columns: times are means over draws, all else is of the first draw\n");
+    expect(scratch, table, "1\n");
+    // Exact methods, and all columns, have no more than rounding; of an estimate nobody may have measured it.
+    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
+    assert_int_equal(run(scratch, table), 1);
+    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "null"));
+    assert_int_equal(run(scratch, table), 1);
+    write_records(scratch, CHECKED("a", "'forward'", "null") CHECKED("b", "'other'", "0.5"));
+    assert_int_equal(run(scratch, table), 1);
+}
+
 // Columns that a user names have no number beside them, which would be 0.
 static void fixed_columns_have_no_budget(void **state)
 {
@@ -212,6 +237,28 @@ static void fixed_columns_have_no_budget(void **state)
     assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
     assert_says(scratch, "out", "\nspaco, chunk 8, fixed columns ");
     assert_says(scratch, "out", "\nspaco, chunk 8, budget 2 ");
+}
+
+#define SAMPLED(digit, budget, rest)                                                                               \
+    TIMED(digit, "'spaco', 'chunk': 32, 'budget': " #budget ", " rest, 64, "[4]", 8)
+
+// A value that is not the default is said of every row where it tells any two apart, also of one that its budget
+// alone tells from all others.
+static void what_tells_rows_apart_is_said_of_each(void **state)
+{
+    const struct scratch *scratch = *state;
+#define FIXED "'sampler': 'fixed', 'columns': [0, 1], 'compensation': 'paper'"
+#define DRAWS "'sampler': 'uniform', 'columns': [], 'compensation': 'paper'"
+    write_records(scratch, SAMPLED("1", 1, FIXED) SAMPLED("2", 2, FIXED) SAMPLED("3", 3, FIXED)
+                               SAMPLED("4", 1, DRAWS) SAMPLED("5", 2, DRAWS) SAMPLED("6", 4, DRAWS));
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nspaco, chunk 32, budget 1, sampler fixed\nspaco, chunk 32, budget 2, sampler fixed\n"
+                 "spaco, chunk 32, budget 3, sampler fixed\nspaco, chunk 32, budget 1, sampler uniform\n"
+                 "spaco, chunk 32, budget 2, sampler uniform\nspaco, chunk 32, budget 4\n");
+    // What all have is said of none.
+    write_records(scratch, SAMPLED("1", 1, FIXED) SAMPLED("2", 2, FIXED));
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nspaco, chunk 32, budget 1\nspaco, chunk 32, budget 2\n");
 }
 
 // Rounds are records of one trial: a table has the samples of all. What another build measured is another matter.
@@ -272,9 +319,11 @@ static void a_table_has_the_columns_rows_and_order_that_are_asked_for(void **sta
     expect_lines(scratch, "$L report r.jsonl --columns method,chunk,context,peak_bytes --sort peak_bytes:desc",
                  "method chunk context peak_bytes\nseco 16 64 3.00 KiB\nfull - 64 2.00 KiB\nseco 8 32 1.00 KiB\n"
                  "full - 64 512 B\n");
-    // Numbers by size, what has none last in either order; ratios over the first row of a context in that order.
+    // Numbers by size, what has none last in either order; ratios over the first record of a context in the file.
     expect_lines(scratch, "$L report r.jsonl --columns chunk,peak_ratio --sort chunk",
-                 "chunk peak / first\n8 1.000\n16 1.000\n- 0.6667\n- 0.1667\n");
+                 "chunk peak / first\n8 1.000\n16 1.500\n- 1.000\n- 0.2500\n");
+    expect_lines(scratch, "$L report r.jsonl --columns chunk,time_ratio,peak_ratio --sort peak_ratio:desc",
+                 "chunk time / first peak / first\n16 1.000 1.500\n- 1.000 1.000\n8 1.000 1.000\n- - 0.2500\n");
     expect_lines(scratch, "$L report r.jsonl --columns chunk --sort chunk:desc", "chunk\n16\n8\n-\n-\n");
     static const struct {
         const char *where, *ids;
@@ -379,7 +428,9 @@ int main(void)
                                        TEST(all_columns_are_those_of_the_table),
                                        TEST(mistakes_are_told_before_anything_is_written),
                                        TEST(the_table_says_what_differs),
+                                       TEST(the_error_of_estimates_is_told),
                                        TEST(fixed_columns_have_no_budget),
+                                       TEST(what_tells_rows_apart_is_said_of_each),
                                        TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),

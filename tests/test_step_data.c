@@ -176,6 +176,30 @@ static void what_a_file_lacks_is_said(void **state)
     }
 }
 
+// Whatever an objective reads of a file is in the hash of what was read.
+static void the_hash_is_of_all_that_is_read(void **state)
+{
+    struct scratch *scratch = *state;
+    uint64_t hashes[COUNT(whole) + 1];
+    for (size_t i = 0; i <= COUNT(whole); i++) {
+        struct written_tensor tensors[COUNT(whole)];
+        memcpy(tensors, whole, sizeof whole);
+        if (i < COUNT(whole))
+            tensors[i].values[1] -= 1; // the first has a log-prob 0, of a token that does not count
+        struct scratch_path path = written_batch(scratch, "batch", tensors, COUNT(tensors));
+        char json[1200];
+        snprintf(json, sizeof json,
+                 "{'model': 'tiny', 'method': 'full', 'data': {'batch': '%s'}, 'objective': " GRPO "}", path.text);
+        struct trial trial = trial_of(json);
+        struct batch_data data = data_of(&trial);
+        hashes[i] = step_data_hash(&data, &trial);
+        for (size_t j = 0; j < i; j++)
+            assert_true(hashes[i] != hashes[j]);
+        batch_data_free(&data);
+        trial_free(&trial);
+    }
+}
+
 // The model itself is walked for log-probs where these are its own, and nowhere else; of plans by steps alone.
 static void the_model_is_asked_where_it_must_be(void **state)
 {
@@ -214,6 +238,7 @@ int main(void)
         cmocka_unit_test(random_sequences_have_prompts_where_they_are_compared),
         cmocka_unit_test(the_model_is_asked_where_it_must_be),
         cmocka_unit_test_setup_teardown(what_a_file_lacks_is_said, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(the_hash_is_of_all_that_is_read, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("step data", tests, NULL, NULL);
 }

@@ -50,11 +50,13 @@ int command_claims(int argc, char **argv)
         "all that "
         "autograd keeps) and over this core's lean one.\v"
         "CLAIMS is experiments/claims.json unless it is given; its records are looked for in the folder that "
-        "longbp is "
-        "started in, else beside the program. A claim is \"reproduced\" or \"not reproduced\" by what was "
-        "measured; "
-        "\"planned only\" if all that decides it is a plan, whose times are estimates; \"not run\" if nothing "
-        "does.\n\n"
+        "longbp is started in, else beside the program. A claim is \"reproduced\" or \"not reproduced\" by what "
+        "was "
+        "measured; \"cannot tell\" if a ratio of measured times may be off by as much as it is from the bound, "
+        "which "
+        "rounds tell (run --rounds): behind it stands its interval of 95 %; \"planned only\" if all that decides "
+        "it is "
+        "a plan, whose times are estimates; \"not run\" if nothing does.\n\n"
         "Exit status: 0 every verdict is as the file has it, 1 one changed, 2 wrong use or a bad file.",
         NULL,
         NULL,

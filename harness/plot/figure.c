@@ -59,9 +59,8 @@ static void sort_series(struct series *series, double (*key)(const struct record
     for (size_t i = 1; i < series->record_count; i++) {
         const struct record *record = series->records[i];
         size_t at = i;
-        for (; at > 0 && key(series->records[at - 1]) > key(record); at--) {
+        for (; at > 0 && key(series->records[at - 1]) > key(record); at--)
             series->records[at] = series->records[at - 1];
-        }
         series->records[at] = record;
     }
 }
@@ -79,9 +78,8 @@ static size_t distinct(const struct series *series, double (*key)(const struct r
     size_t found = 0;
     for (size_t i = 0; i < series->record_count; i++) {
         bool fresh = counts(series->records[i]) && isfinite(key(series->records[i]));
-        for (size_t j = 0; fresh && j < i; j++) {
+        for (size_t j = 0; fresh && j < i; j++)
             fresh = !counts(series->records[j]) || key(series->records[j]) != key(series->records[i]);
-        }
         found += fresh;
     }
     return found;
@@ -94,18 +92,25 @@ static void wanted_series(struct series_table *all, const struct record *const *
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t kept_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (wanted(records[i])) {
+    for (size_t i = 0; i < count; i++)
+        if (wanted(records[i]))
             kept[kept_count++] = records[i];
-        }
-    }
     series_make(all, kept, kept_count, omit, prefixed);
     free(kept);
 }
 
+// Draw 0, whose peak a record has, may have no column: that says nothing of what a step takes.
+static bool is_empty_draw(const struct record *record, const struct record *const *records, size_t count)
+{
+    (void)records, (void)count;
+    const struct number_list *drawn = &record->sample_columns;
+    return is_ok(record) && step_time_is_drawn(record) && drawn->count && drawn->items[0] == 0 &&
+           !record->columns.count;
+}
+
 static bool has_memory(const struct record *record)
 {
-    return is_oom(record) || (is_ok(record) && isfinite(record->peak_bytes));
+    return is_oom(record) || (is_ok(record) && isfinite(record->peak_bytes) && !is_empty_draw(record, NULL, 0));
 }
 static bool has_time(const struct record *record)
 {
@@ -143,6 +148,8 @@ static void memory_row(FILE *table, const struct record *record)
               record->trial.limits.memory, oom, oom ? NAN : record->host_peak_bytes);
 }
 
+#define PEAK_NEEDED "a peak, of a first draw with columns in it (sampler_seed)"
+
 static bool tabulate_memory(const struct record *const *records, size_t count, FILE *table)
 {
     return against_context(records, count, table,
@@ -153,8 +160,11 @@ static bool tabulate_memory(const struct record *const *records, size_t count, F
 static const struct figure memory = {
     .name = "memory",
     .needs = "peak_bytes at two contexts or more, for one method at least",
+    .peaks = true,
     .within = along_context,
     .tabulate = tabulate_memory,
+    .is_pointless = is_empty_draw,
+    .point_needs = PEAK_NEEDED,
 };
 
 static void time_row(FILE *table, const struct record *record)
@@ -194,11 +204,11 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
         enough |= distinct(series, chunk_of, any) >= 3 && distinct(series, chunk_of, is_ok) >= 2;
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
-            bool oom = is_oom(record);
+            bool oom = is_oom(record), none = !has_memory(record) || oom;
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
             TABLE_ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
-                      oom ? NAN : record->peak_bytes, oom, oom ? NAN : record->host_peak_bytes);
+                      none ? NAN : record->peak_bytes, oom, none ? NAN : record->host_peak_bytes);
         }
     }
     series_free(&all);
@@ -210,8 +220,11 @@ static const struct figure chunk = {
     .times = true,
     .needs = "three chunk sizes or more at one context, two of them ok, for one method at least",
     .one_context = true,
+    .peaks = true,
     .within = nothing,
     .tabulate = tabulate_chunk,
+    .is_pointless = is_empty_draw,
+    .point_needs = PEAK_NEEDED,
 };
 
 // The time of the exact method that the record's estimates: what a budget saves is held against it.
@@ -232,6 +245,18 @@ static bool has_budget(const struct record *record)
     return is_ok(record) && isfinite(budget_of(record)) && !record->curve->given; // whose figure is another
 }
 
+// What its time is a share of; NaN: nothing, as one draw's time says nothing of the sampler's.
+static double whole_of(const struct record *record, const struct record *const *records, size_t count)
+{
+    return isfinite(record->mean_error_ms) ? whole_walk_ms(records, count, record) : NAN;
+}
+
+static bool has_no_share(const struct record *record, const struct record *const *records, size_t count)
+{
+    return has_budget(record) && !isfinite(record->bias.relative_l2) && !isfinite(record->bias.rms_error) &&
+           !isfinite(step_time_of(record).ms / whole_of(record, records, count));
+}
+
 static bool tabulate_sparsity(const struct record *const *records, size_t count, FILE *table)
 {
     const char *omit[NAMES_MAX] = {NULL};
@@ -239,9 +264,16 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         if (methods_option(i)->draws)
             omit[found++] = methods_option(i)->name;
     struct series_table all;
-    wanted_series(&all, records, count, has_budget, omit, false);
+    const struct record **shown = calloc(count + 1, sizeof *shown);
+    size_t shown_count = 0;
+    CHECK(shown);
+    for (size_t i = 0; i < count; i++)
+        if (!has_no_share(records[i], records, count))
+            shown[shown_count++] = records[i];
+    wanted_series(&all, shown, shown_count, has_budget, omit, false);
+    free(shown);
     header(table, "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\trms_error");
-    bool enough = false, any_panel = false;
+    bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         sort_series(series, budget_of);
@@ -249,9 +281,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
             struct step_time time = step_time_of(record);
-            // One draw's time says nothing of the sampler's.
-            double whole = isfinite(record->mean_error_ms) ? whole_walk_ms(records, count, record) : NAN;
-            any_panel |= isfinite(time.ms / whole) || isfinite(record->bias.relative_l2);
+            double whole = whole_of(record, records, count);
             row_start(table, &all, series);
             TABLE_ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
                       time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,
@@ -259,7 +289,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         }
     }
     series_free(&all);
-    return enough && any_panel;
+    return enough;
 }
 
 static const struct figure sparsity = {
@@ -271,6 +301,9 @@ static const struct figure sparsity = {
     .one_context = true,
     .within = nothing,
     .tabulate = tabulate_sparsity,
+    .is_pointless = has_no_share,
+    .point_needs =
+        "samples that each walked a draw of their own beside seco with the same chunk, or \"bias\": true",
 };
 
 // An exact method's: what a sampled estimate strays by is no rounding, and belongs to the sparsity figure.
@@ -297,9 +330,8 @@ static void dtype_label(const struct record *record, const struct record *const 
         for (size_t i = 0; i < count; i++)
             alone &= strcmp(records[i]->trial.dtype, record->trial.dtype) != 0 ||
                      strcmp(sums_dtype(records[i], kv), own) == 0;
-        if (!alone && *own) {
+        if (!alone && *own)
             text_append(text, bytes, ", %s gradients %s", kv ? "kv" : "weight", own);
-        }
     }
 }
 
@@ -364,9 +396,8 @@ static size_t highest_of_step(const json_t *events, size_t categories, size_t ax
     *end = start;
     do {
         double total = 0;
-        for (size_t c = 0; c < categories; c++) {
+        for (size_t c = 0; c < categories; c++)
             total += event_value(events, *end, 2 + c);
-        }
         if (total > most) {
             most = total;
             highest = *end;
@@ -398,9 +429,8 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
                 table_cells(table, values, 2 + categories);
                 fputc('\n', table);
             }
-            for (size_t c = 2; c < 2 + categories; c++) {
+            for (size_t c = 2; c < 2 + categories; c++)
                 values[c] = event_value(events, shown[i], c);
-            }
             row_start(table, all, series);
             table_cells(table, values, 2 + categories);
             fputc('\n', table);

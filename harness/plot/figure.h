@@ -15,10 +15,15 @@ struct figure {
     bool every_commit;         // of all records of a trial; else of the last
     bool times;                // shows them, so that it says whether they were disturbed
     bool estimates;            // of plans it shows estimates of time
+    bool peaks;                // shows those of steps, which of draws are the first one's
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
     // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
     bool (*tabulate)(const struct record *const *records, size_t count, FILE *table);
+    // Whether a record that is otherwise as the figure needs them has no point in the table, among others of its
+    // picture, and what it would need to have one; NULL: each has.
+    bool (*is_pointless)(const struct record *record, const struct record *const *records, size_t count);
+    const char *point_needs;
     // The same beside what is published of the quantity for the experiment, where something is; NULL: none is
     // shown.
     enum published_quantity quantity;

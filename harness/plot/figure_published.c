@@ -150,6 +150,7 @@ static const char *const any_setting[] = {"model", "lora", "kv_gradient_dtype", 
 const struct figure figure_published_memory = {
     .name = "published-memory",
     .own_axes = true,
+    .peaks = true,
     .needs = "peak_bytes of an experiment that has published points",
     .within = any_setting,
     .quantity = PUBLISHED_MEMORY,

@@ -90,7 +90,7 @@ static struct origin origin_of(const struct max_context_request *request, const 
     list_files(request, origin.source, sizeof origin.source);
     if (*contexts->other_sources)
         text_append(origin.source, sizeof origin.source, "; beside %s", contexts->other_sources);
-    snprintf(origin.machine, sizeof origin.machine, "planned at revision %s%s%s%s",
+    snprintf(origin.machine, sizeof origin.machine, "planned, nothing was measured, at revision %s%s%s%s",
              *contexts->revisions ? contexts->revisions : "unknown",
              batches ? "" : ", with one sequence on a card where nothing else is said",
              *contexts->sources ? "; published: " : "", contexts->sources);

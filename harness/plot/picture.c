@@ -155,16 +155,66 @@ static bool draw_all(const struct picture *picture, struct status *status)
     return drawn;
 }
 
+// A picture's texts, in one order.
+enum { TEXTS = 8 };
+static void texts_of(struct picture *picture, const char **texts[TEXTS])
+{
+    const char **const all[TEXTS] = {&picture->name,  &picture->kind,    &picture->figure, &picture->claim,
+                                     &picture->table, &picture->setting, &picture->source, &picture->machine};
+    memcpy(texts, all, sizeof all);
+}
+
+static void queue_add(struct picture_queue *queue, const struct picture *picture)
+{
+    const char **texts[TEXTS];
+    queue->pictures = realloc(queue->pictures, (queue->count + 1) * sizeof *queue->pictures);
+    CHECK(queue->pictures);
+    struct picture *added = &queue->pictures[queue->count++];
+    *added = *picture;
+    texts_of(added, texts);
+    for (size_t i = 0; i < TEXTS; i++)
+        CHECK(!*texts[i] || (*texts[i] = strdup(*texts[i])));
+}
+
+static bool draw_shown(const struct picture *picture, struct status *status)
+{
+    if (table_cells_beyond(picture->table)) {
+        fprintf(stderr, "%s: no picture: a number is above 1e60, or below 1e-60 and not 0\n", picture->name);
+        return true;
+    }
+    return picture->form->take ? draw_for_taker(picture, status) : draw_all(picture, status);
+}
+
 bool picture_draw(const struct picture *picture, struct status *status)
 {
     struct picture shown = *picture;
     char *table = series_choice_apply(picture->form->series, picture->table);
-    bool beyond = table && table_cells_beyond(table);
-    if (beyond)
-        fprintf(stderr, "%s: no picture: a number is above 1e60, or below 1e-60 and not 0\n", picture->name);
+    bool drawn = true;
     shown.table = table;
-    bool drawn =
-        !table || beyond || (picture->form->take ? draw_for_taker(&shown, status) : draw_all(&shown, status));
+    if (table && picture->form->queue)
+        queue_add(picture->form->queue, &shown);
+    else if (table)
+        drawn = draw_shown(&shown, status);
     free(table);
     return drawn;
+}
+
+bool picture_queue_draw(const struct picture_queue *queue, struct status *status)
+{
+    bool drawn = true;
+    for (size_t i = 0; drawn && i < queue->count; i++)
+        drawn = draw_shown(&queue->pictures[i], status);
+    return drawn;
+}
+
+void picture_queue_free(struct picture_queue *queue)
+{
+    for (size_t i = 0; i < queue->count; i++) {
+        const char **texts[TEXTS];
+        texts_of(&queue->pictures[i], texts);
+        for (size_t t = 0; t < TEXTS; t++)
+            free((char *)*texts[t]);
+    }
+    free(queue->pictures);
+    *queue = (struct picture_queue){0};
 }

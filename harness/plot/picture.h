@@ -11,6 +11,12 @@ struct picture_room {
     size_t left, left_out; // pictures that are still taken, and those that are not drawn, for there was no room
 };
 
+// Pictures that wait to be drawn.
+struct picture_queue {
+    size_t count;
+    struct picture *pictures; // whose texts are copies, and borrow the form
+};
+
 // Where pictures go and how they look, alike for all that one request draws.
 struct picture_form {
     picture_taker *take; // instead of files; NULL: files
@@ -24,6 +30,7 @@ struct picture_form {
     const char *log;           // the logarithmic axes: "x", "y", "x,y", "none"; NULL: as the figure has them
     struct picture_size size;
     struct series_choice *series; // that are shown
+    struct picture_queue *queue;  // of what is not drawn at once; NULL: all is
 };
 
 struct picture {
@@ -41,3 +48,6 @@ bool picture_form_check(const struct picture_form *form, struct status *status);
 // Writes folder/NAME.FORMAT and prints the path of each, or has the picture taken; nothing where none of the chosen
 // series is in the table. False and a status if a file cannot be written or drawing failed.
 bool picture_draw(const struct picture *picture, struct status *status);
+// Draws what waits, in its order. Release with picture_queue_free.
+bool picture_queue_draw(const struct picture_queue *queue, struct status *status);
+void picture_queue_free(struct picture_queue *queue);

@@ -112,8 +112,8 @@ static bool draw(const struct planned_request *request, const char *path, const 
                          setting, sizeof setting);
         snprintf(source, sizeof source, "From %.300s", slash ? slash + 1 : path);
         const char *profile = text(json_object_get(output, "setting"), "profile");
-        snprintf(machine, sizeof machine, "planned at revision %.20s%s%s%s%.60s", text(output, "revision"),
-                 json_is_true(json_object_get(output, "dirty")) ? " with changes" : "",
+        snprintf(machine, sizeof machine, "planned, nothing was measured, at revision %.20s%s%s%s%.60s",
+                 text(output, "revision"), json_is_true(json_object_get(output, "dirty")) ? " with changes" : "",
                  write == write_front ? "; seconds are estimates" : "", *profile ? " by profile " : "", profile);
         const struct picture picture = {.form = request->form,
                                         .name = name,

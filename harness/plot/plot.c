@@ -12,6 +12,8 @@
 #include "harness/results/record_filter.h"
 #include "harness/results/results.h"
 #include "harness/results/setting.h"
+#include "harness/results/step_time.h"
+#include "harness/results/trial_names.h"
 #include "harness/spec/trial.h"
 #include <limits.h>
 #include <math.h>
@@ -152,6 +154,7 @@ static void captions(const struct figure *figure, const struct group *group, con
                      char source[400], char machine[400])
 {
     char files[240] = "", revisions[80] = "", machines[320] = "";
+    char drawn[80] = "";
     size_t left_out = 0, disturbed = 0, perhaps = 0;
     for (size_t i = 0; i < group->count; i++) {
         const struct record *record = group->records[i];
@@ -177,6 +180,8 @@ static void captions(const struct figure *figure, const struct group *group, con
             snprintf(text, sizeof text, "%.120s, %d thread%s", provenance->cpu, threads, threads == 1 ? "" : "s");
             list_add(machines, sizeof machines, text);
         }
+        if (figure->peaks && step_time_is_drawn(record) && isfinite(record->peak_bytes))
+            list_add(drawn, sizeof drawn, record_method(record));
         disturbed += record_disturbed(record);
         perhaps += record_perhaps_disturbed(record);
         left_out += record->status != RECORD_OK && record->status != RECORD_OOM;
@@ -186,6 +191,10 @@ static void captions(const struct figure *figure, const struct group *group, con
     if (group->published) {
         size_t used = strlen(machine);
         snprintf(machine + used, 400 - used, "%spublished: %s", used ? "; " : "", group->published->source);
+    }
+    if (*drawn) {
+        size_t used = strlen(machine);
+        snprintf(machine + used, 400 - used, "%speak of %s: that of its first draw", used ? "; " : "", drawn);
     }
     if (disturbed && figure->times) {
         size_t used = strlen(machine);
@@ -325,6 +334,29 @@ static void say_left_out(const struct grouping *grouping, const struct group *gr
     }
 }
 
+// Says which records of a picture have no point in it.
+static void say_pointless(const struct group *group, const struct figure *figure, const char *suffix)
+{
+    char pointless[400] = "", name[300];
+    struct trial_names names;
+    bool named = false;
+    for (size_t i = 0; figure->is_pointless && i < group->count; i++) {
+        if (!figure->is_pointless(group->records[i], group->records, group->count))
+            continue;
+        if (!named)
+            trial_names_open(&names, group->records, group->count, false);
+        named = true;
+        char words[330];
+        snprintf(words, sizeof words, "\"%s\"", trial_names_at(&names, i).text);
+        list_add(pointless, sizeof pointless, words);
+    }
+    if (!named)
+        return;
+    trial_names_close(&names);
+    picture_name(group->experiment, figure, suffix, name, sizeof name);
+    fprintf(stderr, "%s: no point of %s, which would need %s\n", name, pointless, figure->point_needs);
+}
+
 // Every picture of one figure; *drawn counts them.
 static bool draw_figure(const struct picture_form *form, const struct results *results,
                         const struct published *published, const struct figure *figure, size_t *drawn,
@@ -349,6 +381,7 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
             text_append(suffix, sizeof suffix, "-context-%.0f", group->context);
         }
         fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
+        say_pointless(group, figure, suffix);
         (*drawn)++;
     }
     for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++) {
@@ -419,6 +452,8 @@ bool plot(const struct plot_request *request, struct status *status)
     struct picture_form form = request->form;
     series_choice_open(&series, request->series);
     form.series = &series;
+    struct picture_queue chosen = {0};
+    form.queue = request->series ? &chosen : NULL; // else pictures would be there before a name is told to be none
     const struct max_context_request bars = {request->max_context_paths, request->max_context_count, &form};
     const struct planned_request fronts = {request->advice_paths, request->advice_count, &form},
                                  frontiers = {request->frontier_paths, request->frontier_count, &form};
@@ -441,7 +476,8 @@ bool plot(const struct plot_request *request, struct status *status)
     if (fine && !drawn && !form.take && (request->path_count || !planned)) {
         fine = nothing_drawn(request, &results, status);
     }
-    fine = fine && series_choice_check(&series, status);
+    fine = fine && series_choice_check(&series, status) && picture_queue_draw(&chosen, status);
+    picture_queue_free(&chosen);
     series_choice_close(&series);
     results_close(&results);
     results_close(&every);

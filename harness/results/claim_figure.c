@@ -2,6 +2,8 @@
 #include "harness/results/longest_records.h"
 #include "harness/results/record_columns.h"
 #include "harness/results/record_filter.h"
+#include "harness/results/record_json.h"
+#include "harness/results/round_ratio.h"
 #include "harness/results/trial_rest.h"
 #include "harness/spec/trial_keys.h"
 #include <math.h>
@@ -25,9 +27,10 @@ static size_t length_of(const char *const *texts)
 
 // One side of a figure: records, what pairs them, and their values.
 struct side {
-    struct results results;
-    char **rests;   // [count]
-    double *values; // [count]
+    struct results every, results; // results: one of each trial
+    char **rests;                  // [count]
+    double *values;                // [count]
+    struct number_list *rounds;    // [count], the values of the rounds that the record is of
 };
 
 static double value_of(const struct record_column *column, const struct record *record)
@@ -37,6 +40,23 @@ static double value_of(const struct record_column *column, const struct record *
     double number = json_is_number(value) ? json_number_value(value) : NAN;
     json_decref(value);
     return number;
+}
+
+// The values of the rounds that each trial's record is of, the last one last.
+static void take_rounds(struct side *side, const struct record_column *column)
+{
+    size_t *left = calloc(side->results.count + 1, sizeof *left);
+    CHECK(left);
+    for (size_t i = 0; i < side->results.count; i++) {
+        left[i] = side->results.rounds[i];
+        side->rounds[i] = number_list_make(left[i]);
+    }
+    for (size_t i = side->every.count; i-- > 0;) {
+        size_t at = results_place(&side->results, side->every.records[i]);
+        if (left[at])
+            side->rounds[at].items[--left[at]] = value_of(column, side->every.records[i]);
+    }
+    free(left);
 }
 
 static bool side_open(struct side *side, const struct claim_query *query, const char *const *conditions,
@@ -55,29 +75,37 @@ static bool side_open(struct side *side, const struct claim_query *query, const 
         apart[used++] = "context";
         apart[used++] = "batch";
     }
-    bool fine = longest_results_open(&side->results, query->records, length_of(query->records), status) &&
-                record_filter(&side->results, is_ok, 1, status) &&
-                record_filter(&side->results, conditions, length_of(conditions), status);
-    record_columns_open(&columns, &side->results);
+    bool fine = longest_results_open(&side->every, query->records, length_of(query->records), true, status) &&
+                record_filter(&side->every, is_ok, 1, status) &&
+                record_filter(&side->every, conditions, length_of(conditions), status);
+    results_last(&side->results, &side->every);
+    record_columns_open(&columns, &side->every);
     fine = fine && record_columns_find(&columns, "field", query->field, &column, status);
     side->rests = calloc(side->results.count + 1, sizeof *side->rests);
     side->values = calloc(side->results.count + 1, sizeof *side->values);
-    CHECK(side->rests && side->values);
+    side->rounds = calloc(side->results.count + 1, sizeof *side->rounds);
+    CHECK(side->rests && side->values && side->rounds);
     for (size_t i = 0; fine && i < side->results.count; i++) {
         side->rests[i] = trial_rest_of_record(side->results.records[i], apart, NULL);
         side->values[i] = value_of(&column, side->results.records[i]);
     }
+    if (fine)
+        take_rounds(side, &column);
     record_columns_close(&columns);
     return fine;
 }
 
 static void side_close(struct side *side)
 {
-    for (size_t i = 0; side->rests && i < side->results.count; i++)
+    for (size_t i = 0; side->rests && i < side->results.count; i++) {
         free(side->rests[i]);
+        free(side->rounds[i].items);
+    }
     free(side->rests);
     free(side->values);
+    free(side->rounds);
     results_close(&side->results);
+    results_close(&side->every);
 }
 
 static bool is_planned(const struct record *record)
@@ -98,27 +126,57 @@ static bool comes_first(enum claim_take take, double value, double context, cons
     return greatest ? value > before->value : value < before->value;
 }
 
-static void consider(struct claim_figure *figure, enum claim_take take, double value, const struct record *record,
-                     bool planned)
+static struct shift exact(double value)
 {
-    if (!isfinite(value) || !comes_first(take, value, record->trial.context, figure))
+    return (struct shift){value, value, value};
+}
+
+static void consider(struct claim_figure *figure, enum claim_take take, struct shift value,
+                     const struct record *record, bool planned)
+{
+    if (!isfinite(value.estimate))
         return;
-    *figure = (struct claim_figure){value, planned, record->trial.context};
+    bool first = comes_first(take, value.estimate, record->trial.context, figure);
+    struct claim_figure found = *figure;
+    if (first)
+        found = (struct claim_figure){value.estimate, value.low, value.high, planned, record->trial.context};
+    // Another pair that may be greater, or less, bounds what the greatest or the least may be, too.
+    if (take == TAKE_GREATEST_RATIO) {
+        found.low = fmax(figure->low, value.low);
+        found.high = fmax(figure->high, value.high);
+    } else if (take == TAKE_LEAST_RATIO) {
+        found.low = fmin(figure->low, value.low);
+        found.high = fmin(figure->high, value.high);
+    }
+    *figure = found;
 }
 
 static void take_one(struct claim_figure *figure, enum claim_take take, const struct side *ours)
 {
     for (size_t i = 0; i < ours->results.count; i++)
-        consider(figure, take, ours->values[i], ours->results.records[i], is_planned(ours->results.records[i]));
+        consider(figure, take, exact(ours->values[i]), ours->results.records[i],
+                 is_planned(ours->results.records[i]));
 }
 
-static void take_pairs(struct claim_figure *figure, enum claim_take take, const struct side *ours,
+// Of times that both sides have measured in the rounds that both have.
+static struct shift ratio_of(const char *field, const struct side *ours, size_t i, const struct side *others,
+                             size_t j)
+{
+    const struct number_list *times = &ours->rounds[i], *over = &others->rounds[j];
+    size_t rounds = times->count < over->count ? times->count : over->count;
+    bool timed = strcmp(field, "time_ms") == 0 || strcmp(field, "median_ms") == 0 || strcmp(field, "mean_ms") == 0;
+    if (!timed)
+        return exact(ours->values[i] / others->values[j]);
+    return round_ratio(times->items + times->count - rounds, over->items + over->count - rounds, rounds);
+}
+
+static void take_pairs(struct claim_figure *figure, const struct claim_query *query, const struct side *ours,
                        const struct side *others)
 {
     for (size_t i = 0; i < ours->results.count; i++)
         for (size_t j = 0; j < others->results.count; j++)
             if (strcmp(ours->rests[i], others->rests[j]) == 0)
-                consider(figure, take, ours->values[i] / others->values[j], ours->results.records[i],
+                consider(figure, query->take, ratio_of(query->field, ours, i, others, j), ours->results.records[i],
                          is_planned(ours->results.records[i]) || is_planned(others->results.records[j]));
 }
 
@@ -141,7 +199,7 @@ static void take_greatest(struct claim_figure *figure, const struct side *ours, 
         const struct record *own = NULL, *other = NULL;
         double value = greatest_of(ours, ours->rests[i], &own), over = greatest_of(others, ours->rests[i], &other);
         if (own && other)
-            consider(figure, TAKE_LEAST, value / over, own, is_planned(own) || is_planned(other));
+            consider(figure, TAKE_LEAST, exact(value / over), own, is_planned(own) || is_planned(other));
     }
 }
 
@@ -158,17 +216,22 @@ static bool knows_keys(const char *const *apart, struct status *status)
     return true;
 }
 
+struct claim_figure claim_figure_none(void)
+{
+    return (struct claim_figure){.value = NAN, .low = NAN, .high = NAN, .context = NAN};
+}
+
 bool claim_figure_take(struct claim_figure *figure, const struct claim_query *query, struct status *status)
 {
     struct side ours = {0}, others = {0};
     bool paired = query->take >= TAKE_LEAST_RATIO;
-    *figure = (struct claim_figure){.value = NAN, .context = NAN};
+    *figure = claim_figure_none();
     bool fine = knows_keys(query->apart, status) && side_open(&ours, query, query->of, status) &&
                 (!paired || side_open(&others, query, query->over, status));
     if (fine && query->take == TAKE_RATIO_OF_GREATEST)
         take_greatest(figure, &ours, &others);
     else if (fine && paired)
-        take_pairs(figure, query->take, &ours, &others);
+        take_pairs(figure, query, &ours, &others);
     else if (fine)
         take_one(figure, query->take, &ours);
     side_close(&ours);

@@ -26,7 +26,9 @@ struct claim_query {
 };
 
 struct claim_figure {
-    double value;   // NaN: no record decides it
+    double value;     // NaN: no record decides it
+    double low, high; // what it may be besides: of a ratio of measured times its interval of 95 % over the rounds
+                      // that both sides have (round_ratio.h), 0 and infinity if that is one; of all else the value
     bool planned;   // a record that it is taken from is planned
     double context; // of the record, or the pair, that it is taken from; NaN: none
 };
@@ -34,3 +36,5 @@ struct claim_figure {
 // Records that are not ok do not count. False and a status if a file cannot be read, or a condition or the field is
 // wrong.
 bool claim_figure_take(struct claim_figure *figure, const struct claim_query *query, struct status *status);
+// A figure that is not known.
+struct claim_figure claim_figure_none(void);

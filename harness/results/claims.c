@@ -8,7 +8,8 @@
 
 #define TEXTS_MAX CLAIM_PICTURES_MAX // of a list
 
-static const char *const verdict_names[] = {"reproduced", "not reproduced", "planned only", "not run", NULL};
+static const char *const verdict_names[] = {"reproduced",   "not reproduced", "cannot tell",
+                                            "planned only", "not run",        NULL};
 const char *const claim_baseline_names[] = {"none", "published form", "lean", NULL};
 
 const char *claim_verdict_name(enum claim_verdict verdict)
@@ -113,6 +114,11 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
            json_field_fail(field, status, "%s", why.message);
 }
 
+static bool keeps(const struct claim *claim, double value)
+{
+    return claim->at_least ? value >= claim->bound : value <= claim->bound;
+}
+
 // The first that is measured, in the file's order, else the first that is planned.
 static void decide(struct claim *claim, struct json_field figures)
 {
@@ -132,10 +138,13 @@ static void decide(struct claim *claim, struct json_field figures)
     if (claim->decided_by < 0)
         return;
     const struct claim_figure *figure = &claim->figures[claim->decided_by];
-    claim->found.holds = claim->at_least ? figure->value >= claim->bound : figure->value <= claim->bound;
-    claim->found.verdict = figure->planned      ? CLAIM_PLANNED_ONLY
-                           : claim->found.holds ? CLAIM_REPRODUCED
-                                                : CLAIM_NOT_REPRODUCED;
+    bool holds = keeps(claim, figure->value);
+    claim->found.verdict = figure->planned ? CLAIM_PLANNED_ONLY
+                           : keeps(claim, figure->low) != holds || keeps(claim, figure->high) != holds
+                               ? CLAIM_CANNOT_TELL
+                           : holds ? CLAIM_REPRODUCED
+                                   : CLAIM_NOT_REPRODUCED;
+    claim->found.holds = holds && claim->found.verdict != CLAIM_CANNOT_TELL;
 }
 
 // --- claims
@@ -183,7 +192,7 @@ static bool read_claim(struct claim *claim, struct json_field field, const struc
     bool taken[BASELINE_COUNT] = {0};
     *claim = (struct claim){.cause = ""};
     for (int i = 0; i < BASELINE_COUNT; i++)
-        claim->figures[i] = (struct claim_figure){.value = NAN, .context = NAN};
+        claim->figures[i] = claim_figure_none();
     if (!json_field_object(field, &known, NULL, status))
         return false;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

@@ -7,8 +7,15 @@
 #include "harness/files/json_source.h"
 #include "harness/results/claim_figure.h"
 
-enum claim_verdict { CLAIM_REPRODUCED, CLAIM_NOT_REPRODUCED, CLAIM_PLANNED_ONLY, CLAIM_NOT_RUN, CLAIM_VERDICTS };
-// "reproduced", "not reproduced", "planned only", "not run".
+enum claim_verdict {
+    CLAIM_REPRODUCED,
+    CLAIM_NOT_REPRODUCED,
+    CLAIM_CANNOT_TELL, // measured, but the bound lies within what the figure may be
+    CLAIM_PLANNED_ONLY,
+    CLAIM_NOT_RUN,
+    CLAIM_VERDICTS
+};
+// "reproduced", "not reproduced", "cannot tell", "planned only", "not run".
 const char *claim_verdict_name(enum claim_verdict verdict);
 
 enum claim_baseline { BASELINE_NONE, BASELINE_PUBLISHED, BASELINE_LEAN, BASELINE_COUNT };

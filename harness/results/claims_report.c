@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-// "planned only, would hold"
+// "planned only: holds in the plan"
 static struct claim_words verdict_words(struct claim_judgement judgement)
 {
     struct claim_words words;
@@ -14,17 +14,35 @@ static struct claim_words verdict_words(struct claim_judgement judgement)
     return words;
 }
 
+static void add_number(struct claim_words *words, double value)
+{
+    size_t used = strlen(words->text);
+    bool whole = fabs(value) >= 100 || value == floor(value);
+    snprintf(words->text + used, sizeof words->text - used, whole ? "%.0f" : "%.3g", value);
+}
+
+static void add_text(struct claim_words *words, const char *text)
+{
+    size_t used = strlen(words->text);
+    snprintf(words->text + used, sizeof words->text - used, "%s", text);
+}
+
 struct claim_words claim_figure_words(const struct claim_figure *figure)
 {
-    struct claim_words words = {"-"};
-    double size = fabs(figure->value);
-    const char *planned = figure->planned ? " (planned)" : "";
+    struct claim_words words = {""};
     if (isnan(figure->value))
-        return words;
-    if (size >= 100 || figure->value == floor(figure->value))
-        snprintf(words.text, sizeof words.text, "%.0f%s", figure->value, planned);
-    else
-        snprintf(words.text, sizeof words.text, "%.3g%s", figure->value, planned);
+        return (struct claim_words){"-"};
+    add_number(&words, figure->value);
+    if (isinf(figure->high)) {
+        add_text(&words, " (one round)");
+    } else if (figure->high > figure->low) {
+        add_text(&words, " (");
+        add_number(&words, figure->low);
+        add_text(&words, " to ");
+        add_number(&words, figure->high);
+        add_text(&words, ")");
+    }
+    add_text(&words, figure->planned ? " (planned)" : "");
     return words;
 }
 
@@ -59,6 +77,19 @@ static void write_causes(const struct claims *claims, bool markdown, FILE *strea
     }
 }
 
+static void write_rounds(const struct claims *claims, FILE *stream)
+{
+    bool one = false;
+    for (size_t i = 0; i < claims->count; i++)
+        for (int b = 0; b < BASELINE_COUNT; b++)
+            one |= isinf(claims->items[i].figures[b].high);
+    if (one)
+        fputs("\none round: how far a ratio of times may be off tells a measurement in several (longbp run "
+              "EXPERIMENT "
+              "--rounds 5)\n",
+              stream);
+}
+
 static void write_changes(const struct claims *claims, FILE *stream)
 {
     bool any = false;
@@ -74,12 +105,18 @@ static void write_changes(const struct claims *claims, FILE *stream)
     }
 }
 
+static json_t *number_json(double number)
+{
+    return isfinite(number) ? json_real(number) : json_null();
+}
+
 static json_t *figure_json(const struct claim_figure *figure)
 {
     if (isnan(figure->value))
         return json_null();
-    return json_pack("{s:f, s:b, s:o}", "value", figure->value, "planned", (int)figure->planned, "context",
-                     isnan(figure->context) ? json_null() : json_real(figure->context));
+    return json_pack("{s:f, s:o, s:o, s:b, s:o}", "value", figure->value, "low", number_json(figure->low), "high",
+                     number_json(figure->high), "planned", (int)figure->planned, "context",
+                     number_json(figure->context));
 }
 
 static json_t *judgement_json(struct claim_judgement judgement)
@@ -120,5 +157,6 @@ void claims_report_write(const struct claims *claims, enum table_format format, 
     }
     write_table(claims, format, stream);
     write_causes(claims, format == TABLE_MARKDOWN, stream);
+    write_rounds(claims, stream);
     write_changes(claims, stream);
 }

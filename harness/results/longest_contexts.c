@@ -87,11 +87,25 @@ static bool is_beside(const struct published_point *point, const json_t *output)
     return !batch_sequence(output) && is_of_setting(point, output);
 }
 
-// Whether the row can be held against the point: auto against every exact method.
+// Stages are this program's, and no paper's.
+static bool has_stages(const json_t *method)
+{
+    static const char *const names[] = {"stages", "stage_rows"};
+    const struct method *own = method_find(text(method, "name"));
+    json_t *defaults = own ? method_json(own, NULL) : NULL;
+    bool any = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(method, names[i]);
+        any |= value && !json_equal(value, json_object_get(defaults, names[i]));
+    }
+    json_decref(defaults);
+    return any;
+}
+
+// Whether the row is of the point's method, as the paper walks it.
 static bool is_of(const struct published_point *point, const json_t *method)
 {
-    const struct method *own = method_find(point->method);
-    return is_auto(method) ? own && own->exact : *point->method && recorded_method_is(method, point, 0);
+    return *point->method && recorded_method_is(method, point, 0) && !has_stages(method);
 }
 
 // The longest reported of a row of ours; NaN if there is none.

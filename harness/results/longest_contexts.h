@@ -35,9 +35,9 @@ struct longest_contexts {
 
 // Reads outputs of max-context and max-batch. Those that follow one another with the same setting and limits are
 // one group. A point without a method of ours is a row of the first group that has its model, training, cards,
-// quantisation, optimizer and, or not, a host; with one, it stands in the rows of that method and options. The
-// points are borrowed. False and a status if a file is none. Release with longest_contexts_close, also after a
-// failure.
+// quantisation, optimizer and, or not, a host; with one, it stands in the rows of that method and options that have
+// no stages, not in those of auto. The points are borrowed. False and a status if a file is none. Release with
+// longest_contexts_close, also after a failure.
 bool longest_contexts_open(struct longest_contexts *contexts, const char *const *paths, size_t count,
                            const struct published *published, struct status *status);
 void longest_contexts_close(struct longest_contexts *contexts);

@@ -77,10 +77,11 @@ static bool is_output(const char *path)
     return bytes > 5 && strcmp(path + bytes - 5, ".json") == 0;
 }
 
-bool longest_results_open(struct results *results, const char *const *paths, size_t count, struct status *status)
+bool longest_results_open(struct results *results, const char *const *paths, size_t count, bool every,
+                          struct status *status)
 {
     bool fine = true;
-    results_begin(results, false);
+    results_begin(results, every);
     for (size_t i = 0; fine && i < count; i++) {
         struct result_file file = {0};
         json_t *records = NULL;

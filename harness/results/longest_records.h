@@ -3,6 +3,8 @@
 #pragma once
 #include "harness/results/results.h"
 
-// Opens files together: those whose name ends in .json are such outputs, all others result files. False and a
-// status if one is neither. Release with results_close, also after a failure.
-bool longest_results_open(struct results *results, const char *const *paths, size_t count, struct status *status);
+// Opens files together: those whose name ends in .json are such outputs, all others result files. every: all
+// records, also those of one trial. False and a status if one is neither. Release with results_close, also after a
+// failure.
+bool longest_results_open(struct results *results, const char *const *paths, size_t count, bool every,
+                          struct status *status);

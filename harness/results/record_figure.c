@@ -77,10 +77,10 @@ const struct record_figure record_figures[] = {
     {"spread_ms", "+-", "ms",
      "half the distance between the quartiles of the samples; of a mean over draws its standard error", spread_ms},
     {"time_ratio", "time / first", NULL,
-     "time over that of the first row of the same model, context and batch; of plans estimate over estimate",
+     "time over that of the first record of the same model, context and batch; of plans estimate over estimate",
      time_ratio},
     {"peak_ratio", "peak / first", NULL,
-     "peak_bytes over that of the first row of the same model, context and batch", peak_ratio},
+     "peak_bytes over that of the first record of the same model, context and batch", peak_ratio},
     {0}};
 
 const struct record_figure *record_figure_find(const char *name)

@@ -1,5 +1,5 @@
 // Record figures: what a table says of a record beside its fields: the trial in words, what a step takes, and
-// ratios over the table's first row of the same model, context and batch.
+// ratios over the first record of the same model, context and batch, as the files have them.
 #pragma once
 #include "harness/results/record.h"
 

@@ -99,7 +99,7 @@ static bool is_comparable(const struct record_trial *a, const struct record_tria
            (a->model == b->model || json_equal(a->model, b->model));
 }
 
-// Of each row the first one of its model, context and batch: of others a step's time and memory are no measure.
+// Of each row the first record of its model, context and batch: of others a step's time and memory are no measure.
 static void find_firsts(struct record_table *table)
 {
     struct row_place *places = calloc(table->row_count + 1, sizeof *places);
@@ -252,10 +252,8 @@ bool record_table_open_rows(struct record_table *table, const struct results *re
     record_columns_open(&table->known, results);
     bool fine = choose_columns(table, status);
     take_rows(table, results);
-    find_firsts(table); // rows may be sorted by their ratios
-    fine = fine && sort_rows(table, sort, status);
-    find_firsts(table);
-    return fine;
+    find_firsts(table); // before rows are sorted: an order changes no ratio
+    return fine && sort_rows(table, sort, status);
 }
 
 bool record_table_open(struct record_table *table, const struct results *results, const char *columns,

@@ -1,8 +1,12 @@
 #include "harness/results/record_table_report.h"
+#include "harness/results/recorded_method.h"
 #include "harness/results/setting.h"
+#include "harness/results/step_time.h"
 #include "harness/spec/trial.h"
 #include <math.h>
 #include <string.h>
+
+#define GRADIENT_ERROR "gradient.relative_l2"
 
 struct printer {
     const struct record_table_request *request;
@@ -60,6 +64,17 @@ static void write_planned(const struct printer *printer)
                 printer->table->row_count);
 }
 
+static void write_drawn(const struct printer *printer)
+{
+    size_t drawn = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++)
+        drawn += step_time_is_drawn(printer->table->rows[i].record);
+    if (drawn)
+        fprintf(printer->stream,
+                "\n%zu of %zu rows draw their columns: times are means over draws, all else is of the first draw\n",
+                drawn, printer->table->row_count);
+}
+
 static void write_several(const struct results *results, FILE *stream)
 {
     size_t rounds = results_of_rounds(results), several = results_of_several(results);
@@ -112,13 +127,32 @@ static void write_perhaps_disturbed(const struct printer *printer)
             rows, printer->table->row_count, most, cores);
 }
 
+// Whether the gradient's error says something: exact methods' is checked before anything is timed, what an estimate
+// strays by is nowhere else.
+static bool any_estimate(const struct record_table *table)
+{
+    bool any = false;
+    for (size_t i = 0; !any && i < table->row_count; i++) {
+        const struct record *record = table->rows[i].record;
+        any = isfinite(record->gradient.relative_l2) &&
+              recorded_method_estimates(record->trial.method, (size_t)fmax(record->trial.context, 0));
+    }
+    return any;
+}
+
+static bool is_left_out(const struct record_table *table, size_t column)
+{
+    return record_table_is_silent(table, column) ||
+           (strcmp(table->columns[column].name, GRADIENT_ERROR) == 0 && !any_estimate(table));
+}
+
 static void write_for_people(const struct printer *printer, const struct results *results)
 {
     struct text_table table = {0};
     bool *silent = calloc(printer->table->column_count + 1, sizeof *silent), framed = !printer->request->columns;
     CHECK(silent);
     for (size_t c = 0; framed && c < printer->table->column_count; c++)
-        silent[c] = record_table_is_silent(printer->table, c);
+        silent[c] = is_left_out(printer->table, c);
     add_titles(printer, &table, silent);
     for (size_t r = 0; r < printer->table->row_count; r++)
         add_words(printer, &table, silent, r);
@@ -128,6 +162,7 @@ static void write_for_people(const struct printer *printer, const struct results
     text_table_print(&table, printer->request->format, printer->stream);
     if (framed) {
         write_planned(printer);
+        write_drawn(printer);
         write_several(results, printer->stream);
         write_disturbed(printer);
         write_perhaps_disturbed(printer);
@@ -202,7 +237,8 @@ bool record_table_report(const struct record_table_request *request, const struc
                          struct status *status)
 {
     static const char for_people[] =
-        "setting,status,time_ms,spread_ms,estimate_ms,peak_bytes,host_peak_bytes,time_ratio,peak_ratio";
+        "setting,status," GRADIENT_ERROR
+        ",time_ms,spread_ms,estimate_ms,peak_bytes,host_peak_bytes,time_ratio,peak_ratio";
     struct record_table table;
     const struct printer printer = {request, &table, stream};
     bool people = request->format <= TABLE_LATEX;

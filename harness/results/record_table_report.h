@@ -7,8 +7,8 @@
 
 struct record_table_request {
     enum table_format format;
-    // "setting,context,peak_bytes" (record_columns.h); NULL: for people the setting, what a step takes and its
-    // peak, for programs every field that is no table itself.
+    // "setting,context,peak_bytes" (record_columns.h); NULL: for people the setting, the gradient's error where a
+    // row's is an estimate, what a step takes and its peak, for programs every field that is no table itself.
     const char *columns;
     const char *sort; // "context", "peak_bytes:desc"; NULL: as the files have them
 };

@@ -36,6 +36,31 @@ bool recorded_method_draws(const json_t *entry)
     return draws;
 }
 
+static bool same_options(const struct method *method, const void *a, const void *b)
+{
+    json_t *left = method_json(method, a), *right = method_json(method, b);
+    bool same = json_equal(left, right);
+    json_decref(right);
+    json_decref(left);
+    return same;
+}
+
+bool recorded_method_estimates(const json_t *entry, size_t context)
+{
+    const struct method *method = method_of(entry);
+    bool may = method && !method->exact && !method->no_gradient;
+    void *options = may ? read_options(entry, method) : NULL;
+    if (!options)
+        return false;
+    void *exact = options_copy(&method->options, options);
+    if (method->make_exact)
+        method->make_exact(exact, context);
+    bool estimates = !method->make_exact || !same_options(method, options, exact);
+    options_free(&method->options, exact);
+    options_free(&method->options, options);
+    return estimates;
+}
+
 // Sets what the point gives; false if the method has no such option.
 static bool apply(const struct published_point *point, const struct method *method, void *options)
 {
@@ -57,10 +82,7 @@ bool recorded_method_is(const json_t *entry, const struct published_point *point
     bool same = apply(point, method, asked);
     if (context && method->fit)
         method->fit(asked, context);
-    json_t *left = method_json(method, options), *right = method_json(method, asked);
-    same = same && json_equal(left, right);
-    json_decref(right);
-    json_decref(left);
+    same = same && same_options(method, options, asked);
     options_free(&method->options, asked);
     options_free(&method->options, options);
     return same;

@@ -27,19 +27,33 @@ static size_t new_place(struct results *results)
     return results->count++;
 }
 
+static char *key_of(const struct record *record)
+{
+    char *key;
+    CHECK(asprintf(&key, "%s %s", record->id, record->experiment) >= 0);
+    return key;
+}
+
+size_t results_place(const struct results *results, const struct record *record)
+{
+    char *key = key_of(record);
+    const json_t *place = json_object_get(results->places, key);
+    free(key);
+    return place ? (size_t)json_integer_value(place) : results->count;
+}
+
 // Where a record stands: that of its trial in its experiment, else after all.
 static size_t place_of(struct results *results, const struct record *record)
 {
-    char *key;
-    if (!results->places)
-        return new_place(results);
-    CHECK(asprintf(&key, "%s %s", record->id, record->experiment) >= 0);
-    const json_t *place = json_object_get(results->places, key);
-    size_t at = place ? (size_t)json_integer_value(place) : new_place(results);
-    if (!place)
+    size_t at = results->places ? results_place(results, record) : results->count;
+    if (at < results->count)
+        return at;
+    if (results->places) {
+        char *key = key_of(record);
         CHECK(json_object_set_new(results->places, key, json_integer((json_int_t)at)) == 0);
-    free(key);
-    return at;
+        free(key);
+    }
+    return new_place(results);
 }
 
 static void drop_joined(struct results *results, size_t at)

@@ -23,6 +23,8 @@ void results_begin(struct results *results, bool every);
 void results_add(struct results *results, const struct result_file *file);
 // Of all records, `every`, one of each trial in its experiment; they stay with `every`, which is closed later.
 void results_last(struct results *last, const struct results *every);
+// Where the record of that trial in that experiment stands, of one of each trial; count: nowhere.
+size_t results_place(const struct results *results, const struct record *record);
 // Leaves out all records but those that `keep` takes.
 typedef bool results_choice(void *chooser, const struct record *record);
 void results_keep(struct results *results, results_choice *keep, void *chooser);

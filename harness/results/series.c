@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // qsort_r
 #include "harness/results/series.h"
 #include "harness/files/text.h"
+#include "harness/spec/method_decode.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
 #include <string.h>
@@ -80,6 +81,12 @@ static size_t collect_keys(const struct record *const *records, size_t count, co
     }
     return found;
 }
+
+struct sorting {
+    const char **keys;
+    size_t key_count;
+    bool prefixed;
+};
 
 static int compare_values(const json_t *a, const json_t *b)
 {
@@ -161,36 +168,80 @@ static size_t bound(const struct series_table *table, size_t low, size_t high, c
     return low;
 }
 
-// Shows an option where the options before it do not yet tell the series from another one of its method. Those that
-// begin like it stand beside it, from `first` to before `last`: the ends tell whether all have its value.
-static void label(struct series_table *table, size_t own, const char *const *keys, size_t key_count, bool prefixed)
+// The series of one method, from `first` to before `last`.
+struct siblings {
+    size_t first, last;
+    bool *tells;      // [keys]: the option tells one of them from another
+    json_t *defaults; // of the method's options; NULL: it is not known
+};
+
+// Whether an option is needed where the options before it do not yet tell the series from another one of its
+// method. Those that begin like it stand beside it, from `first` to before `last`: the ends tell whether all have
+// its value.
+static void find_told(const struct series_table *table, size_t own, const struct siblings *siblings,
+                      const struct sorting *sorting, bool *tells)
 {
-    struct series *series = &table->series[own];
-    size_t first = own - series->rank, last = own + 1;
-    while (last < table->count && strcmp(table->series[last].method, series->method) == 0) {
-        last++;
-    }
-    if (prefixed) {
-        snprintf(series->label, sizeof series->label, "%s", series->method);
-    }
-    for (size_t k = 0; k < key_count; k++) {
+    const char *const *keys = sorting->keys;
+    size_t first = siblings->first, last = siblings->last;
+    for (size_t k = 0; k < sorting->key_count; k++) {
         const json_t *value = option_of(table, own, keys[k]);
         bool told = compare_values(option_of(table, first, keys[k]), option_of(table, last - 1, keys[k])) != 0;
-        if (value && (told || (prefixed && is_telling(keys[k])))) {
-            append_option(series, keys[k], value);
-        }
         first = told ? bound(table, first, own, keys[k], value, -1) : first;
         last = told ? bound(table, own + 1, last, keys[k], value, 0) : last;
+        tells[k] = told;
+    }
+}
+
+// Of an option that tells others apart, a value that is not the default is said, too, where another option has
+// told the series already.
+static void label(struct series_table *table, size_t own, const struct siblings *siblings,
+                  const struct sorting *sorting, bool *told)
+{
+    struct series *series = &table->series[own];
+    if (sorting->prefixed) {
+        snprintf(series->label, sizeof series->label, "%s", series->method);
+    }
+    find_told(table, own, siblings, sorting, told);
+    for (size_t k = 0; k < sorting->key_count; k++) {
+        const char *key = sorting->keys[k];
+        const json_t *value = option_of(table, own, key);
+        bool other = siblings->tells[k] && compare_values(value, json_object_get(siblings->defaults, key)) != 0;
+        if (value && (told[k] || other || (sorting->prefixed && is_telling(key)))) {
+            append_option(series, key, value);
+        }
     }
     if (!series->label[0]) {
         snprintf(series->label, sizeof series->label, "%s", series->method);
     }
 }
 
-struct sorting {
-    const char **keys;
-    size_t key_count;
-};
+// Of the series of one method from `first` on; the first one behind them.
+static size_t label_siblings(struct series_table *table, size_t first, const struct sorting *sorting)
+{
+    const struct method *method = method_find(table->series[first].method);
+    struct siblings siblings = {.first = first,
+                                .last = first + 1,
+                                .tells = calloc(sorting->key_count + 1, sizeof *siblings.tells),
+                                .defaults = method ? method_json(method, NULL) : NULL};
+    bool *told = calloc(sorting->key_count + 1, sizeof *told);
+    CHECK(siblings.tells && told);
+    while (siblings.last < table->count && table->series[siblings.last].rank > 0) {
+        siblings.last++;
+    }
+    for (size_t s = first; s < siblings.last; s++) {
+        find_told(table, s, &siblings, sorting, told);
+        for (size_t k = 0; k < sorting->key_count; k++) {
+            siblings.tells[k] |= told[k];
+        }
+    }
+    for (size_t s = first; s < siblings.last; s++) {
+        label(table, s, &siblings, sorting, told);
+    }
+    json_decref(siblings.defaults);
+    free(siblings.tells);
+    free(told);
+    return siblings.last;
+}
 
 struct sorted {
     const struct record *record;
@@ -241,7 +292,7 @@ static size_t add_series(struct series_table *table, const struct sorted *sorted
 void series_make(struct series_table *table, const struct record *const *records, size_t count,
                  const char *const *omit, bool prefixed)
 {
-    struct sorting sorting;
+    struct sorting sorting = {.prefixed = prefixed};
     sorting.key_count = collect_keys(records, count, omit, &sorting.keys);
     struct sorted *sorted = sort_records(records, count, &sorting);
     *table = (struct series_table){.series = calloc(count + 1, sizeof *table->series)};
@@ -249,8 +300,8 @@ void series_make(struct series_table *table, const struct record *const *records
     for (size_t i = 0; i < count;) {
         i += add_series(table, sorted + i, count - i, &sorting);
     }
-    for (size_t s = 0; s < table->count; s++) {
-        label(table, s, sorting.keys, sorting.key_count, prefixed);
+    for (size_t s = 0; s < table->count;) {
+        s = label_siblings(table, s, &sorting);
     }
     free(sorted);
     free(sorting.keys);

@@ -29,6 +29,15 @@ static bool is_one_draw(const struct record *record)
     return step_time_is_drawn(record) && !has_draws(record);
 }
 
+// +infinity of an empty list.
+static double fastest_of(const struct number_list *samples)
+{
+    double fastest = INFINITY;
+    for (size_t i = 0; i < samples->count; i++)
+        fastest = fmin(fastest, samples->items[i]);
+    return fastest;
+}
+
 struct step_time step_time_of(const struct record *record)
 {
     struct step_time time = {NAN, NAN, NAN, NAN};
@@ -39,14 +48,15 @@ struct step_time step_time_of(const struct record *record)
         time.ms = record->mean_ms;
         time.low = time.ms - 2 * error;
         time.high = time.ms + 2 * error;
+        if (time.low <= 0) // few draws, far apart; a logarithmic axis has no place for 0 either
+            time.low = fmin(fastest_of(&record->samples_ms), time.ms);
         time.columns = mean_of(&record->sample_columns);
         return time;
     }
     time.ms = time.low = time.high = record->median_ms;
-    for (size_t i = 0; i < record->samples_ms.count; i++) {
-        time.low = fmin(time.low, record->samples_ms.items[i]);
+    time.low = fmin(time.low, fastest_of(&record->samples_ms));
+    for (size_t i = 0; i < record->samples_ms.count; i++)
         time.high = fmax(time.high, record->samples_ms.items[i]);
-    }
     return time;
 }
 

@@ -7,8 +7,10 @@
 // ms; what is not known is NaN.
 struct step_time {
     double ms;
-    double low, high; // the fastest and the slowest sample; of a mean over draws two standard errors either way
-    double columns;   // drawn, mean over the draws
+    // The fastest and the slowest sample; of a mean over draws two standard errors either way, down to the fastest
+    // sample where they would reach below 0.
+    double low, high;
+    double columns; // drawn, mean over the draws
 };
 
 // Whether its method drew columns: a draw for each sample, or all the same.

@@ -45,6 +45,8 @@ static struct gradient_error error_of(const struct sums *sums)
     bool both_zero = sums->value_squared == 0 && sums->reference_squared == 0;
     return (struct gradient_error){
         .relative_l2 = ratio_of_norms(sums->difference_squared, sums->reference_squared),
+        .l2 = sqrt(sums->difference_squared),
+        .reference_l2 = sqrt(sums->reference_squared),
         .max_abs = sums->max_abs,
         .cosine = norms == 0 ? both_zero : sums->product / norms,
         .decimals = -log10(sums->max_abs),

@@ -20,6 +20,8 @@ struct gradient_set {
 // g: the gradient, r: the reference, all sums in f64.
 struct gradient_error {
     double relative_l2;   // ||g - r|| / ||r||; r = 0: 0 if g = 0 too, else infinite
+    double l2;            // ||g - r||
+    double reference_l2;  // ||r||
     double max_abs;       // max |g - r|
     double cosine;        // g . r / (||g|| ||r||); 1 if both are 0, 0 if only one is
     double decimals;      // -log10(max_abs), infinite if they are equal (the SeCO paper's measure)

@@ -58,6 +58,7 @@ static void open_yardstick(struct run *run)
 
 bool run_take_samples(struct run *run)
 {
+    run_begin_afresh(run);
     arena_reset_peak(&run->setup.device->arena);
     arena_reset_peak(&run->setup.device->host);
     run_set_draw(run, 0);

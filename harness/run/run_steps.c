@@ -48,6 +48,15 @@ static void walk(struct run *run, bool update)
     run->step.ms += ms;
 }
 
+void run_begin_afresh(struct run *run)
+{
+    struct model *model = &run->setup.model;
+    if (run->trial->optimizer)
+        optimizer_begin_again(model, run->updates + 1, 1);
+    model_zero_gradients(model);
+    model->update = (struct update){0};
+}
+
 void run_set_draw(struct run *run, size_t index)
 {
     const struct method *method = run->trial->method;

@@ -57,6 +57,8 @@ bool run_fine(struct run *run);
 // Rank 0's work alone; the others wait at rest.
 bool run_is_first(const struct run *run);
 void run_rest(const struct run *run);
+// Gradients as a step with an update begins with them, so that what a step without one left is in no peak.
+void run_begin_afresh(struct run *run);
 void run_set_draw(struct run *run, size_t index);
 // One step over a draw, timed from its first operation until the device is idle; reading the loss is no part of it.
 bool run_step(struct run *run, size_t draw, bool update);

@@ -26,4 +26,6 @@ void step_batch_share(struct batch *batch, const struct model *model)
     const struct comm *ranks = &model->ranks.sequence;
     if (ranks->size > 1)
         batch_share(batch, model->device, ranks->size, ranks->rank);
+    if (ranks->size > 1 && model->ranks.exchange == EXCHANGE_RING)
+        batch_shift_documents(batch, model->device);
 }

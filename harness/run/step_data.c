@@ -242,13 +242,15 @@ uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial
                  {data->documents, rows * sizeof *data->documents},
                  {data->weights, rows * sizeof *data->weights},
                  {data->old_logprobs, rows * sizeof *data->old_logprobs},
-                 {data->advantages, data->batch * sizeof *data->advantages}};
+                 {data->advantages, data->batch * sizeof *data->advantages},
+                 {data->reference_logprobs, rows * sizeof *data->reference_logprobs}}; // of a file alone
+    size_t count = sizeof parts / sizeof *parts - (trial->reference.kind != REFERENCE_FILE);
     XXH64_hash_t hashes[sizeof parts / sizeof *parts] = {0};
     if (trial->data.kind == DATA_RANDOM)
         return 0;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < count; i++)
         hashes[i] = parts[i].values ? XXH3_64bits(parts[i].values, parts[i].bytes) : 0;
-    return XXH3_64bits(hashes, sizeof hashes);
+    return XXH3_64bits(hashes, count * sizeof *hashes);
 }
 
 // How long a row of a group is turns out here; whether the method's options go with it, too.

@@ -15,16 +15,13 @@ void step_logprobs(struct tensor log_prob, struct model *model, const struct bat
     log_prob_pass(model, batch, log_prob, usual(without_adapter));
 }
 
-// Within the step of a training run cells and blocks no larger than its own, so that its peak is the walk's.
+// Cells and blocks no larger than the step's own, so that the peak is its walk's.
 static struct log_prob_options adapter_off(const struct trial *trial)
 {
-    struct log_prob_options options = usual(true);
     const struct option_table *table = &trial->method->options;
-    if (trial->train.steps) {
-        options.chunk = options_count(table, trial->options, "chunk", CHUNK);
-        options.head_chunk = options_count(table, trial->options, "head_chunk", HEAD_CHUNK);
-    }
-    return options;
+    return (struct log_prob_options){.chunk = options_count(table, trial->options, "chunk", CHUNK),
+                                     .head_chunk = options_count(table, trial->options, "head_chunk", HEAD_CHUNK),
+                                     .without_adapter = true};
 }
 
 static double *forward(struct model *model, const struct batch *batch, struct log_prob_options options)
@@ -46,6 +43,17 @@ static double *forward(struct model *model, const struct batch *batch, struct lo
     tensor_free(device, &log_prob);
     free(values);
     return turned;
+}
+
+// Data that are drawn are made without the limit, which is for the step.
+static double *drawn_about(struct model *model, const struct batch *batch)
+{
+    struct arena *arena = &model->device->arena;
+    size_t limit = arena->limit_bytes;
+    arena->limit_bytes = 0;
+    double *values = forward(model, batch, usual(false));
+    arena->limit_bytes = limit;
+    return values;
 }
 
 double *step_logprobs_read(struct model *model, const struct batch *batch, bool without_adapter)
@@ -71,7 +79,7 @@ void step_logprobs_of_model(struct batch_data *data, const struct trial *trial, 
     unsigned noise = model->device->ops->dataless ? 0 : step_data_noise(trial);
     size_t rows = data->context * data->batch;
     if (noise) {
-        double *own = forward(model, batch, usual(false));
+        double *own = drawn_about(model, batch);
         if (noise & BATCH_OLD)
             add(data->old_logprobs, own, rows);
         if (noise & BATCH_REFERENCE)

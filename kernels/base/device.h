@@ -163,7 +163,7 @@ typedef void random_normal_op(struct device *device, struct tensor t, struct ran
 typedef void zero_op(struct device *device, struct tensor t);
 // dst = src, converting the dtype
 typedef void copy_op(struct device *device, struct tensor dst, struct tensor src);
-// dst += src, converting the dtype; added in the dtype that the device sums in, rounded once
+// dst += src, converting the dtype; added in the dtype that the device sums in, rounded once. Both may be f64
 typedef void accumulate_op(struct device *device, struct tensor dst, struct tensor src);
 // dst[r][to + j] = src[r][from + j], j < cols, in every row; of one dtype
 typedef void copy_columns_op(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,

@@ -1,4 +1,5 @@
 #include "kernels/transformer/batch.h"
+#include "kernels/base/comm.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/transformer/objective.h"
 #include <math.h>
@@ -374,6 +375,56 @@ void batch_share(struct batch *batch, struct device *device, size_t ranks, size_
     batch->context = pieces_count(&pieces);
 }
 
+// Pieces of all ranks, in order.
+static size_t piece_count(const struct batch *batch)
+{
+    return PIECES * batch->pieces.ranks;
+}
+static size_t piece_start(const struct batch *batch, size_t piece)
+{
+    return comm_share(batch->pieces.context, piece_count(batch), piece).start;
+}
+
+void batch_shift_documents(struct batch *batch, struct device *device)
+{
+    struct token_run runs[PIECES];
+    size_t B = batch->batch, own = batch->context * B, pieces = piece_count(batch);
+    size_t count = pieces_runs(&batch->pieces, (struct span){0, batch->context}, runs);
+    if (!batch->starts) {
+        return;
+    }
+    CHECK(batch_is_shared(batch) && !batch->prefixes && !batch->shifted);
+    batch->shifted = host_new(device, pieces * own, sizeof *batch->shifted);
+    if (!batch->shifted) {
+        return;
+    }
+    for (size_t at = 0; at < pieces * count; at++) {
+        const struct token_run *run = &runs[at % count];
+        size_t key = piece_start(batch, at / count);
+        int32_t *shifted = batch->shifted + at / count * own + run->first * B;
+        for (size_t row = 0; row < run->count * B; row++) {
+            size_t start = (size_t)batch->starts[run->start * B + row];
+            shifted[row] = start > key ? (int32_t)(start - key) : 0;
+        }
+    }
+    batch->device_shifted = place_integers(device, batch->shifted, pieces * own);
+}
+
+struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run)
+{
+    size_t B = batch->batch, piece = 0;
+    if (!batch->shifted) {
+        return (struct documents){0};
+    }
+    while (piece_start(batch, piece) != key) {
+        piece++;
+        CHECK(piece < piece_count(batch));
+    }
+    size_t row = (piece * batch->context + run.first) * B;
+    return (struct documents){.starts = batch->shifted + row,
+                              .device_starts = tensor_rows(batch->device_shifted, row, run.count * B)};
+}
+
 void batch_copy_own(const struct batch *batch, struct device *device, struct tensor all, struct tensor own,
                     bool out)
 {
@@ -391,13 +442,15 @@ void batch_copy_own(const struct batch *batch, struct device *device, struct ten
 
 void batch_close(struct batch *batch, struct device *device)
 {
+    tensor_free(device, &batch->device_shifted);
     tensor_free(device, &batch->device_of);
     tensor_free(device, &batch->device_prefixes);
     tensor_free(device, &batch->device_starts);
+    free(batch->shifted);
     free(batch->of);
     free(batch->prefixes);
     free(batch->starts);
-    batch->of = batch->prefixes = batch->starts = NULL;
+    batch->shifted = batch->of = batch->prefixes = batch->starts = NULL;
     release(batch, device);
     tensor_free(device, &batch->ids);
     tensor_free(device, &batch->targets);

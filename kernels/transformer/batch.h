@@ -48,6 +48,10 @@ struct batch {
     int32_t *starts, *prefixes;
     struct tensor device_starts, device_prefixes; // [context * batch, 1], [batch, 1] i32
     uint64_t documents;                           // a number that tells these from others, by all of them; 0: none
+    // Of each piece of all ranks' tokens, in order, by own row: starts as keys from the piece's first on count
+    // them.
+    int32_t *shifted;
+    struct tensor device_shifted; // [pieces * context * batch, 1] i32
     // By row its sequence, on the host and on the device; NULL and no tensor: row % batch.
     int32_t *of;
     struct tensor device_of; // [context * batch, 1] i32
@@ -78,6 +82,11 @@ struct documents batch_documents(const struct batch *batch, struct span tokens);
 // Of so many ranks that share the sequences' tokens this one's alone are left (pieces.h), in their order;
 // documents, and what counts sequences and targets, stay those of all. After the objective was chosen, if any is.
 void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank);
+// For ranks whose keys go round, after batch_share: documents as each piece of keys that comes by counts them.
+void batch_shift_documents(struct batch *batch, struct device *device);
+// Those of a run of its own tokens, as keys from number `key` on count them, a piece's first: one that begins
+// before these begins with them.
+struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run);
 // Between rows of all ranks' tokens, by position, and rows of its own: out: of all tokens' these become own; else
 // own becomes these.
 void batch_copy_own(const struct batch *batch, struct device *device, struct tensor all, struct tensor own,

@@ -49,39 +49,12 @@ struct pair {
     size_t query_row, query_rows, key_row, key_rows;
     bool own; // the piece is the run
     struct attention_shape shape;
-    int32_t *starts;
 };
 
-// Documents as keys from number `key` on count them: one that begins before these begins with them.
-static void shift_documents(struct device *device, struct pair *pair, size_t key)
-{
-    struct documents *of = &pair->shape.mask.documents;
-    if (!of->starts) {
-        return;
-    }
-    pair->starts = calloc(pair->query_rows + 1, sizeof *pair->starts);
-    CHECK(pair->starts && !of->prefixes);
-    for (size_t row = 0; row < pair->query_rows; row++) {
-        size_t start = (size_t)of->starts[row];
-        pair->starts[row] = start > key ? (int32_t)(start - key) : 0;
-    }
-    of->starts = pair->starts;
-    of->device_starts = tensor_new(device, pair->query_rows, 1, DTYPE_I32, CATEGORY_WORKSPACE);
-    op_upload(device, of->device_starts, pair->starts);
-}
-
-static void pair_close(struct device *device, struct pair *pair)
-{
-    if (pair->starts) {
-        tensor_free(device, &pair->shape.mask.documents.device_starts);
-        free(pair->starts);
-    }
-}
-
 // Pair number `index` of the batch's runs and a block's pieces; the run's own piece comes first. False: the run
-// sees nothing of that piece. Release with pair_close.
-static bool pair_open(struct model *model, const struct batch *batch, size_t layer, const struct pieces *of,
-                      size_t index, struct pair *pair)
+// sees nothing of that piece.
+static bool pair_of(const struct model *model, const struct batch *batch, size_t layer, const struct pieces *of,
+                    size_t index, struct pair *pair)
 {
     struct token_run runs[PIECES];
     size_t B = batch->batch, i = index / PIECES, j = PIECES - 1 - index % PIECES;
@@ -100,13 +73,11 @@ static bool pair_open(struct model *model, const struct batch *batch, size_t lay
                           .shape = attention_shape_of(&model->config, batch, layer, runs[i], B)};
     pair->shape.start -= piece.start;
     pair->shape.keys = piece.count;
-    shift_documents(model->device, pair, piece.start);
+    CHECK(!batch->starts || batch->shifted || model->device->status.code != STATUS_OK);
+    pair->shape.mask.documents = batch_documents_from(batch, piece.start, runs[i]);
     bool seen = false;
     for (size_t b = 0; b < B; b++) { // the first queries see furthest back
         seen |= attention_seen_keys(&pair->shape, 0, b).own < piece.count;
-    }
-    if (!seen) {
-        pair_close(model->device, pair);
     }
     return seen;
 }
@@ -117,7 +88,7 @@ static void attend_to(struct model *model, const struct batch *batch, size_t lay
     struct device *device = model->device;
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
-        if (!pair_open(model, batch, layer, of, i, &pair)) {
+        if (!pair_of(model, batch, layer, of, i, &pair)) {
             continue;
         }
         struct tensor o = tensor_rows(a->o, pair.query_row, pair.query_rows), o_here = o;
@@ -134,7 +105,6 @@ static void attend_to(struct model *model, const struct batch *batch, size_t lay
             tensor_free(device, &sums_here);
             tensor_free(device, &o_here);
         }
-        pair_close(device, &pair);
     }
 }
 
@@ -165,7 +135,7 @@ static void attend_to_backward(struct model *model, const struct batch *batch, s
 {
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
-        if (!pair_open(model, batch, layer, of, i, &pair)) {
+        if (!pair_of(model, batch, layer, of, i, &pair)) {
             continue;
         }
         size_t row = pair.query_row, rows = pair.query_rows;
@@ -175,7 +145,6 @@ static void attend_to_backward(struct model *model, const struct batch *batch, s
         op_attention_backward(model->device, pair.shape, tensor_rows(grad_q, row, rows), !pair.own, &keys, 1,
                               tensor_rows(grad_o, row, rows), tensor_rows(a->o, row, rows),
                               tensor_rows(a->logsumexp, row, rows), tensor_rows(q, row, rows), kv.k, kv.v);
-        pair_close(model->device, &pair);
     }
 }
 

@@ -67,6 +67,21 @@ void gemm_cases(struct cases *c)
     reference(to, &view, false, b, false, 1, 0);
     case_check(c, to, 1, case_growth(33), "of a view");
     case_end(c);
+    // Of no terms: c = beta * c, which beta = 0 does not read.
+    for (size_t variant = 0; variant < 8; variant++) {
+        bool ta = variant & 1, tb = variant & 2;
+        double beta = variant < 4 ? 0 : 0.5;
+        for (size_t kind = 0; kind < kinds; kind++) {
+            struct operand *none = case_random(c, ta ? 0 : 17, ta ? 17 : 0, 1, "a");
+            struct operand *nothing = case_random(c, tb ? 33 : 0, tb ? 0 : 33, 1, "b");
+            struct operand *as_was = beta == 0 ? case_output_in(c, dtypes[kind], 17, 33)
+                                               : case_random_in(c, dtypes[kind], 17, 33, 1, "c");
+            CASE_RUN(c, op_gemm(c->device, as_was->tensor, none->tensor, ta, nothing->tensor, tb, 1, beta));
+            reference(as_was, none, ta, nothing, tb, 1, beta);
+            case_check(c, as_was, 0, 0, "of no terms, beta %g, to %s", beta, dtype_name(dtypes[kind]));
+            case_end(c);
+        }
+    }
     // Factors of 10 bits, where the device has units for it; f32 alone knows it.
     bool f32 = c->device->ops->dtype == DTYPE_F32;
     struct operand *left = case_random(c, 300, 70, 1, "a"), *right = case_random(c, 70, 260, 1, "b");

@@ -2,9 +2,9 @@
 // strides that no vector access divides; sums over more rows than a block adds.
 #include "tests/cases/cases.h"
 
-static const size_t shapes[][2] = {{1, 1},     {1, 2},    {3, 65},    {500, 70},  {5, 64},
-                                   {300, 130}, {7, 72},   {64, 256},  {9, 1024},  {3, 1111},
-                                   {70, 1030}, {7, 2056}, {5000, 16}, {64, 4096}, {7, 5120}};
+static const size_t shapes[][2] = {{1, 1},     {1, 2},     {3, 65},   {500, 70}, {5, 64},    {300, 130},
+                                   {7, 72},    {64, 256},  {9, 1024}, {3, 1111}, {70, 1030}, {7, 2056},
+                                   {5000, 16}, {64, 4096}, {7, 5120}, {4200, 5}};
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
 void bias_forward_cases(struct cases *c)

@@ -169,7 +169,7 @@ static void check_codes(struct cases *c, struct operand *codes, struct operand *
 
 void adamw_coded_cases(struct cases *c)
 {
-    static const size_t counts[] = {1, 6, 255, 256, 3001};
+    static const size_t counts[] = {1, 6, 255, 256, 5001};
     const double rate = 0.01, b1 = 0.9, b2 = 0.999, epsilon = 1e-3, decay = 0.1;
     enum dtype dtypes[2];
     size_t kinds = case_accumulators(c, dtypes);

@@ -303,6 +303,15 @@ static void multiply(void *data)
     free(p);
 }
 
+// With EMULATED_REFUSALS the card has no memory for the first so many products since it was set.
+static bool refuses(void)
+{
+    static unsigned long refused;
+    const char *most = getenv("EMULATED_REFUSALS");
+    refused = most ? refused + 1 : 0;
+    return most && refused <= strtoul(most, NULL, 10);
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how, const void *alpha, const void *a,
                               cublasLtMatrixLayout_t layout_a, const void *b, cublasLtMatrixLayout_t layout_b,
                               const void *beta, const void *c, cublasLtMatrixLayout_t layout_c, void *d,
@@ -312,6 +321,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
     struct product *p = malloc(sizeof *p);
     struct algorithm algorithm;
     CHECK(handle && p && c == d);
+    if (refuses()) {
+        free(p);
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    }
     memcpy(&algorithm, chosen, sizeof algorithm);
     describe(p, how, layout_a, layout_b, layout_c, layout_d);
     const void *addresses[4] = {a, b, c, d};

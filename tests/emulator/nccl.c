@@ -2,7 +2,7 @@
 // receiver's number and a count, in a folder that is the communicator's name. Nothing is done when it is asked for,
 // but when the stream comes to it, and the stream does not know of it before somebody has asked how the
 // communicator is. Sums begin with the last rank. With NCCL_FAULT=RANK:N the N-th thing that the process of this
-// number does fails.
+// number does fails, and its stream waits for it until the communicator is aborted.
 #include "tests/emulator/stream.h"
 #include <dlfcn.h>
 #include <nccl.h>
@@ -40,8 +40,9 @@ struct ncclComm {
     char folder[NCCL_UNIQUE_ID_BYTES];
     int rank, ranks;
     size_t sent[RANKS], received[RANKS];
-    bool come; // all of its ranks
-    bool failed;
+    bool come;  // all of its ranks
+    bool ended; // of this one nothing more comes
+    bool failed, aborted;
     struct work *asked; // what the stream does not know of
 };
 
@@ -142,6 +143,8 @@ static int go_on(void *data)
     struct work *work = data;
     if (work->done == 0)
         note_fault(work->comm);
+    if (work->comm->failed && !work->comm->aborted)
+        return false;
     for (; !work->comm->failed && work->done < work->count; work->done++) {
         const struct step *step = &work->steps[work->done];
         bool done = step->kind == PUT   ? put(work->comm, step)
@@ -208,20 +211,30 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-static void mark_of(char path[256], const struct ncclComm *comm, int rank)
+// While it is a member, and when of it nothing more comes.
+static void mark_of(char path[256], const struct ncclComm *comm, int rank, bool ended)
 {
-    snprintf(path, 256, "%s/rank-%d", comm->folder, rank);
+    snprintf(path, 256, "%s/%s-%d", comm->folder, ended ? "ended" : "rank", rank);
+}
+
+static bool has_mark(const struct ncclComm *comm, int rank, bool ended)
+{
+    char path[256];
+    mark_of(path, comm, rank, ended);
+    return access(path, F_OK) == 0;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     struct ncclComm *comm = calloc(1, sizeof *comm);
     char path[256];
-    REQUIRE(comm && config->blocking == 0 && rank >= 0 && rank < ranks && ranks <= RANKS && depth == 0);
+    REQUIRE(comm && config->blocking == 0 && config->magic == 0xcafebeef);
+    REQUIRE(config->maxCTAs == NCCL_CONFIG_UNDEF_INT || (ranks == 2 && config->maxCTAs > 0));
+    REQUIRE(rank >= 0 && rank < ranks && ranks <= RANKS && depth == 0);
     memcpy(comm->folder, id.internal, sizeof comm->folder);
     comm->rank = rank;
     comm->ranks = ranks;
-    mark_of(path, comm, rank);
+    mark_of(path, comm, rank, false);
     FILE *mark = fopen(path, "wx"); // of two with one number the second fails
     REQUIRE(mark && fclose(mark) == 0);
     *made = comm;
@@ -230,17 +243,16 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
 {
-    char path[256];
-    bool come = true;
-    for (int rank = 0; !comm->come && rank < comm->ranks; rank++) {
-        mark_of(path, comm, rank);
-        come &= access(path, F_OK) == 0;
-    }
+    bool come = true, members = false;
+    for (int rank = 0; !comm->come && rank < comm->ranks; rank++)
+        come &= has_mark(comm, rank, false) || has_mark(comm, rank, true);
+    for (int rank = 0; comm->ended && rank < comm->ranks; rank++)
+        members |= has_mark(comm, rank, false);
     comm->come = comm->come || come;
     if (comm->asked)
         tell_stream(comm->asked);
     comm->asked = NULL;
-    *result = comm->failed ? ncclSystemError : comm->come ? ncclSuccess : ncclInProgress;
+    *result = comm->failed ? ncclSystemError : comm->come && !members ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
 }
 
@@ -307,14 +319,28 @@ ncclResult_t ncclAllReduce(const void *data, void *sum, size_t count, ncclDataTy
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    comm->failed = true; // what streams have of it ends; the program does, too
+    comm->failed = comm->aborted = true; // what streams have of it ends; the program does, too
     return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    char before[256], after[256];
+    REQUIRE(comm->come && !comm->asked && !comm->ended && depth == 0);
+    comm->ended = true;
+    mark_of(before, comm, comm->rank, false);
+    mark_of(after, comm, comm->rank, true);
+    REQUIRE(rename(before, after) == 0);
+    return ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     char path[256];
-    mark_of(path, comm, comm->rank);
+    REQUIRE(comm->ended && !comm->failed);
+    for (int rank = 0; rank < comm->ranks; rank++)
+        REQUIRE(!has_mark(comm, rank, false));
+    mark_of(path, comm, comm->rank, true);
     unlink(path);
     rmdir(comm->folder); // the last can
     free(comm);

@@ -96,6 +96,14 @@ bool step(cudaStream_t stream)
     return done;
 }
 
+// What can be done now, of all streams but those that are drained.
+void go_on()
+{
+    for (cudaStream_t stream : all)
+        while (!stream->draining && !stream->queue.empty() && step(stream))
+            continue;
+}
+
 // All that the stream was asked for, or until an event has happened so often. Work of a stream may wait for an
 // event of another. While it waits for another process, other streams go on.
 void drain(cudaStream_t stream, cudaEvent_t event = nullptr, size_t times = 0)
@@ -110,9 +118,7 @@ void drain(cudaStream_t stream, cudaEvent_t event = nullptr, size_t times = 0)
             drain(next.event->stream, next.event, next.times);
         if (step(stream))
             continue;
-        for (cudaStream_t other : all)
-            while (!other->draining && !other->queue.empty() && step(other))
-                continue;
+        go_on();
         usleep(50);
     }
     stream->draining--;
@@ -396,7 +402,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    return cudaStreamSynchronize(stream);
+    if (!eager)
+        set_reach(PROT_READ | PROT_WRITE);
+    for (size_t before = SIZE_MAX; !stream->queue.empty() && stream->queue.size() < before; go_on())
+        before = stream->queue.size();
+    if (!eager)
+        set_reach(PROT_NONE);
+    return stream->queue.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)

@@ -216,6 +216,39 @@ static void test_tf32_rounds(void **state)
     device_close(device);
 }
 
+// What the pool keeps goes back before the device is out of memory.
+static void test_an_operation_without_memory(void **state)
+{
+    (void)state;
+    for (int refusals = 1; refusals <= 2; refusals++) {
+        struct status status = {0};
+        struct device *device = device_open("cuda", DTYPE_F32, 0, &status);
+        assert_non_null(device);
+        double two = 2, found = 0;
+        struct tensor kept = tensor_new(device, 1024, 1024, DTYPE_F32, CATEGORY_ACTIVATIONS);
+        struct tensor a = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
+        struct tensor c = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
+        tensor_write(device, a, &two);
+        op_gemm(device, c, a, NO_TRANSPOSE, a, NO_TRANSPOSE, 1, 0);
+        tensor_free(device, &kept);
+        size_t before = device->ops->used_bytes(device);
+        setenv("EMULATED_REFUSALS", refusals == 1 ? "1" : "2", 1);
+        op_gemm(device, c, a, NO_TRANSPOSE, a, NO_TRANSPOSE, 1, 0);
+        unsetenv("EMULATED_REFUSALS");
+        assert_true(device->ops->used_bytes(device) < before);
+        assert_int_equal(device->status.code, refusals == 1 ? STATUS_OK : STATUS_OOM);
+        if (refusals == 1) {
+            tensor_read(device, c, &found);
+            assert_true(found == 4);
+        } else {
+            assert_non_null(strstr(device->status.message, "no memory left for what runs an operation"));
+        }
+        tensor_free(device, &a);
+        tensor_free(device, &c);
+        device_close(device);
+    }
+}
+
 static void test_record(void **state)
 {
     (void)state;
@@ -355,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_blocks_are_the_cards),
         cmocka_unit_test(test_long_heads_are_the_cards),
         cmocka_unit_test(test_tf32_rounds),
+        cmocka_unit_test(test_an_operation_without_memory),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_a_card_without_code_is_refused),
         cmocka_unit_test(test_an_old_cudnn_is_refused),

@@ -1,6 +1,7 @@
 // Ranks that have an emulated card each, by NCCL: steps of every method that takes them, as one card's and as
 // planned, and sums by NCCL itself. Started by itself this program starts itself under
 // mpirun, with 2 and 3 ranks.
+#include "tests/emulator/plugin.h"
 #include "tests/replica_checks.h"
 
 static void replicas_are_as_one_card(void **state)
@@ -12,6 +13,8 @@ static void replicas_are_as_one_card(void **state)
     };
     size_t P = world.comm.size, checked = 0;
     assert_string_equal(world.comm.ops->name, "nccl");
+    assert_string_equal(getenv("CUDA_MODULE_LOADING"), "EAGER");
+    assert_string_equal(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "16"); // as it was set
     for (size_t m = 0; methods[m]; m++) {
         bool takes = (methods[m]->exact || methods[m]->draw) && methods[m]->parallel & PARALLEL_DATA;
         for (enum sum sum = SUM_ORDERED; takes && sum <= SUM_ENGINE; sum++) {
@@ -24,6 +27,18 @@ static void replicas_are_as_one_card(void **state)
         }
     }
     assert_true(checked >= (exhaustive() ? 10 : 5));
+}
+
+// Beside what is loaded later, as much as communicators take.
+static void communicators_have_room(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open(rank_device, DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    size_t free_bytes = ((size_t)8 << 30) - device->ops->used_bytes(device) + device->ops->reserved_bytes(device);
+    assert_int_equal(device->arena.limit_bytes, free_bytes - ((size_t)1 << 30));
+    device_close(device);
 }
 
 // What goes while cards compute, behind what they computed before and ahead of what reads it.
@@ -88,6 +103,28 @@ static void a_ring_in_bf16_is_as_planned(void **state)
     fixture_close(&exact);
 }
 
+// How often the host waits in a step whose keys and values go round.
+static size_t waits_of_ring(bool documents)
+{
+    const struct setting setting = {.sequences = 1, .documents = documents};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_RING, SUM_ORDERED, false, 1};
+    size_t (*waits)(void) = (size_t(*)(void))emulated("emulator_waits");
+    struct fixture f = fixture_of(&setting);
+    struct ranks ranks;
+    open_replica(&f, &ranks, split);
+    size_t before = waits();
+    step_of(&f.model, &f.batch, method_find("checkpoint"), "head_chunk=6");
+    size_t after = waits();
+    fixture_close(&f);
+    return after - before;
+}
+
+static void documents_do_not_wait(void **state)
+{
+    (void)state;
+    assert_int_equal(waits_of_ring(true), waits_of_ring(false));
+}
+
 // Messages of stages, which set out long before they are waited for, in both directions.
 static void stages_are_as_one_card(void **state)
 {
@@ -107,12 +144,14 @@ int main(int argc, char **argv)
 {
     static const size_t counts[] = {2, 3};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replicas_are_as_one_card),         cmocka_unit_test(overlap_keeps_the_bits),
-        cmocka_unit_test(shared_sequences_are_as_one_card), cmocka_unit_test(a_ring_in_bf16_is_as_planned),
-        cmocka_unit_test(stages_are_as_one_card),
+        cmocka_unit_test(replicas_are_as_one_card),     cmocka_unit_test(communicators_have_room),
+        cmocka_unit_test(overlap_keeps_the_bits),       cmocka_unit_test(shared_sequences_are_as_one_card),
+        cmocka_unit_test(documents_do_not_wait),        cmocka_unit_test(stages_are_as_one_card),
+        cmocka_unit_test(a_ring_in_bf16_is_as_planned),
     };
     setenv("LONGBP_EMULATED_CARDS", "3", 1);
     setenv("RANKS_DEVICE", "cuda", 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 1);
     if (argc > 1) {
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
     }

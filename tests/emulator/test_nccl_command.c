@@ -3,17 +3,23 @@
 #define _GNU_SOURCE // nftw
 #include "tests/program.h"
 
-static int run_trial(const struct scratch *scratch, const char *before)
+static int run_method(const struct scratch *scratch, const char *before, const char *method)
 {
-    static const char spec[] =
+    static const char form[] =
         "{\"experiment\": \"t\", \"question\": \"q\", \"seed\": 1, \"model\": \"tiny\", \"context\": 32, "
         "\"batch\": 2, \"dtype\": \"f32\", "
-        "\"device\": \"cuda\", \"axes\": {\"method\": [\"full\"]}, \"parallel\": {\"data\": 2, \"zero\": 3}, "
+        "\"device\": \"cuda\", \"axes\": {\"method\": [%s]}, \"parallel\": {\"data\": 2, \"zero\": 3}, "
         "\"measure\": {\"samples\": 1, \"warmup\": 0}}";
-    char command[400];
+    char command[400], spec[sizeof form + 100];
+    snprintf(spec, sizeof spec, form, method);
     scratch_file(scratch, "spec.json", spec, strlen(spec));
     snprintf(command, sizeof command, "export TMPDIR=$PWD; %s $L run spec.json --fresh --out r.jsonl", before);
     return run(scratch, command);
+}
+
+static int run_trial(const struct scratch *scratch, const char *before)
+{
+    return run_method(scratch, before, "\"full\"");
 }
 
 static void a_record_is_of_all_cards(void **state)
@@ -39,6 +45,17 @@ static void a_fault_ends_all_ranks(void **state)
     }
 }
 
+// Where memory is refused what cards do is waited for, and it is not what another rank must come to.
+static void a_fault_ends_the_wait_for_memory(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run_method(scratch, "NCCL_FAULT=0:1 EMULATED_PINNED_BYTES=0",
+                                "{\"name\": \"checkpoint\", \"offload\": \"inputs\"}"),
+                     1);
+    assert_says(scratch, "r.jsonl", "\"status\":\"failed\"");
+    assert_says(scratch, "r.jsonl", "rank 0 of 2: NCCL: unhandled system error: a link was cut");
+}
+
 static void what_is_missing_is_named(void **state)
 {
     struct scratch *scratch = *state;
@@ -60,6 +77,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_record_is_of_all_cards, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_fault_ends_all_ranks, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_fault_ends_the_wait_for_memory, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_missing_is_named, scratch_setup, scratch_teardown),
     };
     setenv("LONGBP_EMULATED_CARDS", "2", 1);

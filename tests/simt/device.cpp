@@ -49,6 +49,7 @@ struct device *simt_device_open(enum dtype dtype)
     struct device *device = (struct device *)calloc(1, sizeof *device);
     CHECK(device);
     device->ops = &ops;
+    device->multiprocessors = 1; // grids that these bound are so in small cases
     arena_open(&device->arena, device, PLACE_DEVICE, ops.source);
     device->workspace = tensor_new(device, 1, CUDA_SCRATCH_BYTES / sizeof(double), DTYPE_F64, CATEGORY_WORKSPACE);
     return device;

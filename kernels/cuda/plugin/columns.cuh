@@ -1,10 +1,12 @@
 // Columns: grad[j] += sum over rows of term(row, j), in two passes of fixed order. First every block adds one slice
-// of the rows over one strip of columns and leaves the sums in scratch; then the slices are added in their order.
+// of the rows over one strip of columns and leaves the sums in scratch; then the slices are added. Few strips are
+// cut into more slices, so that there are blocks for all of a card; how many follows from the shape.
 #pragma once
 #include "kernels/cuda/plugin/element.cuh"
 #include "kernels/cuda/plugin/launch.cuh"
 
-constexpr int COLUMN_WARPS = 8, COLUMN_SLICES = 64, COLUMN_SLICE_ROWS = 64;
+constexpr int COLUMN_WARPS = 8;
+constexpr size_t COLUMN_SLICES = 64, COLUMN_BLOCKS = 512, COLUMN_SLICE_ROWS = 64;
 
 // partial: [slices, cols]. Block (x, y): strip x of 32 N columns, slice y. Warp w adds rows w, w + COLUMN_WARPS,
 // ... of its slice; term.add(sum, row, column) adds N terms.
@@ -33,14 +35,22 @@ __global__ void column_slices(A *partial, Term term, size_t rows, size_t cols, s
     }
 }
 
+// Block x: 32 columns. Warp w adds slices w, w + COLUMN_WARPS, ...; then the warps' sums are added in their order.
 template <class G, class A> __global__ void add_slices(G *grad, const A *partial, size_t cols, size_t slices)
 {
-    size_t column = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= cols)
-        return;
+    __shared__ A sums[COLUMN_WARPS][32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    size_t column = (size_t)blockIdx.x * 32 + lane;
     A sum = 0;
-    for (size_t slice = 0; slice < slices; slice++)
-        sum += partial[slice * cols + column];
+    if (column < cols)
+        for (size_t slice = warp; slice < slices; slice += COLUMN_WARPS)
+            sum += partial[slice * cols + column];
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp > 0 || column >= cols)
+        return;
+    for (int w = 1; w < COLUMN_WARPS; w++)
+        sum += sums[w][lane];
     narrow(grad[column], widen<A>(grad[column]) + sum);
 }
 
@@ -49,8 +59,9 @@ template <int N, class T, class Term>
 void column_sums(struct device *device, struct tensor grad, Term term, enum dtype dtype, size_t rows)
 {
     using A = wide_t<T>;
-    size_t cols = grad.cols, room = CUDA_SCRATCH_BYTES / (cols * sizeof(A)), slices = COLUMN_SLICES;
+    size_t cols = grad.cols, room = CUDA_SCRATCH_BYTES / (cols * sizeof(A)), strips = ceil_div(cols, 32 * N);
     CHECK(room > 0);
+    size_t slices = COLUMN_BLOCKS / strips > COLUMN_SLICES ? COLUMN_BLOCKS / strips : COLUMN_SLICES;
     slices = slices < room ? slices : room;
     size_t wanted = ceil_div(rows, COLUMN_SLICE_ROWS);
     slices = slices < wanted ? slices : wanted;
@@ -58,11 +69,11 @@ void column_sums(struct device *device, struct tensor grad, Term term, enum dtyp
         return;
     size_t slice_rows = ceil_div(rows, slices);
     slices = ceil_div(rows, slice_rows);
-    launch(column_slices<N, A, Term>, dim3(ceil_div(cols, 32 * N), slices), 32 * COLUMN_WARPS, 0, device,
+    launch(column_slices<N, A, Term>, dim3(strips, slices), 32 * COLUMN_WARPS, 0, device,
            (A *)device->workspace.data, term, rows, cols, slice_rows);
     with_accumulator<T>(grad.dtype, dtype, [&](auto type) {
         using G = typename decltype(type)::type;
-        launch(add_slices<G, A>, dim3(ceil_div(cols, 128)), 128, 0, device, (G *)grad.data,
+        launch(add_slices<G, A>, dim3(ceil_div(cols, 32)), 32 * COLUMN_WARPS, 0, device, (G *)grad.data,
                (const A *)device->workspace.data, cols, slices);
     });
 }

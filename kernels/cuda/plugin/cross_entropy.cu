@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(THREADS)
         softmax<A> all = thread_softmax<N, THREADS>(row, cols);
         A at_target = widen<A>(row[target]); // read by all before any writes: block_join waits
         all = block_join<WARPS>(all);
-        loss += log((double)all.sum) + ((double)all.largest - (double)at_target);
+        if (threadIdx.x == 0) // a logarithm in f64 takes long where there are few units for it
+            loss += log((double)all.sum) + ((double)all.largest - (double)at_target);
         A factor = grad_weight / all.sum;
         for (size_t j = first; j < cols; j += THREADS * N) {
             read(x, row + j);

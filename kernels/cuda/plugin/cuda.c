@@ -20,12 +20,33 @@ _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch
 // Of the card's free memory, what the arena leaves: kernels of the device and its libraries are loaded when first
 // run.
 #define LOADED_LATER_BYTES ((size_t)512 << 20)
+// Besides, where there are several ranks: NCCL's communicators are made when first used. That of a group takes some
+// 150 MiB and a message's 50, of which a rank has two and four, or fewer (an estimate).
+#define COMMUNICATORS_BYTES ((size_t)512 << 20)
+static bool of_ranks; // this process, from before its first device on
 
 // ---- memory
 
 static struct backend *backend_of(const struct arena *arena)
 {
     return arena->device->backend;
+}
+
+// What other ranks must come to may never be done, and does not keep this one.
+static void wait_for_ranks(struct device *device)
+{
+    if (backend(device)->nccl) {
+        nccl_wait(backend(device)->nccl, device);
+    }
+}
+
+// What the pool keeps and nobody has, when all that was asked for before is done.
+static void give_back(struct device *device)
+{
+    (void)cudaGetLastError(); // it is dealt with
+    wait_for_ranks(device);
+    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
+    CUDA_CHECK(cudaMemPoolTrimTo(backend(device)->pool, 0));
 }
 
 // The pool keeps what is released, so that after the first step no allocation reaches the driver. What it keeps in
@@ -35,18 +56,23 @@ static struct backend *backend_of(const struct arena *arena)
 static void *allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     (void)status;
-    struct backend *b = backend_of(arena);
-    cudaStream_t in_order_of = cuda_stream(arena->device);
     void *pointer = NULL;
     for (int attempt = 0; attempt < 2; attempt++) {
-        if (cudaMallocFromPoolAsync(&pointer, bytes, b->pool, in_order_of) == cudaSuccess) {
+        if (cudaMallocFromPoolAsync(&pointer, bytes, backend_of(arena)->pool, cuda_stream(arena->device)) ==
+            cudaSuccess) {
             return pointer;
         }
-        (void)cudaGetLastError(); // it is dealt with
-        CUDA_CHECK(cudaStreamSynchronize(in_order_of));
-        CUDA_CHECK(cudaMemPoolTrimTo(b->pool, 0));
+        give_back(arena->device);
     }
     return NULL;
+}
+
+bool cuda_make_room(struct device *device, int attempt)
+{
+    give_back(device);
+    return attempt == 0 || status_set(&device->status, STATUS_OOM,
+                                      "the device has no memory left for what runs an operation: %zu MiB are live",
+                                      device->arena.live_bytes >> 20);
 }
 
 // In stream order: whoever gets this memory next, uses it after all that was asked for before.
@@ -63,6 +89,7 @@ static void *host_allocate(struct arena *arena, size_t bytes, struct status *sta
     struct status refused = {0};
     void *pointer = pinned_allocate(b->pinned, bytes, &refused);
     if (!pointer) {
+        wait_for_ranks(arena->device);
         queues_synchronize(&b->queues);
         pinned_trim(b->pinned);
         pointer = pinned_allocate(b->pinned, bytes, status);
@@ -73,14 +100,6 @@ static void *host_allocate(struct arena *arena, size_t bytes, struct status *sta
 static void host_release(struct arena *arena, void *pointer, size_t bytes)
 {
     pinned_release(backend_of(arena)->pinned, pointer, bytes);
-}
-
-// What other ranks must come to may never be done, and does not keep this one.
-static void wait_for_ranks(struct device *device)
-{
-    if (backend(device)->nccl) {
-        nccl_wait(backend(device)->nccl, device);
-    }
 }
 
 static void upload(struct device *device, struct tensor t, const void *src)
@@ -164,7 +183,7 @@ static size_t reserved_bytes(struct device *device)
 static void close(struct device *device)
 {
     struct backend *b = backend(device);
-    queues_synchronize(&b->queues); // until then the libraries' plans are in use
+    synchronize(device); // until then the libraries' plans are in use
     ranges_close(b->ranges, device);
     gemm_close(b->gemm);
     pinned_close(b->pinned);
@@ -270,13 +289,23 @@ static bool open(struct device *device, struct status *status)
         return false;
     }
     b->ranges = ranges_open(device);
-    size_t free_bytes, total_bytes;
+    size_t free_bytes, total_bytes, later_bytes = LOADED_LATER_BYTES + (of_ranks ? COMMUNICATORS_BYTES : 0);
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     if (device->arena.limit_bytes == 0) {
-        arena_limit(&device->arena, free_bytes > LOADED_LATER_BYTES ? free_bytes - LOADED_LATER_BYTES : 1,
+        arena_limit(&device->arena, free_bytes > later_bytes ? free_bytes - later_bytes : 1,
                     "what the card has free");
     }
     return true;
+}
+
+// Before this process calls CUDA for the first time. A kernel that is loaded when first run may wait for all that
+// the card does, and of streams that share one of its queues one may wait for another: either waits for ever where
+// something on the card waits for a rank that waits for this one.
+static bool join(struct world *world, struct status *status)
+{
+    CHECK(setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0 && setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0);
+    of_ranks = nccl_join(world, status);
+    return of_ranks;
 }
 
 #define OPERATION(name) .name = cuda_##name,
@@ -302,5 +331,5 @@ __attribute__((visibility("default"))) const struct cuda_plugin longbp_cuda = {
     .rules_bytes = sizeof(struct device_rules),
     .world_bytes = sizeof(struct world),
     .ops = ops,
-    .join = nccl_join,
+    .join = join,
 };

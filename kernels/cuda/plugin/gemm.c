@@ -197,10 +197,13 @@ static bool multiply(struct device *device, struct problem p, const void *a, con
     }
     float alpha32 = (float)alpha, beta32 = (float)beta;
     bool f64 = p.dtype == DTYPE_F64;
-    cublasStatus_t done =
-        cublasLtMatmul(gemm->handle, choice->how, f64 ? (void *)&alpha : (void *)&alpha32, b, choice->b, a,
-                       choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, c, choice->c,
-                       &choice->algorithm, device->workspace.data, CUDA_WORKSPACE_BYTES, gemm->stream);
+    cublasStatus_t done;
+    int attempt = 0;
+    do {
+        done = cublasLtMatmul(gemm->handle, choice->how, f64 ? (void *)&alpha : (void *)&alpha32, b, choice->b, a,
+                              choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, c, choice->c,
+                              &choice->algorithm, device->workspace.data, CUDA_WORKSPACE_BYTES, gemm->stream);
+    } while (done == CUBLAS_STATUS_ALLOC_FAILED && cuda_make_room(device, attempt++));
     return done == CUBLAS_STATUS_SUCCESS ||
            status_set(&device->status, STATUS_FAILED, "cuBLASLt could not multiply: %s",
                       cublasLtGetStatusString(done));
@@ -223,6 +226,10 @@ void cuda_gemm(struct device *device, struct tensor c, struct tensor a, enum tra
                         .dtype_c = c.dtype,
                         .tf32 = device->tf32 && a.dtype == DTYPE_F32};
     if (c.rows == 0 || c.cols == 0) {
+        return;
+    }
+    if (k == 0) { // of which cuBLASLt has no layout
+        beta == 0 ? cuda_zero(device, c) : cuda_scale(device, c, beta);
         return;
     }
     if (!device->reverse_sums || k < 2) {

@@ -1,5 +1,6 @@
 // Kernels: the CUDA device's operations, by the types of kernels/base/device.h, whose formulas and gradient
-// contracts hold here: in the device's stream, so each returns at once; a launch that is refused aborts.
+// contracts hold here: in the device's stream, so each returns at once; a launch that is refused aborts, but where
+// it is for want of memory.
 // Activations and weights are f64, f32 or bf16 (one dtype per call), sums f64 in f64 and f32 otherwise; rstd and
 // logsumexp have the sums' dtype, and gradients of weights, keys and values, and their moments, may have it too,
 // those of one call alike. Every sum of the device's own kernels has one order, fixed by the shape and, in
@@ -22,6 +23,10 @@ struct CUstream_st *cuda_stream(const struct device *device);
 // The shared memory that a block may take on its card.
 size_t cuda_shared_bytes(const struct device *device);
 
+// The card had no memory for what the device was asked for. After the first attempt, 0, what the pool keeps goes
+// back to the driver, when all before is done, and it is to be tried again. After the second false: the device has
+// a status (oom).
+bool cuda_make_room(struct device *device, int attempt);
 // A kernel, for cudaFuncGetAttributes: whether this library has code for a card.
 const void *cuda_probe(void);
 

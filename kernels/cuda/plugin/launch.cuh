@@ -10,7 +10,7 @@
 
 // kernel<<<grid, block, shared_bytes, stream of the device>>>(arguments...); an empty grid is no launch.
 template <class... Parameter, class... Argument>
-void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_bytes, const struct device *device,
+void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_bytes, struct device *device,
             Argument... arguments)
 {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
@@ -18,11 +18,19 @@ void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_b
     }
     cudaStream_t stream = cuda_stream(device);
 #ifdef __CUDACC__
-    if (shared_bytes > (48 << 10)) { // more must be asked for
-        CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes));
-    }
-    kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameter>(arguments)...);
-    CUDA_CHECK(cudaGetLastError());
+    cudaError_t error;
+    int attempt = 0;
+    do {                                  // a kernel is loaded when first run, and the stack that it needs is taken
+        error = shared_bytes > (48 << 10) // more must be asked for
+                    ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes)
+                    : cudaSuccess;
+        if (error == cudaSuccess) {
+            kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameter>(arguments)...);
+            error = cudaGetLastError();
+        }
+    } while (error == cudaErrorMemoryAllocation && cuda_make_room(device, attempt++));
+    if (error != cudaErrorMemoryAllocation)
+        CUDA_CHECK(error);
 #else // on the CPU: tests/simt
     (simt::check_argument(arguments), ...);
     simt::ask(stream, grid, block, shared_bytes, [=] { kernel(static_cast<Parameter>(arguments)...); });

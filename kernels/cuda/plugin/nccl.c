@@ -4,6 +4,7 @@
 // needs what is sent. None blocks: what takes until other ranks have come is looked after here, so that a fault
 // anywhere ends the wait. What ranks must know of each other before that goes the way that started them.
 #include "kernels/cuda/plugin/nccl.h"
+#include "kernels/base/clock.h"
 #include "kernels/cuda/plugin/backend.h"
 #include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/plugin/kernels.h"
@@ -11,19 +12,24 @@
 #if __has_include(<nccl.h>)
 #include <dlfcn.h>
 #include <nccl.h>
+#include <sched.h>
 #include <string.h>
-#include <time.h>
 
-// Between two looks at what others are to come to.
+// Between two looks at what others are to come to there is no pause at first: mostly it has come, or will at once,
+// and a sleep takes 50 us longer than it is asked to.
+#define SPIN_NS 100000
 #define LOOK_NS 20000
 
 // clang-format off
 #define FUNCTIONS(FUNCTION) \
     FUNCTION(ncclGetVersion) FUNCTION(ncclGetErrorString) FUNCTION(ncclGetLastError) FUNCTION(ncclGetUniqueId) \
-    FUNCTION(ncclCommInitRankConfig) FUNCTION(ncclCommGetAsyncError) FUNCTION(ncclCommDestroy) FUNCTION(ncclCommAbort) \
-    FUNCTION(ncclGroupStart) FUNCTION(ncclGroupEnd) FUNCTION(ncclSend) FUNCTION(ncclRecv) FUNCTION(ncclReduce) \
+    FUNCTION(ncclCommInitRankConfig) FUNCTION(ncclCommGetAsyncError) FUNCTION(ncclCommFinalize) FUNCTION(ncclCommDestroy) \
+    FUNCTION(ncclCommAbort) FUNCTION(ncclGroupStart) FUNCTION(ncclGroupEnd) FUNCTION(ncclSend) FUNCTION(ncclRecv) FUNCTION(ncclReduce) \
     FUNCTION(ncclAllReduce)
 // clang-format on
+
+// Of a line for messages, so that its buffers take tens of megabytes of the card, not hundreds.
+#define MESSAGE_CHANNELS 8
 
 // The library's functions by their names.
 struct functions {
@@ -48,7 +54,8 @@ struct started {
 
 struct line {
     struct members members;
-    ncclComm_t comm; // NULL: given up
+    ncclComm_t comm;    // NULL: given up
+    ncclResult_t state; // of its end
     cudaStream_t stream;
     cudaEvent_t asked;    // of the device's operations, before the last thing that it was asked for
     struct started *free; // to be used again
@@ -109,37 +116,51 @@ static bool fine(struct nccl *nccl, struct device *device, const struct line *li
     return result == ncclSuccess && !nccl->failed;
 }
 
-static void look_later(void)
+static void look_later(int64_t since_ns)
 {
-    nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    if (clock_ns() - since_ns < SPIN_NS) {
+        sched_yield();
+    } else {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    }
+}
+
+static ncclResult_t state_of(const struct nccl *nccl, const struct line *line)
+{
+    ncclResult_t result = ncclSuccess, asked = nccl->f.ncclCommGetAsyncError(line->comm, &result);
+    return asked == ncclSuccess ? result : asked;
 }
 
 // Until the line has done what it needs others for.
-static bool settle(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
+static ncclResult_t await(const struct nccl *nccl, const struct line *line, ncclResult_t result)
 {
+    int64_t since_ns = clock_ns();
     nccl->world->ops->set_waiting(true);
-    while (result == ncclInProgress) {
-        look_later();
-        ncclResult_t asked = nccl->f.ncclCommGetAsyncError(line->comm, &result);
-        result = asked == ncclSuccess ? result : asked;
+    while (result == ncclInProgress && (result = state_of(nccl, line)) == ncclInProgress) {
+        look_later(since_ns);
     }
     nccl->world->ops->set_waiting(false);
-    return fine(nccl, device, line, result);
+    return result;
+}
+
+static bool settle(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
+{
+    return fine(nccl, device, line, await(nccl, line, result));
 }
 
 void nccl_wait(struct nccl *nccl, struct device *device)
 {
     cudaError_t left = cudaErrorNotReady;
+    int64_t since_ns = clock_ns();
     nccl->world->ops->set_waiting(true); // or for the card, of which the host does not know
     while (left == cudaErrorNotReady) {
         left = cudaStreamQuery(cuda_stream(device));
         for (struct line *line = nccl->lines; line && !nccl->failed; line = line->next) {
-            ncclResult_t result = ncclSuccess;
-            nccl->f.ncclCommGetAsyncError(line->comm, &result);
+            ncclResult_t result = state_of(nccl, line);
             fine(nccl, device, line, result == ncclInProgress ? ncclSuccess : result);
         }
         if (left == cudaErrorNotReady) {
-            look_later();
+            look_later(since_ns);
         }
     }
     nccl->world->ops->set_waiting(false);
@@ -191,6 +212,9 @@ static struct line *line_of(struct nccl *nccl, struct device *device, struct mem
     ncclUniqueId id = exchange_id(nccl, &members, own, &result);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    if (members.message) {
+        config.maxCTAs = MESSAGE_CHANNELS;
+    }
     if (result == ncclSuccess) {
         result = nccl->f.ncclCommInitRankConfig(&line->comm, (int)members.count, id, (int)own, &config);
     }
@@ -337,14 +361,28 @@ static void end_all(const struct comm *comm)
     nccl->launcher.ops->abort(&nccl->launcher);
 }
 
+// Each rank says of each of its communicators that nothing more comes, in an order of its own; that is done when
+// all ranks have. So nothing is waited for before all is said.
+static void end_communicators(struct nccl *nccl)
+{
+    for (struct line *line = nccl->lines; line; line = line->next) {
+        line->state = line->comm ? nccl->f.ncclCommFinalize(line->comm) : ncclSuccess;
+    }
+    for (struct line *line = nccl->lines; line; line = line->next) {
+        if (line->comm && await(nccl, line, line->state) == ncclSuccess) {
+            nccl->f.ncclCommDestroy(line->comm);
+        } else if (line->comm) {
+            nccl->f.ncclCommAbort(line->comm);
+        }
+    }
+}
+
 static void close_lines(const struct comm *comm)
 {
     struct nccl *nccl = comm->backend;
+    end_communicators(nccl);
     for (struct line *line; (line = nccl->lines);) {
         nccl->lines = line->next;
-        if (line->comm) {
-            nccl->f.ncclCommDestroy(line->comm);
-        }
         for (struct started *started; (started = line->free);) {
             line->free = started->next;
             CUDA_CHECK(cudaEventDestroy(started->there));

@@ -20,14 +20,16 @@ __global__ void __launch_bounds__(THREADS) log_probs(wide_t<T> *log_prob, wide_t
     for (size_t r = blockIdx.x; r < rows; r += gridDim.x) {
         const T *row = logits + r * cols;
         int32_t target = targets[r];
-        A lse = 0, l = 0;
-        if (target >= 0) {
-            softmax<A> all = block_join<WARPS>(thread_softmax<N, THREADS>(row, cols));
-            double log_sum = log((double)all.sum);
-            lse = (A)((double)all.largest + log_sum);
-            l = (A)(widen<double>(row[target]) - (double)all.largest - log_sum);
-        }
-        if (threadIdx.x == 0) {
+        softmax<A> all = {};
+        if (target >= 0)
+            all = block_join<WARPS>(thread_softmax<N, THREADS>(row, cols));
+        if (threadIdx.x == 0) { // a logarithm in f64 takes long where there are few units for it
+            A lse = 0, l = 0;
+            if (target >= 0) {
+                double log_sum = log((double)all.sum);
+                lse = (A)((double)all.largest + log_sum);
+                l = (A)(widen<double>(row[target]) - (double)all.largest - log_sum);
+            }
             logsumexp[r] = lse;
             log_prob[r] = l;
         }

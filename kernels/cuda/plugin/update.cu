@@ -73,6 +73,7 @@ __global__ void adamw(target<W, A> to, M *m, M *v, const G *g, adamw_constants<A
 }
 
 constexpr int CODES = 4, CODERS = MAP_BLOCK / CODES; // of a word; threads of a block
+constexpr size_t CODER_BLOCKS = 16; // of a multiprocessor at most, for each computes the levels anew
 
 // The largest over the block's two warps.
 __device__ float block_largest(float x)
@@ -275,16 +276,18 @@ void cuda_adamw(struct device *device, struct tensor w, struct tensor master, st
 void cuda_adamw_coded(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
                       const struct adam_step *step)
 {
-    size_t count = tensor_count(w);
+    size_t count = tensor_count(w), most = CODER_BLOCKS * device->multiprocessors;
+    dim3 grid = blocks_for(count, MAP_BLOCK);
+    grid.x = most > 0 && grid.x > most ? most : grid.x;
     with_types(w, tensor_none(), g, g, tensor_none(), step->begins, step->rounding,
                [&](auto to, auto *pg, auto *, auto lanes) {
                    constexpr bool VECTOR = decltype(lanes)::value > 1;
                    using W = std::remove_pointer_t<decltype(to.w)>;
                    using A = std::remove_pointer_t<decltype(to.master)>;
                    using G = std::remove_cv_t<std::remove_pointer_t<decltype(pg)>>;
-                   launch(adamw_coded<VECTOR, W, G, A>, blocks_for(count, MAP_BLOCK), CODERS, 0, device, to,
-                          (uint32_t *)moments.m.data, (float *)moments.m_scale.data, (uint32_t *)moments.v.data,
-                          (float *)moments.v_scale.data, pg, constants_of<A>(*step), count);
+                   launch(adamw_coded<VECTOR, W, G, A>, grid, CODERS, 0, device, to, (uint32_t *)moments.m.data,
+                          (float *)moments.m_scale.data, (uint32_t *)moments.v.data, (float *)moments.v_scale.data,
+                          pg, constants_of<A>(*step), count);
                });
 }
 
