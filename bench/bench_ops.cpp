@@ -205,10 +205,12 @@ void add_gemm(size_t tokens, size_t in, size_t out)
 
 void add_attention(struct attention_shape s, bool every_key)
 {
-    std::string shape = "/queries=" + std::to_string(s.queries) + "/start=" + std::to_string(s.start) +
-                        "/heads=" + std::to_string(s.heads) + ":" + std::to_string(s.kv_heads) +
-                        "/head_dim=" + std::to_string(s.head_dim) + (every_key ? "" : "/own_keys");
-    size_t rows = s.queries * s.batch, keys = (s.start + s.queries) * s.batch;
+    std::string shape =
+        "/queries=" + std::to_string(s.queries) + "/start=" + std::to_string(s.start) +
+        "/heads=" + std::to_string(s.heads) + ":" + std::to_string(s.kv_heads) +
+        "/head_dim=" + std::to_string(s.head_dim) + (s.keys ? "/keys=" + std::to_string(s.keys) : "") +
+        (s.mask.window ? "/window=" + std::to_string(s.mask.window) : "") + (every_key ? "" : "/own_keys");
+    size_t rows = s.queries * s.batch, keys = attention_keys(s) * s.batch;
     size_t q_cols = s.heads * s.head_dim, k_cols = s.kv_heads * s.head_dim;
     if (every_key)
         add("attention_forward" + shape, [=](benchmark::State &state, Bench &b) {
@@ -220,7 +222,7 @@ void add_attention(struct attention_shape s, bool every_key)
         struct tensor q = b.random(rows, q_cols), k = b.random(keys, k_cols), v = b.random(keys, k_cols);
         struct tensor o = b.random(rows, q_cols), logsumexp = b.sums(rows, s.heads);
         struct tensor grad_o = b.random(rows, q_cols), grad_q = b.random(rows, q_cols);
-        size_t first = every_key ? 0 : s.start, count = s.start + s.queries - first;
+        size_t first = every_key ? 0 : s.start, count = attention_keys(s) - first;
         struct key_segment taking = {first, count, b.sums(count * s.batch, k_cols),
                                      b.sums(count * s.batch, k_cols)};
         op_attention_forward(b.device, s, o, logsumexp, q, k, v);
@@ -303,6 +305,8 @@ void add_small()
     add_gemm(64, 32, 48);
     add_attention({32, 0, 1, 4, 2, 16, 0, {}}, true);
     add_attention({16, 48, 1, 4, 2, 16, 0, {}}, false);
+    add_attention({16, 48, 1, 4, 2, 16, 0, {20, {}}}, true);
+    add_attention({16, 48, 1, 4, 2, 16, 48, {}}, true);
     add_rows(32, 256);
     add_head(16, 32, 100);
 }
@@ -332,7 +336,10 @@ void add_cuda()
         add_attention({2048, 129024, 1, 32, 8, 128, 0, {}}, true); // the last one
         add_attention({2048, 30720, 1, 32, 8, 128, 0, {}}, false); // spaco: gradients for its own keys alone
         add_attention({512, 32256, 1, 32, 8, 128, 0, {}}, true);
-        add_attention({32768, 0, 1, 32, 8, 128, 0, {}}, true); // a context at once
+        add_attention({32768, 0, 1, 32, 8, 128, 0, {}}, true);            // a context at once
+        add_attention({2048, 30720, 1, 32, 8, 128, 0, {4096, {}}}, true); // Mistral's window
+        add_attention({2048, 30720, 1, 8, 4, 256, 0, {}}, true);          // Gemma's heads
+        add_attention({2048, 32768, 1, 32, 8, 128, 32768, {}}, true);     // another rank's keys
     } else {
         add_attention({1024, 3072, 1, 8, 2, 128, 0, {}}, true);
     }

@@ -83,6 +83,7 @@ static void plan_open(struct plan *plan, const struct fixture *f, struct split s
     plan->device = device_open(rank_plan, f->dtype, 0, &status);
     assert_non_null(plan->device);
     plan->device->multiprocessors = f->device->multiprocessors;
+    plan->device->compute_capability = f->device->compute_capability;
     plan->comm = comm_planned(world.comm.rank, world.comm.size);
     plan->ranks = ranks_of(&plan->comm, split, &f->config, f->context);
     struct model_options options = fixture_model_options(f);

@@ -100,26 +100,78 @@ static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, bo
     return bytes;
 }
 
-// Blocks cover each pair of a query and a key that it sees once; of several queries none is left alone, for cuDNN
-// is not asked for one query.
+// Long heads' forward is cuDNN's on every card, their backward on sm_90 alone.
+static void test_long_heads(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t compute_capability, head_dim;
+        bool forward, backward;
+    } cases[] = {{0, 128, true, true},    {80, 128, true, true},   {0, 136, true, false},  {80, 136, true, false},
+                 {89, 256, true, false},  {90, 136, true, true},   {90, 256, true, true},  {90, 264, false, false},
+                 {90, 132, false, false}, {100, 256, true, false}, {120, 192, true, false}};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct attention_shape s = {.queries = 512, .batch = 1, .heads = 2, .kv_heads = 1};
+        s.head_dim = cases[i].head_dim;
+        device->compute_capability = cases[i].compute_capability;
+        assert_true(cuda_attention_forward_by_cudnn(device, s) == cases[i].forward);
+        assert_true(cuda_attention_backward_by_cudnn(device, s) == cases[i].backward);
+        assert_true((device->ops->rules->attention_backward_workspace(device, s, NULL, 0) > 0) ==
+                    cases[i].backward);
+    }
+    device_close(device);
+}
+
+static const size_t block_queries[] = {1, 2, 127, 2047, 2048, 2049, 2050, 4096, 4097, 5000};
+
+// Of all blocks, the pairs of a query and a key that it sees. Of several queries none is left alone, for cuDNN is
+// not asked for one query; and each block of them ends once.
+static size_t pairs_of_blocks(struct attention_shape s, bool whole)
+{
+    size_t pairs = 0, ends = 0, queries = 0;
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, whole, &b);) {
+        assert_true(b.queries > 1 || s.queries == 1);
+        assert_true(whole || (b.queries <= CUDA_ATTENTION_QUERIES && b.keys <= CUDA_ATTENTION_KEYS));
+        assert_true(b.keys > 0 && (b.kind != ATTENTION_RECTANGLE || b.keys % CUDA_ATTENTION_TILE == 0));
+        assert_true(b.kind != ATTENTION_REST || b.keys < CUDA_ATTENTION_TILE);
+        pairs += b.queries * b.keys - (b.kind == ATTENTION_CAUSAL ? b.queries * (b.queries - 1) / 2 : 0);
+        queries += b.first ? b.queries : 0;
+        ends += b.last ? b.queries : 0;
+    }
+    assert_true(queries == s.queries && ends == s.queries);
+    return pairs;
+}
+
+// Blocks cover each pair of a query and a key that it sees once.
 static void test_attention_blocks(void **state)
 {
     (void)state;
-    static const size_t queries[] = {1, 2, 127, 2047, 2048, 2049, 2050, 4096, 4097, 5000},
-                        starts[] = {0, 1, 300, 40000};
-    for (size_t i = 0; i < COUNT(queries) * COUNT(starts); i++) {
+    static const size_t starts[] = {0, 1, 300, 40000};
+    for (size_t i = 0; i < COUNT(block_queries) * COUNT(starts); i++) {
         struct attention_shape s = {
-            .queries = queries[i / COUNT(starts)], .start = starts[i % COUNT(starts)], .batch = 1};
+            .queries = block_queries[i / COUNT(starts)], .start = starts[i % COUNT(starts)], .batch = 1};
         s.heads = s.kv_heads = 1, s.head_dim = 8;
-        size_t pairs = 0, seen = 0;
-        for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, false, &b);) {
-            assert_true(b.queries > 1 || s.queries == 1);
-            assert_true(b.queries <= CUDA_ATTENTION_QUERIES && b.keys <= CUDA_ATTENTION_KEYS);
-            pairs += b.queries * b.keys - (b.causal ? b.queries * (b.queries - 1) / 2 : 0);
-        }
+        size_t seen = 0;
         for (size_t query = 0; query < s.queries; query++)
             seen += s.start + query + 1;
-        assert_int_equal(pairs, seen);
+        assert_int_equal(pairs_of_blocks(s, false), seen);
+        assert_int_equal(pairs_of_blocks(s, true), seen);
+    }
+}
+
+// Where all queries see all keys, what is left of a tile comes last.
+static void test_attention_blocks_of_keys(void **state)
+{
+    (void)state;
+    static const size_t keys[] = {128, 129, 300, 2048, 16384, 40000};
+    for (size_t i = 0; i < COUNT(block_queries) * COUNT(keys); i++) {
+        struct attention_shape s = {.queries = block_queries[i / COUNT(keys)], .start = 50000, .batch = 1};
+        s.heads = s.kv_heads = 1, s.head_dim = 8, s.keys = keys[i % COUNT(keys)];
+        assert_int_equal(pairs_of_blocks(s, false), s.queries * s.keys);
+        assert_int_equal(pairs_of_blocks(s, true), s.queries * s.keys);
     }
 }
 
@@ -149,7 +201,12 @@ static void test_attention_workspace(void **state)
     assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), bytes);
     assert_int_equal(workspace_bytes(shape, DTYPE_F32, false, false), 0);
     assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, true), 0); // own kernels
-    shape.head_dim = 6;                                                   // not cuDNN's
+    shape.keys = shape.start; // all of them seen by all queries: the causal block's part lies over the rectangles'
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), bytes);
+    shape.keys = CUDA_ATTENTION_TILE - 1; // no whole tile
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), 0);
+    shape.keys = 0;
+    shape.head_dim = 6; // not cuDNN's
     assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), 0);
 }
 
@@ -198,8 +255,10 @@ int main(void)
         cmocka_unit_test(test_wrong_plugin),
         cmocka_unit_test(test_devices_without_hooks),
         cmocka_unit_test(test_attention_blocks),
+        cmocka_unit_test(test_attention_blocks_of_keys),
         cmocka_unit_test(test_attention_workspace),
         cmocka_unit_test(test_whole_attention),
+        cmocka_unit_test(test_long_heads),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_plugin), // last: what is loaded stays
     };

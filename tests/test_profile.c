@@ -18,14 +18,14 @@ static void the_cards_are_there(void **state)
     (void)state;
     static const struct {
         const char *name;
-        double gib, bf16, f32, f64, bandwidth, multiprocessors;
+        double gib, bf16, f32, f64, bandwidth, multiprocessors, capability;
     } cards[] = {
-        {"rtx-3090", 24, 71e12, 35.6e12, 0.556e12, 936e9, 82},
-        {"rtx-4090", 24, 165.2e12, 82.6e12, 1.29e12, 1008e9, 128},
-        {"a100-80g", 80, 312e12, 19.5e12, 9.7e12, 2039e9, 108},
-        {"a800-80g", 80, 312e12, 19.5e12, 9.7e12, 2039e9, 108},
-        {"h100-80g", 80, 989e12, 67e12, 34e12, 3350e9, 132},
-        {"h200-141g", 140.4, 989e12, 67e12, 34e12, 4800e9, 132},
+        {"rtx-3090", 24, 71e12, 35.6e12, 0.556e12, 936e9, 82, 8.6},
+        {"rtx-4090", 24, 165.2e12, 82.6e12, 1.29e12, 1008e9, 128, 8.9},
+        {"a100-80g", 80, 312e12, 19.5e12, 9.7e12, 2039e9, 108, 8.0},
+        {"a800-80g", 80, 312e12, 19.5e12, 9.7e12, 2039e9, 108, 8.0},
+        {"h100-80g", 80, 989e12, 67e12, 34e12, 3350e9, 132, 9.0},
+        {"h200-141g", 140.4, 989e12, 67e12, 34e12, 4800e9, 132, 9.0},
     };
     for (size_t i = 0; i < COUNT(cards); i++) {
         struct profile profile;
@@ -42,6 +42,7 @@ static void the_cards_are_there(void **state)
         assert_true(profile.flops_per_s[DTYPE_F64].value == cards[i].f64);
         assert_true(profile.bandwidth_bytes_per_s.value == cards[i].bandwidth);
         assert_true(profile.multiprocessors.value == cards[i].multiprocessors);
+        assert_true(profile.compute_capability.value == cards[i].capability);
         assert_true(profile.launch_s.value > 1e-7 && profile.launch_s.value < 1e-4);
         assert_true(profile.usable_bytes.source[0] && profile.launch_s.source[0]);
     }

@@ -112,6 +112,92 @@ static void an_estimate_is_by_the_roofline(void **state)
     device_close(device);
 }
 
+// Of one call of attention in bf16, forward and backward; of its keys all take gradients, or none.
+static void attend(struct device *device, struct attention_shape s, bool gradients, double seconds[2])
+{
+    size_t rows = s.queries * s.batch, keys = attention_keys(s) * s.batch, cols = s.heads * s.head_dim;
+    struct tensor q = tensor_new(device, rows, cols, DTYPE_BF16, CATEGORY_WORKSPACE), o = q, grad_q = q;
+    struct tensor sums = tensor_new(device, rows, s.heads, DTYPE_F32, CATEGORY_WORKSPACE);
+    struct tensor k = tensor_new(device, keys, cols, DTYPE_BF16, CATEGORY_WORKSPACE);
+    struct key_segment all = {0, attention_keys(s), k, k};
+    device->counters = (struct counters){0};
+    op_attention_forward(device, s, o, sums, q, k, k);
+    seconds[0] = device->counters.estimate_s;
+    op_attention_backward(device, s, grad_q, false, &all, gradients, q, o, sums, q, k, k);
+    seconds[1] = device->counters.estimate_s - seconds[0];
+    tensor_free(device, &k);
+    tensor_free(device, &sums);
+    tensor_free(device, &q);
+    assert_int_equal(device->status.code, STATUS_OK);
+}
+
+// What own kernels compute in f32 is priced so: the forward as counted, the backward as it is done, seven products
+// for five, or three for three where no key takes gradients. By a rate that is measured nothing is faster than
+// that.
+static void attention_in_f32_has_its_rate(void **state)
+{
+    (void)state;
+    static const struct {
+        struct attention_shape shape;
+        double forward, backward; // share in f32
+    } cases[] = {
+        {{256, 0, 1, 2, 2, 64, 0, {0}}, 0, 0},
+        {{256, 256, 1, 2, 2, 64, 256, {0}}, 0, 0},
+        {{256, 300, 1, 2, 2, 64, 300, {0}}, 0, 44.0 / 300}, // but for whole tiles of keys
+        {{256, 300, 1, 2, 2, 64, 100, {0}}, 0, 1},
+        {{256, 0, 1, 2, 2, 192, 0, {0}}, 0, 1}, // on a card in particular
+        {{256, 0, 1, 2, 2, 60, 0, {0}}, 1, 1},
+        {{256, 0, 1, 2, 2, 64, 0, {.window = 100}}, 1, 1},
+        {{256, 0, 1, 2, 2, 64, 0, {.window = 256}}, 0, 0}, // it takes nothing away
+    };
+    const double fast = 1e6, slow = 1e4;
+    struct rates rates = {.count = 1, .items = {{"attention_forward", 3, {1, 1, 1}, {{1}, {1}, {1}}, {1e5}}}};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double found[2], counted[2];
+        for (int gradients = 0; gradients < 2; gradients++) {
+            device->roofline = (struct roofline){.flops_per_s = 1, .bytes_per_s = 1e30};
+            attend(device, cases[i].shape, gradients, counted); // in FLOPs
+            device->roofline.flops_per_s = fast;
+            device->roofline.f32_flops_per_s = slow;
+            attend(device, cases[i].shape, gradients, found);
+            double share = cases[i].backward, done = gradients ? 1.4 : 1;
+            assert_true(near(found[0], counted[0] * ((1 - cases[i].forward) / fast + cases[i].forward / slow)));
+            assert_true(near(found[1], counted[1] * ((1 - share) / fast + share * done / slow)));
+            device->roofline.rates = &rates;
+            attend(device, cases[i].shape, gradients, found);
+            assert_true(near(found[0], counted[0] / (cases[i].forward > 0 ? slow : 1e5)));
+            rates.items[0].values[0] = 1e3;
+            attend(device, cases[i].shape, gradients, found);
+            assert_true(near(found[0], counted[0] / 1e3));
+            rates.items[0].values[0] = 1e5;
+        }
+    }
+    device_close(device);
+}
+
+// A bound of however queries are cut: those before the window's end could be cuDNN's.
+static void the_least_in_f32(void **state)
+{
+    (void)state;
+    const struct attention_shape shape = {256, 0, 1, 2, 2, 64, 0, {.window = 100}},
+                                 rest = {256, 300, 1, 2, 2, 64, 300, {0}};
+    const double heads = 4 * 2 * 64, early = heads * 100 * 101 / 2, late = heads * 156 * 100;
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    double found[2];
+    assert_non_null(device);
+    device->roofline =
+        (struct roofline){.flops_per_s = 1e6, .f32_flops_per_s = 1e4, .bytes_per_s = 1e30, .least = true};
+    attend(device, shape, true, found);
+    assert_true(near(found[0], early / 1e6 + late / 1e4));
+    attend(device, rest, true, found);
+    assert_true(near(found[1], 2.5 * heads * 256 * 300 / 1e6));
+    device_close(device);
+}
+
 // All FLOPs are of GEMM and attention: at one rate, and all else next to nothing, a step takes their sum.
 static void an_estimate_is_by_rates(void **state)
 {
@@ -244,6 +330,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(rates_lie_between_their_points),
         cmocka_unit_test(an_operation_has_the_rate_of_its_kind),
         cmocka_unit_test(an_estimate_is_by_the_roofline),
+        cmocka_unit_test(attention_in_f32_has_its_rate),
+        cmocka_unit_test(the_least_in_f32),
         cmocka_unit_test_setup_teardown(an_estimate_is_by_rates, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_rates_are_refused, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rates_are_written_and_read_again, scratch_setup, scratch_teardown),

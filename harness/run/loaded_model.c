@@ -48,8 +48,10 @@ bool loaded_model_open(struct device **opened, struct model *model, const struct
     device->deterministic = options->deterministic;
     device->tf32 = options->tf32;
     device->whole_attention = options->whole_attention;
-    if (device->ops->dataless && trial->profile)
+    if (device->ops->dataless && trial->profile) {
         device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
+        device->compute_capability = (size_t)(10 * trial->profile->compute_capability.value + 0.5);
+    }
     struct model_options model_options = {.lora = trial->lora,
                                           .quantisation = trial->quantisation,
                                           .dequantised = options->dequantised,

@@ -70,6 +70,7 @@ static struct device_rules at_once(const struct device_rules *rules)
 // No operation is faster, at whatever shape.
 static void bound_roofline(struct roofline *roofline)
 {
+    roofline->least = true;
     if (!roofline->rates)
         return;
     roofline->flops_per_s = fmax(roofline->flops_per_s, rates_peak(roofline->rates, true));

@@ -22,10 +22,20 @@ static bool can_fit(const struct planner *planner, size_t f, const struct planne
            bound->floor_bytes <= limits->device_bytes;
 }
 
-// Whether a higher rung takes no more time: so by a roofline, unless a step may wait for copies or for other ranks.
+// Whether attention may have a mask, which the device's own kernels take: all of a chunk, if it hides a key from
+// one query.
+static bool may_be_masked(const struct trial *trial)
+{
+    return trial->config.sliding_window > 0 || trial->packing.count > 0 || trial->packing.mean > 0 ||
+           trial->group > 1 || trial->data.kind == DATA_BATCH;
+}
+
+// Whether a higher rung takes no more time: so by a roofline, unless a step may wait for copies or for other ranks,
+// or attention has a rate of its own where it has a mask.
 static bool is_rising(const struct planner *planner, size_t f)
 {
     return !planner->measured && planner->bounds[f].host_peak_bytes == 0 &&
+           !(planner->f32_apart && may_be_masked(family_of(planner, f)->trial)) &&
            trial_ranks(family_of(planner, f)->trial) == 1;
 }
 
@@ -97,7 +107,10 @@ bool planner_open(struct planner *planner, const struct space *space, struct pla
     struct roofline roofline = {0};
     if (space->count)
         planned_roofline(space->families[0].trial, &roofline);
-    *planner = (struct planner){.space = space, .limits = limits, .measured = roofline.rates != NULL};
+    *planner = (struct planner){.space = space,
+                                .limits = limits,
+                                .measured = roofline.rates != NULL,
+                                .f32_apart = roofline.f32_flops_per_s > 0};
     planned_memos_open(&planner->memos);
     planner->bounds = calloc(space->count + 1, sizeof *planner->bounds);
     planner->before = calloc(space->candidates + 1, sizeof *planner->before);

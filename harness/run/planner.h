@@ -14,6 +14,7 @@ struct planner {
     struct planned_limits limits;
     struct planned_step *bounds;   // of the families, at their highest rung
     bool measured;                 // seconds are by measured rates
+    bool f32_apart;                // what is computed in f32 has a rate of its own
     struct planned_before *before; // of the space's candidates, in order; a planner asks again with other limits
     size_t *first;                 // of each family among them
     struct planned_memos memos;

@@ -22,6 +22,7 @@ static const struct key {
     {"bf16_flops_per_s", AT(flops_per_s[DTYPE_BF16]), 1e6, 1e30, false},
     {"bandwidth_bytes_per_s", AT(bandwidth_bytes_per_s), 1e6, 1e30, true},
     {"multiprocessors", AT(multiprocessors), 1, 65536, false},
+    {"compute_capability", AT(compute_capability), 1, 100, false},
     {"launch_s", AT(launch_s), 1e-12, 1, true},
     {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1e6, 1e30, false},
 };
@@ -198,6 +199,7 @@ bool profile_roofline(const struct profile *profile, enum dtype dtype, struct ro
                                   .launch_s = profile->launch_s.value,
                                   .link_bytes_per_s = profile->host_link_bytes_per_s.value,
                                   .rates = profile->rates[dtype].count ? &profile->rates[dtype] : NULL};
+    roofline->f32_flops_per_s = dtype == DTYPE_BF16 ? profile->flops_per_s[DTYPE_F32].value : 0;
     return roofline->flops_per_s > 0 ||
            status_set(status, STATUS_BAD_INPUT, "profile %s has no rate for %s", profile->name, dtype_name(dtype));
 }

@@ -11,6 +11,7 @@ struct profile {
     struct profile_number flops_per_s[DTYPE_COUNT];   // dense GEMM; f64, f32 and bf16 (sums in f32)
     struct profile_number bandwidth_bytes_per_s;      // of its own memory
     struct profile_number multiprocessors;            // a GEMM's blocks of rows on CUDA follow from it
+    struct profile_number compute_capability;         // 8.6; heads that cuDNN takes follow from it
     struct profile_number launch_s;                   // of an operation that does nothing
     struct profile_number host_link_bytes_per_s;      // to the host's memory, in each direction at once
     struct links links;                               // to other cards

@@ -109,12 +109,50 @@ static struct range attention(enum work work, const char *name, struct attention
     return range;
 }
 
+// Of an operation that the device computes in f32 for its mask's sake, the share of the queries that a window takes
+// keys from: the others could be apart. Documents may begin anywhere.
+static double windowed_share(struct attention_shape s)
+{
+    size_t keys = attention_keys(s), others = s.mask.window > s.start ? s.mask.window - s.start : 0;
+    struct attention_shape late = s;
+    if (s.mask.documents.starts || others >= s.queries) {
+        return 0;
+    }
+    late.start += others, late.queries -= others, late.keys = keys;
+    double all = pairs_seen(s, 0, keys);
+    return all > 0 ? pairs_seen(late, 0, keys) / all : 0;
+}
+
+static double f32_share(const struct device *device, struct attention_shape shape, bool backward)
+{
+    const struct device_rules *rules = device->ops->rules;
+    if (!rules->attention_f32_share || device->roofline.f32_flops_per_s == 0) {
+        return 0;
+    }
+    double share = rules->attention_f32_share(device, shape, backward);
+    if (!device->roofline.least) {
+        return share;
+    }
+    struct attention_shape unmasked = shape;
+    unmasked.mask = (struct attention_mask){0};
+    return rules->attention_f32_share(device, unmasked, backward) == 1 ? 1 : share == 1 ? windowed_share(shape) : 0;
+}
+
+// extra: FLOPs that are done beyond the counted ones, where all are done in f32.
+static struct cost attention_cost(const struct device *device, struct attention_shape shape, bool backward,
+                                  double flops, double extra, double moved)
+{
+    double share = f32_share(device, shape, backward);
+    return (struct cost){flops, moved, share * flops, share * (flops + extra)};
+}
+
 static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                               struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     double pairs = pairs_seen(shape, 0, attention_keys(shape)) * shape.heads;
-    if (begin(device, attention(WORK_ATTENTION_FORWARD, "attention_forward", shape), 4 * pairs * shape.head_dim,
-              attention_bytes(shape, q, k) + bytes(logsumexp))) {
+    struct cost cost = attention_cost(device, shape, false, 4 * pairs * shape.head_dim, 0,
+                                      attention_bytes(shape, q, k) + bytes(logsumexp));
+    if (begin_cost(device, attention(WORK_ATTENTION_FORWARD, "attention_forward", shape), cost)) {
         device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
         range_pop(device);
     }
@@ -127,6 +165,7 @@ static void attention_backward(struct device *device, struct attention_shape sha
 {
     double heads = (double)shape.heads * shape.head_dim;
     double flops = 6 * pairs_seen(shape, 0, attention_keys(shape)) * heads;
+    const double of_queries = flops;
     double moved = attention_bytes(shape, q, k) + (accumulate ? 3 : 2) * bytes(q) + bytes(logsumexp);
     for (size_t i = 0; i < segment_count; i++) {
         const struct key_segment *segment = &segments[i];
@@ -142,7 +181,9 @@ static void attention_backward(struct device *device, struct attention_shape sha
     if (rules->attention_backward_glue) {
         device->counters.glue_bytes += rules->attention_backward_glue(device, shape, segments, segment_count);
     }
-    if (begin(device, attention(WORK_ATTENTION_BACKWARD, "attention_backward", shape), flops, moved)) {
+    // A pass over the queries and one over the keys: scores, and their gradients, are computed in both.
+    struct cost cost = attention_cost(device, shape, true, flops, flops - of_queries, moved);
+    if (begin_cost(device, attention(WORK_ATTENTION_BACKWARD, "attention_backward", shape), cost)) {
         device->ops->attention_backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o,
                                         logsumexp, q, k, v, workspace);
         range_pop(device);

@@ -44,11 +44,14 @@ static inline double counters_clock_s(const struct counters *counters)
 
 // Rates that a time estimate is made from: an operation takes as long as its FLOPs or its bytes do, whichever is
 // longer, and a launch; a copy as long as the link needs, in one direction, and a launch. All zero: no estimate. An
-// operation that has a measured rate takes as long as that says (kernels/base/rates.h).
+// operation that has a measured rate takes as long as that says (kernels/base/rates.h); what is computed in f32
+// though the dtype is another, of which that rate need not be, no less than by the others.
 struct rates;
 struct roofline {
     double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
+    double f32_flops_per_s;    // of what is computed in f32 though the dtype is another; 0: as all else
     const struct rates *rates; // borrowed; NULL: none
+    bool least;                // a bound: in f32 is only what is so however queries are cut
 };
 
 // q: [queries * batch, heads * head_dim], k and v: [keys * batch, kv_heads * head_dim] at least.
@@ -90,6 +93,11 @@ static inline size_t attention_keys(struct attention_shape shape)
 {
     size_t end = shape.start + shape.queries;
     return shape.keys && shape.keys < end ? shape.keys : end;
+}
+// Else all queries see all keys.
+static inline bool attention_is_causal(struct attention_shape shape)
+{
+    return attention_keys(shape) == shape.start + shape.queries;
 }
 static inline bool attention_is_masked(struct attention_shape shape)
 {
@@ -307,8 +315,8 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
     DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION)
 
 // What a device takes besides operands and results, and how it cuts its work: constants and pure functions of
-// shapes, dtypes, what the device may do and its multiprocessors. A plan has the rules of the device that it is
-// like.
+// shapes, dtypes, what the device may do, its multiprocessors and compute capability. A plan has the rules of the
+// device that it is like.
 struct device_rules {
     size_t workspace_bytes; // of device->workspace, which lives as long as the device
     // The most elements of a tensor that gemm and attention are handed: the fronts hand them longer ones in parts.
@@ -321,6 +329,8 @@ struct device_rules {
     // operations; NULL: none.
     double (*attention_backward_glue)(const struct device *device, struct attention_shape shape,
                                       const struct key_segment *segments, size_t segment_count);
+    // The share of attention's FLOPs that the device computes in f32, though its dtype is another; NULL: none.
+    double (*attention_f32_share)(const struct device *device, struct attention_shape shape, bool backward);
     // Rows of a block whose GEMMs with so many columns fill the device.
     size_t (*block_rows)(const struct device *device, size_t cols);
 };
@@ -381,8 +391,8 @@ struct device {
     // Attention's backward may run at once where the device would cut it into blocks: fewer bytes moved, for a
     // workspace that grows with queries and keys.
     bool whole_attention;
-    // Of the card; of a plan what its profile says. 0: not known, or no card.
-    size_t multiprocessors;
+    // Of the card, 86 for 8.6; of a plan what its profile says. 0: not known, or no card.
+    size_t multiprocessors, compute_capability;
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on
     struct memo *memo;              // of a device without data: kernels/base/memo.h; borrowed; NULL: none
     int64_t marks_ns[DEVICE_MARKS]; // by the host's clock

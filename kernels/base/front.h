@@ -16,28 +16,41 @@ static inline bool holds_data(const struct device *device)
     return !failed(device) && !device->ops->dataless;
 }
 
-// What an operation takes by the roofline, or by its measured rate.
-static inline double estimate_s(const struct roofline *roof, const struct range *range, double flops, double bytes)
+// One operation: its counted FLOPs, and its operands' bytes, those of updated tensors twice. Of the FLOPs, those of
+// f32 at a rate of their own, as counted and as they are done.
+struct cost {
+    double flops, bytes, f32_counted, f32_done;
+};
+
+// What an operation takes by the roofline.
+static inline double roofline_s(const struct roofline *roof, struct cost cost)
 {
-    double measured_s = roof->rates ? rates_seconds(roof->rates, range, flops, bytes) : 0;
-    if (measured_s > 0) {
-        return measured_s;
+    double compute_s = (cost.flops - cost.f32_counted) / roof->flops_per_s,
+           memory_s = cost.bytes / roof->bytes_per_s;
+    if (cost.f32_done > 0) {
+        compute_s += cost.f32_done / roof->f32_flops_per_s;
     }
-    double compute_s = flops / roof->flops_per_s, memory_s = bytes / roof->bytes_per_s;
     return (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
 }
 
-// One operation: its FLOPs, and its operands' bytes, those of updated tensors twice.
-static inline void count(struct device *device, const struct range *range, double flops, double bytes)
+// By that, or by its measured rate.
+static inline double estimate_s(const struct roofline *roof, const struct range *range, struct cost cost)
+{
+    double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost.flops, cost.bytes) : 0;
+    double least_s = measured_s > 0 && cost.f32_done == 0 ? 0 : roofline_s(roof, cost);
+    return measured_s > least_s ? measured_s : least_s;
+}
+
+static inline void count(struct device *device, const struct range *range, struct cost cost)
 {
     const struct roofline *roof = &device->roofline;
     if (roof->bytes_per_s > 0) {
-        double seconds = estimate_s(roof, range, flops, bytes);
+        double seconds = estimate_s(roof, range, cost);
         device->counters.estimate_s += seconds;
         device->counters.clock_s[QUEUE_COMPUTE] += seconds;
     }
-    device->counters.flops += flops;
-    device->counters.bytes_moved += bytes;
+    device->counters.flops += cost.flops;
+    device->counters.bytes_moved += cost.bytes;
     device->counters.launches++;
 }
 
@@ -48,15 +61,20 @@ static inline struct range operation(enum work work, const char *name)
 
 // Counts an operation and begins its range. True: the device is to be asked for it, and then the range to be
 // popped. False: there is no data, and the operation is over.
-static inline bool begin(struct device *device, struct range range, double flops, double bytes)
+static inline bool begin_cost(struct device *device, struct range range, struct cost cost)
 {
-    count(device, &range, flops, bytes);
+    count(device, &range, cost);
     range_push(device, range);
     if (device->ops->dataless) {
         range_pop(device);
         return false;
     }
     return true;
+}
+
+static inline bool begin(struct device *device, struct range range, double flops, double bytes)
+{
+    return begin_cost(device, range, (struct cost){.flops = flops, .bytes = bytes});
 }
 
 // What an operation reads or writes is on the device.

@@ -25,9 +25,21 @@ static size_t block_queries(size_t left, bool whole)
                                                   : CUDA_ATTENTION_QUERIES;
 }
 
+// Of so many keys, at least a tile.
+static size_t rectangle_keys(size_t left, bool whole)
+{
+    size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : CUDA_ATTENTION_KEYS;
+    while (keys > left) {
+        keys /= 2;
+    }
+    return keys;
+}
+
 bool cuda_attention_next_block(struct attention_shape s, bool whole, struct cuda_attention_block *b)
 {
-    whole &= s.batch * (s.start + s.queries) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
+    size_t keys = attention_keys(s);
+    bool causal = attention_is_causal(s);
+    whole &= s.batch * larger(s.queries, keys) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
     b->first = b->queries == 0 || b->last;
     b->key += b->keys;
     if (b->first) {
@@ -38,24 +50,25 @@ bool cuda_attention_next_block(struct attention_shape s, bool whole, struct cuda
         b->queries = block_queries(s.queries - b->query, whole);
         b->key = 0;
     }
-    size_t before = s.start + b->query - b->key; // keys that are left of those that all queries see
-    b->last = b->causal = whole || before < CUDA_ATTENTION_TILE;
-    if (b->causal) {
+    size_t before = (causal ? s.start + b->query : keys) - b->key; // that are left of those that all queries see
+    if (causal && (whole || before < CUDA_ATTENTION_TILE)) {
+        b->kind = ATTENTION_CAUSAL;
         b->keys = before + b->queries;
     } else {
-        for (b->keys = CUDA_ATTENTION_KEYS; b->keys > before;) {
-            b->keys /= 2;
-        }
+        b->kind = before < CUDA_ATTENTION_TILE ? ATTENTION_REST : ATTENTION_RECTANGLE;
+        b->keys = b->kind == ATTENTION_REST ? before : rectangle_keys(before, whole);
     }
+    b->last = b->kind != ATTENTION_RECTANGLE || (!causal && b->keys == before);
     return true;
 }
 
 struct attention_shape cuda_attention_block_shape(struct attention_shape s, const struct cuda_attention_block *b)
 {
-    size_t group = b->causal ? 1 : s.heads / s.kv_heads;
+    size_t group = b->kind == ATTENTION_RECTANGLE ? s.heads / s.kv_heads : 1;
     s.heads /= group;
     s.queries = b->queries * group;
     s.start = s.start + b->query - b->key;
+    s.keys = b->keys;
     return s;
 }
 
@@ -99,27 +112,27 @@ static struct cuda_attention_part take_part(size_t *end, size_t key_elements, si
 
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, bool whole)
 {
-    size_t queries = 0, keys[2] = {0}, engine_bytes[2] = {0}; // of rectangles, of causal blocks
+    size_t queries = 0, keys[ATTENTION_REST + 1] = {0}, engine_bytes[ATTENTION_REST + 1] = {0};
     for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, whole, &b);) {
         queries = larger(queries, b.queries);
-        keys[b.causal] = larger(keys[b.causal], b.keys);
-        engine_bytes[b.causal] = larger(engine_bytes[b.causal], cuda_attention_engine_bytes(s, &b));
+        keys[b.kind] = larger(keys[b.kind], b.keys);
+        engine_bytes[b.kind] = larger(engine_bytes[b.kind], cuda_attention_engine_bytes(s, &b));
     }
     struct cuda_attention_workspace w = {0};
     size_t rows = queries * s.batch * s.heads, q = rows * s.head_dim, k = s.batch * s.kv_heads * s.head_dim;
-    size_t folded = keys[0] && s.heads > s.kv_heads ? q * 2 : 0;
-    w.grad_q_sum = take(&w.bytes, keys[0] ? q * sizeof(float) : 0);
+    size_t most = keys[ATTENTION_RECTANGLE], folded = most && s.heads > s.kv_heads ? q * 2 : 0;
+    w.grad_q_sum = take(&w.bytes, most ? q * sizeof(float) : 0);
     w.grad_q = take(&w.bytes, q * 2);
     w.logsumexp_bytes = rows * sizeof(float);
     w.logsumexp = take(&w.bytes, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
     w.delta = take(&w.bytes, rows * sizeof(float));
     w.accumulator = take(&w.bytes, q * sizeof(float));
     size_t causal_end = w.bytes;
-    w.causal = take_part(&causal_end, keys[1] * k, engine_bytes[1]);
+    w.causal = take_part(&causal_end, keys[ATTENTION_CAUSAL] * k, engine_bytes[ATTENTION_CAUSAL]);
     w.q = take(&w.bytes, folded);
     w.o = take(&w.bytes, folded);
     w.grad_o = take(&w.bytes, folded);
-    w.rectangle = take_part(&w.bytes, keys[0] * k, engine_bytes[0]);
+    w.rectangle = take_part(&w.bytes, most * k, engine_bytes[ATTENTION_RECTANGLE]);
     w.bytes = larger(w.bytes, causal_end);
     return w;
 }
@@ -127,12 +140,12 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, 
 // ---- glue
 
 // Bytes of the segments' rows within a block of keys, read and written, and of the block's own, read; of keys and
-// values.
+// values. Own kernels add to the segments at once.
 static double segment_bytes(struct attention_shape s, const struct key_segment *segments, size_t segment_count,
                             const struct cuda_attention_block *b)
 {
     double bytes = 0;
-    for (size_t i = 0; i < segment_count; i++) {
+    for (size_t i = 0; i < segment_count && b->kind != ATTENTION_REST; i++) {
         double rows = (double)cuda_attention_rows_within(&segments[i], b).count;
         bytes += 2 * (BF16 + 2.0 * (double)dtype_bytes(segments[i].grad_k.dtype)) * rows;
     }
@@ -146,19 +159,23 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
     double rows = (double)(b->queries * s.batch * s.heads), q = rows * (double)s.head_dim;
     double k = (double)(b->keys * s.batch * s.kv_heads * s.head_dim);
     double every_head = (double)(b->keys * s.batch * s.heads * s.head_dim);
-    bool grouped = s.heads > s.kv_heads;
-    double bytes = BF16 * q + 2 * BF16 * k + 2 * F32 * (q + rows); // dQ, dK and dV; accumulator and delta
-    if (b->causal && grouped) {
+    bool grouped = s.heads > s.kv_heads, causal = b->kind == ATTENTION_CAUSAL;
+    double bytes = BF16 * q; // dQ
+    if (b->kind != ATTENTION_REST) {
+        bytes += 2 * BF16 * k + 2 * F32 * (q + rows); // dK and dV; accumulator and delta
+    }
+    if (causal && grouped) {
         bytes += 2 * 2 * BF16 * every_head; // dK and dV of every query head
     }
-    if (b->first || (b->causal && grouped)) {
+    if (b->first || (causal && grouped)) {
         bytes += 2 * F32 * rows; // logsumexp
     }
-    if (b->first && !b->causal && grouped) {
+    if (b->first && !causal && grouped) {
         bytes += 3 * 2 * BF16 * q; // q, o and grad_o are folded
     }
-    if (!b->causal) {
+    if (b->kind == ATTENTION_RECTANGLE) {
         bytes += (BF16 + (b->first ? 1 : 2) * F32) * q; // grad_q_sum
+        bytes += b->last ? (F32 + BF16) * q : 0;        // the rows of grad_q
     } else {
         bytes += (2 * BF16 + (b->first ? 0 : F32)) * q; // the rows of grad_q
     }
@@ -167,17 +184,35 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
 
 // ---- as the device asks
 
-bool cuda_attention_by_cudnn(struct attention_shape shape)
+// The longest heads that cuDNN has engines for: of the forward on every card, of the backward on sm_90 and on
+// others.
+#define HEAD_DIM          256
+#define BACKWARD_HEAD_DIM 128
+
+bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
-    bool causal = attention_keys(shape) == shape.start + shape.queries;
-    return causal && !attention_is_masked(shape) && shape.head_dim % 8 == 0 && shape.head_dim <= 128 &&
-           shape.queries > 1;
+    return device->ops->dtype == DTYPE_BF16 && !attention_is_masked(shape) && shape.head_dim % 8 == 0 &&
+           shape.head_dim <= HEAD_DIM && shape.queries > 1 && !device->reverse_sums;
 }
 
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
-    return device->ops->dtype == DTYPE_BF16 && cuda_attention_by_cudnn(shape) && !device->reverse_sums &&
+    size_t longest = device->compute_capability / 10 == 9 ? HEAD_DIM : BACKWARD_HEAD_DIM;
+    bool tile = attention_is_causal(shape) || attention_keys(shape) >= CUDA_ATTENTION_TILE;
+    return cuda_attention_forward_by_cudnn(device, shape) && shape.head_dim <= longest && tile &&
            !device->deterministic;
+}
+
+static double attention_f32_share(const struct device *device, struct attention_shape shape, bool backward)
+{
+    size_t keys = attention_keys(shape);
+    bool by_cudnn =
+        backward ? cuda_attention_backward_by_cudnn(device, shape) : cuda_attention_forward_by_cudnn(device, shape);
+    bool rest = backward && !attention_is_causal(shape);
+    if (device->ops->dtype != DTYPE_BF16) {
+        return 0;
+    }
+    return !by_cudnn ? 1 : rest ? (double)(keys % CUDA_ATTENTION_TILE) / (double)keys : 0;
 }
 
 static size_t attention_backward_workspace(const struct device *device, struct attention_shape shape,
@@ -228,4 +263,5 @@ const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
                                         .elements_max = CUDA_ELEMENTS_MAX,
                                         .attention_backward_workspace = attention_backward_workspace,
                                         .attention_backward_glue = attention_backward_glue,
+                                        .attention_f32_share = attention_f32_share,
                                         .block_rows = block_rows};

@@ -21,17 +21,20 @@
 
 // One run of the backward: a block of queries against a block of keys; they count from the operands' first rows.
 // Per block of queries first rectangles, which no mask touches: a power of two of tiles of keys. Last the keys that
-// remain of those that its last query sees, bottom-right causal. In a rectangle the query heads that share a key
-// head are rows of it, so that its gradients of keys and values need no sum over heads: row t * group + j of key
-// head g is query t of head g * group + j ("folded").
+// remain of those that its last query sees, bottom-right causal; or, where all queries see all keys, what remains
+// of a tile, which the device's own kernels take. In a rectangle the query heads that share a key head are rows of
+// it, so that its gradients of keys and values need no sum over heads: row t * group + j of key head g is query t
+// of head g * group + j ("folded").
+enum cuda_attention_kind { ATTENTION_RECTANGLE, ATTENTION_CAUSAL, ATTENTION_REST };
 struct cuda_attention_block {
     size_t query, queries, key, keys;
-    bool causal, first, last; // of the keys of these queries
+    enum cuda_attention_kind kind;
+    bool first, last; // of the keys of these queries
 };
 // The next block in order; false after all. An empty block comes before the first. whole: all queries against all
-// keys at once, unless a tensor of that has 2^31 elements.
+// keys at once, or all whole tiles of them, unless a tensor of that has 2^31 elements.
 bool cuda_attention_next_block(struct attention_shape shape, bool whole, struct cuda_attention_block *block);
-// What the graph of a block sees: its rows as queries, its heads.
+// What the graph of a block sees, or the own kernels: its rows as queries, its heads, its keys.
 struct attention_shape cuda_attention_block_shape(struct attention_shape shape,
                                                   const struct cuda_attention_block *block);
 // The rows of a segment within a block of keys, counted from the operands' first; count 0: none.
@@ -59,12 +62,13 @@ struct cuda_attention_workspace {
 };
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, bool whole);
 
-// Whether attention in bf16 is cuDNN's on every GPU built for; else it is the device's own kernels', as it is with
-// a mask. Of a single query cuDNN's masks and gradients are not to be relied on (its release notes; cudnn-frontend,
-// issue 1072).
-bool cuda_attention_by_cudnn(struct attention_shape shape);
-// Whether its backward is on this device: cuDNN sums in one order only, and not always the same.
+// Whether attention's forward is cuDNN's on this device, as it can be in bf16; else it is the device's own
+// kernels', as it is with a mask. Of a single query cuDNN's masks and gradients are not to be relied on (its
+// release notes; cudnn-frontend, issue 1072).
+bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape);
+// Whether its backward is: cuDNN sums in one order only, and not always the same; it has engines for long heads on
+// sm_90 alone. Of keys that all queries see it takes whole tiles.
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape);
 
-// Own kernels accumulate in place: they take no workspace, and have no glue.
+// Own kernels accumulate in place: they take no workspace, and have no glue. In bf16 they compute in f32.
 extern const struct device_rules cuda_rules;

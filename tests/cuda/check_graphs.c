@@ -1,7 +1,7 @@
 // Every graph of attention that the presets need, built by cuDNN for cards that are not here, from a description of
 // their properties: the engine of cuDNN's first choice answers for each, within the workspace that the plan counts.
-// And on the first two, of one preset, compiled: all forwards by one kernel, the card's own. tests/cuda/driver.c
-// stands in for the driver.
+// And on the first two, of some presets, compiled: all forwards with the mask by one kernel, and all without, the
+// card's own. tests/cuda/driver.c stands in for the driver.
 #include "kernels/base/clock.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/plugin/attention_engines.h"
@@ -19,14 +19,41 @@ static const struct card cards[] = {{"sm_80", 800, 166912, 108},   {"sm_90", 900
                                     {"sm_86", 860, 101376, 82},    {"sm_89", 890, 101376, 128},
                                     {"sm_100", 1000, 232448, 148}, {"sm_120", 1200, 101376, 170}};
 
-// What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk.
+// What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk;
+// and keys that all queries see, as ranks of a ring pass them.
 static const struct {
-    size_t queries, start;
-} spans[] = {{512, 0},     {512, 512},      {512, 3584},   {512, 4096},    {512, 131072 - 512},
-             {2048, 0},    {2048, 2048},    {2048, 4096},  {2048, 6144},   {2048, 131072 - 2048},
-             {4096, 0},    {8192, 0},       {131072, 0},   {300, 1000},    {513, 4095},
-             {1, 0},       {1, 1},          {1, 5000},     {2049, 131072}, {2050, 3},
-             {100, 20000}, {2048, 1 << 20}, {16384, 16384}};
+    size_t queries, start, keys;
+} spans[] = {{512, 0, 0},
+             {512, 512, 0},
+             {512, 3584, 0},
+             {512, 4096, 0},
+             {512, 131072 - 512, 0},
+             {2048, 0, 0},
+             {2048, 2048, 0},
+             {2048, 4096, 0},
+             {2048, 6144, 0},
+             {2048, 131072 - 2048, 0},
+             {4096, 0, 0},
+             {8192, 0, 0},
+             {131072, 0, 0},
+             {300, 1000, 0},
+             {513, 4095, 0},
+             {1, 0, 0},
+             {1, 1, 0},
+             {1, 5000, 0},
+             {2049, 131072, 0},
+             {2050, 3, 0},
+             {100, 20000, 0},
+             {2048, 1 << 20, 0},
+             {16384, 16384, 0},
+             {512, 512, 512},
+             {2048, 2048, 2048},
+             {2048, 131072, 131072},
+             {8192, 16384, 8192},
+             {16384, 16384, 16384},
+             {300, 5000, 4001},
+             {6251, 6251, 6250},
+             {2, 1000, 129}};
 
 static const char *properties(const struct card *card, char *text, size_t size)
 {
@@ -69,15 +96,16 @@ static bool check(const struct card *card, const struct config *config, size_t b
         printf("%s: %s\n", card->name, status.message);
         return false;
     }
+    const struct device_ops ops = {.dtype = DTYPE_BF16};
+    const struct device device = {
+        .ops = &ops, .compute_capability = (size_t)card->version / 10, .whole_attention = whole};
     size_t allowed = 0;
     for (size_t i = 0; i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
-        struct attention_shape shape = {spans[i].queries, spans[i].start,   batch, config->heads,
-                                        config->kv_heads, config->head_dim, 0,     {0}};
+        struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,         config->heads,
+                                        config->kv_heads, config->head_dim, spans[i].keys, {0}};
         struct cuda_attention_workspace w = cuda_attention_layout(shape, whole);
         allowed = larger(allowed, larger(w.causal.engine_bytes, w.rectangle.engine_bytes));
-        if (cuda_attention_by_cudnn(shape)) {
-            attention_cudnn_build(engines, shape, whole, &status);
-        }
+        attention_cudnn_build(engines, &device, shape, &status);
     }
     if (status.code == STATUS_OK) {
         *graphs += engines->graph_count;
@@ -97,7 +125,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
     return status.code == STATUS_OK;
 }
 
-static bool check_kernels(const struct card *card, const struct config *config, const char *kind)
+static bool check_kernels(const struct card *card, const struct config *config, bool causal, const char *kind)
 {
     char text[2048];
     struct status status = {0};
@@ -116,7 +144,7 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     bool good = true;
     size_t forwards = 0, others = 0;
     double start_s = clock_s();
-    struct attention_graph_shape shape = {.causal = true,
+    struct attention_graph_shape shape = {.causal = causal,
                                           .queries = 512,
                                           .batch = 1,
                                           .heads = (int64_t)config->heads,
@@ -131,8 +159,8 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     shape.backward = true;
     shape.keys = 512;
     good = good && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
-    printf("%s %s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
-           forwards, took_s, others, last(), status.message);
+    printf("%s %s%s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
+           causal ? ", causal" : "", forwards, took_s, others, last(), status.message);
     good = good && strstr(last(), kind) && strstr(last(), "bprop");
     attention_engines_free(engines);
     return good;
@@ -150,13 +178,18 @@ int main(void)
             }
         }
     }
-    // One key head per query head is no preset's, but anyone's.
-    const struct config equal = {.name = "equal heads", .heads = 16, .kv_heads = 16, .head_dim = 128};
+    // One key head per query head is no preset's, but anyone's; so are heads of 192.
+    const struct config others[] = {{.name = "equal heads", .heads = 16, .kv_heads = 16, .head_dim = 128},
+                                    {.name = "long heads", .heads = 16, .kv_heads = 4, .head_dim = 192}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        failed += !check(&cards[i], &equal, 1, false, &graphs);
+        failed +=
+            !check(&cards[i], &others[0], 1, false, &graphs) + !check(&cards[i], &others[1], 1, false, &graphs);
     }
-    failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), "sm80_flash");
-    failed += !check_kernels(&cards[1], config_preset("llama-3-8b"), "sm90_flash");
+    for (int causal = 0; causal < 2; causal++) {
+        failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), causal, "sm80_flash");
+        failed += !check_kernels(&cards[1], config_preset("llama-3-8b"), causal, "sm90_flash");
+        failed += !check_kernels(&cards[1], config_preset("gemma-3-4b"), causal, "sm90_flash");
+    }
     printf("attention's graphs: %zu checked without a GPU, %zu failed\n", graphs, failed);
     return failed > 0 || graphs == 0;
 }

@@ -21,7 +21,7 @@ struct run {
 };
 
 static size_t checks, failures;
-static size_t multiprocessors; // of the card: what its plan must know
+static size_t multiprocessors, compute_capability; // of the card: what its plan must know
 
 static void check(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void check(bool good, const char *format, ...)
@@ -58,6 +58,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     }
     if (d->ops->dataless) {
         d->multiprocessors = multiprocessors;
+        d->compute_capability = compute_capability;
     }
     d->reverse_sums = mode == REVERSED;
     d->deterministic = mode == DETERMINISTIC;
@@ -285,6 +286,7 @@ int main(int argc, char **argv)
         }
         printf("%s%s%s\n", dtype_name(dtypes[i]), *d->description ? ": " : "", d->description);
         multiprocessors = d->multiprocessors;
+        compute_capability = d->compute_capability;
         device_close(d);
         opened++;
         struct fixture f = fixture_default();

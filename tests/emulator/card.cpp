@@ -51,6 +51,11 @@ size_t emulator_shared_bytes(void)
     return emulated_model().shared_bytes;
 }
 
+int emulator_capability(void)
+{
+    return 10 * emulated_model().major + emulated_model().minor;
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = card_count();

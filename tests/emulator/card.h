@@ -1,6 +1,6 @@
 // Card: what the emulated CUDA runtime says of its cards, and what all of it shares: the current card and the last
-// error. With LONGBP_EMULATED_CARDS=N there are N cards; EMULATED_CARD, a compute capability, gives them another
-// one's shared memory.
+// error. With LONGBP_EMULATED_CARDS=N there are N cards; EMULATED_CARD, gives them another compute capability and
+// its shared memory.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -322,17 +322,17 @@ size_t graph_workspace(const struct descriptor *graph)
     return is_backward(graph) ? BACKWARD_WORKSPACE_BYTES : FORWARD_WORKSPACE_BYTES;
 }
 
-// Engines take heads of whole 16 bytes, up to 128 numbers, and read beyond the last key of a backward without a
-// mask unless it ends a tile.
+// Engines take heads of whole 16 bytes, up to 256 numbers, but backward only on 9.0, elsewhere 128; and read beyond
+// the last key of a backward without a mask unless it ends a tile.
 static void check_engine(const struct descriptor *graph)
 {
     bool masked = false;
-    int64_t keys = 0;
+    int64_t keys = 0, longest = !is_backward(graph) || emulator_capability() == 90 ? 256 : 128;
     const struct descriptor *operation;
     for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
         if (operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && keys == 0) {
             int64_t head_dim = dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, 0), 3);
-            CHECK(head_dim % 8 == 0 && head_dim <= 128);
+            CHECK(head_dim % 8 == 0 && head_dim <= longest);
             keys = dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, 0), 3);
         }
         if (operation->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {

@@ -19,8 +19,9 @@ size_t emulator_room(const void *pointer);
 // is seen from outside of the plug-in.
 void emulator_count(size_t bytes);
 __attribute__((visibility("default"))) size_t emulator_moved(void);
-// Shared memory that a block may take on this card.
+// Shared memory that a block may take on this card, and its compute capability, 86 for 8.6.
 size_t emulator_shared_bytes(void);
+int emulator_capability(void);
 // How often the host has waited for a stream or an event. Seen from outside of the plug-in.
 __attribute__((visibility("default"))) size_t emulator_waits(void);
 // The streams that do at once what they are asked for, as bits by number: a device's operations are the first, its

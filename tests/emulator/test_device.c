@@ -118,21 +118,29 @@ static void test_a_step_taken_apart(void **state)
     step_report_free(&report);
 }
 
-// Peak of one step of `full` over more rows than a block has.
-static size_t peak_of(const char *name, size_t multiprocessors)
+// Of a plan, the card that it is of.
+struct card {
+    size_t multiprocessors, compute_capability;
+};
+
+// Peak of one step of `full` with one head.
+static size_t peak_of(const char *name, struct card card, enum dtype dtype, size_t head_dim, size_t context)
 {
     struct status status = {0};
     struct fixture f = fixture_default();
     struct step_report report = {0};
     f.config.layers = f.config.heads = f.config.kv_heads = 1;
-    f.config.head_dim = 8;
-    f.context = 2100;
-    f.device = device_open(name, DTYPE_F32, 0, &status);
+    f.config.head_dim = head_dim;
+    f.dtype = f.rounding = dtype;
+    f.context = context;
+    f.device = device_open(name, dtype, 0, &status);
     assert_non_null(f.device);
     if (f.device->ops->dataless) {
-        f.device->multiprocessors = multiprocessors;
+        f.device->multiprocessors = card.multiprocessors;
+        f.device->compute_capability = card.compute_capability;
     } else {
-        assert_int_equal(f.device->multiprocessors, multiprocessors);
+        assert_int_equal(f.device->multiprocessors, card.multiprocessors);
+        assert_int_equal(f.device->compute_capability, card.compute_capability);
     }
     struct model_options model_options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
     int32_t *ids = calloc(f.context, sizeof *ids);
@@ -159,9 +167,29 @@ static size_t peak_of(const char *name, size_t multiprocessors)
 static void test_blocks_are_the_cards(void **state)
 {
     (void)state;
-    size_t measured = peak_of("cuda", 132);
-    assert_int_equal(peak_of("plan-cuda", 132), measured);
-    assert_true(peak_of("plan-cuda", 0) < measured);
+    const struct card card = {132, 90}, none = {0};
+    size_t measured = peak_of("cuda", card, DTYPE_F32, 8, 2100);
+    assert_int_equal(peak_of("plan-cuda", card, DTYPE_F32, 8, 2100), measured);
+    assert_true(peak_of("plan-cuda", none, DTYPE_F32, 8, 2100) < measured);
+}
+
+// Long heads are cuDNN's in the backward of some cards, which takes a workspace there.
+static void test_long_heads_are_the_cards(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t compute_capability;
+    } cards[] = {{"9.0", 90}, {"8.6", 86}};
+    size_t peaks[2];
+    for (size_t i = 0; i < 2; i++) {
+        const struct card card = {132, cards[i].compute_capability};
+        setenv("EMULATED_CARD", cards[i].name, 1);
+        peaks[i] = peak_of("cuda", card, DTYPE_BF16, 136, 40);
+        assert_int_equal(peak_of("plan-cuda", card, DTYPE_BF16, 136, 40), peaks[i]);
+    }
+    unsetenv("EMULATED_CARD");
+    assert_true(peaks[0] > peaks[1]);
 }
 
 static void test_tf32_rounds(void **state)
@@ -358,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_a_step_waits_for_its_end_alone),
         cmocka_unit_test(test_a_step_taken_apart),
         cmocka_unit_test(test_blocks_are_the_cards),
+        cmocka_unit_test(test_long_heads_are_the_cards),
         cmocka_unit_test(test_tf32_rounds),
         cmocka_unit_test(test_an_operation_without_memory),
         cmocka_unit_test(test_record),

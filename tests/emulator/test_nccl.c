@@ -72,6 +72,37 @@ static void shared_sequences_are_as_one_card(void **state)
     }
 }
 
+// In bf16 other cards' keys are cuDNN's as far as tiles go: as planned, and as near to f64 as roundings leave it.
+static void a_ring_in_bf16_is_as_planned(void **state)
+{
+    (void)state;
+    static const struct setting setting = {.sequences = 1, .dtype = DTYPE_BF16, .context = 48};
+    struct split split = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_RING, SUM_ORDERED, false, 1};
+    struct fixture f = fixture_of(&setting), exact = fixture_of(&setting);
+    struct ranks ranks;
+    struct plan plan;
+    size_t own;
+    f.config.head_dim = exact.config.head_dim = 8;
+    exact.dtype = DTYPE_F64;
+    fixture_open(&exact);
+    step_of(&exact.model, &exact.batch, method_find("full"), "");
+    double *gradients = fixture_gradients(&exact);
+    open_replica(&f, &ranks, split);
+    struct measured found = step_of(&f.model, &f.batch, method_find("full"), "");
+    size_t count = exact.gradient_count;
+    double *part = own_gradients(&f.model, count, &own);
+    assert_true(relative_l2(part, gradients, count) <= tolerance(DTYPE_BF16));
+    plan_open(&plan, &f, split);
+    struct measured planned = step_of(&plan.model, &plan.batch, method_find("full"), "");
+    assert_as_planned(&found, &planned);
+    assert_true(found.counters.glue_bytes > 0 && found.counters.glue_bytes == planned.counters.glue_bytes);
+    plan_close(&plan);
+    free(part);
+    free(gradients);
+    fixture_close(&f);
+    fixture_close(&exact);
+}
+
 // How often the host waits in a step whose keys and values go round.
 static size_t waits_of_ring(bool documents)
 {
@@ -113,9 +144,10 @@ int main(int argc, char **argv)
 {
     static const size_t counts[] = {2, 3};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replicas_are_as_one_card), cmocka_unit_test(communicators_have_room),
-        cmocka_unit_test(overlap_keeps_the_bits),   cmocka_unit_test(shared_sequences_are_as_one_card),
-        cmocka_unit_test(documents_do_not_wait),    cmocka_unit_test(stages_are_as_one_card),
+        cmocka_unit_test(replicas_are_as_one_card),     cmocka_unit_test(communicators_have_room),
+        cmocka_unit_test(overlap_keeps_the_bits),       cmocka_unit_test(shared_sequences_are_as_one_card),
+        cmocka_unit_test(documents_do_not_wait),        cmocka_unit_test(stages_are_as_one_card),
+        cmocka_unit_test(a_ring_in_bf16_is_as_planned),
     };
     setenv("LONGBP_EMULATED_CARDS", "3", 1);
     setenv("RANKS_DEVICE", "cuda", 1);

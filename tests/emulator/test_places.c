@@ -223,6 +223,7 @@ static void check_setting(const struct setting *setting, enum dtype dtype)
     take_step(&f, setting, true);
     open_model(&planned, "plan-cuda", dtype, 0);
     planned.device->multiprocessors = f.device->multiprocessors;
+    planned.device->compute_capability = f.device->compute_capability;
     take_step(&planned, setting, true);
     assert_int_equal(f.device->arena.peak_bytes, planned.device->arena.peak_bytes);
     assert_int_equal(f.device->host.peak_bytes, planned.device->host.peak_bytes);

@@ -1,14 +1,13 @@
 // Attention: by cuDNN where that serves it, else by the device's own kernels.
 #include "kernels/cuda/plugin/attention_cudnn.h"
-#include "kernels/cuda/plugin/backend.h"
 #include "kernels/cuda/plugin/kernels.h"
 #include "kernels/cuda/workspace.h"
 
 void cuda_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                             struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    bool by_cudnn = backend(device)->engines && cuda_attention_by_cudnn(shape) && !device->reverse_sums;
-    attention_forward_op *forward = by_cudnn ? attention_cudnn_forward : attention_own_forward;
+    attention_forward_op *forward =
+        cuda_attention_forward_by_cudnn(device, shape) ? attention_cudnn_forward : attention_own_forward;
     forward(device, shape, o, logsumexp, q, k, v);
 }
 

@@ -42,9 +42,10 @@ template <int N> __global__ void unfold(bf16 *to, bool accumulate, const float *
 {
     for (unsigned col = threadIdx.x * N; col < f.cols(); col += blockDim.x * N) {
         size_t i = (size_t)blockIdx.x * f.cols() + col;
-        float a[N], b[N], before[N] = {};
+        float a[N], b[N] = {}, before[N] = {};
         read(a, sum + f.at(blockIdx.x, col));
-        read(b, x + i);
+        if (x)
+            read(b, x + i);
         if (accumulate)
             read(before, to + i);
 #pragma unroll

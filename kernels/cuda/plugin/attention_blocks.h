@@ -12,7 +12,8 @@ extern "C" {
 // to: [queries * group * batch, kv_heads * head_dim]; no alias
 void cuda_fold(struct device *device, const struct tensor to[3], const struct tensor from[3],
                struct attention_shape shape);
-// to = fold^-1(sum) + x, or += if accumulate.  to and x: bf16, as `from` above, sum: f32, as `to`; no alias
+// to = fold^-1(sum) + x, or += if accumulate.  to and x: bf16, as `from` above, x may be none, sum: f32, as `to`;
+// no alias
 void cuda_unfold(struct device *device, struct tensor to, bool accumulate, struct tensor sum, struct tensor x,
                  struct attention_shape shape);
 // to[(b * kv_heads + g) * queries * group + t * group + j] = from[t * batch + b, g * group + j].

@@ -1,13 +1,13 @@
 // Attention by cuDNN, a graph per shape; none of the intermediate [heads, queries, keys] is ever stored.
 //
-// Forward: one graph, queries against all keys, bottom-right causal: query i sees keys 0 .. keys - queries + i.
-// O = softmax(S) V, with the logsumexp as second output.
+// Forward: one graph, queries against all keys, bottom-right causal, where query i sees keys 0 .. keys - queries +
+// i, or without a mask. O = softmax(S) V, with the logsumexp as second output.
 //
 // Backward: queries in blocks of CUDA_ATTENTION_QUERIES; per block the keys that its last query sees, in blocks:
-// rectangles without a mask, of at most CUDA_ATTENTION_KEYS, and last a bottom-right causal one
-// (cuda_attention_next_block). The saved logsumexp is over all keys, so P = exp(S - logsumexp) of a block of keys
-// is exact on its own, and so is delta = rowsum(dO * O). Each block's dQ, dK and dV come out in bf16, are added in
-// f32:
+// rectangles without a mask, of at most CUDA_ATTENTION_KEYS, and last a bottom-right causal one, or what the last
+// whole tile leaves of keys that all queries see (cuda_attention_next_block). The saved logsumexp is over all keys,
+// so P = exp(S - logsumexp) of a block of keys is exact on its own, and so is delta = rowsum(dO * O). Each block's
+// dQ, dK and dV come out in bf16, are added in f32:
 //     dQ sum += dQ block;    grad_k[keys of a segment] += dK block[those rows], likewise grad_v
 // and dQ sum is rounded once, at the end. Keys outside every segment: their dK and dV are computed, for cuDNN has
 // no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory.
@@ -18,17 +18,17 @@
 // causal block's rows have different masks: its heads stay heads, and it comes last, when the folded copies are
 // spent and their memory is free.
 //
-// Rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask hides what
-// lies after the last key. For cuDNN before 9.26 reads beyond a rectangle's last key on sm_90 and makes NaN of it
-// where a logsumexp is below -88 (cudnn-frontend, pull request 628), and takes the backward's logsumexp as packed
-// on sm_80 whatever its strides say (pull request 304); the forward writes it as its strides say since 9.12 (pull
-// request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend does before that, in
-// collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
+// A backward's rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask
+// hides what lies after the last key, or our own kernels'. For cuDNN before 9.26 reads beyond a rectangle's last
+// key on sm_90 and makes NaN of it where a logsumexp is below -88 (cudnn-frontend, pull request 628), and takes the
+// backward's logsumexp as packed on sm_80 whatever its strides say (pull request 304); the forward writes it as its
+// strides say since 9.12 (pull request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend
+// does before that, in collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
 //
-// Compiling an engine for a shape takes cuDNN a second. All forwards of the same heads share what was compiled for
-// one of them. Backwards cannot; of them few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE times a
-// power of two, and causal blocks are square where queries and their start are whole tiles. And all devices of a
-// process on one card share them.
+// Compiling an engine for a shape takes cuDNN a second. All forwards of the same heads, with the mask or without,
+// share what was compiled for one of them. Backwards cannot; of them few shapes come up: rectangles are cut to
+// CUDA_ATTENTION_TILE times a power of two, and causal blocks are square where queries and their start are whole
+// tiles. And all devices of a process on one card share them.
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/base/observer.h"
 #include "kernels/cuda/plugin/attention_blocks.h"
@@ -101,9 +101,9 @@ static bool run(struct device *device, struct attention_graph *graph, const stru
 
 static struct attention_graph_shape forward_shape(struct attention_shape s)
 {
-    return (struct attention_graph_shape){.causal = true,
+    return (struct attention_graph_shape){.causal = attention_is_causal(s),
                                           .queries = (int64_t)s.queries,
-                                          .keys = (int64_t)(s.start + s.queries),
+                                          .keys = (int64_t)attention_keys(s),
                                           .batch = (int64_t)s.batch,
                                           .heads = (int64_t)s.heads,
                                           .kv_heads = (int64_t)s.kv_heads,
@@ -144,8 +144,6 @@ static struct attention_graph_shape block_graph_shape(struct attention_shape sha
 {
     struct attention_graph_shape graph = forward_shape(cuda_attention_block_shape(shape, b));
     graph.backward = true;
-    graph.causal = b->causal;
-    graph.keys = (int64_t)b->keys;
     return graph;
 }
 
@@ -173,12 +171,12 @@ static struct tensor rows_of(const struct backward *a, struct tensor queries, co
 
 static bool is_folded(const struct backward *a, const struct cuda_attention_block *b)
 {
-    return !b->causal && a->shape.heads > a->shape.kv_heads;
+    return b->kind == ATTENTION_RECTANGLE && a->shape.heads > a->shape.kv_heads;
 }
 
 static struct block_tensors tensors_of(const struct backward *a, const struct cuda_attention_block *b)
 {
-    const struct cuda_attention_part *own = b->causal ? &a->at.causal : &a->at.rectangle;
+    const struct cuda_attention_part *own = b->kind == ATTENTION_CAUSAL ? &a->at.causal : &a->at.rectangle;
     struct attention_shape s = cuda_attention_block_shape(a->shape, b);
     size_t rows = s.queries * s.batch, cols = s.heads * s.head_dim, keys = b->keys * s.batch;
     bool folded = is_folded(a, b);
@@ -198,13 +196,14 @@ static struct block_tensors tensors_of(const struct backward *a, const struct cu
 static void prepare(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t)
 {
     struct attention_shape s = a->shape;
+    bool causal = b->kind == ATTENTION_CAUSAL;
     s.queries = b->queries;
     if (b->first && is_folded(a, b)) {
         cuda_fold(a->device, (struct tensor[]){t->q, t->o, t->grad_o},
                   (struct tensor[]){rows_of(a, a->q, b), rows_of(a, a->o, b), rows_of(a, a->grad_o, b)}, s);
     }
-    if (b->first || (b->causal && s.heads > s.kv_heads)) {
-        s.kv_heads = b->causal ? s.heads : s.kv_heads;
+    if (b->first || (causal && s.heads > s.kv_heads)) {
+        s.kv_heads = causal ? s.heads : s.kv_heads;
         cuda_fold_logsumexp(a->device, t->logsumexp, rows_of(a, a->logsumexp, b), s);
     }
 }
@@ -234,12 +233,17 @@ static void add_query_gradients(const struct backward *a, const struct cuda_atte
     struct attention_shape s = a->shape;
     s.queries = b->queries;
     struct tensor grad_q = rows_of(a, a->grad_q, b); // of grad_o, which grad_q may be, these rows are spent at last
-    if (!b->causal && b->first) {
+    bool rectangle = b->kind == ATTENTION_RECTANGLE;
+    if (rectangle && b->first) {
         cuda_copy(a->device, t->grad_q_sum, t->grad_q);
-    } else if (!b->causal) {
+    } else if (rectangle) {
         cuda_accumulate_each(a->device, &t->grad_q_sum, &t->grad_q, 1);
-    } else if (!b->first) {
-        cuda_unfold(a->device, grad_q, a->accumulate, t->grad_q_sum, t->grad_q, s);
+    }
+    if (rectangle && !b->last) {
+        return;
+    }
+    if (rectangle || !b->first) {
+        cuda_unfold(a->device, grad_q, a->accumulate, t->grad_q_sum, rectangle ? tensor_none() : t->grad_q, s);
     } else if (a->accumulate) {
         cuda_accumulate(a->device, grad_q, t->grad_q);
     } else {
@@ -247,41 +251,78 @@ static void add_query_gradients(const struct backward *a, const struct cuda_atte
     }
 }
 
+static void range_of_block(struct device *device)
+{
+    range_push(device,
+               (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_BACKWARD, .name = "attention_backward"});
+}
+
+static bool run_graph(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t)
+{
+    struct device *device = a->device;
+    struct attention_graph *graph = block_graph(backend(device)->engines, a->shape, b, &device->status);
+    if (!graph) {
+        return false;
+    }
+    size_t key = b->key * a->shape.batch, keys = b->keys * a->shape.batch;
+    char *workspace = a->workspace.data;
+    struct binding binding = {.tensors = {[Q] = t->q.data,
+                                          [K] = tensor_rows(a->k, key, keys).data,
+                                          [V] = tensor_rows(a->v, key, keys).data,
+                                          [O] = t->o.data,
+                                          [STATS] = t->logsumexp.data,
+                                          [GRAD_O] = t->grad_o.data,
+                                          [GRAD_Q] = t->grad_q.data,
+                                          [GRAD_K] = t->grad_k.data,
+                                          [GRAD_V] = t->grad_v.data,
+                                          [DELTA] = workspace + a->at.delta,
+                                          [ACCUMULATOR] = workspace + a->at.accumulator}};
+    size_t engine = b->kind == ATTENTION_CAUSAL ? a->at.causal.engine : a->at.rectangle.engine;
+    prepare(a, b, t);
+    range_of_block(device);
+    bool ran = run(device, graph, &binding, workspace + engine);
+    range_pop(device);
+    if (ran) {
+        add_key_gradients(a, b, t);
+    }
+    return ran;
+}
+
+// What the last whole tile leaves, by our own kernels, which add dK and dV to the segments themselves.
+static bool run_rest(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t)
+{
+    struct key_segment *segments = calloc(a->segment_count + 1, sizeof *segments);
+    size_t count = 0, batch = a->shape.batch, key = b->key * batch, keys = b->keys * batch;
+    CHECK(segments);
+    for (size_t i = 0; i < a->segment_count; i++) {
+        const struct key_segment *from = &a->segments[i];
+        struct cuda_key_rows within = cuda_attention_rows_within(from, b);
+        size_t row = (within.first - from->start) * batch, rows = within.count * batch;
+        if (rows > 0) {
+            segments[count++] =
+                (struct key_segment){within.first - b->key, within.count, tensor_rows(from->grad_k, row, rows),
+                                     tensor_rows(from->grad_v, row, rows)};
+        }
+    }
+    range_of_block(a->device);
+    attention_own_backward(a->device, cuda_attention_block_shape(a->shape, b), t->grad_q, false, segments, count,
+                           t->grad_o, t->o, rows_of(a, a->logsumexp, b), t->q, tensor_rows(a->k, key, keys),
+                           tensor_rows(a->v, key, keys), tensor_none());
+    range_pop(a->device);
+    free(segments);
+    return a->device->status.code == STATUS_OK;
+}
+
 // One block after another, until one cannot be run.
 static void run_blocks(const struct backward *a)
 {
-    struct device *device = a->device;
-    size_t batch = a->shape.batch;
-    char *workspace = a->workspace.data;
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(a->shape, device->whole_attention, &b);) {
-        struct attention_graph *graph = block_graph(backend(device)->engines, a->shape, &b, &device->status);
-        if (!graph) {
-            return;
-        }
+    bool whole = a->device->whole_attention;
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(a->shape, whole, &b);) {
         struct block_tensors t = tensors_of(a, &b);
-        size_t key = b.key * batch, keys = b.keys * batch;
-        struct binding binding = {.tensors = {[Q] = t.q.data,
-                                              [K] = tensor_rows(a->k, key, keys).data,
-                                              [V] = tensor_rows(a->v, key, keys).data,
-                                              [O] = t.o.data,
-                                              [STATS] = t.logsumexp.data,
-                                              [GRAD_O] = t.grad_o.data,
-                                              [GRAD_Q] = t.grad_q.data,
-                                              [GRAD_K] = t.grad_k.data,
-                                              [GRAD_V] = t.grad_v.data,
-                                              [DELTA] = workspace + a->at.delta,
-                                              [ACCUMULATOR] = workspace + a->at.accumulator}};
-        size_t engine = b.causal ? a->at.causal.engine : a->at.rectangle.engine;
-        prepare(a, &b, &t);
-        range_push(device, (struct range){
-                               .level = RANGE_PART, .work = WORK_ATTENTION_BACKWARD, .name = "attention_backward"});
-        bool ran = run(device, graph, &binding, workspace + engine);
-        range_pop(device);
-        if (!ran) {
+        if (!(b.kind == ATTENTION_REST ? run_rest(a, &b, &t) : run_graph(a, &b, &t))) {
             return;
         }
         add_query_gradients(a, &b, &t);
-        add_key_gradients(a, &b, &t);
     }
 }
 
@@ -314,12 +355,17 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
     range_pop(device);
 }
 
-bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, bool whole,
-                           struct status *status)
+bool attention_cudnn_build(struct attention_engines *engines, const struct device *device,
+                           struct attention_shape shape, struct status *status)
 {
-    bool done = attention_engines_graph(engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
-    for (struct cuda_attention_block b = {0}; done && cuda_attention_next_block(shape, whole, &b);) {
-        done = block_graph(engines, shape, &b, status);
+    bool done = !cuda_attention_forward_by_cudnn(device, shape) ||
+                attention_engines_graph(engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
+    if (!cuda_attention_backward_by_cudnn(device, shape)) {
+        return done;
+    }
+    for (struct cuda_attention_block b = {0};
+         done && cuda_attention_next_block(shape, device->whole_attention, &b);) {
+        done = b.kind == ATTENTION_REST || block_graph(engines, shape, &b, status);
     }
     return done;
 }

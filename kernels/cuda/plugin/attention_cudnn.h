@@ -8,9 +8,9 @@
 attention_forward_op attention_cudnn_forward;
 attention_backward_op attention_cudnn_backward;
 
-// Builds every graph that forward and backward of the shape need; they do so themselves when first called. whole:
-// as of cuda_attention_next_block. False and a status if one cannot be had.
+// Builds every graph that forward and backward of the shape need on such a device; they do so themselves when first
+// called. False and a status if one cannot be had.
 struct attention_engines;
-bool attention_cudnn_build(struct attention_engines *engines, struct attention_shape shape, bool whole,
-                           struct status *status);
+bool attention_cudnn_build(struct attention_engines *engines, const struct device *device,
+                           struct attention_shape shape, struct status *status);
 size_t attention_cudnn_library_version(void);

@@ -11,7 +11,7 @@
 
 // What was compiled for the forwards of some heads.
 struct kernels {
-    int64_t batch, heads, kv_heads, head_dim;
+    int64_t causal, batch, heads, kv_heads, head_dim;
     cudnnBackendDescriptor_t cache;
 };
 
@@ -46,7 +46,7 @@ static struct kernels *kernels_for(struct attention_engines *engines, struct att
 {
     struct kernels *wanted = calloc(1, sizeof *wanted);
     CHECK(wanted);
-    *wanted = (struct kernels){s.batch, s.heads, s.kv_heads, s.head_dim, NULL};
+    *wanted = (struct kernels){s.causal, s.batch, s.heads, s.kv_heads, s.head_dim, NULL};
     struct kernels **found = tsearch(wanted, &engines->kernels, compare_kernels);
     CHECK(found);
     if (*found != wanted) {
