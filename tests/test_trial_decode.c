@@ -129,20 +129,24 @@ static void options_reach_the_method(void **state)
     (void)state;
     struct trial trial = trial_of(
         "{'model': 'tiny', 'context': 1000, 'method': {'name': 'spaco', 'chunk': 100, 'budget': 3, 'cap': 1.5,"
-        " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all',"
-        " 'sampler_seed': 7}, 'measure': {'bias': true}}");
+        " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all'},"
+        " 'measure': {'bias': true}}");
     const struct spaco_options *options = trial.options;
     assert_int_equal(options->column.chunk, 100);
     assert_int_equal(options->budget, 3);
     assert_int_equal(options->sampler, SAMPLER_FIXED);
     assert_int_equal(options->compensation, COMPENSATION_CAPPED);
     assert_int_equal(options->loss, LOSS_ALL);
-    assert_int_equal(options->sampler_seed, 7);
     assert_true(options->cap == 1.5);
     assert_int_equal(options->columns.count, 3);
     assert_memory_equal(options->columns.items, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
     assert_true(trial.measure.bias);
     expect_id(trial.canonical, trial.id);
+    trial_free(&trial);
+    trial = trial_of(METHOD("{'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'sequential', 'minimum': 0.25,"
+                            " 'sampler_seed': 7}"));
+    assert_int_equal(((const struct spaco_options *)trial.options)->sampler_seed, 7);
+    assert_true(((const struct spaco_options *)trial.options)->minimum == 0.25);
     trial_free(&trial);
     trial = trial_of(METHOD("{'name': 'seco', 'inner': 'checkpoint'}"));
     assert_int_equal(((const struct column_options *)trial.options)->inner, INNER_CHECKPOINT);
@@ -360,6 +364,8 @@ static void bad_models_are_refused_with_the_place(void **state)
     expect_all_bad(cases, COUNT(cases));
 }
 
+#define SPACO(more) METHOD("{'name': 'spaco', 'chunk': 8, 'budget': 2, " more "}")
+
 static void bad_methods_are_refused_with_the_place(void **state)
 {
     (void)state;
@@ -389,6 +395,13 @@ static void bad_methods_are_refused_with_the_place(void **state)
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4096]}"),
          "from 0 to 4095, found 4096"},
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [8]}"), "column 8 does not exist"},
+        {SPACO("'sampler': 'bernoulli', 'columns': [3]"), "columns go with sampler 'fixed' alone; leave it out"},
+        {SPACO("'sampler': 'fixed', 'columns': [3], 'sampler_seed': 2"), "sampler 'fixed' draws nothing"},
+        {SPACO("'cap': 3"),
+         "c:2:1: key 'method': method 'spaco' at context 64: cap goes with compensation 'capped'"},
+        {SPACO("'compensation': 'none', 'cap': 1.5"), "cap goes with compensation 'capped' alone; leave it out"},
+        {SPACO("'minimum': 0.25"), "minimum goes with sampler or compensation 'sequential' alone; leave it out"},
+        {SPACO("'sampler': 'fixed', 'columns': [3], 'minimum': 0.25"), "minimum goes with sampler or"},
         {METHOD("{'name': 'spaco', 'columns': 3}"), "key 'columns': expected a list of whole numbers, found 3"},
         {METHOD("{'name': 'spaco', 'cap': 'two'}"), "key 'cap': expected a number from 0 to 1000000, found 'two'"},
     };
