@@ -176,6 +176,8 @@ int command_grad(int argc, char **argv)
 {
     struct arguments arguments = {.token_dtype = "bytes"};
     trial_flags_open(&arguments.flags, without, own_flags);
+    trial_flags_describe(&arguments.flags, "context",
+                         "of --tokens FILE all that it has; of random tokens required");
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,

@@ -436,10 +436,20 @@ static int code_of(const struct status *status)
     return step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
 
+// In the help: the one that trains unless another is given.
+static void describe_optimizer(struct trial_flags *flags)
+{
+    char standard[80];
+    snprintf(standard, sizeof standard, "%s, rate=%g", optimizers[0]->name,
+             option_find(&optimizers[0]->options, "rate")->initial);
+    trial_flags_describe(flags, "optimizer", standard);
+}
+
 int command_train(int argc, char **argv)
 {
     struct arguments arguments = {.token_dtype = "bytes"};
     trial_flags_open(&arguments.flags, without, own_flags);
+    describe_optimizer(&arguments.flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
