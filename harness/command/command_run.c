@@ -5,9 +5,9 @@
 #include "harness/command/compare_files.h"
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
+#include "harness/files/doubtful_labels.h"
 #include "harness/files/program_output.h"
 #include "harness/files/size.h"
-#include "harness/files/unseen_labels.h"
 #include "harness/run/child.h"
 #include "harness/run/dry_run.h"
 #include "harness/run/predicted_trial.h"
@@ -333,7 +333,7 @@ static int measure(const struct spec *spec, const struct sweep_options *options,
 }
 
 // Of each batch file of the trials once, for a trial is a process of its own.
-static void say_unseen_labels(const struct spec *spec)
+static void say_doubtful_labels(const struct spec *spec)
 {
     json_t *said = json_object(); // by path
     size_t count = spec_varies(spec, trial_key_find("data")) || spec_varies(spec, trial_key_find("train"))
@@ -347,7 +347,7 @@ static void say_unseen_labels(const struct spec *spec)
         for (size_t p = 0; reads && p < sizeof paths / sizeof *paths; p++)
             if (paths[p] && !json_object_get(said, paths[p])) {
                 json_object_set_new(said, paths[p], json_true());
-                unseen_labels_say(paths[p]);
+                doubtful_labels_say(paths[p]);
             }
         trial_free(&trial);
     }
@@ -388,10 +388,10 @@ static int run(const struct arguments *arguments, struct status *status)
     } else if (arguments->dry_run) {
         code = dry_run_write(&spec, options.out, options.retry, stdout, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
-        say_unseen_labels(&spec);
+        say_doubtful_labels(&spec);
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
-        say_unseen_labels(&spec);
+        say_doubtful_labels(&spec);
         code = measure(&spec, &options, arguments->compare, status);
     }
 cleanup:

@@ -2,10 +2,10 @@
 #include "harness/command/command.h"
 #include "harness/command/rank_command.h"
 #include "harness/command/trial_flags.h"
+#include "harness/files/doubtful_labels.h"
 #include "harness/files/folder.h"
 #include "harness/files/sequences.h"
 #include "harness/files/size.h"
-#include "harness/files/unseen_labels.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
 #include "harness/run/interrupt.h"
@@ -447,7 +447,7 @@ static void describe_optimizer(struct trial_flags *flags)
 
 int command_train(int argc, char **argv)
 {
-    struct arguments arguments = {.token_dtype = "bytes"};
+    struct arguments arguments = {0};
     trial_flags_open(&arguments.flags, without, own_flags);
     describe_optimizer(&arguments.flags);
     const struct argp argp = {
@@ -470,10 +470,10 @@ int command_train(int argc, char **argv)
                 check_trial(&trial, &arguments, &status);
     int code = EXIT_FINE;
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
-        unseen_labels_say(trial.data.path);
+        doubtful_labels_say(trial.data.path);
         if (trial.train.evaluate.path &&
             (!trial.data.path || strcmp(trial.data.path, trial.train.evaluate.path) != 0))
-            unseen_labels_say(trial.train.evaluate.path);
+            doubtful_labels_say(trial.train.evaluate.path);
     }
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "train", arguments.launch, argc, argv, &status);
