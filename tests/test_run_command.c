@@ -275,6 +275,7 @@ static void a_trial_that_cannot_be_is_unsupported(void **state)
     expect(scratch, "$L run spec.json --dry-run --out r.jsonl", 0, NULL);
     assert_says(scratch, "out",
                 "4 trials to measure, 0 done; 1 are unsupported; how long steps take is predicted by");
+    assert_says(scratch, "out", "\nunsupported, 1: method \"spaco\" at context 8: budget 2 is larger than");
     expect(scratch, "test ! -e r.jsonl", 0, NULL);
     expect(scratch, "$L run spec.json --out r.jsonl", 0, "4 of 4 trials done: 3 ok, 1 unsupported");
     expect(scratch, "grep -c '\"reason\":\"method ..spaco.. at context 8: budget 2' r.jsonl", 0, NULL);

@@ -232,7 +232,7 @@ static void list_trial(const struct trial *trial, const char *what, bool json)
         printf("; %s", words.peak);
     if (isfinite(predicted.step_seconds))
         printf(", a step %s", words.step);
-    printf("%s%s\n", trial->unsupported ? ": " : "", text_or(trial->unsupported, ""));
+    printf("%s%s\n", *predicted.reason ? ": " : "", predicted.reason);
 }
 
 static bool list_trials(const struct spec *spec, bool json, struct status *status)
