@@ -354,6 +354,32 @@ static void say_doubtful_labels(const struct spec *spec)
     json_decref(said);
 }
 
+// A card's estimates beside the CPU's times or bytes are seldom what is meant: of each profile once.
+static void say_cards(const struct spec *spec)
+{
+    json_t *said = json_object(); // by profile
+    bool varies = spec_varies(spec, trial_key_find("profile")) || spec_varies(spec, trial_key_find("device")) ||
+                  spec_varies(spec, trial_key_find("dtype"));
+    for (size_t i = 0; i < (varies ? spec->trial_count : 1); i++) {
+        struct trial trial;
+        struct status ignored = {0};
+        bool card =
+            spec_trial(spec, i, &trial, &ignored) && trial.profile && trial.profile->multiprocessors.value > 0;
+        const char *does = !card                                   ? NULL
+                           : strcmp(trial.device, "cpu") == 0      ? "run on the CPU"
+                           : strcmp(trial.device, "plan-cpu") == 0 ? "are planned as on the CPU"
+                                                                   : NULL;
+        if (does && !json_object_get(said, trial.profile->name)) {
+            json_object_set_new(said, trial.profile->name, json_true());
+            fprintf(stderr,
+                    "longbp: profile %s is of a card, but trials %s: estimates of time are of the card alone\n",
+                    trial.profile->name, does);
+        }
+        trial_free(&trial);
+    }
+    json_decref(said);
+}
+
 static int run(const struct arguments *arguments, struct status *status)
 {
     struct spec spec = {0};
@@ -370,6 +396,8 @@ static int run(const struct arguments *arguments, struct status *status)
     }
     if (!spec_load(&spec, arguments->spec, &changes, status))
         goto cleanup;
+    if (!arguments->json)
+        say_cards(&spec);
     CHECK(asprintf(&out, "results/%s.jsonl", spec.experiment) > 0);
     against_out = against_beside(arguments->out ? arguments->out : out);
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
