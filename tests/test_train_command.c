@@ -300,7 +300,7 @@ static void wrong_files_are_said(void **state)
         {"--batch pairs --sequences 4 --held-out 0.01", "0.01 of 8 sequences leaves none to evaluate"},
         {"--batch pairs --sequences 4 --context 3", "sequences of 2 tokens, but context is 3"},
         {"--batch pairs --sequences 4 --group 3", "no number of groups of 3"},
-        {"--batch none --sequences 2", "none: No such file"},
+        {"--batch none --sequences 2", "key \"batch\": none: No such file"},
         {"--batch empty --sequences 2", "empty: holds no batch file, *.safetensors"},
         {"--batch mixed --sequences 2", "wide.safetensors: sequences of 3 tokens, but "},
         {"--batch three --sequences 2 --objective dpo --lora r=2",

@@ -292,6 +292,18 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
 }
 
+// What a key is read from; where it is left out and a batch file says it, what is wrong is said of the file.
+static struct json_field source_of(const struct trial_key *key, const struct trial *trial,
+                                   const struct trial_fields *fields)
+{
+    struct json_field field = fields->keys[key - trial_keys];
+    if (field.value || !key->told || trial->data.kind != DATA_BATCH)
+        return field;
+    field = json_field_get(fields->keys[trial_key_find("data")], "batch");
+    field.value = NULL;
+    return field;
+}
+
 // All keys with their defaults spelled out; NULL and a status if anything is wrong. A new reference.
 static json_t *decode_keys(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
@@ -300,8 +312,9 @@ static json_t *decode_keys(struct trial *trial, const struct trial_fields *field
     bool ok = true;
     for (size_t i = 0; ok && i < trial_key_count(); i++) {
         const struct trial_key *key = &trial_keys[i];
-        json_t *value = key->type == KEY_METHOD ? decode_method(trial, &fields->method, status)
-                                                : trial_key_decode(key, trial, fields->keys[i], status);
+        json_t *value = key->type == KEY_METHOD
+                            ? decode_method(trial, &fields->method, status)
+                            : trial_key_decode(key, trial, source_of(key, trial, fields), status);
         ok = value != NULL;
         if (ok)
             json_object_set_new(canonical, key->name, value);
