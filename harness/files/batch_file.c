@@ -196,8 +196,9 @@ static struct bounds bounds_of(const struct batch_tensor *row)
         return (struct bounds){0, INFINITY, "a finite number >= 0"};
     if (row->offset == AT(advantages))
         return (struct bounds){-INFINITY, INFINITY, "a finite number"};
-    return (struct bounds){-INFINITY, LOG_PROB_MAX,
-                           "a finite number <= 0, the natural logarithm of a probability (up to 0.001 for rounding)"};
+    return (struct bounds){
+        -INFINITY, LOG_PROB_MAX,
+        "a finite number <= 0, the natural logarithm of a probability (up to 0.001 for rounding)"};
 }
 
 static bool take_numbers(const struct batch_tensor *row, const struct safetensors_tensor *tensor, size_t from,
