@@ -357,7 +357,6 @@ static void wrong_use_is_said(void **state)
         {"--out new --device plan", "trains nothing"},
         {"--out new --warmup 11", "key \"warmup\": is longer than the run of 10 steps"},
         {"--out new --schedule constant --floor 0.1", "key \"floor\": is where a schedule ends"},
-        {"--out new --evaluate-every 11", "key \"evaluate_every\": is more than the 10 steps"},
         {"--out new --checkpoint 11", "--checkpoint 11 is beyond the last of 10 steps, so none would be written"},
         {"--out new --keep-checkpoints 2", "--keep-checkpoints 2 is of those that --checkpoint N writes"},
         {"--out new --keep-checkpoints 0", "--keep-checkpoints is a whole number >= 1"},

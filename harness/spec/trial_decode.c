@@ -80,8 +80,8 @@ static bool check_evaluation(const struct trial *trial, const struct trial_field
                            "nothing is evaluated; give \"held_out\" or \"evaluate\", or leave it out");
 }
 
-// What would never come to pass within the steps.
-static bool check_steps(const struct training *train, struct json_field field, struct status *status)
+// Of the rate, what would never come to pass.
+static bool check_rate(const struct training *train, struct json_field field, struct status *status)
 {
     if (train->warmup > train->steps)
         return json_field_fail(
@@ -89,11 +89,6 @@ static bool check_steps(const struct training *train, struct json_field field, s
             "is longer than the run of %zu steps, which would never reach its rate; give at most "
             "%zu, or more \"steps\"",
             train->steps, train->steps);
-    if (train->evaluate_every > train->steps)
-        return json_field_fail(json_field_get(field, "evaluate_every"), status,
-                               "is more than the %zu steps; leave it out: before the first step and after the last "
-                               "is evaluated in any case",
-                               train->steps);
     return train->floor == 0 || train->schedule != SCHEDULE_CONSTANT ||
            json_field_fail(json_field_get(field, "floor"), status,
                            "is where a schedule ends, and a constant rate has none; give \"schedule\" linear or "
@@ -125,7 +120,7 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(json_field_get(field, "clip"), status,
                                "all gradients are scaled at once, which needs them on the device; leave it out, or "
                                "\"place\": {\"gradients\": \"host\"}");
-    return check_steps(train, field, status) && check_evaluation(trial, fields, status);
+    return check_rate(train, field, status) && check_evaluation(trial, fields, status);
 }
 
 static bool check_objective(const struct trial *trial, const struct trial_fields *fields, struct status *status)
