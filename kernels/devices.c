@@ -66,8 +66,8 @@ bool device_name_parse(struct device_name *parsed, const char *name, struct stat
     size_t i = find(name, length);
     if (i == DEVICES) {
         return status_set(status, STATUS_UNSUPPORTED,
-                          "this program has no device \"%.*s\"; it has cpu, cuda, plan-cpu, plan-cuda", (int)length,
-                          name);
+                          "this program has no device \"%.*s\"; it has cpu, cuda (a GPU), plan-cpu, plan-cuda",
+                          (int)length, name);
     }
     if (colon && !devices[i].has_cards) {
         return status_set(status, STATUS_UNSUPPORTED, "device %s has no cards to number: \"%s\"", devices[i].name,

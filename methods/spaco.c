@@ -10,6 +10,10 @@
 
 #define AT(member) offsetof(struct spaco_options, member)
 
+// Defaults.
+#define CAP  2
+#define SEED 1
+
 static const struct option option_rows[] = {
     OPTION_CHUNK(struct column_options, false),
     {.name = "budget",
@@ -37,7 +41,7 @@ static const struct option option_rows[] = {
      .type = OPTION_NUMBER,
      .offset = AT(cap),
      .maximum = 1e6,
-     .initial = 2,
+     .initial = CAP,
      .help = "largest factor under compensation capped"},
     {.name = "minimum",
      .type = OPTION_NUMBER,
@@ -54,7 +58,7 @@ static const struct option option_rows[] = {
      .type = OPTION_COUNT,
      .offset = AT(sampler_seed),
      .maximum = OPTION_COUNT_MAX,
-     .initial = 1,
+     .initial = SEED,
      .help = "seed of the draw; a run makes those of its later steps from it"},
     {.name = "columns",
      .type = OPTION_LIST,
@@ -99,6 +103,25 @@ static void walk(struct step *step)
     draw_free(&draw);
 }
 
+// Of an option that changes nothing beside the others, but is not at its default, what it goes with: its trial
+// would be measured twice under two names. NULL: there is none.
+static const char *effectless(const struct spaco_options *options)
+{
+    bool fixed = options->sampler == SAMPLER_FIXED;
+    bool sequential = options->sampler == SAMPLER_SEQUENTIAL || options->compensation == COMPENSATION_SEQUENTIAL;
+    if (!fixed && options->columns.count) {
+        return "columns go with sampler \"fixed\" alone";
+    }
+    if (fixed && options->sampler_seed != SEED) {
+        return "sampler_seed is of a draw, and sampler \"fixed\" draws nothing";
+    }
+    if (options->compensation != COMPENSATION_CAPPED && options->cap != CAP) {
+        return "cap goes with compensation \"capped\" alone";
+    }
+    return !sequential && options->minimum > 0 ? "minimum goes with sampler or compensation \"sequential\" alone"
+                                               : NULL;
+}
+
 static bool check(const void *given, const struct config *config, size_t context, struct status *status)
 {
     const struct spaco_options *options = given;
@@ -110,8 +133,9 @@ static bool check(const void *given, const struct config *config, size_t context
                           "use a larger chunk",
                           options->column.chunk, context, count, COLUMNS_MAX);
     }
-    if (!fixed && options->columns.count) {
-        return status_set(status, STATUS_BAD_INPUT, "columns go with sampler \"fixed\" alone");
+    const char *goes_with = effectless(options);
+    if (goes_with) {
+        return status_set(status, STATUS_BAD_INPUT, "%s; leave it out", goes_with);
     }
     if (options->budget > count) {
         return status_set(status, STATUS_UNSUPPORTED,

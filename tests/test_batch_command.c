@@ -113,7 +113,7 @@ static size_t count_of(const char *text, const char *in)
 }
 
 // Whoever reads the file, and however often: every trial, reference and rank does.
-static void labels_that_no_step_counts_are_said_once(void **state)
+static void doubtful_labels_are_said_once(void **state)
 {
     struct scratch *scratch = *state;
     struct written_tensor packed[] = {
@@ -135,8 +135,30 @@ static void labels_that_no_step_counts_are_said_once(void **state)
     for (size_t i = 0; i < COUNT(commands); i++) {
         assert_int_equal(run(scratch, commands[i]), 0);
         char *err = text_of(scratch, "err");
-        if (count_of("packed: 2 labels of a document's last token are not counted", err) != 1)
+        if (count_of("packed: 2 labels of a document's last token are not counted", err) != 1 ||
+            count_of("shift them", err) != 0)
             fail_msg("%s: %s", commands[i], err);
+        free(err);
+    }
+    static const struct {
+        const char *labels_name;
+        struct written_tensor labels;
+        size_t said;
+    } cases[] = {
+        {"as Hugging Face has them", {"labels", "I64", "[2,4]", IDS, 8}, 1},
+        {"of the answers alone", {"labels", "I64", "[2,4]", {-100, -100, -100, -100, -100, -100, 7, 200}, 8}, 1},
+        {"one is not", {"labels", "I64", "[2,4]", {1, 2, 3, 49, 5, 6, 7, 201}, 8}, 0},
+        {"the last position alone",
+         {"labels", "I64", "[2,4]", {-100, -100, -100, 49, -100, -100, -100, -100}, 8},
+         0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct written_tensor unshifted[] = {tensors[0], cases[i].labels};
+        written_batch(scratch, "unshifted", unshifted, COUNT(unshifted));
+        assert_int_equal(run(scratch, GRAD " --batch unshifted --out a"), 0);
+        char *err = text_of(scratch, "err");
+        if (count_of("unshifted: every label is the id at its own position", err) != cases[i].said)
+            fail_msg("%s: %s", cases[i].labels_name, err);
         free(err);
     }
     // Where nothing is computed nothing is said.
@@ -166,6 +188,8 @@ static void what_a_step_cannot_use_is_said(void **state)
         {"--batch zero --objective weighted-mean", "zero: weights are 0 wherever there is a label"},
         {"--batch batch --objective dpo", "batch: has no tensor \"reference_logprobs\"; objective dpo needs it"},
         {"--batch batch --objective grpo", "batch: has no tensor \"advantages\"; objective grpo needs it"},
+        {"--context 8 --token-dtype u16", "--token-dtype u16 is of --tokens FILE, and there is none"},
+        {"--batch batch --token-dtype bytes", "--token-dtype bytes is of --tokens FILE"},
         {"--batch 3 --context 8 --objective dpo",
          "dpo needs pairs, sequences 2i the chosen and 2i + 1 the rejected"},
         {"--batch 2 --context 8 --objective dpo,betta=1",
@@ -244,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_batch_file_is_its_tokens_and_labels, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(documents_are_packed, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(labels_that_no_step_counts_are_said_once, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(doubtful_labels_are_said_once, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_a_step_cannot_use_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_reference_is_another_model_or_this_one_without_its_adapter, scratch_setup,
                                         scratch_teardown),

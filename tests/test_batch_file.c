@@ -19,7 +19,8 @@ static const struct written_tensor good[] = {
     {"lengths", "I32", "[2]", {4, 3}, 2},
     {"documents", "I64", "[2,4]", {0, 0, 1, 1, 3, 3, 3, 3}, 8},
     {"weights", "F32", "[2,4]", {1, 0.5, 2, 1, 1, 0, 1, 1}, 8},
-    {"old_logprobs", "F64", "[2,4]", {-1, -2, -3, 0, 0, -0.5, 0, 0}, 8},
+    // What rounding makes of a probability of 1 is one.
+    {"old_logprobs", "F64", "[2,4]", {-1, -2, 0.0009, 0, 0, -0.5, 0, 0}, 8},
     // What stands where there is no label is nobody's matter.
     {"reference_logprobs", "F32", "[2,4]", {-1.5, -2, -3, NAN, INFINITY, -0.25, 0, 0}, 8},
     {"advantages", "F64", "[2]", {0.5, -1.5}, 2},
@@ -117,6 +118,10 @@ static void what_is_wrong_is_said(void **state)
          "old_logprobs[1, 1] is -inf, expected a finite number"},
         {{"reference_logprobs", "F64", "[2,4]", {-1, NAN, -1, 0, 0, -1, 0, 0}, 8},
          "reference_logprobs[0, 1] is nan, expected a finite number"},
+        {{"old_logprobs", "F64", "[2,4]", {-1, 1, -1, 0, 0, -1, 0, 0}, 8},
+         "old_logprobs[0, 1] is 1, expected a finite number <= 0, the natural logarithm of a probability"},
+        {{"reference_logprobs", "F32", "[2,4]", {-1, -1, -1, 0, 0, 0.0011, 0, 0}, 8},
+         "reference_logprobs[1, 1] is 0.0011, expected a finite number <= 0"},
         {{"advantages", "F64", "[2]", {1, NAN}, 2}, "advantages[1] is nan, expected a finite number"},
         {{"advantages", "F64", "[2]", {-INFINITY, 1}, 2}, "advantages[0] is -inf, expected a finite number"},
         {{"old_logprob", "F64", "[2]", {0}, 2}, "unknown tensor \"old_logprob\"; did you mean \"old_logprobs\"?"},

@@ -253,6 +253,25 @@ static void help_has_every_default(void **state)
     }
 }
 
+// What a command does without an option, where a trial of a spec would have something else.
+static void help_has_the_commands_own_defaults(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *command, *says;
+    } cases[] = {
+        {"train", "of `longbp list optimizers` (adamw, rate=0.0001) "},
+        {"grad", "a batch file says it itself (of --tokens FILE all that it has; of random tokens required) "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[512];
+        snprintf(command, sizeof command, "$L help %s | tr -s ' \n' ' ' | grep -qF '%s'", cases[i].command,
+                 cases[i].says);
+        if (run(scratch, command) != 0)
+            fail_msg("%s: its help does not say \"%s\"", cases[i].command, cases[i].says);
+    }
+}
+
 // Names stand at the left, what they are for in one column, and no line is wider than a terminal.
 static void help_stays_in_its_columns(void **state)
 {
@@ -291,6 +310,7 @@ int main(void)
         TEST(help_tells_of_a_command_what_it_says_itself),
         TEST(help_has_choices_and_defaults),
         TEST(help_has_every_default),
+        TEST(help_has_the_commands_own_defaults),
         TEST(help_stays_in_its_columns),
     };
     return cmocka_run_group_tests_name("completion", tests, NULL, NULL);

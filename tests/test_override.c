@@ -85,7 +85,7 @@ static void bad_changes_are_refused(void **state)
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         expect_bad(SWEEP, cases[i].axes, NULL, cases[i].message);
-    expect_bad(SWEEP, NULL, "gpu", "--device gpu: unknown device 'gpu'; did you mean 'cpu'?");
+    expect_bad(SWEEP, NULL, "gpu", "--device gpu: unknown device 'gpu'; did you mean 'cuda'?");
     expect_bad(SWEEP, NULL, "", "--device : a value is empty");
     expect_bad(SWEEP, (const char *const[]){"device=cpu", NULL}, "cpu",
                "--device cpu: axis 'device' is given twice");

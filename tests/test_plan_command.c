@@ -393,6 +393,30 @@ static void a_plan_says_what_is_missing(void **state)
 }
 
 // A name and its options as a flag has them become what a spec has.
+// Links that no estimate takes are told.
+static void links_without_a_use_are_told(void **state)
+{
+    (void)state;
+#define LINKED "plan --model tiny --context 64 --batch 2 --links infiniband "
+    static const struct {
+        const char *command, *told; // NULL: nothing
+    } cases[] = {
+        {LINKED,
+         "links infiniband are not used: they are between ranks, and there is one: --parallel says how many"},
+        {LINKED "--profile rtx-3090 --like cuda", "links infiniband are not used: they are between ranks"},
+        {LINKED "--parallel data=2", "links infiniband are not used: an estimate of time takes them, which needs"},
+        {LINKED "--parallel data=2 --profile rtx-3090 --like cuda", NULL},
+    };
+#undef LINKED
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *out;
+        assert_int_equal(longbp(&out, cases[i].command), 0);
+        if (!strstr(out, "are not used") != !cases[i].told || (cases[i].told && !strstr(out, cases[i].told)))
+            fail_msg("%s: %s", cases[i].command, out);
+        free(out);
+    }
+}
+
 static void a_flag_names_options(void **state)
 {
     (void)state;
@@ -422,6 +446,7 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flag_names_options),
+        cmocka_unit_test(links_without_a_use_are_told),
         cmocka_unit_test(a_planned_record_is_the_measured_one),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),

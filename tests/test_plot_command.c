@@ -229,6 +229,34 @@ static void draw_gradient_errors(struct scratch *scratch)
     expect_drawn(scratch, "", "$L plot --scripts \"$P\" --format svg --figures gradient-error --out drawn \"$R\"");
 }
 
+// One heading for figures that show different things would be wrong for all but one.
+static void a_title_is_of_one_figure(void **state)
+{
+    struct scratch *scratch = *state;
+    draw_gradient_errors(scratch);
+    static const struct {
+        const char *options;
+        int code;
+    } cases[] = {
+        {"--title Mine \"$R\"", 2},
+        {"--title Mine --figures memory,gradient-error \"$R\"", 2},
+        {"--title Mine --figures gradient-error --advice a.json \"$R\"", 2},
+        {"--title Mine --advice a.json --frontier f.json", 2},
+        {"--title Mine --figures gradient-error \"$R\"", 0},
+        {"--title '' \"$R\"", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[300];
+        snprintf(command, sizeof command, "$L plot --scripts \"$P\" --format svg --out titled %s",
+                 cases[i].options);
+        int code = run(scratch, command);
+        char *err = text_of(scratch, "err");
+        if (code != cases[i].code || !strstr(err, "--title is the heading of one figure") != (code == 0))
+            fail_msg("%s: exit %d: %s", command, code, err);
+        free(err);
+    }
+}
+
 // An axis that cannot be set is not silently left.
 static void axes_of_bars_are_left(void **state)
 {
@@ -365,6 +393,7 @@ int main(void)
         TEST(what_no_axis_holds_is_told),
         TEST(what_has_no_point_is_told),
         TEST(help_names_every_figure),
+        TEST(a_title_is_of_one_figure),
         TEST(axes_of_bars_are_left),
         TEST(an_axis_is_broken_where_nothing_lies),
         TEST(longest_contexts_say_what_is_claimed),

@@ -270,6 +270,9 @@ static void a_dry_run_knows_ranks(void **state)
                                   "tr -s ' ' < dry | grep -o '[0-9.]* [KM]iB' > planned"),
                      0);
     assert_says(scratch, "dry", "8 trials to measure, 0 done; 2 are unsupported");
+    assert_says(scratch, "dry", "\nunsupported, 2: the batch's sequences are 4, too few for 8 data ranks\n");
+    assert_int_equal(run(scratch, "$L run spec.json --list"), 0);
+    assert_says(scratch, "out", "; unsupported: the batch's sequences are 4, too few for 8 data ranks\n");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl > table && tr -s ' ' < table | "
                                   "grep -o '[0-9.]* [KM]iB' > measured; cmp planned measured"),
                      0);

@@ -57,6 +57,37 @@ static void own_specs_come_first(void **state)
     expect(scratch, "$L run experiments/sparsity.json --list >other && grep -q spaco other", 0, NULL);
 }
 
+// An id may be cut short, as reports print it.
+static void a_trial_is_named_by_how_its_id_begins(void **state)
+{
+    struct scratch *scratch = *state;
+    char command[200], *ids;
+    write_spec(scratch, "'ok'", 0);
+    expect(scratch, "$L run spec.json --axis seed=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 --list | cut -c 1-32",
+           0, NULL);
+    ids = text_of(scratch, "out");
+#define SEEDS "$L run spec.json --axis seed=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 --trial "
+    snprintf(command, sizeof command, SEEDS "%.8s > found && grep -q '\"id\": *\"%.32s\"' found", ids, ids);
+    expect(scratch, command, 0, NULL);
+    // Of more ids than there are digits some begin alike.
+    expect(scratch,
+           "$L run spec.json --axis seed=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 --list | cut -c 1 | "
+           "sort | uniq -d | head -n 1 > digit",
+           0, NULL);
+    expect(scratch, SEEDS "$(cat digit)", 2, " trials' ids begin with ");
+    char *err = text_of(scratch, "err"), *digit = text_of(scratch, "digit"), *named = strrchr(err, ':');
+    assert_true(named && strlen(named) > 2 + 32);
+    assert_int_equal(named[2], digit[0]);
+    named[2 + 32] = '\0'; // the first of them
+    assert_non_null(strstr(ids, named + 2));
+    expect(scratch, SEEDS "''", 2, "no trial  in experiment");
+    expect(scratch, SEEDS "0x", 2, "no trial 0x in experiment");
+#undef SEEDS
+    free(ids);
+    free(err);
+    free(digit);
+}
+
 // As everywhere else in this program, whatever the shell prefers.
 static void options_stand_behind_arguments(void **state)
 {
@@ -119,6 +150,11 @@ static void files_that_are_not_results_are_left_alone(void **state)
     }
     scratch_file(scratch, "notes", "\0\0\0\0", 4);
     expect(scratch, "$L run spec.json --out notes; code=$?; test $(wc -c <notes) = 4 && exit $code", 2, "notes:1");
+    // Results are no spec, and one that reads them is another command.
+    expect(scratch, "$L run spec.json --out r.jsonl; head -n 1 r.jsonl > one.jsonl; ", 0, NULL);
+    expect(scratch, "$L run r.jsonl", 2,
+           "r.jsonl: these are results, not the spec of an experiment; `longbp report`");
+    expect(scratch, "$L run one.jsonl --list", 2, "one.jsonl: these are results, not the spec");
     // Behind records that are ours, too.
     expect(scratch, "$L run spec.json --out r.jsonl && printf 'a note' >> r.jsonl && cp r.jsonl before", 0, NULL);
     expect(scratch, "$L run spec.json --out r.jsonl; code=$?; cmp r.jsonl before && exit $code", 2, "r.jsonl:4");
@@ -275,6 +311,7 @@ static void a_trial_that_cannot_be_is_unsupported(void **state)
     expect(scratch, "$L run spec.json --dry-run --out r.jsonl", 0, NULL);
     assert_says(scratch, "out",
                 "4 trials to measure, 0 done; 1 are unsupported; how long steps take is predicted by");
+    assert_says(scratch, "out", "\nunsupported, 1: method \"spaco\" at context 8: budget 2 is larger than");
     expect(scratch, "test ! -e r.jsonl", 0, NULL);
     expect(scratch, "$L run spec.json --out r.jsonl", 0, "4 of 4 trials done: 3 ok, 1 unsupported");
     expect(scratch, "grep -c '\"reason\":\"method ..spaco.. at context 8: budget 2' r.jsonl", 0, NULL);
@@ -302,6 +339,13 @@ static void a_dry_run_says_what_it_would_take(void **state)
         0, NULL);
     expect(scratch, "$L run spec.json --axis method=full --dry-run --out n.jsonl --profile rtx-3090", 0, NULL);
     assert_says(scratch, "out", " s of steps in 2 of them, predicted\n");
+    assert_says(scratch, "err",
+                "longbp: profile rtx-3090 is of a card, but trials run on the CPU: estimates of time");
+    expect(scratch, "$L run spec.json --list --axis dtype=f32,bf16 --axis device=plan --profile rtx-3090", 0,
+           "longbp: profile rtx-3090 is of a card, but trials are planned as on the CPU");
+    assert_int_equal(line_count(scratch, "err"), 1);
+    expect(scratch, "$L run spec.json --list --axis dtype=bf16 --axis device=plan --profile rtx-3090", 0, NULL);
+    assert_int_equal(line_count(scratch, "err"), 0);
     expect(scratch, "$L run spec.json --axis method=full --dry-run --out n.jsonl --memory-limit 1KiB", 0, NULL);
     assert_says(scratch, "out", "; 2 would run out of memory");
     expect(scratch, "$L run spec.json --dry-run --list", 2, "--dry-run tells what is left");
@@ -364,6 +408,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(own_specs_come_first, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(options_stand_behind_arguments, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_step_may_end_after_the_limit, scratch_setup, scratch_teardown),
+        TEST(a_trial_is_named_by_how_its_id_begins),
         TEST(streams_that_are_closed_hold_no_records),
         TEST(files_that_are_not_results_are_left_alone),
         TEST(a_torn_record_is_cut_wherever_it_ends),

@@ -129,20 +129,24 @@ static void options_reach_the_method(void **state)
     (void)state;
     struct trial trial = trial_of(
         "{'model': 'tiny', 'context': 1000, 'method': {'name': 'spaco', 'chunk': 100, 'budget': 3, 'cap': 1.5,"
-        " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all',"
-        " 'sampler_seed': 7}, 'measure': {'bias': true}}");
+        " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all'},"
+        " 'measure': {'bias': true}}");
     const struct spaco_options *options = trial.options;
     assert_int_equal(options->column.chunk, 100);
     assert_int_equal(options->budget, 3);
     assert_int_equal(options->sampler, SAMPLER_FIXED);
     assert_int_equal(options->compensation, COMPENSATION_CAPPED);
     assert_int_equal(options->loss, LOSS_ALL);
-    assert_int_equal(options->sampler_seed, 7);
     assert_true(options->cap == 1.5);
     assert_int_equal(options->columns.count, 3);
     assert_memory_equal(options->columns.items, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
     assert_true(trial.measure.bias);
     expect_id(trial.canonical, trial.id);
+    trial_free(&trial);
+    trial = trial_of(METHOD("{'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'sequential', 'minimum': 0.25,"
+                            " 'sampler_seed': 7}"));
+    assert_int_equal(((const struct spaco_options *)trial.options)->sampler_seed, 7);
+    assert_true(((const struct spaco_options *)trial.options)->minimum == 0.25);
     trial_free(&trial);
     trial = trial_of(METHOD("{'name': 'seco', 'inner': 'checkpoint'}"));
     assert_int_equal(((const struct column_options *)trial.options)->inner, INNER_CHECKPOINT);
@@ -187,8 +191,10 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "key 'dtype': unknown dtype 'f16'; did you mean 'bf16'? known names: f64, f32, bf16"},
         {WITH("'dtype': 32"), "expected one of: f64, f32, bf16; found 32"},
         {WITH("'dtype': null"), "expected one of: f64, f32, bf16; found null"},
-        {WITH("'device': 'gpu'"), "unknown device 'gpu'; did you mean 'cpu'? known names: cpu, cuda, plan"},
-        {WITH("'device': 'gpu:1'"), "this program has no device 'gpu'; it has cpu, cuda"},
+        {WITH("'device': 'gpu'"), "unknown device 'gpu'; did you mean 'cuda'? known names: cpu, cuda, plan"},
+        {WITH("'device': 'NVIDIA'"), "unknown device 'NVIDIA'; did you mean 'cuda'?"},
+        {WITH("'device': 'cpi'"), "unknown device 'cpi'; did you mean 'cpu'?"},
+        {WITH("'device': 'gpu:1'"), "this program has no device 'gpu'; it has cpu, cuda (a GPU), plan"},
         {WITH("'device': 'cpu:1'"), "device cpu has no cards to number: 'cpu:1'"},
         {WITH("'device': 'plan-cuda:0'"), "device plan-cuda has no cards to number"},
         {WITH("'device': 'cuda:'"), "'cuda:' numbers no card: the first is cuda:0, the next cuda:1"},
@@ -212,7 +218,9 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'data': {'batch': 'a', 'text': 'b'}"), "expected one of"},
         {WITH("'data': {'batch': 3}"), "expected the path of a batch file, found 3"},
         {WITH("'batch': 2, 'data': {'batch': 'a'}, 'labels': 'b'"), "key 'labels': a has labels of its own"},
-        {WITH("'data': {'batch': 'no/such'}"), "key 'batch': no/such: No such file or directory"},
+        {WITH("'data': {'batch': 'no/such'}"), "c:2:19: key 'batch': no/such: No such file or directory"},
+        {"{'model': 'tiny', 'method': 'full', 'batch': 2,\n'data': {'batch': 'no/such'}}",
+         "c:2:19: key 'batch': no/such: No such file or directory"},
         {WITH("'data': {'txt': 'a'}"), "unknown key of 'data'; did you mean 'text'?"},
         {WITH("'labels': 3"), "expected null or the path of a file of labels, found 3"},
         {WITH("'lora': {'rank': 0}"), "key 'rank': expected a whole number >= 1, found 0"},
@@ -226,7 +234,11 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'lora': {'targets': 'query_proj'}"),
          "unknown projection 'query_proj'; known names: q, k, v, o, gate, up, down, all-linear"},
         {WITH("'lora': {'targets': ['q_proj', 'q']}"), "key 'targets[1]': 'q' is given twice"},
-        {WITH("'lora': 'none/such'"), "expected the folder of a PEFT adapter, or a rank as rank=8"},
+        {WITH("'lora': 'none/such/'"),
+         "key 'lora': none/such/: no such folder; expected the folder of a PEFT adapter, or"},
+        {WITH("'lora': {'adapter': 'none'}"), "key 'adapter': none: no such folder; expected the folder"},
+        {WITH("'lora': 'Makefile'"), "key 'lora': Makefile: is not a folder; expected the folder"},
+        {WITH("'lora': ''"), "key 'lora': expected the folder of a PEFT adapter, or a rank as rank=8"},
         {WITH("'lora': {'adapter': '.'}"), "key 'adapter': .: is no PEFT adapter: it has no adapter_config.json"},
         {WITH("'deterministic': 'yes'"), "key 'deterministic': expected true or false, found 'yes'"},
         {WITH("'objective': 'dpi'"), "key 'objective': unknown objective"},
@@ -264,6 +276,10 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {"{'model': 'tiny', 'context': 64, 'method': 'seco', 'optimizer': 'bread-sgd'}",
          "method 'seco' completes no gradient before its last column, so all of them live at once and 'walk' saves "
          "nothing; give the optimizer 'when': 'end', or take a method that walks rows"},
+        {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'warmup': 6}"),
+         "c:2:53: key 'warmup': is longer than the run of 5 steps, which would never reach its rate; give at most "
+         "5"},
+        {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'floor': 0.1}"), "key 'floor': is where a schedule ends"},
         {WITH("'optimizer': 'bread-sgd', 'train': {'steps': 2, 'clip': 1}"),
          "key 'clip': needs all gradients at once"},
         {WITH("'optimizer': 'bread-sgd', 'train': {'steps': 2, 'accumulate': 2}"),
@@ -360,6 +376,8 @@ static void bad_models_are_refused_with_the_place(void **state)
     expect_all_bad(cases, COUNT(cases));
 }
 
+#define SPACO(more) METHOD("{'name': 'spaco', 'chunk': 8, 'budget': 2, " more "}")
+
 static void bad_methods_are_refused_with_the_place(void **state)
 {
     (void)state;
@@ -389,6 +407,13 @@ static void bad_methods_are_refused_with_the_place(void **state)
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4096]}"),
          "from 0 to 4095, found 4096"},
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [8]}"), "column 8 does not exist"},
+        {SPACO("'sampler': 'bernoulli', 'columns': [3]"), "columns go with sampler 'fixed' alone; leave it out"},
+        {SPACO("'sampler': 'fixed', 'columns': [3], 'sampler_seed': 2"), "sampler 'fixed' draws nothing"},
+        {SPACO("'cap': 3"),
+         "c:2:1: key 'method': method 'spaco' at context 64: cap goes with compensation 'capped'"},
+        {SPACO("'compensation': 'none', 'cap': 1.5"), "cap goes with compensation 'capped' alone; leave it out"},
+        {SPACO("'minimum': 0.25"), "minimum goes with sampler or compensation 'sequential' alone; leave it out"},
+        {SPACO("'sampler': 'fixed', 'columns': [3], 'minimum': 0.25"), "minimum goes with sampler or"},
         {METHOD("{'name': 'spaco', 'columns': 3}"), "key 'columns': expected a list of whole numbers, found 3"},
         {METHOD("{'name': 'spaco', 'cap': 'two'}"), "key 'cap': expected a number from 0 to 1000000, found 'two'"},
     };

@@ -106,8 +106,9 @@ static const char *beside(const char *parent, const char *key)
 static const char *within(const char *parent, const char *key)
 {
     bool parallel = parent && strcmp(parent, "parallel") == 0;
-    bool evaluates = parent && strcmp(parent, "train") == 0 && strncmp(key, "evaluate_", 9) == 0;
-    return evaluates                                  ? "'held_out': 0.5, "
+    bool train = parent && strcmp(parent, "train") == 0;
+    return train && strncmp(key, "evaluate_", 9) == 0 ? "'held_out': 0.5, "
+           : train && strcmp(key, "floor") == 0       ? "'schedule': 'cosine', "
            : parallel && strcmp(key, "zero") == 0     ? "'data': 2, "
            : parallel && strcmp(key, "sum") == 0      ? "'data': 2, "
            : parallel && strcmp(key, "overlap") == 0  ? "'data': 2, "

@@ -22,6 +22,9 @@ import tempfile
 
 os.environ["OMP_NUM_THREADS"] = "1"  # here and of what is started: on tensors so small threads wait for each other
 
+from needed_modules import need
+
+need("numpy", "torch", "safetensors")
 import numpy as np
 import torch
 import torch.nn.functional as F

@@ -19,6 +19,9 @@ import sys
 import tempfile
 import time
 
+from needed_modules import need
+
+need("numpy", "torch")
 import numpy as np
 import torch
 import torch.nn.functional as F

@@ -16,6 +16,9 @@ import os
 import sys
 import tempfile
 
+from needed_modules import need
+
+need("numpy", "torch", "transformers", "safetensors")
 import numpy as np
 import torch
 import transformers

@@ -2,9 +2,9 @@
 #include "harness/command/command.h"
 #include "harness/command/rank_command.h"
 #include "harness/command/trial_flags.h"
+#include "harness/files/doubtful_labels.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
-#include "harness/files/unseen_labels.h"
 #include "harness/results/record.h"
 #include "harness/run/choice.h"
 #include "harness/run/ranks.h"
@@ -174,8 +174,10 @@ static bool has_gradient(const struct trial *trial, struct status *status)
 
 int command_grad(int argc, char **argv)
 {
-    struct arguments arguments = {.token_dtype = "bytes"};
+    struct arguments arguments = {0};
     trial_flags_open(&arguments.flags, without, own_flags);
+    trial_flags_describe(&arguments.flags, "context",
+                         "of --tokens FILE all that it has; of random tokens required");
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
@@ -190,7 +192,7 @@ int command_grad(int argc, char **argv)
                 has_gradient(&trial, &status);
     int code = EXIT_FINE;
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH)
-        unseen_labels_say(trial.data.path);
+        doubtful_labels_say(trial.data.path);
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "grad", arguments.launch, argc, argv, &status);
         done = status.code == STATUS_OK;

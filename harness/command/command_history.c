@@ -43,6 +43,9 @@ static bool write_history(const struct arguments *arguments, struct status *stat
     struct results results = {0};
     bool fine = results_open(&results, arguments->paths, arguments->path_count, true, status) &&
                 record_filter_some(&results, arguments->conditions, arguments->condition_count, status);
+    if (fine && results.count == 0)
+        fine = status_set(status, STATUS_BAD_INPUT,
+                          "no records: there is nothing to tell of; `longbp run` writes them");
     if (fine) {
         struct histories histories;
         histories_make(&histories, results.records, results.count);

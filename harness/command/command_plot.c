@@ -2,6 +2,7 @@
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/plot/plot.h"
+#include <string.h>
 
 enum { OPTION_SIZE = 256, OPTION_WHERE, OPTION_MAX_CONTEXT, OPTION_ADVICE, OPTION_FRONTIER };
 
@@ -9,6 +10,14 @@ struct arguments {
     struct plot_request request;
     const char **paths, **conditions, **max_context_paths, **advice_paths, **frontier_paths;
 };
+
+// Whether what is asked for is of more than one kind of figure: all that records allow are.
+static bool is_several(const struct plot_request *request)
+{
+    bool listed = request->figures && !strchr(request->figures, ',');
+    size_t of_records = !request->path_count ? 0 : listed ? 1 : 2;
+    return of_records + (request->max_context_count > 0) + request->advice_count + request->frontier_count > 1;
+}
 
 static error_t parse(int key, char *value, struct argp_state *state)
 {
@@ -40,6 +49,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
             argp_error(state, "name at least one result file");
         if (arguments->request.condition_count && !arguments->request.path_count)
             argp_error(state, "--where chooses records: name result files");
+        if (arguments->request.form.title && *arguments->request.form.title && is_several(&arguments->request))
+            argp_error(state,
+                       "--title is the heading of one figure: name it by --figures, such as --figures memory");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -77,7 +89,9 @@ int command_plot(int argc, char **argv)
         {.name = "title",
          TEXT_AT(struct arguments, request.form.title),
          .arg = "TEXT",
-         .doc = "Heading of every picture, with --figures of one; \"\": none (default: what the figure shows)"},
+         .doc =
+             "Heading of the pictures of one figure, which --figures names; \"\": none, of any (default: what the "
+             "figure shows)"},
         {.name = "size",
          .key = OPTION_SIZE,
          .arg = "WIDTHxHEIGHT",

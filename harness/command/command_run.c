@@ -5,9 +5,10 @@
 #include "harness/command/compare_files.h"
 #include "harness/command/flags.h"
 #include "harness/command/shell.h"
+#include "harness/command/spec_doubts.h"
 #include "harness/files/program_output.h"
 #include "harness/files/size.h"
-#include "harness/files/unseen_labels.h"
+#include "harness/results/result_file.h"
 #include "harness/run/child.h"
 #include "harness/run/dry_run.h"
 #include "harness/run/predicted_trial.h"
@@ -81,7 +82,7 @@ static const struct flag flags[] = {
      .key = 'c',
      TEXT_AT(struct arguments, trial),
      .arg = "ID",
-     .doc = "measure this trial alone and print its record (all of them)"},
+     .doc = "measure the trial whose id begins so, it alone, and print its record (all of them)"},
     {.name = "fresh",
      .key = 'f',
      SET_AT(struct arguments, fresh),
@@ -232,7 +233,7 @@ static void list_trial(const struct trial *trial, const char *what, bool json)
         printf("; %s", words.peak);
     if (isfinite(predicted.step_seconds))
         printf(", a step %s", words.step);
-    printf("%s%s\n", trial->unsupported ? ": " : "", text_or(trial->unsupported, ""));
+    printf("%s%s\n", *predicted.reason ? ": " : "", predicted.reason);
 }
 
 static bool list_trials(const struct spec *spec, bool json, struct status *status)
@@ -251,18 +252,35 @@ static bool list_trials(const struct spec *spec, bool json, struct status *statu
     return listed;
 }
 
+// The one trial whose id begins so: reports print ids cut short.
+static bool find_trial(const struct spec *spec, const char *id, size_t *index, struct status *status)
+{
+    enum { NAMED_MAX = 4 };
+    size_t found = 0, bytes = strlen(id), used = 0;
+    char ids[NAMED_MAX * sizeof spec->trials->id + 16] = "";
+    for (size_t i = 0; i < spec->trial_count && bytes; i++) {
+        if (strncmp(spec->trials[i].id, id, bytes) != 0)
+            continue;
+        if (found++ == 0)
+            *index = i;
+        if (found <= NAMED_MAX)
+            used += (size_t)snprintf(ids + used, sizeof ids - used, "%s%s", used ? ", " : "", spec->trials[i].id);
+    }
+    if (found == 0)
+        return status_set(status, STATUS_BAD_INPUT, "no trial %s in experiment %s; --list shows its trials", id,
+                          spec->experiment);
+    return found == 1 ||
+           status_set(status, STATUS_BAD_INPUT, "%zu trials' ids begin with %s: %s%s; give more of one", found, id,
+                      ids, found > NAMED_MAX ? ", ..." : "");
+}
+
 static int print_trial(const struct spec *spec, const char *id, const char *launch, const char *rerun,
                        struct status *status)
 {
     size_t index = 0;
     struct trial trial;
-    while (index < spec->trial_count && strcmp(spec->trials[index].id, id) != 0)
-        index++;
-    if (index == spec->trial_count) {
-        status_set(status, STATUS_BAD_INPUT, "no trial %s in experiment %s; --list shows its trials", id,
-                   spec->experiment);
+    if (!find_trial(spec, id, &index, status))
         return EXIT_BAD_INPUT;
-    }
     int signals = child_signals_open(status);
     struct sweep_trial outcome = {0};
     int code = EXIT_BAD_INPUT;
@@ -332,26 +350,36 @@ static int measure(const struct spec *spec, const struct sweep_options *options,
     return compare_files(options->against_out, options->out, &comparison, COMPARISON_TEXT, false, status);
 }
 
-// Of each batch file of the trials once, for a trial is a process of its own.
-static void say_unseen_labels(const struct spec *spec)
+static bool is_record(void *visitor, const struct result_line *line, struct status *status)
 {
-    json_t *said = json_object(); // by path
-    size_t count = spec_varies(spec, trial_key_find("data")) || spec_varies(spec, trial_key_find("train"))
-                       ? spec->trial_count
-                       : 1;
-    for (size_t i = 0; i < count; i++) {
-        struct trial trial;
-        struct status ignored = {0};
-        bool reads = spec_trial(spec, i, &trial, &ignored) && trial.data.kind == DATA_BATCH;
-        const char *const paths[] = {trial.data.path, trial.train.evaluate.path};
-        for (size_t p = 0; reads && p < sizeof paths / sizeof *paths; p++)
-            if (paths[p] && !json_object_get(said, paths[p])) {
-                json_object_set_new(said, paths[p], json_true());
-                unseen_labels_say(paths[p]);
-            }
-        trial_free(&trial);
-    }
-    json_decref(said);
+    (void)line;
+    (void)status;
+    *(bool *)visitor = true;
+    return false; // the first tells
+}
+
+static bool are_results(const char *path)
+{
+    struct result_file file = {0};
+    struct status ignored = {0};
+    bool any = false;
+    result_file_scan(&file, path, is_record, &any, &ignored);
+    result_file_close(&file);
+    return any;
+}
+
+static bool load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status)
+{
+    struct status why = {0};
+    if (spec_load(spec, path, changes, &why))
+        return true;
+    if (are_results(path))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: these are results, not the spec of an experiment; `longbp report`, `plot` and "
+                          "`compare` read them",
+                          path);
+    *status = why;
+    return false;
 }
 
 static int run(const struct arguments *arguments, struct status *status)
@@ -368,8 +396,10 @@ static int run(const struct arguments *arguments, struct status *status)
                    started);
         goto cleanup;
     }
-    if (!spec_load(&spec, arguments->spec, &changes, status))
+    if (!load(&spec, arguments->spec, &changes, status))
         goto cleanup;
+    if (!arguments->json)
+        spec_doubts_say_cards(&spec);
     CHECK(asprintf(&out, "results/%s.jsonl", spec.experiment) > 0);
     against_out = against_beside(arguments->out ? arguments->out : out);
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
@@ -388,10 +418,10 @@ static int run(const struct arguments *arguments, struct status *status)
     } else if (arguments->dry_run) {
         code = dry_run_write(&spec, options.out, options.retry, stdout, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
-        say_unseen_labels(&spec);
+        spec_doubts_say_labels(&spec);
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
-        say_unseen_labels(&spec);
+        spec_doubts_say_labels(&spec);
         code = measure(&spec, &options, arguments->compare, status);
     }
 cleanup:

@@ -2,10 +2,10 @@
 #include "harness/command/command.h"
 #include "harness/command/rank_command.h"
 #include "harness/command/trial_flags.h"
+#include "harness/files/doubtful_labels.h"
 #include "harness/files/folder.h"
 #include "harness/files/sequences.h"
 #include "harness/files/size.h"
-#include "harness/files/unseen_labels.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
 #include "harness/run/interrupt.h"
@@ -284,6 +284,12 @@ static bool evaluate(struct running *run, struct status *status)
     return put(run, line, status);
 }
 
+// How many checkpoints stay.
+static size_t kept_of(const struct arguments *arguments)
+{
+    return arguments->keep_checkpoints ? arguments->keep_checkpoints : 1;
+}
+
 static bool checkpoint(struct running *run, struct status *status)
 {
     const struct arguments *arguments = run->arguments;
@@ -293,7 +299,7 @@ static bool checkpoint(struct running *run, struct status *status)
     run->interrupted = interrupt_asked() && !last;
     if (!due && !run->interrupted)
         return true;
-    if (!train_folder_checkpoint(&run->folder, step, arguments->keep_checkpoints, &run->setup.model,
+    if (!train_folder_checkpoint(&run->folder, step, kept_of(arguments), &run->setup.model,
                                  run->trial->model_folder, run->world, status))
         return false;
     if (arguments->detail == PROGRESS_VERBOSE && is_first(run)) {
@@ -322,7 +328,7 @@ static bool take_steps(struct running *run, struct status *status)
 // The weights, the last checkpoint, and one that is being written.
 static bool check_room(const struct running *run, struct status *status)
 {
-    size_t kept = run->arguments->checkpoint ? run->arguments->keep_checkpoints + 1 : 0;
+    size_t kept = run->arguments->checkpoint ? kept_of(run->arguments) + 1 : 0;
     size_t bytes = checkpoint_bytes(&run->setup.model, run->world);
     return folder_has_room(run->arguments->out, (kept + 1) * bytes, "weights and checkpoints",
                            "or fewer checkpoints (--keep-checkpoints)", status);
@@ -397,11 +403,27 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     return ok;
 }
 
+static bool check_checkpoints(const struct arguments *arguments, size_t steps, struct status *status)
+{
+    if (arguments->checkpoint > steps)
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "--checkpoint %zu is beyond the last of %zu steps, so none would be written; give at most "
+            "%zu, or leave it out",
+            arguments->checkpoint, steps, steps);
+    return arguments->checkpoint || !arguments->keep_checkpoints ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "--keep-checkpoints %zu is of those that --checkpoint N writes; give it, or leave both out",
+                      arguments->keep_checkpoints);
+}
+
 // A plan has no weights that could be written.
 static bool check_trial(const struct trial *trial, const struct arguments *arguments, struct status *status)
 {
     if (trial->planned)
         return status_set(status, STATUS_BAD_INPUT, "--device %s trains nothing", trial->device);
+    if (!check_checkpoints(arguments, trial->train.steps, status))
+        return false;
     return !arguments->lost_updates || trial->measure.lost_updates ||
            status_set(status, STATUS_BAD_INPUT,
                       "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
@@ -414,10 +436,20 @@ static int code_of(const struct status *status)
     return step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
 
+// In the help: the one that trains unless another is given.
+static void describe_optimizer(struct trial_flags *flags)
+{
+    char standard[80];
+    snprintf(standard, sizeof standard, "%s, rate=%g", optimizers[0]->name,
+             option_find(&optimizers[0]->options, "rate")->initial);
+    trial_flags_describe(flags, "optimizer", standard);
+}
+
 int command_train(int argc, char **argv)
 {
-    struct arguments arguments = {.token_dtype = "bytes", .keep_checkpoints = 1};
+    struct arguments arguments = {0};
     trial_flags_open(&arguments.flags, without, own_flags);
+    describe_optimizer(&arguments.flags);
     const struct argp argp = {
         .options = arguments.flags.options,
         .parser = parse,
@@ -438,10 +470,10 @@ int command_train(int argc, char **argv)
                 check_trial(&trial, &arguments, &status);
     int code = EXIT_FINE;
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
-        unseen_labels_say(trial.data.path);
+        doubtful_labels_say(trial.data.path);
         if (trial.train.evaluate.path &&
             (!trial.data.path || strcmp(trial.data.path, trial.train.evaluate.path) != 0))
-            unseen_labels_say(trial.train.evaluate.path);
+            doubtful_labels_say(trial.train.evaluate.path);
     }
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
         code = rank_command_start(&trial, "train", arguments.launch, argc, argv, &status);

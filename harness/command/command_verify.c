@@ -3,9 +3,9 @@
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/command/flags.h"
+#include "harness/files/doubtful_labels.h"
 #include "harness/files/folder.h"
 #include "harness/files/json_source.h"
-#include "harness/files/unseen_labels.h"
 #include "harness/run/verify.h"
 #include <jansson.h>
 #include <math.h>
@@ -148,7 +148,7 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
         verified = status_set(status, STATUS_BAD_INPUT,
                               "--lora %s: an adapter is of one model; give it with --model", like.adapter_folder);
     if (verified && arguments->batch)
-        unseen_labels_say(arguments->batch);
+        doubtful_labels_say(arguments->batch);
     verified = verified && verify(&request, found, table, status);
     if (verified && !table->json)
         print_table(table, arguments->dtype, verify_bounds(request.dtype));

@@ -74,12 +74,23 @@ static void say_device(const struct plan_flags *flags, const struct trial *trial
                 profile->name, dtype_name(trial->dtype));
 }
 
+// What only an estimate of several ranks takes.
+static void say_links(const struct plan_flags *flags, const struct trial *trial)
+{
+    const char *why = trial_ranks(trial) == 1 ? "they are between ranks, and there is one: --parallel says how many"
+                      : !trial->profile       ? "an estimate of time takes them, which needs --profile"
+                                              : NULL;
+    if (trial->links && why && !flags->json)
+        fprintf(stderr, "longbp: links %s are not used: %s\n", trial->links->name, why);
+}
+
 bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status)
 {
     *bytes = 0;
     *what = 0;
     say_device(flags, trial);
+    say_links(flags, trial);
     if (flags->memory) {
         snprintf(what, what_bytes, "%s", flags->memory_flag);
         return size_parse(flags->memory, bytes) ||

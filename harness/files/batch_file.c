@@ -181,19 +181,40 @@ static bool take_integers(const struct batch_tensor *row, const struct safetenso
     return true;
 }
 
+// What a number of this tensor may be.
+struct bounds {
+    double minimum, maximum;
+    const char *words;
+};
+
+// More than what rounding makes of a probability of 1 in f32, less than a probability that was meant.
+#define LOG_PROB_MAX 1e-3
+
+static struct bounds bounds_of(const struct batch_tensor *row)
+{
+    if (row->offset == AT(weights))
+        return (struct bounds){0, INFINITY, "a finite number >= 0"};
+    if (row->offset == AT(advantages))
+        return (struct bounds){-INFINITY, INFINITY, "a finite number"};
+    return (struct bounds){
+        -INFINITY, LOG_PROB_MAX,
+        "a finite number <= 0, the natural logarithm of a probability (up to 0.001 for rounding)"};
+}
+
 static bool take_numbers(const struct batch_tensor *row, const struct safetensors_tensor *tensor, size_t from,
                          size_t count, struct batch_data *into, size_t to, const char *path, struct status *status)
 {
     char text[80];
-    bool weights = row->offset == AT(weights);
+    struct bounds bounds = bounds_of(row);
+    bool always = row->extent == PER_SEQUENCE || row->offset == AT(weights);
     double *values = *(double **)member_of(into, row) + to;
     safetensors_values(tensor, from, count, values);
     for (size_t i = 0; i < count; i++) {
         // Where nothing is predicted, the log-prob of what would be is nobody's matter.
-        bool counts = row->extent == PER_SEQUENCE || weights || into->labels[to + i] != NO_TARGET;
-        if (counts && (!isfinite(values[i]) || (weights && values[i] < 0)))
-            return status_set(status, STATUS_BAD_INPUT, "%s: %s is %g, expected a finite number%s", path,
-                              element(row, into->context, from + i, text), values[i], weights ? " >= 0" : "");
+        bool counts = always || into->labels[to + i] != NO_TARGET;
+        if (counts && (!isfinite(values[i]) || values[i] < bounds.minimum || values[i] > bounds.maximum))
+            return status_set(status, STATUS_BAD_INPUT, "%s: %s is %g, expected %s", path,
+                              element(row, into->context, from + i, text), values[i], bounds.words);
         if (!counts)
             values[i] = 0;
     }

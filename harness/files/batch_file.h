@@ -43,8 +43,8 @@ bool batch_file_like(const struct batch_file *file, const struct batch_file *oth
 bool batch_file_room(const struct batch_file *file, size_t sequences, struct batch_data *data,
                      struct status *status);
 // Sequences [first, first + count) of the file become those from `at` on: every id and label is below vocab, every
-// number finite, weights and lengths in their range; padding has no label. False and a status that names tensor,
-// index and remedy.
+// number finite, weights, log-probs and lengths in their range; padding has no label. False and a status that names
+// tensor, index and remedy.
 bool batch_file_take(const struct batch_file *file, size_t first, size_t count, size_t vocab,
                      struct batch_data *data, size_t at, struct status *status);
 

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 // Longer names are no typing errors of ours; it also bounds the work on a hostile file.
 #define LONGEST 48
@@ -76,9 +77,22 @@ static const char *nearest_within(const struct names *names, const char *found, 
     return nearest;
 }
 
+// What others call ours.
+static const char *const others[][2] = {{"gpu", "cuda"}, {"nvidia", "cuda"}};
+
+static const char *ours_for(const struct names *names, const char *found)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(others[i][0], found) == 0 && names_find(names, others[i][1]) < names->count)
+            return others[i][1];
+    return NULL;
+}
+
 const char *names_nearest(const struct names *names, const char *found)
 {
     size_t length = strlen(found);
+    if (ours_for(names, found))
+        return ours_for(names, found);
     if (length == 0 || length > LONGEST)
         return NULL;
     // One edit in three letters: more would suggest names that have nothing in common.

@@ -6,9 +6,12 @@
 #include <math.h>
 #include <unistd.h>
 
+#define REASONS_MAX 8
+
 struct total {
     size_t trials, unsupported, oom, timed;
-    double seconds; // of warm-up and samples, of the trials whose steps' times are known
+    double seconds;  // of warm-up and samples, of the trials whose steps' times are known
+    json_t *reasons; // why some are unsupported, and how many by each
 };
 
 static void add_row(struct text_table *table, const struct trial *trial, const struct spec *spec, const char *peak,
@@ -32,6 +35,10 @@ static void add_trial(struct text_table *table, const struct trial *trial, const
     struct predicted_words words = predicted_words(&predicted);
     total->trials++;
     total->unsupported += predicted.outcome == PREDICTED_UNSUPPORTED;
+    if (*predicted.reason) {
+        json_int_t before = json_integer_value(json_object_get(total->reasons, predicted.reason));
+        json_object_set_new(total->reasons, predicted.reason, json_integer(before + 1));
+    }
     total->oom += predicted.outcome == PREDICTED_OOM;
     if (isfinite(predicted.step_seconds)) {
         total->seconds += trial->planned ? 0 : predicted.step_seconds * (double)steps_of(trial);
@@ -82,12 +89,29 @@ static void write_total(const struct total *total, size_t done, FILE *stream)
     fputc('\n', stream);
 }
 
+// The first few of them.
+static void write_reasons(const struct total *total, FILE *stream)
+{
+    size_t written = 0, more = 0;
+    const char *reason;
+    json_t *count;
+    json_object_foreach(total->reasons, reason, count)
+    {
+        if (written < REASONS_MAX)
+            fprintf(stream, "unsupported, %lld: %s\n", (long long)json_integer_value(count), reason);
+        more += written++ >= REASONS_MAX;
+    }
+    if (more)
+        fprintf(stream, "and %zu more reasons, which --list has\n", more);
+}
+
 bool dry_run_write(const struct spec *spec, const char *out, bool retry, FILE *stream, struct status *status)
 {
     json_t *ids = ids_of(out, retry, status);
     struct text_table table = {0};
-    struct total total = {0};
+    struct total total = {.reasons = json_object()};
     bool fine = ids;
+    CHECK(total.reasons);
     text_table_row(&table, (const char *const[]){"trial", "peak, at most", "a step", NULL});
     for (size_t i = 0; fine && i < spec->trial_count; i++) {
         struct trial trial;
@@ -102,7 +126,10 @@ bool dry_run_write(const struct spec *spec, const char *out, bool retry, FILE *s
         text_table_print(&table, TABLE_TEXT, stream);
     if (fine)
         write_total(&total, spec->trial_count - total.trials, stream);
+    if (fine)
+        write_reasons(&total, stream);
     text_table_free(&table);
+    json_decref(total.reasons);
     json_decref(ids);
     return fine;
 }

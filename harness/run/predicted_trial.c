@@ -17,7 +17,7 @@ static bool choose(struct trial *walked, const struct trial *trial, struct statu
 
 struct predicted_trial trial_predict(const struct trial *trial)
 {
-    struct predicted_trial predicted = {PREDICTED_UNKNOWN, NAN, NAN};
+    struct predicted_trial predicted = {PREDICTED_UNKNOWN, NAN, NAN, ""};
     struct planned_limits limits = {trial->memory_limit_bytes ? trial->memory_limit_bytes : NO_LIMIT,
                                     trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : NO_LIMIT};
     struct planned_step step = {0};
@@ -31,9 +31,11 @@ struct predicted_trial trial_predict(const struct trial *trial)
         options_free(&walked.method->options, walked.options);
     }
     planned_memos_close(&memos);
-    if (trial->unsupported || why.code == STATUS_UNSUPPORTED)
+    if (trial->unsupported || why.code == STATUS_UNSUPPORTED) {
         predicted.outcome = PREDICTED_UNSUPPORTED;
-    else if (why.code == STATUS_OOM)
+        snprintf(predicted.reason, sizeof predicted.reason, "%s",
+                 trial->unsupported ? trial->unsupported : why.message);
+    } else if (why.code == STATUS_OOM)
         predicted.outcome = PREDICTED_OOM;
     if (predicted.outcome == PREDICTED_OK) {
         predicted.peak_bytes = (double)step.peak_bytes;

@@ -11,6 +11,7 @@ struct predicted_trial {
         PREDICTED_OK
     } outcome;
     double peak_bytes, step_seconds; // NaN: not known
+    char reason[1024];               // why it is unsupported; "": it is not
 };
 
 struct predicted_trial trial_predict(const struct trial *trial);

@@ -104,10 +104,14 @@ static json_t *lora_json(const struct lora *lora, const char *adapter)
     return object;
 }
 
-static bool is_folder(const char *path)
+static bool check_folder(struct json_field field, const char *path, struct status *status)
 {
     struct stat info;
-    return path && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (!path || !*path)
+        return json_field_expected(field, status, EXPECTED);
+    bool there = stat(path, &info) == 0;
+    return (there && S_ISDIR(info.st_mode)) || json_field_fail(field, status, "%.200s: %s; expected " EXPECTED,
+                                                               path, there ? "is not a folder" : "no such folder");
 }
 
 // Each member that is given says what the adapter says.
@@ -151,8 +155,8 @@ static bool read_lora(struct trial *trial, struct json_field field, struct json_
         !json_field_bool(members[RSLORA], &lora.rslora, status))
         return false;
     *given = json_string_value(adapter.value);
-    if (adapter.value && !is_folder(*given))
-        return json_field_expected(adapter, status, EXPECTED);
+    if (adapter.value && !check_folder(adapter, *given, status))
+        return false;
     trial->adapter_folder = find_adapter(trial, *given);
     if (trial->adapter_folder) {
         if (!adapter_read(trial->adapter_folder, &trial->config, &found, &why))

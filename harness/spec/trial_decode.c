@@ -80,6 +80,21 @@ static bool check_evaluation(const struct trial *trial, const struct trial_field
                            "nothing is evaluated; give \"held_out\" or \"evaluate\", or leave it out");
 }
 
+// Of the rate, what would never come to pass.
+static bool check_rate(const struct training *train, struct json_field field, struct status *status)
+{
+    if (train->warmup > train->steps)
+        return json_field_fail(
+            json_field_get(field, "warmup"), status,
+            "is longer than the run of %zu steps, which would never reach its rate; give at most "
+            "%zu, or more \"steps\"",
+            train->steps, train->steps);
+    return train->floor == 0 || train->schedule != SCHEDULE_CONSTANT ||
+           json_field_fail(json_field_get(field, "floor"), status,
+                           "is where a schedule ends, and a constant rate has none; give \"schedule\" linear or "
+                           "cosine, or leave it out");
+}
+
 // What keys say together and no one of them alone.
 static bool check_train(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
@@ -105,7 +120,7 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(json_field_get(field, "clip"), status,
                                "all gradients are scaled at once, which needs them on the device; leave it out, or "
                                "\"place\": {\"gradients\": \"host\"}");
-    return check_evaluation(trial, fields, status);
+    return check_rate(train, field, status) && check_evaluation(trial, fields, status);
 }
 
 static bool check_objective(const struct trial *trial, const struct trial_fields *fields, struct status *status)
@@ -272,6 +287,18 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
 }
 
+// What a key is read from; where it is left out and a batch file says it, what is wrong is said of the file.
+static struct json_field source_of(const struct trial_key *key, const struct trial *trial,
+                                   const struct trial_fields *fields)
+{
+    struct json_field field = fields->keys[key - trial_keys];
+    if (field.value || !key->told || trial->data.kind != DATA_BATCH)
+        return field;
+    field = json_field_get(fields->keys[trial_key_find("data")], "batch");
+    field.value = NULL;
+    return field;
+}
+
 // All keys with their defaults spelled out; NULL and a status if anything is wrong. A new reference.
 static json_t *decode_keys(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
@@ -280,8 +307,9 @@ static json_t *decode_keys(struct trial *trial, const struct trial_fields *field
     bool ok = true;
     for (size_t i = 0; ok && i < trial_key_count(); i++) {
         const struct trial_key *key = &trial_keys[i];
-        json_t *value = key->type == KEY_METHOD ? decode_method(trial, &fields->method, status)
-                                                : trial_key_decode(key, trial, fields->keys[i], status);
+        json_t *value = key->type == KEY_METHOD
+                            ? decode_method(trial, &fields->method, status)
+                            : trial_key_decode(key, trial, source_of(key, trial, fields), status);
         ok = value != NULL;
         if (ok)
             json_object_set_new(canonical, key->name, value);

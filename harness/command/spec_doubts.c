@@ -1,0 +1,53 @@
+#include "harness/command/spec_doubts.h"
+#include "harness/files/doubtful_labels.h"
+#include "harness/spec/trial_keys.h"
+#include <jansson.h>
+#include <string.h>
+
+// Of each batch file of the trials once, for a trial is a process of its own.
+void spec_doubts_say_labels(const struct spec *spec)
+{
+    json_t *said = json_object(); // by path
+    size_t count = spec_varies(spec, trial_key_find("data")) || spec_varies(spec, trial_key_find("train"))
+                       ? spec->trial_count
+                       : 1;
+    for (size_t i = 0; i < count; i++) {
+        struct trial trial;
+        struct status ignored = {0};
+        bool reads = spec_trial(spec, i, &trial, &ignored) && trial.data.kind == DATA_BATCH;
+        const char *const paths[] = {trial.data.path, trial.train.evaluate.path};
+        for (size_t p = 0; reads && p < sizeof paths / sizeof *paths; p++)
+            if (paths[p] && !json_object_get(said, paths[p])) {
+                json_object_set_new(said, paths[p], json_true());
+                doubtful_labels_say(paths[p]);
+            }
+        trial_free(&trial);
+    }
+    json_decref(said);
+}
+
+// A card's estimates beside the CPU's times or bytes are seldom what is meant: of each profile once.
+void spec_doubts_say_cards(const struct spec *spec)
+{
+    json_t *said = json_object(); // by profile
+    bool varies = spec_varies(spec, trial_key_find("profile")) || spec_varies(spec, trial_key_find("device")) ||
+                  spec_varies(spec, trial_key_find("dtype"));
+    for (size_t i = 0; i < (varies ? spec->trial_count : 1); i++) {
+        struct trial trial;
+        struct status ignored = {0};
+        bool card =
+            spec_trial(spec, i, &trial, &ignored) && trial.profile && trial.profile->multiprocessors.value > 0;
+        const char *does = !card                                   ? NULL
+                           : strcmp(trial.device, "cpu") == 0      ? "run on the CPU"
+                           : strcmp(trial.device, "plan-cpu") == 0 ? "are planned as on the CPU"
+                                                                   : NULL;
+        if (does && !json_object_get(said, trial.profile->name)) {
+            json_object_set_new(said, trial.profile->name, json_true());
+            fprintf(stderr,
+                    "longbp: profile %s is of a card, but trials %s: estimates of time are of the card alone\n",
+                    trial.profile->name, does);
+        }
+        trial_free(&trial);
+    }
+    json_decref(said);
+}
