@@ -2,9 +2,9 @@
 // step is that of the sequences one by one, that a plan knows its bytes and FLOPs, and what is said of what cannot
 // be. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/files/shared_prompt.h"
 #include "harness/run/environment.h"
 #include "harness/run/setup.h"
-#include "harness/run/shared_prompt.h"
 #include "tests/fixture.h"
 #include "tests/program.h"
 #include "tests/trial_of.h"
@@ -198,6 +198,36 @@ static void a_batch_file_is_the_same_step_with_a_group(void **state)
                      0);
 }
 
+// A share is of the columns of the rows that the prompts leave: of two sequences of four tokens that share one,
+// of four tokens in chunks of one.
+static void a_share_is_of_the_columns_of_the_rows(void **state)
+{
+    struct scratch *scratch = *state;
+    written_batch(scratch, "batch", file, COUNT(file));
+    static const struct {
+        const char *share;
+        int columns;
+    } cases[] = {{"100%", 4}, {"50%", 2}, {"25%", 1}};
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (int planned = 0; planned < 2; planned++) {
+            char spec[600], command[200];
+            int bytes =
+                snprintf(spec, sizeof spec,
+                         "{\"experiment\": \"t\", \"model\": \"tiny\", \"dtype\": \"f64\", \"data\": {\"batch\": "
+                         "\"batch\"}, \"group\": 2, \"device\": \"%s\", \"measure\": {\"samples\": 1}, \"axes\": "
+                         "{\"method\": "
+                         "[{\"name\": \"spaco\", \"chunk\": 1, \"budget\": \"%s\"}]}}",
+                         planned ? "plan" : "cpu", cases[i].share);
+            scratch_file(scratch, "share.json", spec, (size_t)bytes);
+            snprintf(command, sizeof command,
+                     "rm -f s.jsonl; $L run share.json --out s.jsonl && grep -q '\"status\": *\"ok\"' s.jsonl && "
+                     "grep -q '\"budget\": *%d[,}]' s.jsonl",
+                     cases[i].columns);
+            if (run(scratch, command) != 0)
+                fail_msg("%s of the columns are not %d", cases[i].share, cases[i].columns);
+        }
+}
+
 static void what_cannot_be_shared_is_said(void **state)
 {
     struct scratch *scratch = *state;
@@ -227,6 +257,14 @@ static void what_cannot_be_shared_is_said(void **state)
         free(err);
     }
     assert_int_equal(run(scratch, "$L train --model tiny --context 8 --steps 1 --group 2 --out t"), 2);
+    // Each micro-batch's rows are of another length.
+    assert_int_equal(run(scratch, "$L train --model tiny --batch batch --sequences 2 --group 2 --steps 1 --out t "
+                                  "--optimizer sgd --method spaco --chunk 1 --budget 50%"),
+                     2);
+    char *err = text_of(scratch, "err");
+    if (!strstr(err, "a share is of columns, and each micro-batch has as many as"))
+        fail_msg("%s", err);
+    free(err);
 }
 
 // The longest context that fits is longer by what a prompt takes once, and a batch grows by groups.
@@ -262,6 +300,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_is_that_of_the_sequences_and_its_plan_knows_it),
         cmocka_unit_test_setup_teardown(a_batch_file_is_the_same_step_with_a_group, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_share_is_of_the_columns_of_the_rows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_shared_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(searches_know_what_is_walked, scratch_setup, scratch_teardown),
     };

@@ -1,6 +1,6 @@
 #include "harness/run/step_data.h"
 #include "harness/files/sequences.h"
-#include "harness/run/shared_prompt.h"
+#include "harness/files/shared_prompt.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
 #include <string.h>

@@ -62,6 +62,15 @@ void method_set_shares(const struct method *method, const json_t *given, size_t 
     }
 }
 
+const struct json_field *method_fields_share(const struct method_fields *fields)
+{
+    const struct option *rows = fields->method->options.rows;
+    for (size_t i = 0; rows && rows[i].name; i++)
+        if (is_share(&rows[i], fields->given.options[i].value))
+            return &fields->given.options[i];
+    return NULL;
+}
+
 static bool set_shares(const struct method_fields *fields, size_t context, void *options, struct status *status)
 {
     const struct method *method = fields->method;

@@ -1,24 +1,46 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_decode.h"
+#include "harness/files/batch_file.h"
+#include "harness/files/shared_prompt.h"
 #include "harness/spec/trial_id.h"
 #include "harness/spec/trial_key_decode.h"
 #include <string.h>
-
-static json_t *decode_method(struct trial *trial, const struct method_fields *fields, struct status *status)
-{
-    trial->method = fields->method;
-    trial->options = options_new(&trial->method->options);
-    return method_decode(fields, &trial->config, trial_row_tokens(trial), trial->options, &trial->unsupported,
-                         status)
-               ? method_json(trial->method, trial->options)
-               : NULL;
-}
 
 struct json_field *trial_field(struct trial_fields *fields, const char *key)
 {
     size_t i = trial_key_find(key);
     CHECK(i < trial_key_count());
     return &fields->keys[i];
+}
+
+// Tokens of a row of a batch file's groups, which the file alone says, and of which a share is to be taken.
+static bool read_row_tokens(const struct trial *trial, const struct trial_fields *fields, struct json_field share,
+                            size_t *tokens, struct status *status)
+{
+    struct batch_data data = {0};
+    if (json_field_given(fields->keys[trial_key_find("train")]))
+        return json_field_fail(share, status,
+                               "a share is of columns, and each micro-batch has as many as the prompts that its "
+                               "groups share leave of it; give their number");
+    bool read = batch_file_read(&data, trial->data.path, trial->context, trial->batch, trial->config.vocab, status);
+    if (read)
+        *tokens = shared_prompt_tokens(&data, trial->group);
+    batch_data_free(&data);
+    return read;
+}
+
+static json_t *decode_method(struct trial *trial, const struct trial_fields *fields, struct status *status)
+{
+    const struct json_field *share = method_fields_share(&fields->method);
+    size_t tokens = trial_row_tokens(trial);
+    bool packed = trial->data.kind == DATA_BATCH && trial->group > 1 && trial->batch % trial->group == 0;
+    trial->method = fields->method.method;
+    trial->options = options_new(&trial->method->options);
+    return (!share || !packed || read_row_tokens(trial, fields, *share, &tokens, status)) &&
+                   method_decode(&fields->method, &trial->config, tokens, trial->options, &trial->unsupported,
+                                 status)
+               ? method_json(trial->method, trial->options)
+               : NULL;
 }
 
 // What a training run can read: of windows of tokens all are predicted, and nothing else is known of them.
@@ -308,7 +330,7 @@ static json_t *decode_keys(struct trial *trial, const struct trial_fields *field
     for (size_t i = 0; ok && i < trial_key_count(); i++) {
         const struct trial_key *key = &trial_keys[i];
         json_t *value = key->type == KEY_METHOD
-                            ? decode_method(trial, &fields->method, status)
+                            ? decode_method(trial, fields, status)
                             : trial_key_decode(key, trial, source_of(key, trial, fields), status);
         ok = value != NULL;
         if (ok)

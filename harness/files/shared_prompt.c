@@ -1,4 +1,4 @@
-#include "harness/run/shared_prompt.h"
+#include "harness/files/shared_prompt.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/transformer/batch.h"
 #include <string.h>
@@ -67,13 +67,20 @@ static void lay_row(struct layout *layout, const struct batch_data *data, size_t
     }
 }
 
+size_t shared_prompt_tokens(const struct batch_data *data, size_t group)
+{
+    size_t longest = 0;
+    for (size_t row = 0; row < data->batch / group; row++) {
+        size_t tokens = row_tokens(data, row * group, group);
+        longest = tokens > longest ? tokens : longest;
+    }
+    return longest;
+}
+
 static bool lay(struct layout *layout, const struct batch_data *data, size_t group, struct status *status)
 {
     layout->batch = data->batch / group;
-    for (size_t row = 0; row < layout->batch; row++) {
-        size_t tokens = row_tokens(data, row * group, group);
-        layout->context = tokens > layout->context ? tokens : layout->context;
-    }
+    layout->context = shared_prompt_tokens(data, group);
     layout->pieces = host_memory_try(data->batch + layout->batch, sizeof *layout->pieces);
     layout->of = host_memory_try(layout->batch * layout->context + 1, sizeof *layout->of);
     if (!layout->pieces || !layout->of)

@@ -8,3 +8,5 @@
 // what they are. Without ids the tokens are taken to be the same. path: of messages. False and a status if
 // sequences of a group have not even their first token in common, or documents of their own.
 bool shared_prompt_pack(struct batch_data *data, size_t group, const char *path, struct status *status);
+// Tokens of each of these rows: of the longest one.
+size_t shared_prompt_tokens(const struct batch_data *data, size_t group);
