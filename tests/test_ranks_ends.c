@@ -1,9 +1,11 @@
 // Ends of trials over several ranks, run by the program: a record whatever happens to one of them, and nothing left
 // behind.
 #define _GNU_SOURCE // asprintf
+#include "harness/run/launch.h"
 #include "tests/ranks_spec.h"
 #include "tests/sanitized.h"
 #include <signal.h>
+#include <sys/wait.h>
 
 // Processes in the scratch folder.
 static size_t process_count(const struct scratch *scratch)
@@ -78,6 +80,63 @@ static void one_rank_of_four_ends(void **state)
         check_one_of_four_ends(scratch, parallels[i]);
 }
 
+// Whether a child of this process is the first to tell; it lives until it is killed.
+static bool first_tells(pid_t *child)
+{
+    int said[2];
+    bool first = false;
+    assert_int_equal(pipe(said), 0);
+    *child = fork();
+    if (*child == 0) {
+        first = launch_first_to_tell();
+        if (write(said[1], &first, sizeof first) == sizeof first)
+            pause();
+        _exit(1);
+    }
+    assert_int_equal(read(said[0], &first, sizeof first), sizeof first);
+    close(said[0]);
+    close(said[1]);
+    return first;
+}
+
+static void end(pid_t child)
+{
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void one_rank_tells(void **state)
+{
+    (void)state;
+    pid_t first, second, next;
+    assert_true(first_tells(&first));
+    assert_false(first_tells(&second));
+    end(first);
+    assert_true(first_tells(&next));
+    end(second);
+    end(next);
+}
+
+// All ranks fail at once, and one record is told, again and again.
+static void all_ranks_fail(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char tokens[2 * 130]; // three windows, of which a fifth is less than one
+    scratch_file(scratch, "tokens", tokens, sizeof tokens);
+    write_spec(
+        scratch,
+        "'data': {'tokens': 'tokens'}, 'batch': 2, 'optimizer': 'sgd', 'train': {'steps': 1, "
+        "'held_out': 0.2}, 'parallel': {'data': 2}, 'measure': {'gradient': 'none'}, 'axes': {'method': ['full']}");
+    for (size_t i = 0; i < 10; i++) {
+        assert_int_equal(run(scratch, "rm -f r.jsonl && $L run spec.json --out r.jsonl"), 1);
+        json_t *all = records(scratch, "r.jsonl");
+        const json_t *record = json_array_get(all, 0);
+        if (strcmp(text_at(record, "status"), "failed") != 0 || !strstr(text_at(record, "reason"), "of 2: tokens"))
+            fail_msg("%s: %s", text_at(record, "status"), text_at(record, "reason"));
+        json_decref(all);
+    }
+}
+
 // At its time limit the ranks are asked who waits; of those that say nothing, too, the name is told.
 static void one_rank_of_four_hangs(void **state)
 {
@@ -127,6 +186,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_rank_of_four_ends, scratch_setup, scratch_teardown),
+        cmocka_unit_test(one_rank_tells),
+        cmocka_unit_test_setup_teardown(all_ranks_fail, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_rank_of_four_hangs, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_die_with_the_sweep, scratch_setup, scratch_teardown),
     };

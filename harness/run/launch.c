@@ -4,9 +4,13 @@
 #define _GNU_SOURCE // sigabbrev_np
 #include "harness/run/launch.h"
 #include "harness/run/environment.h"
+#include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static void add(struct launch *launch, const char *argument)
@@ -133,4 +137,14 @@ bool launch_explain(const struct launch *launch, const char *tail, char *reason,
 void launch_follow(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+// A name that one child of the launcher alone can have, and that is gone with it.
+bool launch_first_to_tell(void)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "longbp-tells-%d", (int)getppid());
+    int kept = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    return kept < 0 || bind(kept, (struct sockaddr *)&name, bytes) == 0 || errno != EADDRINUSE;
 }

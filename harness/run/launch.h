@@ -24,3 +24,6 @@ void launch_close(struct launch *launch);
 bool launch_explain(const struct launch *launch, const char *tail, char *reason, size_t bytes);
 // In a rank: it dies with its launcher.
 void launch_follow(void);
+// In a rank: whether it is the first that has something to say, and so the one that says it. The lines of two would
+// be forwarded in pieces, one's between another's.
+bool launch_first_to_tell(void);

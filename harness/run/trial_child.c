@@ -33,13 +33,24 @@ static int write_line(int output, const char *line)
     return fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;
 }
 
+#define TELL_S 2 // that the first rank to fail has to tell so and to end all
+
+// Of ranks one tells: a second one that has something to say waits for its end.
+static int tell(const struct world *world, int output, const char *line)
+{
+    if (world->comm.size == 1 || launch_first_to_tell())
+        return write_line(output, line);
+    sleep(TELL_S);
+    return 0;
+}
+
 // Where this rank has failed it has told so, and the others need not wait.
 static int run_trial(const struct trial *trial, struct world *world, bool store, int output)
 {
     bool failed = false;
     char *line = world->comm.size > 1 ? trial_run_rank(trial, world, &failed)
                                       : trial_run(trial, store ? REFERENCE_STORE : -1);
-    int code = line ? write_line(output, line) : 0;
+    int code = line ? tell(world, output, line) : 0;
     free(line);
     if (failed && world->comm.ops->abort)
         world->comm.ops->abort(&world->comm);
