@@ -105,6 +105,6 @@ int main(void)
         cmocka_unit_test(what_cannot_be_started_is_named),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    close(signals);
+    child_signals_close(signals);
     return failed;
 }

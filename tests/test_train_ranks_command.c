@@ -80,7 +80,7 @@ static void killed_runs_end_with_the_same_bits(void **state)
 static void interrupted_runs_leave_nothing(void **state)
 {
     const struct scratch *scratch = *state;
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1};
     write_text(scratch);
     for (size_t i = 0; i < COUNT(signals); i++) {
         signal(signals[i], SIG_DFL); // what is ignored here, as under nohup, train ignores too

@@ -292,8 +292,7 @@ static int print_trial(const struct spec *spec, const char *id, const char *laun
         free(outcome.line);
     }
     trial_free(&trial);
-    if (signals >= 0)
-        close(signals);
+    child_signals_close(signals);
     return code;
 }
 

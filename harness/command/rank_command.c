@@ -1,6 +1,7 @@
 #include "harness/command/rank_command.h"
 #include "harness/run/environment.h"
 #include "harness/run/exit_code.h"
+#include "harness/run/interrupt.h"
 #include "harness/run/launch.h"
 #include "harness/run/ranks.h"
 #include <errno.h>
@@ -39,28 +40,22 @@ static int wait_for(pid_t child, const sigset_t *interrupts, int *interrupted)
         int number = sigwaitinfo(interrupts, &information);
         if (number > 0 && number != SIGCHLD) {
             *interrupted = number;
-            if (information.si_code <= 0 ||
-                number == SIGHUP) // of a process; a terminal that hangs up tells one alone
+            if (information.si_code <= 0 || number != SIGINT) // a terminal that hangs up tells one alone
                 kill(child, SIGTERM);
         }
     }
     return ended;
 }
 
-// What the ranks leave is removed, however they end, but for SIGKILL.
+// What the ranks leave is removed, however they end, and whatever interrupts this process but for SIGKILL.
 static int run_launcher(struct launch *launch, const char *name, struct status *status)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     sigset_t interrupts, before;
     int ended = -1, interrupted = 0;
     signal(SIGCHLD, SIG_DFL); // whoever ignores it is told of no child
     sigemptyset(&interrupts);
     sigaddset(&interrupts, SIGCHLD);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction action;
-        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) // as nohup has it
-            sigaddset(&interrupts, numbers[i]);
-    }
+    interrupt_add_all(&interrupts);
     sigprocmask(SIG_BLOCK, &interrupts, &before);
     pid_t child = start(launch->arguments, name, &before);
     if (child < 0)

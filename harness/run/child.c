@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
 #include "harness/run/child.h"
 #include "harness/run/exit_code.h"
+#include "harness/run/interrupt.h"
 #include "harness/run/launch.h"
 #include "harness/run/program_path.h"
 #include "harness/run/rank_answers.h"
@@ -57,6 +58,7 @@ int child_signals_open(struct status *status)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGCHLD);
+    interrupt_add_all(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGCHLD, SIG_DFL); // ignored, as some parents leave it, it would never come
     int signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -70,8 +72,18 @@ bool child_signals_interrupted(int signals)
     struct signalfd_siginfo signal;
     bool interrupted = false;
     while (read(signals, &signal, sizeof signal) == sizeof signal)
-        interrupted |= signal.ssi_signo == SIGINT || signal.ssi_signo == SIGTERM;
+        interrupted |= signal.ssi_signo != SIGCHLD;
     return interrupted;
+}
+
+void child_signals_close(int signals)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    if (signals >= 0)
+        close(signals);
 }
 
 // Between fork and exec: system calls alone.

@@ -8,22 +8,25 @@ enum child_end {
     CHILD_TIMEOUT,     // we killed it
     CHILD_CRASH,       // it died, or ended without a line
     CHILD_OOM,         // the host had no memory: it said so, or the kernel killed it
-    CHILD_INTERRUPTED, // we killed it because SIGINT or SIGTERM came
+    CHILD_INTERRUPTED, // we killed it because of a signal
 };
 
 struct child_result {
     enum child_end end;
-    bool interrupted;  // SIGINT or SIGTERM came, though the record may have come first
+    bool interrupted;  // a signal came, though the record may have come first
     char *line;        // CHILD_RECORD: without its newline
     char reason[1280]; // otherwise: why, with the tail of the child's stderr
     char blame[160];   // CHILD_TIMEOUT of several ranks: which of them the others waited for
     double wall_s;
 };
 
-// Blocks SIGINT, SIGTERM and SIGCHLD and returns a descriptor that reports them; -1 and a status if there is none.
+// Blocks SIGCHLD and what interrupts: SIGINT, SIGTERM, and those of interrupt_add_all, so that what ranks leave is
+// removed first. Returns a descriptor that reports them; -1 and a status if there is none.
 int child_signals_open(struct status *status);
-// Whether SIGINT or SIGTERM has come.
+// Whether one that interrupts has come.
 bool child_signals_interrupted(int signals);
+// Those that a user sends stay blocked: a second one must not end what the first one has ended.
+void child_signals_close(int signals);
 // Runs one trial in `program` (NULL: this one) and waits for it. launch: what starts it as several ranks; NULL: it
 // is one process. store: of references (reference_store.h), which ranks do not have; -1: none. timeout_s 0: for
 // ever. Release with child_result_free. False and a status if no process could be started.

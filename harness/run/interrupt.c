@@ -2,11 +2,26 @@
 #include "harness/run/interrupt.h"
 #include "kernels/base/status.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 static atomic_bool asked;
+
+static void add(sigset_t *set, const int *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct sigaction before;
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaddset(set, numbers[i]);
+    }
+}
+
+void interrupt_add_all(sigset_t *set)
+{
+    static const int numbers[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,   SIGPIPE,
+                                  SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGXCPU};
+    add(set, numbers, sizeof numbers / sizeof *numbers);
+}
 
 static void *take_signals(void *set)
 {
@@ -29,11 +44,7 @@ void interrupt_open(void)
     static sigset_t set;
     pthread_t thread;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction before;
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaddset(&set, numbers[i]);
-    }
+    add(&set, numbers, sizeof numbers / sizeof *numbers);
     signal(SIGPIPE, SIG_IGN);
     CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
     // Without the thread they end the program, as they did before.

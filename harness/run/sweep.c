@@ -206,8 +206,7 @@ static bool run_rounds(struct sweep *sweep, struct status *status)
         running = run_round(sweep, round, status);
     }
     progress_clear(&sweep->progress);
-    if (sweep->signals >= 0)
-        close(sweep->signals);
+    child_signals_close(sweep->signals);
     return status->code == STATUS_OK;
 }
 

@@ -37,8 +37,7 @@ static bool ask(struct probe *probe)
     record_free(&record);
     json_decref(object);
     child_result_free(&result);
-    if (signals >= 0)
-        close(signals);
+    child_signals_close(signals);
     free(json);
     json_decref(trial);
     return there;
