@@ -89,6 +89,16 @@ static void test_arena_limits(void **state)
         arena_close(&arena);
         arena_close(&host);
     }
+    struct arena arena;
+    struct status status = {0};
+    arena_open(&arena, NULL, PLACE_DEVICE, source);
+    assert_non_null(arena_allocate(&arena, 512, CATEGORY_DATA, 0, &status));
+    assert_false(arena_touch(&arena, SIZE_MAX - 511, grown)); // more than can be addressed
+    assert_true(arena_touch(&arena, SIZE_MAX - 512, grown));
+    assert_null(arena_allocate(&arena, SIZE_MAX - 600, CATEGORY_DATA, 0, &status));
+    assert_non_null(strstr(status.message, "are more than can be addressed: 512 B are live"));
+    arena_release(&arena, &arena, 512, CATEGORY_DATA, 0);
+    arena_close(&arena);
 }
 
 static void test_sizes_beyond_addresses(void **state)

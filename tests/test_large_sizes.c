@@ -4,6 +4,7 @@
 #define _GNU_SOURCE // asprintf
 #include "methods/method.h"
 #include "tests/asked.h"
+#include <time.h>
 
 #define STEP   ((size_t)1 << 23) // tokens from one context to the next
 #define POINTS 4
@@ -55,8 +56,44 @@ static void sizes_go_on_as_they_began(void **state)
     assert_true(checked >= 4);
 }
 
+static void expect_told(const char *arguments, int code, const char *words)
+{
+    char *out;
+    int found = longbp(&out, arguments);
+    if (found != code || !strstr(out, words))
+        fail_msg("%s: exit code %d: %s", arguments, found, out);
+    free(out);
+}
+
+#define LARGE "plan --model llama-3-70b --dtype bf16 --context "
+
+static void what_cannot_be_addressed_is_told(void **state)
+{
+    (void)state;
+    // One tensor, or all that live together.
+    expect_told(LARGE "2147483647 --batch 1048576 --method full", 1, "are more than can be addressed");
+    expect_told(LARGE "2147483647 --batch 1048576 --method seco --chunk 2147483647", 1,
+                "are more than can be addressed");
+    expect_told(LARGE "2147483647 --batch 1048576 --method spaco --chunk 2147483647 --budget 1", 1,
+                "are more than can be addressed");
+}
+
+// Layers that are alike are asked once: each would take as long as all of them do.
+static void long_contexts_are_planned_soon(void **state)
+{
+    (void)state;
+    struct timespec begin, end;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+    json_decref(record_of("{'model': 'llama-3-70b', 'dtype': 'bf16', 'device': 'plan-cuda', 'context': 134217728, "
+                          "'method': 'checkpoint'}"));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+    assert_in_range(end.tv_sec - begin.tv_sec, 0, 10); // of 80 layers one by one 32
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_go_on_as_they_began)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_go_on_as_they_began),
+                                       cmocka_unit_test(what_cannot_be_addressed_is_told),
+                                       cmocka_unit_test(long_contexts_are_planned_soon)};
     return cmocka_run_group_tests_name("large_sizes", tests, NULL, NULL);
 }

@@ -1,8 +1,13 @@
 #include "harness/run/run_part.h"
 #include "harness/run/largest_turn.h"
+#include "kernels/base/memo.h"
 #include <linux/perf_event.h>
 #include <string.h>
 #include <unistd.h>
+
+// From so many tokens on a plan asks a cell that all layers have once. That rounds its seconds and FLOPs in another
+// order than the step does, which below can be the same to the bit.
+#define TOKENS_REMEMBERED (1.0 * (1 << 24))
 
 // A card's words about itself; of the CPU's what multiplies, where that is not the BLAS alone.
 static void take_description(struct provenance *provenance, const struct device *device)
@@ -23,6 +28,9 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     options.device = run->device;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
+    run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
+    if (trial->planned && run->result.tokens >= TOKENS_REMEMBERED)
+        run->setup.device->memo = run->setup.memo = memo_new();
     largest_turn_give(&run->setup, trial);
     take_description(&run->result.provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
@@ -34,7 +42,6 @@ bool run_open_part(struct run *run, const struct comm *ranks)
         run->result.floor_bytes_per_token =
             trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
     run->result.data_hash = run->setup.data_hash;
-    run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include "harness/run/step_batch.h"
 #include "harness/run/step_data.h"
 #include "harness/run/step_logprobs.h"
+#include "kernels/base/memo.h"
 
 // What all ranks' sequences come to, counted by each of them.
 struct whole_step {
@@ -158,6 +159,7 @@ void setup_close(struct setup *setup)
     if (!setup->device)
         return;
     batch_close(&setup->batch, setup->device);
+    memo_free(setup->memo);
     loaded_model_close(&setup->device, &setup->model);
     *setup = (struct setup){0};
 }

@@ -7,6 +7,7 @@
 struct setup {
     struct device *device;
     struct model model;
+    struct memo *memo; // of what the device asks again and again; NULL: none
     struct batch batch;
     struct row_range sequences; // of the trial's those that are this rank's
     double model_flops;         // of all the step's sequences, also another rank's

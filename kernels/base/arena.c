@@ -84,11 +84,16 @@ static size_t room(size_t limit_bytes, size_t live_bytes)
     return live_bytes < limit_bytes ? limit_bytes - live_bytes : 0;
 }
 
+static size_t live_of_both(const struct arena *arena)
+{
+    return arena->live_bytes + (arena->beside ? arena->beside->live_bytes : 0);
+}
+
 // The limit that leaves the least room, what it is called, and the live bytes that count against it; 0: there is
 // none.
 static size_t nearest_limit(const struct arena *arena, size_t *live_bytes, const char **what)
 {
-    size_t both_bytes = arena->live_bytes + (arena->beside ? arena->beside->live_bytes : 0);
+    size_t both_bytes = live_of_both(arena);
     bool shared = arena->shared_bytes && (!arena->limit_bytes || room(arena->shared_bytes, both_bytes) <
                                                                      room(arena->limit_bytes, arena->live_bytes));
     *live_bytes = shared ? both_bytes : arena->live_bytes;
@@ -115,6 +120,11 @@ void *arena_allocate(struct arena *arena, size_t bytes, enum category category, 
     size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
     if (limit_bytes && (bytes > limit_bytes || live_bytes > limit_bytes - bytes)) {
         return over_limit(arena, bytes, category, status);
+    }
+    if (bytes > SIZE_MAX - live_of_both(arena)) {
+        status_set(status, STATUS_OOM, "%s for %s are more than can be addressed: %s are live", words(bytes).text,
+                   category_name(category), words(live_of_both(arena)).text);
+        return NULL;
     }
     void *pointer = bytes == SIZE_MAX ? NULL : arena->source.allocate(arena, bytes, status);
     if (!pointer) {
@@ -148,7 +158,7 @@ bool arena_touch(struct arena *arena, size_t bytes, const size_t by_category[CAT
 {
     const char *what;
     size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
-    if (limit_bytes && bytes > room(limit_bytes, live_bytes)) {
+    if ((limit_bytes && bytes > room(limit_bytes, live_bytes)) || bytes > SIZE_MAX - live_of_both(arena)) {
         return false;
     }
     if (arena->live_bytes + bytes > arena->peak_bytes) {
