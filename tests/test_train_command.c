@@ -5,8 +5,10 @@
 #include "tests/program.h"
 #include "tests/trained_text.h"
 #include "tests/written_batch.h"
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #define STEPS 10
@@ -448,6 +450,14 @@ static void one_run_at_a_time(void **state)
     assert_says(scratch, "err", "whole: another process trains there");
     kill(first, SIGKILL);
     finish(first);
+    // Those that are about to end, as ranks of a run that was killed are, are waited for.
+    assert_int_equal(run(scratch, TRAIN "--steps 2 --out part"), 0);
+    int folder = open(scratch_path(scratch, "part").text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0);
+    pid_t second = start(scratch, "exec " TRAIN "--steps 2 --out part --resume");
+    pause_ms(500);
+    close(folder);
+    assert_int_equal(finish(second), 0);
 }
 
 int main(void)

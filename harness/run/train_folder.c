@@ -3,6 +3,7 @@
 #include "harness/files/folder.h"
 #include "harness/files/output_file.h"
 #include "harness/run/checkpoint.h"
+#include "kernels/base/clock.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,8 @@
 
 #define SETTINGS "training.json"
 #define STEPS    "steps.jsonl"
+
+#define PATIENCE_S 2.0 // with those that hold a folder that is to be resumed
 
 static char *path_of(const struct train_folder *folder, const char *name)
 {
@@ -34,7 +37,20 @@ static bool failed(const struct train_folder *folder, const char *what, struct s
     return status_set(status, STATUS_IO, "%s: cannot %s: %s", folder->path, what, strerror(errno));
 }
 
-static bool open_locked(struct train_folder *folder, struct status *status)
+// Those that a killed run leaves, its ranks, end some moments after it.
+static bool lock(int file, double patience_s)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    double end_s = clock_s() + patience_s;
+    while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK || clock_s() >= end_s)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+static bool open_locked(struct train_folder *folder, bool resume, struct status *status)
 {
     folder->made = mkdir(folder->path, 0777) == 0;
     if (!folder->made && errno != EEXIST)
@@ -42,7 +58,7 @@ static bool open_locked(struct train_folder *folder, struct status *status)
     folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder->lock < 0)
         return failed(folder, "open the folder", status);
-    return flock(folder->lock, LOCK_EX | LOCK_NB) == 0 ||
+    return lock(folder->lock, resume ? PATIENCE_S : 0) ||
            (errno == EWOULDBLOCK
                 ? status_set(status, STATUS_BAD_INPUT,
                              "%s: another process trains there; wait for it, or choose another --out", folder->path)
@@ -179,7 +195,7 @@ bool train_folder_open(struct train_folder *folder, const char *path, const json
                        struct status *status)
 {
     *folder = (struct train_folder){.path = path, .lock = -1};
-    if (!open_locked(folder, status))
+    if (!open_locked(folder, resume, status))
         return false;
     bool empty = tidy(folder);
     folder->begun = is_there(folder, SETTINGS);

@@ -22,8 +22,9 @@ struct train_folder {
 
 // Makes the folder, or with resume opens one that such a run was begun in. settings: what was asked for, an object
 // of values or of objects of values; all must be as they were. Lines of steps after the last checkpoint are
-// removed. False and a status: another process trains there (bad input); the folder holds something else, without
-// resume anything (bad input); it cannot be written to (io). Release with train_folder_close, also after a failure.
+// removed. False and a status: another process trains there (bad input), with resume for two seconds more; the
+// folder holds something else, without resume anything (bad input); it cannot be written to (io). Release with
+// train_folder_close, also after a failure.
 bool train_folder_open(struct train_folder *folder, const char *path, const json_t *settings, bool resume,
                        struct status *status);
 // What the run in a folder was begun with, a new reference; NULL: no run was, or nobody can read it.
