@@ -267,6 +267,47 @@ static void trials_record_the_curve(void **state)
     }
 }
 
+static double peak_of(const char *device, const char *text, const char *train)
+{
+    char *json;
+    assert_true(asprintf(&json,
+                         "{" MODEL
+                         ", 'data': {'text': '%s'}, 'dtype': 'f64', 'device': '%s', 'context': %d, 'batch': "
+                         "4, 'optimizer': 'sgd', 'train': {'steps': 1, %s}, 'method': {'name': 'seco', 'chunk': 8, "
+                         "'head_chunk': 0, 'stages': 2}}",
+                         "", text, device, CONTEXT, train) > 0);
+    json_t *record = record_of(json);
+    double peak = number(record, "peak_bytes");
+    json_decref(record);
+    free(json);
+    return peak;
+}
+
+// Where fewer windows are evaluated than make a micro-batch, which would take more than a step, the plan knows it
+// of files that it can read; else it takes as many as can be.
+static void plans_know_what_is_held_out(void **state)
+{
+    struct scratch *scratch = *state;
+    char bytes[10 * CONTEXT], train[2][4200];
+    memset(bytes, 'a', sizeof bytes);
+    char *data = strdup(scratch_file(scratch, "data", bytes, sizeof bytes).text);
+    char *other = strdup(scratch_file(scratch, "other", bytes, 2 * CONTEXT).text);
+    assert_true(data && other);
+    snprintf(train[0], sizeof train[0], "'evaluate': '%s'", other);
+    snprintf(train[1], sizeof train[1], "'held_out': 0.9, 'evaluate_windows': 2");
+    const char *const cases[] = {"'held_out': 0.1", "'held_out': 0.5", train[0], train[1]};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double measured = peak_of("cpu", data, cases[i]), planned = peak_of("plan-cpu", data, cases[i]);
+        if (measured != planned)
+            fail_msg("%s: %.0f, planned %.0f", cases[i], measured, planned);
+    }
+    assert_true(peak_of("plan-cpu", data, cases[0]) < peak_of("plan-cpu", data, cases[1]));
+    assert_true(peak_of("plan-cpu", "absent", cases[0]) == peak_of("plan-cpu", data, cases[1]));
+    assert_true(peak_of("plan-cpu", "absent", cases[3]) == peak_of("plan-cpu", data, cases[3]));
+    free(other);
+    free(data);
+}
+
 // A run that stops and one that goes on from its checkpoint are one run, whatever the optimizer keeps; also where
 // it updates within the walk, or rounds at random.
 static void check_stop(const struct scratch *scratch, const char *optimizer, const char *lora, const char *dtype,
@@ -413,6 +454,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rates_follow_the_schedule),
         cmocka_unit_test(gradients_are_clipped),
         cmocka_unit_test(trials_record_the_curve),
+        cmocka_unit_test_setup_teardown(plans_know_what_is_held_out, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(state_survives_a_stop, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(windows_come_in_order, scratch_setup, scratch_teardown),
     };

@@ -50,6 +50,24 @@ static bool open_held_out(struct train *train, struct status *status)
     return refer(train, &train->held_out, train->evaluated, status);
 }
 
+// Of a plan over windows as many as are evaluated at a time. Where the file that says how many there are is not
+// here to be read, it is taken to have enough of them for a micro-batch.
+static size_t evaluated_at_a_time(const struct trial *trial)
+{
+    const struct training *settings = &trial->train;
+    struct train_data data = {0}, held_out = {0};
+    struct status unread = {0};
+    size_t count = trial->batch, most = settings->evaluate_windows;
+    bool known = settings->held_out > 0 ? train_data_open(&data, trial, &trial->data, 0, &unread) &&
+                                              train_data_split(&data, settings->held_out, &held_out, &unread)
+                                        : train_data_open(&held_out, trial, &settings->evaluate, 0, &unread);
+    if (known && train_data_count(&held_out) < count)
+        count = train_data_count(&held_out);
+    train_data_close(&data);
+    train_data_close(&held_out);
+    return most && most < count ? most : count;
+}
+
 // As many sequences as make a micro-batch, in each step something to learn from.
 static bool check_data(struct train *train, struct status *status)
 {
@@ -70,7 +88,7 @@ bool train_open(struct train *train, const struct trial *trial, struct setup *se
     setup_close_batch(setup);
     if (is_dataless(train) && trial->data.kind != DATA_BATCH) { // which says how long documents and prompts are
         bool evaluates = trial->train.held_out > 0 || trial->train.evaluate.path;
-        train->evaluated = evaluates ? trial->batch : 0;
+        train->evaluated = evaluates ? evaluated_at_a_time(trial) : 0;
         return true;
     }
     train->counter = is_dataless(train) ? NULL : device_open("cpu", DTYPE_F32, 0, status);

@@ -15,7 +15,7 @@ struct train {
     struct train_data data, held_out;
     struct device *counter; // what a step of several micro-batches divides by is counted on, without a model
     size_t step;            // done
-    size_t evaluated;       // sequences; 0: nothing is evaluated
+    size_t evaluated;       // sequences, of a plan at a time and at most; 0: nothing is evaluated
     // Of the last step, of all ranks. The norm is that of all gradients before they are clipped; NaN on a device
     // without data, and where each is freed within the walk.
     double rate, gradient_norm;
