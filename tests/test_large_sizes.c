@@ -4,7 +4,6 @@
 #define _GNU_SOURCE // asprintf
 #include "methods/method.h"
 #include "tests/asked.h"
-#include <time.h>
 
 #define STEP   ((size_t)1 << 23) // tokens from one context to the next
 #define POINTS 4
@@ -78,22 +77,9 @@ static void what_cannot_be_addressed_is_told(void **state)
                 "are more than can be addressed");
 }
 
-// Layers that are alike are asked once: each would take as long as all of them do.
-static void long_contexts_are_planned_soon(void **state)
-{
-    (void)state;
-    struct timespec begin, end;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
-    json_decref(record_of("{'model': 'llama-3-70b', 'dtype': 'bf16', 'device': 'plan-cuda', 'context': 134217728, "
-                          "'method': 'checkpoint'}"));
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
-    assert_in_range(end.tv_sec - begin.tv_sec, 0, 10); // of 80 layers one by one 32
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_go_on_as_they_began),
-                                       cmocka_unit_test(what_cannot_be_addressed_is_told),
-                                       cmocka_unit_test(long_contexts_are_planned_soon)};
+                                       cmocka_unit_test(what_cannot_be_addressed_is_told)};
     return cmocka_run_group_tests_name("large_sizes", tests, NULL, NULL);
 }
