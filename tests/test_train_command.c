@@ -17,8 +17,8 @@
     "--shuffle 3 --schedule cosine --warmup 2 --clip 5 --held-out 0.1 --evaluate-every 4 "
 
 // What is to be interrupted before its end: on a busy machine a test may look late.
-#define LONG_STEPS 200
-#define LONG_TRAIN TRAIN "--steps 200 "
+#define LONG_STEPS 120
+#define LONG_TRAIN TRAIN "--steps 120 "
 
 // The lines of steps.jsonl without their times.
 static char *steps_of(const struct scratch *scratch, const char *name)
