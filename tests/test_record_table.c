@@ -255,6 +255,10 @@ static void what_tells_rows_apart_is_said_of_each(void **state)
                  "setting\nspaco, chunk 32, budget 1, sampler fixed\nspaco, chunk 32, budget 2, sampler fixed\n"
                  "spaco, chunk 32, budget 3, sampler fixed\nspaco, chunk 32, budget 1, sampler uniform\n"
                  "spaco, chunk 32, budget 2, sampler uniform\nspaco, chunk 32, budget 4\n");
+    // Also where what stands before it tells them apart already.
+    write_records(scratch, SAMPLED("1", 1, "'loss': 'sampled'") SAMPLED("2", 2, "'loss': 'all'"));
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nspaco, chunk 32, budget 1\nspaco, chunk 32, budget 2, loss all\n");
     // What all have is said of none.
     write_records(scratch, SAMPLED("1", 1, FIXED) SAMPLED("2", 2, FIXED));
     expect_lines(scratch, "$L report r.jsonl --columns setting",

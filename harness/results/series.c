@@ -171,7 +171,7 @@ static size_t bound(const struct series_table *table, size_t low, size_t high, c
 // The series of one method, from `first` to before `last`.
 struct siblings {
     size_t first, last;
-    bool *tells;      // [keys]: the option tells one of them from another
+    bool *differs;    // [keys]: two of them have other values of the option
     json_t *defaults; // of the method's options; NULL: it is not known
 };
 
@@ -192,8 +192,8 @@ static void find_told(const struct series_table *table, size_t own, const struct
     }
 }
 
-// Of an option that tells others apart, a value that is not the default is said, too, where another option has
-// told the series already.
+// Of an option in which any differ, a value that is not the default is said, too, where another option has told the
+// series already.
 static void label(struct series_table *table, size_t own, const struct siblings *siblings,
                   const struct sorting *sorting, bool *told)
 {
@@ -205,7 +205,8 @@ static void label(struct series_table *table, size_t own, const struct siblings 
     for (size_t k = 0; k < sorting->key_count; k++) {
         const char *key = sorting->keys[k];
         const json_t *value = option_of(table, own, key);
-        bool other = siblings->tells[k] && compare_values(value, json_object_get(siblings->defaults, key)) != 0;
+        bool other = siblings->differs[k] && !json_is_array(value) && // which is long
+                     compare_values(value, json_object_get(siblings->defaults, key)) != 0;
         if (value && (told[k] || other || (sorting->prefixed && is_telling(key)))) {
             append_option(series, key, value);
         }
@@ -221,24 +222,24 @@ static size_t label_siblings(struct series_table *table, size_t first, const str
     const struct method *method = method_find(table->series[first].method);
     struct siblings siblings = {.first = first,
                                 .last = first + 1,
-                                .tells = calloc(sorting->key_count + 1, sizeof *siblings.tells),
+                                .differs = calloc(sorting->key_count + 1, sizeof *siblings.differs),
                                 .defaults = method ? method_json(method, NULL) : NULL};
     bool *told = calloc(sorting->key_count + 1, sizeof *told);
-    CHECK(siblings.tells && told);
+    CHECK(siblings.differs && told);
     while (siblings.last < table->count && table->series[siblings.last].rank > 0) {
         siblings.last++;
     }
     for (size_t s = first; s < siblings.last; s++) {
-        find_told(table, s, &siblings, sorting, told);
         for (size_t k = 0; k < sorting->key_count; k++) {
-            siblings.tells[k] |= told[k];
+            const char *key = sorting->keys[k];
+            siblings.differs[k] |= compare_values(option_of(table, s, key), option_of(table, first, key)) != 0;
         }
     }
     for (size_t s = first; s < siblings.last; s++) {
         label(table, s, &siblings, sorting, told);
     }
     json_decref(siblings.defaults);
-    free(siblings.tells);
+    free(siblings.differs);
     free(told);
     return siblings.last;
 }
