@@ -54,6 +54,12 @@ void NAME(copy_columns)(struct device *device, struct tensor dst, size_t to, str
     }
 }
 
+// Whether numbers of this dtype are summed in `real`.
+static bool is_summed(enum dtype dtype)
+{
+    return dtype == REAL_DTYPE || (REAL_BITS == 16 && dtype == DTYPE_F32);
+}
+
 static void add_doubles(struct tensor dst, struct tensor src)
 {
     double *to = dst.data;
@@ -72,6 +78,7 @@ void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor sr
         add_doubles(dst, src);
         return;
     }
+    CHECK(is_summed(dst.dtype) && is_summed(src.dtype));
     struct accumulator to = accumulator_of(dst), from = accumulator_of(src);
     size_t count = tensor_count(dst);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)

@@ -66,7 +66,6 @@ struct accumulator {
 };
 static inline struct accumulator accumulator_of(struct tensor t)
 {
-    CHECK(!t.data || t.dtype == REAL_DTYPE || (REAL_BITS == 16 && t.dtype == DTYPE_F32));
     return (struct accumulator){t.data, t.dtype == DTYPE_BF16};
 }
 static inline real accumulator_get(struct accumulator a, size_t i)

@@ -263,7 +263,7 @@ static bool open(struct device *device, struct status *status)
     CHECK(b);
     device->backend = b;
     device->multiprocessors = (size_t)card.multiProcessorCount;
-    device->compute_capability = (size_t)(10 * card.major + card.minor);
+    device->compute_capability = 10 * (size_t)card.major + (size_t)card.minor;
     b->shared_bytes = card.sharedMemPerBlockOptin;
     b->pinned = pinned_open();
     queues_open(&b->queues);
