@@ -160,9 +160,9 @@ $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUI
 
 # CUDA's own kernels, compiled for the CPU: tests/simt stands in for CUDA's headers. They are the emulated plug-in's, too.
 KERNELS  := $(patsubst kernels/cuda/plugin/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/plugin/*.cu))
-SIMT     := $(KERNELS) $(addprefix $(BUILD)/tests/simt/,array.o device.o) $(CASES)
+SIMT     := $(KERNELS) $(addprefix $(BUILD)/tests/simt/,fibers.o array.o device.o) $(CASES)
 $(BUILD)/tests/simt/%.o $(BUILD)/tests/test_simt_%.o: CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
-$(KERNELS): CPPFLAGS += -fPIC -fvisibility=hidden
+$(KERNELS) $(BUILD)/tests/simt/fibers.o: CPPFLAGS += -fPIC -fvisibility=hidden
 $(BUILD)/tests/simt/%.o: kernels/cuda/plugin/%.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
@@ -217,6 +217,7 @@ $(KERNELS) $(filter $(BUILD)/kernels/cpu/real/%,$(OBJECTS)): COMMON += -O2
 else
 # What attention's compilation at -O3 takes longer its tests do not save.
 $(KERNELS): CXXFLAGS += -O1
+$(BUILD)/tests/simt/fibers.o: CXXFLAGS += -O2
 $(filter %/attention_forward.o %/attention_backward.o,$(KERNELS)): CXXFLAGS += -O2
 endif
 

@@ -277,9 +277,9 @@ static void places_and_roundings_are_tried(void **state)
     json_t
         *near = longbp_json("%s --device-memory 20GiB", setting),
         *far = longbp_json("%s --device-memory 4GiB --host-memory 120GiB", setting),
-        *wide = longbp_json("%s --device-memory 18GiB --context 32768 --methods seco --chunk 1024", setting),
+        *wide = longbp_json("%s --device-memory 20GiB --context 32768 --methods seco --chunk 8192", setting),
         *narrow = longbp_json(
-            "%s --device-memory 18GiB --context 32768 --methods seco --chunk 1024 --also weights,kv-gradient-dtype",
+            "%s --device-memory 20GiB --context 32768 --methods seco --chunk 8192 --also weights,kv-gradient-dtype",
             setting);
     const json_t *choice = json_object_get(near, "choice");
     assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "place"), "weights")), "device");

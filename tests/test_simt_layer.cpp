@@ -83,7 +83,7 @@ void test_barrier(void **)
 {
     int sum = 0;
     simt::launch(1, 64, 64 * sizeof(int), [&] {
-        int *shared = (int *)simt::dynamic_shared->data();
+        int *shared = (int *)(void *)simt::dynamic_shared;
         if (threadIdx.x >= 40)
             return;
         shared[threadIdx.x] = 1;
@@ -101,7 +101,7 @@ void test_missing_barrier(void **)
     for (bool descending : {false, true}) {
         simt::descending = descending;
         simt::launch(1, 32, 32 * sizeof(int), [&] {
-            int *shared = (int *)simt::dynamic_shared->data();
+            int *shared = (int *)(void *)simt::dynamic_shared;
             shared[threadIdx.x] = (int)threadIdx.x;
             if (threadIdx.x == 5)
                 found[descending] = shared[4];

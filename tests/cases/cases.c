@@ -121,10 +121,12 @@ struct operand *case_random_in(struct cases *c, enum dtype dtype, size_t rows, s
 {
     struct operand *o = operand_new(c, dtype, rows, cols);
     struct random random = random_named(rows * 1000003 + cols, name);
+    const double *drawn = normals();
     size_t from = random_below(&random, 0, NORMALS);
-    for (size_t i = 0; i < rows * cols; i++) {
-        o->values[i] = deviation * normals()[from];
-        from = from + 1 < NORMALS ? from + 1 : 0;
+    for (size_t i = 0; i < rows * cols; from = 0) {
+        for (size_t end = i + NORMALS - from; i < rows * cols && i < end; i++, from++) {
+            o->values[i] = deviation * drawn[from];
+        }
     }
     return o;
 }
@@ -158,20 +160,23 @@ struct operand *case_integers(struct cases *c, size_t count, int32_t first, int3
     return o;
 }
 
-static void put(void *data, enum dtype dtype, size_t i, double value)
+// Rounds the values to those of the dtype, and puts them into data.
+static void put(void *restrict data, enum dtype dtype, double *restrict values, size_t count)
 {
-    switch (dtype) {
-    case DTYPE_F64:
-        ((double *)data)[i] = value;
-        break;
-    case DTYPE_F32:
-        ((float *)data)[i] = (float)value;
-        break;
-    case DTYPE_BF16:
-        ((uint16_t *)data)[i] = dtype_bf16((float)value);
-        break;
-    default:
-        ((int32_t *)data)[i] = (int32_t)value;
+    for (size_t i = 0; i < count; i++) {
+        switch (dtype) {
+        case DTYPE_F64:
+            ((double *)data)[i] = values[i];
+            break;
+        case DTYPE_F32:
+            values[i] = (double)(((float *)data)[i] = (float)values[i]);
+            break;
+        case DTYPE_BF16:
+            values[i] = (double)dtype_from_bf16(((uint16_t *)data)[i] = dtype_bf16((float)values[i]));
+            break;
+        default:
+            values[i] = (double)(((int32_t *)data)[i] = (int32_t)values[i]);
+        }
     }
 }
 
@@ -250,10 +255,7 @@ bool case_runs(struct cases *c, int pass)
     if (pass == 0) {
         for (size_t i = 0; i < c->operand_count; i++) {
             struct operand *o = &c->operands[i];
-            for (size_t j = 0; j < tensor_count(o->tensor); j++) {
-                put(o->given + o->offset_bytes, o->tensor.dtype, j, o->values[j]);
-                o->values[j] = get(o->given + o->offset_bytes, o->tensor.dtype, j);
-            }
+            put(o->given + o->offset_bytes, o->tensor.dtype, o->values, tensor_count(o->tensor));
             o->checked = false;
         }
         give(c, false);

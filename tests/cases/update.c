@@ -125,12 +125,11 @@ static double level(bool is_signed, int code)
 }
 
 // The code of the level nearest to x, of its sign.
-static int nearest(bool is_signed, double x)
+static int nearest(const double levels[256], double x)
 {
     int best = -1;
     for (int code = 0; code < 256; code++) {
-        double l = level(is_signed, code);
-        if ((l < 0) == (x < 0) && (best < 0 || fabs(l - x) < fabs(level(is_signed, best) - x))) {
+        if ((levels[code] < 0) == (x < 0) && (best < 0 || fabs(levels[code] - x) < fabs(levels[best] - x))) {
             best = code;
         }
     }
@@ -146,16 +145,19 @@ static int code_at(const double *words, size_t i)
 static void check_codes(struct cases *c, struct operand *codes, struct operand *scales, const double *moments,
                         size_t count, bool is_signed)
 {
-    double *found = case_found(codes);
+    double *found = case_found(codes), levels[256];
     size_t differ = 0;
     bool near = true;
+    for (int code = 0; code < 256; code++) {
+        levels[code] = level(is_signed, code);
+    }
     for (size_t i = 0; i < count; i++) {
         size_t first = i - i % 256, end = first + 256 < count ? first + 256 : count;
         double *largest = &scales->values[i / 256];
         for (size_t j = first; j < end && i == first; j++) {
             *largest = dtype_round(j == first ? fabs(moments[j]) : fmax(*largest, fabs(moments[j])), DTYPE_F32);
         }
-        int expected = nearest(is_signed, moments[i] / *largest), code = code_at(found, i);
+        int expected = nearest(levels, moments[i] / *largest), code = code_at(found, i);
         differ += code != expected;
         near &= abs(code - expected) <= 1;
     }

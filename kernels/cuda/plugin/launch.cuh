@@ -41,7 +41,7 @@ void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_b
 #ifdef __CUDACC__
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #else
-#define DYNAMIC_SHARED(name) unsigned char *name = simt::dynamic_shared->data()
+#define DYNAMIC_SHARED(name) unsigned char *name = simt::dynamic_shared
 #endif
 
 inline size_t ceil_div(size_t a, size_t b)
