@@ -281,7 +281,7 @@ include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests
 # Those that take longest are begun first, and those that wait apart from each other: so all cores are busy, and end together.
 LONGEST  := $(addprefix run/$(BUILD)/tests/test_,ranks_ends replicas ranks_command harness train_ranks_command simt_ops advise run_command ops \
               train_command host_memory methods planner optimizer_steps sweep_crashes kills plot_command replica_updates)
-test-runs: $(if $(SANITIZE),,test-rehearse) $(LONGEST) test-cuda-emulated test-bf16 $(RUNS)
+test-runs: $(LONGEST) test-cuda-emulated test-bf16 $(RUNS)
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

@@ -82,7 +82,7 @@ test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED_RUNS)) ## every operation and
 # What a machine with a GPU is sent through, at sizes for this one.
 REHEARSAL := $(EMULATION) $(if $(CAN_EMULATE),$(BUILD)/bench/bench_ops)
 test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at random moments
-	@$(SUITE) rehearse $(if $(CAN_EMULATE),$(EMULATED)/tests/emulator/test_rehearse,--left-out "there are no headers of CUDA and cuDNN")
+	@$(SUITE) rehearse $(if $(CAN_EMULATE),env OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 $(EMULATED)/tests/emulator/test_rehearse,--left-out "there are no headers of CUDA and cuDNN")
 
-test-programs: $(EMULATION) $(if $(SANITIZE),,$(REHEARSAL))
+test-programs: $(EMULATION)
 .PHONY: test-cuda-emulated test-rehearse $(EMULATED_RUNS)
