@@ -16,18 +16,19 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
     key.without_adapter = model->without_adapter;
     key.attention = a->attention;
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
-        key.held |= (size_t)(activations_owned(a, i)->data != NULL) << i;
+        key.held |= (size_t)(a->owned[i].data != NULL) << i;
     }
     if (!memo_begin(device, use, &key, sizeof key)) {
         return false;
     }
-    struct activations after = *(const struct activations *)use->outcome;
+    const struct activations *after = use->outcome;
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
-        struct tensor *now = activations_owned(a, i), left = *activations_owned(&after, i);
-        if (now->data && !left.data) {
+        struct tensor *now = &a->owned[i];
+        const struct tensor *left = &after->owned[i];
+        if (now->data && !left->data) {
             tensor_free(device, now);
-        } else if (!now->data && left.data) {
-            *now = tensor_new(device, left.rows, left.cols, left.dtype, left.category);
+        } else if (!now->data && left->data) {
+            *now = tensor_new(device, left->rows, left->cols, left->dtype, left->category);
         }
     }
     return true;

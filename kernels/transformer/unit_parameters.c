@@ -1,5 +1,4 @@
 #include "kernels/transformer/unit_parameters.h"
-#include <string.h>
 
 size_t unit_of_layer(size_t layer)
 {
@@ -53,8 +52,8 @@ uint64_t unit_training(const struct model *model, size_t unit)
 
 bool is_quantised(const struct model *model, const struct parameter *p)
 {
-    return model->quantisation != QUANTISATION_NONE && !p->vector &&
-           strncmp(p->name, "model.layers.", strlen("model.layers.")) == 0;
+    return model->quantisation != QUANTISATION_NONE && !p->vector && p->factor == FACTOR_NONE &&
+           p > model->embedding && p < model->final_norm;
 }
 
 bool is_kept_as_codes(const struct model *model, const struct parameter *p)

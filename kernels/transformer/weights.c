@@ -4,6 +4,12 @@
 #include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
+// Whether every weight is what the walk takes, and where: then nothing is to be done with it, unit by unit.
+static bool weights_stay(const struct model *model)
+{
+    return model->weights_place == PLACE_DEVICE && model->quantisation == QUANTISATION_NONE;
+}
+
 // Of the shape alone.
 static void value_none(struct model *model, struct parameter *p)
 {
@@ -173,7 +179,7 @@ void weights_acquire(struct model *model, size_t unit)
     weights_prefetch(model, unit);
     event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
     bucket_acquire(model, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count && !weights_stay(model); i++) {
         weights_acquire_one(model, &parameters.items[i]);
     }
     model->transits[unit].prefetched = false;
@@ -183,7 +189,7 @@ void weights_acquire(struct model *model, size_t unit)
 void weights_release(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count && !weights_stay(model); i++) {
         weights_release_one(model, &parameters.items[i]);
     }
     bucket_release(model, unit);
