@@ -177,6 +177,25 @@ static void check_accepts_rounding_alone(void **state)
     assert_int_equal(verdict(DTYPE_BF16, 0.33, 1e-7, 0.01).code, STATUS_FAILED);
 }
 
+// Where one tensor is rounded more than all are together, each may be off by so much, but not both at once.
+static void check_is_of_all_together(void **state)
+{
+    (void)state;
+    static const double errors[][2] = {{2.5e-6, 0}, {0, 3.1e-6}, {2.5e-6, 3.1e-6}};
+    for (size_t i = 0; i < 3; i++) {
+        struct reference reference = {.floor = off_by(1e-7)};
+        struct gradient_report report = compare(VALUES(1, 2, 3 + sqrt(14) * errors[i][0]),
+                                                VALUES(3, 4 + 5 * errors[i][1]), VALUES(1, 2, 3), VALUES(3, 4));
+        const struct gradient_report sums = {0};
+        struct status status = {0};
+        assert_int_equal(reference_accepts(&reference, DTYPE_F64, &report, &sums, &status), i < 2);
+        if (i == 2)
+            assert_non_null(strstr(status.message, "the gradient is off: relative L2 2.9"));
+        gradient_report_free(&report);
+        gradient_report_free(&reference.floor);
+    }
+}
+
 // A gradient that is 0 but for rounding is no smaller than what the others were rounded by.
 static void check_accepts_nothing_for_nothing(void **state)
 {
@@ -209,6 +228,7 @@ int main(void)
         cmocka_unit_test(not_a_number_reaches_every_measure),
         cmocka_unit_test(hashes_tell_bits_apart),
         cmocka_unit_test(check_accepts_rounding_alone),
+        cmocka_unit_test(check_is_of_all_together),
         cmocka_unit_test(check_accepts_nothing_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,11 @@
 #include "tests/chosen_tests.h"
 #include <omp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -93,6 +96,30 @@ static struct tensor zeros(size_t rows, size_t cols)
     return t;
 }
 
+// A dtype that the device does not sum in, on either side, is a bug that is told and no sum of other bits.
+static void test_sums_of_other_dtypes(void **state)
+{
+    (void)state;
+    enum dtype own = device->ops->dtype, other = own == DTYPE_F64 ? DTYPE_F32 : DTYPE_F64;
+    struct tensor a = tensor_new(device, 1, 2, own, CATEGORY_WORKSPACE);
+    struct tensor b = tensor_new(device, 1, 2, other, CATEGORY_WORKSPACE);
+    for (int side = 0; side < 2; side++) {
+        int status;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            signal(SIGABRT, SIG_DFL);
+            fclose(stderr);
+            op_accumulate(device, side ? a : b, side ? b : a);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+    tensor_free(device, &a);
+    tensor_free(device, &b);
+}
+
 // FLOPs of GEMM and of attention, causal pairs counted one by one.
 static void test_counters(void **state)
 {
@@ -142,10 +169,13 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(asked);
     }
     environment_settle(argv); // the BLAS kernels that the program itself uses
-    struct CMUnitTest tests[200] = {cmocka_unit_test_setup_teardown(test_cases_can_fail, open_bf16, close_device),
-                                    cmocka_unit_test_setup_teardown(test_counters, open_f32, close_device)};
+    struct CMUnitTest tests[200] = {
+        cmocka_unit_test_setup_teardown(test_cases_can_fail, open_bf16, close_device),
+        cmocka_unit_test_setup_teardown(test_counters, open_f32, close_device),
+        {"accumulate others f64", test_sums_of_other_dtypes, open_f64, close_device, 0},
+        {"accumulate others bf16", test_sums_of_other_dtypes, open_bf16, close_device, 0}};
     static char names[200][64];
-    size_t count = 2;
+    size_t count = 4;
     for (const char *const *operation = operation_names(); *operation; operation++) {
         static const struct {
             enum dtype dtype;

@@ -87,6 +87,11 @@ static const struct setting settings[] = {
      "'dtype': 'bf16', 'context': 1000, 'documents': [300, 201], 'profile': 'rtx-3090,f32_flops_per_s=1e10'",
      {NULL},
      NULL},
+    {"'model': {'layers': 2, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 2048, 'vocab': 64, 'head_dim': 32}, "
+     "'dtype': 'bf16', 'context': 600, 'batch': 2, 'prompt': 200, 'group': 2, "
+     "'profile': 'rtx-3090,f32_flops_per_s=1e10'",
+     {NULL},
+     NULL},
     // A pipeline, which longer chunks fill less, over links that are known.
     {"'model': {'layers': 5, 'width': 64, 'heads': 4, 'kv_heads': 2, 'ffn': 96, 'vocab': 300}, 'context': 1500, "
      "'batch': 2, 'profile': 'h200-141g', 'parallel': {'stage': 3, 'data': 2}",
@@ -310,7 +315,8 @@ static void bounds_are_bounds(void **state)
                          bound.floor_bytes, step->seconds, step->peak_bytes);
             assert_true(!step->fits || bounds_host(family, bound.host_peak_bytes, step->host_peak_bytes));
             bool waits = step->host_peak_bytes > 0 || trial_ranks(family->trial) > 1;
-            bool masked = family->trial->config.sliding_window > 0 || family->trial->packing.count > 0;
+            bool masked = family->trial->config.sliding_window > 0 || family->trial->packing.count > 0 ||
+                          family->trial->group > 1;
             waits |= masked && family->trial->dtype == DTYPE_BF16;
             bool rises = all[i].rung == 0 || step->seconds <= all[i - 1].step.seconds * (1 + ROUNDING);
             bool highest = all[i].rung + 1 == family->rungs;

@@ -187,6 +187,29 @@ static void ranks_die_with_the_sweep(void **state)
     }
 }
 
+// What a run has in the folder for temporary files stays until it ends, whoever begins or ends there meanwhile.
+static void a_run_keeps_its_files(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char rest[] = "'measure': {'warmup': 0, 'gradient': 'none'}, 'parallel': {'stage': 3},"
+                               "'axes': {'method': [{'name': 'null', 'behaviour': '%s'}]}";
+    char hangs[200], ends[200];
+    snprintf(hangs, sizeof hangs, rest, "hang");
+    snprintf(ends, sizeof ends, rest, "ok");
+    write_spec(scratch, hangs);
+    assert_int_equal(mkdir(scratch_path(scratch, "tmp").text, 0777), 0);
+    pid_t sweep = start(scratch, "TMPDIR=$PWD/tmp exec $L run spec.json --out r.jsonl");
+    for (int tries = 0; run(scratch, "[ $(ls tmp/longbp-ranks-*/vader* | wc -l) = 3 ]") != 0; tries++)
+        assert_true(tries < 1000);
+    write_spec(scratch, ends);
+    assert_int_equal(run(scratch, "ls -R tmp > before && TMPDIR=$PWD/tmp $L run spec.json --out other.jsonl && "
+                                  "ls -R tmp | cmp - before"),
+                     0);
+    kill(sweep, SIGTERM);
+    finish(sweep);
+    assert_nothing_left(scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_ranks_fail, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_rank_of_four_hangs, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_die_with_the_sweep, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_run_keeps_its_files, scratch_setup, scratch_teardown),
     };
     return has_mpi() ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
 }

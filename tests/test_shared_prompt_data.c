@@ -198,16 +198,19 @@ static void a_batch_file_is_the_same_step_with_a_group(void **state)
                      0);
 }
 
-// A share is of the columns of the rows that the prompts leave: of two sequences of four tokens that share one,
-// of four tokens in chunks of one.
+// A share is of the columns of the rows that the prompts leave: of two sequences of four tokens that share one and
+// need no last one, of five tokens in chunks of one.
 static void a_share_is_of_the_columns_of_the_rows(void **state)
 {
     struct scratch *scratch = *state;
-    written_batch(scratch, "batch", file, COUNT(file));
+    struct written_tensor tensors[COUNT(file)];
+    memcpy(tensors, file, sizeof file);
+    tensors[1].values[6] = 8;
+    written_batch(scratch, "batch", tensors, COUNT(tensors));
     static const struct {
         const char *share;
         int columns;
-    } cases[] = {{"100%", 4}, {"50%", 2}, {"25%", 1}};
+    } cases[] = {{"100%", 5}, {"40%", 2}, {"25%", 1}};
     for (size_t i = 0; i < COUNT(cases); i++)
         for (int planned = 0; planned < 2; planned++) {
             char spec[600], command[200];

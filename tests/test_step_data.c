@@ -185,7 +185,8 @@ static void the_hash_is_of_all_that_is_read(void **state)
         struct written_tensor tensors[COUNT(whole)];
         memcpy(tensors, whole, sizeof whole);
         if (i < COUNT(whole))
-            tensors[i].values[1] -= 1; // the first has a log-prob 0, of a token that does not count
+            tensors[i].values[tensors[i].count - 2] -=
+                1; // the last has a log-prob 0, of a token that does not count
         struct scratch_path path = written_batch(scratch, "batch", tensors, COUNT(tensors));
         char json[1200];
         snprintf(json, sizeof json,

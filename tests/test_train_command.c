@@ -183,6 +183,20 @@ static void interrupt_leaves_a_checkpoint(void **state)
     assert_same_run(scratch, "model.safetensors", LONG_STEPS);
 }
 
+// What is ignored, as under nohup, is ignored here, too.
+static void an_ignored_signal_ends_nothing(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    pid_t training = start(scratch, "trap '' HUP; exec " LONG_TRAIN "--out ignored");
+    for (int tries = 0; line_count(scratch, "ignored/steps.jsonl") < 2; tries++) {
+        assert_true(tries < 1000);
+        pause_ms(5);
+    }
+    kill(training, SIGHUP);
+    assert_int_equal(finish(training), 0);
+}
+
 // A second signal ends the program at once, as itself and nothing worse: no thread that computes handles signals.
 static void second_interrupt_ends_it(void **state)
 {
@@ -470,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(adapter_goes_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(pairs_go_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(interrupt_leaves_a_checkpoint, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(an_ignored_signal_ends_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(second_interrupt_ends_it, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(steps_that_go_nowhere_stop_it, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(full_disk_loses_nothing, scratch_setup, scratch_teardown),
