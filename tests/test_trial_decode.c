@@ -280,6 +280,9 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "c:2:53: key 'warmup': is longer than the run of 5 steps, which would never reach its rate; give at most "
          "5"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'floor': 0.1}"), "key 'floor': is where a schedule ends"},
+        {WITH("'objective': {'name': 'grpo', 'normaliser': 'bnpo'}, 'device': 'plan', 'optimizer': 'sgd', 'train': "
+              "{'accumulate': 2}"),
+         "normaliser 'bnpo' would divide each of 2 micro-batches by its own number of tokens"},
         {WITH("'optimizer': 'bread-sgd', 'train': {'steps': 2, 'clip': 1}"),
          "key 'clip': needs all gradients at once"},
         {WITH("'optimizer': 'bread-sgd', 'train': {'steps': 2, 'accumulate': 2}"),

@@ -151,7 +151,8 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
 {
     struct json_field objective = fields->keys[trial_key_find("objective")];
     struct status why = {0}, biased = {0};
-    if (!objective_check(trial->objective, trial->objective_options, trial->batch, 1, &why))
+    size_t micro_batches = trial->train.steps ? trial->train.accumulate : 1;
+    if (!objective_check(trial->objective, trial->objective_options, trial->batch, micro_batches, &why))
         return json_field_fail(objective, status, "%s", why.message);
     if (!method_check_objective(trial->method, trial->options, trial->objective, trial->objective_options, &biased))
         return json_field_fail(fields->method.given.entry, status, "method \"%s\" under objective \"%s\": %s",
