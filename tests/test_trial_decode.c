@@ -246,6 +246,10 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "key 'objective': dpo needs pairs, sequences 2i the chosen and 2i + 1 the rejected "
          "ones; the batch has 1"},
         {WITH("'objective': {'name': 'grpo', 'normaliser': 'dr_grpo'}"), "give length"},
+        {WITH("'objective': {'name': 'grpo', 'importance': 'on'}"),
+         "importance weighs what beta is the factor of, and beta is 0"},
+        {WITH("'batch': 2, 'objective': {'name': 'dpo', 'kind': 'ipo', 'smoothing': 0.1}"),
+         "smoothing goes with kind 'sigmoid', 'robust' or 'simpo'; leave it out"},
         {WITH("'objective': 'grpo', 'data': {'text': 'a'}"),
          "key 'objective': 'grpo' needs an advantage for every sequence: give 'data' as {'batch': PATH}"},
         {WITH("'batch': 2, 'objective': 'dpo', 'data': {'text': 'a'}"),
@@ -280,6 +284,12 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "c:2:53: key 'warmup': is longer than the run of 5 steps, which would never reach its rate; give at most "
          "5"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'floor': 0.1}"), "key 'floor': is where a schedule ends"},
+        {WITH("'optimizer': 'sgd', 'train': {'shuffle': 3}"), "key 'shuffle': is of the order of data, and random"},
+        {WITH("'optimizer': {'name': 'sgd', 'state': 'f32'}"), "state is of the momentum, and there is none"},
+        {WITH("'optimizer': {'name': 'sgd', 'coupling': 'decoupled'}"),
+         "coupling is of the decay, and there is none"},
+        {WITH("'optimizer': {'seed': 2}"), "seed is of random numbers, and with these options none are drawn"},
+        {WITH("'optimizer': {'name': 'bcd', 'seed': 2}"), "and with these options none are drawn; leave it out"},
         {WITH("'objective': {'name': 'grpo', 'normaliser': 'bnpo'}, 'device': 'plan', 'optimizer': 'sgd', 'train': "
               "{'accumulate': 2}"),
          "normaliser 'bnpo' would divide each of 2 micro-batches by its own number of tokens"},
@@ -410,6 +420,9 @@ static void bad_methods_are_refused_with_the_place(void **state)
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4096]}"),
          "from 0 to 4095, found 4096"},
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [8]}"), "column 8 does not exist"},
+        {SPACO("'sampler': 'fixed'"), "sampler 'fixed' needs columns, of 0 to 7"},
+        {SPACO("'sampler': 'sequential', 'compensation': 'sequential'"),
+         "compensation 'sequential' goes with sampler 'fixed' alone; leave it out"},
         {SPACO("'sampler': 'bernoulli', 'columns': [3]"), "columns go with sampler 'fixed' alone; leave it out"},
         {SPACO("'sampler': 'fixed', 'columns': [3], 'sampler_seed': 2"), "sampler 'fixed' draws nothing"},
         {SPACO("'cap': 3"),

@@ -55,6 +55,10 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
                       : trial->prompt                               ? "prompt"
                       : trial->group > 1                            ? "group"
                                                                     : NULL;
+    if (trial->train.shuffle && trial->data.kind == DATA_RANDOM && !trial->planned)
+        return json_field_fail(
+            json_field_get(field, "shuffle"), status,
+            "is of the order of data, and random tokens have none; leave it out, or give \"data\"");
     if (trial->data.kind == DATA_BATCH)
         return batch.value ||
                json_field_fail(batch, status, "missing; of the %zu sequences of %s, how many are a micro-batch?",
