@@ -109,6 +109,9 @@ static const char *effectless(const struct spaco_options *options)
 {
     bool fixed = options->sampler == SAMPLER_FIXED;
     bool sequential = options->sampler == SAMPLER_SEQUENTIAL || options->compensation == COMPENSATION_SEQUENTIAL;
+    if (!fixed && options->compensation == COMPENSATION_SEQUENTIAL) {
+        return "compensation \"sequential\" goes with sampler \"fixed\" alone";
+    }
     if (!fixed && options->columns.count) {
         return "columns go with sampler \"fixed\" alone";
     }
@@ -149,6 +152,9 @@ static bool check(const void *given, const struct config *config, size_t context
                           "backpropagate through",
                           count);
     }
+    if (fixed && options->columns.count == 0) {
+        return status_set(status, STATUS_BAD_INPUT, "sampler \"fixed\" needs columns, of 0 to %zu", count - 1);
+    }
     for (size_t j = 0; j < options->columns.count; j++) {
         if (options->columns.items[j] >= count) {
             return status_set(status, STATUS_UNSUPPORTED,
@@ -156,10 +162,6 @@ static bool check(const void *given, const struct config *config, size_t context
                               "columns 0 to %zu",
                               options->columns.items[j], context, options->column.chunk, count - 1);
         }
-    }
-    if (options->compensation == COMPENSATION_SEQUENTIAL && !fixed && options->sampler != SAMPLER_SEQUENTIAL) {
-        return status_set(status, STATUS_BAD_INPUT,
-                          "compensation \"sequential\" goes with sampler \"fixed\" or \"sequential\"");
     }
     return stages_check(&options->column.stages, config->layers, status);
 }

@@ -377,15 +377,18 @@ static void long_contexts_fit(void **state)
     }
 }
 
-static void sizes_that_do_not_rise_are_refused(void **state)
+static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    static const char *const cases[][2] = {{"--device-memory 2GiB,1GiB", "not above the size before it"},
-                                           {"--device-memory 2", "a size with its unit"},
-                                           {"--host-memory 1GiB,1GiB", "not above the size before it"}};
+    static const char *const cases[][2] = {
+        {"frontier --device-memory 2GiB,1GiB", "not above the size before it"},
+        {"frontier --device-memory 2", "a size with its unit"},
+        {"frontier --host-memory 1GiB,1GiB", "not above the size before it"},
+        {"frontier --device-memory 2GiB --batch file", "a batch file has a context of its own"},
+        {"max-context --memory-limit 2GiB --batch file", "a batch file has a context of its own"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *arguments, *out;
-        assert_true(asprintf(&arguments, "frontier --model tiny %s", cases[i][0]) > 0);
+        assert_true(asprintf(&arguments, "%s --model tiny", cases[i][0]) > 0);
         int code = longbp(&out, arguments);
         if (code != 2 || !strstr(out, cases[i][1]))
             fail_msg("%s: exit code %d: %s", arguments, code, out);
@@ -412,7 +415,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(auto_goes_furthest),
         cmocka_unit_test(what_the_host_holds_anyway_is_no_part_of_a_token),
         cmocka_unit_test(long_contexts_fit),
-        cmocka_unit_test(sizes_that_do_not_rise_are_refused),
+        cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

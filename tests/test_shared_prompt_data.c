@@ -228,6 +228,13 @@ static void a_share_is_of_the_columns_of_the_rows(void **state)
                      cases[i].columns);
             if (run(scratch, command) != 0)
                 fail_msg("%s of the columns are not %d", cases[i].share, cases[i].columns);
+            snprintf(
+                command, sizeof command,
+                "$L advise --model tiny --batch batch --group 2 --memory-limit 64MiB --methods spaco --chunk 1 "
+                "--budget %s > advice && grep -q '^fastest .* budget=%d ' advice",
+                cases[i].share, cases[i].columns);
+            if (run(scratch, command) != 0)
+                fail_msg("advise: %s of the columns are not %d", cases[i].share, cases[i].columns);
         }
 }
 

@@ -97,7 +97,7 @@ static bool trains(const char *parent)
 // What a trial must have for a key to be taken.
 static const char *beside(const char *parent, const char *key)
 {
-    return trains(parent)              ? "'optimizer': {'name': 'adamw'}, "
+    return trains(parent)              ? "'data': {'text': 'a'}, 'optimizer': {'name': 'adamw'}, "
            : strcmp(key, "group") == 0 ? "'batch': 2, 'prompt': 2, "
                                        : "";
 }

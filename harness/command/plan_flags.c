@@ -20,16 +20,17 @@ static bool is_given(const struct plan_flags *flags, const char *key)
     return json_object_get(flags->trial.trial, key);
 }
 
-// A batch file says the context itself.
-static bool has_context(const struct plan_flags *flags)
-{
-    return is_given(flags, "context") || json_object_get(json_object_get(flags->trial.trial, "data"), "batch");
-}
-
+// A batch file says the context itself, also where one is looked for.
 static void check_needs(const struct plan_flags *flags, struct argp_state *state)
 {
-    bool context = !(flags->needs & NEEDS_CONTEXT) || has_context(flags);
-    arguments_need(state, "--model", is_given(flags, "model"), "--context", context);
+    bool file = json_object_get(json_object_get(flags->trial.trial, "data"), "batch");
+    bool looked_for = !(flags->needs & NEEDS_CONTEXT);
+    arguments_need(state, "--model", is_given(flags, "model"), "--context",
+                   looked_for || file || is_given(flags, "context"));
+    if (looked_for && file)
+        argp_error(state,
+                   "a batch file has a context of its own, and the longest one is looked for; let --batch be a "
+                   "number of sequences");
     if ((flags->needs & NEEDS_MEMORY) && !flags->memory && !is_given(flags, "profile"))
         argp_error(state, "say how much memory there is: --memory-limit or --profile");
 }

@@ -140,10 +140,10 @@ void trial_flags_describe(struct trial_flags *flags, const char *name, const cha
 {
     for (struct argp_option *option = flags->options; option->name || option->doc; option++) {
         bool own = option->key >= FIRST_KEY && option->key < FIRST_KEY + (int)flags->key_count;
-        const struct trial_key *key = own ? flags->keys[option->key - FIRST_KEY].key : NULL;
-        if (own && strcmp(key->name, name) == 0) {
+        const struct trial_flag *flag = own ? &flags->keys[option->key - FIRST_KEY] : NULL;
+        if (own && strcmp(name_of(*flag), name) == 0) {
             free((char *)option->doc);
-            option->doc = describe(key, standard);
+            option->doc = describe(flag->key, standard);
         }
     }
 }

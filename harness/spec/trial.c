@@ -11,6 +11,8 @@ bool trial_plans_on(const char *device)
 size_t trial_row_tokens(const struct trial *trial)
 {
     size_t T = trial->context, prompt = trial->prompt < T ? trial->prompt : T - 1;
+    if (trial->row_tokens)
+        return trial->row_tokens;
     if (trial->group <= 1)
         return T;
     // The prompt's last token is each sequence's own, and the last one's target is nobody's.

@@ -87,8 +87,9 @@ struct trial {
     struct data_source data;
     char *labels; // NULL: the next token
     struct packing packing;
-    size_t group;  // sequences, one after another, whose prompt is walked once; 0 and 1: each has its own
-    size_t prompt; // tokens of a sequence that it begins with and does not predict; 0: as the data have it
+    size_t group;      // sequences, one after another, whose prompt is walked once; 0 and 1: each has its own
+    size_t row_tokens; // of a batch file's groups, where the method draws columns and nothing trains; 0: not read
+    size_t prompt;     // tokens of a sequence that it begins with and does not predict; 0: as the data have it
     const struct objective *objective;
     void *objective_options; // the objective's own struct
     struct reference_source reference;
@@ -115,7 +116,8 @@ struct trial {
 // trial_free, also after a failure.
 bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status);
 void trial_free(struct trial *trial);
-// Tokens of a row that a step walks: of sequences of a group those of all of them. Of a batch file at most so many.
+// Tokens of a row that a step walks: of sequences of a group those of all of them. Of a batch file's groups at most
+// so many, unless row_tokens says it.
 size_t trial_row_tokens(const struct trial *trial);
 // How many ranks it takes, and what they share.
 #define TRIAL_RANKS_MAX (1 << 20)

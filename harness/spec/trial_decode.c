@@ -13,32 +13,34 @@ struct json_field *trial_field(struct trial_fields *fields, const char *key)
     return &fields->keys[i];
 }
 
-// Tokens of a row of a batch file's groups, which the file alone says, and of which a share is to be taken.
-static bool read_row_tokens(const struct trial *trial, const struct trial_fields *fields, struct json_field share,
-                            size_t *tokens, struct status *status)
+// Tokens of a row of a batch file's groups, which the file alone says: what is drawn, and a share, is of its
+// columns.
+static bool read_row_tokens(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
+    const struct json_field *share = method_fields_share(&fields->method);
+    bool trains = json_field_given(fields->keys[trial_key_find("train")]);
     struct batch_data data = {0};
-    if (json_field_given(fields->keys[trial_key_find("train")]))
-        return json_field_fail(share, status,
+    if (trial->data.kind != DATA_BATCH || trial->group <= 1 || trial->batch % trial->group ||
+        !trial->method->largest_draw || (trains && !share))
+        return true;
+    if (trains)
+        return json_field_fail(*share, status,
                                "a share is of columns, and each micro-batch has as many as the prompts that its "
                                "groups share leave of it; give their number");
     bool read = batch_file_read(&data, trial->data.path, trial->context, trial->batch, trial->config.vocab, status);
     if (read)
-        *tokens = shared_prompt_tokens(&data, trial->group);
+        trial->row_tokens = shared_prompt_tokens(&data, trial->group);
     batch_data_free(&data);
     return read;
 }
 
 static json_t *decode_method(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
-    const struct json_field *share = method_fields_share(&fields->method);
-    size_t tokens = trial_row_tokens(trial);
-    bool packed = trial->data.kind == DATA_BATCH && trial->group > 1 && trial->batch % trial->group == 0;
     trial->method = fields->method.method;
     trial->options = options_new(&trial->method->options);
-    return (!share || !packed || read_row_tokens(trial, fields, *share, &tokens, status)) &&
-                   method_decode(&fields->method, &trial->config, tokens, trial->options, &trial->unsupported,
-                                 status)
+    return read_row_tokens(trial, fields, status) &&
+                   method_decode(&fields->method, &trial->config, trial_row_tokens(trial), trial->options,
+                                 &trial->unsupported, status)
                ? method_json(trial->method, trial->options)
                : NULL;
 }
@@ -53,6 +55,10 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
                       : trial->prompt                               ? "prompt"
                       : trial->group > 1                            ? "group"
                                                                     : NULL;
+    if (trial->train.shuffle && trial->data.kind == DATA_RANDOM && !trial->planned)
+        return json_field_fail(
+            json_field_get(field, "shuffle"), status,
+            "is of the order of data, and random tokens have none; leave it out, or give \"data\"");
     if (trial->data.kind == DATA_BATCH)
         return batch.value ||
                json_field_fail(batch, status, "missing; of the %zu sequences of %s, how many are a micro-batch?",
@@ -149,7 +155,8 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
 {
     struct json_field objective = fields->keys[trial_key_find("objective")];
     struct status why = {0}, biased = {0};
-    if (!objective_check(trial->objective, trial->objective_options, trial->batch, 1, &why))
+    size_t micro_batches = trial->train.steps ? trial->train.accumulate : 1;
+    if (!objective_check(trial->objective, trial->objective_options, trial->batch, micro_batches, &why))
         return json_field_fail(objective, status, "%s", why.message);
     if (!method_check_objective(trial->method, trial->options, trial->objective, trial->objective_options, &biased))
         return json_field_fail(fields->method.given.entry, status, "method \"%s\" under objective \"%s\": %s",

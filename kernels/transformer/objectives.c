@@ -41,6 +41,13 @@ static const struct objective dft = {
 };
 
 // Defaults are those of Hugging Face's TRL.
+#define GAMMA                0.5
+#define ALPHA                0.5
+#define CLIP                 0.2
+#define RATIO_MAX            5
+#define TEMPERATURE          1
+#define TEMPERATURE_NEGATIVE 1.05
+
 struct dpo_settings {
     int kind, defer, divergence; // kind: enum pair_kind, divergence: enum divergence
     double beta, smoothing, gamma, sft, alpha, ld_alpha;
@@ -70,7 +77,7 @@ static const struct option dpo_options[] = {
      .type = OPTION_NUMBER,
      .offset = offsetof(struct dpo_settings, gamma),
      .maximum = 1e6,
-     .initial = 0.5,
+     .initial = GAMMA,
      .help = "margin that simpo takes off beta times the difference"},
     {.name = "sft",
      .type = OPTION_NUMBER,
@@ -87,7 +94,7 @@ static const struct option dpo_options[] = {
      .type = OPTION_NUMBER,
      .offset = offsetof(struct dpo_settings, alpha),
      .maximum = 0.99,
-     .initial = 0.5,
+     .initial = ALPHA,
      .help = "of divergence alpha: 0 is the forward KL, near 1 the reverse"},
     {.name = "ld_alpha",
      .type = OPTION_NUMBER,
@@ -127,6 +134,26 @@ static void dpo_set(struct objective_terms *terms, const void *of_objective)
     terms->required = simpo ? 0 : BATCH_REFERENCE;
 }
 
+static bool refuse_effectless(const char *objective, const char *goes_with, struct status *status)
+{
+    return status_set(status, STATUS_BAD_INPUT, "%s's %s; leave it out", objective, goes_with);
+}
+
+// Of an option that changes nothing beside the others, but is not at its default, what it goes with, as spaco's:
+// its trial would be measured twice under two names. NULL: there is none.
+static const char *dpo_effectless(const struct dpo_settings *settings)
+{
+    if ((settings->kind == PAIR_IPO || settings->kind == PAIR_HINGE) && settings->smoothing > 0) {
+        return "smoothing goes with kind \"sigmoid\", \"robust\" or \"simpo\"";
+    }
+    if (settings->kind != PAIR_SIMPO && settings->gamma != GAMMA) {
+        return "gamma goes with kind \"simpo\" alone";
+    }
+    return settings->divergence != DIVERGENCE_ALPHA && settings->alpha != ALPHA
+               ? "alpha goes with divergence \"alpha\" alone"
+               : NULL;
+}
+
 static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
 {
     const struct dpo_settings *settings = of_objective;
@@ -146,6 +173,10 @@ static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_b
         return status_set(status, STATUS_BAD_INPUT,
                           "dpo's kind \"%s\" takes means, which length does not move; leave ld_alpha out",
                           dpo_options[0].choices[settings->kind]);
+    }
+    const char *goes_with = dpo_effectless(settings);
+    if (goes_with) {
+        return refuse_effectless("dpo", goes_with, status);
     }
     if (settings->kind == PAIR_ROBUST && settings->smoothing >= 0.5) {
         return status_set(status, STATUS_BAD_INPUT,
@@ -194,13 +225,13 @@ static const struct option grpo_options[] = {
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(clip.low),
      .maximum = 1,
-     .initial = 0.2,
+     .initial = CLIP,
      .help = "with a negative advantage ratios below 1 - clip_low have no gradient, under clip and gspo"},
     {.name = "clip_high",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(clip.high),
      .maximum = 1e6,
-     .initial = 0.2,
+     .initial = CLIP,
      .help = "with a positive advantage ratios above 1 + clip_high have no gradient, under clip and gspo"},
     {.name = "dual",
      .type = OPTION_NUMBER,
@@ -211,21 +242,21 @@ static const struct option grpo_options[] = {
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(ratio_max),
      .maximum = 1e6,
-     .initial = 5,
+     .initial = RATIO_MAX,
      .help = "largest factor under cispo"},
     {.name = "temperature",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(temperature),
      .minimum = 1e-6,
      .maximum = 1e6,
-     .initial = 1,
+     .initial = TEMPERATURE,
      .help = "of sapo's sigmoid, with a positive advantage"},
     {.name = "temperature_negative",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(temperature_negative),
      .minimum = 1e-6,
      .maximum = 1e6,
-     .initial = 1.05,
+     .initial = TEMPERATURE_NEGATIVE,
      .help = "of sapo's sigmoid, with any other"},
     {.name = "beta",
      .type = OPTION_NUMBER,
@@ -279,6 +310,28 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
     terms->metrics = bounds[settings->policy] | (settings->beta > 0 ? HAS(METRIC_KL) : 0);
 }
 
+// As dpo_effectless.
+static const char *grpo_effectless(const struct grpo_settings *settings)
+{
+    const struct clip *clip = &settings->clip;
+    bool clips = settings->policy == POLICY_CLIP || settings->policy == POLICY_GSPO;
+    bool cools = settings->temperature != TEMPERATURE || settings->temperature_negative != TEMPERATURE_NEGATIVE;
+    if (!clips && (clip->low != CLIP || clip->high != CLIP || clip->dual > 0)) {
+        return "bound (clip_low, clip_high, dual) goes with policy \"clip\" or \"gspo\"";
+    }
+    if (settings->policy != POLICY_CISPO && settings->ratio_max != RATIO_MAX) {
+        return "ratio_max goes with policy \"cispo\" alone";
+    }
+    if (settings->policy != POLICY_SAPO && cools) {
+        return "temperature, of either sign, goes with policy \"sapo\" alone";
+    }
+    if (settings->beta == 0 && settings->importance) {
+        return "importance weighs what beta is the factor of, and beta is 0";
+    }
+    return settings->normaliser != BY_DR_GRPO && settings->length ? "length goes with normaliser \"dr_grpo\" alone"
+                                                                  : NULL;
+}
+
 static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
 {
     const struct grpo_settings *settings = of_objective;
@@ -293,6 +346,10 @@ static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_
                           "grpo's normaliser \"bnpo\" would divide each of %zu micro-batches by its own number of "
                           "tokens; use one, or normaliser \"dapo\"",
                           micro_batches);
+    }
+    const char *goes_with = grpo_effectless(settings);
+    if (goes_with) {
+        return refuse_effectless("grpo", goes_with, status);
     }
     if (settings->clip.dual > 0 && settings->clip.dual < 1 + settings->clip.high) {
         return status_set(status, STATUS_BAD_INPUT, "grpo's dual %g is less than 1 + clip_high, %g; use more, or 0",

@@ -1,4 +1,5 @@
 #include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/turns.h"
 #include "kernels/transformer/weight_options.h"
 #include <string.h>
 
@@ -39,6 +40,11 @@ bool optimizer_check(const struct optimizer *optimizer, const void *options, con
             "round \"stochastic\" is of weights in bf16: in %s no step is rounded away; leave it out, "
             "or take dtype \"bf16\"",
             dtype_name(dtype));
+    bool draws = rounds || options_choice(&optimizer->options, options, "order", ORDER_ASCENDING) == ORDER_RANDOM ||
+                 options_choice(&optimizer->options, options, "sums", SUMS_WHOLE) == SUMS_PROJECTED;
+    if (!draws && options_count(&optimizer->options, options, "seed", OPTIMIZER_SEED) != OPTIMIZER_SEED)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "seed is of random numbers, and with these options none are drawn; leave it out");
     return !optimizer->check || optimizer->check(options, config, dtype, status);
 }
 

@@ -30,10 +30,19 @@ static const struct option rows[] = {OPTION_RATE(struct sgd_options, 1e-2),
 
 enum { MOMENTUM };
 
-static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
+static bool check(const void *of_optimizer, const struct config *config, enum dtype dtype, struct status *status)
 {
+    const struct sgd_options *options = of_optimizer;
     (void)config;
-    return state_check(((const struct sgd_options *)options)->state, dtype, status);
+    if (options->momentum == 0 && options->state != STATE_AS_GRADIENT) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "state is of the momentum, and there is none; leave it out, or give \"momentum\"");
+    }
+    if (options->decay == 0 && options->coupling == DECOUPLED) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "coupling is of the decay, and there is none; leave it out, or give \"decay\"");
+    }
+    return state_check(options->state, dtype, status);
 }
 
 static void state(const struct model *model, const struct parameter *p, struct tensor state[PARAMETER_STATES])

@@ -10,6 +10,8 @@ enum { UPDATE_AT_END, UPDATE_IN_WALK };
 enum { SUMS_WHOLE, SUMS_PROJECTED };
 enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
 
+#define OPTIMIZER_SEED 1 // unless another is given
+
 // The tensor of a parameter's state that is the master of an optimizer with that option.
 enum { MASTER_STATE = PARAMETER_STATES - 1 };
 
@@ -77,7 +79,7 @@ struct weight_options {
 #define OPTION_SEED(options)                                                                                       \
     {                                                                                                              \
         .name = "seed", .type = OPTION_COUNT, .offset = offsetof(options, weights.seed),                           \
-        .maximum = OPTION_COUNT_MAX, .initial = 1, .help = "of the optimizer's random numbers"                     \
+        .maximum = OPTION_COUNT_MAX, .initial = OPTIMIZER_SEED, .help = "of the optimizer's random numbers"        \
     }
 
 // False and a status if a model in the dtype cannot have such a state.
