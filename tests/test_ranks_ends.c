@@ -4,6 +4,7 @@
 #include "harness/run/launch.h"
 #include "tests/ranks_spec.h"
 #include "tests/sanitized.h"
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -167,6 +168,57 @@ static void one_rank_of_four_hangs(void **state)
     }
 }
 
+// Ranks that only are slow wait, too, but by turns.
+static void slow_ranks_do_not_hang(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char tokens[2 * 130];
+    scratch_file(scratch, "tokens", tokens, sizeof tokens);
+    write_spec(scratch,
+               "'data': {'tokens': 'tokens'}, 'batch': 2, 'optimizer': 'sgd', 'train': {'steps': 100000}, "
+               "'measure': {'max_seconds': 3, 'gradient': 'none'}, "
+               "'axes': {'method': ['full'], 'parallel': [{'data': 2}, {'sequence': 2}, {'sequence': 3}]}");
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 1);
+    json_t *all = records(scratch, "r.jsonl");
+    assert_int_equal(json_array_size(all), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const char *reason = text_at(json_array_get(all, i), "reason");
+        if (!strstr(reason, "did not end within max_seconds, 3: ") || strstr(reason, "for each other"))
+            fail_msg("%s", reason);
+    }
+    json_decref(all);
+}
+
+static bool yields(size_t ranks)
+{
+    static const char *const command[] = {"true", NULL};
+    struct launch launch;
+    struct status status = {0};
+    bool found = false;
+    assert_true(launch_open(&launch, NULL, ranks, command, &status));
+    for (size_t i = 0; i < launch.count; i++)
+        found |= strcmp(launch.arguments[i], "mpi_yield_when_idle") == 0;
+    launch_close(&launch);
+    return found;
+}
+
+// Where the ranks may not run on all of the machine's cores, those that wait leave theirs to the others.
+static void ranks_without_cores_yield(void **state)
+{
+    (void)state;
+    cpu_set_t before, one;
+    setenv("OMP_NUM_THREADS", "1", true);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    for (int core = 0; CPU_COUNT(&one) == 0; core++)
+        if (CPU_ISSET(core, &before))
+            CPU_SET(core, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_false(yields(1));
+    assert_true(yields(2));
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
 // A sweep that a signal ends takes the ranks and what is theirs with it.
 static void ranks_die_with_the_sweep(void **state)
 {
@@ -217,6 +269,8 @@ int main(void)
         cmocka_unit_test(one_rank_tells),
         cmocka_unit_test_setup_teardown(all_ranks_fail, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_rank_of_four_hangs, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(slow_ranks_do_not_hang, scratch_setup, scratch_teardown),
+        cmocka_unit_test(ranks_without_cores_yield),
         cmocka_unit_test_setup_teardown(ranks_die_with_the_sweep, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_run_keeps_its_files, scratch_setup, scratch_teardown),
     };

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #define TAIL_BYTES 900 // of the child's stderr that are kept
-#define ANSWER_S   2.0 // that ranks have, which have no more time, to say who waits
+#define ANSWER_S   2.0 // that ranks have, which have no more time, to say who waits, each time they are asked
 
 struct child {
     pid_t pid;
@@ -216,7 +216,8 @@ static int wait_for(struct child *child, const struct launch *launch, double tim
                     struct child_result *result)
 {
     int wait_status = 0;
-    bool killed = false, asked = false;
+    bool killed = false;
+    size_t asked = 0;
     while (waitpid(child->pid, &wait_status, WNOHANG) == 0) {
         double left_s = timeout_s > 0 && !killed ? child->start_s + timeout_s - clock_s() : INFINITY;
         struct pollfd events[] = {{.fd = signals, .events = POLLIN},
@@ -228,13 +229,14 @@ static int wait_for(struct child *child, const struct launch *launch, double tim
         read_errors(child);
         if (killed)
             continue;
-        bool late = left_s <= 0 || (asked && rank_answers_complete(child->tail, launch->ranks));
+        bool late =
+            left_s <= 0 || (asked == RANK_ANSWERS_ASKED && rank_answers_complete(child->tail, launch->ranks));
         if ((result->interrupted = child_signals_interrupted(signals))) {
             result->end = CHILD_INTERRUPTED;
-        } else if (late && launch && !asked) {
+        } else if (late && launch && asked < RANK_ANSWERS_ASKED) {
             result->end = CHILD_TIMEOUT;
-            asked = true;
-            timeout_s += ANSWER_S;
+            asked++;
+            timeout_s = clock_s() - child->start_s + ANSWER_S; // from now: this process may be slow, too
             keep_tail(child, TAIL_BYTES + RANK_ANSWER_BYTES * launch->ranks);
             kill(child->pid, RANK_ANSWERS_SIGNAL);
             continue;

@@ -3,6 +3,7 @@
 // so that whoever kills it can remove them.
 #define _GNU_SOURCE // sigabbrev_np
 #include "harness/run/launch.h"
+#include "harness/run/cores.h"
 #include "harness/run/environment.h"
 #include <errno.h>
 #include <signal.h>
@@ -81,6 +82,12 @@ static bool add_mpirun(struct launch *launch, struct status *status)
         add(launch, "--mca");
         add(launch, parameters[i][0]);
         add(launch, parameters[i][1]);
+    }
+    // mpirun counts the machine's cores, not those that may be used.
+    if (launch->ranks * environment_threads(launch->ranks) > cores_usable()) {
+        add(launch, "--mca");
+        add(launch, "mpi_yield_when_idle");
+        add(launch, "1");
     }
     if (getuid() == 0)
         add(launch, "--allow-run-as-root");

@@ -8,7 +8,7 @@
 // Of those that are told alike; there may be very many.
 #define NAMED_MAX 8
 
-enum answer { NONE, COMPUTES, WAITS, ANSWERS };
+enum answer { NONE, COMPUTES, WAITS, STAYS, ANSWERS };
 struct answers {
     enum answer *of; // [ranks]
     size_t counts[ANSWERS];
@@ -23,7 +23,10 @@ static struct answers answers_of(const char *text, size_t ranks)
         char word[16];
         if (sscanf(text, "rank %zu of %zu: %15[a-z]", &rank, &count, word) != 3 || count != ranks || rank >= ranks)
             continue;
-        enum answer answer = strcmp(word, "computes") == 0 ? COMPUTES : strcmp(word, "waits") == 0 ? WAITS : NONE;
+        enum answer answer = strcmp(word, "computes") == 0 ? COMPUTES
+                             : strcmp(word, "waits") == 0  ? WAITS
+                             : strcmp(word, "stays") == 0  ? STAYS
+                                                           : NONE;
         answers.counts[answers.of[rank]]--;
         answers.counts[answer]++;
         answers.of[rank] = answer;
@@ -55,9 +58,12 @@ static void tell(char *blame, size_t bytes, const struct answers *answers, size_
 void rank_answers_blame(const char *text, size_t ranks, char *blame, size_t bytes)
 {
     struct answers answers = answers_of(text, ranks);
+    size_t waiting = answers.counts[WAITS] + answers.counts[STAYS];
     *blame = '\0';
-    if (answers.counts[WAITS] == ranks)
+    if (answers.counts[STAYS] == ranks)
         text_append(blame, bytes, "all %zu ranks waited for each other", ranks);
+    else if (waiting == ranks)
+        text_append(blame, bytes, "all %zu ranks were slow: each waited, and went on", ranks);
     else if (answers.counts[COMPUTES] == ranks)
         text_append(blame, bytes, "all %zu ranks computed", ranks);
     else if (answers.counts[NONE] == ranks)
@@ -65,7 +71,7 @@ void rank_answers_blame(const char *text, size_t ranks, char *blame, size_t byte
     else {
         tell(blame, bytes, &answers, ranks, COMPUTES, "computed");
         tell(blame, bytes, &answers, ranks, NONE, "did not answer");
-        text_append(blame, bytes, "%s", answers.counts[WAITS] ? ", the others waited" : "");
+        text_append(blame, bytes, "%s", waiting ? ", the others waited" : "");
     }
     free(answers.of);
 }

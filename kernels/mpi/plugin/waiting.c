@@ -6,13 +6,15 @@
 #include <unistd.h>
 
 // Of a signal handler, which may call next to nothing: what it says is written beforehand.
-static char lines[2][64];
-static volatile sig_atomic_t waiting;
+enum word { COMPUTES, WAITS, STAYS, WORDS };
+static char lines[WORDS][64];
+static volatile sig_atomic_t waiting, asked; // asked since it last began to wait
 
 static void answer(int number)
 {
     int before = errno;
-    const char *line = lines[waiting];
+    const char *line = lines[!waiting ? COMPUTES : asked ? STAYS : WAITS];
+    asked = true;
     ssize_t written = write(STDERR_FILENO, line, strlen(line));
     (void)number, (void)written; // whoever asked has gone
     errno = before;
@@ -20,8 +22,9 @@ static void answer(int number)
 
 void waiting_open(size_t rank, size_t size)
 {
-    snprintf(lines[false], sizeof lines[false], "rank %zu of %zu: computes\n", rank, size);
-    snprintf(lines[true], sizeof lines[true], "rank %zu of %zu: waits\n", rank, size);
+    static const char *const words[] = {[COMPUTES] = "computes", [WAITS] = "waits", [STAYS] = "stays"};
+    for (int i = 0; i < WORDS; i++)
+        snprintf(lines[i], sizeof lines[i], "rank %zu of %zu: %s\n", rank, size, words[i]);
     struct sigaction action = {.sa_handler = answer, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGUSR1, &action, NULL);
@@ -29,5 +32,6 @@ void waiting_open(size_t rank, size_t size)
 
 void waiting_set(bool waits)
 {
+    asked = false;
     waiting = waits;
 }
