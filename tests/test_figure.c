@@ -86,6 +86,9 @@ static void test_prompt_table(void **state)
                  "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t1\t1\t1\t1\n"
                  "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t2\t0.3325\t0.3325\t0\n"
                  "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t4\t0.5\t0.5\t0.5\n");
+    char *alone[] = {record(1, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 8, 'flops': 4"),
+                     record(2, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 8, 'flops': 4"), NULL};
+    assert_null(table_of("prompt", alone)); // nothing is shared
 }
 
 #define SUMS(context, bf16, f32)                                                                                   \

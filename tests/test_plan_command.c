@@ -294,6 +294,7 @@ static void bad_input_is_refused(void **state)
         {"max-context --model tiny --memory-limit 0", "--memory-limit: expected a size"},
         {"max-context --model tiny --memory-limit 1GiB --methods seco,ful",
          "no method \"ful\"; did you mean \"full\"?"},
+        {"max-context --model tiny --memory-limit 1GiB --methods al", "no method \"al\"; did you mean \"all\"?"},
         {"max-context --model tiny --memory-limit 1GiB --methods full --chunk 5",
          "--chunk: none of these methods has that option, but streambp, seco, spaco"},
         {"max-context --model tiny --memory-limit 1GiB --methods spaco", "spaco needs a budget"},

@@ -295,6 +295,7 @@ static bool add_named(struct search *search, const char *name, struct status *st
     char hint[512];
     for (size_t i = 0; methods[i]; i++)
         names_add(&known, methods[i]->name);
+    names_add(&known, "all");
     names_hint(&known, name, "methods", hint, sizeof hint);
     if (!method)
         return status_set(status, STATUS_BAD_INPUT, "--methods: no method \"%.64s\"; %s", name, hint);

@@ -49,8 +49,9 @@ static size_t find_prompts(const struct record *const *records, size_t count, do
     return found;
 }
 
-// Rows of one series, whose first record is of sequences apart; how many.
-static size_t put_series(FILE *table, const struct series *series, size_t number, double prompt, size_t rank)
+// Rows of one series, whose first record is of sequences apart; how many, and *shared where some share a prompt.
+static size_t put_series(FILE *table, const struct series *series, size_t number, double prompt, size_t rank,
+                         bool *shared)
 {
     const struct record *apart = series->records[0];
     size_t rows = 0;
@@ -60,6 +61,7 @@ static size_t put_series(FILE *table, const struct series *series, size_t number
                 record->trial.context, rank);
         TABLE_ROW(table, group_of(record), record->flops / apart->flops, record->peak_bytes / apart->peak_bytes,
                   time_of(record) / time_of(apart));
+        *shared |= group_of(record) > 1;
     }
     return rows;
 }
@@ -70,7 +72,8 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     double prompts[PROMPTS_MAX];
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
-    size_t written = 0, most = 0;
+    size_t written = 0;
+    bool shared = false;
     fputs("series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\n", table);
     for (size_t p = 0, found = find_prompts(records, count, prompts); p < found; p++) {
         size_t kept_count = 0;
@@ -86,14 +89,13 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         for (size_t s = 0; s < all.count; s++) {
             struct series *series = &all.series[s];
             qsort(series->records, series->record_count, sizeof *series->records, by_group);
-            size_t rows = put_series(table, series, written + 1, prompts[p], p);
+            size_t rows = put_series(table, series, written + 1, prompts[p], p, &shared);
             written += rows > 0;
-            most = rows > most ? rows : most;
         }
         series_free(&all);
     }
     free(kept);
-    return most >= 2;
+    return shared;
 }
 
 static const char *const along_groups[] = {"group", "prompt", NULL};
