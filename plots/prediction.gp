@@ -6,7 +6,8 @@ load scripts.'/style.gp'
 small = 1e300
 large = 0
 extend(v) = (small = v < small ? v : small, large = v > large ? v : large, 1)
-stats data using (extend(column('measured_ms')), extend(column('estimate_ms'))) nooutput
+stats data using (extend(column('measured_ms')), extend(column('estimate_ms')), \
+    column('estimate_low_ms') > 0 ? extend(column('estimate_low_ms')) : 0, column('estimate_high_ms') > 0 ? extend(column('estimate_high_ms')) : 0) nooutput
 small = small / 1.3
 large = large * 1.3
 furthest = 1.3
@@ -21,6 +22,7 @@ stats data using (abs(column('estimate_ms') / column(time) - 1)) name 'S' nooutp
 
 width = width_for(2)
 bottom = 400
+legend_extra = 'range tenth quarter'
 legend_rows = rows_for(5)
 height = bottom + 105 + 20 * legend_rows
 heading = sprintf('Step time: predicted against measured (error: median %.1f %%, worst %.1f %%, %d trials', 100 * E_median, 100 * E_max, E_records)

@@ -97,6 +97,7 @@ note_fixed(ms, drawn, method) = ms == ms && drawn != drawn && strstrt(' '.drawn_
     (drawn_methods = 'drawn columns', 1) : 0
 extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
     name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit' : name eq 'bound' ? 'lower bound' : \
+    name eq 'range' ? 'range of the prediction' : name eq 'tenth' ? 'off by 10 %' : name eq 'quarter' ? 'off by 25 %' : \
     'noise floor: sums in f32, in another order'
 longest_extra(k) = k > words(legend_extra) ? 0 : larger(strlen(extra_text(word(legend_extra, k))), longest_extra(k + 1))
 fits(columns) = 96 + 6.5 * larger(longest, longest_extra(1)) <= (width - 40.0) / columns

@@ -106,6 +106,7 @@ static void others_are_no_rounds(void **state)
         "'samples_ms': []",
         "'samples_ms': [1], 'provenance': {'revision': 's', 'cpu': 'a'}",
         "'samples_ms': [1], 'provenance': {'revision': 'r', 'cpu': 'b'}",
+        "'samples_ms': [1], 'provenance': {'revision': 'r', 'cpu': 'a', 'blas': 'core Zen'}",
         "'samples_ms': [1], 'sample_columns': [3]",
         "'samples_ms': [1], 'columns': [3]",
     };
