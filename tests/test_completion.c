@@ -294,6 +294,15 @@ static void help_stays_in_its_columns(void **state)
     }
 }
 
+// The optimizer's default is no other key's.
+static void help_of_places_has_their_defaults(void **state)
+{
+    const struct scratch *scratch = *state;
+    assert_int_equal(run(scratch, "$L train --help | tr -s ' \n' ' ' > help"), 0);
+    assert_says(scratch, "help", "its state, but while a unit is updated (device)");
+    assert_says(scratch, "help", "(adamw, rate=0.0001)");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -312,6 +321,7 @@ int main(void)
         TEST(help_has_every_default),
         TEST(help_has_the_commands_own_defaults),
         TEST(help_stays_in_its_columns),
+        TEST(help_of_places_has_their_defaults),
     };
     return cmocka_run_group_tests_name("completion", tests, NULL, NULL);
 }

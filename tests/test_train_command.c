@@ -423,15 +423,6 @@ static void lost_updates_are_said(void **state)
     assert_int_equal(run(scratch, TRAIN "--dtype bf16 --optimizer adam8bit --lost-updates --out not"), 2);
 }
 
-// The optimizer's default is no other key's.
-static void help_says_defaults(void **state)
-{
-    const struct scratch *scratch = *state;
-    assert_int_equal(run(scratch, "$L train --help | tr -s ' \n' ' ' > help"), 0);
-    assert_says(scratch, "help", "its state, but while a unit is updated (device)");
-    assert_says(scratch, "help", "(adamw, rate=0.0001)");
-}
-
 // Method auto goes on with what was chosen, and where that keeps what, although more would fit today.
 static void a_choice_goes_on(void **state)
 {
@@ -501,7 +492,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_files_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(quiet_and_verbose, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(help_says_defaults, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(lost_updates_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_choice_goes_on, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_run_at_a_time, scratch_setup, scratch_teardown),

@@ -1,5 +1,4 @@
 #include "kernels/transformer/optimizer.h"
-#include "kernels/transformer/turns.h"
 #include "kernels/transformer/weight_options.h"
 #include <string.h>
 

@@ -1,9 +1,7 @@
 // Turns: layers that train one after another, each for so many updates; what optimizers of blocks are asked.
 #pragma once
 #include "kernels/transformer/optimizer.h"
-
-// In the order of the names below.
-enum { ORDER_ASCENDING, ORDER_DESCENDING, ORDER_RANDOM };
+#include "kernels/transformer/weight_options.h"
 
 struct turn_options {
     size_t interval, lowest;

@@ -8,6 +8,7 @@ enum { ROUND_NEAREST, ROUND_STOCHASTIC };
 enum { MASTER_NONE, MASTER_KEPT };
 enum { UPDATE_AT_END, UPDATE_IN_WALK };
 enum { SUMS_WHOLE, SUMS_PROJECTED };
+enum { ORDER_ASCENDING, ORDER_DESCENDING, ORDER_RANDOM }; // of turns (kernels/transformer/turns.h)
 enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
 
 #define OPTIMIZER_SEED 1 // unless another is given
