@@ -420,7 +420,6 @@ static void bad_methods_are_refused_with_the_place(void **state)
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4096]}"),
          "from 0 to 4095, found 4096"},
         {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [8]}"), "column 8 does not exist"},
-        {SPACO("'sampler': 'fixed'"), "sampler 'fixed' needs columns, of 0 to 7"},
         {SPACO("'sampler': 'sequential', 'compensation': 'sequential'"),
          "compensation 'sequential' goes with sampler 'fixed' alone; leave it out"},
         {SPACO("'sampler': 'bernoulli', 'columns': [3]"), "columns go with sampler 'fixed' alone; leave it out"},
