@@ -182,6 +182,44 @@ static void test_the_last_record_of_a_trial_counts(void **state)
     free(table);
 }
 
+// The record of that trial with another `measure`; it takes the line.
+static char *measured(char *line, const char *measure)
+{
+    static const char whole[] = "{\"samples\": 3}";
+    char *at = strstr(line, whole), *other;
+    assert_non_null(at);
+    assert_true(asprintf(&other, "%.*s%s%s", (int)(at - line), line, measure, at + sizeof whole - 1) > 0);
+    free(line);
+    return other;
+}
+
+#define TIMELINE                                                                                                   \
+    ", 'peak_bytes': 7, 'timeline': {'category_order': ['weights'], 'events': [[0, 0, 9], [1, 8, 9], [2, 8, 9]]}"
+
+// A trial that is measured again with more samples has one point, that of the last record; but what shows a part of
+// `measure` shows the record that has it.
+static void test_a_trial_measured_in_two_ways_has_one_point(void **state)
+{
+    struct scratch *scratch = *state;
+    char *lines[] = {
+        record(1, "e", "ok", "f32", 128, full, ", 'peak_bytes': 100, 'median_ms': 5, 'samples_ms': [5, 6]"),
+        measured(record(2, "e", "ok", "f32", 256, full, TIMELINE), "{\"timeline\": true}"),
+        measured(record(3, "e", "ok", "f32", 128, full, ", 'peak_bytes': 101"), "{\"samples\": 9}"),
+        record(4, "e", "ok", "f32", 256, full, ", 'peak_bytes': 8, 'median_ms': 5, 'samples_ms': [5, 6]"),
+        NULL,
+    };
+    write_records(scratch, "r.jsonl", lines);
+    must_draw(scratch, (struct request_files){{"r.jsonl"}}, "tsv");
+    char *table = read_text(scratch, "out/deep/e-memory.tsv");
+    assert_non_null(strstr(table, "\t128\t101\t"));
+    assert_non_null(strstr(table, "\t256\t8\t"));
+    assert_null(strstr(table, "\t128\t100\t"));
+    assert_null(strstr(table, "\t256\t7\t"));
+    free(table);
+    table = read_text(scratch, "out/deep/e-timeline.tsv");
+    free(table);
+}
+
 static void expect_failure(const struct scratch *scratch, const char *name, const char *formats,
                            const char *scripts, const char *message)
 {
@@ -411,6 +449,7 @@ int main(void)
         TEST(test_planned_records),
         TEST(test_settings_are_kept_apart),
         TEST(test_the_last_record_of_a_trial_counts),
+        TEST(test_a_trial_measured_in_two_ways_has_one_point),
         TEST(test_memory_of_the_host_is_drawn),
         TEST(test_peaks_of_draws_are_told),
         TEST(test_failures_say_why),

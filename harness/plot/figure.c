@@ -294,6 +294,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
 
 static const struct figure sparsity = {
     .name = "sparsity",
+    .part = "bias",
     .times = true,
     .needs = "two budgets or more of a sampling method at one context, and a seco record with the same chunk (time "
              "panel, "
@@ -362,6 +363,7 @@ static const char *const along_dtype[] = {"dtype", "kv_gradient_dtype", "gradien
 
 static const struct figure gradient_error = {
     .name = "gradient-error",
+    .part = "gradient",
     .own_axes = true,
     .needs = "two records or more of exact methods with a gradient check (\"gradient\": \"full-f64\") at one "
              "context",
@@ -468,6 +470,7 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
 
 static const struct figure timeline = {
     .name = "timeline",
+    .part = "timeline",
     .times = true,
     .own_axes = true,
     .needs = "records with a time line (\"timeline\": true)",

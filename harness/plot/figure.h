@@ -16,6 +16,7 @@ struct figure {
     bool times;                // shows them, so that it says whether they were disturbed
     bool estimates;            // of plans it shows estimates of time
     bool peaks;                // shows those of steps, which of draws are the first one's
+    const char *part;          // of what `measure` asks for it shows this besides times and bytes; NULL: nothing
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
     // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.

@@ -69,6 +69,7 @@ static const char *const along_sums[] = {"kv_gradient_dtype", "gradient_dtype", 
 
 const struct figure figure_accumulators = {
     .name = "accumulators",
+    .part = "gradient",
     .needs =
         "a gradient check (\"gradient\": \"full-f64\") at two chunk sizes or more at one context, in bf16 with "
         "\"kv_gradient_dtype\" or \"gradient_dtype\" bf16",

@@ -77,6 +77,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
 
 const struct figure figure_categories = {
     .name = "categories",
+    .part = "categories",
     .times = true,
     .own_axes = true,
     .needs = "records that say where a step's time goes (\"categories\": true; a plan with a profile)",

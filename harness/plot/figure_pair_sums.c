@@ -70,6 +70,7 @@ static const char *const along_context[] = {"context", NULL};
 
 const struct figure figure_pair_sums = {
     .name = "pair-sums",
+    .part = "pair_sums",
     .needs = "\"pair_sums\": true at two contexts or more, of an objective over pairs",
     .within = along_context,
     .tabulate = tabulate,

@@ -10,6 +10,7 @@
 #include "harness/results/claim_pictures.h"
 #include "harness/results/record.h"
 #include "harness/results/record_filter.h"
+#include "harness/results/record_json.h"
 #include "harness/results/results.h"
 #include "harness/results/setting.h"
 #include "harness/results/step_time.h"
@@ -32,6 +33,7 @@ struct group {
     const struct published_file *published; // of a figure that is drawn beside it
     size_t count;
     const struct record **records;
+    size_t repeated; // records besides, of trials that have another here, measured in another way
 };
 
 struct grouping {
@@ -55,12 +57,46 @@ static void add_record(struct group *group, const struct record *record)
     group->records[group->count++] = record;
 }
 
+// Whether its trial asked for that part of `measure`.
+static bool has_part(const struct record *record, const char *part)
+{
+    json_t *trial = record_trial_json(&record->trial);
+    const json_t *value = json_object_get(json_object_get(trial, "measure"), part);
+    bool has = json_is_true(value) || (json_is_string(value) && strcmp(json_string_value(value), "none") != 0);
+    json_decref(trial);
+    return has;
+}
+
+// Adds the record, or lets one of it and that of the same trial, measured in another way, count: the last, but not
+// in place of one that alone has what the figure shows. places: of the trials of the figure's groups, each in its
+// group.
+static void add_trial(struct group *group, const struct figure *figure, const struct record *record, json_t *places)
+{
+    json_t *trial = record_trial_json(&record->trial);
+    json_object_del(trial, "measure");
+    char *words = json_dumps(trial, JSON_COMPACT | JSON_SORT_KEYS), *key;
+    CHECK(words && asprintf(&key, "%s %s", words, group->experiment) >= 0);
+    const json_t *place = json_object_get(places, key);
+    if (!place || figure->every_commit) {
+        CHECK(json_object_set_new(places, key, json_integer((json_int_t)group->count)) == 0);
+        add_record(group, record);
+    } else {
+        const struct record **counts = &group->records[json_integer_value(place)];
+        group->repeated++;
+        if (!figure->part || has_part(record, figure->part) || !has_part(*counts, figure->part))
+            *counts = record;
+    }
+    free(key);
+    free(words);
+    json_decref(trial);
+}
+
 static void group_records(struct grouping *grouping, const struct figure *figure, const struct results *results,
                           const struct published *published)
 {
-    json_t *kinds = json_object(), *places = json_object();
+    json_t *kinds = json_object(), *places = json_object(), *trials = json_object();
     *grouping = (struct grouping){.groups = calloc(results->count + 1, sizeof *grouping->groups)};
-    CHECK(kinds && places && grouping->groups);
+    CHECK(kinds && places && trials && grouping->groups);
     for (size_t i = 0; i < results->count; i++) {
         const struct record *record = results->records[i];
         const char *experiment = record->experiment;
@@ -83,13 +119,14 @@ static void group_records(struct grouping *grouping, const struct figure *figure
                                                      : NULL};
             grouping->count++;
         }
-        add_record(group, record);
+        add_trial(group, figure, record, trials);
         free(key);
         free(words);
         json_decref(setting);
     }
     json_decref(kinds);
     json_decref(places);
+    json_decref(trials);
 }
 
 static void grouping_free(struct grouping *grouping)
@@ -357,6 +394,17 @@ static void say_pointless(const struct group *group, const struct figure *figure
     fprintf(stderr, "%s: no point of %s, which would need %s\n", name, pointless, figure->point_needs);
 }
 
+// Says that records are in no picture for others of their trials.
+static void say_repeated(const struct group *group, const struct figure *figure, const char *suffix)
+{
+    char name[300];
+    picture_name(group->experiment, figure, suffix, name, sizeof name);
+    if (group->repeated)
+        fprintf(stderr,
+                "%s: %zu records left out: of a trial that was measured again, in another way, the last counts\n",
+                name, group->repeated);
+}
+
 // Every picture of one figure; *drawn counts them.
 static bool draw_figure(const struct picture_form *form, const struct results *results,
                         const struct published *published, const struct figure *figure, size_t *drawn,
@@ -382,6 +430,7 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
         }
         fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
         say_pointless(group, figure, suffix);
+        say_repeated(group, figure, suffix);
         (*drawn)++;
     }
     for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++) {
