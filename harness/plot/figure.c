@@ -4,7 +4,6 @@
 #include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
 #include "harness/results/step_time.h"
-#include "harness/spec/trial.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
 #include <math.h>
@@ -372,113 +371,6 @@ static const struct figure gradient_error = {
     .tabulate = tabulate_gradient_error,
 };
 
-static bool has_timeline(const struct record *record)
-{
-    return is_ok(record) && json_array_size(record->timeline.category_order) > 0 &&
-           json_array_size(record->timeline.events) > 1;
-}
-
-// As many steps as a picture can show.
-#define TIMELINE_STEPS 400
-
-static double event_value(const json_t *events, size_t event, size_t column)
-{
-    const json_t *value = json_array_get(json_array_get(events, event), column);
-    return json_is_number(value) ? json_number_value(value) : 0;
-}
-
-// The event with the most live bytes from `start` on, within one of TIMELINE_STEPS equal spans of the axis; *end is
-// the first event after that span.
-static size_t highest_of_step(const json_t *events, size_t categories, size_t axis, size_t start, size_t *end)
-{
-    size_t count = json_array_size(events), highest = start;
-    double first = event_value(events, 0, axis), last = event_value(events, count - 1, axis);
-    double step = (last - first) / TIMELINE_STEPS, most = -1;
-    double limit = first + step * (floor((event_value(events, start, axis) - first) / step) + 1);
-    *end = start;
-    do {
-        double total = 0;
-        for (size_t c = 0; c < categories; c++)
-            total += event_value(events, *end, 2 + c);
-        if (total > most) {
-            most = total;
-            highest = *end;
-        }
-    } while (++*end < count && event_value(events, *end, axis) < limit);
-    return highest;
-}
-
-// One record's events as the corners of its steps: at each change a row with what was live before it and one with
-// what is live after it. Thinned so that no peak is lost.
-static void timeline_rows(FILE *table, const struct series_table *all, const struct series *series,
-                          const struct record *record, size_t categories)
-{
-    const json_t *events = record->timeline.events;
-    // A plan has no clock; its steps lie along the FLOPs.
-    bool planned = trial_plans_on(record->trial.device);
-    size_t count = json_array_size(events);
-    double *values = calloc(2 + categories, sizeof *values);
-    CHECK(values);
-    for (size_t start = 0, end; start < count; start = end) {
-        size_t highest = highest_of_step(events, categories, planned ? 1 : 0, start, &end);
-        // The step's end is where the last event is, whatever was higher just before.
-        size_t shown[] = {highest, count - 1};
-        for (size_t i = 0; i < (end == count && highest != count - 1 ? 2 : 1); i++) {
-            values[0] = planned ? NAN : event_value(events, shown[i], 0);
-            values[1] = event_value(events, shown[i], 1);
-            if (start > 0 || i > 0) {
-                row_start(table, all, series);
-                table_cells(table, values, 2 + categories);
-                fputc('\n', table);
-            }
-            for (size_t c = 2; c < 2 + categories; c++)
-                values[c] = event_value(events, shown[i], c);
-            row_start(table, all, series);
-            table_cells(table, values, 2 + categories);
-            fputc('\n', table);
-        }
-    }
-    free(values);
-}
-
-static bool tabulate_timeline(const struct record *const *records, size_t count, FILE *table)
-{
-    struct series_table all;
-    wanted_series(&all, records, count, has_timeline, nothing, true);
-    fputs("series\tmethod\tlabel\trank\tms\tflops", table);
-    // This program's categories, in its order: they are the same in all records of a schema.
-    const json_t *order = NULL;
-    for (size_t s = 0; s < all.count; s++) {
-        // One time line each: the last one recorded.
-        const struct series *series = &all.series[s];
-        const struct record *record = series->records[series->record_count - 1];
-        if (!order) {
-            order = record->timeline.category_order;
-            for (size_t i = 0; i < json_array_size(order); i++) {
-                const char *name = json_string_value(json_array_get(order, i));
-                char word[64] = "";
-                text_append(word, sizeof word, "%s", name ? name : "unnamed");
-                fprintf(table, "\t%s", word);
-            }
-            fputc('\n', table);
-        }
-        timeline_rows(table, &all, series, record, json_array_size(order));
-    }
-    series_free(&all);
-    return order != NULL;
-}
-
-static const struct figure timeline = {
-    .name = "timeline",
-    .part = "timeline",
-    .times = true,
-    .own_axes = true,
-    .needs = "records with a time line (\"timeline\": true)",
-    .one_context = true,
-    .within = nothing,
-    .tabulate = tabulate_timeline,
-};
-
 const struct figure *const figures[] = {&memory,
                                         &step_time,
                                         &chunk,
@@ -490,7 +382,7 @@ const struct figure *const figures[] = {&memory,
                                         &figure_work,
                                         &figure_pair_sums,
                                         &figure_lost_updates,
-                                        &timeline,
+                                        &figure_timeline,
                                         &figure_categories,
                                         &figure_prediction,
                                         &figure_published_memory,
