@@ -360,6 +360,8 @@ static void what_cannot_be_is_said(void **state)
     (void)state;
     static const struct said cases[] = {
         {"--model tiny --context 512 --device-memory 1MiB", "Nothing fits", 1},
+        {"--model tiny --context 512 --device-memory 1MiB", "room: --host-memory, --also, --parallel (", 1},
+        {"--model tiny --context 512 --device-memory 1MiB --host-memory 1MiB", "room: --also, --parallel (", 1},
         {"--model tiny --context 512 --device-memory 40MiB --host-memory 1KiB --offload inputs --methods "
          "checkpoint",
          "the host's memory", 1},

@@ -38,6 +38,11 @@ static void times_of_two_machines_are_not_compared(void **state)
     expect(*state, "base new", 3, "measured on another processor");
     NEW(*state, {.ms = 20, .card = "A card"});
     expect(*state, "base new", 3, "measured on another processor or card");
+    BASE(*state, {.machine = ", 'blas': 'OpenBLAS 1, core Zen'"}); // several kinds of one name
+    NEW(*state, {.ms = 20, .machine = ", 'blas': 'OpenBLAS 1, core Zen4; f32 by oneDNN'"});
+    expect(*state, "base new", 3, "measured on another processor");
+    NEW(*state, {.machine = ", 'blas': 'OpenBLAS 2, core Zen; f32 by oneDNN'"});
+    expect(*state, "base new", 0, "verdict: same");
     BASE(*state, {.card = "A card, driver 1"});
     NEW(*state, {.card = "A card, driver 2"});
     expect(*state, "base new", 0, "verdict: same");

@@ -168,6 +168,25 @@ static bool draws(const struct advice *advice, const struct candidate *candidate
     return drawn;
 }
 
+// What was not asked for, and may make room.
+static void print_ways_out(const struct plan_flags *flags, const struct advice *advice)
+{
+    const struct {
+        const char *flag;
+        bool asked;
+    } ways[] = {{"--host-memory", advice->limits.host_bytes > 0},
+                {"--also", flags->also},
+                {"--parallel", trial_ranks(&advice->asked.trials[0]) > 1}};
+    const char *before = "Not asked for, and may make room: ";
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (!ways[i].asked) {
+            printf("%s%s", before, ways[i].flag);
+            before = ", ";
+        }
+    }
+    printf("%s", strcmp(before, ", ") == 0 ? " (longbp advise --help).\n" : "");
+}
+
 static void print_table(const struct plan_flags *flags, const struct advice *advice)
 {
     const struct trial *first = &advice->asked.trials[0];
@@ -190,6 +209,7 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
     method_trials_print_left_out(&advice->asked, 0);
     if (!advice->fastest.step.fits) {
         printf("\nNothing fits. What comes nearest is limited by %s.\n", text);
+        print_ways_out(flags, advice);
         return;
     }
     char *command = command_of(flags, advice);

@@ -62,6 +62,16 @@ void record_card(const struct record *record, char *name, size_t size)
     snprintf(name, size, "%.*s", (int)strcspn(card, ","), card);
 }
 
+// "Zen" of "OpenBLAS 0.3.21, core Zen; ...": the kind of processor that the BLAS has code for. Several kinds have
+// one name.
+static bool same_core(const char *a, const char *b)
+{
+    static const char before[] = "core ";
+    const char *left = strstr(text_or(a, ""), before), *right = strstr(text_or(b, ""), before);
+    size_t length = left ? strcspn(left, ";") : 0;
+    return !left || !right || (length == strcspn(right, ";") && strncmp(left, right, length) == 0);
+}
+
 bool record_same_machine(const struct record *a, const struct record *b)
 {
     double left_threads = a->provenance.threads, right_threads = b->provenance.threads;
@@ -69,6 +79,7 @@ bool record_same_machine(const struct record *a, const struct record *b)
     record_card(a, left_card, sizeof left_card);
     record_card(b, right_card, sizeof right_card);
     return strcmp(text_or(a->provenance.cpu, ""), text_or(b->provenance.cpu, "")) == 0 &&
+           same_core(a->provenance.blas, b->provenance.blas) &&
            (left_threads == right_threads || (isnan(left_threads) && isnan(right_threads))) &&
            strcmp(left_card, right_card) == 0;
 }

@@ -216,7 +216,8 @@ bool record_perhaps_disturbed(const struct record *record);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.
 void record_card(const struct record *record, char *name, size_t size);
-// Whether both are of one processor or card, and of as many threads.
+// Whether both are of one processor, by its name and by what the BLAS takes it for, or card, and of as many
+// threads.
 bool record_same_machine(const struct record *a, const struct record *b);
 // Whether threads waited for each other in one way, spinning for as long: one thread never waits, and what a record
 // does not say is taken for the same.

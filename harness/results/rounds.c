@@ -26,8 +26,7 @@ static bool has_samples(const struct record *record)
     return record->status == RECORD_OK && record->samples_ms.count > 0;
 }
 
-// Processors of several kinds may have one name: what multiplied tells them apart, too.
-static bool same_provenance(const struct record_provenance *a, const struct record_provenance *b)
+static bool same_code(const struct record_provenance *a, const struct record_provenance *b)
 {
     return strcmp(text_or(a->revision, ""), text_or(b->revision, "")) == 0 &&
            strcmp(text_or(a->blas, ""), text_or(b->blas, "")) == 0;
@@ -36,7 +35,7 @@ static bool same_provenance(const struct record_provenance *a, const struct reco
 bool rounds_belong(const struct record *a, const struct record *b)
 {
     return has_samples(a) && has_samples(b) && record_same_machine(a, b) && rounds_same_draws(a, b) &&
-           same_provenance(&a->provenance, &b->provenance);
+           same_code(&a->provenance, &b->provenance);
 }
 
 static struct number_list join_samples(const struct number_list *a, const struct number_list *b)
