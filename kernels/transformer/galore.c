@@ -7,6 +7,7 @@
 #include "kernels/transformer/adam8bit.h"
 #include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/projector.h"
+#include "kernels/transformer/unit_parameters.h"
 
 static const struct option rows[] = {OPTIONS_GALORE, {0}};
 
@@ -14,11 +15,6 @@ bool galore_check(const void *options, const struct config *config, enum dtype d
 {
     (void)config;
     return state_check(((const struct galore_options *)options)->adamw.state, dtype, status);
-}
-
-static bool is_projected(const struct model *model, const struct parameter *p)
-{
-    return !p->vector && p > model->embedding && p < model->final_norm;
 }
 
 static void moments_shape(const struct model *model, struct tensor of, struct tensor state[PARAMETER_STATES])
@@ -36,14 +32,14 @@ void galore_state(const struct model *model, const struct parameter *p, struct t
 {
     const struct galore_options *options = model->optimizer_options;
     struct tensor w = p->value;
-    moments_shape(model, is_projected(model, p) ? projected_shape(w.rows, w.cols, options->rank) : w, state);
+    moments_shape(model, is_layer_matrix(model, p) ? projected_shape(w.rows, w.cols, options->rank) : w, state);
 }
 
 struct tensor galore_projector(const struct model *model, const struct parameter *p)
 {
     const struct galore_options *options = model->optimizer_options;
     struct tensor shape = projector_shape(p->value.rows, p->value.cols, options->rank);
-    return is_projected(model, p) ? state_shape(shape.rows, shape.cols, p->value.dtype) : tensor_none();
+    return is_layer_matrix(model, p) ? state_shape(shape.rows, shape.cols, p->value.dtype) : tensor_none();
 }
 
 // How many of the rank's matrices come before this one in the order of their turns: the longest first, for a plan
@@ -54,7 +50,7 @@ static size_t place_of(const struct model *model, const struct parameter *p, siz
     *matrices = 0;
     for (const struct parameter *q = model->embedding; q < model->final_norm; q++) {
         size_t count = tensor_count(q->value), own = tensor_count(p->value);
-        bool counts = is_projected(model, q) && model_has(model, q);
+        bool counts = is_layer_matrix(model, q) && model_has(model, q);
         *matrices += counts;
         before += counts && (count > own || (count == own && q < p));
     }
@@ -152,7 +148,7 @@ static void update_projected(struct model *model, struct parameter *p, galore_di
 
 void galore_update(struct model *model, struct parameter *p, galore_direction *direction)
 {
-    if (is_projected(model, p)) {
+    if (is_layer_matrix(model, p)) {
         update_projected(model, p, direction);
     } else {
         struct adam_step step = adamw_step(model, p);

@@ -50,10 +50,14 @@ uint64_t unit_training(const struct model *model, size_t unit)
     return training;
 }
 
+bool is_layer_matrix(const struct model *model, const struct parameter *p)
+{
+    return !p->vector && p > model->embedding && p < model->final_norm;
+}
+
 bool is_quantised(const struct model *model, const struct parameter *p)
 {
-    return model->quantisation != QUANTISATION_NONE && !p->vector && p->factor == FACTOR_NONE &&
-           p > model->embedding && p < model->final_norm;
+    return model->quantisation != QUANTISATION_NONE && p->factor == FACTOR_NONE && is_layer_matrix(model, p);
 }
 
 bool is_kept_as_codes(const struct model *model, const struct parameter *p)

@@ -22,6 +22,8 @@ struct parameters unit_parameters(const struct model *model, size_t unit);
 // What of the unit trains and how its gradients are summed: the same number for the same, 0 for nothing.
 uint64_t unit_training(const struct model *model, size_t unit);
 
+// Whether it is a matrix of a layer, LoRA's factors among them.
+bool is_layer_matrix(const struct model *model, const struct parameter *parameter);
 // Whether the parameter is one of a model's quantised ones: the weight of a layer's projection.
 bool is_quantised(const struct model *model, const struct parameter *parameter);
 // Whether it is kept as codes and scales, and not as what these stand for.

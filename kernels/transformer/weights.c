@@ -4,7 +4,7 @@
 #include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
-// Whether every weight is what the walk takes, and where: then nothing is to be done with it, unit by unit.
+// Whether every weight is what the walk takes, and where.
 static bool weights_stay(const struct model *model)
 {
     return model->weights_place == PLACE_DEVICE && model->quantisation == QUANTISATION_NONE;
@@ -176,10 +176,11 @@ void weights_settle(struct model *model)
 void weights_acquire(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
+    size_t changing = weights_stay(model) ? 0 : parameters.count;
     weights_prefetch(model, unit);
     event_wait(model->device, QUEUE_COMPUTE, model->transits[unit].in);
     bucket_acquire(model, unit);
-    for (size_t i = 0; i < parameters.count && !weights_stay(model); i++) {
+    for (size_t i = 0; i < changing; i++) {
         weights_acquire_one(model, &parameters.items[i]);
     }
     model->transits[unit].prefetched = false;
@@ -189,7 +190,8 @@ void weights_acquire(struct model *model, size_t unit)
 void weights_release(struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
-    for (size_t i = 0; i < parameters.count && !weights_stay(model); i++) {
+    size_t changing = weights_stay(model) ? 0 : parameters.count;
+    for (size_t i = 0; i < changing; i++) {
         weights_release_one(model, &parameters.items[i]);
     }
     bucket_release(model, unit);
