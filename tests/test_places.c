@@ -1,15 +1,10 @@
 // Places and queues: an arena each, copies between them, the events that order them, and the clocks of a plan.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "kernels/base/ops.h"
+#include "tests/aborts.h"
 #include "tests/late.h"
 #include "tests/scratch.h"
 #include <math.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <sys/wait.h>
-
-#include <cmocka.h>
 
 static struct device *opened(const char *name)
 {
@@ -184,17 +179,7 @@ static void a_wrong_place_is_a_bug(void **state)
     struct tensor t = tensor_new(device, 2, 3, DTYPE_F64, CATEGORY_DATA);
     struct tensor host = tensor_new_in(device, PLACE_HOST, 2, 3, DTYPE_F64, CATEGORY_DATA);
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
-        int status;
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            signal(SIGABRT, SIG_DFL);
-            fclose(stderr);
-            mistakes[i](device, t, host);
-            _exit(0);
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+        EXPECT_ABORT(mistakes[i](device, t, host));
     }
     tensor_free(device, &t);
     tensor_free(device, &host);

@@ -32,14 +32,15 @@ static bool has_part(const struct record *record, const char *part)
 }
 
 // Adds the record, or lets one of it and that of the same trial, measured in another way, count: the last, but not
-// in place of one that alone has what the figure shows. places: of the trials of the figure's groups, each in its
-// group.
-static void add_trial(struct group *group, const struct figure *figure, const struct record *record, json_t *places)
+// in place of one that alone has what the figure shows. places: of the trials of all groups, each in its group,
+// whose number this is.
+static void add_trial(struct group *group, size_t number, const struct figure *figure, const struct record *record,
+                      json_t *places)
 {
     json_t *trial = record_trial_json(&record->trial);
     json_object_del(trial, "measure");
     char *words = json_dumps(trial, JSON_COMPACT | JSON_SORT_KEYS), *key;
-    CHECK(words && asprintf(&key, "%s %s", words, group->experiment) >= 0);
+    CHECK(words && asprintf(&key, "%zu %s", number, words) >= 0);
     const json_t *place = json_object_get(places, key);
     if (!place || figure->every_commit) {
         CHECK(json_object_set_new(places, key, json_integer((json_int_t)group->count)) == 0);
@@ -83,7 +84,7 @@ void grouping_make(struct grouping *grouping, const struct figure *figure, const
                                                      : NULL};
             grouping->count++;
         }
-        add_trial(group, figure, record, trials);
+        add_trial(group, at, figure, record, trials);
         free(key);
         free(words);
         json_decref(setting);
