@@ -12,7 +12,7 @@
 
 // What the lanes of one pair share: a query block both ways round, and each lane's part of grad_q.
 struct slot {
-    struct view q, grad_o;               // [columns, dim], q times scale
+    struct view q, grad_o;               // [columns, dim], q times q_scale
     struct view q_turned, grad_o_turned; // [dim, columns]
     real *logsumexp, *delta;             // [columns]
     struct view grad_q;                  // [lanes * dim, columns]: grad_q / scale, transposed
@@ -43,7 +43,7 @@ static void slot_fill(const struct tiling *t, struct slot slot, struct block blo
                       const stored *grad_o, const stored *o, const real *logsumexp, const stored *q)
 {
     size_t dim = t->shape.head_dim, row = block.row + column;
-    gather_rows(t, block.pair, row, view_at(slot.q, column, 0), view_at(slot.q_turned, 0, column), q, t->scale);
+    gather_rows(t, block.pair, row, view_at(slot.q, column, 0), view_at(slot.q_turned, 0, column), q, t->q_scale);
     gather_rows(t, block.pair, row, view_at(slot.grad_o, column, 0), view_at(slot.grad_o_turned, 0, column), grad_o,
                 1);
     for (size_t c = column; c < column + TILE_UNIT; c++) {
@@ -82,22 +82,22 @@ static void slot_reduce(const struct tiling *t, struct slot slot, struct block b
     }
 }
 
-// grad[n] += the sum over columns c of tile[n - key, c] * right[c, :], for the keys n in [first, end).
+// grad[n] += factor * the sum over columns c of tile[n - key, c] * right[c, :], for the keys n in [first, end).
 // tile: [keys from `key` on, columns], right: [columns, dim], grad: the segment's, which begins at key `start`.
 static void add_to_keys(const struct tiling *t, size_t pair, size_t start, size_t first, size_t end, real *grad,
-                        struct view tile, size_t key, struct view right, size_t columns)
+                        real factor, struct view tile, size_t key, struct view right, size_t columns)
 {
     _Alignas(64) real sum_data[t->block_keys * t->dim_stride];
     struct view sum = {sum_data, t->dim_stride, 1};
     size_t dim = t->shape.head_dim, row = (first - key) / TILE_ROWS * TILE_ROWS;
     tile_multiply(sum, false, view_at(tile, row, 0), right, ceil_div(end - key - row, TILE_ROWS) * TILE_ROWS,
-                  t->dim, columns, t->reverse);
+                  t->dim, columns, t->sums);
     for (size_t n = first; n < end; n++) {
         real *to = grad + key_index(t, pair, n - start) * dim;
         const real *from = sum_data + (n - key - row) * t->dim_stride;
 #pragma omp simd
         for (size_t d = 0; d < dim; d++)
-            to[d] += from[d];
+            to[d] += factor * from[d];
     }
 }
 
@@ -122,23 +122,23 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
         struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
         struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
         struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
-        tile_multiply(p, false, keys_k, view_at(slot.q_turned, 0, from), rows, columns, dim, t->reverse);
-        tile_multiply(ds, false, keys_v, view_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->reverse);
+        tile_multiply(p, false, keys_k, view_at(slot.q_turned, 0, from), rows, columns, dim, t->sums);
+        tile_multiply(ds, false, keys_v, view_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->sums);
         mask(t, &block, key, rows, seeing, p_tile);
         for (size_t i = 0; i < rows; i++)
-            scores_row(p.data + i * p.row, ds.data + i * ds.row, slot.logsumexp + from, slot.delta + from, columns);
+            scores_row(p.data + i * p.row, t->s_scale, ds.data + i * ds.row, slot.logsumexp + from,
+                       slot.delta + from, columns);
         for (size_t i = 0; i < segment_count; i++) {
             struct key_segment to = segments[i];
             size_t first = max(key, to.start), end = min(key + keys, to.start + to.count);
             if (first >= end)
                 continue;
-            add_to_keys(t, block.pair, to.start, first, end, to.grad_k.data, ds, key, view_at(slot.q, from, 0),
-                        columns);
-            add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, p, key, view_at(slot.grad_o, from, 0),
-                        columns);
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_k.data, t->s_scale, ds, key,
+                        view_at(slot.q, from, 0), columns);
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, 1, p, key,
+                        view_at(slot.grad_o, from, 0), columns);
         }
-        tile_multiply(view_at(grad_q, 0, from), true, view_transposed(keys_k), ds, t->dim, columns, keys,
-                      t->reverse);
+        tile_multiply(view_at(grad_q, 0, from), true, view_transposed(keys_k), ds, t->dim, columns, keys, t->sums);
     }
 }
 

@@ -12,14 +12,15 @@
 #define REAL_LOWEST (-FLT_MAX)
 #endif
 
-// Running softmax of a block: per column the maximum and the sum of exp(S - maximum) so far.
-// S becomes exp(S - new maximum); what was summed before (sum, o) shrinks with the maximum's growth.
-static void softmax_step(struct view s, size_t rows, size_t from, size_t columns, real *maximum, real *sum,
-                         struct view o, size_t dim)
+// Running softmax of a block, S being scale * s: per column the maximum and the sum of exp(S - maximum) so far.
+// s becomes exp(S - new maximum); what was summed before (sum, o) shrinks with the maximum's growth.
+static void softmax_step(struct view s, real scale, size_t rows, size_t from, size_t columns, real *maximum,
+                         real *sum, struct view o, size_t dim)
 {
     _Alignas(64) real top[MAX_QUERY_ROWS], shrink[MAX_QUERY_ROWS];
     int grown = 0;
-    memcpy(top, maximum, columns * sizeof(real));
+    for (size_t c = from; c < columns; c++)
+        top[c] = REAL_LOWEST;
     for (size_t i = 0; i < rows; i += TILE_UNIT) {
         const real *row = s.data + i * s.row;
 #pragma omp simd
@@ -31,16 +32,17 @@ static void softmax_step(struct view s, size_t rows, size_t from, size_t columns
         }
     }
     for (size_t c = from; c < columns; c++) {
-        grown |= top[c] > maximum[c];
+        real highest = scale * top[c] > maximum[c] ? scale * top[c] : maximum[c];
+        grown |= highest > maximum[c];
         shrink[c] = maximum[c];
-        maximum[c] = top[c];
+        maximum[c] = highest;
     }
-    exp_row(shrink + from, top + from, columns - from);
+    exp_row(shrink + from, 1, maximum + from, columns - from);
 #pragma omp simd
     for (size_t c = from; c < columns; c++)
         sum[c] *= shrink[c];
     for (size_t i = 0; i < rows; i++)
-        exp_sum_row(s.data + i * s.row + from, maximum + from, sum + from, columns - from);
+        exp_sum_row(s.data + i * s.row + from, scale, maximum + from, sum + from, columns - from);
     for (size_t d = 0; grown && d < dim; d++)
 #pragma omp simd
         for (size_t c = from; c < columns; c++)
@@ -62,7 +64,7 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
     struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1}; // [keys, dim]
 
     for (size_t c = 0; c < block.columns; c += TILE_UNIT)
-        gather_rows(t, block.pair, block.row + c, rows_tile, view_at(q_tile, 0, c), q, t->scale);
+        gather_rows(t, block.pair, block.row + c, rows_tile, view_at(q_tile, 0, c), q, t->q_scale);
     memset(o_data, 0, sizeof(o_data));
     for (size_t c = 0; c < block.columns; c++)
         maximum[c] = REAL_LOWEST, sum[c] = 0;
@@ -76,11 +78,11 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
         struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
         struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
         tile_multiply(view_at(s_tile, 0, from), false, keys_k, view_at(q_tile, 0, from), rows, columns, dim,
-                      t->reverse);
+                      t->sums);
         mask(t, &block, key, rows, seeing, s_tile);
-        softmax_step(s_tile, rows, from, seeing.to, maximum, sum, o_tile, t->dim);
+        softmax_step(s_tile, t->s_scale, rows, from, seeing.to, maximum, sum, o_tile, t->dim);
         tile_multiply(view_at(o_tile, 0, from), true, view_transposed(keys_v), view_at(s_tile, 0, from), t->dim,
-                      columns, keys, t->reverse);
+                      columns, keys, t->sums);
     }
     for (size_t c = 0; c < block.rows; c++) {
         if (c % TILE_UNIT == 0)

@@ -6,6 +6,7 @@
 // columns after it, but for a window. Tiles that no column sees are left out. Blocks and lanes are cut by the
 // shape alone.
 #pragma once
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
 #include <string.h>
@@ -21,7 +22,8 @@ enum {
 
 struct tiling {
     struct attention_shape shape;
-    real scale;
+    real scale;               // 1 / sqrt(head_dim)
+    real q_scale, s_scale;    // scale, of the queries as they are gathered or of their products with keys, and 1
     size_t group, pairs;      // query heads per key head; sequences * key heads
     size_t rows, blocks;      // of one pair
     size_t dim;               // head_dim, padded
@@ -31,6 +33,7 @@ struct tiling {
     size_t row_stride;        // between rows of tiles [.., block_rows]
     size_t slots, lanes;      // backward: pairs at a time, partial sums of each pair's grad_q
     bool reverse, accumulate; // sums; backward: into grad_q
+    enum tile_sums sums;      // of products
     bool masked;              // beyond what is causal
 };
 
@@ -67,6 +70,10 @@ static inline size_t ceil_div(size_t a, size_t b)
 static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
 {
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
+    t.sums = reverse ? SUMS_DOWNWARD : REAL_BITS == 16 && amx_available() ? SUMS_BY_AMX : SUMS_UPWARD;
+    // What is in bf16 stays so: its products cost a third of those of numbers that are not.
+    t.q_scale = t.sums == SUMS_BY_AMX ? 1 : t.scale;
+    t.s_scale = t.sums == SUMS_BY_AMX ? t.scale : 1;
     t.masked = attention_is_masked(s);
     CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
     t.group = s.heads / s.kv_heads;

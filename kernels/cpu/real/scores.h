@@ -7,12 +7,13 @@
 #define EXP_LOWEST (-707.0)
 #define EXP_ZERO   1e-307 // a little more than exp(EXP_LOWEST)
 
-// x = exp(x - shift), for x <= shift. In two loops, so that the vector function never leaves its fast path.
-static inline void exp_row(real *x, const real *shift, size_t count)
+// x = exp(scale * x - shift), for scale * x <= shift. In two loops, so that the vector function never leaves its
+// fast path.
+static inline void exp_row(real *x, real scale, const real *shift, size_t count)
 {
 #pragma omp simd
     for (size_t c = 0; c < count; c++)
-        x[c] = x[c] - shift[c] < EXP_LOWEST ? EXP_LOWEST : x[c] - shift[c];
+        x[c] = scale * x[c] - shift[c] < EXP_LOWEST ? EXP_LOWEST : scale * x[c] - shift[c];
 #pragma omp simd
     for (size_t c = 0; c < count; c++) {
         real e = real_exp(x[c]);
@@ -20,19 +21,19 @@ static inline void exp_row(real *x, const real *shift, size_t count)
     }
 }
 
-// x = exp(x - maximum); sum += x.
-static inline void exp_sum_row(real *x, const real *maximum, real *sum, size_t count)
+// x = exp(scale * x - maximum); sum += x.
+static inline void exp_sum_row(real *x, real scale, const real *maximum, real *sum, size_t count)
 {
-    exp_row(x, maximum, count);
+    exp_row(x, scale, maximum, count);
 #pragma omp simd
     for (size_t c = 0; c < count; c++)
         sum[c] += x[c];
 }
 
-// p = exp(p - logsumexp); ds = p * (ds - delta).
-static inline void scores_row(real *p, real *ds, const real *logsumexp, const real *delta, size_t count)
+// p = exp(scale * p - logsumexp); ds = p * (ds - delta).
+static inline void scores_row(real *p, real scale, real *ds, const real *logsumexp, const real *delta, size_t count)
 {
-    exp_row(p, logsumexp, count);
+    exp_row(p, scale, logsumexp, count);
 #pragma omp simd
     for (size_t c = 0; c < count; c++)
         ds[c] = p[c] * (ds[c] - delta[c]);
@@ -53,25 +54,25 @@ static inline vector exp_vector(vector x)
     return (vector)(((vector_bits)p + ((vector_bits)shifted << 23)) & ~(vector_bits)(x < EXP_LOWEST));
 }
 
-static inline void exp_row(real *x, const real *shift, size_t count)
+static inline void exp_row(real *x, real scale, const real *shift, size_t count)
 {
     for (size_t c = 0; c < count; c += TILE_LANES)
-        *vector_at(x + c) = exp_vector(*vector_at(x + c) - *vector_at(shift + c));
+        *vector_at(x + c) = exp_vector(scale * *vector_at(x + c) - *vector_at(shift + c));
 }
 
-static inline void exp_sum_row(real *x, const real *maximum, real *sum, size_t count)
+static inline void exp_sum_row(real *x, real scale, const real *maximum, real *sum, size_t count)
 {
     for (size_t c = 0; c < count; c += TILE_LANES) {
-        vector e = exp_vector(*vector_at(x + c) - *vector_at(maximum + c));
+        vector e = exp_vector(scale * *vector_at(x + c) - *vector_at(maximum + c));
         *vector_at(x + c) = e;
         *vector_at(sum + c) += e;
     }
 }
 
-static inline void scores_row(real *p, real *ds, const real *logsumexp, const real *delta, size_t count)
+static inline void scores_row(real *p, real scale, real *ds, const real *logsumexp, const real *delta, size_t count)
 {
     for (size_t c = 0; c < count; c += TILE_LANES) {
-        vector e = exp_vector(*vector_at(p + c) - *vector_at(logsumexp + c));
+        vector e = exp_vector(scale * *vector_at(p + c) - *vector_at(logsumexp + c));
         *vector_at(p + c) = e;
         *vector_at(ds + c) = e * (*vector_at(ds + c) - *vector_at(delta + c));
     }

@@ -1,4 +1,5 @@
 // Table: the CPU device for one dtype.
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/real/kernels.h"
@@ -8,11 +9,12 @@ static bool open(struct device *device, struct status *status)
 {
     (void)status;
     device->backend = onednn_open(REAL_DTYPE); // NULL: the BLAS
+    const char *attention = REAL_BITS == 16 && amx_available() ? ", attention by AMX" : "";
     if (device->backend)
-        snprintf(device->description, sizeof device->description, "%s by %s", dtype_name(REAL_DTYPE),
-                 onednn_description(device->backend));
+        snprintf(device->description, sizeof device->description, "%s by %s%s", dtype_name(REAL_DTYPE),
+                 onednn_description(device->backend), attention);
     else if (REAL_BITS == 16)
-        snprintf(device->description, sizeof device->description, "bf16 widened to f32");
+        snprintf(device->description, sizeof device->description, "bf16 widened to f32%s", attention);
     return true;
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/cpu/real/tile.h"
+#include "kernels/cpu/amx.h"
 
 // Columns of c held in registers at a time, in vectors: with TILE_ROWS rows they fill three quarters of the file.
 enum { VECTORS = 3 };
@@ -39,9 +40,16 @@ static inline __attribute__((always_inline)) void multiply_strip(int vectors, st
 }
 
 void tile_multiply(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n, size_t k,
-                   bool reverse)
+                   enum tile_sums sums)
 {
-    if (reverse && k > 0) {
+#if REAL_BITS == 16
+    if (sums == SUMS_BY_AMX) {
+        amx_multiply(c.data, c.row, accumulate, (struct amx_view){a.data, a.row, a.column},
+                     (struct amx_view){b.data, b.row, b.column}, m, n, k);
+        return;
+    }
+#endif
+    if (sums == SUMS_DOWNWARD && k > 0) {
         a = view_at(a, 0, k - 1), a.column = -a.column;
         b = view_at(b, k - 1, 0), b.row = -b.row;
     }

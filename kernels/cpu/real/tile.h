@@ -52,11 +52,16 @@ static inline size_t tile_stride(size_t n)
     return ((n + TILE_UNIT - 1) / TILE_UNIT | 1) * TILE_UNIT;
 }
 
+// How a product is summed: by vectors, over k upward or downward, or, for tensors of bf16, by the processor's
+// matrix unit (kernels/cpu/amx.h).
+enum tile_sums { SUMS_UPWARD, SUMS_DOWNWARD, SUMS_BY_AMX };
+
 #define tile_multiply NAME(tile_multiply)
 // c = a b, or c += a b if accumulate.  c: [m, n], a: [m, k], b: [k, n]; m a multiple of TILE_ROWS and n of
-// TILE_LANES; columns of b and c stand side by side (column 1). With `reverse` the sum over k runs downward.
+// TILE_UNIT; columns of b and c stand side by side (column 1), of a rows or columns; rows, and m is a multiple of
+// TILE_UNIT.
 void tile_multiply(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n, size_t k,
-                   bool reverse);
+                   enum tile_sums sums);
 
 #define tile_transpose NAME(tile_transpose)
 // to[j, i] = from[i, j].  from: [rows, cols], both multiples of TILE_UNIT; columns stand side by side (column 1).

@@ -1,0 +1,299 @@
+#define _GNU_SOURCE // syscall
+#include "kernels/cpu/amx.h"
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define AMX_FUNCTION   __attribute__((target("avx512f,avx512bw,amx-tile,amx-bf16")))
+#define XSAVE_FUNCTION __attribute__((target("xsave")))
+
+// What the system must save of the unit: its configuration and its registers. Of the latter a process asks.
+enum { REQUEST_STATE = 0x1023, REGISTERS = 18 };
+#define UNIT_STATE (3ull << 17)
+
+XSAVE_FUNCTION static bool find_unit(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0, sub_a = 0;
+    if (!__get_cpuid_count(7, 1, &sub_a, &b, &c, &d) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return false;
+    const unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30; // F, DQ, BW
+    const unsigned amx = 1u << 24 | 1u << 22;               // tiles, products of bf16
+    return (b & avx512) == avx512 && sub_a >> 5 & 1 && (d & amx) == amx &&
+           (_xgetbv(0) & UNIT_STATE) == UNIT_STATE && syscall(SYS_arch_prctl, REQUEST_STATE, REGISTERS) == 0;
+}
+
+bool amx_available(void)
+{
+    static int found; // 1: it is there, -1: it is not
+    const char *allowed = getenv("ONEDNN_MAX_CPU_ISA");
+    int known = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if (!known) {
+        known = find_unit() ? 1 : -1;
+        __atomic_store_n(&found, known, __ATOMIC_RELAXED);
+    }
+    return known > 0 &&
+           (!allowed || strstr(allowed, "AMX") || strcmp(allowed, "DEFAULT") == 0 || strcmp(allowed, "ALL") == 0);
+}
+
+// A register holds 16 rows of 64 bytes: 16 x 16 sums; of a left factor 16 rows of 32 terms; of a right one 32 terms
+// of 16 columns, in pairs side by side. Of 32 terms the first is a pair with the 17th, and so on: vectors of f32
+// become rows of pairs without crossing over.
+enum { SIDE = 16, TERMS = 32, REGISTER = SIDE * TERMS };
+
+// A factor as registers take it: those of its first rows (of a right one: columns) by terms, then those of the
+// next.
+struct factor {
+    uint16_t *high, *low; // numbers in bf16, and what that leaves of them
+    bool split;           // whether it leaves anything
+    size_t depth;         // registers of the terms
+};
+
+enum part { HIGH, LOW };
+
+// Cut to bf16, for the remainder makes up for it.
+AMX_FUNCTION static inline __m512i cut(__m512i x)
+{
+    return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000));
+}
+
+// In the upper half of each, rounded. Of an infinite number it is none: the product is no number, then.
+AMX_FUNCTION static inline __m512i remainder_of(__m512i x)
+{
+    __m512 rest = _mm512_castsi512_ps(x) - _mm512_castsi512_ps(cut(x));
+    return _mm512_add_epi32(_mm512_castps_si512(rest), _mm512_set1_epi32(0x8000));
+}
+
+// A part of (x_j, y_j) for each j of 16.
+AMX_FUNCTION static inline __m512i pairs_of(enum part part, __m512i x, __m512i y)
+{
+    if (part == LOW)
+        x = remainder_of(x), y = remainder_of(y);
+    return _mm512_mask_mov_epi16(_mm512_srli_epi32(x, 16), 0xaaaaaaaa, y);
+}
+
+AMX_FUNCTION static inline bool beyond_bf16(__m512i bits)
+{
+    return _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0xffff)) != 0;
+}
+
+// 16 numbers from column `first` on, zeros from column `count` on.
+AMX_FUNCTION static inline __m512i load(const float *row, size_t first, size_t count)
+{
+    if (first + SIDE <= count)
+        return _mm512_loadu_si512(row + first);
+    return _mm512_maskz_loadu_epi32((__mmask16)(first < count ? (1u << (count - first)) - 1 : 0), row + first);
+}
+
+// Returns whether numbers have more bits than bf16's.
+AMX_FUNCTION static inline bool pack_rows(uint16_t *to, enum part part, struct amx_view a, size_t m, size_t k)
+{
+    size_t depth = (k + TERMS - 1) / TERMS;
+    __m512i bits = _mm512_setzero_si512();
+    for (size_t i = 0; i < m; i++) {
+        const float *row = a.data + (ptrdiff_t)i * a.row;
+        size_t at = i / SIDE * depth * REGISTER + i % SIDE * TERMS;
+        for (size_t term = 0; term < k; term += TERMS, at += REGISTER) {
+            __m512i x = load(row, term, k), y = load(row, term + SIDE, k);
+            _mm512_store_si512(to + at, pairs_of(part, x, y));
+            bits = _mm512_or_si512(bits, _mm512_or_si512(x, y));
+        }
+    }
+    return beyond_bf16(bits);
+}
+
+// 16 columns of a row of x, whose rows are the terms; zeros if there is no such term.
+AMX_FUNCTION static inline __m512i load_term(struct amx_view x, size_t term, size_t column, size_t k)
+{
+    return term < k ? _mm512_loadu_si512(x.data + (ptrdiff_t)term * x.row + column) : _mm512_setzero_si512();
+}
+
+// The same of a factor whose rows are the terms.
+AMX_FUNCTION static inline bool pack_terms(uint16_t *to, enum part part, struct amx_view b, size_t k, size_t n)
+{
+    size_t pairs = (k + TERMS - 1) / TERMS * SIDE;
+    __m512i bits = _mm512_setzero_si512();
+    for (size_t column = 0; column < n; column += SIDE)
+        for (size_t pair = 0; pair < pairs; pair++, to += TERMS) {
+            size_t term = pair / SIDE * TERMS + pair % SIDE;
+            __m512i x = load_term(b, term, column, k), y = load_term(b, term + SIDE, column, k);
+            _mm512_store_si512(to, pairs_of(part, x, y));
+            bits = _mm512_or_si512(bits, _mm512_or_si512(x, y));
+        }
+    return beyond_bf16(bits);
+}
+
+AMX_FUNCTION static void pack_right(struct factor *f, struct amx_view b, size_t k, size_t n)
+{
+    f->split = pack_terms(f->high, HIGH, b, k, n);
+    if (f->split)
+        pack_terms(f->low, LOW, b, k, n);
+}
+
+// Turns a register: pair j of row i becomes pair i of row j (Eklundh 1972).
+AMX_FUNCTION static void transpose(uint16_t *numbers)
+{
+    __m512i x[SIDE], y[SIDE];
+#pragma GCC unroll 16
+    for (int i = 0; i < SIDE; i++)
+        x[i] = _mm512_load_si512(numbers + i * TERMS);
+#pragma GCC unroll 8
+    for (int i = 0; i < SIDE; i += 2) { // pairs of rows i, i + 1
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < SIDE; i += 4) // of four rows: x[i + j] has columns j, j + 4, j + 8, j + 12
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + 2 + j]);
+            x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + 2 + j]);
+        }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        __m512i even_low = _mm512_shuffle_i32x4(x[j], x[4 + j], 0x88),
+                odd_low = _mm512_shuffle_i32x4(x[j], x[4 + j], 0xdd);
+        __m512i even_high = _mm512_shuffle_i32x4(x[8 + j], x[12 + j], 0x88),
+                odd_high = _mm512_shuffle_i32x4(x[8 + j], x[12 + j], 0xdd);
+        _mm512_store_si512(numbers + j * TERMS, _mm512_shuffle_i32x4(even_low, even_high, 0x88));
+        _mm512_store_si512(numbers + (8 + j) * TERMS, _mm512_shuffle_i32x4(even_low, even_high, 0xdd));
+        _mm512_store_si512(numbers + (4 + j) * TERMS, _mm512_shuffle_i32x4(odd_low, odd_high, 0x88));
+        _mm512_store_si512(numbers + (12 + j) * TERMS, _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd));
+    }
+}
+
+AMX_FUNCTION static void pack_left(struct factor *f, struct amx_view a, size_t m, size_t k)
+{
+    if (a.column == 1) {
+        f->split = pack_rows(f->high, HIGH, a, m, k);
+        if (f->split)
+            pack_rows(f->low, LOW, a, m, k);
+        return;
+    }
+    pack_right(f, (struct amx_view){a.data, a.column, 1}, k, m);
+    for (size_t at = 0; at < m * f->depth * TERMS; at += REGISTER) {
+        transpose(f->high + at);
+        if (f->split)
+            transpose(f->low + at);
+    }
+}
+
+// Registers 0 to 3 have the sums of 32 rows and columns, 4 and 5 rows of the left factor, 6 and 7 columns of the
+// right.
+struct configuration {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+// Of a block of so many rows, at most 32.
+AMX_FUNCTION static void configure(size_t rows)
+{
+    uint8_t first = (uint8_t)(rows < SIDE ? rows : SIDE), second = (uint8_t)(rows - first);
+    const uint8_t of[8] = {first, first, second, second, first, second, SIDE, SIDE};
+    struct configuration c = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        c.rows[i] = of[i];
+        c.row_bytes[i] = of[i] ? 2 * TERMS : 0;
+    }
+    _tile_loadconfig(&c);
+}
+
+enum { ROW_BYTES = 2 * TERMS };
+
+// Adds a part of the left factor times a part of the right one.
+AMX_FUNCTION static inline void add_products(const uint16_t *left, const uint16_t *right, size_t depth, bool below,
+                                             bool beside)
+{
+    for (size_t i = 0; i < depth; i++, left += REGISTER, right += REGISTER) {
+        _tile_loadd(4, left, ROW_BYTES);
+        _tile_loadd(6, right, ROW_BYTES);
+        _tile_dpbf16ps(0, 4, 6);
+        if (beside) {
+            _tile_loadd(7, right + depth * REGISTER, ROW_BYTES);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (below) {
+            _tile_loadd(5, left + depth * REGISTER, ROW_BYTES);
+            _tile_dpbf16ps(2, 5, 6);
+            if (beside)
+                _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+}
+
+// The sums of at most 32 rows and columns; below: more than 16 rows, beside: more than 16 columns.
+AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumulate, const struct factor *a,
+                                        size_t row, const struct factor *b, size_t column, bool below, bool beside)
+{
+    ptrdiff_t stride = c_row * (ptrdiff_t)sizeof *c;
+    float *c_below = c + SIDE * c_row;
+    _tile_zero(0);
+    if (beside)
+        _tile_zero(1);
+    if (below) {
+        _tile_zero(2);
+        if (beside)
+            _tile_zero(3);
+    }
+    if (accumulate) {
+        _tile_loadd(0, c, stride);
+        if (beside)
+            _tile_loadd(1, c + SIDE, stride);
+        if (below) {
+            _tile_loadd(2, c_below, stride);
+            if (beside)
+                _tile_loadd(3, c_below + SIDE, stride);
+        }
+    }
+    size_t left = row * a->depth * TERMS, right = column * b->depth * TERMS;
+    add_products(a->high + left, b->high + right, a->depth, below, beside);
+    if (a->split)
+        add_products(a->low + left, b->high + right, a->depth, below, beside);
+    if (b->split)
+        add_products(a->high + left, b->low + right, a->depth, below, beside);
+    _tile_stored(0, c, stride);
+    if (beside)
+        _tile_stored(1, c + SIDE, stride);
+    if (below) {
+        _tile_stored(2, c_below, stride);
+        if (beside)
+            _tile_stored(3, c_below + SIDE, stride);
+    }
+}
+
+AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_view a, struct amx_view b,
+                               size_t m, size_t n, size_t k)
+{
+    size_t depth = (k + TERMS - 1) / TERMS, rows = (m + SIDE - 1) / SIDE * SIDE;
+    _Alignas(64) uint16_t left[2][rows * depth * TERMS + TERMS], right[2][n * depth * TERMS + TERMS];
+    struct factor fa = {left[0], left[1], .depth = depth}, fb = {right[0], right[1], .depth = depth};
+    pack_left(&fa, a, m, k);
+    pack_right(&fb, b, k, n);
+    size_t configured = 0;
+    for (size_t row = 0; row < m; row += 2 * SIDE) {
+        size_t height = m - row < 2 * SIDE ? m - row : 2 * SIDE;
+        if (height != configured)
+            configure(configured = height);
+        for (size_t column = 0; column < n; column += 2 * SIDE)
+            multiply_block(c + (ptrdiff_t)row * c_row + column, c_row, accumulate, &fa, row, &fb, column,
+                           height > SIDE, n - column > SIDE);
+    }
+    _tile_release();
+}
+#else
+bool amx_available(void)
+{
+    return false;
+}
+
+void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_view a, struct amx_view b, size_t m,
+                  size_t n, size_t k)
+{
+    (void)c, (void)c_row, (void)accumulate, (void)a, (void)b, (void)m, (void)n, (void)k;
+}
+#endif

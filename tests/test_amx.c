@@ -1,0 +1,199 @@
+// The processor's matrix unit, where it has one: products of f32 by it, within what its contract says, and what
+// attention in bf16 makes of them beside what vectors make.
+#include "kernels/base/ops.h"
+#include "kernels/base/random.h"
+#include "kernels/cpu/amx.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static double number(const char *name, size_t i, bool bf16)
+{
+    struct random random = random_named(1, name);
+    double x = random_normal(&random, i);
+    return bf16 ? dtype_round(x, DTYPE_BF16) : (double)(float)x;
+}
+
+enum { BEHIND = 3 }; // elements between the rows of every matrix that belong to somebody else
+
+static float *matrix(const char *name, size_t rows, size_t cols, bool bf16)
+{
+    float *data = malloc((rows * (cols + BEHIND) + 1) * sizeof *data);
+    for (size_t i = 0; i < rows * (cols + BEHIND); i++)
+        data[i] = i % (cols + BEHIND) < cols ? (float)number(name, i, bf16) : NAN;
+    return data;
+}
+
+static double element(struct amx_view x, size_t i, size_t j)
+{
+    return x.data[(ptrdiff_t)i * x.row + (ptrdiff_t)j * x.column];
+}
+
+enum { TURNED = 1, ACCUMULATE = 2, LEFT_BF16 = 4, RIGHT_BF16 = 8, VARIANTS = 16 };
+
+static void check_product(size_t m, size_t n, size_t k, int variant)
+{
+    bool turned = variant & TURNED, left_bf16 = variant & LEFT_BF16, right_bf16 = variant & RIGHT_BF16;
+    float *left = turned ? matrix("left", k, m, left_bf16) : matrix("left", m, k, left_bf16);
+    float *right = matrix("right", k, n, right_bf16), *c = matrix("sums", m, n, false);
+    float *was = malloc((m * (n + BEHIND) + 1) * sizeof *was);
+    memcpy(was, c, m * (n + BEHIND) * sizeof *c);
+    struct amx_view a = {left, turned ? 1 : (ptrdiff_t)k + BEHIND, turned ? (ptrdiff_t)m + BEHIND : 1};
+    struct amx_view b = {right, (ptrdiff_t)n + BEHIND, 1};
+    amx_multiply(c, (ptrdiff_t)n + BEHIND, variant & ACCUMULATE, a, b, m, n, k);
+    // Three factors' worth of terms are added where both factors are split.
+    double term_error = left_bf16 && right_bf16 ? 0 : left_bf16 || right_bf16 ? 0x1p-16 : 0x1p-13;
+    for (size_t i = 0; i < m * (n + BEHIND); i++) {
+        size_t row = i / (n + BEHIND), col = i % (n + BEHIND);
+        double expected = variant & ACCUMULATE ? was[i] : 0, size = fabs(expected);
+        for (size_t l = 0; col < n && l < k; l++) {
+            double term = element(a, row, l) * element(b, l, col);
+            expected += term;
+            size += fabs(term);
+        }
+        double allowed = (term_error + (3 * (double)k + 2) * dtype_epsilon(DTYPE_F32)) * size;
+        if (col < n ? !(fabs(c[i] - expected) <= allowed) : memcmp(&c[i], &was[i], sizeof *c) != 0)
+            fail_msg("m %zu n %zu k %zu variant %d, [%zu, %zu]: %.9g, expected %.9g", m, n, k, variant, row, col,
+                     c[i], expected);
+    }
+    free(was);
+    free(c);
+    free(right);
+    free(left);
+}
+
+// Registers' sides and remainders of each.
+static void test_products(void **state)
+{
+    (void)state;
+    static const size_t rows[] = {1, 8, 16, 24, 32, 40, 64}, terms[] = {1, 16, 17, 32, 33, 64, 100};
+    if (!amx_available())
+        skip();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t j = 0; j < sizeof terms / sizeof *terms; j++)
+            for (size_t n = 16; n <= 80; n += 32)
+                for (int variant = 0; variant < VARIANTS; variant++)
+                    if (!(variant & TURNED) || rows[i] % 16 == 0)
+                        check_product(rows[i], n, terms[j], variant);
+}
+
+// A factor that is no number, or infinite, reaches the results that it belongs to, and no other.
+static void test_not_numbers(void **state)
+{
+    (void)state;
+    enum { N = 48 };
+    static float a[N * N], b[N * N], c[N * N];
+    if (!amx_available())
+        skip();
+    for (int split = 0; split < 2; split++) {
+        for (size_t i = 0; i < N * N; i++)
+            a[i] = b[i] = split ? 1.00001f : 1;
+        a[3 * N + 5] = NAN;
+        a[7 * N + 2] = INFINITY;
+        b[4 * N + 40] = -INFINITY;
+        amx_multiply(c, N, false, (struct amx_view){a, N, 1}, (struct amx_view){b, N, 1}, N, N, N);
+        for (size_t i = 0; i < N * N; i++)
+            if ((i / N == 3 || i / N == 7 || i % N == 40) == isfinite(c[i]))
+                fail_msg("[%zu, %zu] is %g", i / N, i % N, c[i]);
+    }
+}
+
+// ---- attention in bf16
+
+enum { TOKENS = 150, START = 77, KEYS = START + TOKENS, HEADS = 4, KV_HEADS = 2, RESULTS = 5 };
+
+static struct tensor tensor(struct device *device, size_t rows, size_t cols, enum dtype dtype, const char *name)
+{
+    struct tensor t = tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE);
+    double *values = malloc(rows * cols * sizeof *values);
+    for (size_t i = 0; i < rows * cols; i++)
+        values[i] = name ? number(name, i, true) : 0;
+    tensor_write(device, t, values);
+    free(values);
+    return t;
+}
+
+// o, logsumexp and the gradients of queries, keys and values, as f64; `instructions`: what the processor may use.
+static void attend(const char *instructions, size_t dim, double *results[RESULTS], size_t counts[RESULTS])
+{
+    struct status status = {0};
+    if (instructions)
+        assert_int_equal(setenv("ONEDNN_MAX_CPU_ISA", instructions, 1), 0);
+    assert_int_equal(amx_available(), !instructions);
+    struct device *device = device_open("cpu", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    assert_int_equal(strstr(device->description, "attention by AMX") != NULL, !instructions);
+    struct attention_shape shape = {TOKENS, START, 1, HEADS, KV_HEADS, dim, 0, {0}};
+    struct tensor q = tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, "q");
+    struct tensor k = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "k");
+    struct tensor v = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "v");
+    struct tensor grad = tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, "grad");
+    struct tensor out[RESULTS] = {tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, NULL),
+                                  tensor(device, TOKENS, HEADS, DTYPE_F32, NULL),
+                                  tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, NULL),
+                                  tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL),
+                                  tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL)};
+    struct key_segment segment = {0, KEYS, out[3], out[4]};
+    op_attention_forward(device, shape, out[0], out[1], q, k, v);
+    op_attention_backward(device, shape, out[2], false, &segment, 1, grad, out[0], out[1], q, k, v);
+    for (size_t i = 0; i < RESULTS; i++) {
+        counts[i] = tensor_count(out[i]);
+        results[i] = malloc(counts[i] * sizeof *results[i]);
+        tensor_read(device, out[i], results[i]);
+        tensor_free(device, &out[i]);
+    }
+    struct tensor *all[] = {&q, &k, &v, &grad};
+    for (size_t i = 0; i < 4; i++)
+        tensor_free(device, all[i]);
+    device_close(device);
+    if (instructions)
+        assert_int_equal(unsetenv("ONEDNN_MAX_CPU_ISA"), 0);
+}
+
+// Far within a last place of bf16, 2^-8.
+static void test_attention(void **state)
+{
+    (void)state;
+    static const char *const names[RESULTS] = {"o", "logsumexp", "grad_q", "grad_k", "grad_v"};
+    // Of results in bf16 some are rounded the other way; grad_k follows what o became.
+    static const double allowed[RESULTS] = {2e-4, 1e-7, 4e-4, 1e-4, 2e-5};
+    static const size_t dims[] = {20, 64, 128};
+    if (!amx_available())
+        skip();
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
+        double *by_unit[RESULTS], *by_vectors[RESULTS];
+        size_t counts[RESULTS], differing = 0;
+        attend(NULL, dims[d], by_unit, counts);
+        attend("AVX512_CORE_BF16", dims[d], by_vectors, counts);
+        for (size_t i = 0; i < RESULTS; i++) {
+            double squares = 0, error = 0;
+            for (size_t j = 0; j < counts[i]; j++) {
+                squares += by_vectors[i][j] * by_vectors[i][j];
+                error += pow(by_unit[i][j] - by_vectors[i][j], 2);
+                differing += by_unit[i][j] != by_vectors[i][j];
+            }
+            if (!(sqrt(error / squares) <= allowed[i]))
+                fail_msg("%s, head_dim %zu: %g apart", names[i], dims[d], sqrt(error / squares));
+            free(by_unit[i]);
+            free(by_vectors[i]);
+        }
+        assert_true(differing > 0);
+    }
+}
+
+int main(void)
+{
+    unsetenv("ONEDNN_MAX_CPU_ISA");
+    if (!amx_available())
+        print_message("this processor has no AMX, or the system keeps it\n");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_not_numbers),
+        cmocka_unit_test(test_attention),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
