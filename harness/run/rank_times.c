@@ -1,5 +1,4 @@
 #include "harness/run/rank_times.h"
-#include <math.h>
 #include <stdlib.h>
 
 #define UNKNOWN (-1.0)
@@ -58,6 +57,11 @@ struct simulation {
     size_t group_count, group_capacity;
     struct group *groups;
 };
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
 
 static void *room_for(void *items, size_t *capacity, size_t count, size_t bytes)
 {
@@ -167,7 +171,7 @@ static void carry(struct channel *channel, struct transfer *transfer, double byt
 {
     if (transfer->sent_s == UNKNOWN || transfer->room_s == UNKNOWN)
         return;
-    double begun_s = fmax(channel->free_s, fmax(transfer->sent_s, transfer->room_s));
+    double begun_s = later(channel->free_s, later(transfer->sent_s, transfer->room_s));
     transfer->gone_s = channel->free_s = begun_s + bytes / channel->level->bytes_per_s.value;
 }
 
@@ -205,7 +209,7 @@ static void come_next(struct simulation *s, struct timed *timed)
     const struct group *group = &s->groups[address->of];
     struct meeting *meeting = &group->meetings[address->number];
     timed->waits = true;
-    meeting->latest_s = fmax(meeting->latest_s, fmax(address->come_s, timed->free_s));
+    meeting->latest_s = later(meeting->latest_s, later(address->come_s, timed->free_s));
     if (++meeting->come == group->member_count)
         begin(s, group, meeting);
 }
@@ -230,7 +234,7 @@ static bool wait_for(struct simulation *s, struct timed *timed, const struct tra
             until_s += channel->level->latency_s.value;
     }
     if (until_s != UNKNOWN)
-        timed->clock_s = fmax(timed->clock_s, until_s);
+        timed->clock_s = later(timed->clock_s, until_s);
     return until_s != UNKNOWN;
 }
 
@@ -336,7 +340,7 @@ bool rank_times(struct timed_rank *ranks, size_t count, const struct links *link
         for (size_t e = 0; e < trace->count; e++)
             ranks[i].busy_s += trace->events[e].busy_s;
         ranks[i].end_s = s.timed[i].clock_s + trace->rest_s;
-        *seconds = fmax(*seconds, ranks[i].end_s);
+        *seconds = later(*seconds, ranks[i].end_s);
     }
     close_simulation(&s);
     return done;

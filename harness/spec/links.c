@@ -1,5 +1,4 @@
 #include "harness/spec/links.h"
-#include <math.h>
 #include <string.h>
 
 #define FOLDER    "experiments/links"
@@ -112,7 +111,7 @@ static size_t members_below(size_t end, size_t first, size_t stride, size_t size
 double links_seconds(const struct links *links, size_t rank, size_t first, size_t stride, size_t size,
                      double sent_bytes, double received_bytes)
 {
-    double longest = 0, most = fmax(sent_bytes, received_bytes);
+    double longest = 0, most = sent_bytes > received_bytes ? sent_bytes : received_bytes;
     size_t nearer = 1;
     for (size_t i = 0; i < links->count && size > nearer; i++) {
         const struct link_level *level = &links->levels[i];
@@ -121,8 +120,9 @@ double links_seconds(const struct links *links, size_t rank, size_t first, size_
             here = members_below((block + 1) * level->ranks, first, stride, size) -
                    members_below(block * level->ranks, first, stride, size);
         double share = (double)(here - nearer) / (double)(size - 1);
-        if (here > nearer)
-            longest = fmax(longest, level->latency_s.value + share * most / level->bytes_per_s.value);
+        double seconds = level->latency_s.value + share * most / level->bytes_per_s.value;
+        if (here > nearer && seconds > longest)
+            longest = seconds;
         nearer = here;
     }
     return longest;

@@ -64,7 +64,7 @@ static size_t probabilities(const struct attention *a, size_t t, size_t b, size_
         row[j] = -INFINITY;
         if (sees(a->mask, s.start + t, j, b)) {
             row[j] = dot(a->q->values + head * s.head_dim, key, s.head_dim) / sqrt((double)s.head_dim);
-            largest = fmax(largest, row[j]);
+            largest = row[j] > largest ? row[j] : largest;
         }
     }
     for (size_t j = 0; j < count; j++) {

@@ -297,7 +297,7 @@ void case_check(struct cases *c, struct operand *o, double roundings, double gro
     size_t count = tensor_count(o->tensor), worst = 0;
     for (size_t i = 0; i < count; i++) {
         double d = found[i] == o->values[i] ? 0 : fabs(found[i] - o->values[i]); // infinity, too
-        largest = fmax(largest, isinf(o->values[i]) ? 0 : fabs(o->values[i]));
+        largest = fabs(o->values[i]) > largest && !isinf(o->values[i]) ? fabs(o->values[i]) : largest;
         if (!isnan(difference) && !(d <= difference)) { // NaN too, which stays
             difference = d;
             worst = i;

@@ -21,7 +21,7 @@ static double logsumexp_of(const double *row, size_t vocab)
 {
     double largest = -INFINITY, sum = 0;
     for (size_t j = 0; j < vocab; j++) {
-        largest = fmax(largest, row[j]);
+        largest = row[j] > largest ? row[j] : largest;
     }
     for (size_t j = 0; j < vocab; j++) {
         sum += exp(row[j] - largest);

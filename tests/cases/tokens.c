@@ -95,7 +95,7 @@ void cross_entropy_cases(struct cases *c)
         for (size_t r = 0; r < n; r++) {
             double *row = logits->values + r * vocab, largest = -INFINITY, sum = 0;
             for (size_t j = 0; j < vocab; j++) {
-                largest = fmax(largest, row[j]);
+                largest = row[j] > largest ? row[j] : largest;
             }
             for (size_t j = 0; j < vocab; j++) {
                 sum += exp(row[j] - largest);

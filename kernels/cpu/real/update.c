@@ -134,7 +134,7 @@ static void code_block(const struct coded *to, size_t first, size_t count, const
 {
     float largest = 0;
     for (size_t i = 0; i < count; i++) {
-        largest = fmaxf(largest, fabsf((float)values[i]));
+        largest = fabsf((float)values[i]) > largest ? fabsf((float)values[i]) : largest;
     }
     to->scales[first / MAP_BLOCK] = largest;
     for (size_t i = 0; i < count; i++) {
