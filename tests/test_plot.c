@@ -220,6 +220,41 @@ static void test_a_trial_measured_in_two_ways_has_one_point(void **state)
     free(table);
 }
 
+static char *on_b(char *line)
+{
+    char *cpu = strstr(line, "A CPU");
+    assert_non_null(cpu);
+    *cpu = 'B';
+    return line;
+}
+
+// Times of two machines are no curve together, not even those of one trial; bytes are those of any.
+static void test_machines_have_pictures_of_their_own(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char first[] = ", 'peak_bytes': 100, 'median_ms': 5, 'samples_ms': [5, 6]",
+                      second[] = ", 'peak_bytes': 100, 'median_ms': 7, 'samples_ms': [7, 8]";
+    char *lines[] = {record(1, "e", "ok", "f32", 128, full, first), record(2, "e", "ok", "f32", 256, full, first),
+                     on_b(record(4, "e", "ok", "f32", 128, full, second)),
+                     on_b(record(3, "e", "ok", "f32", 512, full, second)), NULL};
+    write_records(scratch, "a.jsonl", (char *[]){lines[0], lines[1], NULL});
+    write_records(scratch, "b.jsonl", (char *[]){lines[2], lines[3], NULL});
+    must_draw(scratch, (struct request_files){{"a.jsonl", "b.jsonl"}}, "tsv");
+    char *table = read_text(scratch, "out/deep/e-time-a-cpu-2-threads.tsv");
+    assert_non_null(strstr(table, "\t128\t5\t"));
+    assert_non_null(strstr(table, "\t256\t5\t"));
+    assert_null(strstr(table, "\t7\t"));
+    free(table);
+    table = read_text(scratch, "out/deep/e-time-b-cpu-2-threads.tsv");
+    assert_non_null(strstr(table, "\t128\t7\t"));
+    assert_non_null(strstr(table, "\t512\t7\t"));
+    assert_null(strstr(table, "\t5\t"));
+    free(table);
+    table = read_text(scratch, "out/deep/e-memory.tsv");
+    assert_non_null(strstr(table, "\t512\t"));
+    free(table);
+}
+
 static void expect_failure(const struct scratch *scratch, const char *name, const char *formats,
                            const char *scripts, const char *message)
 {
@@ -450,6 +485,7 @@ int main(void)
         TEST(test_settings_are_kept_apart),
         TEST(test_the_last_record_of_a_trial_counts),
         TEST(test_a_trial_measured_in_two_ways_has_one_point),
+        TEST(test_machines_have_pictures_of_their_own),
         TEST(test_memory_of_the_host_is_drawn),
         TEST(test_peaks_of_draws_are_told),
         TEST(test_failures_say_why),

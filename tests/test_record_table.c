@@ -357,6 +357,28 @@ static void a_table_has_the_columns_rows_and_order_that_are_asked_for(void **sta
     expect_bad(scratch, "$L report r.jsonl --sort chonk", "--sort: no field \"chonk\"");
 }
 
+#define ON(digit, method, blas, median)                                                                            \
+    "{'schema': 2, 'id': '" ID(digit) "', 'experiment': 'e', 'status': 'ok', 'trial': {'model': 'tiny', 'dtype': " \
+                                      "'f32', 'device': 'cpu', 'batch': 1, 'context': 64, 'method': {'name': "     \
+                                      "'" method "'}}, 'samples_ms': [" #median "], 'median_ms': " #median ", "    \
+                                      "'provenance': {'cpu': 'A CPU', 'threads': 2, 'blas': '" blas "'}}\n"
+
+// Of two machines, which may have one name, the times are no share of one another, and rows say which it was.
+static void ratios_are_of_one_machine(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch,
+                  ON("a", "full", "B 1, core Zen; by C", 20) ON("b", "checkpoint", "B 1, core Zen; by C", 30)
+                      ON("c", "full", "B 1, core Cooperlake", 5) ON("d", "checkpoint", "B 1, core Cooperlake", 6));
+    expect_lines(scratch, "$L report r.jsonl --columns setting,time_ratio",
+                 "setting time / first\nfull, on A CPU (Zen), 2 threads 1.000\n"
+                 "checkpoint, on A CPU (Zen), 2 threads 1.500\nfull, on A CPU (Cooperlake), 2 threads 1.000\n"
+                 "checkpoint, on A CPU (Cooperlake), 2 threads 1.200\n");
+    write_records(scratch, ON("a", "full", "B 1, core Zen", 20) ON("b", "checkpoint", "B 1, core Zen", 30));
+    expect_lines(scratch, "$L report r.jsonl --columns setting,time_ratio",
+                 "setting time / first\nfull 1.000\ncheckpoint 1.500\n");
+}
+
 // Also one that no record has: null, and not a mistake.
 static void every_key_and_option_is_a_column(void **state)
 {
@@ -438,6 +460,7 @@ int main(void)
                                        TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),
+                                       TEST(ratios_are_of_one_machine),
                                        TEST(every_key_and_option_is_a_column),
                                        TEST(every_format_escapes_its_signs),
                                        TEST(wide_rows_are_wrapped)};

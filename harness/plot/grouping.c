@@ -60,6 +60,7 @@ void grouping_make(struct grouping *grouping, const struct figure *figure, const
                    const struct published *published)
 {
     json_t *kinds = json_object(), *places = json_object(), *trials = json_object();
+    bool machines = figure->times && records_of_several_machines(results->records, results->count);
     *grouping = (struct grouping){.groups = calloc(results->count + 1, sizeof *grouping->groups)};
     CHECK(kinds && places && trials && grouping->groups);
     for (size_t i = 0; i < results->count; i++) {
@@ -67,7 +68,12 @@ void grouping_make(struct grouping *grouping, const struct figure *figure, const
         const char *experiment = record->experiment;
         double context = figure->one_context ? record->trial.context : 0;
         json_t *setting = setting_of_record(record, figure->within);
-        char *words = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS), *key;
+        char machine[160] = "", *key;
+        if (machines)
+            record_machine(record, machine, sizeof machine);
+        if (*machine)
+            json_object_set_new(setting, "machine", record_text(machine));
+        char *words = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
         CHECK(words && asprintf(&key, "%s %s", words, experiment) >= 0);
         size_t kind = number_of(kinds, key);
         free(key);

@@ -288,6 +288,18 @@ static void say_repeated(const struct group *group, const struct figure *figure,
                 name, group->repeated);
 }
 
+// Says that what was measured on one machine is in no picture, where others of its experiment are.
+static void say_machine(const struct grouping *grouping, const struct group *group, const struct figure *figure)
+{
+    const char *machine = json_string_value(json_object_get(group->setting, "machine"));
+    bool others = false;
+    for (size_t i = 0; i < grouping->count; i++)
+        others |= grouping->groups[i].table && strcmp(grouping->groups[i].experiment, group->experiment) == 0;
+    if (machine && others && !group->table)
+        fprintf(stderr, "%s: no picture of %s of what was measured on %s, which would need %s\n", group->experiment,
+                figure->name, machine, figure->needs);
+}
+
 // Every picture of one figure; *drawn counts them.
 static bool draw_figure(const struct picture_form *form, const struct results *results,
                         const struct published *published, const struct figure *figure, size_t *drawn,
@@ -319,6 +331,8 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
     for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++) {
         say_left_out(&grouping, &grouping.groups[i], figure);
     }
+    for (size_t i = 0; fine && i < grouping.count; i++)
+        say_machine(&grouping, &grouping.groups[i], figure);
     if (form->log && figure->own_axes && *drawn > before) {
         fprintf(stderr, "%s: --log leaves its axes as they are\n", figure->name);
     }

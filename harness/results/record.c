@@ -1,4 +1,6 @@
 #include "harness/results/record.h"
+#include "harness/files/text.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
@@ -62,12 +64,18 @@ void record_card(const struct record *record, char *name, size_t size)
     snprintf(name, size, "%.*s", (int)strcspn(card, ","), card);
 }
 
-// "Zen" of "OpenBLAS 0.3.21, core Zen; ...": the kind of processor that the BLAS has code for. Several kinds have
-// one name.
-static bool same_core(const char *a, const char *b)
+// From "Zen" on of "OpenBLAS 0.3.21, core Zen; ...": the kind of processor that the BLAS has code for. Several
+// kinds have one name.
+static const char *core_of(const char *blas)
 {
     static const char before[] = "core ";
-    const char *left = strstr(text_or(a, ""), before), *right = strstr(text_or(b, ""), before);
+    const char *found = strstr(text_or(blas, ""), before);
+    return found ? found + strlen(before) : NULL;
+}
+
+static bool same_core(const char *a, const char *b)
+{
+    const char *left = core_of(a), *right = core_of(b);
     size_t length = left ? strcspn(left, ";") : 0;
     return !left || !right || (length == strcspn(right, ";") && strncmp(left, right, length) == 0);
 }
@@ -82,6 +90,32 @@ bool record_same_machine(const struct record *a, const struct record *b)
            same_core(a->provenance.blas, b->provenance.blas) &&
            (left_threads == right_threads || (isnan(left_threads) && isnan(right_threads))) &&
            strcmp(left_card, right_card) == 0;
+}
+
+void record_machine(const struct record *record, char *name, size_t size)
+{
+    const struct record_provenance *provenance = &record->provenance;
+    const char *core = core_of(provenance->blas);
+    record_card(record, name, size);
+    if (*name || trial_plans_on(record->trial.device) || !provenance->cpu)
+        return;
+    snprintf(name, size, "%s", provenance->cpu);
+    if (core)
+        text_append(name, size, " (%.*s)", (int)strcspn(core, ";"), core);
+    if (provenance->threads > 0)
+        text_append(name, size, ", %.0f thread%s", provenance->threads, provenance->threads == 1 ? "" : "s");
+}
+
+bool records_of_several_machines(const struct record *const *records, size_t count)
+{
+    const struct record *first = NULL;
+    bool several = false;
+    for (size_t i = 0; i < count && !several; i++) {
+        bool measured = !trial_plans_on(records[i]->trial.device) && records[i]->provenance.cpu;
+        first = measured && !first ? records[i] : first;
+        several = measured && !record_same_machine(first, records[i]);
+    }
+    return several;
 }
 
 bool record_waits_alike(const struct record *a, const struct record *b)

@@ -93,13 +93,17 @@ static int by_place(const void *a, const void *b)
     return order ? order : (left->at > right->at) - (left->at < right->at);
 }
 
-static bool is_comparable(const struct record_trial *a, const struct record_trial *b)
+static bool is_comparable(const struct record *first, const struct record *second)
 {
+    const struct record_trial *a = &first->trial, *b = &second->trial;
+    bool measured = !trial_plans_on(a->device) && !trial_plans_on(b->device);
     return a->context == b->context && a->batch == b->batch &&
-           (a->model == b->model || json_equal(a->model, b->model));
+           (a->model == b->model || json_equal(a->model, b->model)) &&
+           (!measured || record_same_machine(first, second));
 }
 
-// Of each row the first record of its model, context and batch: of others a step's time and memory are no measure.
+// Of each row the first record of its model, context, batch and machine: of others a step's time and memory are no
+// measure.
 static void find_firsts(struct record_table *table)
 {
     struct row_place *places = calloc(table->row_count + 1, sizeof *places);
@@ -111,11 +115,11 @@ static void find_firsts(struct record_table *table)
         const struct table_row *before = i ? &table->rows[places[i - 1].at] : NULL;
         struct table_row *row = &table->rows[places[i].at];
         row->first = row->record;
-        bool found = before && is_comparable(&before->first->trial, places[i].trial);
+        bool found = before && is_comparable(before->first, row->record);
         if (found)
             row->first = before->first;
         for (size_t j = i; !found && j-- > 0 && by_tokens(&places[j], &places[i]) == 0;) {
-            found = is_comparable(places[j].trial, places[i].trial);
+            found = is_comparable(table->rows[places[j].at].record, row->record);
             row->first = found ? table->rows[places[j].at].first : row->first;
         }
     }

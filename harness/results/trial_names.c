@@ -87,6 +87,11 @@ struct trial_name trial_names_at(const struct trial_names *names, size_t record)
     }
     if (names->framed)
         text_append(name.text, sizeof name.text, ", %s %s", own->dtype, own->device);
+    char machine[160] = "";
+    if (names->machines)
+        record_machine(names->records[record], machine, sizeof machine);
+    if (*machine)
+        text_append(name.text, sizeof name.text, ", on %s", machine);
     return name;
 }
 
@@ -134,6 +139,7 @@ void trial_names_open(struct trial_names *names, const struct record *const *rec
                               in_frame = {4, {"method", "context", "dtype", "device"}};
     const struct names *said = framed ? &in_frame : &in_label;
     *names = (struct trial_names){.records = records, .count = count, .framed = framed};
+    names->machines = records_of_several_machines(records, count);
     for (size_t i = 0; count && i < trial_key_count(); i++)
         if (names_find(said, trial_keys[i].name) == said->count)
             names->differing[i] = differing(recorded_key_of(&trial_keys[i]), records, count);

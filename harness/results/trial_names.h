@@ -12,13 +12,13 @@ struct trial_names {
     const struct record *const *records; // [count], borrowed
     size_t count, *series;               // [count]: which of the table's each is of
     struct series_table table;
-    bool framed;
+    bool framed, machines;             // said: context, dtype and device; the machine
     json_t *differing[TRIAL_KEYS_MAX]; // what of the key names say; NULL: nothing
 };
 
 // What names of these records say, which stay where they are until trial_names_close: the method with the options
-// that tell it from the others of its name, and the keys in which the trials differ. framed: context, dtype and
-// device are said of each, even where they are the same in all.
+// that tell it from the others of its name, and the keys in which the trials differ, and the machine if they were
+// measured on several. framed: context, dtype and device are said of each, even where they are the same in all.
 void trial_names_open(struct trial_names *names, const struct record *const *records, size_t count, bool framed);
 struct trial_name trial_names_at(const struct trial_names *names, size_t record);
 void trial_names_close(struct trial_names *names);
