@@ -19,6 +19,14 @@ static bool is_about(const json_t *claim, const char *picture)
     return false;
 }
 
+// What is claimed, up to the first of the figures that are held against it, which is the one that was published.
+static void append_claim(char *text, size_t bytes, const json_t *claim)
+{
+    const char *words = text_at(claim, "claim");
+    text_append(text, bytes, "%sClaimed by %s: %.*s: %s (%s)", *text ? "; " : "", text_at(claim, "paper"),
+                (int)strcspn(words, ";"), words, text_at(claim, "published"), text_at(claim, "source"));
+}
+
 void claim_pictures_find(const char *picture, char *text, size_t bytes)
 {
     char found[PATH_MAX];
@@ -26,7 +34,6 @@ void claim_pictures_find(const char *picture, char *text, size_t bytes)
     size_t i;
     *text = 0;
     json_array_foreach(json_object_get(root, "claims"), i, claim) if (is_about(claim, picture))
-        text_append(text, bytes, "%sClaimed by %s: %s: %s (%s)", *text ? "; " : "", text_at(claim, "paper"),
-                    text_at(claim, "claim"), text_at(claim, "published"), text_at(claim, "source"));
+        append_claim(text, bytes, claim);
     json_decref(root);
 }
