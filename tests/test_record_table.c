@@ -377,6 +377,10 @@ static void ratios_are_of_one_machine(void **state)
     write_records(scratch, ON("a", "full", "B 1, core Zen", 20) ON("b", "checkpoint", "B 1, core Zen", 30));
     expect_lines(scratch, "$L report r.jsonl --columns setting,time_ratio",
                  "setting time / first\nfull 1.000\ncheckpoint 1.500\n");
+    // What is planned was measured on none.
+    write_records(scratch, ON("a", "full", "B 1, core Zen", 20) PLANNED);
+    expect_lines(scratch, "$L report r.jsonl --columns setting",
+                 "setting\nfull, device cpu\nfull, device plan-cpu\n");
 }
 
 // Also one that no record has: null, and not a mistake.
