@@ -228,7 +228,7 @@ static char *on_b(char *line)
     return line;
 }
 
-// Times of two machines are no curve together, not even those of one trial; bytes are those of any.
+// Times of two machines are no curve together; bytes are those of any.
 static void test_machines_have_pictures_of_their_own(void **state)
 {
     struct scratch *scratch = *state;
@@ -240,12 +240,12 @@ static void test_machines_have_pictures_of_their_own(void **state)
     write_records(scratch, "a.jsonl", (char *[]){lines[0], lines[1], NULL});
     write_records(scratch, "b.jsonl", (char *[]){lines[2], lines[3], NULL});
     must_draw(scratch, (struct request_files){{"a.jsonl", "b.jsonl"}}, "tsv");
-    char *table = read_text(scratch, "out/deep/e-time-a-cpu-2-threads.tsv");
+    char *table = read_text(scratch, "out/deep/e-time-a-cpu.tsv");
     assert_non_null(strstr(table, "\t128\t5\t"));
     assert_non_null(strstr(table, "\t256\t5\t"));
     assert_null(strstr(table, "\t7\t"));
     free(table);
-    table = read_text(scratch, "out/deep/e-time-b-cpu-2-threads.tsv");
+    table = read_text(scratch, "out/deep/e-time-b-cpu.tsv");
     assert_non_null(strstr(table, "\t128\t7\t"));
     assert_non_null(strstr(table, "\t512\t7\t"));
     assert_null(strstr(table, "\t5\t"));

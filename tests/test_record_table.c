@@ -371,12 +371,17 @@ static void ratios_are_of_one_machine(void **state)
                   ON("a", "full", "B 1, core Zen; by C", 20) ON("b", "checkpoint", "B 1, core Zen; by C", 30)
                       ON("c", "full", "B 1, core Cooperlake", 5) ON("d", "checkpoint", "B 1, core Cooperlake", 6));
     expect_lines(scratch, "$L report r.jsonl --columns setting,time_ratio",
-                 "setting time / first\nfull, on A CPU (Zen), 2 threads 1.000\n"
-                 "checkpoint, on A CPU (Zen), 2 threads 1.500\nfull, on A CPU (Cooperlake), 2 threads 1.000\n"
-                 "checkpoint, on A CPU (Cooperlake), 2 threads 1.200\n");
+                 "setting time / first\nfull, on A CPU (Zen) 1.000\n"
+                 "checkpoint, on A CPU (Zen) 1.500\nfull, on A CPU (Cooperlake) 1.000\n"
+                 "checkpoint, on A CPU (Cooperlake) 1.200\n");
     write_records(scratch, ON("a", "full", "B 1, core Zen", 20) ON("b", "checkpoint", "B 1, core Zen", 30));
     expect_lines(scratch, "$L report r.jsonl --columns setting,time_ratio",
                  "setting time / first\nfull 1.000\ncheckpoint 1.500\n");
+    // Bytes are those of any machine; what comes between does not join them.
+    write_records(scratch, ON("a", "full", "B 1, core Zen", 20) PLANNED ON("c", "full", "B 1, core Cooperlake", 5)
+                               ON("e", "checkpoint", "B 1, core Cooperlake", 6));
+    expect_lines(scratch, "$L report r.jsonl --columns method,time_ratio",
+                 "method time / first\nfull 1.000\nfull -\nfull 1.000\ncheckpoint 1.200\n");
     // What is planned was measured on none.
     write_records(scratch, ON("a", "full", "B 1, core Zen", 20) PLANNED);
     expect_lines(scratch, "$L report r.jsonl --columns setting",

@@ -13,7 +13,7 @@ struct figure {
     bool one_context;          // a picture is of one context
     bool own_axes;             // has no curves, or axes as published: not to be set
     bool every_commit;         // of all records of a trial; else of the last
-    bool times;                // shows them, so that it says whether they were disturbed
+    bool times;                // shows them: those of a machine each, and whether they were disturbed
     bool estimates;            // of plans it shows estimates of time
     bool peaks;                // shows those of steps, which of draws are the first one's
     const char *part;          // of what `measure` asks for it shows this besides times and bytes; NULL: nothing

@@ -60,7 +60,8 @@ void grouping_make(struct grouping *grouping, const struct figure *figure, const
                    const struct published *published)
 {
     json_t *kinds = json_object(), *places = json_object(), *trials = json_object();
-    bool machines = figure->times && records_of_several_machines(results->records, results->count);
+    bool machines =
+        figure->times && !figure->every_commit && records_of_several_machines(results->records, results->count);
     *grouping = (struct grouping){.groups = calloc(results->count + 1, sizeof *grouping->groups)};
     CHECK(kinds && places && trials && grouping->groups);
     for (size_t i = 0; i < results->count; i++) {
@@ -68,7 +69,7 @@ void grouping_make(struct grouping *grouping, const struct figure *figure, const
         const char *experiment = record->experiment;
         double context = figure->one_context ? record->trial.context : 0;
         json_t *setting = setting_of_record(record, figure->within);
-        char machine[160] = "", *key;
+        char machine[RECORD_MACHINE_BYTES] = "", *key;
         if (machines)
             record_machine(record, machine, sizeof machine);
         if (*machine)

@@ -288,16 +288,29 @@ static void say_repeated(const struct group *group, const struct figure *figure,
                 name, group->repeated);
 }
 
-// Says that what was measured on one machine is in no picture, where others of its experiment are.
-static void say_machine(const struct grouping *grouping, const struct group *group, const struct figure *figure)
+// Says of each machine that it is in no picture, where others of its experiment are.
+static void say_machines(const struct grouping *grouping, const struct figure *figure)
 {
-    const char *machine = json_string_value(json_object_get(group->setting, "machine"));
-    bool others = false;
-    for (size_t i = 0; i < grouping->count; i++)
-        others |= grouping->groups[i].table && strcmp(grouping->groups[i].experiment, group->experiment) == 0;
-    if (machine && others && !group->table)
-        fprintf(stderr, "%s: no picture of %s of what was measured on %s, which would need %s\n", group->experiment,
-                figure->name, machine, figure->needs);
+    json_t *drawn = json_object(), *told = json_object(); // experiments, and those with a machine
+    char key[600];
+    CHECK(drawn && told);
+    for (size_t pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < grouping->count; i++) {
+            const struct group *group = &grouping->groups[i];
+            const char *machine = json_string_value(json_object_get(group->setting, "machine"));
+            if (!machine || (pass == 0) != (group->table != NULL))
+                continue;
+            snprintf(key, sizeof key, "%s on %s", group->experiment, machine);
+            bool known = json_object_get(told, key);
+            CHECK(json_object_set_new(told, key, json_true()) == 0);
+            if (pass == 0)
+                CHECK(json_object_set_new(drawn, group->experiment, json_true()) == 0);
+            else if (!known && json_object_get(drawn, group->experiment))
+                fprintf(stderr, "%s: no picture of %s of what was measured on %s, which would need %s\n",
+                        group->experiment, figure->name, machine, figure->needs);
+        }
+    json_decref(told);
+    json_decref(drawn);
 }
 
 // Every picture of one figure; *drawn counts them.
@@ -331,8 +344,8 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
     for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++) {
         say_left_out(&grouping, &grouping.groups[i], figure);
     }
-    for (size_t i = 0; fine && i < grouping.count; i++)
-        say_machine(&grouping, &grouping.groups[i], figure);
+    if (fine)
+        say_machines(&grouping, figure);
     if (form->log && figure->own_axes && *drawn > before) {
         fprintf(stderr, "%s: --log leaves its axes as they are\n", figure->name);
     }

@@ -1,6 +1,5 @@
 #include "harness/results/record.h"
 #include "harness/files/text.h"
-#include "harness/spec/trial.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
@@ -96,26 +95,27 @@ void record_machine(const struct record *record, char *name, size_t size)
 {
     const struct record_provenance *provenance = &record->provenance;
     const char *core = core_of(provenance->blas);
-    record_card(record, name, size);
-    if (*name || trial_plans_on(record->trial.device) || !provenance->cpu)
+    char card[128];
+    *name = 0;
+    if (!record->samples_ms.count)
         return;
-    snprintf(name, size, "%s", provenance->cpu);
-    if (core)
+    record_card(record, card, sizeof card);
+    text_append(name, size, "%s", *card ? card : text_or(provenance->cpu, "a machine that is not said"));
+    if (!*card && core)
         text_append(name, size, " (%.*s)", (int)strcspn(core, ";"), core);
-    if (provenance->threads > 0)
-        text_append(name, size, ", %.0f thread%s", provenance->threads, provenance->threads == 1 ? "" : "s");
 }
 
 bool records_of_several_machines(const struct record *const *records, size_t count)
 {
-    const struct record *first = NULL;
-    bool several = false;
-    for (size_t i = 0; i < count && !several; i++) {
-        bool measured = !trial_plans_on(records[i]->trial.device) && records[i]->provenance.cpu;
-        first = measured && !first ? records[i] : first;
-        several = measured && !record_same_machine(first, records[i]);
+    char first[RECORD_MACHINE_BYTES] = "", own[RECORD_MACHINE_BYTES];
+    for (size_t i = 0; i < count; i++) {
+        record_machine(records[i], own, sizeof own);
+        if (*first && *own && strcmp(first, own) != 0)
+            return true;
+        if (!*first)
+            memcpy(first, own, sizeof first);
     }
-    return several;
+    return false;
 }
 
 bool record_waits_alike(const struct record *a, const struct record *b)

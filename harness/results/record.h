@@ -219,9 +219,11 @@ void record_card(const struct record *record, char *name, size_t size);
 // Whether both are of one processor, by its name and by what the BLAS takes it for, or card, and of as many
 // threads.
 bool record_same_machine(const struct record *a, const struct record *b);
-// That machine, "AMD EPYC (Zen), 2 threads"; "" of a planned record, which was measured on none.
+// What the samples were timed on, however many threads it had: a card, or "AMD EPYC (Zen)", a processor and what
+// the BLAS takes it for; "" where there are none.
+enum { RECORD_MACHINE_BYTES = 200 };
 void record_machine(const struct record *record, char *name, size_t size);
-// Whether records were measured on several machines.
+// Whether records have samples of several machines.
 bool records_of_several_machines(const struct record *const *records, size_t count);
 // Whether threads waited for each other in one way, spinning for as long: one thread never waits, and what a record
 // does not say is taken for the same.

@@ -57,9 +57,9 @@ static json_t *spread_ms(const struct table_row *row)
 // Measured over measured, or estimated over estimated: never one over the other.
 static json_t *time_ratio(const struct table_row *row)
 {
-    double measured = ratio(step_time_of(row->record).ms, step_time_of(row->first).ms);
-    double estimated = ratio(step_time_estimate(row->record).ms, step_time_estimate(row->first).ms);
-    bool any = row->record->samples_ms.count || row->first->samples_ms.count;
+    double measured = ratio(step_time_of(row->record).ms, step_time_of(row->first_timed).ms);
+    double estimated = ratio(step_time_estimate(row->record).ms, step_time_estimate(row->first_timed).ms);
+    bool any = row->record->samples_ms.count || row->first_timed->samples_ms.count;
     return number(any ? measured : estimated);
 }
 

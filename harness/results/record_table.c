@@ -93,36 +93,64 @@ static int by_place(const void *a, const void *b)
     return order ? order : (left->at > right->at) - (left->at < right->at);
 }
 
-static bool is_comparable(const struct record *first, const struct record *second)
+// "cpu" of plan-cpu, "cuda" of cuda:1 and plan-cuda.
+static bool same_kind(const char *a, const char *b)
 {
-    const struct record_trial *a = &first->trial, *b = &second->trial;
-    bool measured = !trial_plans_on(a->device) && !trial_plans_on(b->device);
-    return a->context == b->context && a->batch == b->batch &&
-           (a->model == b->model || json_equal(a->model, b->model)) &&
-           (!measured || record_same_machine(first, second));
+    static const char plan[] = "plan-";
+    a += strncmp(a, plan, strlen(plan)) == 0 ? strlen(plan) : 0;
+    b += strncmp(b, plan, strlen(plan)) == 0 ? strlen(plan) : 0;
+    size_t length = strcspn(a, ":");
+    return length == strcspn(b, ":") && strncmp(a, b, length) == 0;
 }
 
-// Of each row the first record of its model, context, batch and machine: of others a step's time and memory are no
-// measure.
-static void find_firsts(struct record_table *table)
+static bool same_step(const struct record *first, const struct record *second)
+{
+    const struct record_trial *a = &first->trial, *b = &second->trial;
+    return a->context == b->context && a->batch == b->batch &&
+           (a->model == b->model || json_equal(a->model, b->model)) &&
+           same_kind(text_or(a->device, ""), text_or(b->device, ""));
+}
+
+static bool same_timed_step(const struct record *first, const struct record *second)
+{
+    char a[RECORD_MACHINE_BYTES], b[RECORD_MACHINE_BYTES];
+    record_machine(first, a, sizeof a);
+    record_machine(second, b, sizeof b);
+    return strcmp(a, b) == 0 && same_step(first, second);
+}
+
+// firsts: of each row the first record that it is the same as. places: the rows by context and batch.
+static void find_firsts(const struct record_table *table, const struct row_place *places,
+                        bool (*same)(const struct record *, const struct record *), const struct record **firsts)
+{
+    for (size_t i = 0; i < table->row_count; i++) {
+        const struct record *own = table->rows[places[i].at].record, *first = NULL;
+        for (size_t j = i; !first && j-- > 0 && by_tokens(&places[j], &places[i]) == 0;)
+            if (same(firsts[places[j].at], own))
+                first = firsts[places[j].at];
+        firsts[places[i].at] = first ? first : own;
+    }
+}
+
+// Of each row what its memory and its time are told as a share of: those of other models, contexts, batches and
+// devices, and times of other machines, are no measure.
+static void find_bases(struct record_table *table)
 {
     struct row_place *places = calloc(table->row_count + 1, sizeof *places);
-    CHECK(places);
+    const struct record **firsts = calloc(table->row_count + 1, sizeof *firsts);
+    CHECK(places && firsts);
     for (size_t i = 0; i < table->row_count; i++)
         places[i] = (struct row_place){&table->rows[i].record->trial, i};
     qsort(places, table->row_count, sizeof *places, by_place);
+    find_firsts(table, places, same_step, firsts);
+    for (size_t i = 0; i < table->row_count; i++)
+        table->rows[i].first = firsts[i];
+    find_firsts(table, places, same_timed_step, firsts);
     for (size_t i = 0; i < table->row_count; i++) {
-        const struct table_row *before = i ? &table->rows[places[i - 1].at] : NULL;
-        struct table_row *row = &table->rows[places[i].at];
-        row->first = row->record;
-        bool found = before && is_comparable(before->first, row->record);
-        if (found)
-            row->first = before->first;
-        for (size_t j = i; !found && j-- > 0 && by_tokens(&places[j], &places[i]) == 0;) {
-            found = is_comparable(table->rows[places[j].at].record, row->record);
-            row->first = found ? table->rows[places[j].at].first : row->first;
-        }
+        struct table_row *row = &table->rows[i];
+        row->first_timed = row->record->samples_ms.count ? firsts[i] : row->first;
     }
+    free(firsts);
     free(places);
 }
 
@@ -256,7 +284,7 @@ bool record_table_open_rows(struct record_table *table, const struct results *re
     record_columns_open(&table->known, results);
     bool fine = choose_columns(table, status);
     take_rows(table, results);
-    find_firsts(table); // before rows are sorted: an order changes no ratio
+    find_bases(table); // before rows are sorted: an order changes no ratio
     return fine && sort_rows(table, sort, status);
 }
 

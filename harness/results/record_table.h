@@ -14,8 +14,8 @@ struct record_table {
 };
 
 // The table of these records with the columns "a,b,c", in an order. Ratios are over the first of the records of the
-// same model, context, batch and machine, whatever the order of rows. False and a status if a column is not known.
-// Release with record_table_close, also after a failure.
+// same model, context, batch and kind of device, of times also of the same machine, whatever the order of rows.
+// False and a status if a column is not known. Release with record_table_close, also after a failure.
 bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
                        const char *sort, struct status *status);
 // The same without its values, of which record_table_compute gives one at a time: of many rows they take much

@@ -87,7 +87,7 @@ struct trial_name trial_names_at(const struct trial_names *names, size_t record)
     }
     if (names->framed)
         text_append(name.text, sizeof name.text, ", %s %s", own->dtype, own->device);
-    char machine[160] = "";
+    char machine[RECORD_MACHINE_BYTES] = "";
     if (names->machines)
         record_machine(names->records[record], machine, sizeof machine);
     if (*machine)
