@@ -106,19 +106,22 @@ static void test_not_numbers(void **state)
 
 enum { TOKENS = 150, START = 77, KEYS = START + TOKENS, HEADS = 4, KV_HEADS = 2, RESULTS = 5 };
 
-static struct tensor tensor(struct device *device, size_t rows, size_t cols, enum dtype dtype, const char *name)
+static struct tensor tensor(struct device *device, size_t rows, size_t cols, enum dtype dtype, const char *name,
+                            double size)
 {
     struct tensor t = tensor_new(device, rows, cols, dtype, CATEGORY_WORKSPACE);
     double *values = malloc(rows * cols * sizeof *values);
     for (size_t i = 0; i < rows * cols; i++)
-        values[i] = name ? number(name, i, true) : 0;
+        values[i] = name ? size * number(name, i, true) : 0;
     tensor_write(device, t, values);
     free(values);
     return t;
 }
 
-// o, logsumexp and the gradients of queries, keys and values, as f64; `instructions`: what the processor may use.
-static void attend(const char *instructions, size_t dim, double *results[RESULTS], size_t counts[RESULTS])
+// o, logsumexp and the gradients of queries, keys and values, as f64; `instructions`: what the processor may use,
+// size: of queries and keys.
+static void attend(const char *instructions, size_t dim, double size, double *results[RESULTS],
+                   size_t counts[RESULTS])
 {
     struct status status = {0};
     if (instructions)
@@ -128,15 +131,15 @@ static void attend(const char *instructions, size_t dim, double *results[RESULTS
     assert_non_null(device);
     assert_int_equal(strstr(device->description, "attention by AMX") != NULL, !instructions);
     struct attention_shape shape = {TOKENS, START, 1, HEADS, KV_HEADS, dim, 0, {0}};
-    struct tensor q = tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, "q");
-    struct tensor k = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "k");
-    struct tensor v = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "v");
-    struct tensor grad = tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, "grad");
-    struct tensor out[RESULTS] = {tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, NULL),
-                                  tensor(device, TOKENS, HEADS, DTYPE_F32, NULL),
-                                  tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, NULL),
-                                  tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL),
-                                  tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL)};
+    struct tensor q = tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, "q", size);
+    struct tensor k = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "k", size);
+    struct tensor v = tensor(device, KEYS, KV_HEADS * dim, DTYPE_BF16, "v", 1);
+    struct tensor grad = tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, "grad", 1);
+    struct tensor out[RESULTS] = {tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, NULL, 0),
+                                  tensor(device, TOKENS, HEADS, DTYPE_F32, NULL, 0),
+                                  tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, NULL, 0),
+                                  tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL, 0),
+                                  tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL, 0)};
     struct key_segment segment = {0, KEYS, out[3], out[4]};
     op_attention_forward(device, shape, out[0], out[1], q, k, v);
     op_attention_backward(device, shape, out[2], false, &segment, 1, grad, out[0], out[1], q, k, v);
@@ -167,8 +170,8 @@ static void test_attention(void **state)
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
         double *by_unit[RESULTS], *by_vectors[RESULTS];
         size_t counts[RESULTS], differing = 0;
-        attend(NULL, dims[d], by_unit, counts);
-        attend("AVX512_CORE_BF16", dims[d], by_vectors, counts);
+        attend(NULL, dims[d], 1, by_unit, counts);
+        attend("avx512_core_bf16", dims[d], 1, by_vectors, counts);
         for (size_t i = 0; i < RESULTS; i++) {
             double squares = 0, error = 0;
             for (size_t j = 0; j < counts[i]; j++) {
@@ -185,15 +188,40 @@ static void test_attention(void **state)
     }
 }
 
+// Probabilities are none above 1, however large the scores are and however a head's are scaled.
+static void test_large_scores(void **state)
+{
+    (void)state;
+    static const size_t dims[] = {20, 64, 128};
+    const double most = 6; // of a normal number here
+    const double bounds[RESULTS] = {most, INFINITY, INFINITY, INFINITY, TOKENS * HEADS / KV_HEADS * most};
+    if (!amx_available())
+        skip();
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (double size = 20; size < 1e6; size *= 10) {
+            double *results[RESULTS];
+            size_t counts[RESULTS];
+            attend(NULL, dims[d], size, results, counts);
+            for (size_t i = 0; i < RESULTS; i++) {
+                for (size_t j = 0; j < counts[i]; j++)
+                    if (!(isfinite(results[i][j]) && fabs(results[i][j]) <= bounds[i]))
+                        fail_msg("head_dim %zu, size %g: %g in result %zu", dims[d], size, results[i][j], i);
+                free(results[i]);
+            }
+        }
+}
+
 int main(void)
 {
     unsetenv("ONEDNN_MAX_CPU_ISA");
+    unsetenv("DNNL_MAX_CPU_ISA");
     if (!amx_available())
         print_message("this processor has no AMX, or the system keeps it\n");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_not_numbers),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_large_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-#define _GNU_SOURCE // syscall
+#define _GNU_SOURCE // strcasestr, syscall
 #include "kernels/cpu/amx.h"
-#ifdef __x86_64__
+#include "kernels/base/status.h"
+#if defined(__x86_64__) && __has_include(<amxbf16intrin.h>)
 #include <cpuid.h>
 #include <immintrin.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,32 +12,40 @@
 #define AMX_FUNCTION   __attribute__((target("avx512f,avx512bw,amx-tile,amx-bf16")))
 #define XSAVE_FUNCTION __attribute__((target("xsave")))
 
-// What the system must save of the unit: its configuration and its registers. Of the latter a process asks.
+// The unit's registers: what a process asks the system to save of it before it may use them.
 enum { REQUEST_STATE = 0x1023, REGISTERS = 18 };
-#define UNIT_STATE (3ull << 17)
+// Of AVX-512 and of the unit, as XCR0 says what the system saves.
+#define SAVED (7ull << 5 | 3ull << 17)
 
 XSAVE_FUNCTION static bool find_unit(void)
 {
-    unsigned a = 0, b = 0, c = 0, d = 0, sub_a = 0;
-    if (!__get_cpuid_count(7, 1, &sub_a, &b, &c, &d) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const unsigned xsave = 1u << 27, avx512 = 1u << 16 | 1u << 30; // F, BW
+    const unsigned amx = 1u << 24 | 1u << 22;                      // tiles, products of bf16
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & xsave) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
         return false;
-    const unsigned avx512 = 1u << 16 | 1u << 17 | 1u << 30; // F, DQ, BW
-    const unsigned amx = 1u << 24 | 1u << 22;               // tiles, products of bf16
-    return (b & avx512) == avx512 && sub_a >> 5 & 1 && (d & amx) == amx &&
-           (_xgetbv(0) & UNIT_STATE) == UNIT_STATE && syscall(SYS_arch_prctl, REQUEST_STATE, REGISTERS) == 0;
+    return (b & avx512) == avx512 && (d & amx) == amx && (_xgetbv(0) & SAVED) == SAVED &&
+           syscall(SYS_arch_prctl, REQUEST_STATE, REGISTERS) == 0;
+}
+
+// As oneDNN reads it: the instructions that may be used, of which those before AMX have SSE's or AVX's names; what
+// it does not know forbids nothing.
+static bool is_forbidden(const char *allowed)
+{
+    return allowed && (strncasecmp(allowed, "SSE", 3) == 0 || strncasecmp(allowed, "AVX", 3) == 0) &&
+           !strcasestr(allowed, "AMX");
 }
 
 bool amx_available(void)
 {
     static int found; // 1: it is there, -1: it is not
-    const char *allowed = getenv("ONEDNN_MAX_CPU_ISA");
     int known = __atomic_load_n(&found, __ATOMIC_RELAXED);
     if (!known) {
         known = find_unit() ? 1 : -1;
         __atomic_store_n(&found, known, __ATOMIC_RELAXED);
     }
-    return known > 0 &&
-           (!allowed || strstr(allowed, "AMX") || strcmp(allowed, "DEFAULT") == 0 || strcmp(allowed, "ALL") == 0);
+    const char *allowed = getenv("ONEDNN_MAX_CPU_ISA");
+    return known > 0 && !is_forbidden(allowed ? allowed : getenv("DNNL_MAX_CPU_ISA"));
 }
 
 // A register holds 16 rows of 64 bytes: 16 x 16 sums; of a left factor 16 rows of 32 terms; of a right one 32 terms
@@ -200,7 +208,7 @@ AMX_FUNCTION static void configure(size_t rows)
         c.rows[i] = of[i];
         c.row_bytes[i] = of[i] ? 2 * TERMS : 0;
     }
-    _tile_loadconfig(&c);
+    __asm__ volatile("ldtilecfg %0" ::"m"(c)); // the compiler's own is said to read eight bytes
 }
 
 enum { ROW_BYTES = 2 * TERMS };
@@ -269,11 +277,13 @@ AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumula
 AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_view a, struct amx_view b,
                                size_t m, size_t n, size_t k)
 {
+    CHECK(n % SIDE == 0 && (a.column == 1 || m % SIDE == 0));
     size_t depth = (k + TERMS - 1) / TERMS, rows = (m + SIDE - 1) / SIDE * SIDE;
     _Alignas(64) uint16_t left[2][rows * depth * TERMS + TERMS], right[2][n * depth * TERMS + TERMS];
     struct factor fa = {left[0], left[1], .depth = depth}, fb = {right[0], right[1], .depth = depth};
     pack_left(&fa, a, m, k);
     pack_right(&fb, b, k, n);
+    __asm__ volatile("" ::: "memory"); // nor is it told what registers are loaded from
     size_t configured = 0;
     for (size_t row = 0; row < m; row += 2 * SIDE) {
         size_t height = m - row < 2 * SIDE ? m - row : 2 * SIDE;
@@ -283,6 +293,7 @@ AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struc
             multiply_block(c + (ptrdiff_t)row * c_row + column, c_row, accumulate, &fa, row, &fb, column,
                            height > SIDE, n - column > SIDE);
     }
+    __asm__ volatile("" ::: "memory");
     _tile_release();
 }
 #else
@@ -295,5 +306,6 @@ void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_view a,
                   size_t n, size_t k)
 {
     (void)c, (void)c_row, (void)accumulate, (void)a, (void)b, (void)m, (void)n, (void)k;
+    CHECK(!"available");
 }
 #endif

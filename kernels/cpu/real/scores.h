@@ -54,16 +54,26 @@ static inline vector exp_vector(vector x)
     return (vector)(((vector_bits)p + ((vector_bits)shifted << 23)) & ~(vector_bits)(x < EXP_LOWEST));
 }
 
+// scale * x, rounded: not as a part of the difference that follows, which of the largest would be no longer 0.
+static inline vector scaled(vector x, real scale)
+{
+    vector product = scale * x;
+#if REAL_BITS == 16 && defined(__x86_64__) // elsewhere, and of f32, scale is 1
+    __asm__("" : "+v"(product));
+#endif
+    return product;
+}
+
 static inline void exp_row(real *x, real scale, const real *shift, size_t count)
 {
     for (size_t c = 0; c < count; c += TILE_LANES)
-        *vector_at(x + c) = exp_vector(scale * *vector_at(x + c) - *vector_at(shift + c));
+        *vector_at(x + c) = exp_vector(scaled(*vector_at(x + c), scale) - *vector_at(shift + c));
 }
 
 static inline void exp_sum_row(real *x, real scale, const real *maximum, real *sum, size_t count)
 {
     for (size_t c = 0; c < count; c += TILE_LANES) {
-        vector e = exp_vector(scale * *vector_at(x + c) - *vector_at(maximum + c));
+        vector e = exp_vector(scaled(*vector_at(x + c), scale) - *vector_at(maximum + c));
         *vector_at(x + c) = e;
         *vector_at(sum + c) += e;
     }
@@ -72,7 +82,7 @@ static inline void exp_sum_row(real *x, real scale, const real *maximum, real *s
 static inline void scores_row(real *p, real scale, real *ds, const real *logsumexp, const real *delta, size_t count)
 {
     for (size_t c = 0; c < count; c += TILE_LANES) {
-        vector e = exp_vector(scale * *vector_at(p + c) - *vector_at(logsumexp + c));
+        vector e = exp_vector(scaled(*vector_at(p + c), scale) - *vector_at(logsumexp + c));
         *vector_at(p + c) = e;
         *vector_at(ds + c) = e * (*vector_at(ds + c) - *vector_at(delta + c));
     }

@@ -1,5 +1,6 @@
 // Tile: products of small matrices that live in a thread's own memory, for operations which multiply, work on the
-// elements and multiply again. Sums run over k in one order, whatever the sizes: equal terms give equal bits.
+// elements and multiply again. Sums by vectors run over k in one order, whatever the sizes: equal terms give equal
+// bits. The matrix unit adds terms by 32 from the first one on.
 #pragma once
 #include "kernels/cpu/real/real.h"
 #include <stdbool.h>
