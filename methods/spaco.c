@@ -152,6 +152,11 @@ static bool check(const void *given, const struct config *config, size_t context
                           "backpropagate through",
                           count);
     }
+    if (fixed && options->columns.count == 0) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "sampler \"fixed\" needs columns: those to backpropagate through, from 0 to %zu",
+                          count - 1);
+    }
     for (size_t j = 0; j < options->columns.count; j++) {
         if (options->columns.items[j] >= count) {
             return status_set(status, STATUS_UNSUPPORTED,

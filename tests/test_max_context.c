@@ -125,6 +125,25 @@ static void the_host_limits_the_context(void **state)
     free(out);
 }
 
+// A context that a prompt leaves nothing of is none, whatever its bytes.
+static void a_prompt_leaves_something_to_predict(void **state)
+{
+    (void)state;
+    json_t *table = longbp_json("max-context --model tiny --prompt 300 --memory-limit 10MiB --methods full --json");
+    json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+    assert_true(number(row, "max_context") == 0);
+    assert_non_null(strstr(json_string_value(json_object_get(row, "reason")), "do not fit"));
+    json_decref(table);
+    table = longbp_json("max-context --model tiny --prompt 300 --memory-limit 20MiB --methods full --json");
+    row = json_array_get(json_object_get(table, "methods"), 0);
+    json_t *plan =
+        longbp_json("plan --model tiny --prompt 300 --method full --memory-limit 20MiB --context %.0f --json",
+                    number(row, "max_context"));
+    assert_true(json_is_true(json_object_get(plan, "fits")) && number(row, "max_context") > 301);
+    json_decref(plan);
+    json_decref(table);
+}
+
 // A choice goes to the methods that have it; the others are left out, with the reason.
 static void a_choice_leaves_out_who_does_not_have_it(void **state)
 {
@@ -403,6 +422,7 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(max_context_and_plan_agree),
+        cmocka_unit_test(a_prompt_leaves_something_to_predict),
         cmocka_unit_test(max_context_holds_for_every_draw),
         cmocka_unit_test(max_batch_holds_for_every_draw),
         cmocka_unit_test(a_model_that_does_not_fit_says_so),

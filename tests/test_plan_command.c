@@ -279,6 +279,7 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 5 --profile rtx-3091", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
         {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
+        {"plan --model tiny --context 5 --method spaco --sampler fixed", "sampler \"fixed\" needs columns"},
         {"plan --model tiny --context 5 --optimizer adamw,chunk=3", "key \"chunk\": unknown key of optimizer"},
         {"plan --model tiny --context 5 --optimizer adam,rate=3", "unknown optimizer \"adam\""},
         {"plan --model tiny --context 5 --optimizer adamw,rate=-3", "key \"rate\": expected a number from 0"},

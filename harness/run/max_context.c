@@ -11,7 +11,7 @@
 #define CONTEXT_MAX ((size_t)INT32_MAX) // token positions are i32 on devices
 #define BATCH_MAX   ((size_t)1 << 20)   // as of a trial
 
-// FORBIDDEN: the method's options do not go with such a context.
+// FORBIDDEN: the method's options, or the prompt, do not go with such a context.
 enum outcome { FITS, TOO_LONG, FORBIDDEN };
 
 // A context that does not go, in units of the granularity, and why.
@@ -169,6 +169,13 @@ static enum outcome attempt(struct search *search, size_t units)
     *(search->extent == EXTENT_BATCH ? &tried->batch : &tried->context) = units * search->result->granularity;
     options_free(&tried->method->options, tried->options);
     tried->options = options_copy(&tried->method->options, search->trial->options);
+    if (tried->prompt && tried->prompt >= tried->context) {
+        char reason[120];
+        snprintf(reason, sizeof reason, "a prompt of %zu tokens leaves nothing to predict of %zu", tried->prompt,
+                 tried->context);
+        note_failure(search, units, false, reason);
+        return FORBIDDEN;
+    }
     if (tried->method->check &&
         !tried->method->check(tried->options, &tried->config, trial_row_tokens(tried), &status)) {
         note_failure(search, units, false, status.message);
