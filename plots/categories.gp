@@ -49,7 +49,7 @@ do for [k=1:words(used)] {
 }
 tone(k) = strstrt(light, ' '.word(categories, int(word(used, k))).' ') ? '#222222' : '#ffffff'
 row = 'int(column("series"))'
-share(k) = part(k) > 0.045 * most ? sprintf('%.0f %%', 100 * part(k) / total_to(words(used))) : ''
+share(k) = part(k) > 36.0 / (820 - left) * most ? sprintf('%.0f %%', 100 * part(k) / total_to(words(used))) : ''
 plot for [k=1:words(used)] data using (total_to(k) / unit):(at(@row)):(total_to(k - 1) / unit):(total_to(k) / unit):(at(@row) - 10):(at(@row) + 10) \
          with boxxyerror fc rgb shade(int(word(used, k))) fs solid noborder, \
      for [k=1:words(used)] data using ((total_to(k - 1) + part(k) / 2) / unit):(at(@row)):(share(k)) \

@@ -18,13 +18,14 @@ tint(i) = method[i] eq 'spaco' && rank[i] ? hue(rank[i] - 1) : colour(method[i])
 stats data using shown nooutput
 low = STATS_min
 high = STATS_max
-# What was learnt in the first tenth is left out of the picture's height.
+# What was learnt in the first tenth is left out of the picture's height, where that is no large part of the points.
 stats data using along nooutput
 furthest = STATS_max
+few = STATS_records < 12 * series_count
 early = 0
 note_early(x, y) = x >= furthest * 0.1 && y > early ? (early = y, 1) : 0
 stats data using (note_early(column(along), column(shown))) nooutput
-set yrange [low - 0.03 * (high - low) : (early > low ? early + 0.1 * (early - low) : high)]
+set yrange [low - 0.03 * (high - low) : (early > low && !few ? early + 0.1 * (early - low) : high + 0.03 * (high - low))]
 
 width = width_for(2)
 bottom = 400

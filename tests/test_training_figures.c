@@ -23,11 +23,11 @@ static void test_training_table(void **state)
     };
     expect_table("training", lines,
                  "series\tmethod\tlabel\trank\tstep\ttokens\tseconds\tloss\tevaluation_loss\n"
-                 "1\tfull\tfull, accumulate 1, adamw\t0\t0\t0\t0\tNaN\t9\n"
-                 "1\tfull\tfull, accumulate 1, adamw\t0\t2\t128\t3\t7\t7\n"
-                 "1\tfull\tfull, accumulate 1, adamw\t0\t4\t256\t10\t4\t4\n"
-                 "2\tfull\tfull, accumulate 2, sgd\t1\t1\t128\t0.5\t8\tNaN\n"
-                 "2\tfull\tfull, accumulate 2, sgd\t1\t2\t256\t1\t2\tNaN\n");
+                 "1\tfull\tfull, accumulate 1, adamw rate=0.5\t0\t0\t0\t0\tNaN\t9\n"
+                 "1\tfull\tfull, accumulate 1, adamw rate=0.5\t0\t2\t128\t3\t7\t7\n"
+                 "1\tfull\tfull, accumulate 1, adamw rate=0.5\t0\t4\t256\t10\t4\t4\n"
+                 "2\tfull\tfull, accumulate 2, sgd rate=0.5\t1\t1\t128\t0.5\t8\tNaN\n"
+                 "2\tfull\tfull, accumulate 2, sgd rate=0.5\t1\t2\t256\t1\t2\tNaN\n");
     char *none[] = {record(1, "e", "ok", "f32", 64, full, ", 'samples_ms': [1]"), NULL};
     assert_null(table_of("training", none));
 }
@@ -54,10 +54,10 @@ static void test_metrics_table(void **state)
     };
     expect_table("metrics", lines,
                  "series\tmethod\tlabel\trank\tstep\tmargin\taccuracy\tclip_low\tclip_high\tkl\n"
-                 "1\tfull\tfull, dpo, beta 0.5\t0\t0\t0.5\t0.25\tNaN\tNaN\tNaN\n"
-                 "1\tfull\tfull, dpo, beta 0.5\t0\t2\t3\t0.75\tNaN\tNaN\tNaN\n"
-                 "2\tfull\tfull, grpo, beta 0.25\t1\t1\tNaN\tNaN\t0.25\t0\t3\n"
-                 "2\tfull\tfull, grpo, beta 0.25\t1\t2\tNaN\tNaN\t0.5\t1\t4\n");
+                 "1\tfull\tfull, dpo beta=0.5\t0\t0\t0.5\t0.25\tNaN\tNaN\tNaN\n"
+                 "1\tfull\tfull, dpo beta=0.5\t0\t2\t3\t0.75\tNaN\tNaN\tNaN\n"
+                 "2\tfull\tfull, grpo beta=0.25\t1\t1\tNaN\tNaN\t0.25\t0\t3\n"
+                 "2\tfull\tfull, grpo beta=0.25\t1\t2\tNaN\tNaN\t0.5\t1\t4\n");
     char *none[] = {run_of(3, full, "'train': {'steps': 1}",
                            ", 'samples_ms': [500], 'curve': {'loss': [8], 'gradient_norm': [1], 'evaluation_step': "
                            "[], 'evaluation_loss': []}"),

@@ -5,6 +5,7 @@
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
+#include "harness/results/setting.h"
 #include "kernels/base/status.h"
 #include "kernels/transformer/objective.h"
 #include <math.h>
@@ -72,31 +73,46 @@ static const json_t *part_of(const struct record *record, enum part part)
     return part == TRAIN ? trial->train : part == OPTIMIZER ? trial->optimizer : trial->objective;
 }
 
-// What of a run's settings another run has otherwise, but for what goes with the number of its steps.
+// Whether another run has that key of the part otherwise.
+static bool differs(const struct record *record, enum part part, const char *key,
+                    const struct record *const *records, size_t count)
+{
+    const json_t *value = json_object_get(part_of(record, part), key);
+    bool same = true;
+    for (size_t i = 0; same && i < count; i++) {
+        const json_t *other = json_object_get(part_of(records[i], part), key);
+        same = !has_curve(records[i]) || value == other || json_equal(value, other);
+    }
+    return !same;
+}
+
+// What of a run's settings another run has otherwise, but for what goes with the number of its steps. Where they
+// are optimizers or objectives of several names, the name and the options that are not its defaults.
 static void append_differences(char *label, size_t bytes, const struct record *record,
                                const struct record *const *records, size_t count)
 {
     static const char *const of_steps[] = {"steps", "warmup", "evaluate_every", "evaluate_windows"};
+    static const char *const names[PARTS_OF_TRIAL] = {[OPTIMIZER] = "optimizer", [OBJECTIVE] = "objective"};
     const char *key;
     json_t *value;
     for (enum part part = 0; part < PARTS_OF_TRIAL; part++) {
+        char whole[200] = "";
+        if (names[part] && differs(record, part, "name", records, count) &&
+            setting_named(names[part], part_of(record, part), whole, sizeof whole)) {
+            text_append(label, bytes, ", %s", whole);
+            continue;
+        }
         json_object_foreach((json_t *)part_of(record, part), key, value)
         {
             bool said = true;
-            for (size_t i = 0; i < sizeof of_steps / sizeof *of_steps; i++) {
+            for (size_t i = 0; i < sizeof of_steps / sizeof *of_steps; i++)
                 said = said && strcmp(key, of_steps[i]) != 0;
-            }
-            for (size_t i = 0; said && i < count; i++) {
-                const json_t *other = json_object_get(part_of(records[i], part), key);
-                if (has_curve(records[i]) && !json_equal(value, other)) {
-                    if (json_is_string(value)) {
-                        text_append(label, bytes, ", %s", json_string_value(value));
-                    } else {
-                        text_append(label, bytes, ", %s %g", key, json_number_value(value));
-                    }
-                    said = false;
-                }
-            }
+            if (!said || !differs(record, part, key, records, count))
+                continue;
+            char *words = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+            CHECK(words);
+            text_append(label, bytes, ", %s %s", key, json_is_string(value) ? json_string_value(value) : words);
+            free(words);
         }
     }
 }
