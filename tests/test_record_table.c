@@ -388,6 +388,21 @@ static void ratios_are_of_one_machine(void **state)
                  "setting\nfull, device cpu\nfull, device plan-cpu\n");
 }
 
+#define REFUSED(digit, what)                                                                                       \
+    "{'schema': 2, 'id': '" ID(                                                                                    \
+        digit) "', 'experiment': 'e', 'status': 'oom', 'reason': '9 bytes too few (limits." what                   \
+               ")', 'trial': {'model': 'tiny', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, "                      \
+               "'context': 64, 'method': {'name': 'full'}, 'limits': {'memory': 8192}}, "                          \
+               "'peak_bytes': 4096}\n"
+
+// A step that the limit stopped takes more than the limit, however little it had until then.
+static void a_refused_step_takes_more_than_the_limit(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, REFUSED("a", "memory") REFUSED("b", "host_memory"));
+    expect_lines(scratch, "$L report r.jsonl --columns peak_bytes", "peak_bytes\n> 8.00 KiB\n> 4.00 KiB\n");
+}
+
 // Also one that no record has: null, and not a mistake.
 static void every_key_and_option_is_a_column(void **state)
 {
@@ -470,6 +485,7 @@ int main(void)
                                        TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_rows_and_order_that_are_asked_for),
                                        TEST(ratios_are_of_one_machine),
+                                       TEST(a_refused_step_takes_more_than_the_limit),
                                        TEST(every_key_and_option_is_a_column),
                                        TEST(every_format_escapes_its_signs),
                                        TEST(wide_rows_are_wrapped)};

@@ -349,11 +349,18 @@ char *record_table_words(const struct record_table *table, size_t row, size_t co
     const json_t *value = record_table_value(table, row, column);
     char *words = words_of(shown, value), *more;
     CHECK(words);
-    // A step that ran out of memory would have taken more than it had.
-    if (table->rows[row].record->status != RECORD_OOM || strcmp(shown->name, "peak_bytes") != 0 ||
-        json_is_null(value))
+    const struct record *record = table->rows[row].record;
+    if (record->status != RECORD_OOM || strcmp(shown->name, "peak_bytes") != 0 || json_is_null(value))
         return words;
-    CHECK(asprintf(&more, "> %s", words) >= 0);
+    // A step that ran out of memory would have taken more than it had, and than the limit if that was in its way.
+    double limit = record->trial.limits.memory;
+    char most[64];
+    if (strstr(text_or(record->reason, ""), "(limits.memory)") && limit > record->peak_bytes) {
+        size_text((size_t)limit, most, sizeof most);
+        CHECK(asprintf(&more, "> %s", most) >= 0);
+    } else {
+        CHECK(asprintf(&more, "> %s", words) >= 0);
+    }
     free(words);
     return more;
 }
