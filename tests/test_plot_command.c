@@ -189,6 +189,21 @@ static void what_no_axis_holds_is_told(void **state)
     }
 }
 
+// A machine's single point is in no other's curve, and that is told: once, and not of one that has a picture.
+static void a_machine_without_a_picture_is_told(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "r.jsonl", "plain");
+    expect_drawn(
+        scratch, "",
+        "sed '1d; s/\"cpu\":\"plain\"/\"cpu\":\"other\"/; s/2\",\"exp/3\",\"exp/' r.jsonl > o.jsonl && "
+        "$L plot --scripts \"$P\" --figures time,memory --format tsv --out drawn r.jsonl o.jsonl 2> said && "
+        "test -s drawn/plain-time.tsv && test -s drawn/plain-memory.tsv && "
+        "test $(grep -c 'what was measured on' said) = 1");
+    assert_says(scratch, "said",
+                "plain: no picture of time of what was measured on other, which would need times at two contexts");
+}
+
 // What has no point in a picture has no curve and no entry in its legend, and is told.
 static void what_has_no_point_is_told(void **state)
 {
@@ -391,6 +406,7 @@ int main(void)
         TEST(settings_at_home_do_not_count),
         TEST(pictures_are_drawn_whole_or_not_at_all),
         TEST(what_no_axis_holds_is_told),
+        TEST(a_machine_without_a_picture_is_told),
         TEST(what_has_no_point_is_told),
         TEST(help_names_every_figure),
         TEST(a_title_is_of_one_figure),

@@ -73,7 +73,7 @@ void grouping_make(struct grouping *grouping, const struct figure *figure, const
         if (machines)
             record_machine(record, machine, sizeof machine);
         if (*machine)
-            json_object_set_new(setting, "machine", record_text(machine));
+            CHECK(json_object_set_new(setting, "machine", record_text(machine)) == 0);
         char *words = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
         CHECK(words && asprintf(&key, "%s %s", words, experiment) >= 0);
         size_t kind = number_of(kinds, key);

@@ -114,9 +114,11 @@ static bool same_step(const struct record *first, const struct record *second)
 static bool same_timed_step(const struct record *first, const struct record *second)
 {
     char a[RECORD_MACHINE_BYTES], b[RECORD_MACHINE_BYTES];
+    if (!same_step(first, second))
+        return false;
     record_machine(first, a, sizeof a);
     record_machine(second, b, sizeof b);
-    return strcmp(a, b) == 0 && same_step(first, second);
+    return strcmp(a, b) == 0;
 }
 
 // firsts: of each row the first record that it is the same as. places: the rows by context and batch.

@@ -51,7 +51,7 @@ bool amx_available(void)
 // A register holds 16 rows of 64 bytes: 16 x 16 sums; of a left factor 16 rows of 32 terms; of a right one 32 terms
 // of 16 columns, in pairs side by side. Of 32 terms the first is a pair with the 17th, and so on: vectors of f32
 // become rows of pairs without crossing over.
-enum { SIDE = 16, TERMS = 32, REGISTER = SIDE * TERMS };
+enum { SIDE = 16, TERMS = 32, REGISTER = SIDE * TERMS, ROW_BYTES = 2 * TERMS };
 
 // A factor as registers take it: those of its first rows (of a right one: columns) by terms, then those of the
 // next.
@@ -206,12 +206,10 @@ AMX_FUNCTION static void configure(size_t rows)
     struct configuration c = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         c.rows[i] = of[i];
-        c.row_bytes[i] = of[i] ? 2 * TERMS : 0;
+        c.row_bytes[i] = of[i] ? ROW_BYTES : 0;
     }
     __asm__ volatile("ldtilecfg %0" ::"m"(c)); // the compiler's own is said to read eight bytes
 }
-
-enum { ROW_BYTES = 2 * TERMS };
 
 // Adds a part of the left factor times a part of the right one.
 AMX_FUNCTION static inline void add_products(const uint16_t *left, const uint16_t *right, size_t depth, bool below,
@@ -234,44 +232,57 @@ AMX_FUNCTION static inline void add_products(const uint16_t *left, const uint16_
     }
 }
 
+AMX_FUNCTION static inline void zero_sums(bool below, bool beside)
+{
+    _tile_zero(0);
+    if (beside)
+        _tile_zero(1);
+    if (below)
+        _tile_zero(2);
+    if (below && beside)
+        _tile_zero(3);
+}
+
+AMX_FUNCTION static inline void load_sums(const float *c, const float *c_below, ptrdiff_t stride, bool below,
+                                          bool beside)
+{
+    _tile_loadd(0, c, stride);
+    if (beside)
+        _tile_loadd(1, c + SIDE, stride);
+    if (below)
+        _tile_loadd(2, c_below, stride);
+    if (below && beside)
+        _tile_loadd(3, c_below + SIDE, stride);
+}
+
+AMX_FUNCTION static inline void store_sums(float *c, float *c_below, ptrdiff_t stride, bool below, bool beside)
+{
+    _tile_stored(0, c, stride);
+    if (beside)
+        _tile_stored(1, c + SIDE, stride);
+    if (below)
+        _tile_stored(2, c_below, stride);
+    if (below && beside)
+        _tile_stored(3, c_below + SIDE, stride);
+}
+
 // The sums of at most 32 rows and columns; below: more than 16 rows, beside: more than 16 columns.
 AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumulate, const struct factor *a,
                                         size_t row, const struct factor *b, size_t column, bool below, bool beside)
 {
     ptrdiff_t stride = c_row * (ptrdiff_t)sizeof *c;
     float *c_below = c + SIDE * c_row;
-    _tile_zero(0);
-    if (beside)
-        _tile_zero(1);
-    if (below) {
-        _tile_zero(2);
-        if (beside)
-            _tile_zero(3);
-    }
-    if (accumulate) {
-        _tile_loadd(0, c, stride);
-        if (beside)
-            _tile_loadd(1, c + SIDE, stride);
-        if (below) {
-            _tile_loadd(2, c_below, stride);
-            if (beside)
-                _tile_loadd(3, c_below + SIDE, stride);
-        }
-    }
+    if (accumulate)
+        load_sums(c, c_below, stride, below, beside);
+    else
+        zero_sums(below, beside);
     size_t left = row * a->depth * TERMS, right = column * b->depth * TERMS;
     add_products(a->high + left, b->high + right, a->depth, below, beside);
     if (a->split)
         add_products(a->low + left, b->high + right, a->depth, below, beside);
     if (b->split)
         add_products(a->high + left, b->low + right, a->depth, below, beside);
-    _tile_stored(0, c, stride);
-    if (beside)
-        _tile_stored(1, c + SIDE, stride);
-    if (below) {
-        _tile_stored(2, c_below, stride);
-        if (beside)
-            _tile_stored(3, c_below + SIDE, stride);
-    }
+    store_sums(c, c_below, stride, below, beside);
 }
 
 AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_view a, struct amx_view b,

@@ -6,7 +6,6 @@
 // columns after it, but for a window. Tiles that no column sees are left out. Blocks and lanes are cut by the
 // shape alone.
 #pragma once
-#include "kernels/cpu/amx.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
 #include <string.h>
@@ -70,7 +69,7 @@ static inline size_t ceil_div(size_t a, size_t b)
 static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
 {
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
-    t.sums = reverse ? SUMS_DOWNWARD : REAL_BITS == 16 && amx_available() ? SUMS_BY_AMX : SUMS_UPWARD;
+    t.sums = tile_sums_of(reverse);
     // What is in bf16 stays so: its products cost a third of those of numbers that are not.
     t.q_scale = t.sums == SUMS_BY_AMX ? 1 : t.scale;
     t.s_scale = t.sums == SUMS_BY_AMX ? t.scale : 1;

@@ -1,15 +1,15 @@
 // Table: the CPU device for one dtype.
-#include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/real/kernels.h"
+#include "kernels/cpu/real/tile.h"
 
 #if REAL_BITS != 64
 static bool open(struct device *device, struct status *status)
 {
     (void)status;
     device->backend = onednn_open(REAL_DTYPE); // NULL: the BLAS
-    const char *attention = REAL_BITS == 16 && amx_available() ? ", attention by AMX" : "";
+    const char *attention = tile_sums_of(false) == SUMS_BY_AMX ? ", attention by AMX" : "";
     if (device->backend)
         snprintf(device->description, sizeof device->description, "%s by %s%s", dtype_name(REAL_DTYPE),
                  onednn_description(device->backend), attention);

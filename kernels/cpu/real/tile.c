@@ -1,5 +1,4 @@
 #include "kernels/cpu/real/tile.h"
-#include "kernels/cpu/amx.h"
 
 // Columns of c held in registers at a time, in vectors: with TILE_ROWS rows they fill three quarters of the file.
 enum { VECTORS = 3 };

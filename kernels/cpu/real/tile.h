@@ -2,6 +2,7 @@
 // elements and multiply again. Sums by vectors run over k in one order, whatever the sizes: equal terms give equal
 // bits. The matrix unit adds terms by 32 from the first one on.
 #pragma once
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/real/real.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,6 +57,10 @@ static inline size_t tile_stride(size_t n)
 // How a product is summed: by vectors, over k upward or downward, or, for tensors of bf16, by the processor's
 // matrix unit (kernels/cpu/amx.h).
 enum tile_sums { SUMS_UPWARD, SUMS_DOWNWARD, SUMS_BY_AMX };
+static inline enum tile_sums tile_sums_of(bool reverse)
+{
+    return reverse ? SUMS_DOWNWARD : REAL_BITS == 16 && amx_available() ? SUMS_BY_AMX : SUMS_UPWARD;
+}
 
 #define tile_multiply NAME(tile_multiply)
 // c = a b, or c += a b if accumulate.  c: [m, n], a: [m, k], b: [k, n]; m a multiple of TILE_ROWS and n of
