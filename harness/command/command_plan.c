@@ -97,7 +97,7 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
         return false;
     plan->trial.host_memory_limit_bytes = 0;
     char *line = trial_run(&plan->trial, -1),
-         *complete = completed_record(line, plan->trial.id, "plan", command, &ended);
+         *complete = completed_record(line, &plan->trial, "plan", command, &ended);
     CHECK(complete);
     plan->object = json_loads(complete, 0, NULL);
     CHECK(plan->object);

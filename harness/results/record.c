@@ -34,12 +34,13 @@ const char *record_method(const struct record *record)
 
 const json_t *record_option(const struct record *record, const char *name)
 {
-    return json_object_get(record->trial.method, name);
+    const json_t *share = json_object_get(record->shares, name);
+    return share ? share : json_object_get(record->trial.method, name);
 }
 
 double record_option_number(const struct record *record, const char *name)
 {
-    const json_t *value = record_option(record, name);
+    const json_t *value = json_object_get(record->trial.method, name);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 

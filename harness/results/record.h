@@ -176,7 +176,7 @@ struct record {
     const char *id, *experiment, *reason, *profile, *command;
     enum record_status status;
     struct record_trial trial;
-    const json_t *chosen;
+    const json_t *chosen, *shares;
     char data_hash[17];
     double loss;
     struct number_list columns, samples_ms, cpu_ms, sample_columns, slowdown;
@@ -203,9 +203,10 @@ struct record {
 
 // The name of the method that was run; "" if the record does not say.
 const char *record_method(const struct record *record);
-// An option of the method; NULL: it has none of that name.
+// An option of the method, as it was asked for: "25%", or the number of columns that was given; NULL: it has none of
+// that name.
 const json_t *record_option(const struct record *record, const char *name);
-// As a number; NaN: it is none.
+// As a number, of what was asked for as a share the one that it became; NaN: it is none.
 double record_option_number(const struct record *record, const char *name);
 // Whether the samples were timed while something else ran on the processors that they needed: more than a twentieth
 // of them, on average. False where the record does not say.

@@ -317,6 +317,9 @@ const struct record_field record_fields[] = {
     {FIELD(record, chosen), .type = FIELD_OBJECT,
      .meaning = "in place of auto: its name and every option, and what has a place on the host",
      .null = "the trial names its method"},
+    {FIELD(record, shares), .type = FIELD_OBJECT,
+     .meaning = "options of the method that were asked for as shares of what there is, budget: 25%",
+     .null = "none were"},
     {FIELD(record, data_hash), .type = FIELD_HASH,
      .meaning = "XXH3 of the tokens of the step, of a training run's first one, and of labels and what else its "
                 "objective reads",

@@ -41,17 +41,27 @@ static void note_value(json_t *noted, const json_t *value)
     free(text);
 }
 
+// Of an option of the method what was asked for as a share, "25%"; else NULL.
+static const json_t *share_in(const struct record_column *column, const struct record *record)
+{
+    const json_t *path = column->path;
+    bool option = json_array_size(path) == 3 && is_word(json_array_get(path, 0), "trial") &&
+                  is_word(json_array_get(path, 1), "method");
+    return option ? json_object_get(record->shares, json_string_value(json_array_get(path, 2))) : NULL;
+}
+
 static bool holds(void *chooser, const struct record *record)
 {
     const struct condition *condition = chooser;
     json_t *value = record_column_value(&condition->column, record);
+    const json_t *share = share_in(&condition->column, record);
     char *copy = strdup(condition->values), *rest = copy, *word;
     bool found = false;
     CHECK(copy);
     while (!found && (word = strsep(&rest, ",")))
-        found = is_word(value, word);
+        found = is_word(value, word) || (share && is_word(share, word));
     if (!found)
-        note_value(condition->other, value);
+        note_value(condition->other, share ? share : value);
     free(copy);
     json_decref(value);
     return found;

@@ -88,6 +88,15 @@ struct sorting {
     bool prefixed;
 };
 
+// Of "25%"; 0: it is no share.
+static double share_of(const json_t *value)
+{
+    const char *text = text_or(json_string_value(value), "");
+    char *end;
+    double share = strtod(text, &end);
+    return strcmp(end, "%") == 0 ? share : 0;
+}
+
 static int compare_values(const json_t *a, const json_t *b)
 {
     if (a == b) {
@@ -103,6 +112,9 @@ static int compare_values(const json_t *a, const json_t *b)
     if (json_equal(a, b)) {
         return 0;
     }
+    if (share_of(a) > 0 && share_of(b) > 0 && share_of(a) != share_of(b)) {
+        return share_of(a) < share_of(b) ? -1 : 1;
+    }
     char *x = json_dumps(a, JSON_ENCODE_ANY | JSON_SORT_KEYS), *y = json_dumps(b, JSON_ENCODE_ANY | JSON_SORT_KEYS);
     CHECK(x && y);
     int order = strcmp(x, y);
@@ -115,7 +127,7 @@ static int compare_records(const struct record *a, const struct record *b, const
                            size_t key_count)
 {
     const char *left = record_method(a), *right = record_method(b);
-    if (a->trial.method == b->trial.method) {
+    if (a->trial.method == b->trial.method && a->shares == b->shares) {
         return 0;
     }
     size_t i = method_rank(left), j = method_rank(right);

@@ -20,7 +20,14 @@ char *trial_rest(const json_t *trial, const char *const *keys, const char *optio
 
 char *trial_rest_of_record(const struct record *record, const char *const *keys, const char *option)
 {
-    json_t *trial = record_trial_json(&record->trial);
+    json_t *whole = record_trial_json(&record->trial), *trial = json_copy(whole);
+    json_t *method = json_copy(json_object_get(whole, "method"));
+    if (record->shares && method) {
+        CHECK(json_object_update(method, (json_t *)record->shares) == 0);
+        CHECK(json_object_set(trial, "method", method) == 0);
+    }
+    json_decref(method);
+    json_decref(whole);
     char *rest = trial_rest(trial, keys, option);
     json_decref(trial);
     return rest;

@@ -2,7 +2,7 @@
 #include "harness/results/record_json.h"
 #include <string.h>
 
-char *completed_record(const char *line, const char *id, const char *experiment, const char *command,
+char *completed_record(const char *line, const struct trial *trial, const char *experiment, const char *command,
                        enum record_status *status)
 {
     struct record record;
@@ -10,9 +10,11 @@ char *completed_record(const char *line, const char *id, const char *experiment,
     char *completed = NULL;
     record_read(&record, object);
     *status = record.status;
-    if (record.id && strcmp(record.id, id) == 0 && record.status < RECORD_STATUS_COUNT) {
+    if (record.id && strcmp(record.id, trial->id) == 0 && record.status < RECORD_STATUS_COUNT) {
         CHECK(json_object_set_new(object, "experiment", record_text(experiment)) == 0);
         CHECK(json_object_set_new(object, "command", record_text(command)) == 0);
+        if (trial->shares)
+            CHECK(json_object_set_new(object, "shares", json_loads(trial->shares, 0, NULL)) == 0);
         completed = json_dumps(object, JSON_COMPACT);
     }
     record_free(&record);

@@ -73,11 +73,11 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, const char 
     launch_close(&launch);
     CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
     if (!own && result.end == CHILD_RECORD)
-        outcome->line = completed_record(result.line, trial->id, spec->experiment, command, &outcome->status);
+        outcome->line = completed_record(result.line, trial, spec->experiment, command, &outcome->status);
     if (!own && !outcome->line && result.end != CHILD_INTERRUPTED)
         own = obituary_of_child(trial, &result);
     if (own) {
-        outcome->line = completed_record(own, trial->id, spec->experiment, command, &outcome->status);
+        outcome->line = completed_record(own, trial, spec->experiment, command, &outcome->status);
         CHECK(outcome->line);
         free(own);
     }

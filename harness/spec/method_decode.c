@@ -71,6 +71,19 @@ const struct json_field *method_fields_share(const struct method_fields *fields)
     return NULL;
 }
 
+char *method_fields_shares(const struct method_fields *fields)
+{
+    const struct option *rows = fields->method->options.rows;
+    json_t *shares = json_object();
+    for (size_t i = 0; rows && rows[i].name; i++)
+        if (is_share(&rows[i], fields->given.options[i].value))
+            CHECK(json_object_set(shares, rows[i].name, fields->given.options[i].value) == 0);
+    char *text = json_object_size(shares) ? json_dumps(shares, JSON_COMPACT) : NULL;
+    CHECK(text || json_object_size(shares) == 0);
+    json_decref(shares);
+    return text;
+}
+
 static bool set_shares(const struct method_fields *fields, size_t context, void *options, struct status *status)
 {
     const struct method *method = fields->method;

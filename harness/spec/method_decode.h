@@ -14,6 +14,8 @@ struct named_tables method_tables(void);
 bool method_fields_read(struct method_fields *fields, struct json_field entry, struct status *status);
 // An option that is given as a share of what there is; NULL: none is.
 const struct json_field *method_fields_share(const struct method_fields *fields);
+// Those that are: JSON, {"budget": "25%"}, to be freed; NULL: none is.
+char *method_fields_shares(const struct method_fields *fields);
 // The name and every option: a new reference. Options NULL: the defaults.
 json_t *method_json(const struct method *method, const void *options);
 // Options that were given as shares, by name, become counts: of what there is with the other options as they are

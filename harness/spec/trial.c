@@ -73,6 +73,7 @@ struct row_range trial_sequences(const struct trial *trial, size_t replica)
 void trial_free(struct trial *trial)
 {
     free(trial->canonical);
+    free(trial->shares);
     free(trial->profile);
     free(trial->links);
     free(trial->model_folder);
