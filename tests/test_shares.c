@@ -76,7 +76,7 @@ static void curves_are_of_a_share_each(void **state)
     static const char *const labels[] = {"budget 25%<", ">spaco, chunk 16, budget 50%<", "budget 100%<"};
     sweep(scratch);
     assert_int_equal(run(scratch, "$L plot r.jsonl --figures memory --format svg --out p"), 0);
-    char *picture = text_of(scratch, "p/r-memory.svg"), *at = picture;
+    char *picture = text_of(scratch, "p/e-memory.svg"), *at = picture;
     for (size_t i = 0; i < 3; i++) {
         at = strstr(at, labels[i]);
         if (!at)
