@@ -76,11 +76,12 @@ static void curves_are_of_a_share_each(void **state)
     static const char *const labels[] = {"budget 25%<", ">spaco, chunk 16, budget 50%<", "budget 100%<"};
     sweep(scratch);
     assert_int_equal(run(scratch, "$L plot r.jsonl --figures memory --format svg --out p"), 0);
-    char *picture = text_of(scratch, "p/e-memory.svg"), *at = picture;
+    char *picture = text_of(scratch, "p/e-memory.svg"), *before = picture;
     for (size_t i = 0; i < 3; i++) {
-        at = strstr(at, labels[i]);
-        if (!at)
+        char *first = strstr(picture, labels[i]);
+        if (!first || first < before)
             fail_msg("%s is not there, or not in its place", labels[i]);
+        before = first;
     }
     assert_null(strstr(picture, "budget 4"));
     free(picture);
