@@ -220,6 +220,32 @@ static void check_accepts_nothing_for_nothing(void **state)
     }
 }
 
+// So is one that the dtype makes of nothing, 1e-6 long here: what another order of its sums changes is no less.
+static void check_accepts_what_rounding_makes_of_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        double value, of_sums;
+        bool accepted;
+    } cases[] = {
+        {3.9e-6, 0, true}, {4.1e-6, 0, false}, {NAN, 0, false}, {3.9e-5, 1e-5, true}, {4.1e-5, 1e-5, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct reference reference = {
+            .floor = compare(VALUES(0, 2, 0), VALUES(1e-6, 1e-6), VALUES(0, 2, 0), VALUES(1e-6, 0))};
+        struct gradient_report report =
+            compare(VALUES(0, 2, 0), VALUES(cases[i].value, 0), VALUES(0, 2, 0), VALUES(0, 1e-18));
+        struct gradient_report sums = {0};
+        if (cases[i].of_sums > 0)
+            sums = compare(VALUES(0, 2, 0), VALUES(cases[i].of_sums, cases[i].of_sums), VALUES(0, 2, 0),
+                           VALUES(cases[i].of_sums, 0));
+        struct status status = {0};
+        assert_int_equal(reference_accepts(&reference, DTYPE_F32, &report, &sums, &status), cases[i].accepted);
+        gradient_report_free(&report);
+        gradient_report_free(&sums);
+        gradient_report_free(&reference.floor);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +256,7 @@ int main(void)
         cmocka_unit_test(check_accepts_rounding_alone),
         cmocka_unit_test(check_is_of_all_together),
         cmocka_unit_test(check_accepts_nothing_for_nothing),
+        cmocka_unit_test(check_accepts_what_rounding_makes_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,9 @@ bool reference_sums(struct gradient_report *sums, const struct gradient_set *set
                     const void *options, struct status *status);
 // An exact method's gradient may differ from the reference by what rounding explains, overall and for every tensor.
 // Noise is what another order of sums changes, or sums in bf16 (reference_sums). Relative L2 is up to 32 times
-// that, or, where this is more than half of the gradient, half of it or 4 times the noise; and at least 1e-12 and
-// 32 times the dtype's epsilon: in bf16 another order may change no result at all, while every result is rounded.
-// False and a status that names the tensor if not.
+// that, or, where this is more than half of the gradient, half of it or 4 times the noise, of the reference or of
+// what the noise was taken of, whichever is larger; and at least 1e-12 and 32 times the dtype's epsilon: in bf16
+// another order may change no result at all, while every result is rounded. False and a status that names the
+// tensor if not.
 bool reference_accepts(const struct reference *reference, enum dtype dtype, const struct gradient_report *report,
                        const struct gradient_report *sums, struct status *status);
