@@ -283,6 +283,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'warmup': 6}"),
          "c:2:53: key 'warmup': is longer than the run of 5 steps, which would never reach its rate; give at most "
          "5"},
+        {"{'model': 'tiny', 'context': 1, 'method': 'full', 'optimizer': 'sgd', 'train': {}}",
+         "key 'context': a window of 1 token has no next one to predict; give 2 or more"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'floor': 0.1}"), "key 'floor': is where a schedule ends"},
         {WITH("'optimizer': 'sgd', 'train': {'shuffle': 3}"), "key 'shuffle': is of the order of data, and random"},
         {WITH("'optimizer': {'name': 'sgd', 'state': 'f32'}"), "state is of the momentum, and there is none"},

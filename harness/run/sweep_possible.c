@@ -20,7 +20,7 @@ struct probe {
 static bool ask(struct probe *probe)
 {
     json_t *trial = json_pack("{s:s, s:s, s:s, s:i, s:s, s:{s:i, s:i, s:s}}", "model", "tiny", "dtype",
-                              dtype_name(probe->dtype), "device", probe->device, "context", 1, "method", "null",
+                              dtype_name(probe->dtype), "device", probe->device, "context", 2, "method", "null",
                               "measure", "warmup", 0, "samples", 1, "gradient", "none");
     char *json = json_dumps(trial, JSON_COMPACT);
     struct child_result result = {0};

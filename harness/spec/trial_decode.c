@@ -68,6 +68,9 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
                                "predicts every token of a window; leave \"%s\" out, or give \"data\" as "
                                "{\"batch\": PATH}, whose labels and documents are its own",
                                key);
+    if (trial->context == 1)
+        return json_field_fail(fields->keys[trial_key_find("context")], status,
+                               "a window of 1 token has no next one to predict; give 2 or more");
     return trial->planned || objective_of_tokens(trial->objective, trial->objective_options) ||
            json_field_fail(fields->keys[trial_key_find("objective")], status,
                            "\"%s\" needs more than windows of tokens: give \"data\" as {\"batch\": PATH}, a batch "
