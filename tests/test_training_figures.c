@@ -1,5 +1,6 @@
-// Tests of the figures of training runs: the tables that pictures are drawn from.
+// Tests of the figures of training runs: the tables that pictures are drawn from, and what tables say of a run.
 #define _GNU_SOURCE // asprintf
+#include "harness/results/record_figure.h"
 #include "tests/figure_table.h"
 
 // A row per evaluation, with the steps' losses since the one before; of two runs of a method what differs is said,
@@ -105,6 +106,36 @@ static void test_rates_table(void **state)
                  "1\tseco\tseco, chunk 64\t0\t0.01\t2.5\t2.25\tNaN\n"
                  "1\tseco\tseco, chunk 64\t0\t0.1\t2.5\t2.25\tNaN\n");
     assert_null(table_of("rates", few));
+}
+
+// What a table says of a run: its last quarter of steps, of a short one its last, and what it evaluated last.
+static void test_last_losses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *curve, *last, *held_out;
+    } cases[] = {
+        {", 'curve': {'loss': [9, 8, 7, 6, 5, 4, 3, 2], 'evaluation_loss': [9, 2.25]}", "2.5", "2.25"},
+        {", 'curve': {'loss': [9, 8, 4], 'evaluation_loss': []}", "4.0", "null"},
+        {", 'curve': {'loss': [9, 8, 4, null]}", "null", "null"}, // it diverged
+        {"", "null", "null"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *line = run_of(1, full, "'train': {'steps': 8}", cases[i].curve);
+        const struct record *parsed = &parsed_record(line)->record;
+        const struct table_row row = {.record = parsed};
+        json_t *last = record_figure_find("last_loss")->value(&row),
+               *held_out = record_figure_find("held_out_loss")->value(&row);
+        char *text = json_dumps(last, JSON_ENCODE_ANY), *other = json_dumps(held_out, JSON_ENCODE_ANY);
+        assert_string_equal(text, cases[i].last);
+        assert_string_equal(other, cases[i].held_out);
+        free(other);
+        free(text);
+        json_decref(held_out);
+        json_decref(last);
+        parsed_record_free(parsed);
+        free(line);
+    }
 }
 
 // A series per way of rounding, means over the steps by the rate.
@@ -218,7 +249,7 @@ int main(void)
         cmocka_unit_test(test_training_table),     cmocka_unit_test(test_runs_that_are_none),
         cmocka_unit_test(test_metrics_table),      cmocka_unit_test(test_rates_table),
         cmocka_unit_test(test_lost_updates_table), cmocka_unit_test(test_published_rates),
-        cmocka_unit_test(test_optimizers_table),
+        cmocka_unit_test(test_optimizers_table),   cmocka_unit_test(test_last_losses),
     };
     return cmocka_run_group_tests_name("training figures", tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ int command_report(int argc, char **argv)
          .doc = "That table alone, with these columns: fields (`longbp list fields`), keys of a trial and options "
                 "of its "
                 "method by their own names (context, method, chunk), or setting, time_ms, spread_ms, time_ratio, "
-                "peak_ratio (default: those in which rows differ)"},
+                "peak_ratio, and of training runs last_loss, held_out_loss (default: those in which rows differ)"},
         {.name = "sort",
          TEXT_AT(struct arguments, request.table.sort),
          .arg = "COLUMN[:desc]",

@@ -264,14 +264,11 @@ static size_t put_rates(const struct record *const *records, size_t count, FILE 
         size_t rates = 0;
         qsort(series->records, series->record_count, sizeof *series->records, by_rate);
         for (size_t i = 0; i < series->record_count; i++) {
-            const struct record_curve *curve = series->records[i]->curve;
-            const struct number_list *evaluated = &curve->evaluation_loss;
-            size_t steps = curve->loss.count, last = steps - steps / 4 - (steps < 4);
             double rate = rate_of(series->records[i]);
             rates += isfinite(rate) && (i == 0 || rate != rate_of(series->records[i - 1]));
             fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            TABLE_ROW(table, rate, sum(&curve->loss, last, steps) / (double)(steps - last),
-                      evaluated->count ? evaluated->items[evaluated->count - 1] : NAN, NAN);
+            TABLE_ROW(table, rate, record_last_loss(series->records[i]), record_held_out_loss(series->records[i]),
+                      NAN);
         }
         *most = rates > *most ? rates : *most;
     }

@@ -44,6 +44,22 @@ double record_option_number(const struct record *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+double record_last_loss(const struct record *record)
+{
+    const struct number_list *loss = &record->curve->loss;
+    size_t taken = loss->count / 4 + (loss->count < 4);
+    double sum = 0;
+    for (size_t i = loss->count > taken ? loss->count - taken : 0; i < loss->count; i++)
+        sum += loss->items[i];
+    return loss->count ? sum / (double)taken : NAN;
+}
+
+double record_held_out_loss(const struct record *record)
+{
+    const struct number_list *loss = &record->curve->evaluation_loss;
+    return loss->count ? loss->items[loss->count - 1] : NAN;
+}
+
 bool record_disturbed(const struct record *record)
 {
     const struct record_load *load = &record->load;

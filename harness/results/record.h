@@ -208,6 +208,10 @@ const char *record_method(const struct record *record);
 const json_t *record_option(const struct record *record, const char *name);
 // As a number, of what was asked for as a share the one that it became; NaN: it is none.
 double record_option_number(const struct record *record, const char *name);
+// Of a training run the loss that it ends with, in nats: the mean over its last quarter of steps; and that of what was
+// evaluated last. NaN: it is no such run, or nothing was evaluated.
+double record_last_loss(const struct record *record);
+double record_held_out_loss(const struct record *record);
 // Whether the samples were timed while something else ran on the processors that they needed: more than a twentieth
 // of them, on average. False where the record does not say.
 bool record_disturbed(const struct record *record);

@@ -70,8 +70,21 @@ static json_t *peak_ratio(const struct table_row *row)
     return number(ratio(row->record->peak_bytes, row->first->peak_bytes));
 }
 
+static json_t *last_loss(const struct table_row *row)
+{
+    return number(record_last_loss(row->record));
+}
+
+static json_t *held_out_loss(const struct table_row *row)
+{
+    return number(record_held_out_loss(row->record));
+}
+
 const struct record_figure record_figures[] = {
     {"setting", "setting", NULL, "method, options and keys, as far as the rows differ in them", setting},
+    {"last_loss", "last loss, nats", "nats", "of a training run: the mean over its last quarter of steps",
+     last_loss},
+    {"held_out_loss", "held-out loss, nats", "nats", "of a training run: of what it evaluated last", held_out_loss},
     {"time_ms", "time, ms", "ms",
      "measured: the median of the samples; where columns are drawn the mean over draws", time_ms},
     {"spread_ms", "+-", "ms",

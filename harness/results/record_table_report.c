@@ -237,7 +237,7 @@ bool record_table_report(const struct record_table_request *request, const struc
                          struct status *status)
 {
     static const char for_people[] =
-        "setting,status," GRADIENT_ERROR
+        "setting,status," GRADIENT_ERROR ",last_loss,held_out_loss"
         ",time_ms,spread_ms,estimate_ms,peak_bytes,host_peak_bytes,time_ratio,peak_ratio";
     struct record_table table;
     const struct printer printer = {request, &table, stream};
