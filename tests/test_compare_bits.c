@@ -29,6 +29,9 @@ static void changed_bits_are_told_and_no_regression(void **state)
     BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'data_hash': '0123456789abcdef'"});
     NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'data_hash': '0123456789abcdee'"});
     expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: data_hash\n");
+    BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'model_hash': '0123456789abcdef'"});
+    NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'model_hash': '0123456789abcdee'"});
+    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: model_hash\n");
     NEW(*state, {.bits = HASHES("4", "2", "5")}); // has no hash of its data
     expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
     BASE(*state, {.trial = 0});

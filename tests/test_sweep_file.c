@@ -113,12 +113,97 @@ static void changed_data_are_told(void **state)
         run(scratch, "yes 'was the word ' | head -c 900 > text; $L run spec.json --out r.jsonl --fresh"), 0);
 }
 
+// The same of a folder's weights, of its description, which plans read, too, and of an adapter.
+static void changed_models_are_told(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *devices, *model, *before, *change, *message;
+    } cases[] = {
+        {"\"cpu\", \"plan-cpu\"", "\"m\"", "$L init --model tiny --out m",
+         "rm -r m; $L init --model tiny --seed 7 --out m", "with another model: m has changed since"},
+        {"\"plan-cpu\"", "\"m\"", "$L init --model tiny --out m", "sed -i s/10000.0/20000.0/ m/config.json",
+         "with another model: m has changed since"},
+        {"\"cpu\"", "\"tiny\", \"lora\": \"a\"",
+         "$L train --model tiny --context 16 --lora r=2 --method full --steps 1 --out a --quiet",
+         "rm -r a; $L train --model tiny --context 16 --lora r=2 --method full --steps 1 --seed 7 --out a --quiet",
+         "with another model: a has changed since"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char spec[400];
+        int bytes = snprintf(spec, sizeof spec,
+                             "{\"experiment\": \"e\", \"axes\": {\"context\": [16], \"method\": [\"full\"], "
+                             "\"device\": [%s]}, \"model\": "
+                             "%s, \"measure\": {\"samples\": 1, \"gradient\": \"none\"}}",
+                             cases[i].devices, cases[i].model);
+        scratch_file(scratch, "spec.json", spec, (size_t)bytes);
+        assert_int_equal(run(scratch, "rm -rf m a r.jsonl"), 0);
+        assert_int_equal(run(scratch, cases[i].before), 0);
+        assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+        assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 0);
+        assert_says(scratch, "err", "nothing left to do");
+        assert_int_equal(run(scratch, cases[i].change), 0);
+        assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 2);
+        assert_says(scratch, "err", cases[i].message);
+        assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --fresh"), 0);
+    }
+}
+
+// Whatever a sweep or one of its trials reads is never moved away for its results.
+static void what_is_read_stays(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char spec[] =
+        "{\"experiment\": \"e\", \"model\": \"tiny\", \"axes\": {\"context\": [16], \"method\": "
+        "[\"full\"]}, \"data\": {\"text\": \"text\"}, "
+        "\"measure\": {\"samples\": 1}}";
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    assert_int_equal(
+        run(scratch,
+            "yes 'in the beginning ' | head -c 900 > text; ln -s spec.json link; cp text kept; cp spec.json same"),
+        0);
+    static const char *const outs[] = {"spec.json", "link", "text"};
+    for (size_t i = 0; i < sizeof outs / sizeof *outs; i++) {
+        char command[100];
+        snprintf(command, sizeof command, "$L run spec.json --fresh --out %s", outs[i]);
+        assert_int_equal(run(scratch, command), 2);
+        assert_says(scratch, "err", "is read by this very command, which would write over it");
+        assert_int_equal(
+            run(scratch, "cmp spec.json same && cmp text kept && test ! -e spec.json.bak && test ! -e text.bak"),
+            0);
+    }
+}
+
+// A sweep that goes on, or has nothing left to do, ends as the whole of it does.
+static void a_crash_is_told_again(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char spec[] =
+        "{\"experiment\": \"e\", \"model\": \"tiny\", \"context\": 16, \"axes\": {\"method\": [{\"name\": "
+        "\"null\", "
+        "\"behaviour\": [\"crash\"]}, \"full\"]}, \"measure\": {\"samples\": 1, \"gradient\": \"none\"}}";
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 1);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 1);
+    assert_says(scratch, "err", "1 of the 2 trials failed or crashed before: r.jsonl tells why");
+    assert_int_equal(run(scratch, "head -n 1 r.jsonl > part && $L run spec.json --out part"), 1);
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --retry"), 1);
+    // What was measured again is as it is now.
+    assert_int_equal(run(scratch, "sed s/crash/ok/ r.jsonl > mended && $L run spec.json --out mended"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(folder_that_cannot_be_written),     TEST(full_disk_loses_nothing),
-        TEST(second_sweep_is_turned_away),       TEST(damaged_last_line_is_cut_and_others_refused),
-        TEST(fresh_keeps_the_old_results_aside), TEST(changed_data_are_told),
+        TEST(folder_that_cannot_be_written),
+        TEST(full_disk_loses_nothing),
+        TEST(second_sweep_is_turned_away),
+        TEST(damaged_last_line_is_cut_and_others_refused),
+        TEST(fresh_keeps_the_old_results_aside),
+        TEST(changed_data_are_told),
+        TEST(changed_models_are_told),
+        TEST(what_is_read_stays),
+        TEST(a_crash_is_told_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,10 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
 bool folder_read_adapter(const char *folder, struct model *model, enum dtype rounding, struct status *status);
 bool folder_check_adapter(const char *folder, const struct config *config, const struct lora *lora,
                           struct status *status);
+// XXH3 of the files of a model, config.json and, if they are wanted, weights; and of an adapter, likewise. They are
+// read whole. False and a status if one cannot be.
+bool folder_hash_model(const char *folder, bool weights, uint64_t *hash, struct status *status);
+bool folder_hash_adapter(const char *folder, bool weights, uint64_t *hash, struct status *status);
 
 // Writes config.json for transformers, with the dtype that the weights have.
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status);

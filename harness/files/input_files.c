@@ -27,16 +27,28 @@ bool input_files_have(const struct stat *file)
     return false;
 }
 
-void input_files_note(int descriptor)
+static void note(const struct stat *info)
 {
-    struct stat info;
-    if (!files.watched || descriptor < 0 || fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode) ||
-        input_files_have(&info))
+    if (!files.watched || !S_ISREG(info->st_mode) || input_files_have(info))
         return;
     if (files.count == files.capacity) {
         files.capacity = files.capacity ? 2 * files.capacity : 16;
         files.items = realloc(files.items, files.capacity * sizeof *files.items);
         CHECK(files.items);
     }
-    files.items[files.count++] = (struct input_file){info.st_dev, info.st_ino};
+    files.items[files.count++] = (struct input_file){info->st_dev, info->st_ino};
+}
+
+void input_files_note(int descriptor)
+{
+    struct stat info;
+    if (descriptor >= 0 && fstat(descriptor, &info) == 0)
+        note(&info);
+}
+
+void input_files_name(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0)
+        note(&info);
 }

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"data_hash", "cpu",   "card",   "blas",
-                                                                "compiler",  "flags", "threads"};
+const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"data_hash", "model_hash", "cpu",   "card",
+                                                                "blas",      "compiler",   "flags", "threads"};
 
 static bool same_text(const char *a, const char *b)
 {
@@ -15,16 +15,17 @@ static bool is_repeatable(const struct record *record)
     return strcmp(record->trial.device, "cpu") == 0 || record->trial.deterministic == 1;
 }
 
-// Earlier versions' records have no hash of their data.
-static bool same_data(const struct record *a, const struct record *b)
+// Earlier versions' records have no hashes of what they read.
+static bool same_hash(const char *a, const char *b)
 {
-    return !*a->data_hash || !*b->data_hash || strcmp(a->data_hash, b->data_hash) == 0;
+    return !*a || !*b || strcmp(a, b) == 0;
 }
 
 static unsigned long different_causes(const struct record *base, const struct record *new)
 {
     const struct record_provenance *a = &base->provenance, *b = &new->provenance;
-    const bool same[GRADIENT_BITS_CAUSES] = {same_data(base, new),
+    const bool same[GRADIENT_BITS_CAUSES] = {same_hash(base->data_hash, new->data_hash),
+                                             same_hash(base->model_hash, new->model_hash),
                                              same_text(a->cpu, b->cpu),
                                              same_text(a->card, b->card),
                                              same_text(a->blas, b->blas),

@@ -4,7 +4,7 @@
 
 // What bits depend on besides the program's own code, in bits of struct gradient_bits: keys of a record and of its
 // provenance.
-#define GRADIENT_BITS_CAUSES 7
+#define GRADIENT_BITS_CAUSES 8
 extern const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES];
 
 struct gradient_bits {

@@ -177,7 +177,7 @@ struct record {
     enum record_status status;
     struct record_trial trial;
     const json_t *chosen, *shares;
-    char data_hash[17];
+    char data_hash[17], model_hash[17];
     double loss;
     struct number_list columns, samples_ms, cpu_ms, sample_columns, slowdown;
     double median_ms, mean_ms, mean_error_ms, asked_ms;

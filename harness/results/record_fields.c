@@ -324,6 +324,10 @@ const struct record_field record_fields[] = {
      .meaning = "XXH3 of the tokens of the step, of a training run's first one, and of labels and what else its "
                 "objective reads",
      .null = "random data; planned"},
+    {FIELD(record, model_hash), .type = FIELD_HASH,
+     .meaning = "XXH3 of the files of the model's folder, of its adapter and of a reference model; planned: "
+                "without weights",
+     .null = "no folder is read"},
     {FIELD(record, loss), .type = FIELD_NUMBER, .unit = "nats", .meaning = "of the first step", .null = "planned"},
     {FIELD(record, columns), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
      .meaning = "the columns of draw 0", .null = "a method without columns"},

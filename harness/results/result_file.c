@@ -66,8 +66,8 @@ json_t *result_line_read(const struct result_line *line, struct status *status)
 // What a record is known by, without reading it. False: it takes a closer look.
 static bool skim(struct result_line *line)
 {
-    enum { SCHEMA, ID, STATUS, DATA_HASH, COUNT };
-    static const char *const names[COUNT] = {"schema", "id", "status", "data_hash"};
+    enum { SCHEMA, ID, STATUS, DATA_HASH, MODEL_HASH, COUNT };
+    static const char *const names[COUNT] = {"schema", "id", "status", "data_hash", "model_hash"};
     struct json_slice found[COUNT];
     char schema[8], status[16] = "";
     int digits = snprintf(schema, sizeof schema, "%d", RECORD_SCHEMA);
@@ -80,6 +80,8 @@ static bool skim(struct result_line *line)
     line->status = record_status_from_name(status);
     if (found[DATA_HASH].bytes == sizeof line->data_hash + 1)
         memcpy(line->data_hash, found[DATA_HASH].text + 1, sizeof line->data_hash - 1);
+    if (found[MODEL_HASH].bytes == sizeof line->model_hash + 1)
+        memcpy(line->model_hash, found[MODEL_HASH].text + 1, sizeof line->model_hash - 1);
     return *found[ID].text == '"' && strspn(line->id, "0123456789abcdef") == sizeof line->id - 1 &&
            line->status < RECORD_STATUS_COUNT;
 }
@@ -91,8 +93,10 @@ static bool look_closer(struct result_line *line, struct status *status)
     if (record) {
         snprintf(line->id, sizeof line->id, "%s", json_string_value(json_object_get(record, "id")));
         line->status = record_status_from_name(json_string_value(json_object_get(record, "status")));
-        const char *hash = json_string_value(json_object_get(record, "data_hash"));
-        snprintf(line->data_hash, sizeof line->data_hash, "%s", hash ? hash : "");
+        const char *data = json_string_value(json_object_get(record, "data_hash"));
+        const char *model = json_string_value(json_object_get(record, "model_hash"));
+        snprintf(line->data_hash, sizeof line->data_hash, "%s", data ? data : "");
+        snprintf(line->model_hash, sizeof line->model_hash, "%s", model ? model : "");
     }
     json_decref(record);
     return record;

@@ -26,9 +26,10 @@ bool result_file_read(struct result_file *file, const char *path, struct status 
 // The same line by line, of which no more than one is in memory, and no more is looked at than that it is JSON and
 // what the record is known by. Ends with false where `visit` returns that.
 struct result_line {
-    const char *path, *text;    // without a newline
-    size_t bytes, number;       // from 1
-    char id[33], data_hash[17]; // "": random data, none, or an earlier version's record
+    const char *path, *text; // without a newline
+    size_t bytes, number;    // from 1
+    char id[33];
+    char data_hash[17], model_hash[17]; // "": none was read, or it is an earlier version's record
     enum record_status status;
 };
 typedef bool result_visit(void *visitor, const struct result_line *line, struct status *status);

@@ -32,8 +32,11 @@ static void settle(struct result_ids *ids)
         if (by_id(&ids->items[kept], &ids->items[i]) == 0) {
             ids->items[kept].records += ids->items[i].records;
             ids->items[kept].ok += ids->items[i].ok;
+            ids->items[kept].bad += ids->items[i].bad;
             if (!ids->items[kept].data_hash)
                 ids->items[kept].data_hash = ids->items[i].data_hash;
+            if (!ids->items[kept].model_hash)
+                ids->items[kept].model_hash = ids->items[i].model_hash;
         } else {
             ids->items[++kept] = ids->items[i];
         }
@@ -48,7 +51,8 @@ static void grow(struct result_ids *ids)
     CHECK(ids->items);
 }
 
-void result_ids_add(struct result_ids *ids, const char *id, bool ok, const char *data_hash)
+void result_ids_add(struct result_ids *ids, const char *id, enum record_status status, const char *data_hash,
+                    const char *model_hash)
 {
     if (ids->count == ids->capacity) {
         settle(ids); // rounds of the same trials need no more room
@@ -58,8 +62,10 @@ void result_ids_add(struct result_ids *ids, const char *id, bool ok, const char 
     struct result_id *added = &ids->items[ids->count++];
     *added = key_of(id);
     added->records = 1;
-    added->ok = ok;
+    added->ok = status == RECORD_OK;
+    added->bad = status == RECORD_FAILED || status == RECORD_CRASH;
     added->data_hash = strtoull(data_hash, NULL, 16);
+    added->model_hash = strtoull(model_hash, NULL, 16);
 }
 
 struct result_id result_ids_find(struct result_ids *ids, const char *id)

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_log.h"
+#include "harness/files/input_files.h"
 #include "harness/files/output_file.h"
 #include "harness/results/result_file.h"
 #include <errno.h>
@@ -81,7 +82,7 @@ static bool open_locked(struct result_log *log, struct status *status)
 static bool note_id(void *ids, const struct result_line *line, struct status *status)
 {
     (void)status;
-    result_ids_add(ids, line->id, line->status == RECORD_OK, line->data_hash);
+    result_ids_add(ids, line->id, line->status, line->data_hash, line->model_hash);
     return true;
 }
 
@@ -174,6 +175,10 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
     make_folder(path);
     if (!open_locked(log, status))
         return false;
+    struct stat there;
+    if (fstat(log->file, &there) == 0 && input_files_have(&there))
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: is read by this very command, which would write over it; choose another name", path);
     if (fresh && log->regular && log->end > 0 && !move_away(log, status))
         return false;
     if (!log->regular)

@@ -381,6 +381,8 @@ static void fill(struct record *record, const struct trial_result *result)
     record->wall_s = result->wall_s;
     if (result->data_hash)
         fill_hash(record->data_hash, result->data_hash);
+    if (result->model_hash)
+        fill_hash(record->model_hash, result->model_hash);
     fill_step(record, result);
     fill_times(record, result);
     fill_sensors(record, result);

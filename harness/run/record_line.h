@@ -42,6 +42,7 @@ struct trial_result {
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
     double tokens;                                   // of all rows that a step walks
     uint64_t data_hash;                              // 0: random data, or none
+    uint64_t model_hash;                             // 0: no folder is read
     double floor_bytes_per_token, model_flops;
     struct counters counters;         // of one step
     double instructions;              // likewise; 0: not known

@@ -6,6 +6,7 @@
 #include "harness/run/environment.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/launch.h"
+#include "harness/run/model_hash.h"
 #include "harness/run/ranks.h"
 #include "harness/run/record_line.h"
 #include "harness/run/reference_store.h"
@@ -94,6 +95,7 @@ struct side {
     const char *program; // NULL: this one
     struct result_log log;
     bool any_ok; // one of the spec's trials has a record that is ok
+    size_t bad;  // trials that it had before, that failed or crashed and are not measured again
 };
 
 struct sweep {
@@ -240,6 +242,22 @@ static bool any_ok(const struct sweep *sweep)
     return all;
 }
 
+// Whether no trial of the files failed or crashed when an earlier run measured it; says so if one did.
+static bool none_bad(const struct sweep *sweep)
+{
+    bool none = true;
+    for (size_t s = 0; s < sweep->side_count; s++) {
+        if (sweep->sides[s].bad == 0)
+            continue;
+        fprintf(stderr,
+                "%s: %zu of the %zu trials failed or crashed before: %s tells why of each, --retry measures them "
+                "again\n",
+                sweep->spec->experiment, sweep->sides[s].bad, sweep->spec->trial_count, sweep->sides[s].log.path);
+        none = false;
+    }
+    return none;
+}
+
 // Runs the trials that are left and says what came of them. The exit code.
 static int run_trials(struct sweep *sweep, size_t left, struct status *status)
 {
@@ -262,7 +280,7 @@ static int run_trials(struct sweep *sweep, size_t left, struct status *status)
     if (sweep->interrupted)
         return EXIT_INTERRUPTED;
     bool bad = progress->counts[RECORD_FAILED] || progress->counts[RECORD_CRASH];
-    return any_ok(sweep) && !bad ? EXIT_FINE : EXIT_CHECK_FAILED;
+    return any_ok(sweep) && none_bad(sweep) && !bad ? EXIT_FINE : EXIT_CHECK_FAILED;
 }
 
 static int run_what_is_left(struct sweep *sweep, struct status *status)
@@ -277,7 +295,7 @@ static int run_what_is_left(struct sweep *sweep, struct status *status)
         if (sweep->options->detail != PROGRESS_QUIET)
             fprintf(stderr, "%s: nothing left to do: %s %s all %zu trials%s\n", name, results,
                     sweep->side_count > 1 ? "have" : "has", all, rounds);
-        return any_ok(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
+        return any_ok(sweep) && none_bad(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
     }
     if (!sweep_possible(sweep->spec, sweep->options->launch, status))
         return EXIT_BAD_INPUT;
@@ -286,27 +304,57 @@ static int run_what_is_left(struct sweep *sweep, struct status *status)
     return run_trials(sweep, left, status);
 }
 
-// What the trial would read today is what its records in the file read: else they would stand for other data than
-// the spec has.
-static bool check_data(const struct sweep *sweep, const struct side *side, size_t at, uint64_t recorded,
-                       struct status *status)
+// Hashes of folders that were read, by their names, lest each trial reads them again.
+static uint64_t hash_of_model(json_t *known, const struct trial *trial)
 {
-    struct trial trial;
+    char *key;
+    CHECK(asprintf(&key, "%s\n%s\n%s\n%d", trial->model_folder ? trial->model_folder : "",
+                   trial->adapter_folder ? trial->adapter_folder : "",
+                   trial->reference.folder ? trial->reference.folder : "", trial->planned) > 0);
+    json_t *kept = json_object_get(known, key);
+    uint64_t hash = kept ? (uint64_t)json_integer_value(kept) : model_hash(trial);
+    if (!kept)
+        CHECK(json_object_set_new(known, key, json_integer((json_int_t)hash)) == 0);
+    free(key);
+    return hash;
+}
+
+static uint64_t hash_of_data(const struct trial *trial)
+{
     struct batch_data data = {0};
     struct status unread = {0};
-    bool same = true, decoded = spec_trial(sweep->spec, at, &trial, &unread);
-    // What cannot be read is for the trial to say.
-    if (decoded && !trial.unsupported && step_data_read(&data, &trial, &unread))
-        same = step_data_hash(&data, &trial) == recorded;
-    if (!same)
-        status_set(
-            status, STATUS_BAD_INPUT,
-            "%s: trial %s was measured on other data: %s has changed since (or its labels); --fresh measures "
-            "all trials anew, another --out leaves the file as it is",
-            side->log.path, trial.id, trial.data.path);
+    uint64_t hash = step_data_read(&data, trial, &unread) ? step_data_hash(&data, trial) : 0;
     batch_data_free(&data);
+    return hash;
+}
+
+// What the trial would read today is what its records in the file read: else they would stand for other data or
+// another model than the spec has. What cannot be read is for the trial to say.
+static bool check_inputs(const struct sweep *sweep, const struct side *side, size_t at,
+                         const struct result_id *recorded, json_t *models, struct status *status)
+{
+    static const char remedy[] = "--fresh measures all trials anew, another --out leaves the file as it is";
+    struct trial trial;
+    struct status unread = {0};
+    bool fine = true, decoded = spec_trial(sweep->spec, at, &trial, &unread) && !trial.unsupported;
+    uint64_t data = decoded && recorded->data_hash ? hash_of_data(&trial) : 0;
+    uint64_t model = decoded && recorded->model_hash ? hash_of_model(models, &trial) : 0;
+    if (data && data != recorded->data_hash)
+        fine = status_set(status, STATUS_BAD_INPUT,
+                          "%s: trial %s was measured on other data: %s has changed since (or its labels); %s",
+                          side->log.path, trial.id, trial.data.path, remedy);
+    else if (model && model != recorded->model_hash)
+        fine =
+            status_set(status, STATUS_BAD_INPUT,
+                       "%s: trial %s was measured with another model: %s has changed since (or an adapter, or the "
+                       "reference model); %s",
+                       side->log.path, trial.id,
+                       trial.model_folder     ? trial.model_folder
+                       : trial.adapter_folder ? trial.adapter_folder
+                                              : trial.reference.folder,
+                       remedy);
     trial_free(&trial);
-    return same;
+    return fine;
 }
 
 // Opens the side's file and looks up what it has of the spec's trials.
@@ -315,11 +363,15 @@ static bool open_side(struct sweep *sweep, struct side *side, const char *out, s
     if (!result_log_open(&side->log, out, sweep->options->fresh, status))
         return false;
     bool fine = true;
+    json_t *models = json_object();
+    CHECK(models);
     for (size_t i = 0; fine && i < sweep->spec->trial_count; i++) {
         struct result_id found = result_ids_find(&side->log.existing, sweep->spec->trials[i].id);
         side->any_ok |= found.ok > 0;
-        fine = !found.data_hash || check_data(sweep, side, i, found.data_hash, status);
+        side->bad += found.bad > 0 && found.ok < sweep->options->rounds && !sweep->options->retry;
+        fine = !(found.data_hash || found.model_hash) || check_inputs(sweep, side, i, &found, models, status);
     }
+    json_decref(models);
     return fine;
 }
 

@@ -13,6 +13,7 @@
 #include "harness/run/calibrate.h"
 #include "harness/run/choice.h"
 #include "harness/run/cores.h"
+#include "harness/run/model_hash.h"
 #include "harness/run/plan_ranks.h"
 #include "harness/run/provenance.h"
 #include "harness/run/rank_figures.h"
@@ -257,6 +258,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     provenance_take(&result->provenance);
     result->sums_relative_l2 = NAN;
     result->engine = run->world->engine;
+    result->model_hash = run_is_first(run) ? model_hash(trial) : 0;
     result->oversubscribed = world->comm.size * (size_t)result->provenance.threads > cores_usable();
 
     *failed = !world_join(world, trial->device, &run->status) || !measure(run);

@@ -1,5 +1,6 @@
 #include "harness/spec/spec.h"
 #include "harness/files/batch_file.h"
+#include "harness/files/input_files.h"
 #include "harness/files/sequences.h"
 #include "harness/files/share.h"
 #include "harness/files/size.h"
@@ -334,6 +335,7 @@ static bool check_file(struct json_field field, const char *path, size_t wanted_
     if ((size_t)info.st_size < wanted_bytes)
         return json_field_fail(field, status, "%s: has %lld bytes; batch and context need %zu", path,
                                (long long)info.st_size, wanted_bytes);
+    input_files_name(path);
     return true;
 }
 
