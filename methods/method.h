@@ -56,8 +56,7 @@ struct method {
     // the index; draw 0 is the one that they ask for as they are. False: nothing is left to chance. NULL: never.
     bool (*draw)(void *options, size_t index);
     // Options that leave the columns to chance become those of draw `index` of a few, one of which takes the most
-    // memory among the draws of as many columns as are to be expected. False: there are no more. NULL: nothing is
-    // drawn.
+    // memory of all draws, but for one in a million. False: there are no more. NULL: nothing is drawn.
     bool (*largest_draw)(void *options, size_t context, size_t index);
     // Visits every draw that has a probability, as options that leave nothing to chance and make that draw's
     // estimate. False and a status (unsupported) where there are more than max, or where options cannot say it.

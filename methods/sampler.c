@@ -96,6 +96,46 @@ void draw_free(struct draw *draw)
     *draw = (struct draw){0};
 }
 
+// Of a draw: that it has so many columns. What is left out at either end is nothing beside one in a million.
+#define RARE    1e-6
+#define NOTHING 1e-15
+
+size_t sampler_most_drawn(const struct spaco_options *options, size_t count)
+{
+    double t = budget(options), beyond = 0;
+    if (options->sampler == SAMPLER_FIXED) {
+        return options->columns.count;
+    }
+    if (options->sampler == SAMPLER_UNIFORM) {
+        return options->budget < count ? options->budget : count;
+    }
+    bool sequential = options->sampler == SAMPLER_SEQUENTIAL;
+    double *mass = calloc(count + 2, sizeof *mass); // of as many columns, from those that were passed
+    size_t least = 0, most = 0;
+    CHECK(mass);
+    mass[0] = 1;
+    for (size_t i = count; i-- > 0;) {
+        most++;
+        for (size_t n = most + 1; n-- > least;) {
+            double before = n > least ? mass[n - 1] : 0;
+            double p = sequential ? sequential_probability(options, count, i, n) : t / count;
+            double from = n > least && sequential ? sequential_probability(options, count, i, n - 1) : p;
+            mass[n] = mass[n] * (1 - p) + before * from;
+        }
+        while (most > least && mass[most] < NOTHING) {
+            mass[most--] = 0;
+        }
+        while (least < most && mass[least] < NOTHING) {
+            mass[least++] = 0;
+        }
+    }
+    while (most > 0 && beyond + mass[most] <= RARE) {
+        beyond += mass[most--];
+    }
+    free(mass);
+    return most;
+}
+
 double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *columns)
 {
     double t = budget(options), probability = 1;

@@ -22,5 +22,7 @@ size_t sampler_seed_of(size_t sampler_seed, size_t index);
 // count columns in all. The draw depends on options->sampler_seed alone. Release with draw_free.
 struct draw sampler_draw(const struct spaco_options *options, size_t count);
 void draw_free(struct draw *draw);
+// The columns that no draw has more of, but for one in a million: of uniform and fixed what each has.
+size_t sampler_most_drawn(const struct spaco_options *options, size_t count);
 // Probability that the sampler draws exactly this set (left to right). For fixed: 1 for its own set.
 double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *columns);

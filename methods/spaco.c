@@ -194,8 +194,8 @@ static bool largest_draw(void *given, size_t context, size_t index)
         return index == 0;
     }
     size_t count = columns_of(context, options->column.chunk).count;
+    size_t drawn = sampler_most_drawn(options, count);
     options->sampler = SAMPLER_FIXED;
-    size_t drawn = options->budget < count ? options->budget : count;
     bool shorter = context % options->column.chunk > 0 && drawn < count;
     if (index > shorter) {
         return false;

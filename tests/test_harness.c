@@ -139,7 +139,8 @@ static void every_end_of_a_trial_is_a_record(void **state)
     result_file_close(&file);
     assert_complete(scratch, 5);
 
-    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 1); // all are done, and no better than they were
+    assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"),
+                     1); // all are done, and no better than they were
     assert_says(scratch, "err", "nothing left to do");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --retry"), 1);
     assert_says(scratch, "err", "4 of 5 trials are left to do");

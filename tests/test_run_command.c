@@ -400,6 +400,23 @@ static void quiet_and_verbose(void **state)
            0, NULL);
 }
 
+// A weight that is no number makes no step that is ok, whether its gradient is checked or not.
+static void a_loss_that_is_not_finite_has_failed(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char spec[] = "{\"experiment\": \"e\", \"model\": \"m\", \"axes\": {\"context\": [16], "
+                               "\"method\": [\"full\", \"forward\"]}, "
+                               "\"measure\": {\"samples\": 1, \"gradient\": \"none\"}}";
+    scratch_file(scratch, "spec.json", spec, sizeof spec - 1);
+    expect(scratch,
+           "$L init --model tiny --out m && printf '\\0\\0\\300\\177' | "
+           "dd of=m/model.safetensors bs=1 seek=$(($(wc -c < m/model.safetensors) - 4)) conv=notrunc",
+           0, NULL);
+    expect(scratch, "$L run spec.json --out n.jsonl", 1, "2 failed");
+    assert_says(scratch, "n.jsonl", "\"reason\":\"the loss is not finite: a weight is not");
+    expect(scratch, "$L grad --model m --context 16 --out g", 1, "the loss is not finite: a weight is not");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -421,6 +438,7 @@ int main(void)
         TEST(a_trial_that_cannot_be_is_unsupported),
         TEST(a_dry_run_says_what_it_would_take),
         TEST(quiet_and_verbose),
+        TEST(a_loss_that_is_not_finite_has_failed),
     };
     return cmocka_run_group_tests_name("run_command", tests, NULL, NULL);
 }

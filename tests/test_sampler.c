@@ -109,8 +109,40 @@ static void sets_have_their_probabilities(void **state)
     }
 }
 
+// Of all sets, and of columns too many for that the binomial distribution.
+static void few_draws_have_more(void **state)
+{
+    (void)state;
+    static const enum sampler samplers[] = {SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL};
+    static const double minimums[] = {0, 1e-4, 0.3, 1};
+    for (size_t s = 0; s < 3; s++)
+        for (size_t budget = 1; budget <= K; budget++)
+            for (size_t m = 0; m < 4; m++) {
+                struct spaco_options options = {.budget = budget, .sampler = samplers[s], .minimum = minimums[m]};
+                double of[K + 2] = {0}, beyond = 0;
+                for (unsigned bits = 0; bits < 1u << K; bits++)
+                    of[__builtin_popcount(bits)] += expected(&options, bits);
+                size_t most = K + 1;
+                while (most > 0 && beyond + of[most] <= 1e-6)
+                    beyond += of[most--];
+                assert_int_equal(sampler_most_drawn(&options, K), most);
+            }
+    struct spaco_options options = {.budget = 100, .sampler = SAMPLER_BERNOULLI};
+    double beyond = 0;
+    size_t most = 1000;
+    for (;; most--) {
+        double n = (double)most,
+               log_mass = lgamma(1001) - lgamma(n + 1) - lgamma(1001 - n) + n * log(0.1) + (1000 - n) * log(0.9);
+        beyond += exp(log_mass);
+        if (beyond > 1e-6)
+            break;
+    }
+    assert_int_equal(sampler_most_drawn(&options, 1000), most);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sets_have_their_probabilities)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sets_have_their_probabilities),
+                                       cmocka_unit_test(few_draws_have_more)};
     return cmocka_run_group_tests_name("samplers", tests, NULL, NULL);
 }

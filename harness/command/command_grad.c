@@ -11,6 +11,7 @@
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -148,6 +149,11 @@ static bool compute(const struct trial *trial, const struct world *world, const 
         gather(world, &report.sums.loss, &peak_bytes);
         if (world->comm.rank == 0)
             print_report(trial, &report, peak_bytes, out);
+        if (world->comm.rank == 0 && !isfinite(report.sums.loss))
+            done = status_set(status, STATUS_FAILED,
+                              "the loss is not finite: a weight is not, or something is too large for %s; so is the "
+                              "gradient in %s",
+                              dtype_name(trial->dtype), out);
     }
     setup_close(&setup);
     step_report_free(&report);

@@ -185,7 +185,11 @@ static bool measure_rank(struct run *run)
         return false;
     if (several)
         gather_ranks(run);
-    return true;
+    // Rank 0 knows that of all.
+    return trial->planned || !run_is_first(run) || isfinite(run->first.sums.loss) ||
+           status_set(&run->status, STATUS_FAILED,
+                      "the loss is not finite: a weight is not, or something is too large for %s",
+                      dtype_name(trial->dtype));
 }
 
 static bool measure(struct run *run)
