@@ -97,6 +97,33 @@ static void the_largest_draw_takes_most(void **state)
     }
 }
 
+// A plan of one draw says what the largest takes, and whether that fits: of uniform the last columns, of samplers
+// that draw any number of them nearly all.
+static void a_plan_says_the_largest_draw(void **state)
+{
+    (void)state;
+#define STEP "plan --json --model tiny --context 1024 --method spaco --chunk 64 "
+    json_t *uniform = longbp_json(STEP "--budget 2"), *any = longbp_json(STEP "--budget 4 --sampler bernoulli"),
+           *last = longbp_json(STEP "--sampler fixed --columns 14,15"), *all = longbp_json(STEP "--budget 16");
+    double largest = number(uniform, "largest_draw_bytes");
+    assert_true(largest == number(last, "peak_bytes"));
+    assert_true(largest >= number(uniform, "peak_bytes"));
+    assert_null(json_object_get(last, "largest_draw_bytes"));
+    assert_true(number(any, "largest_draw_bytes") > number(any, "peak_bytes"));
+    assert_true(number(any, "largest_draw_bytes") < number(all, "peak_bytes"));
+    for (int beyond = 0; beyond < 2; beyond++) {
+        json_t *plan = longbp_json(STEP "--budget 2 --memory-limit %.0fB", largest - beyond);
+        assert_int_equal(json_is_true(json_object_get(plan, "fits")), !beyond);
+        assert_true(number(plan, "missing_bytes") == beyond);
+        json_decref(plan);
+    }
+    json_decref(all);
+    json_decref(last);
+    json_decref(any);
+    json_decref(uniform);
+#undef STEP
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -104,6 +131,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_of_each_chunk),
         cmocka_unit_test(the_largest_draw_takes_most),
+        cmocka_unit_test(a_plan_says_the_largest_draw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include "harness/results/record_json.h"
 #include "harness/run/choice.h"
 #include "harness/run/completed_record.h"
+#include "harness/run/planned_step.h"
 #include "harness/run/trial_run.h"
 #include "harness/spec/trial_text.h"
 #include <math.h>
@@ -44,6 +45,7 @@ struct plan {
     json_t *object; // the record, as a sweep would have written it
     struct record record;
     size_t limit_bytes, host_limit_bytes; // 0: none
+    size_t largest_draw_bytes; // that no draw takes more than, but for one in a million; 0: none is drawn
     char limit_what[128];
 };
 
@@ -59,9 +61,15 @@ static double missing(double peak, size_t limit)
     return limit > 0 && peak > (double)limit ? peak - (double)limit : 0;
 }
 
+// What has to fit: every step of a trial whose steps walk a draw each.
+static double most_bytes(const struct plan *plan)
+{
+    return fmax(plan->record.peak_bytes, (double)plan->largest_draw_bytes);
+}
+
 static bool fits(const struct plan *plan)
 {
-    return missing(plan->record.peak_bytes, plan->limit_bytes) == 0 &&
+    return missing(most_bytes(plan), plan->limit_bytes) == 0 &&
            missing(plan->record.host_peak_bytes, plan->host_limit_bytes) == 0;
 }
 
@@ -74,6 +82,20 @@ static bool write_timeline(const struct plan *plan, const char *path, struct sta
     free(text);
     free(line);
     return written;
+}
+
+static bool plan_largest_draw(struct plan *plan, struct status *status)
+{
+    struct planned_memos memos;
+    struct planned_step step;
+    if (plan->record.sample_columns.count == 0)
+        return true;
+    planned_memos_open(&memos);
+    bool planned = planned_step(&step, &plan->trial, plan->trial.options,
+                                (struct planned_limits){NO_LIMIT, NO_LIMIT}, &memos, status);
+    planned_memos_close(&memos);
+    plan->largest_draw_bytes = planned ? step.peak_bytes : 0;
+    return planned;
 }
 
 // Plans without the limits: how much is missing is worth more than where the step would have ended.
@@ -105,7 +127,8 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
     free(complete);
     free(line);
     if (ended == RECORD_OK)
-        return !arguments->timeline || write_timeline(plan, arguments->timeline, status);
+        return plan_largest_draw(plan, status) &&
+               (!arguments->timeline || write_timeline(plan, arguments->timeline, status));
     return status_set(status, ended == RECORD_UNSUPPORTED ? STATUS_BAD_INPUT : STATUS_FAILED, "%s",
                       plan->record.reason);
 }
@@ -200,14 +223,21 @@ static void print_table(const struct plan *plan)
             print_bytes(category_name((enum category)i), (size_t)bytes, "");
     }
     size_t peak = (size_t)record->peak_bytes;
+    size_t drawn = record->columns.count;
     snprintf(text, sizeof text, "%.4f of the lower bound", record->peak_over_bound);
     print_bytes("peak", peak, text);
+    if (plan->largest_draw_bytes)
+        print_bytes("largest draw", plan->largest_draw_bytes,
+                    "the most that a draw takes, but for one in a million");
     print_bytes("resident", (size_t)record->resident_bytes, "before the step");
     snprintf(text, sizeof text, "resident + %.0f per token of context and sequence", record->floor_bytes_per_token);
     print_bytes("lower bound", (size_t)record->lower_bound_bytes, text);
     if (plan->limit_bytes)
-        print_limit(plan->limit_bytes, plan->limit_what, peak, "limits.memory");
+        print_limit(plan->limit_bytes, plan->limit_what, (size_t)most_bytes(plan), "limits.memory");
     print_host(plan);
+    if (plan->largest_draw_bytes)
+        printf("  all but the largest draw and the time is of the draw of --sampler-seed, of %zu column%s\n", drawn,
+               drawn == 1 ? "" : "s");
     printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", record->flops,
            record->flops / record->model_flops);
     printf("  %-20s %12.4g\n", "bytes moved", record->bytes_moved);
@@ -238,7 +268,9 @@ static void print_json(const struct plan *plan)
     CHECK(object);
     bool limited = plan->limit_bytes || plan->host_limit_bytes;
     json_object_set_new(object, "timeline", json_null());
-    set_limit(object, "limit_bytes", "missing_bytes", plan->record.peak_bytes, plan->limit_bytes);
+    if (plan->largest_draw_bytes)
+        json_object_set_new(object, "largest_draw_bytes", json_integer((json_int_t)plan->largest_draw_bytes));
+    set_limit(object, "limit_bytes", "missing_bytes", most_bytes(plan), plan->limit_bytes);
     set_limit(object, "host_limit_bytes", "host_missing_bytes", plan->record.host_peak_bytes,
               plan->host_limit_bytes);
     json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
@@ -273,8 +305,8 @@ int command_plan(int argc, char **argv)
             "any "
             "machine and for any card.\vA time is only an estimate: each operation takes as long as its FLOPs or "
             "its bytes do at the profile's peak rates, whichever is longer, and a launch. Where columns are drawn "
-            "all but the time is of the draw of "
-            "--sampler-seed, and the time a mean over draws. A step that does not fit the device or the host "
+            "the time is a mean over draws and all else of the draw of --sampler-seed; what fits is judged by the "
+            "largest draw. A step that does not fit the device or the host "
             "is a result, so the exit code is 0; where --method auto finds nothing that fits it is 1."};
     struct status status = {0};
     struct plan plan = {0};
