@@ -110,8 +110,8 @@ static bool first_difference(const json_t *was, const json_t *is, char *path, si
     }
     if ((json_is_object(was) && json_is_object(is)) || json_equal(was, is))
         return false;
-    *was_text = was ? json_dumps(was, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("absent");
-    *is_text = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("absent");
+    *was_text = was ? json_dumps(was, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)) : strdup("absent");
+    *is_text = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15)) : strdup("absent");
     CHECK(*was_text && *is_text);
     return true;
 }

@@ -66,14 +66,15 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
     if (key)
         return json_field_fail(field, status,
                                "predicts every token of a window; leave \"%s\" out, or give \"data\" as "
-                               "{\"batch\": PATH}, whose labels and documents are its own",
+                               "{\"batch\": PATH} (--batch FILE), whose labels and documents are its own",
                                key);
     if (trial->context == 1)
         return json_field_fail(fields->keys[trial_key_find("context")], status,
                                "a window of 1 token has no next one to predict; give 2 or more");
     return trial->planned || objective_of_tokens(trial->objective, trial->objective_options) ||
            json_field_fail(fields->keys[trial_key_find("objective")], status,
-                           "\"%s\" needs more than windows of tokens: give \"data\" as {\"batch\": PATH}, a batch "
+                           "\"%s\" needs more than windows of tokens: give \"data\" as {\"batch\": PATH} (--batch "
+                           "FILE), a batch "
                            "file or a folder of such",
                            trial->objective->name);
 }
@@ -170,7 +171,8 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
     unsigned reads = objective_terms(trial->objective, trial->objective_options).required;
     if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES) && !trial->planned)
         return json_field_fail(
-            objective, status, "\"%s\" needs %s: give \"data\" as {\"batch\": PATH}, a file that has them",
+            objective, status,
+            "\"%s\" needs %s: give \"data\" as {\"batch\": PATH} (--batch FILE), a file that has them",
             trial->objective->name,
             reads & BATCH_WEIGHTS ? "a weight for every row" : "an advantage for every sequence");
     return true;
@@ -191,7 +193,8 @@ static bool check_prompt(const struct trial *trial, const struct trial_fields *f
     if (trial->group <= 1)
         return true;
     if (trial->batch % trial->group)
-        return json_field_fail(group, status, "a batch of %zu sequences is no number of groups of %zu; give %zu",
+        return json_field_fail(group, status,
+                               "a batch of %zu sequences is no number of groups of %zu; give \"batch\": %zu",
                                trial->batch, trial->group, (trial->batch / trial->group + 1) * trial->group);
     if (!file && !trial->prompt)
         return json_field_fail(group, status, "shares a prompt; give its tokens, \"prompt\"");

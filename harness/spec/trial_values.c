@@ -252,7 +252,7 @@ static const char *usual_reference(const struct trial *trial)
 static const char *reference_fault(const struct trial *trial, int kind)
 {
     return kind == REFERENCE_FILE && trial->data.kind != DATA_BATCH && !trial->planned
-               ? "there is no batch file: give \"data\" as {\"batch\": PATH}"
+               ? "there is no batch file: give \"data\" as {\"batch\": PATH} (--batch FILE)"
            : kind == REFERENCE_ADAPTER_OFF && !trial->lora.rank
                ? "there is no adapter that could be off: give \"lora\", or the folder of another model"
                : NULL;
