@@ -216,6 +216,23 @@ static void what_is_not_supported_is_refused(void **state)
     free(text);
 }
 
+// What was trained of it is of that base: over other weights nothing goes on.
+static void an_adapter_goes_on_over_its_own_base(void **state)
+{
+    struct scratch *scratch = *state;
+#define RUN                                                                                                        \
+    "$L train --model base --lora r=2 --context 12 --method full --optimizer sgd --steps 2 --out run --quiet"
+    assert_int_equal(run(scratch, "$L init --model tiny --out base && " RUN " && " RUN " --resume"), 0);
+    assert_int_equal(run(scratch, "sed -i '/model_hash/d' run/training.json && "
+                                  "! grep model_hash run/training.json && " RUN " --resume"),
+                     0); // an earlier version's
+    assert_int_equal(run(scratch, "rm -r run && " RUN " && rm -r base && $L init --model tiny --seed 2 --out base"),
+                     0);
+    assert_int_equal(run(scratch, RUN " --resume"), 2);
+    assert_says(scratch, "err", "run: the run was begun with model_hash \"");
+#undef RUN
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +241,7 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test(names_of_peft_are_names_here),
         cmocka_unit_test_setup_teardown(what_is_not_supported_is_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(an_adapter_goes_on_over_its_own_base, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

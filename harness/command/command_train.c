@@ -4,7 +4,6 @@
 #include "harness/command/trial_flags.h"
 #include "harness/files/doubtful_labels.h"
 #include "harness/files/folder.h"
-#include "harness/files/sequences.h"
 #include "harness/files/size.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
@@ -13,7 +12,7 @@
 #include "harness/run/ranks.h"
 #include "harness/run/train.h"
 #include "harness/run/train_folder.h"
-#include "harness/spec/method_decode.h"
+#include "harness/run/train_settings.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -138,30 +137,6 @@ static bool complete(struct arguments *arguments, struct status *status)
         json_object_set_new(trial, "optimizer", json_string(optimizers[0]->name));
     keep_choice(arguments);
     return true;
-}
-
-// --- what the run is, to be held against when it is resumed
-
-static json_t *bytes_of(const char *path)
-{
-    size_t bytes = path ? sequences_bytes(path) : 0;
-    return bytes ? json_integer((json_int_t)bytes) : json_null();
-}
-
-static json_t *settings_of(const struct trial *trial)
-{
-    static const char *const free_to_change[] = {"limits", "host", "measure", NULL};
-    json_t *settings = json_loads(trial->canonical, 0, NULL);
-    CHECK(settings);
-    for (size_t i = 0; free_to_change[i]; i++)
-        json_object_del(settings, free_to_change[i]);
-    json_t *chosen = choice_made(trial);
-    json_object_set_new(settings, "method", method_json(trial->method, trial->options)); // of auto what was chosen
-    json_object_update(json_object_get(settings, "place"), json_object_get(chosen, "place"));
-    json_decref(chosen);
-    json_object_set_new(settings, "data_bytes", bytes_of(trial->data.path));
-    json_object_set_new(settings, "evaluate_bytes", bytes_of(trial->train.evaluate.path));
-    return settings;
 }
 
 // --- the run
@@ -378,7 +353,7 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     run->arguments = arguments;
     run->trial = trial;
     run->world = world;
-    json_t *settings = settings_of(trial);
+    json_t *settings = train_settings(trial);
     if (world->comm.size == 1)
         interrupt_open();
     bool ok =

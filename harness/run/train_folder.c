@@ -122,6 +122,9 @@ static bool check_settings(const struct train_folder *folder, const json_t *sett
     json_error_t error;
     json_t *was = json_load_file(file, 0, &error);
     bool same = was || status_set(status, STATUS_BAD_INPUT, "%s: %s", file, error.text);
+    json_t *model = json_object_get(settings, "model_hash");
+    if (same && model && !json_object_get(was, "model_hash")) // an earlier version's
+        CHECK(json_object_set(was, "model_hash", model) == 0);
     if (same && first_difference(was, settings, path, sizeof path, &was_text, &is_text)) {
         same =
             status_set(status, STATUS_BAD_INPUT,

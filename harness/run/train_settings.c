@@ -1,0 +1,31 @@
+#include "harness/run/train_settings.h"
+#include "harness/files/sequences.h"
+#include "harness/run/choice.h"
+#include "harness/run/model_hash.h"
+#include "harness/spec/method_decode.h"
+#include <inttypes.h>
+
+static json_t *bytes_of(const char *path)
+{
+    size_t bytes = path ? sequences_bytes(path) : 0;
+    return bytes ? json_integer((json_int_t)bytes) : json_null();
+}
+
+json_t *train_settings(const struct trial *trial)
+{
+    static const char *const free_to_change[] = {"limits", "host", "measure", NULL};
+    json_t *settings = json_loads(trial->canonical, 0, NULL);
+    CHECK(settings);
+    for (size_t i = 0; free_to_change[i]; i++)
+        json_object_del(settings, free_to_change[i]);
+    json_t *chosen = choice_made(trial);
+    json_object_set_new(settings, "method", method_json(trial->method, trial->options)); // of auto what was chosen
+    json_object_update(json_object_get(settings, "place"), json_object_get(chosen, "place"));
+    json_decref(chosen);
+    json_object_set_new(settings, "data_bytes", bytes_of(trial->data.path));
+    uint64_t hash = model_hash(trial);
+    if (hash)
+        json_object_set_new(settings, "model_hash", json_sprintf("%016" PRIx64, hash));
+    json_object_set_new(settings, "evaluate_bytes", bytes_of(trial->train.evaluate.path));
+    return settings;
+}

@@ -1,0 +1,8 @@
+// Train settings: what a training run is, to be held against when it is resumed.
+#pragma once
+#include "harness/spec/trial.h"
+#include <jansson.h>
+
+// JSON, a new reference: the trial, its method as it was chosen, the size of its data and the hash of its model's
+// folder; without what may be another when it goes on.
+json_t *train_settings(const struct trial *trial);
