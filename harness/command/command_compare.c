@@ -147,17 +147,20 @@ static const char help[] =
     "A method that draws its columns walks the same draws in both files, and a sample is held against those of "
     "its draw; the faster half is that of each draw. Six draws of a trial in one round or five in three are the "
     "least.\n\n"
-    "Trials that were ok in BASE and are missing in NEW leave it undecided; trials that NEW alone has do not. "
-    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that ran out of "
-    "time "
-    "is undecided. --exact is for bytes and counts that nobody meant to change: less is worse, too, for work that "
+    "Trials that were ok in BASE and are missing in NEW leave it undecided. Of trials that NEW alone has, one that "
+    "crashed, failed (as with a wrong gradient) or ran out of time is worse; one that is ok, oom or unsupported is "
+    "not. "
+    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was ok and "
+    "ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: less is worse, "
+    "too, for work that "
     "is "
     "no longer counted looks like work that was saved; if it was, record BASE anew.\n\n"
     "--by KEY pairs the trials of one file that differ in that key alone, the first of its values with each of the "
     "others: what is called worse there is what a setting costs.\n\n"
     "What --allow let pass is listed as such.\n\n"
     "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
-    "line), 3 cannot tell.";
+    "line), 3 cannot tell. In junit a trial that is worse is a failure, and a verdict that cannot be told an "
+    "error.";
 
 int command_compare(int argc, char **argv)
 {
