@@ -78,6 +78,8 @@ int compare_files(const char *base_path, const char *new_path, const struct comp
     if (result_file_read(&base, base_path, status) && result_file_read(&new, new_path, status) &&
         comparison_make(&item.comparison, &base, &new, options, status)) {
         code = exit_code(item.comparison.verdict);
+        result_file_warn(&base);
+        result_file_warn(&new);
         comparison_write(&item, 1, format, all, stdout);
     }
     comparison_free(&item.comparison);
@@ -102,6 +104,7 @@ static int compare_settings(const struct arguments *arguments, struct status *st
     if (result_file_read(&file, arguments->paths[0], status) &&
         comparison_by_make(&by, &file, arguments->by, &arguments->options, status)) {
         code = EXIT_FINE;
+        result_file_warn(&file);
         for (size_t i = 0; i < by.count; i++)
             code = worse_code(code, exit_code(by.items[i].comparison.verdict));
         comparison_write(by.items, by.count, arguments->format, arguments->all, stdout);
@@ -134,7 +137,8 @@ static const char help[] =
     "--against OTHER-BUILD --compare`, which ends with this comparison. Machines drift, and what disturbs them "
     "adds time, "
     "and comes and goes. The last record of a trial counts for all else; samples of all its records of the "
-    "same revision and machine are pooled, and of several rounds the faster half counts. Five samples of a "
+    "same revision and machine are pooled, of lines that are the same byte for byte once, and of several rounds "
+    "the faster half counts. Five samples of a "
     "trial in a round are enough where there are many trials, ten or more where there are few; below four in "
     "all nothing can be told.\n\n"
     "Of samples that other programs disturbed, processor times are compared, where both files have them and "
