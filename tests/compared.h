@@ -18,7 +18,7 @@
 // What a record of the tests may differ in; zeroed: a good one of trial 0.
 struct sketch {
     unsigned trial; // its id; even ones are full, odd ones seco
-    const char *status, *dtype, *device, *cpu, *card, *revision;
+    const char *status, *reason, *dtype, *device, *cpu, *card, *revision;
     size_t peak_bytes, activations, flops, launches, bytes_moved; // 0: 1000, 600, 5000, 70, 900
     double error, floor;                                          // 0: 5e-7, 6e-7
     const char *bits;                                             // other members of the gradient, ", 'key': value"
@@ -41,7 +41,8 @@ static const char *or_text(const char *value, const char *otherwise)
     return value ? value : otherwise;
 }
 
-static inline void write_record(FILE *file, struct sketch r)
+// second: when it was measured, which tells two of one sketch apart.
+static inline void write_record(FILE *file, struct sketch r, size_t second)
 {
     char *text, samples[1024] = "";
     bool ok = strcmp(or_text(r.status, "ok"), "ok") == 0;
@@ -51,18 +52,20 @@ static inline void write_record(FILE *file, struct sketch r)
                  or_number(r.ms, 10) * (1 + i * or_number(r.step, 0.001)));
     int bytes = asprintf(
         &text,
-        "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '', 'trial': {'model': 'tiny', "
+        "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '%s', 'trial': {'model': "
+        "'tiny', "
         "'dtype': '%s', 'device': '%s', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}%s}, "
         "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
         "'flops': %.0f, 'bytes_moved': %.0f, 'launches': %.0f, "
         "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g%s}, "
-        "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': %d%s}%s}\n",
-        r.trial, or_text(r.status, "ok"), or_text(r.dtype, "f32"), or_text(r.device, "cpu"),
+        "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': %d, "
+        "'time': '2026-01-01T00:00:%02zuZ'%s}%s}\n",
+        r.trial, or_text(r.status, "ok"), or_text(r.reason, ""), or_text(r.dtype, "f32"), or_text(r.device, "cpu"),
         512 << (r.trial / 2 % 2), r.trial % 2 ? "seco" : "full", r.trial / 4, or_text(r.setting, ""), samples,
         or_number((double)r.peak_bytes, 1000), or_number((double)r.activations, 600),
         or_number((double)r.flops, 5000), or_number((double)r.bytes_moved, 900), or_number((double)r.launches, 70),
         or_number(r.error, 5e-7), or_number(r.floor, 6e-7), or_text(r.bits, ""), or_text(r.revision, "abc"),
-        or_text(r.cpu, "A CPU"), or_text(r.card, ""), r.threads ? r.threads : 2, or_text(r.machine, ""),
+        or_text(r.cpu, "A CPU"), or_text(r.card, ""), r.threads ? r.threads : 2, second, or_text(r.machine, ""),
         or_text(r.more, ""));
     assert_true(bytes > 0);
     char *json = quoted(text);
@@ -77,7 +80,7 @@ static inline void write_records(const struct scratch *scratch, const char *name
     FILE *file = fopen(scratch_path(scratch, name).text, "w");
     assert_non_null(file);
     for (size_t i = 0; i < count; i++)
-        write_record(file, records[i]);
+        write_record(file, records[i], i);
     assert_int_equal(fclose(file), 0);
 }
 

@@ -225,6 +225,11 @@ static void a_pull_request_gets_markdown_or_test_results(void **state)
     expect(*state, "--deterministic --format junit base new", 1,
            "name='seco, context 1024, f32 cpu'>\n      <skipped>lost status ok -&gt; -, only in BASE\n</skipped>");
     expect(*state, "--deterministic --format junit base base", 0, "tests='5' failures='0' errors='0' skipped='0'");
+    // What cannot be told is an error: nobody has seen that it is fine.
+    NEW(*state, {.trial = 1}, {.trial = 2}, {.trial = 3});
+    expect(*state, "--deterministic --format junit base new", 3, "tests='5' failures='0' errors='1' skipped='1'>");
+    expect(*state, "--deterministic --format junit base new", 3,
+           "name='verdict'>\n      <error>trials that were ok in BASE are not in NEW</error>");
     expect(*state, "--format xml base new", 2, "--format: text, markdown, junit or json, not 'xml'");
 }
 
@@ -275,6 +280,36 @@ static void trials_of_one_file_alone(void **state)
     scratch_file(*state, "new", "", 0);
     expect(*state, "base new", 3, "no trial is in both files");
     expect(*state, "new new", 3, "no trial is in both files");
+}
+
+// What comes with a fault is no better for being new; a card that is too small is no fault.
+static void new_trials_must_not_fail(void **state)
+{
+    static const struct {
+        const char *status;
+        int code;
+        const char *row;
+    } cases[] = {{"ok", 0, "other"},      {"oom", 0, "other"},   {"unsupported", 0, "other"},
+                 {"timeout", 1, "worse"}, {"crash", 1, "worse"}, {"failed", 1, "worse"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char row[160];
+        snprintf(row, sizeof row, "%-11s 00000000  seco, context 512, f32 cpu: status - -> %s, only in NEW\n",
+                 cases[i].row, cases[i].status);
+        BASE(*state, {.trial = 0});
+        NEW(*state, {.trial = 0}, {.trial = 1, .status = cases[i].status});
+        expect(*state, "base new", cases[i].code, row);
+        expect(*state, "--deterministic base new", cases[i].code, row);
+        expect(*state, "--deterministic --format junit base new", cases[i].code,
+               cases[i].code ? "tests='3' failures='2' errors='0' skipped='0'>"
+                             : "tests='3' failures='0' errors='0'");
+        scratch_file(*state, "base", "", 0);
+        expect(*state, "base new", cases[i].code ? 1 : 3, row);
+    }
+    NEW(*state, {.trial = 1, .status = "failed", .reason = "a wrong gradient"});
+    expect(*state, "base new", 1, "status - -> failed, only in NEW: a wrong gradient\n");
+    // Of settings one side's trials are no part of what the setting costs.
+    BASE(*state, {.trial = 1}, {.trial = 5}, {.trial = 7, .status = "crash"});
+    expect(*state, "--deterministic --by head_chunk base", 0, "status - -> crash, only in NEW");
 }
 
 static void json_says_the_same(void **state)
@@ -441,6 +476,7 @@ int main(void)
         TEST(a_pull_request_gets_markdown_or_test_results),
         TEST(settings_of_one_file_are_held_against_each_other),
         TEST(trials_of_one_file_alone),
+        TEST(new_trials_must_not_fail),
         TEST(json_says_the_same),
         TEST(labels_tell_trials_apart),
         TEST(bad_files_are_refused),

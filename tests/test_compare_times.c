@@ -205,6 +205,29 @@ static void samples_of_several_records_are_pooled(void **state)
     expect(*state, "--deterministic base new", 0, "verdict: same");
 }
 
+// A copy of a line is no other sample: twice the same three tell no more than once.
+static void repeated_lines_count_once(void **state)
+{
+    struct scratch *scratch = *state;
+    const struct sketch records[] = {{.samples = 3}, {.ms = 12, .samples = 3}};
+    static const char *const names[] = {"base", "new"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        FILE *file = fopen(scratch_path(scratch, names[i]).text, "w");
+        assert_non_null(file);
+        for (size_t copies = 0; copies < 2; copies++)
+            write_record(file, records[i], 0);
+        assert_int_equal(fclose(file), 0);
+    }
+    expect(scratch, "base new", 3, "too few samples");
+    expect(scratch, "base new", 3,
+           "longbp: base: warning: 1 record is left out, for the same line, byte for byte, was read before");
+    expect(scratch, "base new", 3, "longbp: new: warning: 1 record is left out");
+    expect(scratch, "base base", 3, "1 trials in both"); // of two files each has its own
+    BASE(scratch, {.dtype = "f32"}, {.dtype = "bf16"}, {.dtype = "f32"});
+    expect_silent(scratch, "--by dtype base", 0, "left out,");
+    expect_silent(scratch, "--deterministic base base", 0, "left out,");
+}
+
 // Eight draws whose times differ fourfold, one of them of no column; only the same draw is held against a draw.
 static void draws_are_held_against_the_same_draws(void **state)
 {
@@ -242,6 +265,7 @@ int main(void)
         TEST(what_is_disturbed_proves_less),
         TEST(disturbed_rounds_are_held_against_each_other),
         TEST(samples_of_several_records_are_pooled),
+        TEST(repeated_lines_count_once),
         TEST(draws_are_held_against_the_same_draws),
     };
     return cmocka_run_group_tests_name("compare_times", tests, NULL, NULL);

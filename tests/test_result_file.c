@@ -240,6 +240,48 @@ static void test_a_file_that_is_not_there(void **state)
     result_file_close(&file);
 }
 
+// A copy of a record is no other measurement of it, in its file or in the next.
+static void test_repeated_lines_count_once(void **state)
+{
+    struct scratch *scratch = *state;
+    struct result_file files[2];
+    struct line_set lines = {0};
+    struct status status = {0};
+    char *text = quoted(RECORD(ID_A, "ok") "\n" RECORD(ID_B, "ok") "\n" RECORD(ID_A, "ok") "\n" RECORD(
+             ID_A, "oom") "\n" RECORD(ID_A, "ok")),
+         *other = quoted(RECORD(ID_B, "oom") "\n" RECORD(ID_B, "ok") "\n");
+    struct scratch_path path = scratch_text(scratch, "a.jsonl", text),
+                        next = scratch_text(scratch, "b.jsonl", other);
+    assert_true(result_file_read_next(&files[0], path.text, &lines, &status));
+    assert_true(result_file_read_next(&files[1], next.text, &lines, &status));
+    assert_int_equal(files[0].count, 3);
+    assert_int_equal(files[0].repeated, 2);
+    assert_true(files[0].unterminated);
+    assert_int_equal(files[0].records[2].status, RECORD_OOM);
+    assert_int_equal(files[1].count, 1);
+    assert_int_equal(files[1].repeated, 1);
+    result_file_close(&files[1]);
+    assert_true(result_file_read(&files[1], next.text, &status)); // by itself
+    assert_int_equal(files[1].count, 2);
+    result_file_close(&files[1]);
+    result_file_close(&files[0]);
+    line_set_free(&lines);
+    free(other);
+    free(text);
+}
+
+static void test_many_lines_are_told_apart(void **state)
+{
+    (void)state;
+    struct line_set lines = {0};
+    for (uint32_t i = 0; i < 20000; i++)
+        assert_true(line_set_add(&lines, (const char *)&i, sizeof i));
+    for (uint32_t i = 0; i < 20000; i++)
+        assert_false(line_set_add(&lines, (const char *)&i, sizeof i));
+    assert_int_equal(lines.count, 20000);
+    line_set_free(&lines);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -255,6 +297,8 @@ int main(void)
         TEST(test_a_tail_of_zeros_is_torn),
         TEST(test_bad_lines_are_named),
         TEST(test_a_file_that_is_not_there),
+        TEST(test_repeated_lines_count_once),
+        TEST(test_many_lines_are_told_apart),
     };
     return cmocka_run_group_tests_name("result_file", tests, NULL, NULL);
 }

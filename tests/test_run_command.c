@@ -108,6 +108,39 @@ static void a_step_may_end_after_the_limit(void **state)
     expect(scratch, "! grep -v '\"status\":\"ok\"' r.jsonl", 0, NULL);
 }
 
+static void what_would_do_nothing_is_refused(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'ok'", 0);
+    expect(scratch, "$L run spec.json --json --out r.jsonl", 2, "--json is of --list");
+    expect(scratch, "$L run spec.json --json --dry-run --out r.jsonl", 2, "--json is of --list");
+    expect(scratch, "$L run spec.json --json --list", 0, NULL);
+    expect(scratch, "$L run spec.json --out -", 2, "--out -: results go to a file");
+    expect(scratch, "$L run spec.json --against $L --against-out -", 2, "--against-out -: results go to a file");
+    expect(scratch, "test ! -e r.jsonl && test ! -e ./-", 0, NULL);
+    expect(scratch, "test $($L run spec.json --out /dev/stdout | wc -l) = 3", 0, NULL); // as it says
+    expect(scratch, "$L run spec.json --out ./- && mv ./- r.jsonl", 0, NULL);
+    expect_records(scratch, TRIALS);
+}
+
+// The table at the end goes by what `report` does.
+static void repeated_lines_are_no_rounds(void **state)
+{
+    struct scratch *scratch = *state;
+    write_spec(scratch, "'ok'", 0);
+    expect(scratch, "$L run spec.json --out r.jsonl && cat r.jsonl r.jsonl >t && mv t r.jsonl", 0, NULL);
+    static const char *const commands[] = {"$L run spec.json --out r.jsonl", "$L report r.jsonl",
+                                           "$L report --all r.jsonl"};
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        expect(scratch, commands[i], 0, "longbp: r.jsonl: warning: 3 records are left out, for the same line");
+        char *table = text_of(scratch, "out");
+        assert_null(strstr(table, "several"));
+        free(table);
+    }
+    expect(scratch, "$L report --all r.jsonl --format csv >t && test $(wc -l <t) = 4", 0, NULL);
+    expect(scratch, "$L report --all r.jsonl r.jsonl --format csv >t && test $(wc -l <t) = 4", 0, NULL);
+}
+
 static void streams_that_are_closed_hold_no_records(void **state)
 {
     struct scratch *scratch = *state;
@@ -426,6 +459,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(options_stand_behind_arguments, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_step_may_end_after_the_limit, scratch_setup, scratch_teardown),
         TEST(a_trial_is_named_by_how_its_id_begins),
+        TEST(what_would_do_nothing_is_refused),
+        TEST(repeated_lines_are_no_rounds),
         TEST(streams_that_are_closed_hold_no_records),
         TEST(files_that_are_not_results_are_left_alone),
         TEST(a_torn_record_is_cut_wherever_it_ends),

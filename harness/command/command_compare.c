@@ -78,6 +78,8 @@ int compare_files(const char *base_path, const char *new_path, const struct comp
     if (result_file_read(&base, base_path, status) && result_file_read(&new, new_path, status) &&
         comparison_make(&item.comparison, &base, &new, options, status)) {
         code = exit_code(item.comparison.verdict);
+        result_file_warn(&base);
+        result_file_warn(&new);
         comparison_write(&item, 1, format, all, stdout);
     }
     comparison_free(&item.comparison);
@@ -102,6 +104,7 @@ static int compare_settings(const struct arguments *arguments, struct status *st
     if (result_file_read(&file, arguments->paths[0], status) &&
         comparison_by_make(&by, &file, arguments->by, &arguments->options, status)) {
         code = EXIT_FINE;
+        result_file_warn(&file);
         for (size_t i = 0; i < by.count; i++)
             code = worse_code(code, exit_code(by.items[i].comparison.verdict));
         comparison_write(by.items, by.count, arguments->format, arguments->all, stdout);
@@ -134,7 +137,8 @@ static const char help[] =
     "--against OTHER-BUILD --compare`, which ends with this comparison. Machines drift, and what disturbs them "
     "adds time, "
     "and comes and goes. The last record of a trial counts for all else; samples of all its records of the "
-    "same revision and machine are pooled, and of several rounds the faster half counts. Five samples of a "
+    "same revision and machine are pooled, of lines that are the same byte for byte once, and of several rounds "
+    "the faster half counts. Five samples of a "
     "trial in a round are enough where there are many trials, ten or more where there are few; below four in "
     "all nothing can be told.\n\n"
     "Of samples that other programs disturbed, processor times are compared, where both files have them and "
@@ -147,17 +151,20 @@ static const char help[] =
     "A method that draws its columns walks the same draws in both files, and a sample is held against those of "
     "its draw; the faster half is that of each draw. Six draws of a trial in one round or five in three are the "
     "least.\n\n"
-    "Trials that were ok in BASE and are missing in NEW leave it undecided; trials that NEW alone has do not. "
-    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that ran out of "
-    "time "
-    "is undecided. --exact is for bytes and counts that nobody meant to change: less is worse, too, for work that "
+    "Trials that were ok in BASE and are missing in NEW leave it undecided. Of trials that NEW alone has, one that "
+    "crashed, failed (as with a wrong gradient) or ran out of time is worse; one that is ok, oom or unsupported is "
+    "not. "
+    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was ok and "
+    "ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: less is worse, "
+    "too, for work that "
     "is "
     "no longer counted looks like work that was saved; if it was, record BASE anew.\n\n"
     "--by KEY pairs the trials of one file that differ in that key alone, the first of its values with each of the "
     "others: what is called worse there is what a setting costs.\n\n"
     "What --allow let pass is listed as such.\n\n"
     "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
-    "line), 3 cannot tell.";
+    "line), 3 cannot tell. In junit a trial that is worse is a failure, and a verdict that cannot be told an "
+    "error.";
 
 int command_compare(int argc, char **argv)
 {

@@ -84,7 +84,8 @@ int command_report(int argc, char **argv)
                 "all)"},
         {.name = "all",
          SET_AT(struct arguments, request.every),
-         .doc = "Every record of a trial that has several, not the last one alone"},
+         .doc = "Every record of a trial that has several; else its rounds are one row, and of other builds' and "
+                "machines' the last counts"},
         {.name = "summary",
          SET_AT(struct arguments, request.summary),
          .doc = "One line for each series: not the table of records, nor every point"},
@@ -115,7 +116,9 @@ int command_report(int argc, char **argv)
         "a "
         "column of that name.\n\n"
         "csv (as RFC 4180 has it) and json (an array of objects) hold values as records have them, by default all "
-        "fields but tables within a record. In csv a null is empty and an empty text \"\"; lists and objects are "
+        "fields but tables within a record; a row is a trial, with the samples of all its rounds, and with --all a "
+        "record. What rows leave out is said on stderr. In csv a null is empty and an empty text \"\"; lists and "
+        "objects are "
         "JSON. Texts are written as they are: a spreadsheet may take one that begins with = for a formula.\n\n"
         "Exit status: 0 fine, 2 wrong use, a bad file, or nothing to sum up.",
         NULL,

@@ -138,6 +138,15 @@ static void check_size(const struct argp_state *state, const char *flag, const c
         argp_error(state, "%s: expected %s, found \"%s\"", flag, size_expected(text), text);
 }
 
+static void check_out(const struct argp_state *state, const char *flag, const char *path)
+{
+    if (path && strcmp(path, "-") == 0)
+        argp_error(state,
+                   "%s -: results go to a file, which a run that was stopped goes on with; /dev/stdout gives a "
+                   "pipe the records, and ./- is a file of that name",
+                   flag);
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
@@ -169,8 +178,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
             add_key(arguments, "limits",
                     json_pack("{s:s?, s:s?}", "memory", arguments->memory_limit, "host_memory",
                               arguments->host_memory));
+        check_out(state, "--out", arguments->out);
+        check_out(state, "--against-out", arguments->against_out);
         if (!arguments->spec)
             argp_error(state, "name the experiment's file");
+        if (arguments->json && !arguments->list)
+            argp_error(state, "--json is of --list; records are lines of JSON, and `longbp report --format json` "
+                              "has them as one array");
         if (!arguments->against && (arguments->against_out || arguments->compare))
             argp_error(state, "--against-out and --compare are of another build: name it by --against PROGRAM");
         if (arguments->list && arguments->against)

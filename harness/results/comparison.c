@@ -228,12 +228,18 @@ static int severity(enum record_status status)
     return status == RECORD_OK ? 0 : status == RECORD_CRASH || status == RECORD_FAILED ? 2 : 1;
 }
 
+// Of a trial that one side alone has: a result must not vanish, and what is new must not come with a fault.
+static enum change single_change(const struct record *base, const struct record *new)
+{
+    if (base)
+        return base->status == RECORD_OK ? CHANGE_LOST : CHANGE_OTHER;
+    return severity(new->status) == 2 || new->status == RECORD_TIMEOUT ? CHANGE_WORSE : CHANGE_OTHER;
+}
+
 static enum change status_change(const struct trial_comparison *trial, const struct comparison_options *options)
 {
-    if (!trial->base || !trial->new) {
-        bool result = trial->base && trial->base->status == RECORD_OK;
-        return result && !options->settings ? CHANGE_LOST : CHANGE_OTHER;
-    }
+    if (!trial->base || !trial->new)
+        return options->settings ? CHANGE_OTHER : single_change(trial->base, trial->new);
     enum record_status base = trial->base->status, new = trial->new->status;
     // Another machine may be too slow for the limit of time.
     if (options->deterministic && base == RECORD_OK && new == RECORD_TIMEOUT)

@@ -24,7 +24,9 @@ struct trial_comparison {
     const struct record *base, *new; // the last records, borrowed; NULL: the file has none
     enum change change; // of everything: worse, lost (open), better, allowed, other or none, the first that holds
     char context[24];
-    enum change status; // worse: ok became something else; lost: ok, and now not there
+    // worse: ok became something else, or NEW alone has it, as crash, failed or timeout; lost: ok, and now not
+    // there
+    enum change status;
     size_t change_count;
     struct quantity_change *changes; // [change_count]
     struct gradient_bits bits;       // told, but neither better nor worse

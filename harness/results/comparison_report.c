@@ -132,7 +132,7 @@ static void write_escaped(const char *text, FILE *stream)
 
 struct test_case {
     const char *name;
-    bool failure, open;
+    bool failure, error, open;
     const struct comparison_row *rows; // [count]: what is said of it
     size_t count;
     const char *reason; // of one without rows
@@ -140,7 +140,7 @@ struct test_case {
 
 static void write_case(const struct test_case *test, FILE *stream)
 {
-    const char *element = test->failure ? "failure" : test->open ? "skipped" : "system-out";
+    const char *element = test->failure ? "failure" : test->error ? "error" : test->open ? "skipped" : "system-out";
     fputs("    <testcase classname=\"longbp.compare\" name=\"", stream);
     write_escaped(test->name, stream);
     fputs("\">\n", stream);
@@ -177,27 +177,29 @@ static struct test_case case_of(const struct comparison_rows *rows, size_t *next
     return test;
 }
 
-// rows: of all trials. The verdict is a case, too, so that the suite fails where the command does.
+// rows: of all trials. The verdict is a case, too, so that the suite is not passed where the command fails.
 static void write_suite(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
 {
     const struct comparison *comparison = &item->comparison;
     struct test_case *tests = calloc(rows->count + 1, sizeof *tests);
     CHECK(tests);
-    size_t count = 0, failures = 0, skipped = 0;
+    size_t count = 0, failures = 0, errors = 0, skipped = 0;
     for (size_t next = 0; next < rows->count;)
         tests[count++] = case_of(rows, &next);
     tests[count++] = (struct test_case){
         .name = "verdict",
         .failure = comparison->verdict == COMPARISON_REGRESSION,
-        .open = comparison->verdict == COMPARISON_CANNOT_TELL,
+        .error = comparison->verdict == COMPARISON_CANNOT_TELL,
         .reason = *comparison->reason ? comparison->reason : comparison_verdict_name(comparison->verdict)};
     for (size_t i = 0; i < count; i++) {
         failures += tests[i].failure;
+        errors += tests[i].error;
         skipped += tests[i].open && !tests[i].failure;
     }
     fputs("  <testsuite name=\"", stream);
     write_escaped(item->title ? item->title : "longbp compare", stream);
-    fprintf(stream, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n", count, failures, skipped);
+    fprintf(stream, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"%zu\">\n", count, failures, errors,
+            skipped);
     for (size_t i = 0; i < count; i++)
         write_case(&tests[i], stream);
     fputs("  </testsuite>\n", stream);

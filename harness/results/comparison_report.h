@@ -7,7 +7,8 @@
 enum comparison_format {
     COMPARISON_TEXT,
     COMPARISON_MARKDOWN,
-    COMPARISON_JUNIT, // XML as test runners write it: a case for each trial; worse fails, open is skipped
+    COMPARISON_JUNIT, // XML as test runners write it: a case for each trial, of which worse fails and open is
+                      // skipped, and one for the verdict, of which "cannot tell" is an error
     COMPARISON_JSON,
     COMPARISON_FORMATS
 };

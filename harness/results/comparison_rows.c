@@ -73,10 +73,10 @@ static void add_status(struct comparison_rows *rows, const struct trial_comparis
     row->open = trial->status == CHANGE_LOST;
     snprintf(row->base, sizeof row->base, "%s", trial->base ? record_status_name(trial->base->status) : "-");
     snprintf(row->new, sizeof row->new, "%s", trial->new ? record_status_name(trial->new->status) : "-");
-    snprintf(row->note, sizeof row->note, "%.160s",
-             !trial->new    ? "only in BASE"
-             : !trial->base ? "only in NEW"
-                            : text_or(trial->new->reason, ""));
+    const char *reason = trial->new ? text_or(trial->new->reason, "") : "", *side = !trial->new    ? "only in BASE"
+                                                                                    : !trial->base ? "only in NEW"
+                                                                                                   : "";
+    snprintf(row->note, sizeof row->note, "%s%s%.160s", side, *side && *reason ? ": " : "", reason);
     add(rows, row);
 }
 

@@ -88,7 +88,7 @@ bool longest_results_open(struct results *results, const char *const *paths, siz
         if (is_output(paths[i]))
             fine = read_output(&(struct output){paths[i], i}, &records, status);
         else
-            fine = result_file_read(&file, paths[i], status);
+            fine = result_file_read_next(&file, paths[i], &results->lines, status);
         if (records && fine)
             result_file_wrap(&file, paths[i], records);
         json_decref(records);

@@ -75,18 +75,19 @@ static void write_drawn(const struct printer *printer)
                 drawn, printer->table->row_count);
 }
 
-static void write_several(const struct results *results, FILE *stream)
+// before: of each note.
+static void write_several(const struct results *results, const char *before, FILE *stream)
 {
     size_t rounds = results_of_rounds(results), several = results_of_several(results);
     if (rounds)
-        fprintf(stream, "\n%zu of %zu rows have the samples of several rounds: `longbp report --all` shows each\n",
-                rounds, results->count);
+        fprintf(stream, "%s%zu of %zu rows have the samples of several rounds: `longbp report --all` shows each\n",
+                before, rounds, results->count);
     if (several)
         fprintf(stream,
-                "\n%zu of %zu rows are the last of several records of their trial, which other builds or machines "
+                "%s%zu of %zu rows are the last of several records of their trial, which other builds or machines "
                 "measured:\n`longbp report --all` shows each, `longbp compare` and `longbp history` hold them "
                 "against each other\n",
-                several, results->count);
+                before, several, results->count);
 }
 
 static void write_disturbed(const struct printer *printer)
@@ -163,7 +164,7 @@ static void write_for_people(const struct printer *printer, const struct results
     if (framed) {
         write_planned(printer);
         write_drawn(printer);
-        write_several(results, printer->stream);
+        write_several(results, "\n", printer->stream);
         write_disturbed(printer);
         write_perhaps_disturbed(printer);
     }
@@ -245,7 +246,7 @@ bool record_table_report(const struct record_table_request *request, const struc
     const char *columns = request->columns ? request->columns : people ? for_people : NULL;
     bool fine = people ? record_table_open(&table, results, columns, request->sort, status)
                        : record_table_open_rows(&table, results, columns, request->sort, status);
-    if (fine && people && !results->count)
+    if (fine && !results->count)
         fine = status_set(status, STATUS_BAD_INPUT,
                           "no records: there is nothing to sum up; `longbp run` writes them");
     else if (fine && people)
@@ -254,6 +255,8 @@ bool record_table_report(const struct record_table_request *request, const struc
         write_csv(&printer);
     else if (fine && request->format == TABLE_JSON)
         write_json(&printer);
+    if (fine && !people)
+        write_several(results, "longbp: ", stderr);
     record_table_close(&table);
     return fine;
 }

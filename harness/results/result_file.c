@@ -193,7 +193,8 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
 
 // Records as they are read, and what they borrow from.
 struct kept {
-    size_t count, capacity;
+    struct line_set *lines; // that were read before
+    size_t repeated, count, capacity;
     struct record *records;
     struct interned interned;
     json_t *objects;
@@ -219,6 +220,10 @@ static void add_object(struct kept *kept, json_t *object)
 static bool keep(void *visitor, const struct result_line *line, struct status *status)
 {
     struct kept *kept = visitor;
+    if (!line_set_add(kept->lines, line->text, line->bytes)) {
+        kept->repeated++;
+        return true;
+    }
     struct record *record = add(kept);
     if (record_skim(record, line->text, line->bytes, &kept->interned))
         return true;
@@ -234,13 +239,23 @@ static void take_over(struct result_file *file, const struct kept *kept)
 {
     file->count = kept->count;
     file->records = kept->records;
+    file->repeated = kept->repeated;
     file->interned = kept->interned;
     file->objects = kept->objects;
 }
 
 bool result_file_read(struct result_file *file, const char *path, struct status *status)
 {
-    struct kept kept = {.objects = json_array()};
+    struct line_set lines = {0};
+    bool fine = result_file_read_next(file, path, &lines, status);
+    line_set_free(&lines);
+    return fine;
+}
+
+bool result_file_read_next(struct result_file *file, const char *path, struct line_set *lines,
+                           struct status *status)
+{
+    struct kept kept = {.lines = lines, .objects = json_array()};
     CHECK(kept.objects);
     bool fine = scan(file, path, &(struct visit){keep, &kept, true}, status);
     take_over(file, &kept);
@@ -277,4 +292,9 @@ void result_file_warn(const struct result_file *file)
             "ignored\n",
             file->path, file->torn_line, file->bytes - file->intact_bytes);
     }
+    if (file->repeated)
+        fprintf(stderr,
+                "longbp: %s: warning: %zu record%s left out, for the same line, byte for byte, was read before: it "
+                "counts once\n",
+                file->path, file->repeated, file->repeated == 1 ? " is" : "s are");
 }

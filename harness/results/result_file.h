@@ -1,7 +1,9 @@
 // Result file: records of measured trials, one line of JSON each (harness/results/record.h), read strictly.
-// Only what a crash in mid-write leaves, a torn last line, is forgiven; it is reported and can be cut off.
+// Only what a crash in mid-write leaves, a torn last line, is forgiven; it is reported and can be cut off. Of lines
+// that are the same byte for byte, as where files were put together that had some in common, the first counts.
 #pragma once
 #include "harness/files/interned.h"
+#include "harness/results/line_set.h"
 #include "harness/results/record.h"
 #include "kernels/base/status.h"
 
@@ -9,6 +11,7 @@ struct result_file {
     char *path;
     size_t count;
     struct record *records;   // [count], in the order of the lines; none after a scan
+    size_t repeated;          // lines that were read before, left out
     struct interned interned; // the records' texts and JSON
     json_t *objects;          // what they borrow from besides: those that took a closer look
     size_t bytes;             // of the file
@@ -23,8 +26,11 @@ FILE *result_stream_open(const char *path, struct status *status);
 // schema; a torn last line (no newline, not JSON, but with a record's beginning) is left out instead. Release with
 // result_file_close, also after a failure.
 bool result_file_read(struct result_file *file, const char *path, struct status *status);
+// One of several files, of which `lines` has the lines of those before.
+bool result_file_read_next(struct result_file *file, const char *path, struct line_set *lines,
+                           struct status *status);
 // The same line by line, of which no more than one is in memory, and no more is looked at than that it is JSON and
-// what the record is known by. Ends with false where `visit` returns that.
+// what the record is known by; repeated lines are visited, too. Ends with false where `visit` returns that.
 struct result_line {
     const char *path, *text; // without a newline
     size_t bytes, number;    // from 1
@@ -40,5 +46,5 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
 // The records that were made elsewhere, a list of objects, which are kept.
 void result_file_wrap(struct result_file *file, const char *path, const json_t *objects);
 void result_file_close(struct result_file *file);
-// Says on stderr that the last line is torn, if it is.
+// Says on stderr that the last line is torn, if it is, and how many lines were left out.
 void result_file_warn(const struct result_file *file);

@@ -118,7 +118,7 @@ bool results_open(struct results *results, const char *const *paths, size_t coun
     results_begin(results, every);
     for (size_t i = 0; i < count && fine; i++) {
         struct result_file file;
-        fine = result_file_read(&file, paths[i], status);
+        fine = result_file_read_next(&file, paths[i], &results->lines, status);
         result_file_warn(&file);
         results_add(results, &file);
     }
@@ -167,6 +167,7 @@ void results_close(struct results *results)
     for (size_t i = 0; i < results->count; i++)
         drop_joined(results, i);
     json_decref(results->places);
+    line_set_free(&results->lines);
     free(results->files);
     free(results->records);
     free(results->origins);

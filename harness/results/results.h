@@ -11,7 +11,8 @@ struct results {
     struct record **joined;        // [count], the record if it is of several rounds, else NULL
     size_t file_count;
     struct result_file *files;
-    json_t *places; // {id and experiment: its place}; NULL: every record has its own
+    json_t *places;        // {id and experiment: its place}; NULL: every record has its own
+    struct line_set lines; // of the files
 };
 
 // every: all records, also those of one trial. False and a status if a file is wrong. Release with results_close,

@@ -7,21 +7,25 @@
 struct rows {
     json_t *places;  // {id: its place in the spec}
     json_t *records; // [trials], of each its records
+    struct line_set lines;
+    size_t repeated;
 };
 
 static bool keep(void *visitor, const struct result_line *line, struct status *status)
 {
     struct rows *rows = visitor;
     const json_t *place = json_object_get(rows->places, line->id);
-    json_t *record = place ? result_line_read(line, status) : NULL;
+    bool repeated = place && !line_set_add(&rows->lines, line->text, line->bytes);
+    json_t *record = place && !repeated ? result_line_read(line, status) : NULL;
+    rows->repeated += repeated;
     if (record)
         CHECK(json_array_append_new(json_array_get(rows->records, (size_t)json_integer_value(place)), record) == 0);
-    return record || !place;
+    return record || !place || repeated;
 }
 
 static struct rows rows_of(const struct spec *spec)
 {
-    struct rows rows = {json_object(), json_array()};
+    struct rows rows = {.places = json_object(), .records = json_array()};
     CHECK(rows.places && rows.records);
     for (size_t i = 0; i < spec->trial_count; i++) {
         CHECK(json_object_set_new(rows.places, spec->trials[i].id, json_integer((json_int_t)i)) == 0);
@@ -53,6 +57,8 @@ bool sweep_table_write(const struct spec *spec, const char *path, FILE *stream, 
     bool fine = result_file_scan(&scanned, path, keep, &rows, status);
     json_t *records = records_of(&rows);
     result_file_wrap(&found, path, records);
+    found.repeated = rows.repeated;
+    result_file_warn(&found);
     results_begin(&results, false);
     results_add(&results, &found);
     fine = fine && record_table_report(&request, &results, stream, status);
@@ -61,5 +67,6 @@ bool sweep_table_write(const struct spec *spec, const char *path, FILE *stream, 
     json_decref(records);
     json_decref(rows.places);
     json_decref(rows.records);
+    line_set_free(&rows.lines);
     return fine;
 }
