@@ -434,7 +434,7 @@ static void quiet_and_verbose(void **state)
 }
 
 // A weight that is no number makes no step that is ok, whether its gradient is checked or not.
-static void a_loss_that_is_not_finite_has_failed(void **state)
+static void a_step_without_a_loss_has_failed(void **state)
 {
     const struct scratch *scratch = *state;
     static const char spec[] = "{\"experiment\": \"e\", \"model\": \"m\", \"axes\": {\"context\": [16], "
@@ -448,6 +448,13 @@ static void a_loss_that_is_not_finite_has_failed(void **state)
     expect(scratch, "$L run spec.json --out n.jsonl", 1, "2 failed");
     assert_says(scratch, "n.jsonl", "\"reason\":\"the loss is not finite: a weight is not");
     expect(scratch, "$L grad --model m --context 16 --out g", 1, "the loss is not finite: a weight is not");
+    // Nor is one that predicts nothing, of which 0 would be the mean.
+    expect(scratch,
+           "sed 's/\"m\"/\"tiny\"/' spec.json > t.json && $L run t.json --axis context=1 --axis method=full --out "
+           "o.jsonl",
+           1, "1 failed");
+    assert_says(scratch, "o.jsonl", "\"reason\":\"no token has a next one to predict, so there is no loss: ");
+    expect(scratch, "$L grad --model tiny --context 1 --out g", 2, "no token has a next one to predict");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
@@ -473,7 +480,7 @@ int main(void)
         TEST(a_trial_that_cannot_be_is_unsupported),
         TEST(a_dry_run_says_what_it_would_take),
         TEST(quiet_and_verbose),
-        TEST(a_loss_that_is_not_finite_has_failed),
+        TEST(a_step_without_a_loss_has_failed),
     };
     return cmocka_run_group_tests_name("run_command", tests, NULL, NULL);
 }

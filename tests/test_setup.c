@@ -1,11 +1,9 @@
-// Tests of setup: what a trial may keep on the host.
+// Tests of setup: what a trial may keep on the host, and that a step predicts something. JSON is written with ' for
+// ".
+#define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/run/setup.h"
-#include "tests/quoted.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "tests/scratch.h"
+#include "tests/trial_of.h"
 
 // The host's limit of a trial with these keys more.
 static size_t host_limit(const char *more)
@@ -39,8 +37,44 @@ static void the_machines_memory_limits_no_folder(void **state)
     assert_int_equal(host_limit(", 'host': {'folder': 'x'}, 'limits': {'host_memory': '1MiB'}"), 1 << 20);
 }
 
+// A mean over no token is refused.
+static void without_a_target_there_is_no_loss(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const int32_t none[] = {NO_TARGET, NO_TARGET}, one[] = {NO_TARGET, 3};
+    struct scratch_path unlabelled = scratch_file(scratch, "none", none, sizeof none),
+                        labelled = scratch_file(scratch, "one", one, sizeof one);
+    const struct {
+        const char *keys, *labels, *message; // NULL: no file, and there is a target
+    } cases[] = {{"'context': 1, 'batch': 3", NULL, "the context is 1; give 2 or more"},
+                 {"'context': 2", NULL, NULL},
+                 {"'context': 9, 'documents': 1", NULL, "no document has two tokens"},
+                 {"'context': 9, 'documents': [1, 1, 2]", NULL, NULL},
+                 {"'context': 2", unlabelled.text, "none: labels are -100 everywhere"},
+                 {"'context': 2", labelled.text, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[1200];
+        bool file = cases[i].labels;
+        snprintf(json, sizeof json, "{'model': 'tiny', 'method': 'full', %s%s%s%s}", cases[i].keys,
+                 file ? ", 'labels': '" : "", file ? cases[i].labels : "", file ? "'" : "");
+        struct trial trial = trial_of(json);
+        struct setup setup;
+        struct status status = {0};
+        struct setup_options options = setup_options_of(&trial);
+        assert_true(setup_open(&setup, &trial, &options, &status));
+        assert_int_equal(setup_check_targets(&setup, &trial, &status), !cases[i].message);
+        if (cases[i].message)
+            assert_non_null(strstr(status.message, cases[i].message));
+        setup_close(&setup);
+        trial_free(&trial);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_machines_memory_limits_no_folder)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_machines_memory_limits_no_folder),
+        cmocka_unit_test_setup_teardown(without_a_target_there_is_no_loss, scratch_setup, scratch_teardown),
+    };
     return cmocka_run_group_tests_name("setup", tests, NULL, NULL);
 }

@@ -181,37 +181,6 @@ static void what_a_file_lacks_is_said(void **state)
     }
 }
 
-// A mean over no token is refused.
-static void without_a_target_there_is_no_loss(void **state)
-{
-    const struct scratch *scratch = *state;
-    static const int32_t none[] = {NO_TARGET, NO_TARGET}, one[] = {NO_TARGET, 3};
-    struct scratch_path unlabelled = scratch_file(scratch, "none", none, sizeof none),
-                        labelled = scratch_file(scratch, "one", one, sizeof one);
-    const struct {
-        const char *keys, *labels, *message; // NULL: no file, and there is a target
-    } cases[] = {{"'context': 1, 'batch': 3", NULL, "the context is 1; give 2 or more"},
-                 {"'context': 2", NULL, NULL},
-                 {"'context': 9, 'documents': 1", NULL, "no document has two tokens"},
-                 {"'context': 9, 'documents': [1, 1, 2]", NULL, NULL},
-                 {"'context': 2", unlabelled.text, "none: labels are -100 everywhere"},
-                 {"'context': 2", labelled.text, NULL}};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        char json[1200];
-        bool file = cases[i].labels;
-        snprintf(json, sizeof json, "{'model': 'tiny', 'method': 'full', %s%s%s%s}", cases[i].keys,
-                 file ? ", 'labels': '" : "", file ? cases[i].labels : "", file ? "'" : "");
-        struct trial trial = trial_of(json);
-        struct batch_data data;
-        struct status status = {0};
-        assert_int_equal(step_data_read(&data, &trial, &status), !cases[i].message);
-        if (cases[i].message)
-            assert_non_null(strstr(status.message, cases[i].message));
-        batch_data_free(&data);
-        trial_free(&trial);
-    }
-}
-
 // Whatever an objective reads of a file is in the hash of what was read.
 static void the_hash_is_of_all_that_is_read(void **state)
 {
@@ -274,7 +243,6 @@ int main(void)
         cmocka_unit_test(every_branch_of_the_clip_is_hit_at_its_rate),
         cmocka_unit_test(random_sequences_have_prompts_where_they_are_compared),
         cmocka_unit_test(the_model_is_asked_where_it_must_be),
-        cmocka_unit_test_setup_teardown(without_a_target_there_is_no_loss, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_a_file_lacks_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(the_hash_is_of_all_that_is_read, scratch_setup, scratch_teardown),
     };

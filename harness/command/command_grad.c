@@ -136,7 +136,7 @@ static bool compute(const struct trial *trial, const struct world *world, const 
     ranks_device(device, trial, world);
     options.device = device;
     options.ranks = world->comm.size > 1 ? &world->comm : NULL;
-    bool done = setup_open(&setup, trial, &options, status);
+    bool done = setup_open(&setup, trial, &options, status) && setup_check_targets(&setup, trial, status);
     if (done) {
         model_zero_gradients(&setup.model);
         method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);

@@ -28,6 +28,9 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     options.device = run->device;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
+    // A training run's first micro-batch may have none where the next ones have some.
+    if (!trial->planned && !trial->train.steps && !setup_check_targets(&run->setup, trial, &run->status))
+        return false;
     run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
     if (trial->planned && run->result.tokens >= TOKENS_REMEMBERED)
         run->setup.device->memo = run->setup.memo = memo_new();

@@ -154,6 +154,19 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     return open;
 }
 
+bool setup_check_targets(const struct setup *setup, const struct trial *trial, struct status *status)
+{
+    if (setup->batch.normaliser.rows)
+        return true;
+    if (trial->labels)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
+                          "predicted",
+                          trial->labels);
+    return status_set(status, STATUS_BAD_INPUT, "no token has a next one to predict, so there is no loss: %s",
+                      trial->context < 2 ? "the context is 1; give 2 or more" : "no document has two tokens");
+}
+
 void setup_close(struct setup *setup)
 {
     if (!setup->device)

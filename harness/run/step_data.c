@@ -214,34 +214,6 @@ bool step_data_read_shape(struct batch_data *data, const struct trial *trial, st
     return status->code == STATUS_OK && (trial->data.kind != DATA_BATCH || read_batch_file(data, trial, status));
 }
 
-// A label; without labels a token that follows in the same document.
-static bool has_target(const struct batch_data *data, size_t b, size_t t)
-{
-    size_t i = b * data->context + t, tokens = data->lengths ? (size_t)data->lengths[b] : data->context;
-    if (data->labels)
-        return data->labels[i] != NO_TARGET;
-    return t + 1 < tokens && (!data->documents || data->documents[i] == data->documents[i + 1]);
-}
-
-// A mean over nothing is no loss. Of a training run it is a step's, not of each micro-batch; what a batch file has
-// was looked at when it was read.
-static bool check_targets(const struct batch_data *data, const struct trial *trial, struct status *status)
-{
-    for (size_t b = 0; b < data->batch; b++)
-        for (size_t t = 0; t < data->context; t++)
-            if (has_target(data, b, t))
-                return true;
-    if (trial->train.steps)
-        return true;
-    if (trial->labels)
-        return status_set(status, STATUS_BAD_INPUT,
-                          "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
-                          "predicted",
-                          trial->labels);
-    return status_set(status, STATUS_BAD_INPUT, "no token has a next one to predict, so there is no loss: %s",
-                      data->context < 2 ? "the context is 1; give 2 or more" : "no document has two tokens");
-}
-
 bool step_data_read(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     unsigned noise = step_data_noise(trial);
@@ -255,7 +227,7 @@ bool step_data_read(struct batch_data *data, const struct trial *trial, struct s
         data->reference_logprobs =
             random_normal_values(trial, "reference log-probs", trial->context, STEP_DATA_NOISE, status);
     }
-    return status->code == STATUS_OK && check_targets(data, trial, status);
+    return status->code == STATUS_OK;
 }
 
 uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial)
