@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"data_hash", "cpu",   "card",   "blas",
-                                                                "compiler",  "flags", "threads"};
+const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"data_hash", "columns",  "cpu",   "card",
+                                                                "blas",      "compiler", "flags", "threads"};
 
 static bool same_text(const char *a, const char *b)
 {
@@ -15,26 +15,23 @@ static bool is_repeatable(const struct record *record)
     return strcmp(record->trial.device, "cpu") == 0 || record->trial.deterministic == 1;
 }
 
-// Earlier versions' records have no hash of their data.
-static bool same_data(const struct record *a, const struct record *b)
-{
-    return !*a->data_hash || !*b->data_hash || strcmp(a->data_hash, b->data_hash) == 0;
-}
-
 static unsigned long different_causes(const struct record *base, const struct record *new)
 {
     const struct record_provenance *a = &base->provenance, *b = &new->provenance;
-    const bool same[GRADIENT_BITS_CAUSES] = {same_data(base, new),
-                                             same_text(a->cpu, b->cpu),
-                                             same_text(a->card, b->card),
-                                             same_text(a->blas, b->blas),
-                                             same_text(a->compiler, b->compiler),
-                                             same_text(a->flags, b->flags),
-                                             a->threads == b->threads || (isnan(a->threads) && isnan(b->threads))};
+    const bool same[GRADIENT_BITS_CAUSES] = {
+        record_same_data(base, new),   !record_other_columns(base, new),
+        same_text(a->cpu, b->cpu),     same_text(a->card, b->card),
+        same_text(a->blas, b->blas),   same_text(a->compiler, b->compiler),
+        same_text(a->flags, b->flags), a->threads == b->threads || (isnan(a->threads) && isnan(b->threads))};
     unsigned long causes = 0;
     for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
         causes |= same[i] ? 0 : 1UL << i;
     return causes;
+}
+
+bool gradient_bits_repeat(const struct record *base, const struct record *new)
+{
+    return is_repeatable(base) && is_repeatable(new) && different_causes(base, new) == 0;
 }
 
 // Of the tensor of that name, most likely at the same place; "": there is none.
