@@ -186,6 +186,29 @@ static void test_tables(void **state)
     assert_int_equal(run(scratch, "$L history"), 2);
 }
 
+// A step's loss changes beyond rounding, that of a training run beyond how much it scatters.
+static void test_losses(void **state)
+{
+    struct scratch *scratch = *state;
+    write_points(scratch, points, 3);
+    // By time: the second, the first, the third.
+    assert_int_equal(
+        run(scratch,
+            "awk '{ loss = NR == 3 ? 3.25 : 3.125; last = NR == 3 ? 9 : 3 + NR / 10; "
+            "sub(/\"median_ms/, \"\\\"loss\\\": \" loss \", \\\"curve\\\": {\\\"loss\\\": [4, 3, 4, "
+            "3, 4, 3, 4, \" last \"]}, &\"); print }' h.jsonl > l.jsonl && $L history l.jsonl --format markdown"),
+        0);
+    assert_says(scratch, "out", "6.5 |        1.806 | cccccccccccc |");
+    assert_says(scratch, "out", "loss in 1 of 1 trials, last_loss in 1 of 1 trials");
+    json_t *history;
+    assert_int_equal(run(scratch, "mv l.jsonl h.jsonl"), 0);
+    history = history_of(scratch);
+    assert_quantity(changed_at(history, 1, 0), "last_loss", 3.6, 3.55); // told of, and no change of the figure
+    const json_t *points_of = json_object_get(json_array_get(json_object_get(history, "trials"), 0), "points");
+    assert_float_equal(json_number_value(json_object_get(json_array_get(points_of, 2), "last_loss")), 6.5, 0);
+    json_decref(history);
+}
+
 // Ten commits of which each adds 2.9 % of instructions, less than is told of one: told of at every second.
 static void test_creeping_growth_is_told(void **state)
 {
@@ -247,8 +270,8 @@ static void test_order_of_git(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(test_changes_are_told_of_their_commit), TEST(test_every_point_is_there),
-                                       TEST(test_tables), TEST(test_creeping_growth_is_told),
-                                       TEST(test_order_of_git)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_changes_are_told_of_their_commit), TEST(test_every_point_is_there), TEST(test_tables),
+        TEST(test_creeping_growth_is_told),          TEST(test_order_of_git),         TEST(test_losses)};
     return cmocka_run_group_tests_name("history", tests, NULL, NULL);
 }

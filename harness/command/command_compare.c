@@ -32,7 +32,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     struct status status = {0};
     switch (key) {
     case 'a':
-        if (!quantity_allow(arguments->options.allowances, value, &status))
+        if (!quantity_allow(arguments->options.rules.allowances, value, &status))
             argp_error(state, "%s", status.message);
         return 0;
     case OPTION_THRESHOLD:
@@ -122,6 +122,11 @@ static const char help[] =
     "fine. So with the processor's instructions, if both files counted them on one kind of processor with as many "
     "threads: more by 3 % than before, for threads that wait retire some. Gradient errors may grow by twice the "
     "noise floor, of which rounding every result once is the least. "
+    "The loss of a step is of the same data and weights: more or less by twice that floor, as a share of it, is "
+    "worse, and so is a loss that is no longer finite. Of a training run the losses that it ends with are "
+    "compared, "
+    "last_loss (the mean over its last quarter of steps) and held_out_loss (of what it evaluated last): more is "
+    "worse, less is better. "
     "Gradients whose bits changed are named, and change "
     "no "
     "verdict, for another order of a sum is no fault; where processor, card, BLAS, compiler, flags or threads are "
@@ -151,6 +156,23 @@ static const char help[] =
     "A method that draws its columns walks the same draws in both files, and a sample is held against those of "
     "its draw; the faster half is that of each draw. Six draws of a trial in one round or five in three are the "
     "least.\n\n"
+    "Two training runs that learn as well do not end at one loss: rounding in another order grows over steps, and "
+    "other draws are other noise. So last_loss and held_out_loss are worse or better beyond twice the standard "
+    "error "
+    "of the difference of two such means, by how much the loss scatters from step to step over the last quarter, "
+    "of "
+    "two runs of one trial in the steadier; --allow last_loss=2% lets more pass. Where a run repeats bit for bit "
+    "(the CPU, or a trial that is `deterministic`, with nothing but the program changed), a smaller change is "
+    "listed, too, as otherwise changed. Losses of other data (data_hash) or another objective are otherwise "
+    "changed, "
+    "and so is a step's loss under another setting (--by).\n\n"
+    "Bytes, counts, the loss of a step and the gradient error of a method that draws its columns are of one draw, "
+    "draw 0. Where its columns are not the same in both records, as under another sampler, budget or sampler_seed, "
+    "they are otherwise changed, neither better nor worse; in two files, where the same seed drew other columns, "
+    "that "
+    "leaves the verdict undecided. How many pairs that are is said at the end. Biases and the losses of training "
+    "runs are of many draws, and "
+    "judged; so are times, where sample by sample as many columns were drawn.\n\n"
     "Trials that were ok in BASE and are missing in NEW leave it undecided. Of trials that NEW alone has, one that "
     "crashed, failed (as with a wrong gradient) or ran out of time is worse; one that is ok, oom or unsupported is "
     "not. "
@@ -179,7 +201,7 @@ int command_compare(int argc, char **argv)
          .doc = "How far a ratio of times may be off 1 (default: 7%)"},
         {.name = "deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
         {.name = "exact",
-         SET_AT(struct arguments, options.exact),
+         SET_AT(struct arguments, options.rules.exact),
          .doc = "Fewer bytes or counts are worse, too: work that is no longer counted looks like work saved"},
         {.name = "all", SET_AT(struct arguments, all), .doc = "Show every trial, not only those that changed"},
         {.name = "by",

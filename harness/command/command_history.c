@@ -83,7 +83,8 @@ int command_history(int argc, char **argv)
         "their first records' times. A trial, by its id, is compared with the last commit before that has it: "
         "bytes, "
         "FLOPs, launches and the bits of gradients change where they are not equal, gradient errors beyond their "
-        "noise floor, and times where the rank test of `longbp compare` says slower or faster.\n\n"
+        "noise floor, losses beyond rounding and, of training runs, beyond their noise (`longbp compare --help`), "
+        "and times where the rank test of `longbp compare` says slower or faster.\n\n"
         "Exit status: 0 fine, 2 wrong use or a bad file.",
         NULL,
         NULL,

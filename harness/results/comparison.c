@@ -239,7 +239,7 @@ static enum change single_change(const struct record *base, const struct record 
 static enum change status_change(const struct trial_comparison *trial, const struct comparison_options *options)
 {
     if (!trial->base || !trial->new)
-        return options->settings ? CHANGE_OTHER : single_change(trial->base, trial->new);
+        return options->rules.settings ? CHANGE_OTHER : single_change(trial->base, trial->new);
     enum record_status base = trial->base->status, new = trial->new->status;
     // Another machine may be too slow for the limit of time.
     if (options->deterministic && base == RECORD_OK && new == RECORD_TIMEOUT)
@@ -256,14 +256,14 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
     if (!both || trial->base->status != RECORD_OK || trial->new->status != RECORD_OK)
         return;
     struct quantity_change changes[QUANTITY_CHANGES_MAX];
-    trial->change_count = quantity_changes(changes, trial->base, trial->new, comparison->options.allowances,
-                                           comparison->options.exact);
+    trial->change_count = quantity_changes(changes, trial->base, trial->new, &comparison->options.rules);
+    comparison->other_columns += record_other_columns(trial->base, trial->new);
     if (trial->change_count) {
         trial->changes = malloc(trial->change_count * sizeof *changes);
         CHECK(trial->changes);
         memcpy(trial->changes, changes, trial->change_count * sizeof *changes);
     }
-    if (!comparison->options.settings)
+    if (!comparison->options.rules.settings)
         trial->bits = gradient_bits_compare(trial->base, trial->new);
     comparison->bits_known += trial->bits.known;
     if (trial->bits.changed) {
@@ -334,6 +334,8 @@ static void conclude(struct comparison *comparison)
         reason = "trials that were ok in BASE are not in NEW";
     else if (any_lost(comparison, false))
         reason = "something that BASE has measured is not known in NEW";
+    else if (comparison->other_columns && !comparison->options.rules.settings)
+        reason = "the same seeds drew other columns, so that bytes, work and gradient error are not judged";
     else if (comparison->time.verdict == TIME_CANNOT_TELL)
         reason = comparison->time.reason;
     bool better = comparison->by_change[CHANGE_BETTER] || comparison->time.verdict == TIME_FASTER;

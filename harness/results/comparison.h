@@ -13,10 +13,9 @@
 #include "harness/results/trial_names.h"
 
 struct comparison_options {
-    struct allowance allowances[QUANTITY_COUNT];
+    // Of settings other bits are not told either, and a trial that one side alone has is not missed.
+    struct quantity_rules rules;
     bool deterministic; // leave the times out
-    bool exact;         // less of a byte or a count is worse, too
-    bool settings;      // of settings: other bits are not told, and a trial that one side alone has is not missed
     double threshold;   // of the ratio of times
 };
 
@@ -49,6 +48,7 @@ struct comparison {
     size_t by_change[CHANGE_COUNT];  // trials
     size_t processor_times;          // trials whose times are of the processors
     size_t other_waits;              // records whose times are left out, for their threads waited in another way
+    size_t other_columns;            // trials whose two records are of other draws
     size_t let_pass;                 // figures that grew within what --allow says
     size_t bits_known, bits_changed; // trials whose gradients have hashes in both; of them, those with other bits
     unsigned long bits_causes;       // of those that changed

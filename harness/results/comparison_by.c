@@ -157,7 +157,7 @@ bool comparison_by_make(struct comparison_by *by, const struct result_file *file
     struct compared_key place;
     struct sides sides = {.places = json_object()};
     struct comparison_options of_settings = *options;
-    of_settings.settings = true;
+    of_settings.rules.settings = true;
     *by = (struct comparison_by){0};
     CHECK(sides.places);
     bool fine = comparison_is_whole(file, status) && find_place(&place, key, status);

@@ -56,6 +56,11 @@ static void write_counts(const struct comparison *comparison, const char *before
     if (comparison->let_pass)
         fprintf(stream, "%s%zu figures changed and were let pass by --allow\n", before, comparison->let_pass);
     write_bits(comparison, before, stream);
+    if (comparison->other_columns)
+        fprintf(stream,
+                "%s%zu pair%s drew other columns: bytes, work and gradient error are of one draw each, and not "
+                "judged\n",
+                before, comparison->other_columns, comparison->other_columns == 1 ? "" : "s");
     if (comparison->options.deterministic)
         fprintf(stream, "%stimes: left out\n", before);
     else

@@ -1,6 +1,7 @@
 #include "harness/results/comparison_rows.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,14 +81,28 @@ static void add_status(struct comparison_rows *rows, const struct trial_comparis
     add(rows, row);
 }
 
-static void write_value(double value, bool bytes, char *text, size_t size)
+static void write_value(double value, bool bytes, int digits, char *text, size_t size)
 {
     if (isnan(value))
         snprintf(text, size, "unknown");
+    else if (isinf(value))
+        snprintf(text, size, "not finite");
     else if (bytes && value >= 0)
         size_text((size_t)value, text, size);
+    else if (value == floor(value))
+        snprintf(text, size, "%.0f", value);
     else
-        snprintf(text, size, value == floor(value) ? "%.0f" : "%.4g", value);
+        snprintf(text, size, "%.*g", digits, value);
+}
+
+// Of what is no count as many digits as tell the two apart.
+static void write_values(struct draft *row, const struct quantity_change *change, bool bytes)
+{
+    int digits = 4;
+    do {
+        write_value(change->base, bytes, digits, row->base, sizeof row->base);
+        write_value(change->new, bytes, digits, row->new, sizeof row->new);
+    } while (strcmp(row->base, row->new) == 0 && digits++ < DBL_DECIMAL_DIG);
 }
 
 static void add_quantity(struct comparison_rows *rows, const struct trial_comparison *trial,
@@ -97,11 +112,10 @@ static void add_quantity(struct comparison_rows *rows, const struct trial_compar
     bool bytes = quantity_is_bytes(change->name), known = isfinite(change->base) && isfinite(change->new);
     row->failure = change->change == CHANGE_WORSE;
     row->open = change->change == CHANGE_LOST;
-    write_value(change->base, bytes, row->base, sizeof row->base);
-    write_value(change->new, bytes, row->new, sizeof row->new);
+    write_values(row, change, bytes);
     if (known && bytes) {
         char difference[32];
-        write_value(fabs(change->new - change->base), true, difference, sizeof difference);
+        write_value(fabs(change->new - change->base), true, 0, difference, sizeof difference);
         text_append(row->note, sizeof row->note, "%c%s", change->new < change->base ? '-' : '+', difference);
     }
     if (known && change->base > 0)

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {"data_hash", "model_hash", "cpu",   "card",
-                                                                "blas",      "compiler",   "flags", "threads"};
+const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {
+    "data_hash", "model_hash", "columns", "cpu", "card", "blas", "compiler", "flags", "threads"};
 
 static bool same_text(const char *a, const char *b)
 {
@@ -15,17 +15,12 @@ static bool is_repeatable(const struct record *record)
     return strcmp(record->trial.device, "cpu") == 0 || record->trial.deterministic == 1;
 }
 
-// Earlier versions' records have no hashes of what they read.
-static bool same_hash(const char *a, const char *b)
-{
-    return !*a || !*b || strcmp(a, b) == 0;
-}
-
 static unsigned long different_causes(const struct record *base, const struct record *new)
 {
     const struct record_provenance *a = &base->provenance, *b = &new->provenance;
-    const bool same[GRADIENT_BITS_CAUSES] = {same_hash(base->data_hash, new->data_hash),
-                                             same_hash(base->model_hash, new->model_hash),
+    const bool same[GRADIENT_BITS_CAUSES] = {record_same_data(base, new),
+                                             record_same_model(base, new),
+                                             !record_other_columns(base, new),
                                              same_text(a->cpu, b->cpu),
                                              same_text(a->card, b->card),
                                              same_text(a->blas, b->blas),
@@ -36,6 +31,11 @@ static unsigned long different_causes(const struct record *base, const struct re
     for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
         causes |= same[i] ? 0 : 1UL << i;
     return causes;
+}
+
+bool gradient_bits_repeat(const struct record *base, const struct record *new)
+{
+    return is_repeatable(base) && is_repeatable(new) && different_causes(base, new) == 0;
 }
 
 // Of the tensor of that name, most likely at the same place; "": there is none.

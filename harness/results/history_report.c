@@ -163,7 +163,7 @@ static struct words value_words(const struct trend *trend, double value)
     else if (quantity_is_bytes(trend->name))
         size_text((size_t)value, words.text, sizeof words.text);
     else
-        snprintf(words.text, sizeof words.text, "%.0f", value);
+        snprintf(words.text, sizeof words.text, value == floor(value) ? "%.0f" : "%.6g", value);
     return words;
 }
 

@@ -1,6 +1,10 @@
 #include "harness/results/quantity.h"
 #include "harness/files/names.h"
 #include "harness/files/size.h"
+#include "harness/results/gradient_bits.h"
+#include "harness/results/loss_noise.h"
+#include "harness/results/recorded_key.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/dtype.h"
 #include <math.h>
 #include <string.h>
@@ -23,6 +27,9 @@ static const char *const quantity_names[QUANTITY_COUNT + 1] = {
     [QUANTITY_LINK_OUT_BYTES] = "link_out_bytes",
     [QUANTITY_LINK_IN_BYTES] = "link_in_bytes",
     [QUANTITY_INSTRUCTIONS] = "instructions",
+    [QUANTITY_LOSS] = "loss",
+    [QUANTITY_LAST_LOSS] = "last_loss",
+    [QUANTITY_HELD_OUT_LOSS] = "held_out_loss",
 };
 
 const char *change_name(enum change change)
@@ -99,7 +106,9 @@ static double extra(struct allowance allowance, double base)
 struct change_list {
     struct quantity_change *changes;
     size_t count;
-    bool exact;
+    bool exact, settings; // of the rules
+    const struct allowance *allowances;
+    bool other_columns; // what is of one draw is of another in either record
 };
 
 // Less by more than `slack_below` is better, more by more than `slack_above` worse.
@@ -121,6 +130,13 @@ static enum change judge_count(const struct change_list *list, double base, doub
     return list->exact && change == CHANGE_BETTER ? CHANGE_WORSE : change;
 }
 
+// Of what is of one draw each.
+static enum change of_one_draw(const struct change_list *list, enum change change)
+{
+    bool judged = change == CHANGE_WORSE || change == CHANGE_BETTER || change == CHANGE_ALLOWED;
+    return list->other_columns && judged ? CHANGE_OTHER : change;
+}
+
 static void add(struct change_list *list, const char *parent, const char *name, double base, double new,
                 enum change change, const struct allowance *by)
 {
@@ -137,10 +153,10 @@ static void add(struct change_list *list, const char *parent, const char *name, 
 }
 
 // Parts of a peak that fell may grow: of them nothing was asked.
-static void add_categories(struct change_list *list, const struct record *base, const struct record *new,
-                           const struct allowance allowances[QUANTITY_COUNT])
+static void add_categories(struct change_list *list, const struct record *base, const struct record *new)
 {
     static const struct allowance none = {0};
+    const struct allowance *allowances = list->allowances;
     const struct allowance *own = &allowances[QUANTITY_PEAK_BY_CATEGORY], *peak = &allowances[QUANTITY_PEAK_BYTES];
     bool peak_fell = new->peak_bytes < base->peak_bytes;
     for (int i = 0; i < CATEGORY_COUNT; i++) {
@@ -148,33 +164,64 @@ static void add_categories(struct change_list *list, const struct record *base, 
         double before = fmax(base->peak_by_category[i], 0), after = fmax(new->peak_by_category[i], 0);
         double slack = peak_fell ? INFINITY : own->given ? extra(*own, before) : extra(*peak, base->peak_bytes);
         add(list, "peak_by_category.", category_name((enum category)i), before, after,
-            judge_count(list, before, after, slack),
+            of_one_draw(list, judge_count(list, before, after, slack)),
             peak_fell    ? &none
             : own->given ? own
                          : peak);
     }
 }
 
+static enum dtype dtype_of(const struct record *record)
+{
+    enum dtype dtype = DTYPE_F64;
+    dtype_from_name(record->trial.dtype, &dtype);
+    return dtype;
+}
+
+// Of the gradient; NaN: neither record has one.
+static double noise_floor(const struct record *base, const struct record *new)
+{
+    return fmax(base->gradient.noise_floor, new->gradient.noise_floor);
+}
+
 // The noise floor of a record is one draw: the difference that one other order of sums makes. In bf16, whose sums
 // are in f32, it may change no result at all in one build and some in the next, each by a whole unit in the last
-// place. So no floor is taken for less than what rounding each result once comes to. Without a floor: what rounding
-// in the trial's dtype can come to.
-static double error_slack(const struct record *base, const struct record *new)
+// place. So no floor is taken for less than what rounding each result once comes to, nor is one that is NaN.
+static double rounding(double floor, enum dtype dtype)
 {
-    double floor = fmax(base->gradient.noise_floor, new->gradient.noise_floor);
-    enum dtype dtype = DTYPE_F64;
-    dtype_from_name(base->trial.dtype, &dtype);
-    if (isnan(floor))
-        floor = dtype == DTYPE_F64 ? 0 : dtype == DTYPE_F32 ? 1e-6 : 1e-2;
     return fmax(2 * fmax(floor, ROUNDING_RMS * dtype_epsilon(dtype)), ERROR_LEAST);
 }
 
-static void add_error(struct change_list *list, const char *name, double before, double after, double slack)
+// Without a floor: what rounding in the trial's dtype can come to.
+static double error_slack(const struct record *base, const struct record *new)
+{
+    double floor = noise_floor(base, new);
+    enum dtype dtype = dtype_of(base);
+    if (isnan(floor))
+        floor = dtype == DTYPE_F64 ? 0 : dtype == DTYPE_F32 ? 1e-6 : 1e-2;
+    return rounding(floor, dtype);
+}
+
+// Within rounding nothing changed.
+static enum change judge_error(double before, double after, double slack)
 {
     enum change change = judge(before, after, slack, slack);
-    // Within rounding nothing changed.
+    return change == CHANGE_ALLOWED ? CHANGE_NONE : change;
+}
+
+// A bias is that of all draws.
+static void add_errors(struct change_list *list, const struct record *base, const struct record *new)
+{
     static const struct allowance none = {0};
-    add(list, "", name, before, after, change == CHANGE_ALLOWED ? CHANGE_NONE : change, &none);
+    const double slack = error_slack(base, new), before = base->gradient.relative_l2,
+                 after = new->gradient.relative_l2;
+    const struct record_bias *bias_before = &base->bias, *bias_after = &new->bias;
+    add(list, "", "gradient.relative_l2", before, after, of_one_draw(list, judge_error(before, after, slack)),
+        &none);
+    add(list, "", "bias.relative_l2", bias_before->relative_l2, bias_after->relative_l2,
+        judge_error(bias_before->relative_l2, bias_after->relative_l2, slack), &none);
+    add(list, "", "bias.rms_error", bias_before->rms_error, bias_after->rms_error,
+        judge_error(bias_before->rms_error, bias_after->rms_error, slack), &none);
 }
 
 static bool has_categories(const struct record *record)
@@ -191,28 +238,75 @@ static double kept_on_host(const struct record *record, double bytes)
     return isnan(bytes) && !isnan(record->peak_bytes) ? 0 : bytes;
 }
 
+// Null is a loss that is not finite, but for what computes none.
+static double step_loss(const struct record *record)
+{
+    bool computed = record->status == RECORD_OK && !trial_plans_on(text_or(record->trial.device, ""));
+    return isnan(record->loss) && computed ? INFINITY : record->loss;
+}
+
 double quantity_of(const struct record *record, enum quantity quantity)
 {
-    const double values[QUANTITY_COUNT] = {[QUANTITY_PEAK_BYTES] = record->peak_bytes,
-                                           [QUANTITY_PEAK_BY_CATEGORY] = NAN,
-                                           [QUANTITY_FLOPS] = record->flops,
-                                           [QUANTITY_BYTES_MOVED] = record->bytes_moved,
-                                           [QUANTITY_LAUNCHES] = record->launches,
-                                           [QUANTITY_HOST_PEAK_BYTES] =
-                                               kept_on_host(record, record->host_peak_bytes),
-                                           [QUANTITY_LINK_OUT_BYTES] = kept_on_host(record, record->link_out_bytes),
-                                           [QUANTITY_LINK_IN_BYTES] = kept_on_host(record, record->link_in_bytes),
-                                           [QUANTITY_INSTRUCTIONS] = record->instructions};
-    return values[quantity];
+    switch (quantity) {
+    case QUANTITY_PEAK_BYTES:
+        return record->peak_bytes;
+    case QUANTITY_FLOPS:
+        return record->flops;
+    case QUANTITY_BYTES_MOVED:
+        return record->bytes_moved;
+    case QUANTITY_LAUNCHES:
+        return record->launches;
+    case QUANTITY_HOST_PEAK_BYTES:
+        return kept_on_host(record, record->host_peak_bytes);
+    case QUANTITY_LINK_OUT_BYTES:
+        return kept_on_host(record, record->link_out_bytes);
+    case QUANTITY_LINK_IN_BYTES:
+        return kept_on_host(record, record->link_in_bytes);
+    case QUANTITY_INSTRUCTIONS:
+        return record->instructions;
+    case QUANTITY_LOSS:
+        return step_loss(record);
+    case QUANTITY_LAST_LOSS:
+        return record_last_loss(record);
+    case QUANTITY_HELD_OUT_LOSS:
+        return record_held_out_loss(record);
+    default:
+        return NAN;
+    }
+}
+
+static double instructions_noise(const struct record *base, const struct record *new)
+{
+    bool alike = record_same_machine(base, new) && record_waits_alike(base, new);
+    return alike ? INSTRUCTIONS_NOISE * fmin(base->instructions, new->instructions) : NAN;
+}
+
+static bool same_inputs(const struct record *base, const struct record *new)
+{
+    return record_same_data(base, new) && record_same_model(base, new);
+}
+
+static double loss_rounding(double loss, const struct record *base, const struct record *new)
+{
+    return rounding(noise_floor(base, new), dtype_of(base)) * fabs(loss);
 }
 
 // What two runs of one build may be apart; NaN: the two cannot be compared.
 static double noise_of(enum quantity quantity, const struct record *base, const struct record *new)
 {
-    if (quantity != QUANTITY_INSTRUCTIONS)
+    switch (quantity) {
+    case QUANTITY_INSTRUCTIONS:
+        return instructions_noise(base, new);
+    case QUANTITY_LOSS:
+        return same_inputs(base, new) ? loss_rounding(base->loss, base, new) : NAN;
+    case QUANTITY_LAST_LOSS:
+    case QUANTITY_HELD_OUT_LOSS:
+        return same_inputs(base, new)
+                   ? fmax(loss_rounding(quantity_of(base, quantity), base, new), loss_noise(base, new))
+                   : NAN;
+    default:
         return 0;
-    bool alike = record_same_machine(base, new) && record_waits_alike(base, new);
-    return alike ? INSTRUCTIONS_NOISE * fmin(base->instructions, new->instructions) : NAN;
+    }
 }
 
 bool quantity_comparable(enum quantity quantity, const struct record *base, const struct record *new)
@@ -225,29 +319,79 @@ bool quantity_changed(enum quantity quantity, const struct record *base, const s
     return fabs(quantity_of(new, quantity) - quantity_of(base, quantity)) > noise_of(quantity, base, new);
 }
 
-static void add_quantity(struct change_list *list, enum quantity quantity, const struct record *base,
-                         const struct record *new, const struct allowance *allowance)
+static bool same_objective(const struct record *base, const struct record *new)
 {
+    const struct recorded_key key = recorded_key_of(&trial_keys[trial_key_find("objective")]);
+    json_t *before = recorded_key_value(key, base), *after = recorded_key_value(key, new);
+    bool same = json_equal(before, after);
+    json_decref(before);
+    json_decref(after);
+    return same;
+}
+
+// Both known and finite.
+static enum change judge_loss(const struct change_list *list, enum quantity quantity, const struct record *base,
+                              const struct record *new)
+{
+    double difference = quantity_of(new, quantity) - quantity_of(base, quantity);
+    double noise = noise_of(quantity, base, new);
+    bool settings = list->settings, step = quantity == QUANTITY_LOSS;
+    if (difference == 0)
+        return CHANGE_NONE;
+    if (isnan(noise) || (settings && !step && !same_objective(base, new)))
+        return CHANGE_OTHER;
+    if (fabs(difference) <= noise)
+        return !step && !settings && gradient_bits_repeat(base, new) ? CHANGE_OTHER : CHANGE_NONE;
+    if (step && (settings || list->other_columns))
+        return CHANGE_OTHER;
+    return step || difference > 0 ? CHANGE_WORSE : CHANGE_BETTER;
+}
+
+static void add_loss(struct change_list *list, enum quantity quantity, const struct record *base,
+                     const struct record *new)
+{
+    double before = quantity_of(base, quantity), after = quantity_of(new, quantity);
+    const struct allowance *allowance = &list->allowances[quantity];
+    enum change change = CHANGE_NONE;
+    if (isfinite(before) && isfinite(after))
+        change = judge_loss(list, quantity, base, new);
+    else if (isfinite(before))
+        change = isinf(after) ? CHANGE_WORSE : list->settings ? CHANGE_OTHER : CHANGE_LOST;
+    else if (isfinite(after))
+        change = CHANGE_OTHER;
+    double allowed = noise_of(quantity, base, new) + extra(*allowance, fabs(before));
+    if (change == CHANGE_WORSE && allowance->given && fabs(after - before) <= allowed)
+        change = CHANGE_ALLOWED;
+    add(list, "", quantity_names[quantity], before, after, change, allowance);
+}
+
+static void add_quantity(struct change_list *list, enum quantity quantity, const struct record *base,
+                         const struct record *new)
+{
+    const struct allowance *allowance = &list->allowances[quantity];
     double before = quantity_of(base, quantity), after = quantity_of(new, quantity);
     bool comparable = quantity != QUANTITY_INSTRUCTIONS || quantity_changed(quantity, base, new);
     if (comparable)
         add(list, "", quantity_names[quantity], before, after,
-            judge_count(list, before, after, extra(*allowance, before)), allowance);
+            of_one_draw(list, judge_count(list, before, after, extra(*allowance, before))), allowance);
 }
 
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
-                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT], bool exact)
+                        const struct record *new, const struct quantity_rules *rules)
 {
-    struct change_list list = {.changes = changes, .exact = exact};
-    for (int i = 0; i < QUANTITY_COUNT; i++) {
-        if (i != QUANTITY_PEAK_BY_CATEGORY)
-            add_quantity(&list, (enum quantity)i, base, new, &allowances[i]);
+    struct change_list list = {.changes = changes,
+                               .exact = rules->exact,
+                               .settings = rules->settings,
+                               .allowances = rules->allowances,
+                               .other_columns = record_other_columns(base, new)};
+    for (enum quantity i = 0; i < QUANTITY_COUNT; i++) {
+        if (i == QUANTITY_LOSS || i == QUANTITY_LAST_LOSS || i == QUANTITY_HELD_OUT_LOSS)
+            add_loss(&list, i, base, new);
+        else if (i != QUANTITY_PEAK_BY_CATEGORY)
+            add_quantity(&list, i, base, new);
         else if (has_categories(base) && has_categories(new))
-            add_categories(&list, base, new, allowances);
+            add_categories(&list, base, new);
     }
-    double slack = error_slack(base, new);
-    add_error(&list, "gradient.relative_l2", base->gradient.relative_l2, new->gradient.relative_l2, slack);
-    add_error(&list, "bias.relative_l2", base->bias.relative_l2, new->bias.relative_l2, slack);
-    add_error(&list, "bias.rms_error", base->bias.rms_error, new->bias.rms_error, slack);
+    add_errors(&list, base, new);
     return list.count;
 }

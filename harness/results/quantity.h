@@ -1,9 +1,10 @@
-// Quantity: what a record holds that does not depend on how fast a machine is: bytes, counts of work, and gradient
-// errors; and how it changed from one record of a trial to another.
+// Quantity: what a record holds that does not depend on how fast a machine is: bytes, counts of work, losses and
+// gradient errors; and how it changed from one record of a trial to another.
 #pragma once
 #include "harness/results/record.h"
 
-// Quantities that two runs of one build have equal, to the last byte, but for the last one; less is better.
+// Quantities that two runs of one build have equal, to the last byte, but for instructions and losses; less is
+// better, but for the loss of a step, which is that of the same data and weights.
 enum quantity {
     QUANTITY_PEAK_BYTES,
     QUANTITY_PEAK_BY_CATEGORY, // each of them
@@ -13,16 +14,20 @@ enum quantity {
     QUANTITY_HOST_PEAK_BYTES,
     QUANTITY_LINK_OUT_BYTES,
     QUANTITY_LINK_IN_BYTES,
-    QUANTITY_INSTRUCTIONS, // those of one build are within 3 % of each other
+    QUANTITY_INSTRUCTIONS,  // those of one build are within 3 % of each other
+    QUANTITY_LOSS,          // of the first step
+    QUANTITY_LAST_LOSS,     // of a training run (record_last_loss)
+    QUANTITY_HELD_OUT_LOSS, // likewise (record_held_out_loss)
     QUANTITY_COUNT
 };
 
 // "peak_bytes", ...
 const char *quantity_name(enum quantity quantity);
-// NaN: not known, or a quantity of several parts. What is not kept on the host is 0 there.
+// NaN: not known, or a quantity of several parts; infinity: a step's loss that is not finite. What is not kept on
+// the host is 0 there.
 double quantity_of(const struct record *record, enum quantity quantity);
 // False for instructions that one of two records of a trial does not know, and for those of two processors, of
-// other numbers of threads, or of threads that waited in another way.
+// other numbers of threads, or of threads that waited in another way; and for losses of other data.
 bool quantity_comparable(enum quantity quantity, const struct record *base, const struct record *new);
 // Whether it is another in a record than in one before of the same trial; false if one of them does not know it,
 // and where the two are not comparable.
@@ -38,11 +43,17 @@ struct allowance {
 // Reads "peak_bytes=1%,launches=2,bytes_moved=64KiB" on top of what the allowances hold.
 bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *text, struct status *status);
 
+struct quantity_rules {
+    struct allowance allowances[QUANTITY_COUNT];
+    bool exact;    // less of a byte or a count is worse, too
+    bool settings; // the two are not of one trial: another setting may have another loss
+};
+
 enum change {
     CHANGE_NONE,
     CHANGE_BETTER,
     CHANGE_ALLOWED, // more, but within what --allow lets pass
-    CHANGE_OTHER,   // known in the new record alone; or a part of a peak that fell
+    CHANGE_OTHER,   // known in the new record alone; a part of a peak that fell; or neither better nor worse
     CHANGE_WORSE,
     CHANGE_LOST, // known in the base record alone
     CHANGE_COUNT
@@ -52,7 +63,7 @@ const char *change_name(enum change change);
 
 struct quantity_change {
     char name[48];
-    double base, new; // NAN: not known
+    double base, new; // NAN: not known; infinity: not finite
     enum change change;
     char allowance[48]; // of CHANGE_ALLOWED: what was said, "peak_bytes=1%"; else ""
 };
@@ -71,5 +82,15 @@ bool quantity_is_bytes(const char *name);
 // record's is that of a single other order of sums, which may happen to change next to nothing. That holds across
 // machines, whose BLAS rounds in another order, and also for a sampled gradient, whose error is large but known to
 // rounding.
+//
+// Losses: one that is no longer finite is worse. That of a step is of the same data and weights: more or less by
+// twice the noise floor, as a share of it, is worse; of other settings it is another. What a training run ends with
+// is better or worse if it is less or more by its noise (loss_noise.h); within that it is another where bits repeat
+// and nothing but the program can have changed them, for then nothing else explains it. Of other data or another
+// objective a loss is neither better nor worse.
+//
+// Where columns are drawn and those of draw 0 are not the same in both (record_other_columns), bytes, counts, the
+// loss of the step and gradient.relative_l2 are another draw's: neither better nor worse. A bias is that of all
+// draws, and what a training run ends with that of its steps' draws.
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
-                        const struct record *new, const struct allowance allowances[QUANTITY_COUNT], bool exact);
+                        const struct record *new, const struct quantity_rules *rules);

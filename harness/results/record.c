@@ -44,14 +44,20 @@ double record_option_number(const struct record *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+size_t record_last_steps(const struct record *record)
+{
+    size_t count = record->curve->loss.count;
+    return count < 4 ? count > 0 : count / 4;
+}
+
 double record_last_loss(const struct record *record)
 {
     const struct number_list *loss = &record->curve->loss;
-    size_t taken = loss->count / 4 + (loss->count < 4);
+    size_t taken = record_last_steps(record);
     double sum = 0;
-    for (size_t i = loss->count > taken ? loss->count - taken : 0; i < loss->count; i++)
+    for (size_t i = loss->count - taken; i < loss->count; i++)
         sum += loss->items[i];
-    return loss->count ? sum / (double)taken : NAN;
+    return taken ? sum / (double)taken : NAN;
 }
 
 double record_held_out_loss(const struct record *record)
@@ -94,6 +100,36 @@ static bool same_core(const char *a, const char *b)
     const char *left = core_of(a), *right = core_of(b);
     size_t length = left ? strcspn(left, ";") : 0;
     return !left || !right || (length == strcspn(right, ";") && strncmp(left, right, length) == 0);
+}
+
+static bool same_hash(const char *a, const char *b)
+{
+    return !*a || !*b || strcmp(a, b) == 0;
+}
+
+bool record_same_data(const struct record *a, const struct record *b)
+{
+    return same_hash(a->data_hash, b->data_hash);
+}
+
+bool record_same_model(const struct record *a, const struct record *b)
+{
+    return same_hash(a->model_hash, b->model_hash);
+}
+
+// A draw of no column is in the counts alone.
+static bool knows_columns(const struct record *record)
+{
+    return record->columns.count || (record->sample_columns.count && record->sample_columns.items[0] == 0);
+}
+
+bool record_other_columns(const struct record *a, const struct record *b)
+{
+    size_t count = a->columns.count;
+    bool same = count == b->columns.count;
+    for (size_t i = 0; same && i < count; i++)
+        same = a->columns.items[i] == b->columns.items[i];
+    return knows_columns(a) && knows_columns(b) && !same;
 }
 
 bool record_same_machine(const struct record *a, const struct record *b)

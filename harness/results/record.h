@@ -203,13 +203,15 @@ struct record {
 
 // The name of the method that was run; "" if the record does not say.
 const char *record_method(const struct record *record);
-// An option of the method, as it was asked for: "25%", or the number of columns that was given; NULL: it has none of
-// that name.
+// An option of the method, as it was asked for: "25%", or the number of columns that was given; NULL: it has none
+// of that name.
 const json_t *record_option(const struct record *record, const char *name);
 // As a number, of what was asked for as a share the one that it became; NaN: it is none.
 double record_option_number(const struct record *record, const char *name);
-// Of a training run the loss that it ends with, in nats: the mean over its last quarter of steps; and that of what was
-// evaluated last. NaN: it is no such run, or nothing was evaluated.
+// How many steps are the last quarter of a training run; at least one; 0: it is no such run.
+size_t record_last_steps(const struct record *record);
+// Of a training run the loss that it ends with, in nats: the mean over its last quarter of steps; and that of what
+// was evaluated last. NaN: it is no such run, or nothing was evaluated.
 double record_last_loss(const struct record *record);
 double record_held_out_loss(const struct record *record);
 // Whether the samples were timed while something else ran on the processors that they needed: more than a twentieth
@@ -221,6 +223,12 @@ bool record_perhaps_disturbed(const struct record *record);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.
 void record_card(const struct record *record, char *name, size_t size);
+// Whether both read the same data, and the same model; what a record of an earlier version does not say is taken
+// for the same.
+bool record_same_data(const struct record *a, const struct record *b);
+bool record_same_model(const struct record *a, const struct record *b);
+// Whether both say which columns draw 0 has, and those are not the same.
+bool record_other_columns(const struct record *a, const struct record *b);
 // Whether both are of one processor, by its name and by what the BLAS takes it for, or card, and of as many
 // threads.
 bool record_same_machine(const struct record *a, const struct record *b);
