@@ -5,17 +5,21 @@
 #include <string.h>
 #include <strings.h>
 
-// In upper or lower case: of bits there are none.
+// As they are written, or all in lower case; Gb and Gib are bits.
 static bool unit_bytes(const char *unit, double *bytes)
 {
     static const struct {
         const char *name;
         double bytes;
-    } units[] = {{"B", 1},        {"kB", 1e3},     {"MB", 1e6},    {"GB", 1e9},   {"TB", 1e12},
-                 {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},  {"T", 0x1p40}, {"KiB", 0x1p10},
-                 {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    } units[] = {{"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},    {"GB", 1e9},
+                 {"TB", 1e12},    {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},  {"T", 0x1p40},
+                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    bool lower = true;
+    for (const char *c = unit; *c; c++) {
+        lower &= islower((unsigned char)*c) != 0;
+    }
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (!strcasecmp(units[i].name, unit)) {
+        if (!strcmp(units[i].name, unit) || (lower && !strcasecmp(units[i].name, unit))) {
             *bytes = units[i].bytes;
             return true;
         }
