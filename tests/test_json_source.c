@@ -21,7 +21,7 @@ static void sizes_are_read_as_people_write_them(void **state)
         size_t bytes;
     } good[] = {
         {"24gb", 24000000000},
-        {"24 giB", (size_t)24 << 30},
+        {"24 gib", (size_t)24 << 30},
         {"24g", (size_t)24 << 30},
         {"3b", 3},
         {"24GiB", 25769803776},
