@@ -125,7 +125,7 @@ static double reported(struct longest_contexts *contexts, const struct published
     return longest;
 }
 
-// "qwen3-8b, bf16, gradients bf16, all weights trained, dKV f32, on rtx-3090: 23.19 GiB usable"
+// "qwen3-8b, bf16, all weights trained, dKV f32, gradients bf16, on rtx-3090: 23.19 GiB usable"
 static void describe(const json_t *output, const json_t *setting, char *words, size_t bytes)
 {
     char size[32];
@@ -135,7 +135,8 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
     json_object_del(said, "device"); // every one is planned
     json_object_del(said, "context");
     json_object_del(said, "batch");
-    json_object_del(said, "kv_gradient_dtype"); // said of every one
+    json_object_del(said, "kv_gradient_dtype"); // which are told behind
+    json_object_del(said, "gradient_dtype");
     setting_describe(said, 0, words, bytes);
     json_decref(said);
     if (batch % cards)
@@ -144,11 +145,13 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
         text_append(words, bytes, ", %zu sequences on a card", batch / cards);
     if (sequence)
         text_append(words, bytes, ", sequences of %zu tokens", sequence);
-    const char *profile = text(setting, "profile");
-    bool lora = json_is_object(json_object_get(setting, "lora"));
+    const char *profile = text(setting, "profile"), *gradients = text(setting, "gradient_dtype");
+    bool lora = json_is_object(json_object_get(setting, "lora")),
+         told = strcmp(gradients, "bf16") == 0; // not the default
     size_text(count_at(output, "limit_bytes"), size, sizeof size);
-    text_append(words, bytes, "%s, dKV %s%s%.60s: %s usable", lora ? "" : ", all weights trained",
-                text(setting, "kv_gradient_dtype"), *profile ? ", on " : "", profile, size);
+    text_append(words, bytes, "%s, dKV %s%s%s%.60s: %s usable", lora ? "" : ", all weights trained",
+                text(setting, "kv_gradient_dtype"), told ? ", gradients bf16" : "", *profile ? ", on " : "",
+                profile, size);
     size_t host_bytes = count_at(output, "host_limit_bytes");
     size_text(host_bytes, size, sizeof size);
     if (host_bytes)
