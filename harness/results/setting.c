@@ -93,12 +93,11 @@ static const struct option_table *table_of(const char *key, const json_t *value)
 }
 
 // "adamw rate=0.5": a value's name, and its options as far as they are not the table's defaults.
-static void append_named(char *text, size_t bytes, const char *before, const json_t *value,
-                         const struct option_table *table)
+static void append_named(char *text, size_t bytes, const json_t *value, const struct option_table *table)
 {
     json_t *defaults = named_options_json(name_of(value), table, NULL), *option;
     const char *key;
-    text_append(text, bytes, "%s%s", before, name_of(value));
+    text_append(text, bytes, "%s", name_of(value));
     json_object_foreach((json_t *)value, key, option)
     {
         if (!json_equal(option, json_object_get(defaults, key))) {
@@ -116,7 +115,7 @@ bool setting_named(const char *key, const json_t *value, char *text, size_t byte
     const struct option_table *table = table_of(key, value);
     bool is_model = strcmp(key, "model") == 0 && json_is_object(value);
     if (table) {
-        append_named(text, bytes, "", value, table);
+        append_named(text, bytes, value, table);
     } else if (is_model) {
         append_model(text, bytes, value);
     }
@@ -378,7 +377,7 @@ static void append_value(char *text, size_t bytes, const json_t *setting, const 
     if (json_is_null(value))
         text_append(words, sizeof words, strcmp(name, "reference") ? "no %s" : "", name);
     else if (table)
-        append_named(words, sizeof words, "", value, table);
+        append_named(words, sizeof words, value, table);
     else if (key != &unknown && (wording || parts))
         append_words(words, sizeof words, setting, key, said);
     else if (json_is_string(value))
