@@ -152,7 +152,7 @@ static void pictures_name_the_sum(void **state)
 {
     (void)state;
     static const char *const dtypes[][2] = {{"f32", "f32"}, {"bf16", "f32"}, {"f32", "bf16"}};
-    static const char *const expected[] = {"", "-kv-gradient-dtype-bf16", "-gradient-dtype-bf16"};
+    static const char *const expected[] = {"", "-dkv-bf16", "-gradients-bf16"};
     json_t *settings[3];
     for (size_t i = 0; i < 3; i++)
         settings[i] = json_pack("{s:s, s:s, s:s}", "dtype", "bf16", "kv_gradient_dtype", dtypes[i][0],

@@ -41,6 +41,84 @@ static void pictures_name_the_objective(void **state)
         json_decref(settings[i]);
 }
 
+// What changes a plan or a run is said where it is not the default; pictures that differ in it have the same words
+// in their names.
+static void descriptions_name_what_is_not_the_default(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *trial, *described, *suffix;
+    } cases[] = {
+        {WITH("'batch': 4"), "tiny, f32, cpu, batch 4",
+         "-no-documents-f32-no-host-no-lora-no-optimizer-seed-1-tf32-false-no-train-"},
+        {WITH("'batch': 4, 'documents': 512"), "tiny, f32, documents 512, cpu, batch 4", "documents-512"},
+        {WITH("'batch': 4, 'documents': {'mean': 16}"), "tiny, f32, documents mean=16, cpu, batch 4",
+         "documents-mean-16"},
+        {WITH("'batch': 4, 'lora': {'rank': 4, 'alpha': 32, 'targets': ['q']}, 'weights': 'nf4'"),
+         "tiny, LoRA rank 4 alpha=32 targets=q, weights in nf4, f32, cpu, batch 4", "weights-in-nf4"},
+        {WITH("'batch': 4, 'lora': {}"), "tiny, LoRA rank 8, f32, cpu, batch 4", "lora-rank-8"},
+        {WITH("'batch': 4, 'dtype': 'bf16', 'kv_gradient_dtype': 'bf16', 'gradient_dtype': 'bf16'"),
+         "tiny, bf16, dKV bf16, gradients bf16, cpu, batch 4", "bf16"},
+        {WITH("'batch': 4, 'dtype': 'f64'"), "tiny, f64, cpu, batch 4", "-f64"},
+        {WITH("'batch': 4, 'seed': 2, 'deterministic': true, 'tf32': true, 'whole_attention': true"),
+         "tiny, f32, seed 2, deterministic, TF32, whole attention, cpu, batch 4", "seed-2"},
+        {WITH("'batch': 4, 'parallel': {'data': 2, 'zero': 2}"), "tiny, f32, 2 data ranks, zero 2, cpu, batch 4",
+         "2-data-ranks-zero-2"},
+        {WITH("'batch': 4, 'parallel': {'sequence': 2, 'exchange': 'ring'}"),
+         "tiny, f32, 2 sequence ranks (ring), cpu, batch 4", "2-sequence-ranks-ring"},
+        {WITH("'batch': 4, 'host': {'folder': '/tmp'}, 'place': {'weights': 'host'}"),
+         "tiny, f32, weights on the host, host /tmp, cpu, batch 4", "host-tmp"},
+        {WITH("'batch': 4, 'optimizer': 'sgd', 'train': {'steps': 100}"), "tiny, sgd, f32, 100 steps, cpu, batch 4",
+         "sgd"},
+        {WITH("'batch': 4, 'optimizer': 'sgd', 'train': {'steps': 20, 'schedule': 'cosine'}"),
+         "tiny, sgd, f32, 20 steps schedule=cosine, cpu, batch 4", "20-steps-schedule-cosine"},
+    };
+    json_t *settings[COUNT(cases)];
+    static const char *const nothing[] = {NULL};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct trial trial = trial_of(cases[i].trial);
+        json_t *canonical = json_loads(trial.canonical, 0, NULL);
+        settings[i] = setting_of(canonical, nothing);
+        json_decref(canonical);
+        trial_free(&trial);
+    }
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char suffix[400], text[300];
+        setting_describe(settings[i], 0, text, sizeof text);
+        assert_string_equal(text, cases[i].described);
+        setting_suffix(settings[i], settings, COUNT(cases), suffix, sizeof suffix);
+        if (!strstr(suffix, cases[i].suffix))
+            fail_msg("\"%s\": expected \"%s\" in it", suffix, cases[i].suffix);
+    }
+    for (size_t i = 0; i < COUNT(cases); i++)
+        json_decref(settings[i]);
+}
+
+// What all runs have is in no name, nor is the default in which they differ.
+static void names_have_what_differs_alone(void **state)
+{
+    (void)state;
+    static const char *const trials[] = {
+        WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2}"),
+        WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2, 'schedule': 'cosine'}"),
+        WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2, 'schedule': 'linear', 'floor': "
+             "0.1}")};
+    static const char *const suffixes[] = {"", "-schedule-cosine", "-floor-0.1-schedule-linear"};
+    json_t *settings[3];
+    for (size_t i = 0; i < 3; i++) {
+        struct trial trial = trial_of(trials[i]);
+        settings[i] = json_loads(trial.canonical, 0, NULL);
+        trial_free(&trial);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        char suffix[200];
+        setting_suffix(settings[i], settings, 3, suffix, sizeof suffix);
+        assert_string_equal(suffix, suffixes[i]);
+    }
+    for (size_t i = 0; i < 3; i++)
+        json_decref(settings[i]);
+}
+
 // A preset has its name, what is changed of it too; a shape of its own has none.
 static void models_without_a_name_say_their_shape(void **state)
 {
@@ -103,8 +181,9 @@ static void records_of_earlier_versions_have_the_defaults(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pictures_name_the_objective),
-                                       cmocka_unit_test(models_without_a_name_say_their_shape),
-                                       cmocka_unit_test(records_of_earlier_versions_have_the_defaults)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pictures_name_the_objective), cmocka_unit_test(descriptions_name_what_is_not_the_default),
+        cmocka_unit_test(names_have_what_differs_alone), cmocka_unit_test(models_without_a_name_say_their_shape),
+        cmocka_unit_test(records_of_earlier_versions_have_the_defaults)};
     return cmocka_run_group_tests_name("setting", tests, NULL, NULL);
 }

@@ -33,6 +33,25 @@ static void test_training_table(void **state)
     assert_null(table_of("training", none));
 }
 
+// More runs than a picture can show are none, and what is said names what chooses among them.
+static void test_too_many_runs(void **state)
+{
+    (void)state;
+    char *lines[16] = {NULL}, *most[15] = {NULL}, keys[80];
+    for (int i = 0; i < 29; i++) {
+        snprintf(keys, sizeof keys, "'optimizer': {'name': 'sgd', 'rate': %d}, 'train': {}", i % 15 + 1);
+        *(i < 15 ? &lines[i] : &most[i - 15]) =
+            run_of(i, full, keys,
+                   ", 'samples_ms': [1], 'curve': {'loss': [9], 'gradient_norm': [1], 'evaluation_step': [], "
+                   "'evaluation_loss': []}");
+    }
+    char *table = table_of("training", most);
+    assert_non_null(table);
+    assert_null(table_of("training", lines));
+    assert_non_null(strstr(figure_training.needs, "at most 14; of more --where chooses"));
+    free(table);
+}
+
 // What was evaluated, or else means of the steps, of runs whose objectives have metrics; what an objective has not
 // is not there.
 static void test_metrics_table(void **state)
@@ -106,6 +125,33 @@ static void test_rates_table(void **state)
                  "1\tseco\tseco, chunk 64\t0\t0.01\t2.5\t2.25\tNaN\n"
                  "1\tseco\tseco, chunk 64\t0\t0.1\t2.5\t2.25\tNaN\n");
     assert_null(table_of("rates", few));
+}
+
+// One curve per optimizer and its options other than the rate, in the order of the runs.
+static void test_rates_of_several_optimizers(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {
+        "'name': 'sgd', 'rate': 0.1",  "'name': 'adamw', 'rate': 0.001, 'decay': 0.1",
+        "'name': 'sgd', 'rate': 0.01", "'name': 'adamw', 'rate': 0.001",
+        "'name': 'sgd', 'rate': 1",
+    };
+    char *lines[6] = {NULL}, *few[5] = {NULL}, keys[160];
+    for (int i = 0; i < 9; i++) {
+        snprintf(keys, sizeof keys, "'optimizer': {%s}, 'train': {'accumulate': 1}", optimizers[i % 5]);
+        *(i < 5 ? &lines[i] : &few[i - 5]) =
+            run_of(i, i % 5 == 3 ? seco_64 : full, keys,
+                   ", 'samples_ms': [1], 'curve': {'loss': [9], 'gradient_norm': [1], 'evaluation_step': [], "
+                   "'evaluation_loss': []}");
+    }
+    expect_table("rates", lines,
+                 "series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\tpublished\n"
+                 "1\tfull\tfull, sgd\t0\t0.01\t9\tNaN\tNaN\n"
+                 "1\tfull\tfull, sgd\t0\t0.1\t9\tNaN\tNaN\n"
+                 "1\tfull\tfull, sgd\t0\t1\t9\tNaN\tNaN\n"
+                 "2\tfull\tfull, adamw decay=0.1\t1\t0.001\t9\tNaN\tNaN\n"
+                 "3\tseco\tseco, chunk 64, adamw\t0\t0.001\t9\tNaN\tNaN\n");
+    assert_null(table_of("rates", few)); // no optimizer has three
 }
 
 // What a table says of a run: its last quarter of steps, of a short one its last, and what it evaluated last.
@@ -247,7 +293,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training_table),     cmocka_unit_test(test_runs_that_are_none),
-        cmocka_unit_test(test_metrics_table),      cmocka_unit_test(test_rates_table),
+        cmocka_unit_test(test_too_many_runs),      cmocka_unit_test(test_metrics_table),
+        cmocka_unit_test(test_rates_table),        cmocka_unit_test(test_rates_of_several_optimizers),
         cmocka_unit_test(test_lost_updates_table), cmocka_unit_test(test_published_rates),
         cmocka_unit_test(test_optimizers_table),   cmocka_unit_test(test_last_losses),
     };

@@ -2,6 +2,16 @@
 #include <stdio.h>
 #include <string.h>
 
+size_t word_list_first(const char *list)
+{
+    size_t bytes = 0, open = 0;
+    for (; list[bytes] && (open || list[bytes] != ','); bytes++) {
+        open += strchr("[{", list[bytes]) != NULL;
+        open -= open && strchr("]}", list[bytes]);
+    }
+    return bytes;
+}
+
 bool word_list_has(const char *list, const char *word)
 {
     size_t length = strlen(word);

@@ -2,7 +2,10 @@
 #pragma once
 #include "kernels/base/status.h"
 #include <stdbool.h>
+#include <stddef.h>
 
+// Bytes of the list's first word: up to a comma that stands in no brackets, or to the end.
+size_t word_list_first(const char *list);
 bool word_list_has(const char *list, const char *word);
 // False and a status that names the option if the list is empty or a word of it is not among the known ones, a list
 // itself.

@@ -32,7 +32,7 @@ static bool has_curve(const struct record *record)
 }
 
 // The records that have one, as series. Release with series_free.
-static size_t curves_of(const struct record *const *records, size_t count, struct series_table *all)
+static void curves_of(const struct record *const *records, size_t count, struct series_table *all)
 {
     static const char *const nothing[] = {NULL};
     const struct record **kept = calloc(count + 1, sizeof *kept);
@@ -45,7 +45,6 @@ static size_t curves_of(const struct record *const *records, size_t count, struc
     }
     series_make(all, kept, kept_count, nothing, true);
     free(kept);
-    return kept_count;
 }
 
 static double sum(const struct number_list *list, size_t first, size_t end)
@@ -73,6 +72,10 @@ static const json_t *part_of(const struct record *record, enum part part)
     return part == TRAIN ? trial->train : part == OPTIMIZER ? trial->optimizer : trial->objective;
 }
 
+// Keys that go along a figure's axis, ending in NULL: they tell no curve from another.
+static const char *const of_steps[] = {"steps", "warmup", "evaluate_every", "evaluate_windows", NULL};
+static const char *const of_rates[] = {"rate", NULL};
+
 // Whether another run has that key of the part otherwise.
 static bool differs(const struct record *record, enum part part, const char *key,
                     const struct record *const *records, size_t count)
@@ -86,35 +89,82 @@ static bool differs(const struct record *record, enum part part, const char *key
     return !same;
 }
 
-// What of a run's settings another run has otherwise, but for what goes with the number of its steps. Where they
-// are optimizers or objectives of several names, the name and the options that are not its defaults.
-static void append_differences(char *label, size_t bytes, const struct record *record,
+// What of a run's settings another run has otherwise, but for the keys along the axis. Where they are optimizers or
+// objectives of several names, the name and the options that are not its defaults.
+static void append_differences(char *label, size_t bytes, const struct record *record, const char *const *along,
                                const struct record *const *records, size_t count)
 {
-    static const char *const of_steps[] = {"steps", "warmup", "evaluate_every", "evaluate_windows"};
     static const char *const names[PARTS_OF_TRIAL] = {[OPTIMIZER] = "optimizer", [OBJECTIVE] = "objective"};
     const char *key;
     json_t *value;
     for (enum part part = 0; part < PARTS_OF_TRIAL; part++) {
         char whole[200] = "";
+        json_t *told = json_copy((json_t *)part_of(record, part));
+        for (size_t i = 0; along[i]; i++)
+            json_object_del(told, along[i]);
         if (names[part] && differs(record, part, "name", records, count) &&
-            setting_named(names[part], part_of(record, part), whole, sizeof whole)) {
+            setting_named(names[part], told, whole, sizeof whole)) {
             text_append(label, bytes, ", %s", whole);
+            json_decref(told);
             continue;
         }
-        json_object_foreach((json_t *)part_of(record, part), key, value)
+        json_object_foreach(told, key, value)
         {
-            bool said = true;
-            for (size_t i = 0; i < sizeof of_steps / sizeof *of_steps; i++)
-                said = said && strcmp(key, of_steps[i]) != 0;
-            if (!said || !differs(record, part, key, records, count))
+            if (!differs(record, part, key, records, count))
                 continue;
             char *words = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
             CHECK(words);
             text_append(label, bytes, ", %s %s", key, json_is_string(value) ? json_string_value(value) : words);
             free(words);
         }
+        json_decref(told);
     }
+}
+
+struct run {
+    const struct record *record;
+    const char *method;
+    char label[240];
+    size_t place; // of the first run of its series that has its label
+    double rate;  // NaN: it has none
+};
+
+struct runs {
+    size_t count;
+    struct run *items; // [count], by series
+    struct series_table series;
+};
+
+static double rate_of(const struct record *record)
+{
+    const json_t *rate = json_object_get(record->trial.optimizer, "rate");
+    return json_number_value(rate) > 0 ? json_number_value(rate) : NAN;
+}
+
+static void runs_open(struct runs *runs, const struct record *const *records, size_t count,
+                      const char *const *along)
+{
+    *runs = (struct runs){.items = calloc(count + 1, sizeof *runs->items)};
+    CHECK(runs->items);
+    curves_of(records, count, &runs->series);
+    for (size_t s = 0; s < runs->series.count; s++) {
+        const struct series *series = &runs->series.series[s];
+        for (size_t i = 0, first = runs->count; i < series->record_count; i++) {
+            struct run *run = &runs->items[runs->count];
+            *run = (struct run){series->records[i], series->method, "", first, rate_of(series->records[i])};
+            snprintf(run->label, sizeof run->label, "%s", series->label);
+            append_differences(run->label, sizeof run->label, run->record, along, records, count);
+            while (run->place < runs->count && strcmp(runs->items[run->place].label, run->label) != 0)
+                run->place++;
+            runs->count++;
+        }
+    }
+}
+
+static void runs_close(struct runs *runs)
+{
+    series_free(&runs->series);
+    free(runs->items);
 }
 
 static double mean(const struct number_list *list, size_t first, size_t end)
@@ -164,21 +214,18 @@ static void put_run(FILE *table, const char *start, const struct record *record,
 
 static bool put_runs(const struct record *const *records, size_t count, FILE *table, put_part *put_rest)
 {
-    struct series_table all;
-    size_t runs = curves_of(records, count, &all), written = 0, rank = 0;
-    for (size_t s = 0; s < all.count; s++) {
-        const struct series *series = &all.series[s];
-        rank = s && strcmp(series->method, all.series[s - 1].method) == 0 ? rank : 0;
-        for (size_t i = 0; i < series->record_count; i++, rank++) {
-            char label[240], start[360];
-            snprintf(label, sizeof label, "%s", series->label);
-            append_differences(label, sizeof label, series->records[i], records, count);
-            snprintf(start, sizeof start, "%zu\t%s\t%s\t%zu", ++written, series->method, label, rank);
-            put_run(table, start, series->records[i], put_rest);
-        }
+    struct runs runs;
+    runs_open(&runs, records, count, of_steps);
+    for (size_t i = 0, rank = 0; i < runs.count; i++) {
+        const struct run *run = &runs.items[i];
+        char start[360];
+        rank = i && strcmp(run->method, run[-1].method) == 0 ? rank + 1 : 0;
+        snprintf(start, sizeof start, "%zu\t%s\t%s\t%zu", i + 1, run->method, run->label, rank);
+        put_run(table, start, run->record, put_rest);
     }
-    series_free(&all);
-    return runs >= 1 && runs <= RUNS_MAX;
+    bool shown = runs.count >= 1 && runs.count <= RUNS_MAX;
+    runs_close(&runs);
+    return shown;
 }
 
 static bool tabulate_training(const struct record *const *records, size_t count, FILE *table)
@@ -222,7 +269,7 @@ static const char *const along_runs[] = {"train", "optimizer", NULL};
 const struct figure figure_training = {
     .name = "training",
     .times = true,
-    .needs = "training runs (\"train\") at one context, at most 14",
+    .needs = "training runs (\"train\") at one context, at most 14; of more --where chooses",
     .one_context = true,
     .within = along_runs,
     .tabulate = tabulate_training,
@@ -232,7 +279,7 @@ static const char *const along_objectives[] = {"train", "optimizer", "objective"
 
 const struct figure figure_metrics = {
     .name = "metrics",
-    .needs = "training runs (\"train\") by dpo or grpo at one context, at most 14",
+    .needs = "training runs (\"train\") by dpo or grpo at one context, at most 14; of more --where chooses",
     .one_context = true,
     .within = along_objectives,
     .tabulate = tabulate_metrics,
@@ -240,40 +287,36 @@ const struct figure figure_metrics = {
 
 // --- rates
 
-static double rate_of(const struct record *record)
-{
-    const json_t *rate = json_object_get(record->trial.optimizer, "rate");
-    return json_number_value(rate) > 0 ? json_number_value(rate) : NAN;
-}
-
+// Those of one label together, in the order of the first of each.
 static int by_rate(const void *a, const void *b)
 {
-    double x = rate_of(*(const struct record *const *)a), y = rate_of(*(const struct record *const *)b);
-    return (x > y) - (x < y);
+    const struct run *x = a, *y = b;
+    return x->place != y->place ? (x->place > y->place) - (x->place < y->place)
+                                : (x->rate > y->rate) - (x->rate < y->rate);
 }
 
 // The number of series and, in *most, of rates that one of them has.
 static size_t put_rates(const struct record *const *records, size_t count, FILE *table, size_t *most)
 {
-    struct series_table all;
+    struct runs runs;
+    size_t series = 0, rank = 0, rates = 0;
     *most = 0;
-    curves_of(records, count, &all);
+    runs_open(&runs, records, count, of_rates);
+    qsort(runs.items, runs.count, sizeof *runs.items, by_rate);
     fputs("series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\tpublished\n", table);
-    for (size_t s = 0; s < all.count; s++) {
-        struct series *series = &all.series[s];
-        size_t rates = 0;
-        qsort(series->records, series->record_count, sizeof *series->records, by_rate);
-        for (size_t i = 0; i < series->record_count; i++) {
-            double rate = rate_of(series->records[i]);
-            rates += isfinite(rate) && (i == 0 || rate != rate_of(series->records[i - 1]));
-            fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            TABLE_ROW(table, rate, record_last_loss(series->records[i]), record_held_out_loss(series->records[i]),
-                      NAN);
-        }
+    for (size_t i = 0; i < runs.count; i++) {
+        const struct run *run = &runs.items[i];
+        bool fresh = i == 0 || run->place != run[-1].place;
+        bool same_method = i && strcmp(run->method, run[-1].method) == 0;
+        series += fresh;
+        rank = !same_method ? 0 : rank + fresh;
+        rates = fresh ? 0 : rates;
+        rates += isfinite(run->rate) && (fresh || run->rate != run[-1].rate);
         *most = rates > *most ? rates : *most;
+        fprintf(table, "%zu\t%s\t%s\t%zu", series, run->method, run->label, rank);
+        TABLE_ROW(table, run->rate, record_last_loss(run->record), record_held_out_loss(run->record), NAN);
     }
-    size_t series = all.count;
-    series_free(&all);
+    runs_close(&runs);
     return series;
 }
 
@@ -305,7 +348,8 @@ static const char *const along_rates[] = {"optimizer", NULL};
 
 const struct figure figure_rates = {
     .name = "rates",
-    .needs = "training runs (\"train\") at one context, at three rates or more of one method at least",
+    .needs =
+        "training runs (\"train\") at one context, at three rates or more of one method and optimizer at least",
     .one_context = true,
     .within = along_rates,
     .tabulate = tabulate_rates,

@@ -166,7 +166,7 @@ static bool draw(const struct picture_form *form, const struct results *results,
                  struct status *status)
 {
     const struct group *group = drawing->group;
-    char name[300], kind[300], claim[900], setting[200], source[400], machine[400];
+    char name[300], kind[300], claim[900], setting[400], source[400], machine[400];
     picture_name(group->experiment, drawing->figure, "", kind, sizeof kind);
     claim_pictures_find(kind, claim, sizeof claim);
     picture_name(group->experiment, drawing->figure, drawing->suffix, name, sizeof name);
@@ -227,7 +227,7 @@ static void suffix_of(const struct grouping *grouping, const struct group *group
 // Says which contexts are in no picture although others are, once for all groups that are alike.
 static void say_left_out(const struct grouping *grouping, const struct group *group, const struct figure *figure)
 {
-    char lacking[200] = "", shorter[200] = "", name[300], suffix[160], context[32];
+    char lacking[200] = "", shorter[200] = "", name[300], suffix[200], context[32];
     for (size_t i = 0; i < grouping->count; i++) {
         const struct group *other = &grouping->groups[i];
         if (!alike(group, other)) {

@@ -1,5 +1,6 @@
 #include "harness/plot/series_choice.h"
 #include "harness/files/text.h"
+#include "harness/files/word_list.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,9 @@ void series_choice_open(struct series_choice *choice, const char *list)
 {
     *choice = (struct series_choice){0};
     for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
-        end = at + strcspn(at, ",");
+        end = at + word_list_first(at);
         while (*end && end[1] == ' ') // a label's own comma
-            end += 1 + strcspn(end + 1, ",");
+            end += 1 + word_list_first(end + 1);
         choice->names = realloc(choice->names, (choice->count + 1) * sizeof *choice->names);
         CHECK(choice->names && (choice->names[choice->count++] = strndup(at, (size_t)(end - at))));
     }

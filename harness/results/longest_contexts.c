@@ -135,6 +135,8 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
     json_object_del(said, "device"); // every one is planned
     json_object_del(said, "context");
     json_object_del(said, "batch");
+    json_object_del(said, "kv_gradient_dtype"); // which are told behind
+    json_object_del(said, "gradient_dtype");
     setting_describe(said, 0, words, bytes);
     json_decref(said);
     if (batch % cards)

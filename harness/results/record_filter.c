@@ -1,20 +1,41 @@
 #include "harness/results/record_filter.h"
+#include "harness/files/word_list.h"
 #include "harness/results/record_columns.h"
 #include <string.h>
 
 struct condition {
     struct record_column column;
-    const char *values; // "1024,2048"
+    const char *values; // "1024,2048" or "[0,3],[1,2]"
     json_t *other;      // what records have that do not meet it: {"512": null}
 };
 
 enum { VALUES_TOLD = 12 };
 
+// A list or an object as it is told: to be freed.
+static char *json_words(const json_t *value)
+{
+    char *words = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    CHECK(words);
+    return words;
+}
+
+// Whether they are told alike, however the word is spaced.
+static bool is_told(const json_t *value, const char *word)
+{
+    json_t *asked = json_loads(word, 0, NULL);
+    char *words = json_words(value), *other = asked ? json_words(asked) : NULL;
+    bool same = other && strcmp(words, other) == 0;
+    free(other);
+    free(words);
+    json_decref(asked);
+    return same;
+}
+
 static bool is_word(const json_t *value, const char *word)
 {
     char *end;
     double number = strtod(word, &end);
-    if (json_is_object(value))
+    if (json_is_object(value) && json_object_get(value, "name"))
         value = json_object_get(value, "name");
     if (json_is_string(value))
         return strcmp(json_string_value(value), word) == 0;
@@ -22,7 +43,9 @@ static bool is_word(const json_t *value, const char *word)
         return *word && !*end && json_number_value(value) == number;
     if (json_is_boolean(value))
         return strcmp(word, json_is_true(value) ? "true" : "false") == 0;
-    return (!value || json_is_null(value)) && strcmp(word, "null") == 0;
+    if (json_is_array(value) || json_is_object(value))
+        return is_told(value, word);
+    return strcmp(word, "null") == 0;
 }
 
 // As it would be asked for.
@@ -32,10 +55,9 @@ static void note_value(json_t *noted, const json_t *value)
         return;
     if (json_is_object(value) && json_object_get(value, "name"))
         value = json_object_get(value, "name");
-    char *text = !value ? strdup("null")
-                 : json_is_string(value)
-                     ? strdup(json_string_value(value))
-                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    char *text = !value                  ? strdup("null")
+                 : json_is_string(value) ? strdup(json_string_value(value))
+                                         : json_words(value);
     CHECK(text);
     json_object_set_new(noted, text, json_null());
     free(text);
@@ -55,14 +77,16 @@ static bool holds(void *chooser, const struct record *record)
     const struct condition *condition = chooser;
     json_t *value = record_column_value(&condition->column, record);
     const json_t *share = share_in(&condition->column, record);
-    char *copy = strdup(condition->values), *rest = copy, *word;
     bool found = false;
-    CHECK(copy);
-    while (!found && (word = strsep(&rest, ",")))
+    for (const char *at = condition->values, *end; !found && at; at = *end ? end + 1 : NULL) {
+        end = at + word_list_first(at);
+        char *word = strndup(at, (size_t)(end - at));
+        CHECK(word);
         found = is_word(value, word) || (share && is_word(share, word));
+        free(word);
+    }
     if (!found)
         note_value(condition->other, share ? share : value);
-    free(copy);
     json_decref(value);
     return found;
 }

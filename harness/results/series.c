@@ -184,6 +184,7 @@ static size_t bound(const struct series_table *table, size_t low, size_t high, c
 struct siblings {
     size_t first, last;
     bool *differs;    // [keys]: two of them have other values of the option
+    bool *named;      // [keys]: it tells one of them from others
     json_t *defaults; // of the method's options; NULL: it is not known
 };
 
@@ -205,7 +206,7 @@ static void find_told(const struct series_table *table, size_t own, const struct
 }
 
 // Of an option in which any differ, a value that is not the default is said, too, where another option has told the
-// series already.
+// series already; a list, which is long, only where one is said of another series.
 static void label(struct series_table *table, size_t own, const struct siblings *siblings,
                   const struct sorting *sorting, bool *told)
 {
@@ -217,7 +218,7 @@ static void label(struct series_table *table, size_t own, const struct siblings 
     for (size_t k = 0; k < sorting->key_count; k++) {
         const char *key = sorting->keys[k];
         const json_t *value = option_of(table, own, key);
-        bool other = siblings->differs[k] && !json_is_array(value) && // which is long
+        bool other = (json_is_array(value) ? siblings->named[k] : siblings->differs[k]) &&
                      compare_values(value, json_object_get(siblings->defaults, key)) != 0;
         if (value && (told[k] || other || (sorting->prefixed && is_telling(key)))) {
             append_option(series, key, value);
@@ -235,16 +236,19 @@ static size_t label_siblings(struct series_table *table, size_t first, const str
     struct siblings siblings = {.first = first,
                                 .last = first + 1,
                                 .differs = calloc(sorting->key_count + 1, sizeof *siblings.differs),
+                                .named = calloc(sorting->key_count + 1, sizeof *siblings.named),
                                 .defaults = method ? method_json(method, NULL) : NULL};
     bool *told = calloc(sorting->key_count + 1, sizeof *told);
-    CHECK(siblings.differs && told);
+    CHECK(siblings.differs && siblings.named && told);
     while (siblings.last < table->count && table->series[siblings.last].rank > 0) {
         siblings.last++;
     }
     for (size_t s = first; s < siblings.last; s++) {
+        find_told(table, s, &siblings, sorting, told);
         for (size_t k = 0; k < sorting->key_count; k++) {
             const char *key = sorting->keys[k];
             siblings.differs[k] |= compare_values(option_of(table, s, key), option_of(table, first, key)) != 0;
+            siblings.named[k] |= told[k];
         }
     }
     for (size_t s = first; s < siblings.last; s++) {
@@ -252,6 +256,7 @@ static size_t label_siblings(struct series_table *table, size_t first, const str
     }
     json_decref(siblings.defaults);
     free(siblings.differs);
+    free(siblings.named);
     free(told);
     return siblings.last;
 }

@@ -2,6 +2,7 @@
 #include "harness/files/text.h"
 #include "harness/results/recorded_key.h"
 #include "harness/results/setting.h"
+#include "harness/spec/trial_id.h"
 #include "harness/spec/trial_key_decode.h"
 #include "harness/spec/trial_text.h"
 #include <stdlib.h>
@@ -133,6 +134,33 @@ static void find_series(struct trial_names *names)
     free(places);
 }
 
+// Whether each record has what its dtype makes the default, or does not say what it has.
+static bool go_without_saying(const struct trial_key *key, const struct record *const *records, size_t count)
+{
+    struct trial_defaults defaults = {0};
+    bool all = strcmp(key->name, "dtype") != 0;
+    for (size_t i = 0; all && i < count; i++) {
+        json_t *value = recorded_key_value(recorded_key_of(key), records[i]);
+        enum dtype dtype;
+        all = !value || (records[i]->trial.dtype && dtype_from_name(records[i]->trial.dtype, &dtype) &&
+                         trial_key_says_nothing(key, value, dtype, &defaults));
+        json_decref(value);
+    }
+    trial_defaults_free(&defaults);
+    return all;
+}
+
+// In what of a key the names of these records are to tell them apart.
+static json_t *telling(const struct trial_key *key, const struct record *const *records, size_t count)
+{
+    json_t *found = differing(recorded_key_of(key), records, count);
+    if (found && go_without_saying(key, records, count)) {
+        json_decref(found);
+        found = NULL;
+    }
+    return found;
+}
+
 void trial_names_open(struct trial_names *names, const struct record *const *records, size_t count, bool framed)
 {
     static const struct names in_label = {2, {"method", "measure"}},
@@ -142,7 +170,7 @@ void trial_names_open(struct trial_names *names, const struct record *const *rec
     names->machines = records_of_several_machines(records, count);
     for (size_t i = 0; count && i < trial_key_count(); i++)
         if (names_find(said, trial_keys[i].name) == said->count)
-            names->differing[i] = differing(recorded_key_of(&trial_keys[i]), records, count);
+            names->differing[i] = telling(&trial_keys[i], records, count);
     find_series(names);
 }
 

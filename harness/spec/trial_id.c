@@ -131,6 +131,37 @@ json_t *trial_differences(const struct trial *trial, const json_t *canonical, st
     return parts;
 }
 
+// Of defaults that rest on the dtype alone; values: an object of the key's.
+static struct json_field open_recorded(struct json_source *values, const struct trial_key *key, const json_t *value,
+                                       enum dtype dtype, struct trial_defaults *defaults)
+{
+    const struct trial trial = {.dtype = dtype, .method = methods[0]};
+    json_source_wrap(values, "trial", json_pack("{s:O?}", key->name, (json_t *)value));
+    rest_on(defaults, &trial);
+    return json_field_get(json_field_root(values), key->name);
+}
+
+bool trial_key_says_nothing(const struct trial_key *key, const json_t *value, enum dtype dtype,
+                            struct trial_defaults *defaults)
+{
+    struct json_source values;
+    struct json_field field = open_recorded(&values, key, value, dtype, defaults);
+    bool same = json_equal(value, kept_default(defaults, (size_t)(key - trial_keys), field));
+    json_source_close(&values);
+    return same;
+}
+
+json_t *trial_key_difference(const struct trial_key *key, const json_t *value, enum dtype dtype)
+{
+    struct json_source values;
+    struct trial_defaults defaults = {0};
+    struct json_field field = open_recorded(&values, key, value, dtype, &defaults);
+    json_t *part = part_of_id(&defaults, (size_t)(key - trial_keys), field);
+    json_source_close(&values);
+    trial_defaults_free(&defaults);
+    return part;
+}
+
 void trial_id_set(struct trial *trial, const json_t *canonical, struct trial_defaults *defaults)
 {
     json_t *parts = trial_differences(trial, canonical, defaults);

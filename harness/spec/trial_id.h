@@ -24,5 +24,11 @@ void trial_defaults_free(struct trial_defaults *defaults);
 // What differs from the defaults, of objects their members: a new reference. canonical: the trial's, every key with
 // its defaults spelled out. defaults: as for trial_decode_fields.
 json_t *trial_differences(const struct trial *trial, const json_t *canonical, struct trial_defaults *defaults);
+// Of a record's trial, whose model may not be there any more: whether the value of a key, which is none of the
+// method's, is the default in a trial of this dtype; and what of it differs, of an object its members: a new
+// reference, NULL: nothing.
+bool trial_key_says_nothing(const struct trial_key *key, const json_t *value, enum dtype dtype,
+                            struct trial_defaults *defaults);
+json_t *trial_key_difference(const struct trial_key *key, const json_t *value, enum dtype dtype);
 // Sets trial->id.
 void trial_id_set(struct trial *trial, const json_t *canonical, struct trial_defaults *defaults);
