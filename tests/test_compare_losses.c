@@ -3,8 +3,9 @@
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "tests/compared.h"
 
-#define LOSS(loss)         .more = ", 'loss': " loss
-#define HASHED(loss, last) .more = ", 'loss': " loss ", 'data_hash': '000000000000000" last "'"
+#define LOSS(loss)           .more = ", 'loss': " loss
+#define OF_MODEL(loss, last) .more = ", 'loss': " loss ", 'model_hash': '000000000000000" last "'"
+#define HASHED(loss, last)   .more = ", 'loss': " loss ", 'data_hash': '000000000000000" last "'"
 
 static void a_step_has_the_same_loss_but_for_rounding(void **state)
 {
@@ -30,7 +31,7 @@ static void a_step_has_the_same_loss_but_for_rounding(void **state)
         {{LOSS("null")}, {LOSS("null")}, 0, "0 otherwise changed"},
         {{.trial = 0}, {LOSS("3")}, 0, "other       00000000  full, context 512, f32 cpu: loss not finite -> 3\n"},
         {{.device = "plan-cpu", LOSS("null")}, {.device = "plan-cpu", LOSS("null")}, 0, "0 otherwise changed"},
-        // Other data has another loss; what a record does not say is taken for the same.
+        // Other data, or another model, has another loss; what a record does not say is taken for the same.
         {{HASHED("3", "1")},
          {HASHED("4", "2")},
          0,
@@ -38,6 +39,8 @@ static void a_step_has_the_same_loss_but_for_rounding(void **state)
         {{HASHED("3", "1")}, {HASHED("null", "2")}, 1, "loss 3 -> not finite"},
         {{HASHED("3", "1")}, {HASHED("4", "1")}, 1, "verdict: regression"},
         {{LOSS("3")}, {HASHED("4", "1")}, 1, "verdict: regression"},
+        {{OF_MODEL("3", "1")}, {OF_MODEL("4", "2")}, 0, "1 otherwise changed"},
+        {{OF_MODEL("3", "1")}, {OF_MODEL("4", "1")}, 1, "verdict: regression"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         BASE(*state, cases[i].base);
