@@ -150,10 +150,11 @@ static bool compute(const struct trial *trial, const struct world *world, const 
         if (world->comm.rank == 0)
             print_report(trial, &report, peak_bytes, out);
         if (world->comm.rank == 0 && !isfinite(report.sums.loss))
-            done = status_set(status, STATUS_FAILED,
-                              "the loss is not finite: a weight is not, or something is too large for %s; so is the "
-                              "gradient in %s",
-                              dtype_name(trial->dtype), out);
+            done =
+                status_set(status, STATUS_FAILED,
+                           "the loss is not finite: a weight is not, or something is too large for %s; so is the "
+                           "gradient in %s",
+                           dtype_name(trial->dtype), out);
     }
     setup_close(&setup);
     step_report_free(&report);

@@ -19,7 +19,8 @@ struct setup {
 // and a status (oom, unsupported, bad input).
 bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status);
-// Whether any of the step's tokens, on any rank, has a target: a mean over none is no loss. False and a status if not.
+// Whether any of the step's tokens, on any rank, has a target: a mean over none is no loss. False and a status if
+// not.
 bool setup_check_targets(const struct setup *setup, const struct trial *trial, struct status *status);
 void setup_close(struct setup *setup);
 // Whether any so many sequences of the step are like any others: of a device without data, unless something is
