@@ -14,14 +14,15 @@ static uint64_t *place_of(const struct line_set *set, uint64_t hash)
 
 static void grow(struct line_set *set)
 {
-    struct line_set grown = {set->count, set->capacity ? 2 * set->capacity : 64, NULL};
-    grown.hashes = calloc(grown.capacity, sizeof *grown.hashes);
-    CHECK(grown.hashes);
-    for (size_t i = 0; i < set->capacity; i++)
-        if (set->hashes[i])
-            *place_of(&grown, set->hashes[i]) = set->hashes[i];
-    free(set->hashes);
-    *set = grown;
+    uint64_t *before = set->hashes;
+    size_t places = set->capacity;
+    set->capacity = places ? 2 * places : 64;
+    set->hashes = calloc(set->capacity, sizeof *set->hashes);
+    CHECK(set->hashes);
+    for (size_t i = 0; i < places; i++)
+        if (before[i])
+            *place_of(set, before[i]) = before[i];
+    free(before);
 }
 
 bool line_set_add(struct line_set *set, const char *text, size_t bytes)
