@@ -7,6 +7,7 @@
 #include "harness/run/provenance.h"
 #include "kernels/base/status.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -68,8 +69,9 @@ static int start(int argc, char **argv)
 // A result that did not reach stdout is no result, whoever ends the program: argp does after --help.
 static void check_stdout(void)
 {
+    errno = 0; // of what failed before nothing is known
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("longbp: writing to stdout");
+        fprintf(stderr, "longbp: writing to stdout%s%s\n", errno ? ": " : " failed", errno ? strerror(errno) : "");
         _exit(EXIT_BAD_INPUT);
     }
 }

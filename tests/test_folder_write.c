@@ -1,8 +1,9 @@
-// A model's folder is made whole or not at all.
+// A model's folder is made whole or not at all, and of trained weights has what generation needs.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/files/folder.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
+#include <jansson.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -56,10 +57,42 @@ static void folders_are_made_whole_or_not_at_all(void **state)
     assert_int_equal(status.code, STATUS_IO);
 }
 
+// Which tokens begin and end, and what makes tokens of text, is of the weights below, and goes with those that were
+// trained from them.
+static void what_generation_needs_goes_along(void **state)
+{
+    struct scratch *scratch = *state;
+    struct status status = {0};
+    struct scratch_path below = scratch_path(scratch, "below"), above = scratch_path(scratch, "above");
+    assert_true(folder_write(below.text, &small, 1, DTYPE_F32, NULL, &status));
+    assert_true(folder_write(above.text, &small, 2, DTYPE_F32, NULL, &status));
+    assert_true(folder_take_along(above.text, below.text, &status)); // nothing is no error
+    static const char config[] = "{\"eos_token_id\": [7, 9], \"bos_token_id\": 8, \"hidden_size\": 999}";
+    scratch_text(scratch, "below/config.json", config);
+    scratch_text(scratch, "below/generation_config.json", "{\"temperature\": 0.6}");
+    scratch_text(scratch, "below/tokenizer.json", "{}");
+    scratch_text(scratch, "below/notes.txt", "mine");
+    assert_true(folder_take_along(above.text, below.text, &status));
+    json_t *own = json_load_file(scratch_path(scratch, "above/config.json").text, 0, NULL);
+    json_t *ids = json_object_get(own, "eos_token_id");
+    assert_int_equal(json_array_size(ids), 2);
+    assert_int_equal(json_integer_value(json_array_get(ids, 1)), 9);
+    assert_int_equal(json_integer_value(json_object_get(own, "bos_token_id")), 8);
+    assert_null(json_object_get(own, "pad_token_id"));
+    assert_int_equal(json_integer_value(json_object_get(own, "hidden_size")), small.width); // the weights' own
+    json_decref(own);
+    struct stat info;
+    assert_int_equal(stat(scratch_path(scratch, "above/generation_config.json").text, &info), 0);
+    assert_int_equal(info.st_size, 20);
+    assert_int_equal(stat(scratch_path(scratch, "above/tokenizer.json").text, &info), 0);
+    assert_int_equal(stat(scratch_path(scratch, "above/notes.txt").text, &info), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(folders_are_made_whole_or_not_at_all, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_generation_needs_goes_along, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

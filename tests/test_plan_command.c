@@ -271,6 +271,8 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny", ": --context is needed"},
         {"plan --model tiny --context 0", "key \"context\": expected a whole number of tokens >= 1, found 0"},
         {"plan --model tniy --context 5", "did you mean \"tiny\"?"},
+        {"plan --model tiny --context 5 --lora r=2,r=4",
+         "key \"r\": expected a whole number >= 1, found a list of 2"},
         {"plan --model tiny --context 5 --like gpu", "--like is cpu or cuda, not \"gpu\""},
         {"plan --model tiny --context 5 --memory-limit 3x",
          "--memory-limit: expected a size with its unit, such as 24GiB"},

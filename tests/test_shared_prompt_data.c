@@ -252,7 +252,7 @@ static void what_cannot_be_shared_is_said(void **state)
         {"--batch odd --group 2", "odd: ids[1, 0] is 9, but ids[0, 0] is 3: sequences 0 to 1 are one group"},
         {"--batch cut --group 2", "cut: has a tensor \"documents\", but sequences of a group share a prompt"},
         {"--batch batch --group 4",
-         "key \"group\": a batch of 2 sequences is no number of groups of 4; give \"batch\": 4"},
+         "key \"group\": a batch of 2 sequences is no number of groups of 4: it is to be a multiple, such as 4"},
         {"--batch batch --prompt 2", "key \"prompt\": batch says by its labels where prompts end; leave this out"},
         {"--batch 4 --context 8 --group 2", "key \"group\": shares a prompt; give its tokens, \"prompt\""},
         {"--batch 4 --context 8 --group 2 --prompt 8", "key \"prompt\": leaves nothing to predict of 8 tokens"},

@@ -441,6 +441,19 @@ static void windows_come_in_order(void **state)
     windows_close(&windows);
 }
 
+// A share is what it says: 0.29 times 100 is below 29 in f64.
+static void shares_are_rounded_down(void **state)
+{
+    (void)state;
+    static const struct {
+        double share;
+        size_t count, part;
+    } cases[] = {{0.29, 100, 29}, {0.57, 100, 57}, {0.58, 100, 58}, {0.295, 100, 29},
+                 {0.01, 100, 1},  {0.999, 10, 9},  {1.0 / 3, 3, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(epochs_share(cases[i].share, cases[i].count), cases[i].part);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -453,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(evaluation_is_a_mean_over_all_windows),
         cmocka_unit_test(rates_follow_the_schedule),
         cmocka_unit_test(gradients_are_clipped),
+        cmocka_unit_test(shares_are_rounded_down),
         cmocka_unit_test(trials_record_the_curve),
         cmocka_unit_test_setup_teardown(plans_know_what_is_held_out, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(state_survives_a_stop, scratch_setup, scratch_teardown),

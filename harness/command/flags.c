@@ -31,6 +31,13 @@ json_t *flag_list(const char *text)
     return list;
 }
 
+// What is given twice is both, which no key takes.
+static void set_member(json_t *object, const char *name, json_t *value)
+{
+    json_t *before = json_object_get(object, name);
+    json_object_set_new(object, name, before ? json_pack("[O, o]", before, value) : value);
+}
+
 json_t *flag_object(const char *text)
 {
     json_t *object = json_object(), *list = NULL;
@@ -42,7 +49,7 @@ json_t *flag_object(const char *text)
             *equals = 0;
             bool several = strcmp(item, "targets") == 0 || strcmp(item, "target_modules") == 0;
             list = several ? json_array() : NULL;
-            json_object_set_new(object, item, several ? list : flag_value(equals + 1));
+            set_member(object, item, several ? list : flag_value(equals + 1));
             item = equals + 1;
         }
         if (list)

@@ -207,6 +207,15 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     char *json = json_dumps(object, 0);
     CHECK(json);
     bool ok = trial_decode(trial, json, JSON_COMMAND_LINE, status);
+    // A spec may name it for its other objectives.
+    if (ok && !json_is_null(json_object_get(object, "reference")) && json_object_get(object, "reference") &&
+        trial->reference.kind == REFERENCE_NONE) {
+        ok = status_set(
+            status, STATUS_BAD_INPUT,
+            "--reference: objective \"%s\" reads none with these options; leave it out, or choose options that do",
+            trial->objective->name);
+        trial_free(trial);
+    }
     free(json);
     json_decref(object);
     return ok;

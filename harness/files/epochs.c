@@ -1,6 +1,7 @@
 #include "harness/files/epochs.h"
 #include "kernels/base/random.h"
 #include "kernels/base/status.h"
+#include <float.h>
 
 // Fisher and Yates, by random numbers of the epoch's own.
 static void set_order(struct epochs *epochs, size_t epoch)
@@ -26,6 +27,11 @@ size_t epochs_item(struct epochs *epochs, size_t index)
     if (epochs->shuffle && (!epochs->order || epochs->epoch != epoch))
         set_order(epochs, epoch);
     return epochs->first + (epochs->shuffle ? epochs->order[item] : item);
+}
+
+size_t epochs_share(double share, size_t count)
+{
+    return (size_t)(share * (double)count * (1 + DBL_EPSILON));
 }
 
 struct epochs epochs_split(struct epochs *epochs, size_t count)

@@ -12,6 +12,8 @@ struct epochs {
 
 // The item that comes as number `index`.
 size_t epochs_item(struct epochs *epochs, size_t index);
+// So many of `count` items a share is, rounded down: of 100 0.29 is 29, though the nearest f64 is below it.
+size_t epochs_share(double share, size_t count);
 // The last `count` of them, in the data's order; they are no longer among the others, also if some were taken
 // before.
 struct epochs epochs_split(struct epochs *epochs, size_t count);

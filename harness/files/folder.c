@@ -1,13 +1,12 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/folder.h"
+#include "harness/files/file_hash.h"
 #include "harness/files/fused_weights.h"
 #include "harness/files/json_field.h"
 #include "harness/files/safetensors.h"
 #include "kernels/transformer/weights.h"
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 // Values converted at a time, a few MiB of them; whole blocks of quantised ones.
 #define BLOCK_VALUES ((size_t)1 << 19)
@@ -319,32 +318,15 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
 
 // --- hashes
 
-static bool hash_file(XXH3_state_t *state, const char *folder, const char *name, struct status *status)
-{
-    char *path = path_of(folder, name), block[1 << 14];
-    FILE *file = fopen(path, "re");
-    size_t bytes;
-    while (file && (bytes = fread(block, 1, sizeof block, file)) > 0) {
-        CHECK(XXH3_64bits_update(state, block, bytes) == XXH_OK);
-    }
-    bool read = file && !ferror(file);
-    if (!read) {
-        status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
-    }
-    if (file) {
-        fclose(file);
-    }
-    free(path);
-    return read;
-}
-
 // Of a description and the shards beside it.
 static bool hash_all(const char *folder, const char *description, const struct shards *shards, uint64_t *hash,
                      struct status *status)
 {
     XXH3_state_t *state = XXH3_createState();
     CHECK(state && XXH3_64bits_reset(state) == XXH_OK);
-    bool read = hash_file(state, folder, description, status);
+    char *path = path_of(folder, description);
+    bool read = file_hash_add(state, path, status);
+    free(path);
     for (size_t i = 0; read && i < shards->count; i++) {
         CHECK(XXH3_64bits_update(state, shards->files[i].map, shards->files[i].map_bytes) == XXH_OK);
     }

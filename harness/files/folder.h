@@ -30,6 +30,9 @@ bool folder_hash_adapter(const char *folder, bool weights, uint64_t *hash, struc
 
 // Writes config.json for transformers, with the dtype that the weights have.
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status);
+// What of the folder of the weights below goes with those that were trained from them: its token ids, into the
+// config.json that was written, and the files of its tokenizer and of generation, as far as it has them.
+bool folder_take_along(const char *folder, const char *base, struct status *status);
 // Is told how many bytes of the weights are written: first none of them, when it is known that there is room for
 // all.
 struct folder_listener {

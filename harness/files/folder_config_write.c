@@ -42,13 +42,13 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
                             (json_int_t)c->rope_scaling.original_context);
     }
     json_t *json = json_pack(
-        "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:b, s:s, s:s}", "architectures",
+        "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:s, s:s}", "architectures",
         family->architecture, "model_type", family->model_type, "hidden_size", (json_int_t)c->width,
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)c->heads,
         "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim", (json_int_t)c->head_dim, "intermediate_size",
         (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
         (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
-        "rope_theta", c->rope_theta, "rope_scaling", scaling, "tie_word_embeddings", c->tied, "use_cache", false,
+        "rope_theta", c->rope_theta, "rope_scaling", scaling, "tie_word_embeddings", c->tied,
         family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
         "torch_dtype", dtypes[dtype]);
     CHECK(json);

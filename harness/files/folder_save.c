@@ -168,6 +168,7 @@ static bool save_configs(const char *folder, const struct model *model, const ch
 {
     bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
     return (!weights || folder_write_config(folder, &model->config, model->device->ops->dtype, status)) &&
+           (!weights || !base || folder_take_along(folder, base, status)) &&
            (!adapter || save_adapter_config(folder, weights ? NULL : base, &model->lora, status));
 }
 

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/sequences.h"
+#include "harness/files/file_hash.h"
 #include "harness/files/share.h"
 #include <dirent.h>
 #include <string.h>
@@ -85,7 +86,9 @@ bool sequences_expect(const char *path, size_t context, size_t count, struct sta
     if (!sequences_shape(path, &has_context, &has_count, status))
         return false;
     if (has_context != context)
-        return status_set(status, STATUS_BAD_INPUT, "%s: sequences of %zu tokens, but context is %zu: leave it out",
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: sequences of %zu tokens, but context is %zu, that of the file that is trained on "
+                          "unless it is given",
                           path, has_context, context);
     return has_count >= count || status_set(status, STATUS_BAD_INPUT,
                                             "%s: has %zu sequences, but a micro-batch is to take %zu: give fewer",
@@ -103,6 +106,21 @@ size_t sequences_bytes(const char *path)
             bytes += stat(paths.items[i], &info) == 0 ? (size_t)info.st_size : 0;
     paths_free(&paths);
     return bytes;
+}
+
+uint64_t sequences_hash(const char *path)
+{
+    struct paths paths;
+    struct status status = {0};
+    XXH3_state_t *state = XXH3_createState();
+    CHECK(state && XXH3_64bits_reset(state) == XXH_OK);
+    bool read = list(&paths, path, &status);
+    for (size_t i = 0; read && i < paths.count; i++)
+        read = file_hash_add(state, paths.items[i], &status);
+    uint64_t hash = read ? XXH3_64bits_digest(state) : 0;
+    XXH3_freeState(state);
+    paths_free(&paths);
+    return hash;
 }
 
 // --- opening
@@ -137,7 +155,7 @@ bool sequences_open(struct sequences *sequences, const char *path, size_t togeth
 
 bool sequences_split(struct sequences *sequences, double share, struct sequences *held_out, struct status *status)
 {
-    size_t count = sequences->order.count, kept_back = (size_t)(share * (double)count);
+    size_t count = sequences->order.count, kept_back = epochs_share(share, count);
     const char *path = sequences->files[0].tensors.path;
     *held_out = (struct sequences){0};
     if (kept_back == 0 || kept_back == count)

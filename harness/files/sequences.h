@@ -35,4 +35,6 @@ bool sequences_read(struct sequences *sequences, size_t index, size_t count, str
 const char *sequences_place(const struct sequences *sequences, size_t item, size_t *number);
 // Bytes of all files; 0 if they cannot be read.
 size_t sequences_bytes(const char *path);
+// XXH3 of them, all of which are read; 0 if they cannot be.
+uint64_t sequences_hash(const char *path);
 void sequences_close(struct sequences *sequences);

@@ -17,7 +17,7 @@ bool windows_open(struct windows *windows, const struct data_source *source, siz
 bool windows_split(struct windows *windows, double share, struct windows *held_out, struct status *status)
 {
     const struct data_source *source = windows->stream.source;
-    size_t count = windows->order.count, kept_back = (size_t)(share * (double)count);
+    size_t count = windows->order.count, kept_back = epochs_share(share, count);
     *held_out = (struct windows){0};
     if (source->kind == DATA_RANDOM)
         return status_set(status, STATUS_BAD_INPUT,

@@ -118,13 +118,16 @@ static bool first_difference(const json_t *was, const json_t *is, char *path, si
 
 static bool check_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
 {
+    static const char *const hashes[] = {"model_hash", "data_hash", "evaluate_hash"};
     char *file = path_of(folder, SETTINGS), path[256] = "", *was_text, *is_text;
     json_error_t error;
     json_t *was = json_load_file(file, 0, &error);
     bool same = was || status_set(status, STATUS_BAD_INPUT, "%s: %s", file, error.text);
-    json_t *model = json_object_get(settings, "model_hash");
-    if (same && model && !json_object_get(was, "model_hash")) // an earlier version's
-        CHECK(json_object_set(was, "model_hash", model) == 0);
+    for (size_t i = 0; same && i < sizeof hashes / sizeof *hashes; i++) {
+        json_t *hash = json_object_get(settings, hashes[i]);
+        if (hash && !json_object_get(was, hashes[i])) // an earlier version's
+            CHECK(json_object_set(was, hashes[i], hash) == 0);
+    }
     if (same && first_difference(was, settings, path, sizeof path, &was_text, &is_text)) {
         same =
             status_set(status, STATUS_BAD_INPUT,

@@ -11,6 +11,18 @@ static json_t *bytes_of(const char *path)
     return bytes ? json_integer((json_int_t)bytes) : json_null();
 }
 
+// Left out: there is nothing to hash.
+static void set_hash(json_t *settings, const char *key, uint64_t hash)
+{
+    if (hash)
+        CHECK(json_object_set_new(settings, key, json_sprintf("%016" PRIx64, hash)) == 0);
+}
+
+static uint64_t hash_of(const char *path)
+{
+    return path ? sequences_hash(path) : 0;
+}
+
 json_t *train_settings(const struct trial *trial)
 {
     static const char *const free_to_change[] = {"limits", "host", "measure", NULL};
@@ -23,9 +35,9 @@ json_t *train_settings(const struct trial *trial)
     json_object_update(json_object_get(settings, "place"), json_object_get(chosen, "place"));
     json_decref(chosen);
     json_object_set_new(settings, "data_bytes", bytes_of(trial->data.path));
-    uint64_t hash = model_hash(trial);
-    if (hash)
-        json_object_set_new(settings, "model_hash", json_sprintf("%016" PRIx64, hash));
     json_object_set_new(settings, "evaluate_bytes", bytes_of(trial->train.evaluate.path));
+    set_hash(settings, "model_hash", model_hash(trial));
+    set_hash(settings, "data_hash", hash_of(trial->data.path));
+    set_hash(settings, "evaluate_hash", hash_of(trial->train.evaluate.path));
     return settings;
 }

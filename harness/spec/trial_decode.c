@@ -193,9 +193,10 @@ static bool check_prompt(const struct trial *trial, const struct trial_fields *f
     if (trial->group <= 1)
         return true;
     if (trial->batch % trial->group)
-        return json_field_fail(group, status,
-                               "a batch of %zu sequences is no number of groups of %zu; give \"batch\": %zu",
-                               trial->batch, trial->group, (trial->batch / trial->group + 1) * trial->group);
+        return json_field_fail(
+            group, status,
+            "a batch of %zu sequences is no number of groups of %zu: it is to be a multiple, such as %zu",
+            trial->batch, trial->group, (trial->batch / trial->group + 1) * trial->group);
     if (!file && !trial->prompt)
         return json_field_fail(group, status, "shares a prompt; give its tokens, \"prompt\"");
     if (trial->packing.count || trial->packing.mean)

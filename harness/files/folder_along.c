@@ -1,0 +1,78 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/files/folder.h"
+#include "harness/files/output_file.h"
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const files[] = {"generation_config.json",
+                                    "tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "tokenizer.model",
+                                    "special_tokens_map.json",
+                                    "added_tokens.json",
+                                    "vocab.json",
+                                    "merges.txt",
+                                    "chat_template.jinja"};
+static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+static char *path_of(const char *folder, const char *name)
+{
+    char *path;
+    CHECK(asprintf(&path, "%s/%s", folder, name) > 0);
+    return path;
+}
+
+// A file that is not there is none.
+static bool copy(const char *from, const char *to, struct status *status)
+{
+    struct stat info;
+    if (stat(from, &info) != 0 || !S_ISREG(info.st_mode))
+        return true;
+    FILE *file = fopen(from, "re");
+    if (!file)
+        return status_set(status, STATUS_IO, "%s: %s", from, strerror(errno));
+    size_t room = (size_t)info.st_size;
+    char *bytes = malloc(room + 1);
+    CHECK(bytes);
+    size_t count = fread(bytes, 1, room, file);
+    bool read = !ferror(file) || status_set(status, STATUS_IO, "%s: %s", from, strerror(errno));
+    fclose(file);
+    bool copied = read && output_file_write(to, bytes, count, status);
+    free(bytes);
+    return copied;
+}
+
+// The weights' own config.json says what they are; these say which of their tokens are which.
+static bool take_ids(const char *folder, const char *base, struct status *status)
+{
+    char *from = path_of(base, "config.json"), *to = path_of(folder, "config.json"), *text = NULL;
+    json_t *below = json_load_file(from, 0, NULL), *own = json_load_file(to, 0, NULL);
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        json_t *value = json_object_get(below, ids[i]);
+        if (value)
+            CHECK(json_object_set(own, ids[i], value) == 0);
+    }
+    text = json_dumps(own, JSON_INDENT(2));
+    bool taken = text ? output_file_write(to, text, strlen(text), status)
+                      : status_set(status, STATUS_IO, "%s: cannot be read again", to);
+    json_decref(own);
+    json_decref(below);
+    free(text);
+    free(to);
+    free(from);
+    return taken;
+}
+
+bool folder_take_along(const char *folder, const char *base, struct status *status)
+{
+    bool taken = take_ids(folder, base, status);
+    for (size_t i = 0; taken && i < sizeof files / sizeof *files; i++) {
+        char *from = path_of(base, files[i]), *to = path_of(folder, files[i]);
+        taken = copy(from, to, status);
+        free(to);
+        free(from);
+    }
+    return taken;
+}

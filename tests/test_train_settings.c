@@ -1,0 +1,63 @@
+// What a training run is held against when it goes on: its data, by their bytes, not by their names and sizes; and
+// what is named for nothing.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "tests/program.h"
+
+#define TRAIN                                                                                                      \
+    "$L train --model tiny --context 12 --method full --optimizer sgd --steps 2 --quiet --out run --tokens text "
+
+static void write_texts(const struct scratch *scratch)
+{
+    assert_int_equal(run(scratch,
+                         "yes 'in the beginning ' | head -c 600 > text; yes 'was the word ' | head -c 600 > other; "
+                         "cp text held"),
+                     0);
+}
+
+static void other_data_are_another_run(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_texts(scratch);
+    assert_int_equal(run(scratch, TRAIN "--evaluate held && " TRAIN "--evaluate held --resume"), 0);
+    assert_int_equal(run(scratch, "cp other held && " TRAIN "--evaluate held --resume"), 2);
+    assert_says(scratch, "err", "run: the run was begun with evaluate_hash \"");
+    assert_int_equal(run(scratch, "cp text held && cp other text && " TRAIN "--evaluate held --resume"), 2);
+    assert_says(scratch, "err", "run: the run was begun with data_hash \"");
+}
+
+// Of a run of an earlier version, that says no hashes, nothing more is known.
+static void runs_without_hashes_go_on(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_texts(scratch);
+    assert_int_equal(run(scratch, TRAIN "&& grep -q data_hash run/training.json"), 0);
+    assert_int_equal(run(scratch, "sed -i -z 's/,[[:space:]]*\"data_hash\": \"[0-9a-f]*\"//' run/training.json && "
+                                  "! grep -q data_hash run/training.json && cp other text && " TRAIN "--resume"),
+                     0);
+}
+
+// Nothing reads it: else whoever named it and no beta would train without what was to hold the policy back.
+static void a_reference_that_nothing_reads_is_refused(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char *const commands[] = {
+        "$L grad --model tiny --context 12 --batch 2 --objective dpo,kind=simpo --reference random --out g",
+        "$L train --model tiny --context 12 --steps 1 --optimizer sgd --reference random --out t"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(run(scratch, commands[i]), 2);
+        assert_says(scratch, "err", "--reference: objective \"");
+        assert_says(scratch, "err", "reads none with these options");
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(other_data_are_another_run),
+        TEST(runs_without_hashes_go_on),
+        TEST(a_reference_that_nothing_reads_is_refused),
+    };
+    return cmocka_run_group_tests_name("train settings", tests, NULL, NULL);
+}
