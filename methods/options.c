@@ -37,7 +37,7 @@ bool option_nth_block(const struct option *option, void *value, size_t index, si
     (void)option, (void)layers;
     size_t block = index == 1 ? 2048 : 256;
     *(size_t *)value = block;
-    return index == 0 || (index == 1 && block <= context);
+    return index == 0 || (index == 1 && context > 256); // which is else one block of either
 }
 
 bool option_nth_run(const struct option *option, void *value, size_t index, size_t layers, size_t context)

@@ -55,6 +55,37 @@ static void advise_and_plan_agree(void **state)
 #undef HOST
 }
 
+// The line that is printed runs, also where the optimizer's state is on the host, of which grad knows nothing.
+static void the_command_runs(void **state)
+{
+    (void)state;
+    json_t *advice = longbp_json(
+        "advise --model tiny --context 256 --memory-limit 7MiB --host-memory 30MiB --optimizer adamw --json");
+    const json_t *place = json_object_get(json_object_get(advice, "choice"), "place");
+    assert_string_equal(json_string_value(json_object_get(place, "optimizer")), "host");
+    const char *command = json_string_value(json_object_get(advice, "command")),
+               *file = strstr(command, "gradients.safetensors");
+    char *run, *out;
+    assert_non_null(file);
+    assert_true(asprintf(&run, "%.*s/dev/null", (int)(file - command) - 7, command + 7) > 0); // without "longbp "
+    if (longbp(&out, run) != 0)
+        fail_msg("%s: %s", command, out);
+    free(out);
+    free(run);
+    json_decref(advice);
+}
+
+// One block of all tokens is a choice where the usual block is shorter than they are.
+static void blocks_longer_than_the_context_are_tried(void **state)
+{
+    (void)state;
+    json_t *advice =
+        longbp_json("advise --model gemma-3-1b --dtype bf16 --context 1900 --lora r=8 --profile h100-80g --json");
+    const json_t *method = json_object_get(json_object_get(advice, "choice"), "method");
+    assert_int_equal(json_integer_value(json_object_get(method, "head_chunk")), 2048);
+    json_decref(advice);
+}
+
 // A list that names all has all, each of them once, whatever the command.
 static void all_may_stand_in_a_list(void **state)
 {
@@ -409,6 +440,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advise_and_plan_agree),
         cmocka_unit_test(all_may_stand_in_a_list),
+        cmocka_unit_test(the_command_runs),
+        cmocka_unit_test(blocks_longer_than_the_context_are_tried),
         cmocka_unit_test(auto_chooses_what_may_be_asked),
         cmocka_unit_test(a_card_planned_as_the_cpu_is_told),
         cmocka_unit_test(auto_walks_the_choice),

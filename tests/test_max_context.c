@@ -13,6 +13,8 @@ static void max_context_and_plan_agree(void **state)
         "--model tiny --memory-limit 40MiB --chunk 48",
         "--model tiny --memory-limit 40MiB --chunk 48 --batch 3 --optimizer adamw",
         "--model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 --chunk 512",
+        // The second rank has more of the optimizer's state than the first.
+        "--model tiny --parallel data=2,zero=1 --batch 2 --optimizer adamw --memory-limit 12979200B --chunk 128",
         "--model qwen3-8b --dtype bf16 --gradient-dtype bf16 --kv-gradient-dtype bf16 --memory-limit 80GB --chunk "
         "500 "
         "--head-chunk 100",

@@ -398,6 +398,32 @@ static void a_plan_says_what_is_missing(void **state)
 
 // A name and its options as a flag has them become what a spec has.
 // Links that no estimate takes are told.
+// A processor's profile beside a card's bytes.
+static void a_profile_of_another_kind_is_told(void **state)
+{
+    const struct scratch *scratch = *state;
+#define OF(name, value) "\"" name "\": {\"value\": " value ", \"source\": \"s\"}"
+    scratch_text(scratch, "host.json",
+                 "{\"name\": \"host\", " OF("memory_bytes", "1e10") ", " OF("usable_bytes", "1e10") ", " OF(
+                     "f32_flops_per_s", "1e11") ", " OF("bf16_flops_per_s",
+                                                        "1e11") ", " OF("bandwidth_bytes_per_s",
+                                                                        "1e10") ", " OF("launch_s", "1e-6") "}");
+#undef OF
+    char *arguments, *out;
+    static const char *const cases[][2] = {{"--dtype bf16 --profile", "profile host is of a processor"},
+                                           {"--dtype bf16 --like cpu --profile", NULL},
+                                           {"--dtype f32 --profile", NULL}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_true(asprintf(&arguments, "plan --model tiny --context 16 %s %s 2>&1", cases[i][0],
+                             scratch_path(scratch, "host.json").text) > 0);
+        assert_int_equal(longbp(&out, arguments), 0);
+        assert_true(!strstr(out, " is planned as ") == !cases[i][1]);
+        assert_true(!cases[i][1] || strstr(out, cases[i][1]));
+        free(out);
+        free(arguments);
+    }
+}
+
 static void links_without_a_use_are_told(void **state)
 {
     (void)state;
@@ -451,6 +477,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flag_names_options),
         cmocka_unit_test(links_without_a_use_are_told),
+        cmocka_unit_test_setup_teardown(a_profile_of_another_kind_is_told, scratch_setup, scratch_teardown),
         cmocka_unit_test(a_planned_record_is_the_measured_one),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),

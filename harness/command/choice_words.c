@@ -81,9 +81,12 @@ void choice_describe(const struct choice *choice, const json_t *first, char *tex
     visit_keys(&words);
 }
 
+// grad takes no optimizer, nor a place for what it keeps.
 static void add_flag(void *visitor, const char *name, const char *value)
 {
     char *flag;
+    if (strcmp(name, "place_optimizer") == 0)
+        return;
     CHECK(asprintf(&flag, "--%s", name) > 0);
     for (char *c = flag; *c; c++)
         *c = *c == '_' ? '-' : *c;

@@ -24,5 +24,5 @@ struct links_words {
     char text[256];
 };
 struct links_words choice_links(const struct trial *trial);
-// Appends " --method seco --chunk 4096 --place-weights host" to a shell's command line (shell.h).
+// Appends " --method seco --chunk 4096 --place-weights host" to a shell's command line (shell.h) of grad.
 void choice_append_flags(const struct choice *choice, char **command);

@@ -213,7 +213,8 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
         return;
     }
     char *command = command_of(flags, advice);
-    printf("\nfastest   %s\nlimit     %s\nrun       %s\n", describe(advice, &advice->fastest).text, text, command);
+    printf("\nfastest   %s\nlimit     %s\nrun       %s%s\n", describe(advice, &advice->fastest).text, text, command,
+           first->optimizer ? "  # the gradient: without the optimizer" : "");
     printf("Seconds are estimates%s%s%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
            first->profile ? first->profile->name : "", choice_links(first).text,
            drawn ? "; where columns are drawn, of the largest draw, as bytes are" : "");

@@ -1,7 +1,9 @@
 // Max context: doubling finds a context that is too long; between it and the longest that fits the peak is all but
 // linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
 #include "harness/run/max_context.h"
+#include "harness/files/text.h"
 #include "harness/run/largest_turn.h"
+#include "harness/run/rank_walks.h"
 #include "harness/run/ranks_possible.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
@@ -46,7 +48,7 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
     size_t count = ranks_fit(trial, &why) ? trial_ranks(trial) : 1, most = 0;
     bool ok = true;
     for (size_t rank = 0; ok && rank < count; rank++) {
-        if (split_data(trial_split(trial), rank) > 0)
+        if (split_data(trial_split(trial), rank) > 0 && !trial->parallel.zero) // which has what the first one has
             continue;
         struct setup setup;
         struct setup_options options = setup_options_of(trial);
@@ -69,7 +71,6 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
 static void note_peak(struct max_context *found, const struct trial *tried, const struct setup *setup)
 {
     const struct arena *arena = &setup->device->arena;
-    found->flops += setup->device->counters.flops;
     found->forward_flops = setup->forward_flops;
     size_t host_bytes = setup->device->host.peak_bytes;
     found->host_peak_bytes = host_bytes > found->host_peak_bytes ? host_bytes : found->host_peak_bytes;
@@ -104,38 +105,57 @@ static void note_failure(struct search *search, size_t units, bool memory, const
     snprintf(search->last.reason, sizeof search->last.reason, "%.500s", reason);
 }
 
-// One rank's step.
-static void plan_rank(struct search *search, size_t rank, struct max_context *found, struct status *status)
+// Ranks' steps, one after another.
+struct walking {
+    struct search *search;
+    struct max_context *found;
+    struct status *status;
+    struct setup setup; // of the last
+    double *flops;      // [ranks]
+};
+
+static const struct setup *walk_rank(void *walker, struct comm comm, struct trace *traces)
 {
+    (void)traces;
+    struct walking *walking = walker;
+    struct search *search = walking->search;
     struct trial *tried = search->tried;
-    struct setup setup;
+    struct setup *setup = &walking->setup;
     struct setup_options options = search->options;
-    struct comm comm = comm_planned(rank, trial_ranks(tried));
     options.ranks = comm.size > 1 ? &comm : NULL;
-    if (setup_open(&setup, tried, &options, status)) {
-        largest_turn_give(&setup, tried);
+    setup_close(setup);
+    if (setup_open(setup, tried, &options, walking->status)) {
+        largest_turn_give(setup, tried);
         if (tried->optimizer)
-            optimizer_begin_again(&setup.model, 1, 1);
-        model_zero_gradients(&setup.model);
-        method_step(tried->method, &setup.model, &setup.batch, tried->options, &search->report);
+            optimizer_begin_again(&setup->model, 1, 1);
+        model_zero_gradients(&setup->model);
+        method_step(tried->method, &setup->model, &setup->batch, tried->options, &search->report);
         if (tried->optimizer)
-            optimizer_step(&setup.model);
-        *status = setup.device->status;
-    } else if (status->code != STATUS_OOM) {
-        search->status = *status; // at whatever context
+            optimizer_step(&setup->model);
+        *walking->status = setup->device->status;
+    } else if (walking->status->code != STATUS_OOM) {
+        search->status = *walking->status; // at whatever context
     }
-    if (status->code == STATUS_OK)
-        note_peak(found, tried, &setup);
-    setup_close(&setup);
+    if (walking->status->code != STATUS_OK)
+        return NULL;
+    note_peak(walking->found, tried, setup);
+    walking->flops[comm.rank] = setup->device->counters.flops;
+    return setup;
 }
 
 static void plan_ranks(struct search *search, struct max_context *found, struct status *status)
 {
     const struct trial *tried = search->tried;
-    for (size_t rank = 0; status->code == STATUS_OK && rank < trial_ranks(tried); rank++) {
-        if (split_data(trial_split(tried), rank) == 0)
-            plan_rank(search, rank, found, status);
-    }
+    size_t count = trial_ranks(tried);
+    struct walking walking = {search, found, status, .flops = calloc(count, sizeof *walking.flops)};
+    struct rank_walks walks = {.trial = tried, .samples = 1, .walk = walk_rank, .walker = &walking};
+    CHECK(walking.flops);
+    if (rank_walks_open(&walks))
+        for (size_t rank = 0; rank < count; rank++)
+            found->flops += split_data(trial_split(tried), rank) == 0 ? walking.flops[walks.walked[rank]] : 0;
+    rank_walks_close(&walks);
+    setup_close(&walking.setup);
+    free(walking.flops);
 }
 
 // Draw `index` of those of which one takes the most memory. False: there is none.
@@ -159,8 +179,8 @@ static void plan_draws(struct search *search, struct max_context *found, struct 
     }
 }
 
-// Plans one step of every stage's ranks with the first of the sequences, which no others take more than, with the
-// optimizer's, which may bring to the device what is kept on the host.
+// Plans one step of every rank that walks unlike the others, with the optimizer's, which may bring to the device
+// what is kept on the host.
 static enum outcome attempt(struct search *search, size_t units)
 {
     struct trial *tried = search->tried;
@@ -291,7 +311,10 @@ bool max_context_find(struct max_context *result, const struct trial *trial, enu
     if (search->status.code != STATUS_OK)
         status_set(status, search->status.code, "%s", search->status.message);
     result->memory_bound = search->barrier.memory;
-    memcpy(result->reason, search->barrier.reason, sizeof result->reason);
+    snprintf(result->reason, sizeof result->reason, "%.420s", search->barrier.reason);
+    if (whole_chunks && !result->largest && result->granularity > 1)
+        text_append(result->reason, sizeof result->reason, "; contexts of less than a chunk of %zu were not tried",
+                    result->granularity);
     step_report_free(&search->report);
     options_free(&tried->method->options, tried->options);
     free(tried);
