@@ -69,8 +69,13 @@ static int start(int argc, char **argv)
 // A result that did not reach stdout is no result, whoever ends the program: argp does after --help.
 static void check_stdout(void)
 {
-    errno = 0; // of what failed before nothing is known
-    if (fflush(stdout) != 0 || ferror(stdout)) {
+    errno = 0;
+    bool failed = fflush(stdout) != 0;
+    if (!failed && ferror(stdout)) { // why what was written before failed one byte more tells
+        failed = true;
+        errno = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
+    }
+    if (failed) {
         fprintf(stderr, "longbp: writing to stdout%s%s\n", errno ? ": " : " failed", errno ? strerror(errno) : "");
         _exit(EXIT_BAD_INPUT);
     }
