@@ -208,8 +208,7 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     CHECK(json);
     bool ok = trial_decode(trial, json, JSON_COMMAND_LINE, status);
     // A spec may name it for its other objectives.
-    if (ok && !json_is_null(json_object_get(object, "reference")) && json_object_get(object, "reference") &&
-        trial->reference.kind == REFERENCE_NONE) {
+    if (ok && json_is_string(json_object_get(object, "reference")) && trial->reference.kind == REFERENCE_NONE) {
         ok = status_set(
             status, STATUS_BAD_INPUT,
             "--reference: objective \"%s\" reads none with these options; leave it out, or choose options that do",

@@ -88,15 +88,6 @@ struct sorting {
     bool prefixed;
 };
 
-// Of "25%"; 0: it is no share.
-static double share_of(const json_t *value)
-{
-    const char *text = text_or(json_string_value(value), "");
-    char *end;
-    double share = strtod(text, &end);
-    return strcmp(end, "%") == 0 ? share : 0;
-}
-
 static int compare_values(const json_t *a, const json_t *b)
 {
     if (a == b) {
@@ -112,8 +103,9 @@ static int compare_values(const json_t *a, const json_t *b)
     if (json_equal(a, b)) {
         return 0;
     }
-    if (share_of(a) > 0 && share_of(b) > 0 && share_of(a) != share_of(b)) {
-        return share_of(a) < share_of(b) ? -1 : 1;
+    double left = method_share_of(a), right = method_share_of(b);
+    if (left > 0 && right > 0 && left != right) {
+        return left < right ? -1 : 1;
     }
     char *x = json_dumps(a, JSON_ENCODE_ANY | JSON_SORT_KEYS), *y = json_dumps(b, JSON_ENCODE_ANY | JSON_SORT_KEYS);
     CHECK(x && y);

@@ -35,11 +35,12 @@ static bool is_share(const struct option *option, const json_t *value)
     return option->share && text && *text && text[strlen(text) - 1] == '%';
 }
 
-// Of "25%": 0.25; 0: it is no share.
-static double share_of(const json_t *value)
+double method_share_of(const json_t *value)
 {
     const char *text = json_string_value(value);
     char *end;
+    if (!text || !*text)
+        return 0;
     double share = strtod(text, &end) / 100;
     bool digits = strspn(text, "0123456789.") == strlen(text) - 1 && strcmp(end, "%") == 0;
     return digits && share > 0 && share <= 1 ? share : 0;
@@ -49,7 +50,7 @@ static double share_of(const json_t *value)
 static void set_share(const struct method *method, const struct option *option, const json_t *value, size_t context,
                       void *options)
 {
-    double count = floor(share_of(value) * (double)method->whole(options, context) + 0.5);
+    double count = floor(method_share_of(value) * (double)method->whole(options, context) + 0.5);
     *(size_t *)((char *)options + option->offset) = count < 1 ? 1 : (size_t)count;
 }
 
@@ -91,7 +92,7 @@ static bool set_shares(const struct method_fields *fields, size_t context, void 
         struct json_field field = fields->given.options[i];
         if (!is_share(&method->options.rows[i], field.value))
             continue;
-        if (share_of(field.value) == 0)
+        if (method_share_of(field.value) == 0)
             return json_field_expected(field, status, "a share above 0%% and up to 100%%, such as 25%%");
         set_share(method, &method->options.rows[i], field.value, context, options);
     }

@@ -12,6 +12,8 @@ struct method_fields {
 // All methods, and auto after them.
 struct named_tables method_tables(void);
 bool method_fields_read(struct method_fields *fields, struct json_field entry, struct status *status);
+// Of "25%": 0.25; 0: it is no share above 0 % and up to 100 %.
+double method_share_of(const json_t *value);
 // An option that is given as a share of what there is; NULL: none is.
 const struct json_field *method_fields_share(const struct method_fields *fields);
 // Those that are: JSON, {"budget": "25%"}, to be freed; NULL: none is.
