@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
 #include "harness/files/json_field.h"
@@ -26,16 +25,9 @@ static const struct {
     {"arrow_config", "a choice among several adapters is not supported; " MERGE},
 };
 
-static char *path_of(const char *folder, const char *name)
-{
-    char *path;
-    CHECK(asprintf(&path, "%s/%s", folder, name) >= 0);
-    return path;
-}
-
 static bool is_there(const char *folder, const char *name)
 {
-    char *path = path_of(folder, name);
+    char *path = folder_file(folder, name);
     bool found = access(path, F_OK) == 0;
     free(path);
     return found;
@@ -88,7 +80,7 @@ static bool read_numbers(struct json_field root, const struct config *config, st
 
 static bool read_config(const char *folder, const struct config *config, struct lora *lora, struct status *status)
 {
-    char *path = path_of(folder, FOLDER_ADAPTER_CONFIG);
+    char *path = folder_file(folder, FOLDER_ADAPTER_CONFIG);
     struct json_source source;
     bool ok = json_source_open(&source, path, status);
     struct json_field root = json_field_root(&source);
@@ -118,7 +110,7 @@ static unsigned target_of(const char *name)
 // The projections that have factors, whatever pattern chose them.
 static bool read_targets(const char *folder, struct lora *lora, struct status *status)
 {
-    char *path = path_of(folder, FOLDER_ADAPTER);
+    char *path = folder_file(folder, FOLDER_ADAPTER);
     struct safetensors file;
     bool ok = safetensors_open(&file, path, status);
     lora->targets = 0;

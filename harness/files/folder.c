@@ -18,7 +18,7 @@ struct shards {
     struct safetensors *files;
 };
 
-static char *path_of(const char *folder, const char *name)
+char *folder_file(const char *folder, const char *name)
 {
     char *path = NULL;
     CHECK(asprintf(&path, "%s/%s", folder, name) >= 0);
@@ -37,7 +37,7 @@ char *folder_path(const char *path)
 
 static bool exists(const char *folder, const char *name)
 {
-    char *path = path_of(folder, name);
+    char *path = folder_file(folder, name);
     bool found = access(path, F_OK) == 0;
     free(path);
     return found;
@@ -56,7 +56,7 @@ static bool shards_add(struct shards *shards, const char *folder, const char *na
 {
     shards->files = realloc(shards->files, (shards->count + 1) * sizeof *shards->files);
     CHECK(shards->files);
-    char *path = path_of(folder, name);
+    char *path = folder_file(folder, name);
     bool ok = safetensors_open(&shards->files[shards->count++], path, status);
     free(path);
     return ok;
@@ -93,7 +93,7 @@ static bool open_mapped(struct shards *shards, const char *folder, const char *t
 
 static bool open_index(struct shards *shards, const char *folder, struct status *status)
 {
-    char *path = path_of(folder, INDEX_FILE);
+    char *path = folder_file(folder, INDEX_FILE);
     struct json_source source;
     bool ok = json_source_open(&source, path, status);
     if (ok) {
@@ -324,7 +324,7 @@ static bool hash_all(const char *folder, const char *description, const struct s
 {
     XXH3_state_t *state = XXH3_createState();
     CHECK(state && XXH3_64bits_reset(state) == XXH_OK);
-    char *path = path_of(folder, description);
+    char *path = folder_file(folder, description);
     bool read = file_hash_add(state, path, status);
     free(path);
     for (size_t i = 0; read && i < shards->count; i++) {

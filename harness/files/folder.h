@@ -10,6 +10,8 @@
 
 // The path without slashes at its end, to be freed: "m/" and "m" are one folder.
 char *folder_path(const char *path);
+// "m/config.json", to be freed.
+char *folder_file(const char *folder, const char *name);
 // Reads config.json of a family that folder_family.h lists. A key that was left out means
 // what it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is
 // refused by its key.

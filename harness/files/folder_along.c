@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/files/folder.h"
 #include "harness/files/output_file.h"
 #include <errno.h>
@@ -16,13 +15,6 @@ static const char *const files[] = {"generation_config.json",
                                     "merges.txt",
                                     "chat_template.jinja"};
 static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-
-static char *path_of(const char *folder, const char *name)
-{
-    char *path;
-    CHECK(asprintf(&path, "%s/%s", folder, name) > 0);
-    return path;
-}
 
 // A file that is not there is none.
 static bool copy(const char *from, const char *to, struct status *status)
@@ -47,7 +39,7 @@ static bool copy(const char *from, const char *to, struct status *status)
 // The weights' own config.json says what they are; these say which of their tokens are which.
 static bool take_ids(const char *folder, const char *base, struct status *status)
 {
-    char *from = path_of(base, "config.json"), *to = path_of(folder, "config.json"), *text = NULL;
+    char *from = folder_file(base, "config.json"), *to = folder_file(folder, "config.json"), *text = NULL;
     json_t *below = json_load_file(from, 0, NULL), *own = json_load_file(to, 0, NULL);
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         json_t *value = json_object_get(below, ids[i]);
@@ -69,7 +61,7 @@ bool folder_take_along(const char *folder, const char *base, struct status *stat
 {
     bool taken = take_ids(folder, base, status);
     for (size_t i = 0; taken && i < sizeof files / sizeof *files; i++) {
-        char *from = path_of(base, files[i]), *to = path_of(folder, files[i]);
+        char *from = folder_file(base, files[i]), *to = folder_file(folder, files[i]);
         taken = copy(from, to, status);
         free(to);
         free(from);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/files/folder.h"
 #include "harness/files/safetensors.h"
 #include "kernels/transformer/unit.h"
@@ -8,13 +7,6 @@
 
 // Values on the host at a time, a few MiB of them.
 #define BLOCK_VALUES ((size_t)1 << 19)
-
-static char *path_of(const char *folder, const char *name)
-{
-    char *path;
-    CHECK(asprintf(&path, "%s/%s", folder, name) > 0);
-    return path;
-}
 
 // What is written, by rank 0; the others send what it does not have.
 struct saving {
@@ -125,7 +117,7 @@ static bool save_weights(const char *folder, const char *name, struct model *mod
 {
     struct safetensors_writer writer;
     const struct saving saving = {model, world, &writer};
-    char *path = path_of(folder, name);
+    char *path = folder_file(folder, name);
     bool ok = !is_first(&saving) || create(&saving, path, factors, status);
     for (size_t unit = 0; ok && unit < unit_count(model); unit++)
         ok = save_unit(&saving, unit, factors, status);
@@ -154,7 +146,7 @@ static bool save_adapter_config(const char *folder, const char *base, const stru
                   "CAUSAL_LM", "base_model_name_or_path", base_name ? base_name : json_null(), "r",
                   (json_int_t)lora->rank, "lora_alpha", lora->alpha, "use_rslora", lora->rslora, "lora_dropout",
                   0.0, "bias", "none", "inference_mode", true, "target_modules", targets);
-    char *text = json_dumps(json, JSON_INDENT(2)), *path = path_of(folder, FOLDER_ADAPTER_CONFIG);
+    char *text = json_dumps(json, JSON_INDENT(2)), *path = folder_file(folder, FOLDER_ADAPTER_CONFIG);
     CHECK(text);
     bool ok = output_file_write(path, text, strlen(text), status);
     free(path);
