@@ -19,12 +19,15 @@ size_t masking_start(struct masking m, size_t token, size_t sequence)
 // Whether the query at a token sees a key, by what they are of their documents.
 static bool sees(struct masking m, size_t token, size_t key, size_t sequence)
 {
+    if (key > token || (m.window == 0 && m.document == 0)) {
+        return key <= token;
+    }
     size_t prefix = masking_prefix(m, sequence), start = masking_start(m, token, sequence);
     size_t other = masking_start(m, key, sequence);
     bool continues = start > 0 && key < prefix;
     size_t position = start > 0 ? prefix + token - start : token;
     size_t stands = other > 0 ? prefix + key - other : key;
-    return key <= token && (start == other || continues) && (m.window == 0 || position - stands < m.window);
+    return (start == other || continues) && (m.window == 0 || position - stands < m.window);
 }
 
 bool masking_is_seeing(struct attention_shape s, struct masking m)
@@ -104,29 +107,64 @@ void attention_forward_reference(const struct attention *a, double *o, double *l
     }
 }
 
-void attention_backward_reference(const struct attention *a, double *grad_q, double *grad_k, double *grad_v)
+// Of all rows of q: grad_q, and what the keys' gradients need, the logsumexp of the scores and delta = dO * O.
+static void grad_queries(const struct attention *a, double *grad_q, double *logsumexp, double *delta)
+{
+    struct attention_shape s = a->s;
+    size_t dim = s.head_dim;
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < s.queries * s.batch * s.heads; i++) {
+        size_t h = i % s.heads, b = i / s.heads % s.batch, t = i / s.heads / s.batch,
+               g = h / (s.heads / s.kv_heads);
+        const double *grad_o = a->grad_o->values + i * dim;
+        double *row = malloc((s.start + s.queries) * sizeof *row);
+        CHECK(row);
+        size_t count = probabilities(a, t, b, h, row, &logsumexp[i]);
+        delta[i] = dot(grad_o, a->o->values + i * dim, dim);
+        for (size_t j = 0; j < count; j++) {
+            size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
+            double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta[i]) / sqrt((double)dim);
+            add(grad_q + i * dim, grad_score, a->k->values + key, dim);
+        }
+        free(row);
+    }
+}
+
+// Of some keys of a sequence and a key head, from every query that sees them, first to last.
+static void grad_keys(const struct attention *a, size_t b, size_t g, struct keys keys, const double *logsumexp,
+                      const double *delta, double *grad_k, double *grad_v)
 {
     struct attention_shape s = a->s;
     size_t group = s.heads / s.kv_heads, dim = s.head_dim;
     double scale = 1 / sqrt((double)dim);
-#pragma omp parallel for schedule(dynamic)
-    for (size_t pair = 0; pair < s.batch * s.kv_heads; pair++) {
-        size_t b = pair / s.kv_heads, g = pair % s.kv_heads;
-        double *row = malloc((s.start + s.queries) * sizeof *row), ignored;
-        CHECK(row);
-        for (size_t i = 0; i < s.queries * group; i++) {
-            size_t t = i / group, h = g * group + i % group, head = ((t * s.batch + b) * s.heads + h) * dim;
-            const double *grad_o = a->grad_o->values + head;
-            size_t count = probabilities(a, t, b, h, row, &ignored);
-            double delta = dot(grad_o, a->o->values + head, dim);
-            for (size_t j = 0; j < count; j++) {
-                size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
-                double grad_score = row[j] * (dot(grad_o, a->v->values + key, dim) - delta) * scale;
-                add(grad_q + head, grad_score, a->k->values + key, dim);
-                add(grad_k + key, grad_score, a->q->values + head, dim);
-                add(grad_v + key, row[j], grad_o, dim);
+    for (size_t i = 0; i < s.queries * group; i++) {
+        size_t t = i / group, row = (t * s.batch + b) * s.heads + g * group + i % group;
+        const double *q = a->q->values + row * dim, *grad_o = a->grad_o->values + row * dim;
+        for (size_t j = keys.start; j < keys.start + keys.count && j <= s.start + t; j++) {
+            size_t key = ((j * s.batch + b) * s.kv_heads + g) * dim;
+            if (sees(a->mask, s.start + t, j, b)) {
+                double p = exp(dot(q, a->k->values + key, dim) * scale - logsumexp[row]);
+                double grad_score = p * (dot(grad_o, a->v->values + key, dim) - delta[row]) * scale;
+                add(grad_k + key, grad_score, q, dim);
+                add(grad_v + key, p, grad_o, dim);
             }
         }
-        free(row);
     }
+}
+
+void attention_backward_reference(const struct attention *a, double *grad_q, double *grad_k, double *grad_v)
+{
+    enum { KEYS = 32 }; // that a thread takes at a time: some, for every time reads all queries
+    struct attention_shape s = a->s;
+    size_t rows = s.queries * s.batch * s.heads, blocks = (attention_keys(s) + KEYS - 1) / KEYS;
+    double *logsumexp = malloc(2 * rows * sizeof *logsumexp), *delta = logsumexp + rows;
+    CHECK(logsumexp);
+    grad_queries(a, grad_q, logsumexp, delta);
+#pragma omp parallel for schedule(dynamic)
+    for (size_t i = 0; i < s.batch * s.kv_heads * blocks; i++) {
+        size_t start = i % blocks * KEYS, left = attention_keys(s) - start;
+        struct keys keys = {start, left < KEYS ? left : KEYS};
+        grad_keys(a, i / blocks / s.kv_heads, i / blocks % s.kv_heads, keys, logsumexp, delta, grad_k, grad_v);
+    }
+    free(logsumexp);
 }

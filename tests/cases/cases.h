@@ -46,6 +46,9 @@ struct cases {
     void (*reorder)(bool another);
     // In units of the device's dtype: what attention's P and dS are off by, where they are rounded to it.
     double attention_roundings;
+    // Likewise of a product that is rounded before it is added to what its result holds: cuBLASLt 13.1 does so on
+    // an H200, of some shapes.
+    double product_roundings;
     bool omit;     // no operation is run: all cases must fail
     size_t offset; // elements by which the next operands are off an aligned address
     size_t checks, failures;

@@ -1,7 +1,7 @@
 // Every graph of attention that the presets need, built by cuDNN for cards that are not here, from a description of
 // their properties: the engine of cuDNN's first choice answers for each, within the workspace that the plan counts.
-// And on the first two, of some presets, compiled: all forwards with the mask by one kernel, and all without, the
-// card's own. tests/cuda/driver.c stands in for the driver.
+// And on the first two, of some presets, compiled: forwards and a backward by the card's own kernels.
+// tests/cuda/driver.c stands in for the driver.
 #include "kernels/base/clock.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/plugin/attention_engines.h"
@@ -150,7 +150,7 @@ static bool check_kernels(const struct card *card, const struct config *config, 
                                           .heads = (int64_t)config->heads,
                                           .kv_heads = (int64_t)config->kv_heads,
                                           .head_dim = (int64_t)config->head_dim};
-    for (shape.keys = 512; shape.keys <= 16384 && good; shape.keys += 512) {
+    for (shape.keys = 512; shape.keys <= 16384 && good; shape.keys *= 4) {
         good = attention_engines_graph(engines, shape, CUDA_WORKSPACE_BYTES, &status);
         others += good && !(strstr(last(), kind) && strstr(last(), "fprop"));
         forwards++;

@@ -1,19 +1,12 @@
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/plugin/attention_engines.h"
 #include <search.h>
-#include <stddef.h>
 #include <string.h>
 
 // Since 9.12 the forward writes the logsumexp as its strides say. Until 9.15.0 the backward reads beyond the last
 // key where their number is no multiple of 128, as in causal blocks; NVIDIA's own frontend puts a padding mask
 // around it there (its release notes 1.16.0; issue 160; CompositeSDPABackwardNode).
 #define CUDNN_LEAST 91501
-
-// What was compiled for the forwards of some heads.
-struct kernels {
-    int64_t causal, batch, heads, kv_heads, head_dim;
-    cudnnBackendDescriptor_t cache;
-};
 
 static struct attention_engines *cards; // that were opened
 
@@ -23,36 +16,9 @@ static int compare_graphs(const void *a, const void *b)
                   sizeof(struct attention_graph_shape));
 }
 
-static int compare_kernels(const void *a, const void *b)
-{
-    return memcmp(a, b, offsetof(struct kernels, cache));
-}
-
 static void graph_free(void *graph)
 {
     attention_graph_free(graph);
-}
-
-static void kernels_free(void *data)
-{
-    struct kernels *kernels = data;
-    if (kernels->cache) {
-        cudnnBackendDestroyDescriptor(kernels->cache);
-    }
-    free(kernels);
-}
-
-static struct kernels *kernels_for(struct attention_engines *engines, struct attention_graph_shape s)
-{
-    struct kernels *wanted = calloc(1, sizeof *wanted);
-    CHECK(wanted);
-    *wanted = (struct kernels){s.causal, s.batch, s.heads, s.kv_heads, s.head_dim, NULL};
-    struct kernels **found = tsearch(wanted, &engines->kernels, compare_kernels);
-    CHECK(found);
-    if (*found != wanted) {
-        free(wanted);
-    }
-    return *found;
 }
 
 struct attention_graph *attention_engines_graph(struct attention_engines *engines,
@@ -64,9 +30,7 @@ struct attention_graph *attention_engines_graph(struct attention_engines *engine
     if (found) {
         return *(struct attention_graph **)found;
     }
-    struct kernels *kernels = shape.backward ? NULL : kernels_for(engines, shape);
-    struct attention_graph *graph =
-        attention_graph_build(shape, &engines->target, (int64_t)most, kernels ? &kernels->cache : NULL, status);
+    struct attention_graph *graph = attention_graph_build(shape, &engines->target, (int64_t)most, status);
     if (!graph) {
         return NULL;
     }
@@ -103,7 +67,6 @@ static struct attention_engines *engines_new(void)
 void attention_engines_free(struct attention_engines *engines)
 {
     tdestroy(engines->graphs, graph_free);
-    tdestroy(engines->kernels, kernels_free);
     if (engines->target.properties) {
         cudnnBackendDestroyDescriptor(engines->target.properties);
     }

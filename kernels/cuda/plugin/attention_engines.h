@@ -1,4 +1,4 @@
-// Attention engines: the graphs that were built for one card, and what was compiled for them.
+// Attention engines: the graphs that were built for one card.
 #pragma once
 #include "kernels/cuda/plugin/attention_graph.h"
 
@@ -8,7 +8,6 @@ struct attention_engines {
     struct attention_graph_target target;
     cudaStream_t stream; // the handle's
     void *graphs;        // a tree (tsearch) of struct attention_graph
-    void *kernels;       // a tree of struct kernels
     size_t graph_count, backward_graphs;
     size_t second_choices; // graphs that have not the engine that cuDNN would choose first
     size_t engine_bytes;   // the most workspace that one of them takes

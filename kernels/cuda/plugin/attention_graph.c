@@ -320,29 +320,22 @@ static int64_t number_of(descriptor from, cudnnBackendAttributeName_t name)
                                                                                                              : -1;
 }
 
-// The graph as a whole, finalized; with a cache one of many shapes.
-static descriptor whole(struct attention_graph *graph, const struct attention_graph_target *target,
-                        descriptor *cache)
+// The graph as a whole, finalized.
+static descriptor whole(struct attention_graph *graph, const struct attention_graph_target *target)
 {
     descriptor all = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    bool dynamic = cache;
     set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, (int64_t)graph->operation_count,
         graph->operations);
-    set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &dynamic);
     if (target->handle) {
         set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
     }
-    if (finalize(graph, all, "attention's graph") && cache && !*cache &&
-        good(graph, cudnnBackendCreateDescriptor(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR, cache), "create")) {
-        set_descriptor(graph, *cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, all);
-        finalize(graph, *cache, "a cache of kernels");
-    }
+    finalize(graph, all, "attention's graph");
     return all;
 }
 
 // Makes an engine ready to run; false, without a status, if it cannot be.
 static bool plan(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most,
-                 const descriptor *cache, descriptor config)
+                 descriptor config)
 {
     descriptor made = make(graph, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (target->handle) {
@@ -351,9 +344,6 @@ static bool plan(struct attention_graph *graph, const struct attention_graph_tar
         set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target->properties);
     }
     set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    if (cache) {
-        set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *cache);
-    }
     if (graph->status.code == STATUS_OK && cudnnBackendFinalize(made) == CUDNN_STATUS_SUCCESS &&
         number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most) {
         graph->plan = made;
@@ -362,11 +352,10 @@ static bool plan(struct attention_graph *graph, const struct attention_graph_tar
 }
 
 // The first engine of the heuristic's list that takes no more workspace than `most`, made ready to run.
-static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most,
-                          descriptor *cache)
+static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most)
 {
     enum { CONFIGS = 8 };
-    descriptor all = whole(graph, target, cache);
+    descriptor all = whole(graph, target);
     descriptor heuristic = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), configs[CONFIGS];
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     int64_t count = 0;
@@ -400,7 +389,7 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
         }
         graph->engine = i;
         graph->engine_bytes = bytes;
-        if ((!target->handle && !target->planned) || plan(graph, target, most, cache, configs[i])) {
+        if ((!target->handle && !target->planned) || plan(graph, target, most, configs[i])) {
             return true;
         }
         cudnnGetLastErrorString(failure, sizeof failure);
@@ -419,7 +408,7 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
 
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
                                               const struct attention_graph_target *target, int64_t most,
-                                              descriptor *cache, struct status *status)
+                                              struct status *status)
 {
     struct attention_graph *graph = calloc(1, sizeof *graph);
     CHECK(graph);
@@ -430,7 +419,7 @@ struct attention_graph *attention_graph_build(struct attention_graph_shape shape
     } else {
         build_forward(graph);
     }
-    if (graph->status.code == STATUS_OK && choose_engine(graph, target, most, cache)) {
+    if (graph->status.code == STATUS_OK && choose_engine(graph, target, most)) {
         return graph;
     }
     status_set(status, graph->status.code,

@@ -34,13 +34,10 @@ struct attention_graph {
     struct status status;
 };
 
-// With the first engine of the heuristic's list that takes at most `most` bytes of workspace. cache NULL: a kernel
-// is compiled for this shape alone, which takes a second. Else the graph is one of many of the same mask, batch,
-// heads and head_dim, which share what was compiled for the first: *cache, made by the first from NULL and kept by
-// the caller at least as long as the graphs; cuDNN has engines of this kind for the forward alone. NULL and a
-// status (unsupported, or failed where an engine would fit but cannot be made ready) if there is none. Release with
-// attention_graph_free.
+// With the first engine of the heuristic's list that takes at most `most` bytes of workspace, compiled for this
+// shape alone, which takes some tenths of a second. NULL and a status (unsupported, or failed where an engine would
+// fit but cannot be made ready) if there is none. Release with attention_graph_free.
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
                                               const struct attention_graph_target *target, int64_t most,
-                                              cudnnBackendDescriptor_t *cache, struct status *status);
+                                              struct status *status);
 void attention_graph_free(struct attention_graph *graph);
