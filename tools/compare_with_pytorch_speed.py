@@ -1,15 +1,25 @@
 #!/usr/bin/env python3
-"""Times a step of `longbp` and the same step in PyTorch on the CPU, in turn, and tells ours over theirs.
+"""Times a step of `longbp` and the same step in PyTorch, in turn, and tells ours over theirs.
 
 Run by hand on an idle machine, after `make`:  tools/compare_with_pytorch_speed.py [--threads 2] [--rounds 7]
+or, on one with a card:  LONGBP_CUDA=build/longbp-cuda.so tools/compare_with_pytorch_speed.py --device cuda
 Needs torch and numpy. A round is one sample of ours in a process of its own, after one step that is not counted, then one
 of theirs after the same; a machine's drift falls on both. Writes a list of JSON, one object per method and context, and a table.
 
-Theirs is the decoder below, eager, in f32: `full` is autograd over the fused attention, `checkpoint` is
+Theirs is the decoder below, eager: `full` is autograd over the fused attention, `checkpoint` is
 torch.utils.checkpoint around every layer, `seco` is SeCO (arXiv 2505.16710) as its paper tells it, on autograd. Before
-anything is timed their gradients are held against one another on a small model.
+anything is timed their gradients are held against one another on a small model; in bf16, and on a card, against f32.
+
+On a card all weights train, and of a model in bf16 both sides keep gradients in bf16. No attention of theirs writes all
+scores. Memory is that of a step, weights and gradients with it: of ours the most live in its arena (`peak_bytes`), of theirs
+torch.cuda.max_memory_allocated; and beside it what the driver counts after the steps, with the CUDA context and what the
+allocator holds. Both sides use one card: while ours runs, PyTorch has let go of gradients and of what it holds free, but keeps
+its context and its weights. They are taken off what the driver counts then, but ours has that much less of the card. What
+does not fit is a row that says so.
 """
 import argparse
+import contextlib
+import gc
 import json
 import os
 import platform
@@ -21,37 +31,47 @@ import time
 
 from needed_modules import need
 
+STARTED = time.monotonic()
 need("numpy", "torch")
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
 from torch.utils.checkpoint import checkpoint
 
+GIB = 2**30
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+# Relative L2 of a gradient; of a wrong one it is about 1. On a card the kernels of f32 may round as TF32 does.
+TOLERANCE = {("cpu", "f32"): 1e-5, ("cuda", "f32"): 1e-3, ("cpu", "bf16"): 5e-2, ("cuda", "bf16"): 5e-2}
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Model:
-    """A Llama decoder. shape: of an experiment's `model`; weights: {name: [out, in]}."""
+    """A Llama decoder. shape: of an experiment's `model`; weights: {name: [out, in]}. dense: a chunk's attention to a
+    longer cache is told by a mask, which on a card no fast kernel takes; else by that its last position is the cache's."""
 
-    def __init__(self, shape, context, seed=1):
-        generator = torch.Generator().manual_seed(seed)
+    def __init__(self, shape, context, seed=1, device="cpu", dtype="f32", dense=True):
+        generator = torch.Generator(device).manual_seed(seed)
+        form = {"device": device, "dtype": DTYPES[dtype]}
         width, dim, ffn = shape["width"], shape["head_dim"], shape["ffn"]
         q, kv = shape["heads"] * dim, shape["kv_heads"] * dim
 
         def weight(rows, cols):
-            return (torch.randn(rows, cols, generator=generator) / cols**0.5).requires_grad_()
+            return (torch.randn(rows, cols, generator=generator, **form) / cols**0.5).requires_grad_()
 
         def gain():
-            return torch.ones(width, requires_grad=True)
+            return torch.ones(width, requires_grad=True, **form)
 
         self.layers = [{"norm": gain(), "q": weight(q, width), "k": weight(kv, width), "v": weight(kv, width),
                         "o": weight(width, q), "ffn_norm": gain(), "gate": weight(ffn, width), "up": weight(ffn, width),
                         "down": weight(width, ffn)} for _ in range(shape["layers"])]
         self.embedding, self.norm, self.head = weight(shape["vocab"], width), gain(), weight(shape["vocab"], width)
         self.dim, self.context = dim, context
+        self.dense, self.on_card = dense, device == "cuda"
         angles = torch.outer(torch.arange(context), 1e4 ** (-torch.arange(0, dim, 2) / dim)).repeat(1, 2)
-        self.cos, self.sin = angles.cos(), angles.sin()
-        self.ids = torch.randint(shape["vocab"], (1, context + 1), generator=generator)
+        self.cos, self.sin = angles.cos().to(**form), angles.sin().to(**form)
+        self.ids = torch.randint(shape["vocab"], (1, context + 1), generator=generator, device=device)
 
     def weights(self):
         return [self.embedding, self.norm, self.head] + [w for layer in self.layers for w in layer.values()]
@@ -64,15 +84,26 @@ class Model:
     def heads(self, x):  # [1, C, heads * dim] -> [1, heads, C, dim]
         return x.unflatten(-1, (-1, self.dim)).transpose(1, 2)
 
+    def attend(self, q, keys, values):  # q: the last of the positions that keys and values have
+        count, total = q.shape[2], keys.shape[2]
+        if self.dense:
+            mask = torch.ones(count, total, dtype=torch.bool).tril(total - count) if count < total else None
+            return F.scaled_dot_product_attention(q, keys, values, mask, is_causal=mask is None, enable_gqa=True)
+        if q.dtype == torch.float32:  # flash attention has no f32, and the kernel that has it knows no groups of heads
+            keys, values = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (keys, values))
+        groups = {"enable_gqa": keys.shape[1] < q.shape[1]}
+        if count == total:
+            return F.scaled_dot_product_attention(q, keys, values, is_causal=True, **groups)
+        with sdpa_kernel(chunk_kernel(q.dtype)) if self.on_card else contextlib.nullcontext():  # this one or an error
+            return F.scaled_dot_product_attention(q, keys, values, causal_lower_right(count, total), **groups)
+
     def layer(self, w, x, start=0, past=None):
         """x: [1, C, width] at positions from `start` on; past: keys and values before them. Returns x, k, v."""
         h = F.rms_norm(x, x.shape[-1:], w["norm"], 1e-5)
         q, k = (self.rotate(self.heads(F.linear(h, w[name])), start) for name in "qk")
         v = self.heads(F.linear(h, w["v"]))
         keys, values = (torch.cat([past[i], new], 2) for i, new in ((0, k), (1, v))) if past else (k, v)
-        count, total = q.shape[2], keys.shape[2]
-        mask = torch.ones(count, total, dtype=torch.bool).tril(total - count) if past else None
-        o = F.scaled_dot_product_attention(q, keys, values, mask, is_causal=mask is None, enable_gqa=True)
+        o = self.attend(q, keys, values)
         x = x + F.linear(o.transpose(1, 2).flatten(2), w["o"])
         h = F.rms_norm(x, x.shape[-1:], w["ffn_norm"], 1e-5)
         return x + F.linear(F.silu(F.linear(h, w["gate"])) * F.linear(h, w["up"]), w["down"]), k, v
@@ -82,7 +113,11 @@ class Model:
 
     def loss(self, x, start, end):  # the chunk's part of the mean over the context
         logits = F.linear(F.rms_norm(x, x.shape[-1:], self.norm, 1e-5), self.head)
-        return F.cross_entropy(logits[0], self.ids[0, start + 1:end + 1], reduction="sum") / self.context
+        return F.cross_entropy(logits[0].float(), self.ids[0, start + 1:end + 1], reduction="sum") / self.context
+
+
+def chunk_kernel(dtype):
+    return SDPBackend.EFFICIENT_ATTENTION if dtype == torch.float32 else SDPBackend.FLASH_ATTENTION
 
 
 def full(model):
@@ -112,7 +147,7 @@ def seco(model, chunk):
                 x, *new = model.layer(w, x, start, past)
                 for all_layers, gradients, of in zip(kv, grad, new):
                     if start == 0:
-                        all_layers.append(torch.empty(*of.shape[:2], model.context, model.dim))
+                        all_layers.append(of.new_empty(*of.shape[:2], model.context, model.dim))
                         gradients.append(torch.zeros_like(all_layers[i]))
                     all_layers[i][:, :, start:end] = of
     for start, end in reversed(spans):
@@ -132,103 +167,255 @@ def step_of(method):
     return {"full": full, "checkpoint": checkpointed}.get(method["name"]) or (lambda m: seco(m, method["chunk"]))
 
 
-def check(methods):
-    shape = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48, "vocab": 50}
-    results = []
-    for method in [{"name": "full"}] + methods:
-        model = Model(shape, 40)
-        step_of({**method, "chunk": 12})(model)
-        results.append(torch.cat([w.grad.flatten() for w in model.weights()]))
-    for method, gradient in zip(methods, results[1:]):
-        error = float((gradient - results[0]).norm() / results[0].norm())
-        assert error < 1e-5, f"{method}: PyTorch's own gradient is off by {error}"
+def gradient_of(method, model):
+    step_of(method)(model)
+    return torch.cat([w.grad.flatten() for w in model.weights()]).float().cpu()
+
+
+def check(methods, device="cpu", dtype="f32", dense=True, head_dim=8):
+    """Each method's gradient of a small model is that of `full`, or, where anything differs, of `full` in f32 on the CPU."""
+    shape = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "head_dim": head_dim, "ffn": 48, "vocab": 50}
+    models = [Model(shape, 40, device=device, dtype=dtype, dense=dense) for _ in methods]
+    reference = Model(shape, 40)
+    reference.ids = models[0].ids.cpu()
+    for w, of in zip(reference.weights(), models[0].weights()):
+        w.data = of.detach().float().cpu()
+    expected = gradient_of({"name": "full"}, reference)
+    for method, model in zip(methods, models):
+        gradient = gradient_of({**method, "chunk": 12}, model)
+        error = float((gradient - expected).norm() / expected.norm())
+        assert error < TOLERANCE[device, dtype], f"{method}: PyTorch's own gradient is off by {error}"
 
 
 def sample_ms(step, model):
     for w in model.weights():
         w.grad = None
+    synchronize(model)
     start = time.perf_counter()
     step(model)
+    synchronize(model)
     return (time.perf_counter() - start) * 1e3
 
 
+def synchronize(model):
+    if model.on_card:
+        torch.cuda.synchronize()
+
+
+def used_bytes():  # of the card, by its driver
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def let_go(model):  # of all but its weights; not where an error is handled, which holds what was live
+    for w in model.weights():
+        w.grad = None
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def theirs(step, model, samples):
+    """Milliseconds of the samples, after a step that is not counted; on a card also the most that a step has allocated and
+    what the driver counts, in bytes."""
+    sample_ms(step, model)
+    if not model.on_card:
+        return [sample_ms(step, model) for _ in range(samples)], None, None
+    torch.cuda.reset_peak_memory_stats()
+    times = [sample_ms(step, model) for _ in range(samples)]
+    return times, torch.cuda.max_memory_allocated(), used_bytes()
+
+
 def ours(longbp, spec, environment):
-    """Samples of the one trial that `spec` is, and its record."""
+    """The record of the one trial that `spec` is."""
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "spec.json"), os.path.join(folder, "out.jsonl")
         with open(path, "w") as file:
             json.dump(spec, file)
-        subprocess.run([longbp, "run", path, "--out", out], check=True, cwd=ROOT, env=environment,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run([longbp, "run", path, "--out", out], cwd=ROOT, env=environment, text=True,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if not os.path.exists(out):
+            sys.exit(f"{longbp} made no record, exit status {done.returncode}: {done.stderr}")
         with open(out) as file:
             record = json.loads(file.readline())
-    assert record["status"] == "ok", record["reason"]
-    return record["samples_ms"], record
+    if record["status"] not in ("ok", "oom"):
+        sys.exit(f"{longbp}: {name_of(record['trial']['method'])}: {record['status']}: {record['reason']}")
+    return record
 
 
 def name_of(method):
     return method["name"] + (f", chunk {method['chunk']}" if "chunk" in method else "")
 
 
-def compare(longbp, spec, method, context, arguments):
-    spec = {**spec, "axes": {"context": [context], "method": [method]},
-            "measure": {"warmup": 1, "samples": arguments.samples, "max_seconds": 3600, "gradient": "none"}}
+def spec_of(spec, method, context, arguments):
+    of = {**spec, "axes": {"context": [context], "method": [method]}, "dtype": arguments.dtype,
+          "device": arguments.device,
+          "measure": {"warmup": 1, "samples": arguments.samples, "max_seconds": 3600, "gradient": "none"}}
+    of.pop("gradient_dtype", None)
+    return {**of, "gradient_dtype": "bf16"} if arguments.dtype == "bf16" else of
+
+
+def median(values):
+    return float(np.median(values)) if values else None
+
+
+def compare(longbp, spec, method, context, arguments, deadline):
+    """What a row tells, of as many rounds as are wanted, or of those that end before the deadline, at least one."""
+    on_card = arguments.device == "cuda"
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
-    model, step = Model(spec["model"], context), step_of(method)
+    model = Model(spec["model"], context, device=arguments.device, dtype=arguments.dtype, dense=not on_card)
+    step, statuses, memory = step_of(method), {"ours": "ok", "theirs": "ok"}, {}
+    attention = attention_of(model) if on_card else None
     mine, their = [], []
     for _ in range(arguments.rounds):
-        samples, record = ours(longbp, spec, environment)
-        mine.append(float(np.median(samples)))
-        sample_ms(step, model)
-        their.append(float(np.median([sample_ms(step, model) for _ in range(arguments.samples)])))
-    ratios = np.array(mine) / np.array(their)
-    return {"method": method, "context": context, "model": spec["model"], "dtype": "f32", "threads": arguments.threads,
-            "ours_ms": mine, "theirs_ms": their, "ratio": float(np.median(ratios)), "ratio_min": float(ratios.min()),
-            "ratio_max": float(ratios.max()), "ours": record["provenance"],
-            "theirs": {"torch": torch.__version__, "python": platform.python_version(),
-                       "capability": torch.backends.cpu.get_cpu_capability(),
-                       "mkl": torch.backends.mkl.is_available()}, "command": shlex.join(sys.argv)}
+        start = time.monotonic()
+        if on_card:
+            let_go(model)
+        if statuses["ours"] == "ok":
+            before = used_bytes() if on_card else 0
+            record = ours(longbp, spec_of(spec, method, context, arguments), environment)
+            statuses["ours"] = record["status"]
+        if statuses["ours"] == "ok":
+            mine.append(median(record["samples_ms"]))
+            if on_card:
+                memory["ours_gib"] = record["peak_bytes"] / GIB
+                memory["ours_device_used_gib"] = (record["device_used_bytes"] - before) / GIB
+        if statuses["theirs"] == "ok":
+            try:
+                times, peak, used = theirs(step, model, arguments.samples)
+                their.append(median(times))
+                if on_card:
+                    memory["theirs_gib"], memory["theirs_device_used_gib"] = peak / GIB, used / GIB
+            except torch.cuda.OutOfMemoryError:
+                statuses["theirs"] = "oom"
+        if time.monotonic() + (time.monotonic() - start) > deadline or "ok" not in statuses.values():
+            break
+    both = list(statuses.values()) == ["ok", "ok"]
+    ratios = np.array(mine) / np.array(their) if both else None
+    result = {"method": method, "context": context, "model": spec["model"], "dtype": arguments.dtype,
+              "threads": arguments.threads, "ours_ms": mine, "theirs_ms": their,
+              "ratio": float(np.median(ratios)) if both else None,
+              "ratio_min": float(ratios.min()) if both else None, "ratio_max": float(ratios.max()) if both else None,
+              "ours": record["provenance"],
+              "theirs": {"torch": torch.__version__, "python": platform.python_version(),
+                         "capability": torch.backends.cpu.get_cpu_capability(),
+                         "mkl": torch.backends.mkl.is_available()}, "command": shlex.join(sys.argv)}
+    if on_card:
+        result["theirs"].update(cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(),
+                                card=torch.cuda.get_device_name(), attention=attention)
+        result["memory"] = {side: memory.get(side) for side in
+                            ("ours_gib", "theirs_gib", "ours_device_used_gib", "theirs_device_used_gib")}
+        result["memory_ratio"] = memory["ours_gib"] / memory["theirs_gib"] if both else None
+    return {**result, "device": arguments.device, "status": statuses} if on_card or not both else result
+
+
+def attention_of(model):
+    """Which of PyTorch's kernels a whole context's attention has, by its own choice, and a chunk's."""
+    w = model.layers[0]
+    q, k = (torch.empty(1, w[name].shape[0] // model.dim, model.context, model.dim, device=w[name].device,
+                        dtype=w[name].dtype, requires_grad=True) for name in "qk")
+    if q.dtype == torch.float32:
+        k = q
+    choice = torch._fused_sdp_choice(q, k, k, is_causal=True, enable_gqa=k.shape[1] < q.shape[1])
+    return {"whole": SDPBackend(choice).name.lower(), "chunk": chunk_kernel(q.dtype).name.lower()}
+
+
+def row(record):
+    def cell(value, form, side=None):
+        status = record.get("status", {}).get(side, "ok")
+        return status if status != "ok" else "" if value is None else format(value, form)
+
+    cells = [name_of(record["method"]), f"{record['context']:,}"]
+    for side in ("ours", "theirs"):
+        ms = cell(median(record[side + "_ms"]), ",.0f", side)
+        cells.append(ms + " ms" if ms[:1].isdigit() else ms)
+    cells += [cell(record[key], ".2f") for key in ("ratio", "ratio_min", "ratio_max")]
+    if "memory" in record:
+        memory = record["memory"]
+        cells += [cell(memory[side + "_gib"], ".2f", side) for side in ("ours", "theirs")]
+        cells.append(cell(record["memory_ratio"], ".2f"))
+        cells += [cell(memory[side + "_device_used_gib"], ".2f", side) for side in ("ours", "theirs")]
+    return "| " + " | ".join(cells) + " |"
 
 
 def table(records):
     first = records[0]
-    lines = [f"`{first['command']}`", "",
-             f"{first['ours']['cpu']}, {first['threads']} threads, f32, {first['model']['name']}. Ours: longbp"
-             f" {first['ours']['revision']}, {first['ours']['blas']}. Theirs: PyTorch {first['theirs']['torch']}, eager,"
-             f" {first['theirs']['capability']}. Medians over {len(first['ours_ms'])} rounds, in turn.", "",
-             "| method | context | ours | theirs | ours over theirs | least | most |", "|---|---:|---:|---:|---:|---:|---:|"]
-    for r in records:
-        lines.append(f"| {name_of(r['method'])} | {r['context']:,} | {np.median(r['ours_ms']):,.0f} ms |"
-                     f" {np.median(r['theirs_ms']):,.0f} ms | {r['ratio']:.2f} | {r['ratio_min']:.2f} |"
-                     f" {r['ratio_max']:.2f} |")
-    return "\n".join(lines) + "\n"
+    ours, theirs = first["ours"], first["theirs"]
+    rounds = sorted({max(len(r["ours_ms"]), len(r["theirs_ms"])) for r in records} - {0}) or [0]
+    over = f"Medians over {rounds[0]} rounds, in turn." if len(rounds) == 1 else \
+        f"Medians over {rounds[0]} to {rounds[-1]} rounds, in turn."
+    columns = ["method", "context", "ours", "theirs", "ours over theirs", "least", "most"]
+    if "memory" in first:
+        card = next((r["ours"]["card"] for r in records if r["ours"]["card"]), theirs["card"])
+        about = [f"{card}, {first['dtype']}, {first['model']['name']}, all weights train. Ours: longbp {ours['revision']}."
+                 f" Theirs: PyTorch {theirs['torch']}, CUDA {theirs['cuda']}, cuDNN {theirs['cudnn']}, eager; attention of a"
+                 f" whole context: {theirs['attention']['whole']}, of a chunk behind others: {theirs['attention']['chunk']}."
+                 f" {over}", "", "GiB are the most live during a step, weights and gradients with it; used GiB what the"
+                 " driver counts after the steps."]
+        columns += ["ours GiB", "theirs GiB", "ours over theirs", "ours used GiB", "theirs used GiB"]
+    else:
+        about = [f"{ours['cpu']}, {first['threads']} threads, {first['dtype']}, {first['model']['name']}. Ours: longbp"
+                 f" {ours['revision']}, {ours['blas']}. Theirs: PyTorch {theirs['torch']}, eager,"
+                 f" {theirs['capability']}. {over}"]
+    head = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
+    return "\n".join([f"`{first['command']}`", "", *about, "", *head, *map(row, records)]) + "\n"
+
+
+def set_defaults(arguments):
+    """What was not asked for, by the device."""
+    name, contexts, chunk, rounds, samples, dtype, seconds = {
+        "cpu": ("speed.json", "2048,4096", 256, 7, 1, "f32", float("inf")),
+        "cuda": ("cuda-pytorch.json", "8192,16384,32768", 2048, 3, 2, "bf16", 85)}[arguments.device]
+    defaults = {"spec": os.path.join(ROOT, "experiments", name), "contexts": contexts, "chunk": chunk, "rounds": rounds,
+                "samples": samples, "dtype": dtype, "seconds": seconds}
+    for key, value in defaults.items():
+        if getattr(arguments, key) is None:
+            setattr(arguments, key, value)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--longbp", default=os.path.join(ROOT, "build", "longbp"))
-    parser.add_argument("--spec", default=os.path.join(ROOT, "experiments", "speed.json"), help="whose model and data")
-    parser.add_argument("--contexts", default="2048,4096")
-    parser.add_argument("--chunk", type=int, default=256, help="of seco")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--dtype", choices=list(DTYPES), help="f32; on a card bf16")
+    parser.add_argument("--spec", help="whose model and data (experiments/speed.json; on a card cuda-pytorch.json)")
+    parser.add_argument("--contexts", help="2048,4096; on a card 8192,16384,32768")
+    parser.add_argument("--chunk", type=int, help="of seco (256; on a card 2048)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--samples", type=int, default=1, help="of each in a round")
+    parser.add_argument("--rounds", type=int, help="7; on a card 3")
+    parser.add_argument("--samples", type=int, help="of each in a round (1; on a card 2)")
+    parser.add_argument("--seconds", type=float, help="in all: a row has fewer rounds, at least one, where more would take"
+                        " longer than its share of what is left (without end; on a card 85)")
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "pytorch-speed"), help="of a .json and an .md file")
     arguments = parser.parse_args()
+    set_defaults(arguments)
+    end = STARTED + arguments.seconds
+    longbp = os.path.abspath(arguments.longbp)
     torch.set_num_threads(arguments.threads)
     methods = [{"name": "full"}, {"name": "checkpoint"}, {"name": "seco", "chunk": arguments.chunk}]
-    check(methods)
     with open(arguments.spec) as file:
         spec = json.load(file)
+    if spec.get("lora"):
+        parser.error(f"{arguments.spec} has LoRA, and theirs trains all weights")
+    if arguments.device == "cuda":
+        if not torch.cuda.is_available():
+            parser.error("PyTorch finds no card")
+        version = subprocess.run([longbp, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+        print(f"{version}; PyTorch {torch.__version__}, CUDA {torch.version.cuda}; {torch.cuda.get_device_name()}", flush=True)
+        torch.backends.cuda.enable_math_sdp(False)  # it writes all scores
+        check(methods, "cuda", arguments.dtype, dense=False, head_dim=spec["model"]["head_dim"])
+    else:
+        for dense in (True, False):
+            check(methods, dtype=arguments.dtype, dense=dense)
+    cases = [(context, method) for context in map(int, arguments.contexts.split(",")) for method in methods]
     records = []
-    for context in map(int, arguments.contexts.split(",")):
-        for method in methods:
-            records.append(compare(arguments.longbp, spec, method, context, arguments))
-            with open(arguments.out + ".json", "w") as file:
-                file.write("[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n")
-            with open(arguments.out + ".md", "w") as file:
-                file.write(table(records))
-            print(table(records).splitlines()[-1], flush=True)
+    for i, (context, method) in enumerate(cases):
+        now = time.monotonic()
+        records.append(compare(longbp, spec, method, context, arguments, now + (end - now) / (len(cases) - i)))
+        with open(arguments.out + ".json", "w") as file:
+            file.write("[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n")
+        with open(arguments.out + ".md", "w") as file:
+            file.write(table(records))
+        print(table(records).splitlines()[-1], flush=True)
 
 
 if __name__ == "__main__":
