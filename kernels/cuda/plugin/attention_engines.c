@@ -80,7 +80,8 @@ struct attention_engines *attention_engines_of_card(size_t card, struct status *
         status_set(
             status, STATUS_UNSUPPORTED,
             "device cuda needs cuDNN 9.15.1 or later in bf16: before, attention's backward reads beyond the last "
-            "key; found %zu.%zu.%zu",
+            "key; found %zu.%zu.%zu; the folder of a newer one, such as pip's nvidia-cudnn-cu13 brings, goes first "
+            "on LD_LIBRARY_PATH",
             version / 10000, version / 100 % 100, version % 100);
         return NULL;
     }
