@@ -49,7 +49,7 @@ static void calibrate_writes_a_profile(void **state)
 {
     struct scratch_path path = scratch_path(*state, "host.json");
     char *arguments, *out;
-    assert_true(asprintf(&arguments, "calibrate --rates f32 --seconds 0.03 --out %s", path.text) > 0);
+    assert_true(asprintf(&arguments, "calibrate --rates f32 --seconds 0.001 --out %s", path.text) > 0);
     int code = longbp(&out, arguments);
     if (code != 0)
         fail_msg("%s: %s", arguments, out);
