@@ -285,6 +285,10 @@ int main(int argc, char **argv)
             continue;
         }
         printf("%s%s%s\n", dtype_name(dtypes[i]), *d->description ? ": " : "", d->description);
+        if (d->ops->used_bytes) { // what the card's profile assumes
+            printf("%s: %zu bytes may be live, beside %zu that are in use\n", dtype_name(dtypes[i]),
+                   d->arena.limit_bytes, d->ops->used_bytes(d));
+        }
         multiprocessors = d->multiprocessors;
         compute_capability = d->compute_capability;
         device_close(d);
