@@ -44,12 +44,15 @@ static const char *or_text(const char *value, const char *otherwise)
 // second: when it was measured, which tells two of one sketch apart.
 static inline void write_record(FILE *file, struct sketch r, size_t second)
 {
-    char *text, samples[1024] = "";
+    char *text, samples[1024] = "", *gradient = NULL;
     bool ok = strcmp(or_text(r.status, "ok"), "ok") == 0;
     int count = r.samples < 0 || !ok ? 0 : r.samples ? r.samples : 5;
     for (int i = 0; i < count; i++)
         snprintf(samples + strlen(samples), sizeof samples - strlen(samples), "%s%.17g", i ? ", " : "",
                  or_number(r.ms, 10) * (1 + i * or_number(r.step, 0.001)));
+    bool planned = strncmp(or_text(r.device, "cpu"), "plan", 4) == 0; // without a gradient
+    assert_true(asprintf(&gradient, "{'relative_l2': %.17g, 'noise_floor': %.17g%s}", or_number(r.error, 5e-7),
+                         or_number(r.floor, 6e-7), or_text(r.bits, "")) > 0);
     int bytes = asprintf(
         &text,
         "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': '%s', 'reason': '%s', 'trial': {'model': "
@@ -57,20 +60,20 @@ static inline void write_record(FILE *file, struct sketch r, size_t second)
         "'dtype': '%s', 'device': '%s', 'batch': 1, 'context': %u, 'method': {'name': '%s', 'head_chunk': %u}%s}, "
         "'samples_ms': [%s], 'peak_bytes': %.0f, 'peak_by_category': {'weights': 400, 'activations': %.0f}, "
         "'flops': %.0f, 'bytes_moved': %.0f, 'launches': %.0f, "
-        "'gradient': {'relative_l2': %.17g, 'noise_floor': %.17g%s}, "
+        "'gradient': %s, "
         "'provenance': {'revision': '%s', 'cpu': '%s', 'card': '%s', 'threads': %d, "
         "'time': '2026-01-01T00:00:%02zuZ'%s}%s}\n",
         r.trial, or_text(r.status, "ok"), or_text(r.reason, ""), or_text(r.dtype, "f32"), or_text(r.device, "cpu"),
         512 << (r.trial / 2 % 2), r.trial % 2 ? "seco" : "full", r.trial / 4, or_text(r.setting, ""), samples,
         or_number((double)r.peak_bytes, 1000), or_number((double)r.activations, 600),
         or_number((double)r.flops, 5000), or_number((double)r.bytes_moved, 900), or_number((double)r.launches, 70),
-        or_number(r.error, 5e-7), or_number(r.floor, 6e-7), or_text(r.bits, ""), or_text(r.revision, "abc"),
-        or_text(r.cpu, "A CPU"), or_text(r.card, ""), r.threads ? r.threads : 2, second, or_text(r.machine, ""),
-        or_text(r.more, ""));
+        planned ? "null" : gradient, or_text(r.revision, "abc"), or_text(r.cpu, "A CPU"), or_text(r.card, ""),
+        r.threads ? r.threads : 2, second, or_text(r.machine, ""), or_text(r.more, ""));
     assert_true(bytes > 0);
     char *json = quoted(text);
     fputs(json, file);
     free(json);
+    free(gradient);
     free(text);
 }
 

@@ -255,7 +255,12 @@ static void settings_of_one_file_are_held_against_each_other(void **state)
     expect(*state, "--by dtype base", 2, "--by dtype: base has one value of it");
     expect(*state, "--by chunk base", 2, "--by chunk: base has no record with it");
     expect(*state, "--by chonk base", 2, "--by: no key 'chonk'; did you mean 'chunk'?");
-    expect(*state, "--by chunk base base", 2, "name that one");
+    expect(*state, "--by chunk", 2, "one or two result files against each other; name them");
+    // Two files are one; a line that both have counts once.
+    NEW(*state, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 13, .flops = 5001});
+    expect(*state, "--by head_chunk new base", 1, "flops 5000 -> 5001");
+    expect(*state, "--by head_chunk new base", 1, "1 record is left out");
+    expect(*state, "--by dtype base new", 2, "--by dtype: base and the other file have one value of it");
     // Of them one may be of a version before a key.
     BASE(*state, {.trial = 0, .setting = ", 'parallel': {'stage': 1}"},
          {.trial = 1, .setting = ", 'parallel': {'data': 1, 'stage': 1, 'zero': 0}, 'group': 1"});
@@ -432,6 +437,7 @@ static void torn_last_lines_are_refused(void **state)
     free(command);
     expect(scratch, "base new", 2, "new:2: the last line is torn");
     expect(scratch, "new base", 2, "new:2: the last line is torn");
+    expect(scratch, "--by method base new", 2, "new:2: the last line is torn");
     expect(scratch, "base unterminated", 0, "verdict: same"); // whole but for its newline
 }
 

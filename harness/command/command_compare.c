@@ -11,7 +11,7 @@ struct arguments {
     const char *paths[2];
     size_t path_count;
     struct comparison_options options;
-    const char *by; // NULL: two files
+    const char *by; // NULL: of two files the trials of the same id
     enum comparison_format format;
     bool all;
 };
@@ -52,8 +52,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
         arguments->paths[arguments->path_count++] = value;
         return 0;
     case ARGP_KEY_END:
-        if (arguments->by && arguments->path_count != 1)
-            argp_error(state, "--by holds the settings of one result file against each other; name that one");
+        if (arguments->by && arguments->path_count == 0)
+            argp_error(state, "--by holds the settings of one or two result files against each other; name them");
         if (!arguments->by && arguments->path_count < 2)
             argp_error(state, "name two result files, BASE and NEW");
         return 0;
@@ -98,19 +98,26 @@ static int worse_code(int a, int b)
 
 static int compare_settings(const struct arguments *arguments, struct status *status)
 {
-    struct result_file file = {0};
+    struct result_file files[2] = {0};
+    struct line_set lines = {0};
     struct comparison_by by = {0};
+    size_t count = arguments->path_count;
+    bool fine = true;
     int code = EXIT_BAD_INPUT;
-    if (result_file_read(&file, arguments->paths[0], status) &&
-        comparison_by_make(&by, &file, arguments->by, &arguments->options, status)) {
+    for (size_t i = 0; fine && i < count; i++)
+        fine = result_file_read_next(&files[i], arguments->paths[i], &lines, status);
+    if (fine && comparison_by_make(&by, files, count, arguments->by, &arguments->options, status)) {
         code = EXIT_FINE;
-        result_file_warn(&file);
+        for (size_t i = 0; i < count; i++)
+            result_file_warn(&files[i]);
         for (size_t i = 0; i < by.count; i++)
             code = worse_code(code, exit_code(by.items[i].comparison.verdict));
         comparison_write(by.items, by.count, arguments->format, arguments->all, stdout);
     }
     comparison_by_free(&by);
-    result_file_close(&file);
+    for (size_t i = 0; i < count; i++)
+        result_file_close(&files[i]);
+    line_set_free(&lines);
     return code;
 }
 
@@ -181,8 +188,15 @@ static const char help[] =
     "too, for work that "
     "is "
     "no longer counted looks like work that was saved; if it was, record BASE anew.\n\n"
-    "--by KEY pairs the trials of one file that differ in that key alone, the first of its values with each of the "
-    "others: what is called worse there is what a setting costs.\n\n"
+    "--by KEY pairs the trials of one file, or of two files together, that differ in that key alone, the first of "
+    "its values with each of the others: what is called worse there is what a setting costs.\n\n"
+    "--by device MEASURED PLANNED holds a plan (plan-cpu, plan-cuda) against what was measured. These two "
+    "may differ besides in profile, links and measure, and in a limit of memory that one side has none of; "
+    "of several records that are the same but for these the last one counts. Bytes and counts must be equal, "
+    "resident_bytes, model_flops and attention_glue_bytes among them: less is worse, too, for one of the two "
+    "is wrong. What a plan has none of is left out: times, losses, gradient errors, what the driver says, "
+    "energy; and that a trial crashed, failed, ran out of time or was unsupported there makes no plan "
+    "wrong.\n\n"
     "What --allow let pass is listed as such.\n\n"
     "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
     "line), 3 cannot tell. In junit a trial that is worse is a failure, and a verdict that cannot be told an "
@@ -207,15 +221,16 @@ int command_compare(int argc, char **argv)
         {.name = "by",
          TEXT_AT(struct arguments, by),
          .arg = "KEY",
-         .doc = "Of one file: trials that differ in this key alone, such as chunk, dtype or method; the first "
-                "value is BASE (default: two files are compared)"},
+         .doc = "Of one file, or two together: trials that differ in this key alone, such as chunk, dtype or "
+                "method, or device: a plan and what was measured; the first value is BASE (default: two files are "
+                "compared by id)"},
         {.name = "format",
          .key = OPTION_FORMAT,
          .arg = "text|markdown|junit|json",
          .doc = "For people, a comment for a pull request, test results as XML, or JSON (default: text)"},
         {0},
     };
-    static const struct argp argp = {NULL, parse, "BASE NEW\n--by KEY FILE", help, NULL, NULL, NULL};
+    static const struct argp argp = {NULL, parse, "BASE NEW\n--by KEY FILE [FILE]", help, NULL, NULL, NULL};
     struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);

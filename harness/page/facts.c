@@ -1,6 +1,5 @@
 #include "harness/page/html.h"
 #include "harness/page/part.h"
-#include "harness/spec/trial.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +49,7 @@ static void add_machine(struct words *words, const struct record *record)
     const struct record_provenance *provenance = &record->provenance;
     char text[200];
     record_card(record, text, sizeof text);
-    if (trial_plans_on(text_or(record->trial.device, "")))
+    if (record_is_planned(record))
         snprintf(text, sizeof text, "planned%s%.100s", record->profile ? ", profile " : "",
                  text_or(record->profile, ""));
     else if (!*text && provenance->cpu)
@@ -64,7 +63,7 @@ static void write_count(const struct results *results, FILE *stream)
     size_t by_status[RECORD_STATUS_COUNT] = {0}, planned = 0;
     for (size_t i = 0; i < results->count; i++) {
         by_status[results->records[i]->status]++;
-        planned += trial_plans_on(text_or(results->records[i]->trial.device, ""));
+        planned += record_is_planned(results->records[i]);
     }
     fprintf(stream, "<div><dt>Records</dt><dd>%zu", results->count);
     for (int s = 0; s < RECORD_STATUS_COUNT; s++)

@@ -108,11 +108,6 @@ static void side_close(struct side *side)
     results_close(&side->every);
 }
 
-static bool is_planned(const struct record *record)
-{
-    return trial_plans_on(text_or(record->trial.device, ""));
-}
-
 // --- figures
 
 // Whether a value takes the place of the one before it.
@@ -155,7 +150,7 @@ static void take_one(struct claim_figure *figure, enum claim_take take, const st
 {
     for (size_t i = 0; i < ours->results.count; i++)
         consider(figure, take, exact(ours->values[i]), ours->results.records[i],
-                 is_planned(ours->results.records[i]));
+                 record_is_planned(ours->results.records[i]));
 }
 
 // Of times that both sides have measured in the rounds that both have.
@@ -177,7 +172,8 @@ static void take_pairs(struct claim_figure *figure, const struct claim_query *qu
         for (size_t j = 0; j < others->results.count; j++)
             if (strcmp(ours->rests[i], others->rests[j]) == 0)
                 consider(figure, query->take, ratio_of(query->field, ours, i, others, j), ours->results.records[i],
-                         is_planned(ours->results.records[i]) || is_planned(others->results.records[j]));
+                         record_is_planned(ours->results.records[i]) ||
+                             record_is_planned(others->results.records[j]));
 }
 
 // The greatest of those that agree with this rest; its record in *record.
@@ -199,7 +195,8 @@ static void take_greatest(struct claim_figure *figure, const struct side *ours, 
         const struct record *own = NULL, *other = NULL;
         double value = greatest_of(ours, ours->rests[i], &own), over = greatest_of(others, ours->rests[i], &other);
         if (own && other)
-            consider(figure, TAKE_LEAST, exact(value / over), own, is_planned(own) || is_planned(other));
+            consider(figure, TAKE_LEAST, exact(value / over), own,
+                     record_is_planned(own) || record_is_planned(other));
     }
 }
 

@@ -178,7 +178,9 @@ static void make_pairs(struct comparison *comparison, const struct comparison_si
         if (!match)
             continue;
         comparison->both++;
-        if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK)
+        if (record_one_is_planned(trial->base, trial->new))
+            comparison->planned = record_is_planned(trial->base) ? "BASE" : "NEW";
+        else if (trial->base->status == RECORD_OK && trial->new->status == RECORD_OK)
             take_times(comparison, trial, &(struct trial_side){.list = list}, &(struct trial_side){.list = match},
                        &end);
     }
@@ -236,10 +238,20 @@ static enum change single_change(const struct record *base, const struct record 
     return severity(new->status) == 2 || new->status == RECORD_TIMEOUT ? CHANGE_WORSE : CHANGE_OTHER;
 }
 
+// A plan foresees what is out of memory; a measurement may end otherwise for what no plan knows of.
+static enum change planned_status_change(const struct record *base, const struct record *new)
+{
+    enum record_status measured = record_is_planned(base) ? new->status : base->status;
+    bool foreseen = measured == RECORD_OK || measured == RECORD_OOM;
+    return base->status == new->status ? CHANGE_NONE : foreseen ? CHANGE_WORSE : CHANGE_OTHER;
+}
+
 static enum change status_change(const struct trial_comparison *trial, const struct comparison_options *options)
 {
     if (!trial->base || !trial->new)
         return options->rules.settings ? CHANGE_OTHER : single_change(trial->base, trial->new);
+    if (record_one_is_planned(trial->base, trial->new))
+        return planned_status_change(trial->base, trial->new);
     enum record_status base = trial->base->status, new = trial->new->status;
     // Another machine may be too slow for the limit of time.
     if (options->deterministic && base == RECORD_OK && new == RECORD_TIMEOUT)
@@ -283,6 +295,9 @@ static void compare_times(struct comparison *comparison)
             times[i].base.count = times[i].new.count = 0;
     }
     time_change_judge(&comparison->time, comparison->options.threshold, times, comparison->count);
+    if (comparison->planned)
+        snprintf(comparison->time.reason, sizeof comparison->time.reason, "%s is planned, and a plan has none",
+                 comparison->planned);
     for (size_t i = 0; i < comparison->count; i++)
         comparison->trials[i].time = times[i];
     free(times);

@@ -5,6 +5,9 @@
 // (time_samples.h), but for those whose threads waited in another way than most in both files did
 // (record_waits_alike). Of a method that draws its columns sample i walks the same columns in both files, and is
 // held against that sample; what drew no column is left out.
+//
+// What was planned is held against what was measured by what a plan has exactly (quantity.h); no times are
+// compared.
 #pragma once
 #include "harness/results/gradient_bits.h"
 #include "harness/results/quantity.h"
@@ -24,7 +27,7 @@ struct trial_comparison {
     enum change change; // of everything: worse, lost (open), better, allowed, other or none, the first that holds
     char context[24];
     // worse: ok became something else, or NEW alone has it, as crash, failed or timeout; lost: ok, and now not
-    // there
+    // there. Of a plan and what was measured: worse if ok or oom was measured, and not planned
     enum change status;
     size_t change_count;
     struct quantity_change *changes; // [change_count]
@@ -49,6 +52,7 @@ struct comparison {
     size_t processor_times;          // trials whose times are of the processors
     size_t other_waits;              // records whose times are left out, for their threads waited in another way
     size_t other_columns;            // trials whose two records are of other draws
+    const char *planned;             // "BASE" or "NEW" where that side was planned and the other measured, or NULL
     size_t let_pass;                 // figures that grew within what --allow says
     size_t bits_known, bits_changed; // trials whose gradients have hashes in both; of them, those with other bits
     unsigned long bits_causes;       // of those that changed

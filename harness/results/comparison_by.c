@@ -36,15 +36,21 @@ static json_t *value_in(const struct compared_key *place, const struct record *r
     return recorded_key_value(recorded_key_of(&trial_keys[trial_key_find(place->key)]), record);
 }
 
-// A hash, as ids are, of what two records have in common that differ in the key alone.
-static const char *rest_of(const struct compared_key *place, const struct record *record, struct interned *interned)
+// A hash, as ids are, of what two records have in common that differ in these keys and this option alone.
+static const char *hash_of_rest(const struct record *record, const char *const *keys, const char *option,
+                                struct interned *interned)
 {
-    const char *const keys[] = {place->option ? NULL : place->key, NULL};
-    char *rest = trial_rest_of_record(record, keys, place->option ? place->key : NULL), text[33];
+    char *rest = trial_rest_of_record(record, keys, option), text[33];
     XXH128_hash_t hash = XXH3_128bits(rest, strlen(rest));
     snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
     free(rest);
     return interned_text(interned, text, strlen(text));
+}
+
+static const char *rest_of(const struct compared_key *place, const struct record *record, struct interned *interned)
+{
+    const char *const keys[] = {place->option ? NULL : place->key, NULL};
+    return hash_of_rest(record, keys, place->option ? place->key : NULL, interned);
 }
 
 // --- the sides
@@ -142,17 +148,74 @@ static char *title_of(const struct compared_key *place, const struct sides *side
     return title;
 }
 
-// --- all
+// --- a plan and what was measured
 
-static bool enough(const struct sides *sides, const char *key, const char *path, struct status *status)
+// All records of a side have one device.
+static bool one_is_planned(const struct compared_key *place, const struct side *base, const struct side *new)
 {
-    return sides->count > 1 ||
-           status_set(status, STATUS_BAD_INPUT, "--by %s: %s has %s; two or more are held against each other", key,
-                      path, sides->count ? "one value of it" : "no record with it");
+    bool by_device = !place->option && strcmp(place->key, "device") == 0;
+    return by_device && record_one_is_planned(base->first, new->first);
 }
 
-bool comparison_by_make(struct comparison_by *by, const struct result_file *file, const char *key,
-                        const struct comparison_options *options, struct status *status)
+// Of the device, or of the host.
+static bool any_limit(const struct side *side, bool host)
+{
+    bool any = false;
+    for (size_t i = 0; i < side->records.count; i++) {
+        const struct record_limits *limits = &side->records.records[i]->trial.limits;
+        any |= (host ? limits->host_memory : limits->memory) > 0;
+    }
+    return any;
+}
+
+static struct comparison_side keyed_without(const struct side *side, const char *const *keys,
+                                            struct interned *interned)
+{
+    struct comparison_side records = {0};
+    for (size_t i = 0; i < side->records.count; i++) {
+        const struct record *record = side->records.records[i];
+        comparison_side_add(&records, record, hash_of_rest(record, keys, NULL, interned));
+    }
+    return records;
+}
+
+static void compare_planned(struct comparison *comparison, const struct side *base, const struct side *new,
+                            const struct comparison_options *options, struct interned *interned)
+{
+    const char *keys[7] = {"device", "profile", "links", "measure"};
+    size_t count = 4;
+    if (!any_limit(base, false) || !any_limit(new, false))
+        keys[count++] = "limits.memory";
+    if (!any_limit(base, true) || !any_limit(new, true))
+        keys[count++] = "limits.host_memory";
+    struct comparison_side sides[2] = {keyed_without(base, keys, interned), keyed_without(new, keys, interned)};
+    comparison_make_sides(comparison, &sides[0], &sides[1], options);
+    comparison_side_free(&sides[0]);
+    comparison_side_free(&sides[1]);
+}
+
+// --- all
+
+static bool enough(const struct sides *sides, const char *key, const struct result_file *files, size_t file_count,
+                   struct status *status)
+{
+    bool one = file_count == 1;
+    return sides->count > 1 ||
+           status_set(status, STATUS_BAD_INPUT, "--by %s: %s%s %s; two or more are held against each other", key,
+                      files[0].path, one ? " has" : " and the other file have",
+                      sides->count ? "one value of it" : "no record with it");
+}
+
+static bool all_whole(const struct result_file *files, size_t count, struct status *status)
+{
+    bool fine = true;
+    for (size_t i = 0; fine && i < count; i++)
+        fine = comparison_is_whole(&files[i], status);
+    return fine;
+}
+
+bool comparison_by_make(struct comparison_by *by, const struct result_file *files, size_t file_count,
+                        const char *key, const struct comparison_options *options, struct status *status)
 {
     struct compared_key place;
     struct sides sides = {.places = json_object()};
@@ -160,16 +223,20 @@ bool comparison_by_make(struct comparison_by *by, const struct result_file *file
     of_settings.rules.settings = true;
     *by = (struct comparison_by){0};
     CHECK(sides.places);
-    bool fine = comparison_is_whole(file, status) && find_place(&place, key, status);
-    if (fine)
-        take_sides(&sides, &by->interned, &place, file);
-    fine = fine && enough(&sides, key, file->path, status);
+    bool fine = all_whole(files, file_count, status) && find_place(&place, key, status);
+    for (size_t i = 0; fine && i < file_count; i++)
+        take_sides(&sides, &by->interned, &place, &files[i]);
+    fine = fine && enough(&sides, key, files, file_count, status);
     by->items = calloc(sides.count + 1, sizeof *by->items);
     CHECK(by->items);
     for (size_t i = 1; fine && i < sides.count; i++) {
         struct titled_comparison *item = &by->items[by->count++];
-        item->title = title_of(&place, &sides, &sides.sides[i]);
-        comparison_make_sides(&item->comparison, &sides.sides[0].records, &sides.sides[i].records, &of_settings);
+        const struct side *base = &sides.sides[0], *new = &sides.sides[i];
+        item->title = title_of(&place, &sides, new);
+        if (one_is_planned(&place, base, new))
+            compare_planned(&item->comparison, base, new, &of_settings, &by->interned);
+        else
+            comparison_make_sides(&item->comparison, &base->records, &new->records, &of_settings);
     }
     free_sides(&sides);
     return fine;

@@ -63,6 +63,8 @@ static void write_counts(const struct comparison *comparison, const char *before
                 before, comparison->other_columns, comparison->other_columns == 1 ? "" : "s");
     if (comparison->options.deterministic)
         fprintf(stream, "%stimes: left out\n", before);
+    else if (comparison->planned)
+        fprintf(stream, "%stimes: not compared: %s\n", before, comparison->time.reason);
     else
         fprintf(stream, "%stimes: %s (%zu of %zu trials judged, threshold %.3g %%)\n", before,
                 time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,

@@ -4,7 +4,6 @@
 #include "harness/results/gradient_bits.h"
 #include "harness/results/loss_noise.h"
 #include "harness/results/recorded_key.h"
-#include "harness/spec/trial.h"
 #include "kernels/base/dtype.h"
 #include <math.h>
 #include <string.h>
@@ -109,6 +108,7 @@ struct change_list {
     bool exact, settings; // of the rules
     const struct allowance *allowances;
     bool other_columns; // what is of one draw is of another in either record
+    bool planned;       // one of the two
 };
 
 // Less by more than `slack_below` is better, more by more than `slack_above` worse.
@@ -142,6 +142,8 @@ static void add(struct change_list *list, const char *parent, const char *name, 
 {
     if (change == CHANGE_NONE)
         return;
+    if (list->planned && change == CHANGE_LOST)
+        change = CHANGE_OTHER;
     CHECK(list->count < QUANTITY_CHANGES_MAX);
     struct quantity_change *added = &list->changes[list->count++];
     *added = (struct quantity_change){.base = base, .new = new, .change = change};
@@ -152,13 +154,14 @@ static void add(struct change_list *list, const char *parent, const char *name, 
     snprintf(added->name, sizeof added->name, "%s%s", parent, name);
 }
 
-// Parts of a peak that fell may grow: of them nothing was asked.
+// Parts of a peak that fell may grow: of them nothing was asked, but where a plan is held against what was
+// measured.
 static void add_categories(struct change_list *list, const struct record *base, const struct record *new)
 {
     static const struct allowance none = {0};
     const struct allowance *allowances = list->allowances;
     const struct allowance *own = &allowances[QUANTITY_PEAK_BY_CATEGORY], *peak = &allowances[QUANTITY_PEAK_BYTES];
-    bool peak_fell = new->peak_bytes < base->peak_bytes;
+    bool peak_fell = !list->planned && new->peak_bytes < base->peak_bytes;
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         // A category that a record does not name held nothing.
         double before = fmax(base->peak_by_category[i], 0), after = fmax(new->peak_by_category[i], 0);
@@ -241,7 +244,7 @@ static double kept_on_host(const struct record *record, double bytes)
 // Null is a loss that is not finite, but for what computes none.
 static double step_loss(const struct record *record)
 {
-    bool computed = record->status == RECORD_OK && !trial_plans_on(text_or(record->trial.device, ""));
+    bool computed = record->status == RECORD_OK && !record_is_planned(record);
     return isnan(record->loss) && computed ? INFINITY : record->loss;
 }
 
@@ -376,22 +379,46 @@ static void add_quantity(struct change_list *list, enum quantity quantity, const
             of_one_draw(list, judge_count(list, before, after, extra(*allowance, before))), allowance);
 }
 
+// What a plan has to the last byte besides; each may be off by the share or the amount that its kind may.
+static void add_planned(struct change_list *list, const struct record *base, const struct record *new)
+{
+    const struct {
+        const char *name;
+        enum quantity kind;
+        double base, new;
+    } exact[] = {
+        {"resident_bytes", QUANTITY_PEAK_BYTES, base->resident_bytes, new->resident_bytes},
+        {"model_flops", QUANTITY_FLOPS, base->model_flops, new->model_flops},
+        {"attention_glue_bytes", QUANTITY_BYTES_MOVED, base->attention_glue_bytes, new->attention_glue_bytes}};
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
+        const struct allowance *allowance = &list->allowances[exact[i].kind];
+        double slack = extra(*allowance, exact[i].base);
+        add(list, "", exact[i].name, exact[i].base, exact[i].new,
+            of_one_draw(list, judge_count(list, exact[i].base, exact[i].new, slack)), allowance);
+    }
+}
+
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
                         const struct record *new, const struct quantity_rules *rules)
 {
+    bool planned = record_one_is_planned(base, new);
     struct change_list list = {.changes = changes,
-                               .exact = rules->exact,
+                               .exact = rules->exact || planned,
+                               .planned = planned,
                                .settings = rules->settings,
                                .allowances = rules->allowances,
                                .other_columns = record_other_columns(base, new)};
     for (enum quantity i = 0; i < QUANTITY_COUNT; i++) {
-        if (i == QUANTITY_LOSS || i == QUANTITY_LAST_LOSS || i == QUANTITY_HELD_OUT_LOSS)
+        bool loss = i == QUANTITY_LOSS || i == QUANTITY_LAST_LOSS || i == QUANTITY_HELD_OUT_LOSS;
+        if (loss && planned)
+            continue;
+        if (loss)
             add_loss(&list, i, base, new);
         else if (i != QUANTITY_PEAK_BY_CATEGORY)
             add_quantity(&list, i, base, new);
         else if (has_categories(base) && has_categories(new))
             add_categories(&list, base, new);
     }
-    add_errors(&list, base, new);
+    (planned ? add_planned : add_errors)(&list, base, new);
     return list.count;
 }

@@ -92,5 +92,9 @@ bool quantity_is_bytes(const char *name);
 // Where columns are drawn and those of draw 0 are not the same in both (record_other_columns), bytes, counts, the
 // loss of the step and gradient.relative_l2 are another draw's: neither better nor worse. A bias is that of all
 // draws, and what a training run ends with that of its steps' draws.
+//
+// Where one of the two is planned and the other was measured (record_one_is_planned), bytes and counts must be
+// equal as with `exact`, and so must resident_bytes, model_flops and attention_glue_bytes; losses and errors, which
+// a plan has none of, are left out, and what one of them does not know is neither better nor worse.
 size_t quantity_changes(struct quantity_change changes[QUANTITY_CHANGES_MAX], const struct record *base,
                         const struct record *new, const struct quantity_rules *rules);

@@ -1,5 +1,6 @@
 #include "harness/results/record.h"
 #include "harness/files/text.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
@@ -115,6 +116,16 @@ bool record_same_data(const struct record *a, const struct record *b)
 bool record_same_model(const struct record *a, const struct record *b)
 {
     return same_hash(a->model_hash, b->model_hash);
+}
+
+bool record_is_planned(const struct record *record)
+{
+    return trial_plans_on(text_or(record->trial.device, ""));
+}
+
+bool record_one_is_planned(const struct record *a, const struct record *b)
+{
+    return record_is_planned(a) != record_is_planned(b);
 }
 
 // A draw of no column is in the counts alone.

@@ -2,7 +2,6 @@
 #include "harness/results/recorded_method.h"
 #include "harness/results/setting.h"
 #include "harness/results/step_time.h"
-#include "harness/spec/trial.h"
 #include <math.h>
 #include <string.h>
 
@@ -58,7 +57,7 @@ static void write_planned(const struct printer *printer)
 {
     size_t planned = 0;
     for (size_t i = 0; i < printer->table->row_count; i++)
-        planned += trial_plans_on(text_or(printer->table->rows[i].record->trial.device, ""));
+        planned += record_is_planned(printer->table->rows[i].record);
     if (planned)
         fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
                 printer->table->row_count);

@@ -46,7 +46,7 @@ struct time_change {
     double disturbed, chance;          // share of runs; trials that it makes look slower, on average
     bool spread_known;                 // there are trials enough; else it is the least that is assumed
     enum time_verdict verdict;         // slower: a regression
-    char reason[240];                  // of cannot tell
+    char reason[240];                  // of cannot tell, and of what was planned
 };
 
 // Judges every trial, every group and all of them. Release with time_change_free.

@@ -1,6 +1,21 @@
 #include "harness/results/trial_rest.h"
 #include "harness/results/record_json.h"
 #include "harness/spec/trial_key_decode.h"
+#include <string.h>
+
+static void leave_out(json_t *trial, const char *key)
+{
+    const char *part = strchr(key, '.');
+    char whole[64];
+    snprintf(whole, sizeof whole, "%.*s", (int)strcspn(key, "."), key);
+    json_t *rest = part ? json_copy(json_object_get(trial, whole)) : NULL;
+    if (part)
+        json_object_del(rest, part + 1);
+    if (rest)
+        CHECK(json_object_set_new(trial, whole, rest) == 0);
+    else
+        json_object_del(trial, key);
+}
 
 char *trial_rest(const json_t *trial, const char *const *keys, const char *option)
 {
@@ -10,7 +25,7 @@ char *trial_rest(const json_t *trial, const char *const *keys, const char *optio
     if (method)
         CHECK(json_object_set(rest, "method", method) == 0);
     for (size_t i = 0; keys[i]; i++)
-        json_object_del(rest, keys[i]);
+        leave_out(rest, keys[i]);
     json_decref(method);
     char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
     CHECK(text);

@@ -1,0 +1,158 @@
+// Tests of `longbp compare --by device` of a plan and what was measured: what a plan has exactly must be equal, and
+// what it has none of is not held against it.
+#define _GNU_SOURCE // asprintf, nftw, mkdtemp
+#include "tests/compared.h"
+
+#define MEASURED(number)                                                                                           \
+    .setting = ", 'profile': null, 'links': null, 'measure': {'samples': " number                                  \
+               ", 'warmup': 1, 'gradient': 'full-f64'}"
+#define PLANNED                                                                                                    \
+    .device = "plan-cpu", .samples = -1,                                                                           \
+    .setting = ", 'profile': 'rtx-3090', 'links': 'infiniband', "                                                  \
+               "'measure': {'samples': 1, 'warmup': 0, 'gradient': 'none'}"
+// Of the records' other members: what a measurement has, and a plan.
+#define RAN        ", 'loss': 3, 'bias': {'rms_error': 0.5}, 'instructions': 7, 'energy_j': 2, 'device_used_bytes': 9"
+#define COUNTED    ", 'estimate_ms': 4"
+#define MORE_BYTES ", 'resident_bytes': 500, 'model_flops': 4000, 'attention_glue_bytes': 20"
+
+static void a_plan_is_held_by_what_it_has(void **state)
+{
+    static const char title[] = "BASE: device cpu, NEW: device plan-cpu\n";
+    // Both ways round, in one file or in two.
+    BASE(*state, {MEASURED("5"), .more = RAN MORE_BYTES}, {.trial = 1, MEASURED("20"), .more = RAN MORE_BYTES},
+         {PLANNED, .more = COUNTED MORE_BYTES}, {.trial = 1, PLANNED, .more = COUNTED MORE_BYTES});
+    expect(*state, "--by device base", 0, title);
+    expect(*state, "--by device base", 0,
+           "2 trials in both, 0 only in BASE, 0 only in NEW: 0 worse, 0 open, 0 better, 0 otherwise changed\n"
+           "times: not compared: NEW is planned, and a plan has none\n"
+           "verdict: same\n");
+    expect(*state, "--by device --format json base", 0, "'reason': 'NEW is planned, and a plan has none'");
+    expect(*state, "--by device --deterministic base", 0, "times: left out\n");
+    NEW(*state, {MEASURED("5"), .more = RAN MORE_BYTES});
+    BASE(*state, {PLANNED, .more = COUNTED MORE_BYTES});
+    expect(*state, "--by device new base", 0, title);
+    expect(*state, "--by device base new", 0,
+           "1 trials in both, 0 only in BASE, 0 only in NEW: 0 worse, 0 open, 0 better, 0 otherwise changed\n"
+           "times: not compared: BASE is planned, and a plan has none\n");
+    // A trial that was not planned is not missed.
+    NEW(*state, {MEASURED("5"), .more = RAN MORE_BYTES}, {.trial = 1, MEASURED("5"), .more = RAN MORE_BYTES});
+    expect(*state, "--by device new base", 0, "1 trials in both, 1 only in BASE, 0 only in NEW: 0 worse, 0 open");
+}
+
+static void a_plan_with_other_bytes_is_worse(void **state)
+{
+    static const struct {
+        struct sketch planned;
+        const char *part;
+    } cases[] = {
+        {{PLANNED, .peak_bytes = 1001, .more = COUNTED MORE_BYTES}, "peak_bytes 1000 B -> 1001 B, +1 B, +0.1 %"},
+        {{PLANNED, .peak_bytes = 999, .more = COUNTED MORE_BYTES}, "peak_bytes 1000 B -> 999 B, -1 B, -0.1 %"},
+        {{PLANNED, .peak_bytes = 999, .activations = 601, .more = COUNTED MORE_BYTES},
+         "peak_by_category.activations 600 B -> 601 B"},
+        {{PLANNED, .activations = 599, .more = COUNTED MORE_BYTES}, "peak_by_category.activations 600 B -> 599 B"},
+        {{PLANNED, .flops = 4999, .more = COUNTED MORE_BYTES}, "flops 5000 -> 4999"},
+        {{PLANNED, .bytes_moved = 901, .more = COUNTED MORE_BYTES}, "bytes_moved 900 B -> 901 B"},
+        {{PLANNED, .launches = 71, .more = COUNTED MORE_BYTES}, "launches 70 -> 71"},
+        {{PLANNED, .more = COUNTED ", 'resident_bytes': 499, 'model_flops': 4000, 'attention_glue_bytes': 20"},
+         "resident_bytes 500 B -> 499 B"},
+        {{PLANNED, .more = COUNTED ", 'resident_bytes': 500, 'model_flops': 4001, 'attention_glue_bytes': 20"},
+         "model_flops 4000 -> 4001"},
+        {{PLANNED, .more = COUNTED ", 'resident_bytes': 500, 'model_flops': 4000, 'attention_glue_bytes': 19"},
+         "attention_glue_bytes 20 B -> 19 B"},
+    };
+    NEW(*state, {MEASURED("5"), .more = RAN MORE_BYTES});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char part[160];
+        BASE(*state, cases[i].planned);
+        snprintf(part, sizeof part, "worse       00000000  full, context 512, f32 plan-cpu: %s", cases[i].part);
+        expect(*state, "--by device new base", 1, part);
+        expect(*state, "--by device base new", 1, "verdict: regression\n");
+    }
+    expect(*state, "--by device --allow bytes_moved=5% new base", 0, "let pass by --allow bytes_moved=5%");
+    // What one of them does not know is no fault.
+    BASE(*state, {PLANNED, .more = COUNTED ", 'model_flops': 4000, 'attention_glue_bytes': 20"});
+    expect(*state, "--by device new base", 0,
+           "other       00000000  full, context 512, f32 plan-cpu: resident_bytes");
+    expect(*state, "--by device base new", 0, "resident_bytes unknown -> 500 B");
+    // Draws that are not the same.
+    NEW(*state, {MEASURED("5"), .more = RAN ", 'columns': [0, 3]"});
+    BASE(*state, {PLANNED, .flops = 4000, .more = COUNTED ", 'columns': [2]"});
+    expect(*state, "--by device new base", 0, "1 pair drew other columns");
+}
+
+static void how_a_trial_ends_is_foreseen_or_not(void **state)
+{
+    static const struct {
+        const char *measured, *planned;
+        int code;
+        const char *change;
+    } cases[] = {{"ok", "oom", 1, "worse "},         {"oom", "ok", 1, "worse "},
+                 {"ok", "unsupported", 1, "worse "}, {"crash", "ok", 0, "other "},
+                 {"failed", "ok", 0, "other "},      {"timeout", "ok", 0, "other "},
+                 {"unsupported", "ok", 0, "other "}, {"oom", "oom", 0, ": 0 worse, 0 open, 0 better, 0 otherwise"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        NEW(*state, {MEASURED("5"), .status = cases[i].measured});
+        BASE(*state, {PLANNED, .status = cases[i].planned});
+        expect(*state, "--by device new base", cases[i].code, cases[i].change);
+        expect(*state, "--by device base new", cases[i].code, cases[i].change);
+    }
+}
+
+#define LIMITED(memory, host) .setting = ", 'limits': {'memory': " memory ", 'host_memory': " host "}"
+
+static void limits_of_one_side_are_left_out(void **state)
+{
+    static const char one[] = "1 trials in both, 0 only in BASE, 0 only in NEW",
+                      none[] = "0 trials in both, 1 only in BASE, 1 only in NEW";
+    static const struct {
+        struct sketch measured;
+        int code;
+        const char *part;
+    } cases[] = {{{LIMITED("null", "null")}, 0, one},
+                 {{LIMITED("2048", "null")}, 0, one},
+                 {{LIMITED("2048", "64")}, 0, one},
+                 {{LIMITED("4096", "null")}, 3, none}};
+    BASE(*state, {.device = "plan-cpu", .samples = -1, .more = COUNTED, LIMITED("2048", "null")});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        NEW(*state, cases[i].measured);
+        expect(*state, "--by device new base", cases[i].code, cases[i].part);
+        expect(*state, "--by device base new", cases[i].code, cases[i].part);
+    }
+    // Where both sides have several, each is held against its own.
+    BASE(*state, {.device = "plan-cpu", .samples = -1, .more = COUNTED, LIMITED("2048", "null")},
+         {.device = "plan-cpu", .samples = -1, .more = COUNTED, .flops = 6000, LIMITED("4096", "null")});
+    NEW(*state, {LIMITED("4096", "null"), .flops = 6000}, {LIMITED("2048", "null")});
+    expect(*state, "--by device new base", 0, "2 trials in both, 0 only in BASE, 0 only in NEW: 0 worse");
+    // A limit that the host has on one side alone is none of the device's.
+    BASE(*state, {.device = "plan-cpu", .samples = -1, .more = COUNTED, LIMITED("2048", "64")});
+    NEW(*state, {LIMITED("null", "32")});
+    expect(*state, "--by device new base", 3, none);
+}
+
+static void two_that_measure_are_paired_as_before(void **state)
+{
+    static const char none[] = "0 trials in both, 1 only in BASE, 1 only in NEW";
+    BASE(*state, {MEASURED("5")}, {.device = "cuda", MEASURED("6")});
+    expect(*state, "--by device base", 3, none);
+    BASE(*state, {MEASURED("5"), .more = ", 'resident_bytes': 500"},
+         {.device = "cuda", MEASURED("5"), .flops = 4000, .more = ", 'resident_bytes': 600"});
+    expect(*state, "--by device --deterministic base", 0,
+           "better      00000000  full, context 512, f32 cuda: flops");
+    expect_silent(*state, "--by device base", 0, "resident_bytes");
+    expect_silent(*state, "--by device base", 0, "times: not compared");
+    // So are two plans, and a plan and what was measured by another key.
+    BASE(*state, {PLANNED}, {.device = "plan-cuda", .samples = -1, MEASURED("5")});
+    expect(*state, "--by device base", 3, none);
+    BASE(*state, {MEASURED("5")}, {.trial = 4, PLANNED});
+    expect(*state, "--by head_chunk base", 3, none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_plan_is_held_by_what_it_has),         TEST(a_plan_with_other_bytes_is_worse),
+        TEST(how_a_trial_ends_is_foreseen_or_not),   TEST(limits_of_one_side_are_left_out),
+        TEST(two_that_measure_are_paired_as_before),
+    };
+    return cmocka_run_group_tests_name("compare plans", tests, NULL, NULL);
+}
