@@ -51,7 +51,7 @@ void gemm_cases(struct cases *c)
                 reference(to, a, ta, b, tb, alpha, beta);
                 // Halves of a reversed sum meet in the result's dtype.
                 bool narrow = dtypes[kind] == c->device->ops->dtype;
-                double added = beta == 0 ? 0 : c->product_roundings;
+                double added = c->product_roundings * ((beta != 0) + reverse);
                 case_check(c, to, narrow * (1.0 + reverse + added), case_growth(k), "to %s, k %zu variant %zu",
                            dtype_name(dtypes[kind]), k, variant);
                 case_end(c);

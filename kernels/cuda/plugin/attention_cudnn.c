@@ -25,8 +25,8 @@
 // strides say since 9.12 (pull request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend
 // does before that, in collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
 //
-// Compiling an engine for a shape takes cuDNN time: a forward's 0.04 s beside an H200. A forward's shapes are as
-// many as there are chunks, which a first step waits for. They could share what was compiled for one of them (a
+// Compiling an engine for a shape takes cuDNN time: a forward's some 0.05 s beside an H200. A forward's shapes are
+// as many as there are chunks, which a first step waits for. They could share what was compiled for one of them (a
 // cache of kernels for graphs of dynamic shape), but do not: cuDNN 9.19 on an H200 then ran all of them with the
 // sizes of the first, without an error. Of backwards few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE
 // times a power of two, and causal blocks are square where queries and their start are whole tiles. And all devices

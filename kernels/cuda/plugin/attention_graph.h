@@ -35,8 +35,8 @@ struct attention_graph {
 };
 
 // With the first engine of the heuristic's list that takes at most `most` bytes of workspace, compiled for this
-// shape alone, which takes some hundredths of a second, or tenths. NULL and a status (unsupported, or failed where an engine would
-// fit but cannot be made ready) if there is none. Release with attention_graph_free.
+// shape alone. NULL and a status (unsupported, or failed where an engine would fit but cannot be made ready) if
+// there is none. Release with attention_graph_free.
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
                                               const struct attention_graph_target *target, int64_t most,
                                               struct status *status);
