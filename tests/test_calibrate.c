@@ -127,13 +127,15 @@ static void a_step_takes_longer_than_its_operations(void **state)
     assert_true(calibrate_s_per_byte(steps, 3, 0.5) == 0.5);
     struct status status = {0};
     struct rates rates = {.yardstick_s = 1e-3, .s_per_byte = 7};
-    assert_true(calibrate_steps(&rates, "cpu", DTYPE_F32, 1, 1e-6, &status)); // operations that take no time
+    struct calibrated what = {.device = "cpu", .dtype = DTYPE_F32, .seconds = 1e-6};
+    assert_true(calibrate_steps(&rates, &what, 1, &status)); // operations that take no time
     assert_true(rates.s_per_byte > 0 && rates.s_per_byte < 1);
     rates.items[0] = (struct rate){
         .operation = "gemm_nt", .dimensions = 3, .counts = {1, 1, 1}, .axes = {{1}, {1}, {1}}, .values = {1}};
     rates.count = 1; // or years
-    assert_true(calibrate_steps(&rates, "cpu", DTYPE_F32, 1, 1e-6, &status) && rates.s_per_byte == 0);
-    assert_false(calibrate_steps(&rates, "cpu", DTYPE_F16, 1, 1e-6, &status));
+    assert_true(calibrate_steps(&rates, &what, 1, &status) && rates.s_per_byte == 0);
+    what.dtype = DTYPE_F16;
+    assert_false(calibrate_steps(&rates, &what, 1, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
 }
 
@@ -147,12 +149,17 @@ static void wrong_flags_are_refused(void **state)
         {"--seconds 0", "not \"0\""},
         {"--seconds 1e9", "not \"1e9\""},
         {"--seconds 5x", "not \"5x\""},
+        {"--seconds 3600 --device plan-cuda", "--device is cpu, cuda or cuda:1, not \"plan-cuda\""},
+        {"--seconds 3600 --device gpu", "this program has no device \"gpu\""},
+        {"--seconds 3600 --device cpu:1", "device cpu has no cards to number"},
+        {"--seconds 3600 --device cuda --out no-card.json", "/no/such.so"},
         {"--seconds 3600 --rates f16", "--rates is none, or some of f64, f32 and bf16, not \"f16\""},
         {"--seconds 3600 --rates f32,,", "not \"\""},
         {"--seconds 3600 --out .", ".: cannot write to it: Is a directory"},
         {"--seconds 3600 host.json", "unexpected \"host.json\""},
     };
     (void)state;
+    setenv("LONGBP_CUDA", "/no/such.so", 1);
     for (size_t i = 0; i < COUNT(cases); i++) {
         char arguments[128], *out;
         snprintf(arguments, sizeof arguments, "calibrate %s", cases[i].flags);
@@ -161,6 +168,8 @@ static void wrong_flags_are_refused(void **state)
             fail_msg("%s: exit code %d: %s", arguments, code, out);
         free(out);
     }
+    unsetenv("LONGBP_CUDA");
+    assert_int_equal(access("no-card.json", F_OK), -1);
 }
 
 int main(int argc, char **argv)

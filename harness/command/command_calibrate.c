@@ -1,9 +1,10 @@
-// Command: `longbp calibrate`, a device profile of this machine.
+// Command: `longbp calibrate`, a device profile of this machine, or of one of its cards.
 #define _GNU_SOURCE // asprintf
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/files/output_file.h"
 #include "harness/run/calibrate.h"
+#include "kernels/base/ops.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 enum { FLAG_SECONDS = 256 };
 
 struct arguments {
-    const char *out, *rates;
+    const char *out, *rates, *device;
     struct calibrate_request request;
 };
 
@@ -29,6 +30,27 @@ static error_t parse(int key, char *text, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+// "cpu", "cuda", "cuda:1"; of a card the profile is called as its file.
+static bool read_device(struct arguments *arguments, char name[PROFILE_NAME_BYTES], struct status *status)
+{
+    struct device_name parsed;
+    const char *device = arguments->device, *out = arguments->out;
+    if (!device_name_parse(&parsed, device, status))
+        return false;
+    if (strcmp(parsed.device, "cpu") != 0 && strcmp(parsed.device, "cuda") != 0)
+        return status_set(status, STATUS_BAD_INPUT, "--device is cpu, cuda or cuda:1, not \"%.64s\"", device);
+    arguments->request.device = device;
+    if (!out || strcmp(parsed.device, "cpu") == 0)
+        return true;
+    const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out;
+    size_t length = strlen(base), suffix = strlen(".json");
+    if (length > suffix && strcmp(base + length - suffix, ".json") == 0)
+        length -= suffix;
+    snprintf(name, PROFILE_NAME_BYTES, "%.*s", (int)length, base);
+    arguments->request.name = name;
+    return true;
 }
 
 // "f32,bf16", or "none".
@@ -68,6 +90,10 @@ int command_calibrate(int argc, char **argv)
          TEXT_AT(struct arguments, out),
          .arg = "FILE",
          .doc = "the profile (to stdout)"},
+        {.name = "device",
+         TEXT_AT(struct arguments, device),
+         .arg = "DEVICE",
+         .doc = "what is measured: cpu, cuda, cuda:1 for a second card (cpu)"},
         {.name = "rates",
          TEXT_AT(struct arguments, rates),
          .arg = "none|DTYPE,DTYPE",
@@ -75,23 +101,27 @@ int command_calibrate(int argc, char **argv)
         {.name = "seconds",
          .key = FLAG_SECONDS,
          .arg = "N",
-         .doc = "how long that takes, each dtype, and a peak at most (60)"},
+         .doc = "how long that takes, each dtype, and a peak at most; of a card, of one dtype, the whole (60)"},
         {0}};
     static const struct argp argp = {
         .parser = parse,
         .doc =
-            "Measures this machine and writes its device profile, called host. As "
-            "experiments/devices/host.json it is found by that name.\vPeaks take some ten seconds. With rates of "
-            "operations by shape, estimates by the profile are predictions of a step's time, with a range; "
-            "measure them on an idle machine, with the threads that steps will have."};
-    struct arguments arguments = {.rates = "f32", .request = {.seconds = 60}};
+            "Measures this machine and writes its device profile, called host, or that of a card, called as its "
+            "file. As experiments/devices/NAME.json it is found by that name.\vPeaks take some ten seconds, of a "
+            "card three. With rates of operations by shape, estimates by the profile are predictions of a step's "
+            "time, with a range; measure them on an idle machine, with the threads that steps will have, on a "
+            "card that nobody else uses. Of a card --rates bf16 is what steps in bf16 take; a shape whose kernels "
+            "are not compiled in time has the rate of the next smaller one."};
+    struct arguments arguments = {.rates = "f32", .device = "cpu", .request = {.seconds = 60}};
+    char name[PROFILE_NAME_BYTES];
     struct status status = {0};
     struct profile *profile = calloc(1, sizeof *profile);
     CHECK(profile);
     arguments_parse(&argp, options, argc, argv, &arguments);
     const char *out = arguments.out;
-    bool done = read_rates(&arguments, &status) && (!out || output_file_check(out, &status)) &&
-                calibrate(profile, &arguments.request, &status) && write_profile(profile, out, &status);
+    bool done = read_device(&arguments, name, &status) && read_rates(&arguments, &status) &&
+                (!out || output_file_check(out, &status)) && calibrate(profile, &arguments.request, &status) &&
+                write_profile(profile, out, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     free(profile);

@@ -1,14 +1,15 @@
-// Calibrate: this machine's own profile, measured on the CPU device: GEMM in f64, f32 and bf16, copies, and an
-// operation that does next to nothing.
+// Calibrate: the profile of this machine's processor or of one of its cards, measured: GEMM in f64, f32 and bf16,
+// copies, and an operation that does next to nothing.
 #pragma once
 #include "harness/spec/profile.h"
 
-// What is timed works on: three tensors of [rows, cols]. a and b hold random numbers, as activations and weights
-// do: on a card a GEMM of zeros runs up to 13 % faster, for its clock follows the power that changing bits take.
-// False and a status if there is no such device or no room; calibrate_close in any case.
+// What is timed works on: three tensors of [rows, cols], and for copies between device and host two of the host's.
+// a and b hold random numbers, as activations and weights do: on a card a GEMM of zeros runs up to 13 % faster, for
+// its clock follows the power that changing bits take. False and a status if there is no such device or no room;
+// calibrate_close in any case.
 struct calibrate_operands {
     struct device *device;
-    struct tensor a, b, c;
+    struct tensor a, b, c, host[2];
 };
 bool calibrate_open(struct calibrate_operands *operands, const char *device, enum dtype dtype, size_t rows,
                     size_t cols, struct status *status);
@@ -21,13 +22,15 @@ double calibrate_gemm(const char *device, enum dtype dtype, double seconds, stru
 // Bytes per second, read and written, of the fastest of several copies of 256 MiB, likewise.
 double calibrate_copy(const char *device, enum dtype dtype, double seconds, struct status *status);
 
-// What is measured besides the peaks: the rates of operations by shape, for so many seconds each dtype; a peak
-// takes two seconds, or as many if they are fewer.
+// What is measured: a device, cpu or a card; and besides the peaks the rates of operations by shape, for so many
+// seconds each dtype. A peak takes two seconds, of a card half a one, or as many if they are fewer.
 struct calibrate_request {
+    const char *device;
+    const char *name; // the profile's; NULL: host, or the card's own
     bool rated[DTYPE_COUNT];
     double seconds;
 };
-// False and a status (oom) if there is no room for the operands.
+// False and a status if there is no such device (unsupported), or no room for the operands (oom).
 bool calibrate(struct profile *profile, const struct calibrate_request *request, struct status *status);
 // The CPU's rates now, each within so many seconds: of a large GEMM, unless it was measured (0: it was not), and of
 // a large copy, which reads and writes. Where the copy finds no room the roofline stays as it is.

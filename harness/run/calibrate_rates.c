@@ -4,38 +4,46 @@
 // is the point's. So a point that met a bad moment differs as little as may be from its neighbours, and all rates
 // are of one speed, which the profile says: that of the yardstick.
 //
+// On a card the first round begins with the smallest points: each time says whether there is time for the next
+// larger one, which else has the rate of its neighbour.
+//
 // What a step comes back to late, weights, their gradients, keys and values, is taken in turn from as many sets as
 // exceed the caches; what the operation before has just written stays the same. A sample is a batch of runs that is
 // long enough for the clock.
+#define _GNU_SOURCE // qsort_r
 #include "harness/run/calibrate_rates.h"
 #include "harness/results/rank_test.h"
 #include "harness/run/rate_probe.h"
-#include "harness/run/yardstick.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/timer.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SETS_MAX     24
-#define SETS_HURRIED 2 // where there is time for a run or two
-#define SETS_BYTES   ((size_t)64 << 20)
+#define SETS_HURRIED 2                  // where there is time for a run or two
+#define SETS_BYTES   ((size_t)64 << 20) // an H200 has caches of 50 MiB
 #define SAMPLES_MAX  5
 #define SAMPLE_S     2e-4
 #define VISIT_S      2e-3 // of samples
 #define YARDSTICK    0.2  // of the time goes to the yardstick, at most
-#define CARD_SCALE   8    // a card's shapes are so much larger in every dimension
 // The largest point on the CPU in a minute for all: FLOPs, or elements of what has none. Beyond it the rate is that
 // of its neighbour.
 #define FLOPS_MAX    6e9
 #define ELEMENTS_MAX 68e6 // no less than any point has
+// On a card, however much time there is: attention over some 100,000 keys.
+#define CARD_FLOPS_MAX 3e13
+#define RUNS_LEAST     4   // of a point, its operands made
+#define LEFT_SHARE     0.2 // of the time that is left, which the next point is expected to take at most
 
 // A point of a grid, and each round's time there, the median of some samples.
 struct point {
     const struct rate_probe *probe;
     size_t at[RATE_DIMENSIONS];
-    size_t rate, place, neighbour; // its grid, where it lies there, and whose rate it takes; itself: it is measured
+    size_t rate, place, neighbour; // its grid, where it lies there, and the one whose rate it may take
+    bool measured;                 // it does not
+    double work;                   // about as much as its FLOPs, of what has none its bytes
+    double visit_s;                // what measuring it took last
     double amount;                 // FLOPs, of what has none bytes
     double seconds[CALIBRATE_ROUNDS_MAX];
     size_t moment[CALIBRATE_ROUNDS_MAX]; // the last of the yardstick's before it
@@ -50,6 +58,7 @@ struct calibration {
     double *yardstick_s; // [moments]
     size_t moments, capacity;
     double began_s, ended_s; // when the last was
+    double until_s;          // when all is to be over
 };
 
 // --- a point
@@ -61,6 +70,7 @@ static void take_yardstick(struct calibration *c)
         c->yardstick_s = realloc(c->yardstick_s, c->capacity * sizeof *c->yardstick_s);
         CHECK(c->yardstick_s);
     }
+    device_synchronize(c->device); // the yardstick has queues of its own
     c->began_s = clock_s();
     c->yardstick_s[c->moments++] = yardstick_s(c->yardstick, 1);
     c->ended_s = clock_s();
@@ -113,15 +123,15 @@ static void measure_point(struct calibration *c, struct point *point, double bud
 
 // --- the grids
 
-static size_t points_of(struct rate *rate, const struct rate_probe *probe, size_t scale)
+static size_t points_of(struct rate *rate, const struct rate_probe *probe, bool card)
 {
     size_t points = 1;
     snprintf(rate->operation, sizeof rate->operation, "%s", probe->operation);
     rate->dimensions = probe->dimensions;
     for (size_t d = 0; d < probe->dimensions; d++) {
-        for (rate->counts[d] = 0; probe->axes[d][rate->counts[d]]; rate->counts[d]++)
-            rate->axes[d][rate->counts[d]] =
-                (double)(probe->axes[d][rate->counts[d]] * (d < probe->sized ? scale : 1));
+        const size_t *axis = card ? probe->card_axes[d] : probe->axes[d];
+        for (rate->counts[d] = 0; axis[rate->counts[d]]; rate->counts[d]++)
+            rate->axes[d][rate->counts[d]] = (double)axis[rate->counts[d]];
         points *= rate->counts[d];
     }
     return points;
@@ -145,44 +155,50 @@ static size_t place_at(const struct rate *rate, size_t place, size_t at[RATE_DIM
     return neighbour;
 }
 
-// A point's work, as a share of the largest one's.
-static double work_at(const struct point *point, size_t scale)
+// share: of the work of the largest point, on the CPU.
+static bool is_worth_it(const struct calibration *c, const struct point *point, double share)
 {
-    return point->probe->dimensions == 1
-               ? (double)point->at[0] / (ELEMENTS_MAX * (double)scale)
-               : probe_flops(point->probe, point->at) / (FLOPS_MAX * pow((double)scale, 3));
+    bool moves = point->probe->dimensions == 1;
+    if (probe_on_card(c->device))
+        return moves || point->work <= CARD_FLOPS_MAX;
+    return point->work <= share * (moves ? ELEMENTS_MAX : FLOPS_MAX);
 }
 
-static void place_points(struct calibration *c, struct rates *rates, size_t scale, double work_max)
+static void place_points(struct calibration *c, struct rates *rates, double share)
 {
+    bool card = probe_on_card(c->device);
     for (const struct rate_probe *probe = rate_probes; probe->operation; probe++)
-        c->point_count += points_of(&rates->items[rates->count++], probe, scale);
+        c->point_count += points_of(&rates->items[rates->count++], probe, card);
     c->points = calloc(c->point_count + 1, sizeof *c->points);
     c->order = calloc(c->point_count + 1, sizeof *c->order);
     CHECK(c->points && c->order);
     struct point *point = c->points;
     for (size_t p = 0; p < rates->count; p++) {
         struct rate *rate = &rates->items[p];
-        for (size_t i = 0, count = points_of(rate, &rate_probes[p], scale); i < count; i++, point++) {
+        for (size_t i = 0, count = points_of(rate, &rate_probes[p], card); i < count; i++, point++) {
             point->probe = &rate_probes[p];
             point->rate = p;
             point->place = i;
             point->neighbour = place_at(rate, i, point->at);
-            if (work_at(point, scale) <= work_max)
-                point->neighbour = i;
+            point->work = probe_flops(point->probe, c->device, point->at);
+            if (point->probe->dimensions == 1)
+                point->work = (double)point->at[0];
+            point->measured = point->neighbour == i || is_worth_it(c, point, share);
         }
     }
 }
 
-static bool is_measured(const struct point *point)
-{
-    return point->neighbour == point->place;
-}
-
 // --- the rounds
 
+static int compare_work(const void *a, const void *b, void *points)
+{
+    const struct point *x = (const struct point *)points + *(const size_t *)a,
+                       *y = (const struct point *)points + *(const size_t *)b;
+    return (x->work > y->work) - (x->work < y->work);
+}
+
 // All points in an order of the round's own (Fisher & Yates).
-static void measure_round(struct calibration *c, double budget_s)
+static void order_points(struct calibration *c)
 {
     struct random random = random_named(c->rounds, "calibrate");
     for (size_t i = 0; i < c->point_count; i++) {
@@ -190,17 +206,53 @@ static void measure_round(struct calibration *c, double budget_s)
         c->order[i] = c->order[j];
         c->order[j] = i;
     }
+}
+
+// Whether there is time for the point, as far as its neighbour, which was visited before, tells.
+static bool has_time(const struct calibration *c, const struct point *point)
+{
+    const struct point *smaller = point - (point->place - point->neighbour);
+    if (point->neighbour == point->place)
+        return true;
+    double expected_s = smaller->visit_s + RUNS_LEAST * smaller->seconds[0] * point->work / smaller->work;
+    return smaller->measured && expected_s < LEFT_SHARE * (c->until_s - clock_s());
+}
+
+static void measure_round(struct calibration *c, double budget_s)
+{
+    bool growing = c->rounds == 0 && probe_on_card(c->device);
+    order_points(c);
+    if (growing)
+        qsort_r(c->order, c->point_count, sizeof *c->order, compare_work, c->points);
     take_yardstick(c);
     for (size_t i = 0; i < c->point_count && c->device->status.code == STATUS_OK; i++) {
         struct point *point = &c->points[c->order[i]];
-        if (!is_measured(point))
+        point->measured = point->measured && (!growing || has_time(c, point));
+        if (!point->measured)
             continue;
         if (c->ended_s - c->began_s < YARDSTICK * (clock_s() - c->began_s))
             take_yardstick(c);
+        double start_s = clock_s();
         measure_point(c, point, budget_s);
+        point->visit_s = clock_s() - start_s;
     }
     take_yardstick(c);
     c->rounds++;
+}
+
+// Whether another round fits. On the CPU it takes as long as those before; on a card the first was of kernels that
+// were to be compiled, loaded and chosen.
+static bool has_time_for_all(const struct calibration *c, double start_s, double round_s, double budget_s)
+{
+    double next_s = (clock_s() - start_s) / (double)c->rounds;
+    if (probe_on_card(c->device) && c->rounds == 1) {
+        next_s = 0;
+        for (const struct point *p = c->points; p < c->points + c->point_count; p++)
+            next_s += p->measured ? 2 * budget_s + RUNS_LEAST * p->seconds[0] : 0;
+    } else if (probe_on_card(c->device)) {
+        next_s = round_s;
+    }
+    return c->rounds < CALIBRATE_ROUNDS_MAX && clock_s() + next_s < c->until_s;
 }
 
 double calibrate_steady_s(const double *seconds, const double *around_s, size_t count, double yardstick_s)
@@ -221,7 +273,7 @@ static void settle(struct calibration *c, struct rates *rates)
     for (size_t i = 0; i < c->point_count; i++) {
         const struct point *point = &c->points[i];
         double *values = rates->items[point->rate].values;
-        if (!is_measured(point)) { // its neighbour stands before it
+        if (!point->measured) { // its neighbour stands before it
             values[point->place] = values[point->neighbour];
             continue;
         }
@@ -237,20 +289,22 @@ static void settle(struct calibration *c, struct rates *rates)
     free(spread);
 }
 
-bool calibrate_rates(struct rates *rates, const char *name, enum dtype dtype, double seconds, struct status *status)
+bool calibrate_rates(struct rates *rates, const struct calibrated *what, struct status *status)
 {
     *rates = (struct rates){0};
-    struct calibration c = {.yardstick = yardstick_open(name, dtype, status)};
-    c.device = c.yardstick ? device_open(name, dtype, 0, status) : NULL;
+    double start_s = clock_s(), seconds = what->seconds;
+    struct calibration c = {.yardstick = yardstick_open(what->device, what->dtype, what->size, status)};
+    c.device = c.yardstick ? device_open(what->device, what->dtype, 0, status) : NULL;
     if (c.device) {
-        size_t scale = strncmp(name, "cpu", 3) == 0 ? 1 : CARD_SCALE;
         c.numbers = probe_numbers(c.device);
-        place_points(&c, rates, scale, fmin(seconds / 60, 1));
-        double start_s = clock_s(), budget_s = fmin(VISIT_S, seconds / (double)c.point_count);
-        do
+        place_points(&c, rates, fmin(seconds / 60, 1));
+        c.until_s = start_s + seconds;
+        double budget_s = fmin(VISIT_S, seconds / (double)c.point_count), round_s;
+        do {
+            round_s = clock_s();
             measure_round(&c, budget_s);
-        while (c.device->status.code == STATUS_OK && c.rounds < CALIBRATE_ROUNDS_MAX &&
-               (clock_s() - start_s) * (1 + 1 / (double)c.rounds) < seconds);
+            round_s = clock_s() - round_s;
+        } while (c.device->status.code == STATUS_OK && has_time_for_all(&c, start_s, round_s, budget_s));
         if (c.device->status.code == STATUS_OK)
             settle(&c, rates);
         else

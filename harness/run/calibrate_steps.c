@@ -9,20 +9,27 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What is walked where there are so many seconds for all steps.
-static const struct step_size {
+// What is walked where there are so many seconds for all steps. On a card it is long enough for the host to be
+// ahead, and of heads that attention's kernels have been compiled for.
+struct step_size {
     double seconds;
-    size_t width, heads, ffn, context;
-} step_sizes[] = {{1, 320, 5, 832, 768}, {0.1, 320, 5, 832, 192}, {0, 64, 1, 176, 48}};
-
-// Walks that move few bytes by an operation, and many.
-static const char *const methods_timed[] = {
-    "\"full\"",
-    "\"checkpoint\"",
-    "{\"name\": \"streambp\", \"chunk\": 128}",
-    "{\"name\": \"seco\", \"chunk\": 256}",
-    "{\"name\": \"seco\", \"chunk\": 64}",
+    size_t width, heads, kv_heads, head_dim, ffn, context;
+    size_t chunks[3]; // of streambp, and of seco
 };
+static const struct step_size sizes_of[YARDSTICK_SIZES][4] = {
+    [YARDSTICK_CPU] = {{1, 320, 5, 5, 64, 832, 768, {128, 256, 64}},
+                       {0.1, 320, 5, 5, 64, 832, 192, {128, 256, 64}},
+                       {0, 64, 1, 1, 64, 176, 48, {128, 256, 64}}},
+    [YARDSTICK_CARD] = {{3, 2048, 32, 8, 128, 7168, 4096, {2048, 2048, 1024}},
+                        {0, 2048, 32, 8, 128, 7168, 512, {512, 512, 512}}},
+    [YARDSTICK_SLOW_CARD] = {{0, 64, 1, 1, 64, 176, 48, {48, 48, 16}}},
+};
+
+// Walks that move few bytes by an operation, and many; -1: without chunks.
+static const struct timed_method {
+    const char *name;
+    int chunk;
+} methods_timed[] = {{"full", -1}, {"checkpoint", -1}, {"streambp", 0}, {"seco", 1}, {"seco", 2}};
 #define STEPS (sizeof methods_timed / sizeof *methods_timed)
 _Static_assert(STEPS <= CALIBRATE_STEPS_MAX, "as many as are weighed");
 
@@ -35,15 +42,19 @@ struct timed_step {
     struct calibrated_step found;
 };
 
-static bool open_trial(struct trial *trial, const char *device, enum dtype dtype, const char *method,
+static bool open_trial(struct trial *trial, const struct calibrated *what, const struct timed_method *method,
                        const struct step_size *size, struct status *status)
 {
-    char *json;
-    CHECK(asprintf(&json,
-                   "{\"model\": {\"layers\": 2, \"width\": %zu, \"heads\": %zu, \"kv_heads\": %zu, \"ffn\": %zu, "
-                   "\"vocab\": 320}, \"context\": %zu, \"device\": \"%s\", \"dtype\": \"%s\", \"method\": %s}",
-                   size->width, size->heads, size->heads, size->ffn, size->context, device, dtype_name(dtype),
-                   method) > 0);
+    char *json, chunk[48] = "";
+    if (method->chunk >= 0)
+        snprintf(chunk, sizeof chunk, ", \"chunk\": %zu", size->chunks[method->chunk]);
+    CHECK(asprintf(
+              &json,
+              "{\"model\": {\"layers\": 2, \"width\": %zu, \"heads\": %zu, \"kv_heads\": %zu, \"head_dim\": %zu, "
+              "\"ffn\": %zu, \"vocab\": 320}, \"context\": %zu, \"device\": \"%s\", \"dtype\": \"%s\", "
+              "\"method\": {\"name\": \"%s\"%s}}",
+              size->width, size->heads, size->kv_heads, size->head_dim, size->ffn, size->context, what->device,
+              dtype_name(what->dtype), method->name, chunk) > 0);
     bool fine = trial_decode(trial, json, "calibrate", status);
     free(json);
     return fine;
@@ -59,6 +70,7 @@ static double walk(struct timed_step *step)
     method_step(step->trial.method, &step->setup.model, &step->setup.batch, step->trial.options, &report);
     ms += report.ms;
     step_report_free(&report);
+    device_synchronize(step->setup.device); // the yardstick and other steps have queues of their own
     return 1e-3 * ms;
 }
 
@@ -69,10 +81,10 @@ static bool device_is_fine(const struct device *device, struct status *status)
 }
 
 // The first run, which is not timed, is counted.
-static bool open_step(struct timed_step *step, const struct rates *rates, const char *device, enum dtype dtype,
-                      const char *method, const struct step_size *size, struct status *status)
+static bool open_step(struct timed_step *step, const struct rates *rates, const struct calibrated *what,
+                      const struct timed_method *method, const struct step_size *size, struct status *status)
 {
-    if (!open_trial(&step->trial, device, dtype, method, size, status))
+    if (!open_trial(&step->trial, what, method, size, status))
         return false;
     struct setup_options how = setup_options_of(&step->trial);
     if (!setup_open(&step->setup, &step->trial, &how, status))
@@ -103,23 +115,23 @@ double calibrate_s_per_byte(const struct calibrated_step *steps, size_t count, d
     return fmin(fmax(sample_quantile(of_step, count, 0.5), 0), memory_s_per_byte);
 }
 
-bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_s_per_byte,
-                     double seconds, struct status *status)
+bool calibrate_steps(struct rates *rates, const struct calibrated *what, double memory_s_per_byte,
+                     struct status *status)
 {
     struct timed_step *steps = calloc(STEPS, sizeof *steps);
-    struct yardstick *yardstick = yardstick_open(device, dtype, status);
+    struct yardstick *yardstick = yardstick_open(what->device, what->dtype, what->size, status);
     struct calibrated_step found[STEPS];
     size_t rounds = 0;
     bool fine = yardstick;
-    const struct step_size *size = step_sizes;
+    const struct step_size *size = sizes_of[what->size];
     CHECK(steps);
-    while (seconds < size->seconds)
+    while (what->seconds < size->seconds)
         size++;
     rates->s_per_byte = 0;
     for (size_t i = 0; fine && i < STEPS; i++)
-        fine = open_step(&steps[i], rates, device, dtype, methods_timed[i], size, status);
+        fine = open_step(&steps[i], rates, what, &methods_timed[i], size, status);
     for (double start_s = clock_s();
-         fine && (rounds == 0 || (rounds < CALIBRATE_ROUNDS_MAX && clock_s() - start_s < seconds)); rounds++)
+         fine && (rounds == 0 || (rounds < CALIBRATE_ROUNDS_MAX && clock_s() - start_s < what->seconds)); rounds++)
         for (size_t i = 0; fine && i < STEPS; i++)
             fine = time_step(&steps[i], yardstick, rounds, status);
     for (size_t i = 0; fine && i < STEPS; i++) {

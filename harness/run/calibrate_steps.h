@@ -3,8 +3,7 @@
 // come from further away. How much longer that takes goes by the bytes it moves, and is measured on whole steps of
 // a small model, each against what the rates say of it.
 #pragma once
-#include "kernels/base/rates.h"
-#include "kernels/base/status.h"
+#include "harness/run/calibrate_rates.h"
 
 #define CALIBRATE_STEPS_MAX 8
 
@@ -17,5 +16,5 @@ struct calibrated_step {
 double calibrate_s_per_byte(const struct calibrated_step *steps, size_t count, double memory_s_per_byte);
 // Sets rates->s_per_byte, of rates that calibrate_rates has set, in about so many seconds, and at least a round
 // over the steps, which are smaller where they are less than one. False and a status (unsupported, oom).
-bool calibrate_steps(struct rates *rates, const char *device, enum dtype dtype, double memory_s_per_byte,
-                     double seconds, struct status *status);
+bool calibrate_steps(struct rates *rates, const struct calibrated *what, double memory_s_per_byte,
+                     struct status *status);

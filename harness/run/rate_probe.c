@@ -3,13 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COLS     256 // of what is worked on row by row
-#define HEADS    4
-#define KV_HEADS 2
 #define NUMBERS  ((size_t)1 << 20)
+#define ROWS_MAX ((size_t)256) // of an embedding's table
 #define BIT(i)   (1u << (i))
 
 // --- operands
+
+// Of attention, and of what is worked on row by row.
+static const struct widths {
+    size_t heads, kv_heads, cols;
+} of_cpu = {4, 2, 256}, of_card = {32, 8, 4096};
+
+static const struct widths *widths_of(const struct device *device)
+{
+    return probe_on_card(device) ? &of_card : &of_cpu;
+}
 
 // What the first set's operands are taken for, unless a step comes back to it late. False: it is there.
 static bool is_own(struct probe_operands *o, size_t i)
@@ -31,8 +39,8 @@ static void repeat(struct device *device, struct tensor t, struct tensor numbers
     }
 }
 
-// Random numbers are made once, for that takes longer than most of what is timed; but for what is of another dtype,
-// statistics and the like.
+// Random numbers are made once, for that takes longer than most of what is timed; but for the few in f64 beside
+// another dtype, which no device makes of it.
 static void add(struct probe_operands *o, size_t i, size_t rows, size_t cols, enum dtype dtype)
 {
     if (!is_own(o, i))
@@ -43,7 +51,7 @@ static void add(struct probe_operands *o, size_t i, size_t rows, size_t cols, en
         return;
     if (o->first)
         op_copy(o->device, t, o->first->t[i]);
-    else if (dtype == o->numbers.dtype)
+    else if (dtype != DTYPE_F64 || o->numbers.dtype == DTYPE_F64)
         repeat(o->device, t, tensor_rows(o->numbers, from, NUMBERS - from));
     else
         op_random_normal(o->device, t, random_named(i, "rates"), 0, 1, dtype);
@@ -66,7 +74,7 @@ static void add_ids(struct probe_operands *o, size_t i, size_t rows)
     double *ids = malloc(rows * sizeof *ids);
     CHECK(ids);
     for (size_t r = 0; r < rows; r++)
-        ids[r] = (double)(r * 7 % COLS);
+        ids[r] = (double)(r * 7 % ROWS_MAX);
     o->t[i] = tensor_new(o->device, rows, 1, DTYPE_I32, CATEGORY_WORKSPACE);
     tensor_write(o->device, o->t[i], ids);
     free(ids);
@@ -107,28 +115,30 @@ static void run_tn(struct probe_operands *o) // adds to a weight's gradient
 // 0 to 4: q, k, v, o, logsumexp; 5 to 8: the gradients of o, q, k, v.
 static void open_attention(struct probe_operands *o, const size_t *at)
 {
+    const struct widths *of = widths_of(o->device);
     size_t queries = at[0], keys = at[0] * at[1], dim = at[2];
     o->shape = (struct attention_shape){.queries = queries,
                                         .start = keys - queries,
                                         .batch = 1,
-                                        .heads = HEADS,
-                                        .kv_heads = KV_HEADS,
+                                        .heads = of->heads,
+                                        .kv_heads = of->kv_heads,
                                         .head_dim = dim};
-    add(o, 0, queries, HEADS * dim, dtype_of(o));
-    add(o, 1, keys, KV_HEADS * dim, dtype_of(o));
-    add(o, 2, keys, KV_HEADS * dim, dtype_of(o));
-    add(o, 3, queries, HEADS * dim, dtype_of(o));
-    add(o, 4, queries, HEADS, dtype_statistic(dtype_of(o)));
+    add(o, 0, queries, of->heads * dim, dtype_of(o));
+    add(o, 1, keys, of->kv_heads * dim, dtype_of(o));
+    add(o, 2, keys, of->kv_heads * dim, dtype_of(o));
+    add(o, 3, queries, of->heads * dim, dtype_of(o));
+    add(o, 4, queries, of->heads, dtype_statistic(dtype_of(o)));
     op_attention_forward(o->device, o->shape, o->t[3], o->t[4], o->t[0], o->t[1], o->t[2]);
 }
 static void open_attention_backward(struct probe_operands *o, const size_t *at)
 {
     open_attention(o, at);
+    const struct widths *of = widths_of(o->device);
     size_t queries = at[0], keys = at[0] * at[1], dim = at[2];
-    add(o, 5, queries, HEADS * dim, dtype_of(o));
-    add(o, 6, queries, HEADS * dim, dtype_of(o));
-    add(o, 7, keys, KV_HEADS * dim, sums_of(o));
-    add(o, 8, keys, KV_HEADS * dim, sums_of(o));
+    add(o, 5, queries, of->heads * dim, dtype_of(o));
+    add(o, 6, queries, of->heads * dim, dtype_of(o));
+    add(o, 7, keys, of->kv_heads * dim, sums_of(o));
+    add(o, 8, keys, of->kv_heads * dim, sums_of(o));
     o->segment = (struct key_segment){0, keys, o->t[7], o->t[8]};
 }
 static void run_attention(struct probe_operands *o)
@@ -141,20 +151,25 @@ static void run_attention_backward(struct probe_operands *o)
                           o->t[1], o->t[2]);
 }
 
-// Three tensors of which two or three are moved, a vector of gains and its gradient, a statistic per row, ids, a
-// loss, and a table; rows so that an operation on all three moves about at[0] bytes.
+// Three tensors of which two or three are moved, a vector of gains and its gradient, a statistic per row, ids and a
+// loss; rows so that an operation on all three moves about at[0] bytes.
 static void open_rows(struct probe_operands *o, const size_t *at)
 {
-    size_t rows = at[0] / (3 * COLS * dtype_bytes(dtype_of(o))) + 1;
+    size_t cols = widths_of(o->device)->cols, rows = at[0] / (3 * cols * dtype_bytes(dtype_of(o))) + 1;
     for (size_t i = 0; i < 3; i++)
-        add(o, i, rows, COLS, dtype_of(o));
-    add(o, 3, 1, COLS, dtype_of(o));
-    add(o, 4, 1, COLS, sums_of(o));
+        add(o, i, rows, cols, dtype_of(o));
+    add(o, 3, 1, cols, dtype_of(o));
+    add(o, 4, 1, cols, sums_of(o));
     add(o, 5, rows, 1, dtype_statistic(dtype_of(o)));
     add_ids(o, 6, rows);
     add(o, 7, 1, 1, DTYPE_F64);
-    add(o, 8, COLS, COLS, dtype_of(o));
-    add(o, 9, COLS, COLS, sums_of(o));
+}
+// And a table, with its gradient.
+static void open_embedding(struct probe_operands *o, const size_t *at)
+{
+    open_rows(o, at);
+    add(o, 8, ROWS_MAX, widths_of(o->device)->cols, dtype_of(o));
+    add(o, 9, ROWS_MAX, widths_of(o->device)->cols, sums_of(o));
 }
 static void run_zero(struct probe_operands *o)
 {
@@ -214,8 +229,8 @@ static void run_cross_entropy(struct probe_operands *o)
 
 static void open_rope(struct probe_operands *o, const size_t *at)
 {
-    size_t rows = at[0] / (2 * COLS * dtype_bytes(dtype_of(o))) + 1;
-    add(o, 0, rows, COLS, dtype_of(o));
+    size_t cols = widths_of(o->device)->cols, rows = at[0] / (2 * cols * dtype_bytes(dtype_of(o))) + 1;
+    add(o, 0, rows, cols, dtype_of(o));
     add(o, 1, 1, 32, DTYPE_F64);
 }
 static void run_rope(struct probe_operands *o)
@@ -225,10 +240,10 @@ static void run_rope(struct probe_operands *o)
 
 static void open_adamw(struct probe_operands *o, const size_t *at)
 {
-    size_t rows = at[0] / (7 * COLS * dtype_bytes(sums_of(o))) + 1;
-    add(o, 0, rows, COLS, dtype_of(o));
+    size_t cols = widths_of(o->device)->cols, rows = at[0] / (7 * cols * dtype_bytes(sums_of(o))) + 1;
+    add(o, 0, rows, cols, dtype_of(o));
     for (size_t i = 1; i < 4; i++)
-        add(o, i, rows, COLS, sums_of(o));
+        add(o, i, rows, cols, sums_of(o));
     op_zero(o->device, o->t[3]);
 }
 static void run_adamw(struct probe_operands *o)
@@ -242,18 +257,25 @@ static void run_adamw(struct probe_operands *o)
 static const size_t extents[] = {8, 32, 64, 128, 256, 512, 1024, 2048, 0}, queries[] = {16, 64, 256, 1024, 0},
                     per_query[] = {1, 2, 4, 16, 0}, dims[] = {32, 64, 128, 0},
                     sizes[] = {8 << 10, 128 << 10, 1 << 20, 8 << 20, 64 << 20, 0};
+// cuDNN takes some tenths of a second to compile attention for a shape, so that there are few. From few queries on,
+// for the first point of a grid is always measured.
+static const size_t card_extents[] = {8, 64, 256, 1024, 2048, 4096, 8192, 14336, 0},
+                    card_queries[] = {16, 512, 2048, 8192, 0}, card_per_query[] = {1, 8, 64, 0},
+                    card_dims[] = {64, 128, 0}, card_sizes[] = {64 << 10, 1 << 20, 8 << 20, 64 << 20, 512 << 20, 0};
 
 #define GEMM(name, kind, late)                                                                                     \
     {                                                                                                              \
-        name, 3, 3, {extents, extents, extents}, open_##kind, run_##kind, late                                     \
+        name, 3, {extents, extents, extents}, {card_extents, card_extents, card_extents}, open_##kind, run_##kind, \
+            late                                                                                                   \
     }
 #define ATTENTION(name, kind, late)                                                                                \
     {                                                                                                              \
-        name, 3, 1, {queries, per_query, dims}, open_##kind, run_##kind, late                                      \
+        name, 3, {queries, per_query, dims}, {card_queries, card_per_query, card_dims}, open_##kind, run_##kind,   \
+            late                                                                                                   \
     }
 #define ROWS(name, kind, late)                                                                                     \
     {                                                                                                              \
-#name, 1, 1, {sizes }, open_##kind, run_##name, late                                                       \
+#name, 1, {sizes }, {card_sizes }, open_##kind, run_##name, late                                           \
     }
 const struct rate_probe rate_probes[] = {
     GEMM("gemm_nt", nt, BIT(2)),
@@ -270,8 +292,8 @@ const struct rate_probe rate_probes[] = {
     ROWS(scale, rows, 0),
     ROWS(bias_forward, rows, 0),
     ROWS(bias_backward, rows, 0),
-    ROWS(embedding_forward, rows, 0),
-    ROWS(embedding_backward, rows, 0),
+    ROWS(embedding_forward, embedding, 0),
+    ROWS(embedding_backward, embedding, 0),
     ROWS(cross_entropy, rows, 0),
     ROWS(rope, rope, 0),
     ROWS(adamw, adamw, BIT(0) | BIT(1) | BIT(2) | BIT(3)),
@@ -307,11 +329,13 @@ struct tensor probe_numbers(struct device *device)
     return numbers;
 }
 
-double probe_flops(const struct rate_probe *probe, const size_t *at)
+double probe_flops(const struct rate_probe *probe, const struct device *device, const size_t *at)
 {
     if (probe->dimensions == 1)
         return 0;
     bool gemm = strncmp(probe->operation, "gemm", 4) == 0;
     double product = (double)at[0] * (double)at[1] * (double)at[2];
-    return gemm ? 2 * product : 10 * HEADS * product * (double)at[0]; // attention: keys are queries times at[1]
+    if (gemm)
+        return 2 * product;
+    return 10 * (double)widths_of(device)->heads * product * (double)at[0]; // keys are queries times at[1]
 }

@@ -1,5 +1,6 @@
 // Rate probe: an operation that is run by itself, at any shape, as steps meet it; and the shapes at which calibrate
-// times it (kernels/base/rates.h).
+// times it (kernels/base/rates.h). On a card these are larger, and operations have the heads and the width of a
+// model of 8 B parameters: of smaller ones most of the time would be launches.
 #pragma once
 #include "kernels/base/device.h"
 #include "kernels/base/rates.h"
@@ -19,8 +20,8 @@ struct probe_operands {
 
 struct rate_probe {
     const char *operation;
-    size_t dimensions, sized;            // the first so many are larger on a card
-    const size_t *axes[RATE_DIMENSIONS]; // ending in 0
+    size_t dimensions;
+    const size_t *axes[RATE_DIMENSIONS], *card_axes[RATE_DIMENSIONS]; // of a CPU and of a card; ending in 0
     void (*open)(struct probe_operands *operands, const size_t *at);
     void (*run)(struct probe_operands *operands);
     unsigned late; // bits: the tensors that a step comes back to late: weights, their gradients, keys and values
@@ -36,4 +37,8 @@ void probe_operands_open(struct probe_operands *operands, struct device *device,
                          const struct rate_probe *probe, const size_t *at, const struct probe_operands *first);
 void probe_operands_close(struct probe_operands *operands);
 // About how many FLOPs a run takes; 0 of what has none.
-double probe_flops(const struct rate_probe *probe, const size_t *at);
+double probe_flops(const struct rate_probe *probe, const struct device *device, const size_t *at);
+static inline bool probe_on_card(const struct device *device)
+{
+    return device->bus_id[0] != 0;
+}

@@ -63,7 +63,7 @@ static void open_yardstick(struct run *run)
     bool wanted = rates && rates->yardstick_s > 0 && !trial->train.steps && trial_ranks(trial) == 1 &&
                   strcmp(trial->device, "cpu") == 0;
     struct status why = {0};
-    run->yardstick = wanted ? yardstick_open(trial->device, trial->dtype, &why) : NULL;
+    run->yardstick = wanted ? yardstick_open(trial->device, trial->dtype, YARDSTICK_CPU, &why) : NULL;
 }
 
 bool run_take_samples(struct run *run)

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 
 // One row each of what takes most of a step's time, at points that calibrate measures; together some 2 ms of a
-// core.
+// core, and as long on a card in f32.
 static const struct {
     const char *operation;
-    size_t at[RATE_DIMENSIONS];
+    size_t at[YARDSTICK_SIZES][RATE_DIMENSIONS];
 } parts[] = {
-    {"gemm_nt", {256, 512, 256}},
-    {"attention_forward", {256, 1, 64}},
-    {"attention_backward", {256, 1, 64}},
-    {"swiglu_forward", {1 << 20}},
+    {"gemm_nt", {{256, 512, 256}, {4096, 4096, 4096}, {64, 64, 64}}},
+    {"attention_forward", {{256, 1, 64}, {512, 1, 128}, {16, 1, 64}}},
+    {"attention_backward", {{256, 1, 64}, {512, 1, 128}, {16, 1, 64}}},
+    {"swiglu_forward", {{1 << 20}, {64 << 20}, {64 << 10}}},
 };
 #define PARTS (sizeof parts / sizeof *parts)
 
@@ -24,7 +24,8 @@ struct yardstick {
     struct probe_operands operands[PARTS];
 };
 
-struct yardstick *yardstick_open(const char *name, enum dtype dtype, struct status *status)
+struct yardstick *yardstick_open(const char *name, enum dtype dtype, enum yardstick_size size,
+                                 struct status *status)
 {
     struct device *device = device_open(name, dtype, 0, status);
     if (!device)
@@ -34,8 +35,8 @@ struct yardstick *yardstick_open(const char *name, enum dtype dtype, struct stat
     *yardstick = (struct yardstick){.device = device, .numbers = probe_numbers(device)};
     for (size_t i = 0; i < PARTS && device->status.code == STATUS_OK; i++) {
         yardstick->probes[i] = rate_probe_find(parts[i].operation);
-        probe_operands_open(&yardstick->operands[i], device, yardstick->numbers, yardstick->probes[i], parts[i].at,
-                            NULL);
+        probe_operands_open(&yardstick->operands[i], device, yardstick->numbers, yardstick->probes[i],
+                            parts[i].at[size], NULL);
     }
     if (device->status.code == STATUS_OK)
         return yardstick;

@@ -7,8 +7,11 @@
 
 struct yardstick;
 
+// What the mix is sized for, so that it is long enough to be timed and short enough to be timed often.
+enum yardstick_size { YARDSTICK_CPU, YARDSTICK_CARD, YARDSTICK_SLOW_CARD, YARDSTICK_SIZES };
 // On a device of its own, whose memory is in nobody's peak. NULL and a status (unsupported, oom) if there is none.
-struct yardstick *yardstick_open(const char *device, enum dtype dtype, struct status *status);
+struct yardstick *yardstick_open(const char *device, enum dtype dtype, enum yardstick_size size,
+                                 struct status *status);
 // Seconds of one run of the mix, the mean over so many, after one that is not timed.
 double yardstick_s(struct yardstick *yardstick, size_t runs);
 void yardstick_close(struct yardstick *yardstick);

@@ -5,8 +5,10 @@
 #include "harness/spec/named_file.h"
 #include "kernels/base/rates.h"
 
+#define PROFILE_NAME_BYTES 160
+
 struct profile {
-    char name[160];
+    char name[PROFILE_NAME_BYTES];
     struct profile_number memory_bytes, usable_bytes; // usable: what is left for the arena
     struct profile_number flops_per_s[DTYPE_COUNT];   // dense GEMM; f64, f32 and bf16 (sums in f32)
     struct profile_number bandwidth_bytes_per_s;      // of its own memory

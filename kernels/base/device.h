@@ -352,6 +352,7 @@ struct device_ops {
     double (*marks_ms)(struct device *device, size_t from, size_t to);
     // Bytes of the device's memory that are taken, by whomever, as its driver counts them; NULL: no such figure.
     size_t (*used_bytes)(struct device *device);
+    size_t (*total_bytes)(struct device *device); // all of it, likewise
     // The most of it that this process's allocator has held at any time; NULL: no such figure.
     size_t (*reserved_bytes)(struct device *device);
     // Host memory to the tensor's and back; src and dst hold tensor_bytes(t) bytes.

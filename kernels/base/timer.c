@@ -2,6 +2,13 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/observer.h"
 
+void device_synchronize(struct device *device)
+{
+    if (device->ops->synchronize) {
+        device->ops->synchronize(device);
+    }
+}
+
 void device_mark(struct device *device, size_t mark)
 {
     CHECK(mark < DEVICE_MARKS);
@@ -9,9 +16,7 @@ void device_mark(struct device *device, size_t mark)
         device->ops->mark(device, mark);
         return;
     }
-    if (device->ops->synchronize) {
-        device->ops->synchronize(device);
-    }
+    device_synchronize(device);
     device->marks_ns[mark] = clock_ns();
 }
 

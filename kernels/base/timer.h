@@ -3,6 +3,9 @@
 #pragma once
 #include "kernels/base/device.h"
 
+// Waits until all that the device was asked for is done.
+void device_synchronize(struct device *device);
+
 enum { MARK_START, MARK_STOP, MARK_FREE }; // the timer's own marks; the others from MARK_FREE on are whoever's
 
 void device_timer_start(struct device *device);

@@ -34,7 +34,7 @@ $(EMULATED)/nccl/libnccl.so.2: $(EMULATED)/tests/emulator/nccl.o
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $< -ldl
 EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,test_refused cuda/test_ops cuda/test_methods emulator/test_device emulator/test_ranges \
-  emulator/test_attention emulator/test_cards emulator/test_places emulator/test_pinned emulator/test_rehearse $(if $(NCCL),emulator/test_nccl emulator/test_nccl_command))
+  emulator/test_attention emulator/test_cards emulator/test_places emulator/test_pinned emulator/test_calibrate emulator/test_rehearse $(if $(NCCL),emulator/test_nccl emulator/test_nccl_command))
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
@@ -72,6 +72,7 @@ $(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
 $(eval $(call EMULATED_RUN,refused,$(EMULATED)/tests/test_refused cuda))
 $(eval $(call EMULATED_RUN,places,$(EMULATED)/tests/emulator/test_places))
 $(eval $(call EMULATED_RUN,pinned,$(EMULATED)/tests/emulator/test_pinned))
+$(eval $(call EMULATED_RUN,calibrate,$(EMULATED)/tests/emulator/test_calibrate))
 $(eval $(call EMULATED_RUN,ranges,$(EMULATED)/tests/emulator/test_ranges))
 $(eval $(call EMULATED_RUN,ranges-tool,NVTX_INJECTION64_PATH=$(abspath $(RANGES_TOOL)) $(EMULATED)/tests/emulator/test_ranges))
 $(foreach test,$(if $(NCCL),nccl nccl_command),$(eval $(call EMULATED_RUN,$(test),LONGBP_NCCL=$(abspath $(NCCL)) ASAN_OPTIONS=$(ASAN_OPTIONS):detect_leaks=0 $(EMULATED)/tests/emulator/test_$(test))))

@@ -171,6 +171,14 @@ static size_t used_bytes(struct device *device)
     return total_bytes - free_bytes;
 }
 
+static size_t total_bytes(struct device *device)
+{
+    (void)device;
+    size_t free_bytes, total_bytes;
+    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return total_bytes;
+}
+
 static size_t reserved_bytes(struct device *device)
 {
     uint64_t bytes = 0;
@@ -313,7 +321,7 @@ static bool join(struct world *world, struct status *status)
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {.allocate = allocate, .release = release},                    \
         .host_source = {.allocate = host_allocate, .release = host_release}, .rules = &cuda_rules, .open = open,   \
-        .close = close, .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes,                              \
+        .close = close, .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes, .total_bytes = total_bytes,  \
         .reserved_bytes = reserved_bytes, .upload = upload, .download = download, .synchronize = synchronize,      \
         .transfer = transfer, .record = record, .wait = wait, DEVICE_OPERATIONS(OPERATION)                         \
     }
