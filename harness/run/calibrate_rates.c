@@ -31,8 +31,8 @@
 // of its neighbour.
 #define FLOPS_MAX    6e9
 #define ELEMENTS_MAX 68e6 // no less than any point has
-// On a card, however much time there is: attention over some 100,000 keys.
-#define CARD_FLOPS_MAX 3e13
+// On a card, however much time there is: attention of 8,192 queries over 131,072 keys.
+#define CARD_FLOPS_MAX 5e13
 #define RUNS_LEAST     4   // of a point, its operands made
 #define LEFT_SHARE     0.2 // of the time that is left, which the next point is expected to take at most
 

@@ -257,10 +257,10 @@ static void run_adamw(struct probe_operands *o)
 static const size_t extents[] = {8, 32, 64, 128, 256, 512, 1024, 2048, 0}, queries[] = {16, 64, 256, 1024, 0},
                     per_query[] = {1, 2, 4, 16, 0}, dims[] = {32, 64, 128, 0},
                     sizes[] = {8 << 10, 128 << 10, 1 << 20, 8 << 20, 64 << 20, 0};
-// cuDNN takes some tenths of a second to compile attention for a shape, so that there are few. From few queries on,
-// for the first point of a grid is always measured.
+// cuDNN takes 0.05 to 0.3 s to compile attention for a shape, so that there are not many. From few queries on, for
+// the first point of a grid is always measured.
 static const size_t card_extents[] = {8, 64, 256, 1024, 2048, 4096, 8192, 14336, 0},
-                    card_queries[] = {16, 512, 2048, 8192, 0}, card_per_query[] = {1, 8, 64, 0},
+                    card_queries[] = {16, 128, 512, 2048, 8192, 0}, card_per_query[] = {1, 2, 4, 16, 64, 0},
                     card_dims[] = {64, 128, 0}, card_sizes[] = {64 << 10, 1 << 20, 8 << 20, 64 << 20, 512 << 20, 0};
 
 #define GEMM(name, kind, late)                                                                                     \
