@@ -264,8 +264,12 @@ static void a_sweep_without_a_result_is_no_success(void **state)
     expect(scratch,
            "rm r.jsonl; LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --axis device=cuda --axis behaviour=ok",
            2, "none of the 3 trials can be measured here: device cuda could not be loaded: /no/such");
-    expect_records(scratch, 0);
     assert_int_equal(line_count(scratch, "err"), 1);
+    expect(scratch, "test -e r.jsonl", 1, NULL); // nor is a file made, or one moved away
+    expect(scratch,
+           "echo {} > r.jsonl; LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --fresh --axis device=cuda", 2,
+           "can be measured here");
+    expect(scratch, "test -s r.jsonl && test ! -e r.jsonl.bak && rm r.jsonl", 0, NULL);
     // Some that can be are enough: the others' records say why they are not.
     expect(scratch,
            "LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --axis device=cuda,cpu --axis behaviour=ok", 0,

@@ -39,28 +39,49 @@ static void add_titles(const struct printer *printer, struct text_table *text, c
     free(titles);
 }
 
+// The card that all were measured on; "" on the CPU, and where there are several.
+static void common_card(const struct results *results, char *card, size_t size)
+{
+    char other[160];
+    record_card(results->records[0], card, size);
+    for (size_t i = 1; *card && i < results->count; i++) {
+        record_card(results->records[i], other, sizeof other);
+        if (strcmp(other, card) != 0)
+            *card = 0;
+    }
+}
+
 // What all rows have in common, which their settings do not say.
 static void write_common(const struct printer *printer, const struct results *results)
 {
-    char words[400];
+    char words[400], card[160];
     double context = results->records[0]->trial.context;
     json_t *common = setting_common(results->records, results->count);
     for (size_t i = 1; i < results->count; i++)
         context = results->records[i]->trial.context == context ? context : 0;
     setting_describe(common, context, words, sizeof words);
+    common_card(results, card, sizeof card);
     if (*words)
-        fprintf(printer->stream, "%s\n\n", words);
+        fprintf(printer->stream, "%s%s%s\n\n", words, *card ? ", " : "", card);
     json_decref(common);
 }
 
 static void write_planned(const struct printer *printer)
 {
-    size_t planned = 0;
-    for (size_t i = 0; i < printer->table->row_count; i++)
-        planned += record_is_planned(printer->table->rows[i].record);
+    size_t planned = 0, of_no_card = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++) {
+        const struct record *record = printer->table->rows[i].record;
+        planned += record_is_planned(record);
+        of_no_card += record_is_planned(record) && !record->trial.profile && strstr(record->trial.device, "cuda");
+    }
     if (planned)
         fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
                 printer->table->row_count);
+    if (of_no_card)
+        fprintf(printer->stream,
+                "%zu of them are of no card in particular: bytes and launches follow from a card's number of "
+                "multiprocessors,\nwhich --profile says\n",
+                of_no_card);
 }
 
 static void write_drawn(const struct printer *printer)

@@ -4,12 +4,13 @@
 #include "harness/run/predicted_trial.h"
 #include "harness/spec/trial_text.h"
 #include <math.h>
+#include <string.h>
 #include <unistd.h>
 
 #define REASONS_MAX 8
 
 struct total {
-    size_t trials, unsupported, oom, timed;
+    size_t trials, unsupported, oom, timed, of_no_card;
     double seconds;  // of warm-up and samples, of the trials whose steps' times are known
     json_t *reasons; // why some are unsupported, and how many by each
 };
@@ -40,6 +41,7 @@ static void add_trial(struct text_table *table, const struct trial *trial, const
         json_object_set_new(total->reasons, predicted.reason, json_integer(before + 1));
     }
     total->oom += predicted.outcome == PREDICTED_OOM;
+    total->of_no_card += !trial->profile && strstr(trial->device, "cuda");
     if (isfinite(predicted.step_seconds)) {
         total->seconds += trial->planned ? 0 : predicted.step_seconds * (double)steps_of(trial);
         total->timed++;
@@ -87,6 +89,11 @@ static void write_total(const struct total *total, size_t done, FILE *stream)
     else if (total->trials)
         fprintf(stream, "; how long steps take is predicted by a profile (--profile, longbp calibrate)");
     fputc('\n', stream);
+    if (total->of_no_card)
+        fprintf(stream,
+                "peaks of %zu on cuda are of no card in particular: they follow from a card's number of "
+                "multiprocessors, which --profile says\n",
+                total->of_no_card);
 }
 
 // The first few of them.
