@@ -201,17 +201,6 @@ static void the_table_says_what_differs(void **state)
                  "full, device plan-cpu ok - - 5.000 512 B - 0.2500\n"
                  "full, device cpu oom - - - > 4.00 KiB - -\n\n"
                  "1 of 3 rows are planned: bytes are exact, nothing was measured\n");
-    // The card that all are of is named; plans for none in particular say so.
-    write_records(scratch, TIMED("a", "'full'", 64, SAMPLES, 2048));
-    expect_lines(scratch,
-                 "sed 's/\"cpu\"/\"cuda\"/; s/}$/, \"provenance\": {\"card\": \"A card, 132 of them\"}}/' r.jsonl "
-                 "> c.jsonl && "
-                 "$L report c.jsonl | head -1",
-                 "tiny, f32, cuda, batch 1, context 64, A card\n");
-    write_records(scratch, PLANNED);
-    expect_lines(scratch, "sed 's/plan-cpu/plan-cuda/' r.jsonl > c.jsonl && $L report c.jsonl | tail -2",
-                 "1 of them are of no card in particular: bytes and launches follow from a card's number of "
-                 "multiprocessors,\nwhich -profile says\n"); // as of dashes one is kept
 }
 
 #define CHECKED(digit, method, error)                                                                              \

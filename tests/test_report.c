@@ -385,6 +385,43 @@ static void without_anything_to_compare_it_says_what_there_is(void **state)
     free(records);
 }
 
+#define ON_CARD(device, more)                                                                                      \
+    "{'schema': 2, 'id': '0000000000000000000000000000000a', 'experiment': 'e', 'status': 'ok', 'trial': "         \
+    "{'model': "                                                                                                   \
+    "'tiny', 'dtype': 'f32', 'device': '" device                                                                   \
+    "', 'batch': 1, 'context': 64, 'method': {'name': 'full'}}, 'peak_bytes': 512, " more "}\n"
+
+// A table names the card that all its rows are of, and says of plans that they are of none in particular.
+static void the_card_is_named(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *record, *said;
+    } cases[] = {
+        {ON_CARD("cuda", "'samples_ms': [4], 'median_ms': 4, 'provenance': {'card': 'A card, 132 of them'}"),
+         "tiny, f32, cuda, batch 1, context 64, A card\n"},
+        {ON_CARD("plan-cuda", "'samples_ms': []"), "1 of them are of no card in particular"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct status status = {0};
+        char *text, *record = quoted(cases[i].record);
+        size_t bytes;
+        FILE *stream = open_memstream(&text, &bytes);
+        scratch_text(scratch, "r.jsonl", record);
+        struct scratch_path path = scratch_path(scratch, "r.jsonl");
+        const char *paths[] = {path.text};
+        struct report_request request = {.paths = paths, .path_count = 1};
+        bool fine = report_write(&request, stream, &status);
+        assert_int_equal(fclose(stream), 0);
+        if (!fine)
+            fail_msg("%s", status.message);
+        if (!strstr(text, cases[i].said))
+            fail_msg("no \"%s\" in:\n%s", cases[i].said, text);
+        free(text);
+        free(record);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -399,6 +436,7 @@ int main(void)
         TEST(points_may_run_along_the_batch),
         TEST(where_a_steps_time_goes),
         TEST(without_anything_to_compare_it_says_what_there_is),
+        TEST(the_card_is_named),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }
