@@ -81,6 +81,13 @@ $(BUILD)/revision: FORCE
 	  "-DLONGBP_DIRTY=$$(test -z "$$(git status --porcelain -uno -- . ":!results" ":!plots/pictures" 2>/dev/null)"; echo $$?)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
+# A plug-in fits a program that was built from the same sources of it: each holds their hash, whose change compiles what
+# holds it. $(NAME_SOURCES) -> $(BUILD)/NAME.sources, which defines NAME_PLUGIN_SOURCES.
+$(BUILD)/%.sources: FORCE
+	@mkdir -p $(@D)
+	@hash=$$(sha256sum $($*_SOURCES) | sha256sum | cut -c 1-16) && test -n "$$hash" && defined="-D$*_PLUGIN_SOURCES='\"$$hash\"'" && \
+	  { [ "$$defined" = "$$(cat $@ 2>/dev/null)" ] || echo "$$defined" > $@; }
+
 # The page's template, style and script are part of the program.
 $(BUILD)/harness/page/assets.o: $(wildcard harness/page/page.*)
 
@@ -184,6 +191,7 @@ SUITE     = BUILD=$(BUILD) tests/suite
 RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_% %/test_drawn_figures %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
+run/$(BUILD)/tests/test_plugins: $(BUILD)/tests/stub_plugin.so
 $(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)
 	$(Q)$(CC) -I. -MMD -MP -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
@@ -259,7 +267,7 @@ lint-cppcheck:
 	  --suppressions-list=.cppcheck -I. -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
 lint-tidy:
 	@echo $(PLAIN) $(REAL) harness/main.c | xargs -n 8 -P $$(nproc) sh -c \
-	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 $(ANALYZER) 2>/dev/null' clang-tidy
+	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 -DCUDA_PLUGIN_SOURCES=__FILE__ -DMPI_PLUGIN_SOURCES=__FILE__ $(ANALYZER) 2>/dev/null' clang-tidy
 .PHONY: lint-format lint-cppcheck lint-tidy
 
 # Man pages come from --help, one for the program and one per command.

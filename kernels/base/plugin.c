@@ -1,5 +1,6 @@
 #include "kernels/base/plugin.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,16 +20,30 @@ static bool program_folder(char folder[PATH_MAX])
     return slash;
 }
 
-static void *load(const struct plugin *plugin, const char *path, struct status *status)
+static const void *load(const struct plugin *plugin, const char *path, struct status *status)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        status_set(status, STATUS_UNSUPPORTED, "%s could not be loaded: %s", plugin->serves, dlerror());
+        const char *error = dlerror();
+        bool missing = access(path, F_OK) != 0 && errno == ENOENT;
+        status_set(status, STATUS_UNSUPPORTED, "%s could not be loaded: %s%s%s", plugin->serves, error,
+                   missing ? "; " : "", missing ? plugin->remedy : "");
+        return NULL;
     }
-    return library;
+    const void *found = dlsym(library, plugin->symbol);
+    if (!found) {
+        status_set(status, STATUS_UNSUPPORTED, "%s is no plug-in of longbp for %s", path, plugin->serves);
+        return NULL;
+    }
+    if (strncmp(found, plugin->sources, PLUGIN_SOURCES_BYTES) != 0) {
+        status_set(status, STATUS_UNSUPPORTED, "%s was built from other sources than this program; %s", path,
+                   plugin->remedy);
+        return NULL;
+    }
+    return found;
 }
 
-static void *find(const struct plugin *plugin, struct status *status)
+const void *plugin_load(const struct plugin *plugin, struct status *status)
 {
     const char *named = getenv(plugin->variable);
     if (named && *named) {
@@ -48,10 +63,4 @@ static void *find(const struct plugin *plugin, struct status *status)
         "and %s names no other; %s",
         plugin->serves, plugin->library, plugin->variable, plugin->remedy);
     return NULL;
-}
-
-const void *plugin_load(const struct plugin *plugin, struct status *status)
-{
-    void *library = find(plugin, status);
-    return library ? dlsym(library, plugin->symbol) : NULL;
 }

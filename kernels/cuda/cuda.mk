@@ -13,15 +13,20 @@ NVFLAGS   := '-gencode=arch=$(lastword $(CUDA_CODE)),code=[$(subst $(empty) ,$(c
              -std=c++17 -O3 -lineinfo -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
              -Werror=all-warnings --expt-relaxed-constexpr
 # The base is linked into both sides: it has no state, but for host_memory.c, which is the program's.
-CUDA_BASE := $(filter-out $(addprefix kernels/base/,attention.c comm.c eigen.c host_memory.c memo.c memory.c ops.c quantisation.c random.c world.c xxhash.c),$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
+CUDA_BASE := $(filter-out $(addprefix kernels/base/,attention.c comm.c eigen.c host_memory.c memo.c memory.c ops.c plugin.c quantisation.c random.c world.c xxhash.c),$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
 CUDA_C    := $(wildcard kernels/cuda/plugin/*.c)
 CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
              $(patsubst %.cu,$(BUILD)/pic/%.o,$(wildcard kernels/cuda/plugin/*.cu))
+# What both the real one and the emulated one are made of. The program needs the hash, too, without nvcc.
+CUDA_SOURCES := $(sort $(CUDA_BASE) $(wildcard kernels/base/*.h $(addprefix kernels/cuda/,*.h plugin/*.[ch] plugin/*.cu plugin/*.cuh)))
+CUDA_HOLDERS := $(addprefix $(BUILD)/,kernels/cuda/plugin.o pic/kernels/cuda/plugin/cuda.o emulated/kernels/cuda/plugin/cuda.o tests/test_plugins.o)
+$(CUDA_HOLDERS): $(BUILD)/CUDA.sources
+$(CUDA_HOLDERS): CPPFLAGS += $(shell cat $(BUILD)/CUDA.sources)
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) -I. -MMD -MP $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 -O2 -g -fPIC -fvisibility=hidden \
+	$(Q)$(CC) $(CPPFLAGS) $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 -O2 -g -fPIC -fvisibility=hidden \
 	  -Wall -Wextra -Werror -c -o $@ $<
 $(BUILD)/pic/%.o: %.cu
 	@mkdir -p $(@D)
@@ -33,7 +38,7 @@ $(BUILD)/longbp-cuda.so: $(CUDA_PIC)
 	$(Q)$(CXX) -shared -Wl,-z,defs -Wl,--as-needed -o $@ $^ -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn \
 	  -lcudart_static -lpthread -ldl -lrt
 
-cuda: $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the CUDA device, a plug-in for CUDA_ARCHS="80 90 100 120" (needs nvcc, cuBLASLt and cuDNN)
+cuda: all $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the program and the CUDA device, a plug-in for CUDA_ARCHS="80 90 100 120" (needs nvcc, cuBLASLt and cuDNN)
 	@test -n "$(NVCC)" || { echo "make cuda: no nvcc on PATH or in /usr/local/cuda; NVCC= names another" >&2; exit 1; }
 
 # Without a GPU: cuDNN builds every graph of the presets for cards that are only described.
@@ -100,7 +105,7 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(notdir $(MPI)) $(CUDA_TESTS:$(BUILD)/%=%) bench/bench_ops lib | \
 	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > longbp-cuda.tar.xz && ls -l longbp-cuda.tar.xz
 
-lint-cuda:
-	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
+lint-cuda: $(BUILD)/CUDA.sources
+	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) $(shell cat $(BUILD)/CUDA.sources) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
 
 .PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda-build test-cuda test-bf16 bench-cuda

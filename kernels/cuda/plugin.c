@@ -1,5 +1,4 @@
 #include "kernels/cuda/plugin.h"
-#include "kernels/base/plugin.h"
 
 // A process has one CUDA; it cannot be unloaded.
 static const struct cuda_plugin *plugin;
@@ -9,23 +8,13 @@ bool cuda_plugin_load(struct status *status)
     static const struct plugin wanted = {.library = "longbp-cuda.so",
                                          .variable = "LONGBP_CUDA",
                                          .serves = "device cuda",
-                                         .remedy = "`make cuda` builds it",
-                                         .symbol = CUDA_PLUGIN_SYMBOL};
-    if (plugin) {
-        return true;
+                                         .remedy = "`make cuda` builds it, `make cuda-emulated` the emulated one",
+                                         .symbol = CUDA_PLUGIN_SYMBOL,
+                                         .sources = CUDA_PLUGIN_SOURCES};
+    if (!plugin) {
+        plugin = plugin_load(&wanted, status);
     }
-    const struct cuda_plugin *found = plugin_load(&wanted, status);
-    if (status->code != STATUS_OK) {
-        return false;
-    }
-    if (!found || found->version != CUDA_PLUGIN_VERSION || found->device_bytes != sizeof(struct device) ||
-        found->ops_bytes != sizeof(struct device_ops) || found->rules_bytes != sizeof(struct device_rules) ||
-        found->world_bytes != sizeof(struct world)) {
-        return status_set(status, STATUS_UNSUPPORTED,
-                          "device cuda's plug-in was built from other sources than this program: build both anew");
-    }
-    plugin = found;
-    return true;
+    return plugin;
 }
 
 const struct device_ops *cuda_plugin_ops(enum dtype dtype)

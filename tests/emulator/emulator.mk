@@ -27,6 +27,8 @@ $(EMULATED)/longbp-cuda.so: $(patsubst %.c,$(EMULATED)/%.o,$(CUDA_C) $(CUDA_BASE
   $(addprefix $(EMULATED)/tests/emulator/,runtime.o card.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm
+cuda-emulated: all $(if $(CAN_EMULATE),$(EMULATED)/longbp-cuda.so) ## the program and the CUDA device on the CPU, for LONGBP_CUDA=build/emulated/longbp-cuda.so
+	@$(if $(CAN_EMULATE),:,echo "make cuda-emulated: there are no headers of CUDA and cuDNN in $(CUDA)/include; CUDA= names another toolkit" >&2; exit 1)
 # NCCL's header comes with most toolkits, and with libnccl-dev.
 NCCL        := $(if $(and $(MPI),$(shell command -v mpirun),$(wildcard $(CUDA)/include/nccl.h /usr/include/nccl.h)),$(EMULATED)/nccl/libnccl.so.2)
 $(EMULATED)/nccl/libnccl.so.2: $(EMULATED)/tests/emulator/nccl.o
@@ -86,4 +88,4 @@ test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at 
 	@$(SUITE) rehearse $(if $(CAN_EMULATE),env OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 $(EMULATED)/tests/emulator/test_rehearse,--left-out "there are no headers of CUDA and cuDNN")
 
 test-programs: $(EMULATION)
-.PHONY: test-cuda-emulated test-rehearse $(EMULATED_RUNS)
+.PHONY: cuda-emulated test-cuda-emulated test-rehearse $(EMULATED_RUNS)

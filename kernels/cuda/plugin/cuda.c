@@ -333,11 +333,7 @@ static const struct device_ops *ops(enum dtype dtype)
 }
 
 __attribute__((visibility("default"))) const struct cuda_plugin longbp_cuda = {
-    .version = CUDA_PLUGIN_VERSION,
-    .device_bytes = sizeof(struct device),
-    .ops_bytes = sizeof(struct device_ops),
-    .rules_bytes = sizeof(struct device_rules),
-    .world_bytes = sizeof(struct world),
+    .sources = CUDA_PLUGIN_SOURCES,
     .ops = ops,
     .join = join,
 };

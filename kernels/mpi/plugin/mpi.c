@@ -272,5 +272,4 @@ static bool open_world(struct world *world, struct status *status)
     return true;
 }
 
-__attribute__((visibility("default")))
-const struct mpi_plugin longbp_mpi = {MPI_PLUGIN_VERSION, sizeof(struct world), sizeof(struct message), open_world};
+__attribute__((visibility("default"))) const struct mpi_plugin longbp_mpi = {MPI_PLUGIN_SOURCES, open_world};
