@@ -219,6 +219,10 @@ static void the_error_of_estimates_is_told(void **state)
                  "spaco, chunk 4, budget 2 2e-07 - -\n\n"
                  "2 of 3 rows draw their columns: times are means over draws, all else is of the first draw\n");
     expect(scratch, table, "1\n");
+    // Without a time there is none that is a mean.
+    write_records(scratch, CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75"));
+    assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
+    assert_silent(scratch, "draw their columns");
     // Exact methods, and all columns, have no more than rounding; of an estimate nobody may have measured it.
     write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
     assert_int_equal(run(scratch, table), 1);
