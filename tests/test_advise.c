@@ -268,6 +268,19 @@ static void what_is_missing_is_said(void **state)
         free(arguments);
         free(out);
     }
+    char *out, *arguments;
+    size_t least_bytes = 0;
+    longbp(&out, "plan --model tiny --context 300 --method auto --memory-limit 1MiB");
+    const char *least = strstr(out, ", takes ");
+    assert_non_null(least);
+    assert_int_equal(sscanf(strchr(least, '('), "(%zu bytes)", &least_bytes), 1);
+    free(out);
+    assert_true(asprintf(&arguments, "plan --model tiny --context 300 --method auto --memory-limit %zuB",
+                         least_bytes - 1) > 0);
+    longbp(&out, arguments);
+    assert_non_null(strstr(out, ", 1 byte too few (limits.memory)"));
+    free(arguments);
+    free(out);
 }
 
 // What joins the ranks makes their steps slower or faster, and is said.

@@ -260,7 +260,8 @@ static void settings_of_one_file_are_held_against_each_other(void **state)
     NEW(*state, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 13, .flops = 5001});
     expect(*state, "--by head_chunk new base", 1, "flops 5000 -> 5001");
     expect(*state, "--by head_chunk new base", 1, "1 record is left out");
-    expect(*state, "--by dtype base new", 2, "--by dtype: base and the other file have one value of it");
+    expect(*state, "--by dtype base new", 2, "--by dtype: base and new have one value of it");
+    expect(*state, "--by dtype base ./base", 2, "--by dtype: base, given twice, has one value of it");
     // Of them one may be of a version before a key.
     BASE(*state, {.trial = 0, .setting = ", 'parallel': {'stage': 1}"},
          {.trial = 1, .setting = ", 'parallel': {'data': 1, 'stage': 1, 'zero': 0}, 'group': 1"});
@@ -371,6 +372,9 @@ static void labels_tell_trials_apart(void **state)
          {"context 512, no lora, f32 cpu:", "context 512, lora 4 alpha=16, f32 cpu:"}},
         {{", 'limits': {'memory': 1024, 'host_memory': null}", ", 'limits': {'memory': 2048, 'host_memory': null}"},
          {"context 512, limits memory=1.00 KiB, f32 cpu:", "context 512, limits memory=2.00 KiB, f32 cpu:"}},
+        {{", 'limits': {'memory': 35096013, 'host_memory': null}",
+          ", 'limits': {'memory': 35096014, 'host_memory': null}"},
+         {"context 512, limits memory=35096013 B, f32 cpu:", "context 512, limits memory=35096014 B, f32 cpu:"}},
         {{", 'lora': {'rank': 8, 'alpha': 16}", ", 'lora': {'rank': 8, 'alpha': 32}"},
          {"context 512, lora alpha=16, f32 cpu:", "context 512, lora alpha=32, f32 cpu:"}},
         // A record of a version before a key, or before a member, has the default.

@@ -17,7 +17,7 @@
 
 static void a_plan_is_held_by_what_it_has(void **state)
 {
-    static const char title[] = "BASE: device cpu, NEW: device plan-cpu\n";
+    static const char title[] = "BASE: device cpu, NEW: device plan-cpu, profile rtx-3090\n";
     // Both ways round, in one file or in two.
     BASE(*state, {MEASURED("5"), .more = RAN MORE_BYTES}, {.trial = 1, MEASURED("20"), .more = RAN MORE_BYTES},
          {PLANNED, .more = COUNTED MORE_BYTES}, {.trial = 1, PLANNED, .more = COUNTED MORE_BYTES});
@@ -129,6 +129,113 @@ static void limits_of_one_side_are_left_out(void **state)
     expect(*state, "--by device new base", 3, none);
 }
 
+// Sizes that are rounded to the same words are told to the byte.
+static void limits_that_read_alike_are_told_apart(void **state)
+{
+    BASE(*state, {.setting = ", 'limits': {'memory': 35096013}"}, {.setting = ", 'limits': {'memory': 35651584}"});
+    expect(*state, "--by limits base", 0, "BASE: limits memory=33.47 MiB, NEW: limits memory=34.00 MiB\n");
+    BASE(*state, {.setting = ", 'limits': {'memory': 35651584}"}, {.setting = ", 'limits': {'memory': 35096013}"},
+         {.setting = ", 'limits': {'memory': 35096014}"});
+    expect(*state, "--by limits base", 0, "BASE: limits memory=35651584 B, NEW: limits memory=35096013 B\n");
+    expect(*state, "--by limits base", 0, "BASE: limits memory=35651584 B, NEW: limits memory=35096014 B\n");
+}
+
+// One has a limit that the other has not: it explains which of the two is out of memory.
+static void a_limit_of_one_side_explains_oom(void **state)
+{
+    static const char *const limits[][2] = {{"2048", "null"}, {"null", "64"}};
+    for (size_t i = 0; i < 4; i++) {
+        char setting[80];
+        snprintf(setting, sizeof setting, ", 'limits': {'memory': %s, 'host_memory': %s}", limits[i % 2][0],
+                 limits[i % 2][1]);
+        const char *limited = i < 2 ? "oom" : "ok", *free_of = i < 2 ? "ok" : "oom";
+        // Both ways round: what was measured has the limit, or the plan.
+        NEW(*state, {.setting = setting, .status = limited});
+        BASE(*state, {PLANNED, .status = free_of});
+        expect(*state, "--by device new base", 0, "other       00000000  full, context 512");
+        expect(*state, "--by device new base", 0, ", one has a limit that the other has not\n");
+        expect(*state, "--by device base new", 0, "verdict: same\n");
+        NEW(*state, {MEASURED("5"), .status = free_of});
+        BASE(*state, {.device = "plan-cpu", .samples = -1, .setting = setting, .status = limited});
+        expect(*state, "--by device new base", 0, "0 worse, 0 open, 0 better, 1 otherwise changed\n");
+        expect(*state, "--by device base new", 0, "verdict: same\n");
+    }
+    // What no memory explains, and a limit that both have.
+    NEW(*state, {LIMITED("2048", "null"), .status = "ok"});
+    BASE(*state, {PLANNED, .status = "unsupported"});
+    expect(*state, "--by device new base", 1, "verdict: regression\n");
+    NEW(*state, {LIMITED("2048", "null"), .status = "oom"});
+    BASE(*state, {.device = "plan-cpu", .samples = -1, LIMITED("2048", "null")});
+    expect(*state, "--by device new base", 1, "status oom -> ok\n");
+}
+
+#define CARD .device = "cuda", .card = "NVIDIA H200, driver 580.95", MEASURED("5")
+#define PLANNED_CUDA(profile)                                                                                      \
+    .device = "plan-cuda", .samples = -1, .setting = ", 'profile': " profile ", 'links': null, 'measure': {}"
+
+static void the_title_says_what_was_planned(void **state)
+{
+    static const char note[] = "number of multiprocessors changes its plan",
+                      advice[] = ": plan with --profile NAME\n";
+    BASE(*state, {CARD});
+    NEW(*state, {PLANNED_CUDA("'h200-141g'")});
+    expect(*state, "--by device base new", 0,
+           "BASE: device cuda, card NVIDIA H200, NEW: device plan-cuda, profile h200-141g\n");
+    expect(*state, "--by device new base", 0,
+           "BASE: device plan-cuda, profile h200-141g, NEW: device cuda, card NVIDIA H200\n");
+    expect_silent(*state, "--by device base new", 0, "note:");
+    expect(*state, "--by device --format json base new", 0, "'note': null");
+    NEW(*state, {PLANNED_CUDA("'h200-141g'")}, {.trial = 1, PLANNED_CUDA("'rtx-3090'")});
+    expect(*state, "--by device base new", 0, "NEW: device plan-cuda, profile h200-141g or rtx-3090\n");
+    NEW(*state, {PLANNED_CUDA("null")});
+    expect(*state, "--by device base new", 0,
+           "BASE: device cuda, card NVIDIA H200, NEW: device plan-cuda, no profile\n");
+    expect(*state, "--by device base new", 0, "note: NEW was planned without a profile, and a card");
+    expect(*state, "--by device base new", 0, note);
+    expect(*state, "--by device --format json base new", 0, "'note': 'NEW was planned");
+    expect(*state, "--by device --format markdown base new", 0, "- note: NEW was planned");
+    expect(*state, "--by device new base", 0, "note: BASE was planned without a profile");
+    expect_silent(*state, "--by device base new", 0, advice);
+    // A trial that one side alone has is no difference between the two.
+    NEW(*state, {PLANNED_CUDA("null")}, {.trial = 1, PLANNED_CUDA("null")});
+    expect_silent(*state, "--by device base new", 0, advice);
+    NEW(*state, {PLANNED_CUDA("null"), .peak_bytes = 1001});
+    expect(*state, "--by device base new", 1, note);
+    expect(*state, "--by device base new", 1, advice);
+    // The profile changes no byte of a plan of the CPU.
+    BASE(*state, {MEASURED("5")}, {.device = "plan-cpu", .samples = -1, .peak_bytes = 1001});
+    expect(*state, "--by device base", 1, "BASE: device cpu, NEW: device plan-cpu, no profile\n");
+    expect_silent(*state, "--by device base", 1, "note:");
+}
+
+static void the_file_that_is_missing_is_named(void **state)
+{
+    static const char plan[] =
+        " one device, cuda; what is missing is another result file, of a plan: longbp run SPEC "
+        "--device plan-cuda --profile NAME --out FILE\n";
+    static const struct {
+        const char *files, *said;
+    } cases[] = {{"base", "--by device: base has"},
+                 {"base base", "--by device: base, given twice, has"},
+                 {"base new", "--by device: base and new have"}};
+    BASE(*state, {CARD});
+    NEW(*state, {CARD});
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char arguments[80];
+        snprintf(arguments, sizeof arguments, "--by device %s", cases[i].files);
+        expect(*state, arguments, 2, cases[i].said);
+        expect(*state, arguments, 2, plan);
+    }
+    BASE(*state, {MEASURED("5")});
+    expect(*state, "--by device base", 2, "of a plan: longbp run SPEC --device plan-cpu --out FILE\n");
+    BASE(*state, {PLANNED_CUDA("null")});
+    expect(*state, "--by device base", 2,
+           "one device, plan-cuda; what is missing is another result file, of what was measured: longbp run SPEC "
+           "--device cuda --out FILE\n");
+    BASE(*state);
+    expect(*state, "--by device base", 2, "--by device: base has no record with it");
+}
+
 static void two_that_measure_are_paired_as_before(void **state)
 {
     static const char none[] = "0 trials in both, 1 only in BASE, 1 only in NEW";
@@ -152,6 +259,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_plan_is_held_by_what_it_has),         TEST(a_plan_with_other_bytes_is_worse),
         TEST(how_a_trial_ends_is_foreseen_or_not),   TEST(limits_of_one_side_are_left_out),
+        TEST(limits_that_read_alike_are_told_apart), TEST(a_limit_of_one_side_explains_oom),
+        TEST(the_title_says_what_was_planned),       TEST(the_file_that_is_missing_is_named),
         TEST(two_that_measure_are_paired_as_before),
     };
     return cmocka_run_group_tests_name("compare plans", tests, NULL, NULL);

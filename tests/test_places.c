@@ -48,13 +48,15 @@ static void a_full_place_says_what_is_missing(void **state)
     (void)state;
     static const struct {
         enum place place;
+        size_t limit_bytes;
         const char *says;
-    } cases[] = {{PLACE_DEVICE, "8192 bytes too few (limits.memory)"},
-                 {PLACE_HOST, "8192 bytes too few (limits.host_memory)"}};
-    for (size_t i = 0; i < 2; i++) {
+    } cases[] = {{PLACE_DEVICE, 3 * 8192, "8192 bytes too few (limits.memory)"},
+                 {PLACE_HOST, 3 * 8192, "8192 bytes too few (limits.host_memory)"},
+                 {PLACE_DEVICE, 4 * 8192 - 1, ", 1 byte too few (limits.memory)"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct device *device = opened("cpu");
         struct arena *arena = device_arena(device, cases[i].place);
-        arena_limit(arena, 3 * 8192, NULL);
+        arena_limit(arena, cases[i].limit_bytes, NULL);
         struct tensor a = tensor_new_in(device, cases[i].place, 2, 1024, DTYPE_F64, CATEGORY_KV_CACHE);
         struct tensor b = tensor_new_in(device, cases[i].place, 2, 1024, DTYPE_F64, CATEGORY_KV_CACHE);
         assert_null(b.data);

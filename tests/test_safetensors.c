@@ -89,7 +89,7 @@ static const struct {
     {ONE("\"F32\"", "[3]", "[0,8]"), 8, "tensor w: [3] of F32 needs 12 bytes, but its offsets give 8"},
     {ONE("\"F32\"", "[]", "[0,8]"), 8, "tensor w: [] of F32 needs 4 bytes, but its offsets give 8"},
     {ONE("\"F32\"", "[1]", "[4,8]"), 8, "tensor w: 4 bytes before it belong to no tensor"},
-    {ONE("\"F32\"", "[1]", "[0,4]"), 5, "1 bytes after the last tensor belong to no tensor"},
+    {ONE("\"F32\"", "[1]", "[0,4]"), 5, "1 byte after the last tensor belongs to no tensor"},
     {TWO("[0,4]", "[0,4]"), 8, "overlaps tensor"},
     {TWO("[0,4]", "[2,6]"), 8, "tensor b: overlaps tensor a"},
     {TWO("[0,4]", "[3,7]"), 8, "tensor b: overlaps tensor a"},
@@ -124,6 +124,7 @@ static void hostile_files_are_refused(void **state)
     expect_refused(scratch->folder, STATUS_BAD_INPUT, "a folder, not a file");
     expect_refused(scratch_file(scratch, "x", "", 0).text, STATUS_BAD_INPUT, "is empty");
     expect_refused(scratch_file(scratch, "x", "1234567", 7).text, STATUS_BAD_INPUT, "7 bytes are too few");
+    expect_refused(scratch_file(scratch, "x", "1", 1).text, STATUS_BAD_INPUT, "1 byte is too few");
     expect_refused(scratch_file(scratch, "x", "\x03\0\0\0\0\0\0\0{}", 10).text, STATUS_BAD_INPUT,
                    "a header of 3 bytes, but only 2 follow");
     expect_refused(scratch_file(scratch, "x", "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10).text, STATUS_BAD_INPUT,

@@ -195,9 +195,11 @@ static void print_table(const struct plan_flags *flags, const struct advice *adv
     setting_describe(setting, (double)first->context, text, sizeof text);
     json_decref(setting);
     size_text(advice->limits.device_bytes, size, sizeof size);
-    printf("%s\ndevice    %12s  %zu bytes (%s)\n", text, size, advice->limits.device_bytes, advice->limit_what);
+    printf("%s\ndevice    %12s  %zu %s (%s)\n", text, size, advice->limits.device_bytes,
+           size_text_unit(advice->limits.device_bytes), advice->limit_what);
     size_text(advice->limits.host_bytes, size, sizeof size);
-    printf("host      %12s  %zu bytes (--host-memory)\n", size, advice->limits.host_bytes);
+    printf("host      %12s  %zu %s (--host-memory)\n", size, advice->limits.host_bytes,
+           size_text_unit(advice->limits.host_bytes));
     printf("\n%12s %12s %12s  of %zu candidates, %zu planned\n", "seconds", "device", "host",
            advice->space.candidates, advice->planner.plans);
     bool drawn = false;

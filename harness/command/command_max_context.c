@@ -221,11 +221,13 @@ static void print_table(const struct arguments *arguments, const struct table *t
     setting_describe(setting, batch ? (double)first->context : 0, text, sizeof text);
     size_text(table->limit_bytes, limit, sizeof limit);
     size_text(table->resident_bytes, resident, sizeof resident);
-    printf("%s\nlimit     %12s  %zu bytes (%s)\n", text, limit, table->limit_bytes, table->limit_what);
+    printf("%s\nlimit     %12s  %zu %s (%s)\n", text, limit, table->limit_bytes, size_text_unit(table->limit_bytes),
+           table->limit_what);
     size_t host_limit_bytes = first->host_memory_limit_bytes;
     size_text(host_limit_bytes, limit, sizeof limit);
     if (host_limit_bytes)
-        printf("on host   %12s  %zu bytes (--host-memory)\n", limit, host_limit_bytes);
+        printf("on host   %12s  %zu %s (--host-memory)\n", limit, host_limit_bytes,
+               size_text_unit(host_limit_bytes));
     printf("resident  %12s ", resident);
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         size_text(table->resident[i], text, sizeof text);

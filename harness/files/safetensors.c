@@ -1,5 +1,6 @@
 #include "harness/files/safetensors.h"
 #include "harness/files/input_files.h"
+#include "harness/files/size.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -182,16 +183,16 @@ static bool check_coverage(struct safetensors *file, const unsigned char *data, 
                               t->name, t[-1].name);
         }
         if (t->data > end) {
-            return status_set(status, STATUS_BAD_INPUT,
-                              "%s: tensor %.200s: %zu bytes before it belong to no tensor", file->path, t->name,
-                              (size_t)(t->data - end));
+            return status_set(status, STATUS_BAD_INPUT, "%s: tensor %.200s: %zu %s before it belong%s to no tensor",
+                              file->path, t->name, (size_t)(t->data - end), size_text_unit((size_t)(t->data - end)),
+                              t->data - end == 1 ? "s" : "");
         }
         end += t->bytes;
     }
     size_t rest = (size_t)(data + data_bytes - end);
     if (rest) {
-        return status_set(status, STATUS_BAD_INPUT, "%s: %zu bytes after the last tensor belong to no tensor",
-                          file->path, rest);
+        return status_set(status, STATUS_BAD_INPUT, "%s: %zu %s after the last tensor belong%s to no tensor",
+                          file->path, rest, size_text_unit(rest), rest == 1 ? "s" : "");
     }
     return true;
 }
@@ -295,8 +296,8 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
     }
     uint64_t header_bytes;
     if (file->map_bytes < sizeof header_bytes) {
-        return status_set(status, STATUS_BAD_INPUT, "%s: %zu bytes are too few for a safetensors file (truncated?)",
-                          path, file->map_bytes);
+        return status_set(status, STATUS_BAD_INPUT, "%s: %zu %s too few for a safetensors file (truncated?)", path,
+                          file->map_bytes, file->map_bytes == 1 ? "byte is" : "bytes are");
     }
     memcpy(&header_bytes, file->map, sizeof header_bytes);
     size_t rest = file->map_bytes - sizeof header_bytes;

@@ -238,12 +238,16 @@ static enum change single_change(const struct record *base, const struct record 
     return severity(new->status) == 2 || new->status == RECORD_TIMEOUT ? CHANGE_WORSE : CHANGE_OTHER;
 }
 
-// A plan foresees what is out of memory; a measurement may end otherwise for what no plan knows of.
+// A plan foresees what is out of memory, under the same limit; a measurement may end otherwise for what no plan
+// knows of.
 static enum change planned_status_change(const struct record *base, const struct record *new)
 {
-    enum record_status measured = record_is_planned(base) ? new->status : base->status;
+    bool base_planned = record_is_planned(base);
+    enum record_status measured = base_planned ? new->status : base->status,
+                       planned = base_planned ? base->status : new->status;
     bool foreseen = measured == RECORD_OK || measured == RECORD_OOM;
-    return base->status == new->status ? CHANGE_NONE : foreseen ? CHANGE_WORSE : CHANGE_OTHER;
+    bool limited = (planned == RECORD_OK || planned == RECORD_OOM) && record_one_is_limited(base, new);
+    return measured == planned ? CHANGE_NONE : foreseen && !limited ? CHANGE_WORSE : CHANGE_OTHER;
 }
 
 static enum change status_change(const struct trial_comparison *trial, const struct comparison_options *options)

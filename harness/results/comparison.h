@@ -27,7 +27,8 @@ struct trial_comparison {
     enum change change; // of everything: worse, lost (open), better, allowed, other or none, the first that holds
     char context[24];
     // worse: ok became something else, or NEW alone has it, as crash, failed or timeout; lost: ok, and now not
-    // there. Of a plan and what was measured: worse if ok or oom was measured, and not planned
+    // there. Of a plan and what was measured: worse if ok or oom was measured, and not planned; other if it is ok
+    // on one side and oom on the other, and one has a limit that the other has not
     enum change status;
     size_t change_count;
     struct quantity_change *changes; // [change_count]
@@ -59,6 +60,7 @@ struct comparison {
     struct time_change time;
     enum comparison_verdict verdict;
     char reason[320];            // of cannot tell
+    char note[160];              // what besides is to be known of it; "": nothing
     double *samples;             // what the trials' samples point to
     const struct record **named; // [count], what names are made of
     struct trial_names names;

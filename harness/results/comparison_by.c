@@ -1,10 +1,13 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/comparison_by.h"
+#include "harness/files/names.h"
+#include "harness/files/text.h"
 #include "harness/results/recorded_key.h"
 #include "harness/results/series.h"
 #include "harness/results/trial_rest.h"
 #include "harness/spec/trial_text.h"
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 // Where a trial has the key.
@@ -65,6 +68,7 @@ struct sides {
     size_t count;
     struct side *sides;
     json_t *places; // {value: its place}
+    bool exact;     // sizes are told to the byte, for some are not told apart otherwise
 };
 
 static void add_side(struct sides *sides, json_t *value, const struct record *record)
@@ -98,6 +102,18 @@ static void take_sides(struct sides *sides, struct interned *interned, const str
             comparison_side_add(&side_of(sides, value, record)->records, record, rest_of(place, record, interned));
         json_decref(value);
     }
+}
+
+static bool any_ambiguous(const struct compared_key *place, const struct sides *sides)
+{
+    json_t *said = json_object();
+    bool ambiguous = false;
+    CHECK(said);
+    for (size_t i = 0; !place->option && i < sides->count; i++)
+        ambiguous |=
+            trial_key_text_is_ambiguous(said, &trial_keys[trial_key_find(place->key)], sides->sides[i].value);
+    json_decref(said);
+    return ambiguous;
 }
 
 static void free_sides(struct sides *sides)
@@ -135,26 +151,87 @@ static void name_side(const struct compared_key *place, const struct sides *side
     const struct trial_key option = {.name = place->key};
     if (!place->option && key->type == KEY_METHOD)
         name_method(sides, side, text, bytes);
+    else if (sides->exact)
+        trial_key_text_exact(key, side->value, text, bytes);
     else
         trial_key_text(place->option ? &option : key, side->value, text, bytes);
 }
 
-static char *title_of(const struct compared_key *place, const struct sides *sides, const struct side *new)
-{
-    char words[2][300] = {"", ""}, *title;
-    name_side(place, sides, &sides->sides[0], words[0], sizeof words[0]);
-    name_side(place, sides, new, words[1], sizeof words[1]);
-    CHECK(asprintf(&title, "BASE: %s, NEW: %s", words[0], words[1]) > 0);
-    return title;
-}
-
 // --- a plan and what was measured
+
+static bool is_by_device(const struct compared_key *place)
+{
+    return !place->option && strcmp(place->key, "device") == 0;
+}
 
 // All records of a side have one device.
 static bool one_is_planned(const struct compared_key *place, const struct side *base, const struct side *new)
 {
-    bool by_device = !place->option && strcmp(place->key, "device") == 0;
-    return by_device && record_one_is_planned(base->first, new->first);
+    return is_by_device(place) && record_one_is_planned(base->first, new->first);
+}
+
+// ", profile h200-141g", ", no profile" or ", card NVIDIA H200": what of a plan, or of what was measured, the
+// device does not say.
+static void append_origin(const struct side *side, struct interned *interned, char *text, size_t bytes)
+{
+    bool planned = record_is_planned(side->first);
+    struct names found = {0};
+    for (size_t i = 0; i < side->records.count && found.count < NAMES_MAX; i++) {
+        const struct record *record = side->records.records[i];
+        char card[128] = "";
+        record_card(record, card, sizeof card);
+        const char *name = planned ? text_or(record->trial.profile, "none") : card;
+        if (*name && names_find(&found, name) == found.count)
+            names_add(&found, interned_text(interned, name, strlen(name)));
+    }
+    if (planned && found.count == 1 && strcmp(found.items[0], "none") == 0) {
+        text_append(text, bytes, ", no profile");
+        return;
+    }
+    for (size_t i = 0; i < found.count; i++)
+        text_append(text, bytes, "%s%s", i ? " or " : planned ? ", profile " : ", card ", found.items[i]);
+}
+
+static char *title_of(const struct compared_key *place, const struct sides *sides, const struct side *new,
+                      struct interned *interned)
+{
+    const struct side *const compared[2] = {&sides->sides[0], new};
+    char words[2][600] = {"", ""}, *title;
+    for (size_t i = 0; i < 2; i++) {
+        name_side(place, sides, compared[i], words[i], sizeof words[i]);
+        if (one_is_planned(place, compared[0], new))
+            append_origin(compared[i], interned, words[i], sizeof words[i]);
+    }
+    CHECK(asprintf(&title, "BASE: %s, NEW: %s", words[0], words[1]) > 0);
+    return title;
+}
+
+// Whether it is of no card in particular.
+static bool lacks_profile(const struct side *side)
+{
+    bool lacks = false;
+    for (size_t i = 0; i < side->records.count; i++)
+        lacks |= !side->records.records[i]->trial.profile;
+    return lacks && strcmp(text_or(side->first->trial.device, ""), "plan-cuda") == 0;
+}
+
+static bool any_pair_differs(const struct comparison *comparison)
+{
+    bool differs = false;
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct trial_comparison *trial = &comparison->trials[i];
+        differs |= trial->base && trial->new && trial->change != CHANGE_NONE;
+    }
+    return differs;
+}
+
+static void note_profile(struct comparison *comparison, const struct side *base, const struct side *new)
+{
+    const char *side = lacks_profile(base) ? "BASE" : lacks_profile(new) ? "NEW" : NULL;
+    if (side)
+        snprintf(comparison->note, sizeof comparison->note,
+                 "%s was planned without a profile, and a card's number of multiprocessors changes its plan%s",
+                 side, any_pair_differs(comparison) ? ": plan with --profile NAME" : "");
 }
 
 // Of the device, or of the host.
@@ -190,20 +267,51 @@ static void compare_planned(struct comparison *comparison, const struct side *ba
         keys[count++] = "limits.host_memory";
     struct comparison_side sides[2] = {keyed_without(base, keys, interned), keyed_without(new, keys, interned)};
     comparison_make_sides(comparison, &sides[0], &sides[1], options);
+    note_profile(comparison, base, new);
     comparison_side_free(&sides[0]);
     comparison_side_free(&sides[1]);
 }
 
 // --- all
 
-static bool enough(const struct sides *sides, const char *key, const struct result_file *files, size_t file_count,
-                   struct status *status)
+static bool is_same_file(const struct result_file *a, const struct result_file *b)
 {
-    bool one = file_count == 1;
+    struct stat first, second;
+    return strcmp(a->path, b->path) == 0 || (stat(a->path, &first) == 0 && stat(b->path, &second) == 0 &&
+                                             first.st_dev == second.st_dev && first.st_ino == second.st_ino);
+}
+
+// "a.jsonl has", "a.jsonl and b.jsonl have".
+static void name_files(const struct result_file *files, size_t count, char *text, size_t bytes)
+{
+    if (count == 2 && !is_same_file(&files[0], &files[1]))
+        snprintf(text, bytes, "%.200s and %.200s have", files[0].path, files[1].path);
+    else
+        snprintf(text, bytes, "%.200s%s has", files[0].path, count == 2 ? ", given twice," : "");
+}
+
+// What would make the other side of the only device.
+static bool tell_other_device(const struct record *record, const char *files, struct status *status)
+{
+    const char *device = text_or(record->trial.device, "cpu");
+    bool planned = record_is_planned(record), cuda = strstr(device, "cuda") != NULL;
+    return status_set(status, STATUS_BAD_INPUT,
+                      "--by device: %s one device, %s; what is missing is another result file, of %s: longbp run "
+                      "SPEC --device %s%s%s --out FILE",
+                      files, device, planned ? "what was measured" : "a plan", planned ? "" : "plan-",
+                      cuda ? "cuda" : "cpu", cuda && !planned ? " --profile NAME" : "");
+}
+
+static bool enough(const struct compared_key *place, const struct sides *sides, const struct result_file *files,
+                   size_t file_count, struct status *status)
+{
+    char words[440];
+    name_files(files, file_count, words, sizeof words);
+    if (sides->count == 1 && is_by_device(place))
+        return tell_other_device(sides->sides[0].first, words, status);
     return sides->count > 1 ||
-           status_set(status, STATUS_BAD_INPUT, "--by %s: %s%s %s; two or more are held against each other", key,
-                      files[0].path, one ? " has" : " and the other file have",
-                      sides->count ? "one value of it" : "no record with it");
+           status_set(status, STATUS_BAD_INPUT, "--by %s: %s %s; two or more are held against each other",
+                      place->key, words, sides->count ? "one value of it" : "no record with it");
 }
 
 static bool all_whole(const struct result_file *files, size_t count, struct status *status)
@@ -226,13 +334,14 @@ bool comparison_by_make(struct comparison_by *by, const struct result_file *file
     bool fine = all_whole(files, file_count, status) && find_place(&place, key, status);
     for (size_t i = 0; fine && i < file_count; i++)
         take_sides(&sides, &by->interned, &place, &files[i]);
-    fine = fine && enough(&sides, key, files, file_count, status);
+    fine = fine && enough(&place, &sides, files, file_count, status);
+    sides.exact = fine && any_ambiguous(&place, &sides);
     by->items = calloc(sides.count + 1, sizeof *by->items);
     CHECK(by->items);
     for (size_t i = 1; fine && i < sides.count; i++) {
         struct titled_comparison *item = &by->items[by->count++];
         const struct side *base = &sides.sides[0], *new = &sides.sides[i];
-        item->title = title_of(&place, &sides, new);
+        item->title = title_of(&place, &sides, new, &by->interned);
         if (one_is_planned(&place, base, new))
             compare_planned(&item->comparison, base, new, &of_settings, &by->interned);
         else

@@ -2,7 +2,8 @@
 // differ in this key alone.
 //
 // By device, a plan and what was measured may differ besides in what either alone has: the profile and the links
-// that estimates are made from, what is measured, and a limit of memory that no trial of one side has.
+// that estimates are made from, what is measured, and a limit of memory that no trial of one side has. Their title
+// says the plan's profile and the card that was measured, and a note that a plan of no card in particular is one.
 #pragma once
 #include "harness/results/comparison_report.h"
 

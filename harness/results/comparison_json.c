@@ -159,6 +159,7 @@ static json_t *summary_json(const struct comparison *comparison)
     set(trials, "other", json_integer((json_int_t)by_change[CHANGE_OTHER]));
     set(trials, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
     set(object, "trials", trials);
+    set(object, "note", *comparison->note ? json_string(comparison->note) : json_null());
     set(object, "other_columns", json_integer((json_int_t)comparison->other_columns));
     set(object, "gradient_bits", bits_summary_json(comparison));
     set(object, "time", times_json(comparison));

@@ -78,6 +78,8 @@ static void write_counts(const struct comparison *comparison, const char *before
         fprintf(stream,
                 "%sprocessor time of %zu of them, whose samples other programs disturbed: waits are not in it\n",
                 before, comparison->processor_times);
+    if (*comparison->note)
+        fprintf(stream, "%snote: %s\n", before, comparison->note);
 }
 
 static void write_verdict(const struct comparison *comparison, FILE *stream)

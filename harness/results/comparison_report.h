@@ -24,8 +24,8 @@ struct titled_comparison {
 void comparison_write(const struct titled_comparison *comparisons, size_t count, enum comparison_format format,
                       bool all, FILE *stream);
 // {"verdict", "reason", "trials": {"both", "base_only", "new_only", "worse", "open", "better", "allowed", "other",
-//  "same"}, "other_columns": trials whose two records are of other draws,
-//  "gradient_bits": {"known", "changed", "not_the_same": [keys of the record and its provenance]}   (trials),
+//  "same"}, "note": what besides is to be known, null, "other_columns": trials whose two records are of other
+//  draws, "gradient_bits": {"known", "changed", "not_the_same": [keys of the record and its provenance]} (trials),
 //  "time": {"verdict", "reason", "threshold", "measured", "judged", "unsteady", "spread", "shared",
 //           "all": GROUP, "groups": [GROUP...]},
 //  "changed": [{"id", "what", "command", "change", "status": {"base", "new", "change"},

@@ -74,9 +74,13 @@ static void add_status(struct comparison_rows *rows, const struct trial_comparis
     row->open = trial->status == CHANGE_LOST;
     snprintf(row->base, sizeof row->base, "%s", trial->base ? record_status_name(trial->base->status) : "-");
     snprintf(row->new, sizeof row->new, "%s", trial->new ? record_status_name(trial->new->status) : "-");
-    const char *reason = trial->new ? text_or(trial->new->reason, "") : "", *side = !trial->new    ? "only in BASE"
-                                                                                    : !trial->base ? "only in NEW"
-                                                                                                   : "";
+    const char *reason = trial->new ? text_or(trial->new->reason, "") : "", *side = "";
+    if (!trial->new)
+        side = "only in BASE";
+    else if (!trial->base)
+        side = "only in NEW";
+    else if (record_one_is_planned(trial->base, trial->new) && record_one_is_limited(trial->base, trial->new))
+        side = "one has a limit that the other has not";
     snprintf(row->note, sizeof row->note, "%s%s%.160s", side, *side && *reason ? ": " : "", reason);
     add(rows, row);
 }

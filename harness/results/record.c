@@ -128,6 +128,12 @@ bool record_one_is_planned(const struct record *a, const struct record *b)
     return record_is_planned(a) != record_is_planned(b);
 }
 
+bool record_one_is_limited(const struct record *a, const struct record *b)
+{
+    const struct record_limits *left = &a->trial.limits, *right = &b->trial.limits;
+    return (left->memory > 0) != (right->memory > 0) || (left->host_memory > 0) != (right->host_memory > 0);
+}
+
 // A draw of no column is in the counts alone.
 static bool knows_columns(const struct record *record)
 {

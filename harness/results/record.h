@@ -231,6 +231,8 @@ bool record_same_model(const struct record *a, const struct record *b);
 bool record_is_planned(const struct record *record);
 // Whether one of the two is planned, and the other was measured.
 bool record_one_is_planned(const struct record *a, const struct record *b);
+// Whether one of the two has a limit of memory, of the device or of the host, that the other has not.
+bool record_one_is_limited(const struct record *a, const struct record *b);
 // Whether both say which columns draw 0 has, and those are not the same.
 bool record_other_columns(const struct record *a, const struct record *b);
 // Whether both are of one processor, by its name and by what the BLAS takes it for, or card, and of as many

@@ -87,9 +87,13 @@ static void write_planned(const struct printer *printer)
 static void write_drawn(const struct printer *printer)
 {
     size_t drawn = 0;
-    for (size_t i = 0; i < printer->table->row_count; i++)
-        drawn += step_time_is_drawn(printer->table->rows[i].record);
-    if (drawn)
+    bool timed = false;
+    for (size_t i = 0; i < printer->table->row_count; i++) {
+        const struct record *record = printer->table->rows[i].record;
+        drawn += step_time_is_drawn(record);
+        timed |= isfinite(step_time_of(record).ms);
+    }
+    if (drawn && timed)
         fprintf(printer->stream,
                 "\n%zu of %zu rows draw their columns: times are means over draws, all else is of the first draw\n",
                 drawn, printer->table->row_count);

@@ -2,6 +2,7 @@
 #include "harness/results/result_file.h"
 #include "harness/files/input_files.h"
 #include "harness/files/json_skim.h"
+#include "harness/files/size.h"
 #include "harness/results/record_check.h"
 #include "harness/results/record_json.h"
 #include "harness/results/record_skim.h"
@@ -286,11 +287,11 @@ void result_file_close(struct result_file *file)
 void result_file_warn(const struct result_file *file)
 {
     if (file->torn_line) {
-        fprintf(
-            stderr,
-            "longbp: %s:%zu: warning: the last line is torn (%zu bytes, written by a run that was cut off) and is "
-            "ignored\n",
-            file->path, file->torn_line, file->bytes - file->intact_bytes);
+        fprintf(stderr,
+                "longbp: %s:%zu: warning: the last line is torn (%zu %s, written by a run that was cut off) and is "
+                "ignored\n",
+                file->path, file->torn_line, file->bytes - file->intact_bytes,
+                size_text_unit(file->bytes - file->intact_bytes));
     }
     if (file->repeated)
         fprintf(stderr,

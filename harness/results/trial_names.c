@@ -46,7 +46,7 @@ static json_t *differing(struct recorded_key key, const struct record *const *re
 
 // "kv_gradient_dtype bf16": the value, or of an object those of its members.
 static void append_value(char *text, size_t bytes, const struct trial_key *key, json_t *value,
-                         const json_t *members)
+                         const json_t *members, bool exact)
 {
     char words[200];
     json_t *part = json_is_object(members) ? json_object() : json_incref(value), *member;
@@ -55,12 +55,13 @@ static void append_value(char *text, size_t bytes, const struct trial_key *key, 
     {
         json_object_set(part, name, json_object_get(value, name));
     }
-    trial_key_text(key, part, words, sizeof words);
+    (exact ? trial_key_text_exact : trial_key_text)(key, part, words, sizeof words);
     text_append(text, bytes, ", %s", words);
     json_decref(part);
 }
 
-static void append_key(char *text, size_t bytes, const struct trial_key *key, json_t *value, const json_t *members)
+static void append_key(char *text, size_t bytes, const struct trial_key *key, json_t *value, const json_t *members,
+                       bool exact)
 {
     char words[200] = "";
     bool whole =
@@ -68,7 +69,7 @@ static void append_key(char *text, size_t bytes, const struct trial_key *key, js
     if (whole && setting_named(key->name, value, words, sizeof words))
         text_append(text, bytes, ", %s %s", key->name, words);
     else
-        append_value(text, bytes, key, value, members);
+        append_value(text, bytes, key, value, members, exact);
 }
 
 struct trial_name trial_names_at(const struct trial_names *names, size_t record)
@@ -83,7 +84,7 @@ struct trial_name trial_names_at(const struct trial_names *names, size_t record)
             continue;
         json_t *value = recorded_key_value(recorded_key_of(&trial_keys[i]), names->records[record]);
         if (value)
-            append_key(name.text, sizeof name.text, &trial_keys[i], value, names->differing[i]);
+            append_key(name.text, sizeof name.text, &trial_keys[i], value, names->differing[i], names->exact[i]);
         json_decref(value);
     }
     if (names->framed)
@@ -161,6 +162,24 @@ static json_t *telling(const struct trial_key *key, const struct record *const *
     return found;
 }
 
+// Whether some values of the key are not the same, and rounded to the same words.
+static bool is_ambiguous(const struct trial_key *key, const struct record *const *records, size_t count)
+{
+    struct recorded_key recorded = recorded_key_of(key);
+    json_t *said = json_object();
+    bool ambiguous = false;
+    CHECK(said);
+    for (size_t i = 0; !ambiguous && i < count; i++) {
+        if (i && recorded_key_alike(recorded, records[i], records[i - 1]))
+            continue;
+        json_t *value = recorded_key_value(recorded, records[i]);
+        ambiguous = value && trial_key_text_is_ambiguous(said, key, value);
+        json_decref(value);
+    }
+    json_decref(said);
+    return ambiguous;
+}
+
 void trial_names_open(struct trial_names *names, const struct record *const *records, size_t count, bool framed)
 {
     static const struct names in_label = {2, {"method", "measure"}},
@@ -171,6 +190,8 @@ void trial_names_open(struct trial_names *names, const struct record *const *rec
     for (size_t i = 0; count && i < trial_key_count(); i++)
         if (names_find(said, trial_keys[i].name) == said->count)
             names->differing[i] = telling(&trial_keys[i], records, count);
+    for (size_t i = 0; count && i < trial_key_count(); i++)
+        names->exact[i] = names->differing[i] && is_ambiguous(&trial_keys[i], records, count);
     find_series(names);
 }
 

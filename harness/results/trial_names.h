@@ -14,6 +14,7 @@ struct trial_names {
     struct series_table table;
     bool framed, machines;             // said: context, dtype and device; the machine
     json_t *differing[TRIAL_KEYS_MAX]; // what of the key names say; NULL: nothing
+    bool exact[TRIAL_KEYS_MAX];        // its sizes are said to the byte, for some are not told apart otherwise
 };
 
 // What names of these records say, which stay where they are until trial_names_close: the method with the options

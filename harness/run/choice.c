@@ -17,8 +17,8 @@ static void say_missing(char *text, size_t bytes, size_t peak_bytes, size_t limi
 {
     size_t used = strlen(text);
     if (peak_bytes > limit_bytes)
-        snprintf(text + used, bytes - used, "%s %zu bytes too few (%s)", used ? " and" : "",
-                 peak_bytes - limit_bytes, key);
+        snprintf(text + used, bytes - used, "%s %zu %s too few (%s)", used ? " and" : "", peak_bytes - limit_bytes,
+                 size_text_unit(peak_bytes - limit_bytes), key);
 }
 
 static bool nothing_fits(const struct candidate *nearest, const struct space *space, struct planned_limits limits,

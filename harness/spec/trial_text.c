@@ -29,13 +29,15 @@ static void append_value(char *text, size_t bytes, const json_t *value)
 }
 
 static void append_member(char *text, size_t bytes, const struct trial_key *key, const char *name,
-                          const json_t *value)
+                          const json_t *value, bool exact)
 {
     const struct trial_key *member = key->members;
     while (member && member->name && strcmp(member->name, name) != 0)
         member++;
     text_append(text, bytes, " %s=", name);
-    if (member && member->name && member->type == KEY_SIZE) {
+    if (member && member->name && member->type == KEY_SIZE && exact) {
+        text_append(text, bytes, "%lld B", (long long)json_integer_value(value));
+    } else if (member && member->name && member->type == KEY_SIZE) {
         char size[32];
         size_text((size_t)json_integer_value(value), size, sizeof size);
         text_append(text, bytes, "%s", size);
@@ -57,7 +59,8 @@ static bool is_silent(const json_t *value)
     return json_object_size(value) > 0;
 }
 
-void trial_key_text(const struct trial_key *key, const json_t *value, char *text, size_t bytes)
+// exact: sizes are told to the byte.
+static void write_key(const struct trial_key *key, const json_t *value, bool exact, char *text, size_t bytes)
 {
     *text = 0;
     const char *name;
@@ -74,12 +77,33 @@ void trial_key_text(const struct trial_key *key, const json_t *value, char *text
         json_object_foreach((json_t *)value, name, member)
         {
             if (member != telling && !json_is_null(member))
-                append_member(text, bytes, key, name, member);
+                append_member(text, bytes, key, name, member, exact);
         }
     } else {
         text_append(text, bytes, "%s ", key->name);
         append_value(text, bytes, value);
     }
+}
+
+void trial_key_text(const struct trial_key *key, const json_t *value, char *text, size_t bytes)
+{
+    write_key(key, value, false, text, bytes);
+}
+
+void trial_key_text_exact(const struct trial_key *key, const json_t *value, char *text, size_t bytes)
+{
+    write_key(key, value, true, text, bytes);
+}
+
+bool trial_key_text_is_ambiguous(json_t *said, const struct trial_key *key, const json_t *value)
+{
+    char words[300], exact[300];
+    trial_key_text(key, value, words, sizeof words);
+    trial_key_text_exact(key, value, exact, sizeof exact);
+    const char *before = json_string_value(json_object_get(said, words));
+    bool ambiguous = before && strcmp(before, exact) != 0;
+    json_object_set_new(said, words, json_string(exact));
+    return ambiguous;
 }
 
 // Of a method that was chosen every option.

@@ -10,3 +10,8 @@ void size_text(size_t bytes, char *text, size_t text_bytes)
         value /= 1024;
     snprintf(text, text_bytes, unit ? "%.2f %s" : "%.0f %s", value, units[unit]);
 }
+
+const char *size_text_unit(size_t bytes)
+{
+    return bytes == 1 ? "byte" : "bytes";
+}

@@ -4,3 +4,5 @@
 
 // "23.19 GiB": in the largest binary unit that it has one of.
 void size_text(size_t bytes, char *text, size_t text_bytes);
+// "byte" of one, "bytes" of any other number.
+const char *size_text_unit(size_t bytes);

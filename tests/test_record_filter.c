@@ -1,0 +1,111 @@
+// Tests of --where: which records a condition leaves, and what is said of one that cannot be meant.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "tests/program.h"
+#include "tests/quoted.h"
+
+#define RECORD(digit, device, context, method, peak)                                                               \
+    "{'schema': 2, 'id': '" digit "123456789abcdef0123456789abcdef', 'experiment': 'e', 'status': 'ok', 'trial': " \
+    "{'model': 'tiny', 'dtype': 'f32', 'device': '" device "', 'batch': 1, 'context': " context ", 'method': "     \
+    "{'name': " method "}}, 'peak_bytes': " peak "}\n"
+
+static int write_four(void **state)
+{
+    int failed = scratch_setup(state);
+    char *json = quoted(
+        RECORD("a", "cpu", "64", "'full'", "2048") RECORD("b", "cpu", "32", "'seco', 'chunk': 8", "1024")
+            RECORD("c", "cpu", "64", "'seco', 'chunk': 16", "3072") RECORD("d", "plan-cpu", "64", "'full'", "512"));
+    scratch_file(*state, "r.jsonl", json, strlen(json));
+    free(json);
+    return failed;
+}
+
+static void expect_bad(const struct scratch *scratch, const char *command, const char *message)
+{
+    assert_int_equal(run(scratch, command), 2);
+    char *text = text_of(scratch, "out");
+    assert_string_equal(text, "");
+    free(text);
+    assert_says(scratch, "err", message);
+}
+
+static void rows_are_those_of_which_all_holds(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const struct {
+        const char *where, *ids;
+    } cases[] = {{"method=seco", "bc"},
+                 {"method=seco,full", "abcd"},
+                 {"chunk=8,16 --where context=64", "c"},
+                 {"trial.device=plan-cpu", "d"},
+                 {"chunk=null", "ad"},
+                 {"peak_bytes=2048.0", "a"},
+                 {"status=oom,ok", "abcd"},
+                 {"method=seco --where chunk=null,16", "c"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[200];
+        snprintf(command, sizeof command,
+                 "$L report r.jsonl --format csv --columns id --where %s | tail -n +2 | cut -c1 | tr -d '\\n'",
+                 cases[i].where);
+        assert_int_equal(run(scratch, command), 0);
+        char *ids = text_of(scratch, "out");
+        assert_string_equal(ids, cases[i].ids);
+        free(ids);
+    }
+}
+
+static void what_cannot_be_meant_is_refused(void **state)
+{
+    const struct scratch *scratch = *state;
+    expect_bad(scratch, "$L report r.jsonl --where method=none",
+               "--where method=none: none of these 4 records; \"method\" is full, seco there");
+    expect_bad(scratch, "$L report r.jsonl --where method=seco --where chunk=32",
+               "--where chunk=32: none of these 2 records; \"chunk\" is 8, 16 there");
+    expect_bad(scratch, "$L report r.jsonl --where chunk=32", "\"chunk\" is null, 8, 16 there");
+    expect_bad(scratch, "$L report r.jsonl --html r.html --where method=none",
+               "--where method=none: none of these 4");
+    expect_bad(scratch, "$L history r.jsonl --where method=none", "--where method=none: none of these 4 records");
+    expect_bad(scratch, "$L report r.jsonl --where method", "--where: expected KEY=VALUE");
+    expect_bad(scratch, "$L report r.jsonl --where metod=seco", "--where: no field \"metod\"");
+    expect_bad(scratch, "$L report --max-context r.jsonl --where method=full", "--where is of records");
+    expect_bad(scratch, "$L report r.jsonl --where setting=full", "--where: \"setting\" is of a table");
+}
+
+static void a_condition_is_no_value_of_a_list(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char apart[] = "each condition takes its own --where: `--where method=seco --where chunk=8`";
+    expect_bad(scratch, "$L report r.jsonl --where method=seco,chunk=8", apart);
+    expect_bad(scratch, "$L history r.jsonl --where method=seco,chunk=8", apart);
+    expect_bad(scratch, "$L report r.jsonl --where status=ok,oom,trial.method.chunk=8,16,dtype=f32",
+               "`--where status=ok,oom --where trial.method.chunk=8,16 --where dtype=f32`");
+    // Alone it is a value that no record has.
+    expect_bad(scratch, "$L report r.jsonl --where method=chunk=8", "none of these 4 records; ");
+}
+
+// Whatever the other conditions leave of them.
+static void each_value_of_a_list_is_some_records(void **state)
+{
+    const struct scratch *scratch = *state;
+    expect_bad(
+        scratch, "$L report r.jsonl --where method=seco,chonk=8",
+        "--where method=seco,chonk=8: none of these 4 records has \"chonk=8\"; \"method\" is full, seco there");
+    expect_bad(scratch, "$L report r.jsonl --where chunk=8,32,16",
+               "--where chunk=8,32,16: none of these 4 records has \"32\"; \"chunk\" is null, 8, 16 there");
+    expect_bad(scratch, "$L plot r.jsonl --where chunk=8,32,16 --out p",
+               "has \"32\"; \"chunk\" is null, 8, 16 there");
+    expect_bad(scratch, "$L report r.jsonl --where chunk=32,64", "--where chunk=32,64: none of these 4 records; ");
+    expect_bad(scratch, "$L report r.jsonl --where status=ok,okay", "has \"okay\"; \"status\" is ok there");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, write_four, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(rows_are_those_of_which_all_holds),
+        TEST(what_cannot_be_meant_is_refused),
+        TEST(a_condition_is_no_value_of_a_list),
+        TEST(each_value_of_a_list_is_some_records),
+    };
+    return cmocka_run_group_tests_name("record filter", tests, NULL, NULL);
+}
