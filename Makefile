@@ -57,20 +57,25 @@ $(BUILD)/longbp: $(BUILD)/harness/main.o $(LIBRARY)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 define REAL_RULE
-$(BUILD)/%.$(1).o: %.c
+$(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -DREAL_BITS=$(1) -c -o $$@ $$<
 endef
 $(foreach bits,16 32 64,$(eval $(call REAL_RULE,$(bits))))
-$(BUILD)/%.o: %.c
+$(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
-$(BUILD)/%.o: %.cpp
+$(BUILD)/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+
+# Another ARCH, OPT or compiler compiles all anew: objects of two would be linked, unsaid.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@flags='$(CC) $(CXX) $(strip $(COMMON))'; [ "$$flags" = "$$(cat $@ 2>/dev/null)" ] || echo "$$flags" > $@
 
 # Records name the source they were made from: a change of revision rebuilds this one file.
 $(BUILD)/harness/run/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"-std=gnu11 $(strip $(COMMON))"' $(shell cat $(BUILD)/revision 2>/dev/null)

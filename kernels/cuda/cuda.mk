@@ -96,14 +96,14 @@ figure-programs: $(if $(filter cuda cuda:%,$(DEVICE)),cuda)
 # runs them there.
 STATIC := -Wl,-Bstatic -ljansson -lopenblas -lgomp -lgfortran -lquadmath -Wl,-Bdynamic -lm -lpthread
 cuda-static: ## all of this section for another machine, static but for CUDA; tools/cuda-all runs it there
-	@$(MAKE) --no-print-directory ARCH=x86-64-v3 LDLIBS="$(STATIC)" \
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/static ARCH=x86-64-v3 LDLIBS="$(STATIC)" \
 	  LDFLAGS="-static-libgcc -s -Wl,-rpath,'\$$\$$ORIGIN/../lib'" \
-	  all cuda $(CUDA_TESTS) $(BUILD)/bench/bench_ops
-	@mkdir -p $(BUILD)/lib
+	  all cuda $(CUDA_TESTS:$(BUILD)/%=$(BUILD)/static/%) $(BUILD)/static/bench/bench_ops
+	@mkdir -p $(BUILD)/static/lib
 	@so=$$(readlink -f $$($(CXX) -print-file-name=libbenchmark.so)); \
-	  cp $$so $(BUILD)/lib/$$(readelf -d $$so | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
-	@cd $(BUILD) && tar -cf - longbp longbp-cuda.so $(notdir $(MPI)) $(CUDA_TESTS:$(BUILD)/%=%) bench/bench_ops lib | \
-	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > longbp-cuda.tar.xz && ls -l longbp-cuda.tar.xz
+	  cp $$so $(BUILD)/static/lib/$$(readelf -d $$so | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+	@cd $(BUILD)/static && tar -cf - longbp longbp-cuda.so $(notdir $(MPI)) $(CUDA_TESTS:$(BUILD)/%=%) bench/bench_ops lib | \
+	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > ../longbp-cuda.tar.xz && ls -l ../longbp-cuda.tar.xz
 
 lint-cuda: $(BUILD)/CUDA.sources
 	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) $(shell cat $(BUILD)/CUDA.sources) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
