@@ -16,6 +16,7 @@ BLAS     := $(shell pkg-config --cflags openblas 2>/dev/null)
 # Warnings are no errors under the sanitizers, where gcc warns of what is right: its manual advises against it.
 # clang also warns of loops that it does not vectorise as they ask for.
 COMMON   := $(OPT) -g1 -fopenmp -fno-math-errno -Wall -Wextra $(if $(findstring clang,$(CC)),-Wno-pass-failed) $(if $(SANITIZE),,-Werror) $(SANITIZE)
+FLAGS    := $(CC) $(shell $(CC) -dumpfullversion 2>/dev/null) $(CXX) $(strip $(COMMON))
 CFLAGS    = -std=gnu11 $(COMMON)
 CXXFLAGS  = -std=c++17 $(COMMON)
 CPPFLAGS := -I. -MMD -MP $(BLAS)
@@ -75,7 +76,7 @@ $(BUILD)/%.o: %.cpp $(BUILD)/flags
 # Another ARCH, OPT or compiler compiles all anew: objects of two would be linked, unsaid.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@flags='$(CC) $(CXX) $(strip $(COMMON))'; [ "$$flags" = "$$(cat $@ 2>/dev/null)" ] || echo "$$flags" > $@
+	@flags='$(FLAGS)'; [ "$$flags" = "$$(cat $@ 2>/dev/null)" ] || echo "$$flags" > $@
 
 # Records name the source they were made from: a change of revision rebuilds this one file.
 $(BUILD)/harness/run/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"-std=gnu11 $(strip $(COMMON))"' $(shell cat $(BUILD)/revision 2>/dev/null)
@@ -179,7 +180,7 @@ KERNELS  := $(patsubst kernels/cuda/plugin/%.cu,$(BUILD)/tests/simt/%.o,$(wildca
 SIMT     := $(KERNELS) $(addprefix $(BUILD)/tests/simt/,fibers.o array.o device.o) $(CASES)
 $(BUILD)/tests/simt/%.o $(BUILD)/tests/test_simt_%.o: CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
 $(KERNELS) $(BUILD)/tests/simt/fibers.o: CPPFLAGS += -fPIC -fvisibility=hidden
-$(BUILD)/tests/simt/%.o: kernels/cuda/plugin/%.cu
+$(BUILD)/tests/simt/%.o: kernels/cuda/plugin/%.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<

@@ -400,7 +400,7 @@ static void the_card_is_named(void **state)
     } cases[] = {
         {ON_CARD("cuda", "'samples_ms': [4], 'median_ms': 4, 'provenance': {'card': 'A card, 132 of them'}"),
          "tiny, f32, cuda, batch 1, context 64, A card\n"},
-        {ON_CARD("plan-cuda", "'samples_ms': []"), "1 of them are of no card in particular"},
+        {ON_CARD("plan-cuda", "'samples_ms': []"), "1 of 1 rows are planned for no card in particular"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct status status = {0};

@@ -269,7 +269,13 @@ static void a_sweep_without_a_result_is_no_success(void **state)
     expect(scratch,
            "echo {} > r.jsonl; LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --fresh --axis device=cuda", 2,
            "can be measured here");
-    expect(scratch, "test -s r.jsonl && test ! -e r.jsonl.bak && rm r.jsonl", 0, NULL);
+    expect(
+        scratch,
+        "LONGBP_CUDA=/no/such $L run spec.json --out n.jsonl --axis device=cuda --against $L --against-out a.jsonl",
+        2, "can be measured here");
+    expect(scratch,
+           "test -s r.jsonl && test ! -e r.jsonl.bak && test ! -e n.jsonl && test ! -e a.jsonl && rm r.jsonl", 0,
+           NULL);
     // Some that can be are enough: the others' records say why they are not.
     expect(scratch,
            "LONGBP_CUDA=/no/such $L run spec.json --out r.jsonl --axis device=cuda,cpu --axis behaviour=ok", 0,

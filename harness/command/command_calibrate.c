@@ -5,6 +5,7 @@
 #include "harness/files/output_file.h"
 #include "harness/run/calibrate.h"
 #include "kernels/base/ops.h"
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,13 @@ static bool read_device(struct arguments *arguments, char name[PROFILE_NAME_BYTE
     size_t length = strlen(base), suffix = strlen(".json");
     if (length > suffix && strcmp(base + length - suffix, ".json") == 0)
         length -= suffix;
+    json_t *text = json_stringn(base, length); // NULL: no UTF-8
+    json_decref(text);
+    if (!text || length >= PROFILE_NAME_BYTES)
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "--out: the profile is called as its file: a name in UTF-8 of at most %d bytes, not \"%.64s\"",
+            PROFILE_NAME_BYTES - 1, base);
     snprintf(name, PROFILE_NAME_BYTES, "%.*s", (int)length, base);
     arguments->request.name = name;
     return true;

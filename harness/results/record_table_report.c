@@ -79,9 +79,10 @@ static void write_planned(const struct printer *printer)
                 printer->table->row_count);
     if (of_no_card)
         fprintf(printer->stream,
-                "%zu of them are of no card in particular: bytes and launches follow from a card's number of "
-                "multiprocessors,\nwhich --profile says\n",
-                of_no_card);
+                "%zu of %zu rows are planned for no card in particular: bytes and launches follow from a card's "
+                "number of "
+                "multiprocessors:\nplan with --profile NAME\n",
+                of_no_card, printer->table->row_count);
 }
 
 static void write_drawn(const struct printer *printer)

@@ -171,7 +171,7 @@ static bool read_existing(struct result_log *log, struct status *status)
 
 bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status)
 {
-    *log = (struct result_log){.path = path, .file = -1};
+    *log = (struct result_log){.path = path, .file = -1, .created = access(path, F_OK) != 0};
     make_folder(path);
     if (!open_locked(log, status))
         return false;
@@ -179,9 +179,8 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
     if (fstat(log->file, &there) == 0 && input_files_have(&there))
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: is read by this very command, which would write over it; choose another name", path);
-    if (fresh && log->regular && log->end > 0 && !move_away(log, status))
-        return false;
-    if (!log->regular)
+    log->moves = fresh && log->regular && log->end > 0;
+    if (!log->regular || log->moves)
         return true;
     if (!read_existing(log, status))
         return false;
@@ -189,6 +188,23 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
         return io_failed(log, "cut off its torn last line", status);
     output_file_sync_folder(path);
     return true;
+}
+
+bool result_log_begin(struct result_log *log, struct status *status)
+{
+    if (!log->moves)
+        return true;
+    log->moves = false;
+    if (!move_away(log, status))
+        return false;
+    output_file_sync_folder(log->path);
+    return true;
+}
+
+void result_log_abandon(struct result_log *log)
+{
+    if (log->created && log->regular && log->end == 0 && is_current(log))
+        unlink(log->path);
 }
 
 bool result_log_append(struct result_log *log, const char *line, struct status *status)

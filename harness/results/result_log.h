@@ -10,15 +10,22 @@ struct result_log {
     bool regular;               // a device or a pipe is written to, but cannot be locked, resumed or cut
     bool unterminated;          // a newline must come first
     bool torn;                  // what is after `end` must be cut off
+    bool created;               // there was no file
+    bool moves;                 // what is there is to be moved away
     off_t end;                  // after the last whole record
     struct result_ids existing; // of the records that were there
 };
 
 // Opens or creates the file, locks it against other sweeps, reads what it holds and cuts off a torn last line.
-// fresh: what was there moves to PATH.bak first, or to PATH.bak.2 and so on where that has other trials. False and
-// a status (bad input: another sweep has it, or it holds something else, which then stays as it is; io). Release
-// with result_log_close, also after a failure.
+// fresh: what it holds is not read, and stays until result_log_begin. False and a status (bad input: another sweep
+// has it, or it holds something else, which then stays as it is; io). Release with result_log_close, also after a
+// failure.
 bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status);
+// Before the first record. Opened as fresh: what is there moves to PATH.bak, or to PATH.bak.2 and so on where that
+// has other trials. False and a status (io).
+bool result_log_begin(struct result_log *log, struct status *status);
+// Instead of that: a file that was not there, and has no record, goes again.
+void result_log_abandon(struct result_log *log);
 // Appends a record and waits until it is on the disk. After a failure the file is as it was before.
 bool result_log_append(struct result_log *log, const char *line, struct status *status);
 // Whether the path still leads to the file, with all its records and nothing else; false and a status (io) if

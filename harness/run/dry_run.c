@@ -91,8 +91,8 @@ static void write_total(const struct total *total, size_t done, FILE *stream)
     fputc('\n', stream);
     if (total->of_no_card)
         fprintf(stream,
-                "peaks of %zu on cuda are of no card in particular: they follow from a card's number of "
-                "multiprocessors, which --profile says\n",
+                "peaks of %zu on cuda are those of no card in particular: they follow from a card's number of "
+                "multiprocessors: --profile NAME\n",
                 total->of_no_card);
 }
 

@@ -15,7 +15,6 @@
 #include "harness/run/sweep_table.h"
 #include "kernels/base/random.h"
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // A trial's process ends its samples by itself before max_seconds; this much later it is not going to.
@@ -108,7 +107,6 @@ struct sweep {
     int references; // a store, for this build's processes
     int signals;
     struct progress progress;
-    bool possible; // that it is was asked before the files were opened
     bool interrupted;
 };
 
@@ -300,8 +298,17 @@ static int run_what_is_left(struct sweep *sweep, struct status *status)
                     name, results, sweep->side_count > 1 ? "have" : "has", all, rounds);
         return any_ok(sweep) && none_bad(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
     }
-    if (!sweep->possible && !sweep_possible(sweep->spec, sweep->options->launch, status))
-        return EXIT_BAD_INPUT;
+    // A sweep of which nothing can be measured here moves no file away, and leaves none behind.
+    if (!sweep_possible(sweep->spec, sweep->options->launch, &sweep->interrupted, status)) {
+        for (size_t s = 0; s < sweep->side_count; s++)
+            result_log_abandon(&sweep->sides[s].log);
+        if (sweep->interrupted)
+            fprintf(stderr, "%s: stopped before the first trial\n", name);
+        return sweep->interrupted ? EXIT_INTERRUPTED : EXIT_BAD_INPUT;
+    }
+    for (size_t s = 0; s < sweep->side_count; s++)
+        if (!result_log_begin(&sweep->sides[s].log, status))
+            return EXIT_BAD_INPUT;
     if (left < all && sweep->options->detail != PROGRESS_QUIET)
         fprintf(stderr, "%s: %zu of %zu trials%s are left to do\n", name, left, all, rounds);
     return run_trials(sweep, left, status);
@@ -392,19 +399,9 @@ static bool write_tables(const struct sweep *sweep, struct status *status)
     return fine;
 }
 
-static bool has_results(const char *out)
-{
-    struct stat file;
-    return stat(out, &file) == 0 && file.st_size > 0;
-}
-
 int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status)
 {
     struct sweep sweep = {.spec = spec, .options = options, .sides = {{0}, {.program = options->against}}};
-    // A sweep of which nothing can be measured here moves no file away, and makes none.
-    sweep.possible = options->fresh || !has_results(options->out);
-    if (sweep.possible && !sweep_possible(spec, options->launch, status))
-        return EXIT_BAD_INPUT;
     const char *const outs[] = {options->out, options->against_out};
     sweep.references = reference_store_open();
     sweep.order = calloc(spec->trial_count + 1, sizeof *sweep.order);

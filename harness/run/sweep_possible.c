@@ -12,7 +12,7 @@
 struct probe {
     char device[16];
     enum dtype dtype;
-    bool there;
+    bool there, interrupted;
     struct status why;
 };
 
@@ -34,6 +34,7 @@ static bool ask(struct probe *probe)
     bool there = !object || record.status != RECORD_UNSUPPORTED;
     if (!there)
         status_set(&probe->why, STATUS_BAD_INPUT, "%s", text_or(record.reason, ""));
+    probe->interrupted = result.interrupted;
     record_free(&record);
     json_decref(object);
     child_result_free(&result);
@@ -72,12 +73,12 @@ static bool is_possible(struct probe *probe, const struct trial *trial, const ch
     return possible;
 }
 
-bool sweep_possible(const struct spec *spec, const char *launch, struct status *status)
+bool sweep_possible(const struct spec *spec, const char *launch, bool *interrupted, struct status *status)
 {
     struct probe probe = {0};
     struct status first = {0};
     bool possible = false;
-    for (size_t i = 0; !possible && i < spec->trial_count; i++) {
+    for (size_t i = 0; !possible && !probe.interrupted && i < spec->trial_count; i++) {
         struct trial trial;
         struct status why = {0};
         possible = !spec_trial(spec, i, &trial, &why) || is_possible(&probe, &trial, launch, &why);
@@ -85,6 +86,9 @@ bool sweep_possible(const struct spec *spec, const char *launch, struct status *
             first = why;
         trial_free(&trial);
     }
+    *interrupted = probe.interrupted;
+    if (probe.interrupted)
+        return false;
     return possible || spec->trial_count == 0 ||
            status_set(status, STATUS_BAD_INPUT, "none of the %zu trials can be measured here: %.900s",
                       spec->trial_count, first.message);

@@ -21,7 +21,7 @@ CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
 CUDA_SOURCES := $(sort $(CUDA_BASE) $(wildcard kernels/base/*.h $(addprefix kernels/cuda/,*.h plugin/*.[ch] plugin/*.cu plugin/*.cuh)))
 CUDA_HOLDERS := $(addprefix $(BUILD)/,kernels/cuda/plugin.o pic/kernels/cuda/plugin/cuda.o emulated/kernels/cuda/plugin/cuda.o tests/test_plugins.o)
 $(CUDA_HOLDERS): $(BUILD)/CUDA.sources
-$(CUDA_HOLDERS): CPPFLAGS += $(shell cat $(BUILD)/CUDA.sources)
+$(CUDA_HOLDERS): CPPFLAGS += $(shell cat $(BUILD)/CUDA.sources 2>/dev/null)
 
 $(BUILD)/pic/%.o: %.c
 	@mkdir -p $(@D)
@@ -106,6 +106,6 @@ cuda-static: ## all of this section for another machine, static but for CUDA; to
 	  xz -T0 -6 --lzma2=preset=6,dict=128MiB > ../longbp-cuda.tar.xz && ls -l ../longbp-cuda.tar.xz
 
 lint-cuda: $(BUILD)/CUDA.sources
-	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) $(shell cat $(BUILD)/CUDA.sources) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
+	@$(if $(NVCC),clang-tidy --quiet $(CUDA_C) $(wildcard tests/cuda/*.c tests/emulator/*.c) -- -I. $(CUDA_BUILT_FOR) $(shell cat $(BUILD)/CUDA.sources 2>/dev/null) -isystem $(CUDA)/include -std=gnu11 $(ANALYZER) 2>/dev/null,:)
 
 .PHONY: cuda cuda-static lint-cuda test-cuda-graphs test-cuda-code test-cuda-build test-cuda test-bf16 bench-cuda

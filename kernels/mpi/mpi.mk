@@ -8,8 +8,8 @@ MPI       := $(if $(MPI_LIBS),$(BUILD)/longbp-mpi.so)
 $(BUILD)/longbp-mpi.so: $(MPI_SOURCES) $(BUILD)/MPI.sources kernels/mpi/mpi.mk
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) -I. $(shell cat $(BUILD)/MPI.sources) $(MPI_FLAGS) -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -shared -Wl,-z,defs -o $@ $(MPI_C) $(MPI_LIBS)
+	$(Q)$(CC) -I. $(shell cat $(BUILD)/MPI.sources 2>/dev/null) $(MPI_FLAGS) -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -shared -Wl,-z,defs -o $@ $(MPI_C) $(MPI_LIBS)
 MPI_HOLDERS := $(addprefix $(BUILD)/,kernels/mpi/plugin.o tests/test_plugins.o)
 $(MPI_HOLDERS): $(BUILD)/MPI.sources
-$(MPI_HOLDERS): CPPFLAGS += $(shell cat $(BUILD)/MPI.sources)
+$(MPI_HOLDERS): CPPFLAGS += $(shell cat $(BUILD)/MPI.sources 2>/dev/null)
 all: $(MPI)

@@ -7,18 +7,18 @@ CAN_EMULATE := $(wildcard $(CUDA)/include/cudnn.h)
 HEADERS   := $(if $(filter-out /usr,$(CUDA)),-isystem $(CUDA)/include)
 $(EMULATED)/%.o: CPPFLAGS += $(CUDA_BUILT_FOR) -fPIC -fvisibility=hidden \
   -DCUDA_ATTENTION_QUERIES=16 -DCUDA_ATTENTION_KEYS=32 -DCUDA_ATTENTION_TILE=8 -DCUDA_ATTENTION_ROWS=1
-$(EMULATED)/%.o: %.c
+$(EMULATED)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(HEADERS) $(CFLAGS) -c -o $@ $<
-$(EMULATED)/%.o: %.cpp
+$(EMULATED)/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(HEADERS) $(CXXFLAGS) -c -o $@ $<
 TILED     := $(addprefix kernels/cuda/plugin/attention_,forward.cu backward.cu)
 $(TILED:%.cu=$(EMULATED)/%.o): CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
 $(TILED:%.cu=$(EMULATED)/%.o): CXXFLAGS += -O2
-$(EMULATED)/%.o: %.cu
+$(EMULATED)/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<

@@ -24,7 +24,7 @@ fuzz-keep: $(PROGRAMS) ## what of build/fuzz/corpus reaches all that it reaches,
 .PHONY: fuzz fuzz-campaign fuzz-keep
 
 # The same readers in a suite, over what is kept alone.
-$(FUZZERS:%=$(BUILD)/tests/kept/%.o): $(BUILD)/tests/kept/%.o: tests/fuzz_%.c
+$(FUZZERS:%=$(BUILD)/tests/kept/%.o): $(BUILD)/tests/kept/%.o: tests/fuzz_%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -O1 -DLLVMFuzzerTestOneInput=kept_$* -c -o $@ $<

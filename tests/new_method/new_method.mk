@@ -8,7 +8,7 @@ $(NEW_METHOD)/methods.c: methods/methods.c
 $(NEW_METHOD)/trial_keys.c: harness/spec/trial_keys.c tests/new_method/new_method.mk
 	@mkdir -p $(@D)
 	@sed 's/^    {.name = "limits"/    $(NEW_KEY)\n&/' $< > $@
-$(NEW_METHOD)/methods.o $(NEW_METHOD)/trial_keys.o: %.o: %.c
+$(NEW_METHOD)/methods.o $(NEW_METHOD)/trial_keys.o: %.o: %.c $(BUILD)/flags
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(NEW_METHOD)/longbp: $(BUILD)/harness/main.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o $(NEW_METHOD)/trial_keys.o $(LIBRARY)
