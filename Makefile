@@ -16,7 +16,7 @@ BLAS     := $(shell pkg-config --cflags openblas 2>/dev/null)
 # Warnings are no errors under the sanitizers, where gcc warns of what is right: its manual advises against it.
 # clang also warns of loops that it does not vectorise as they ask for.
 COMMON   := $(OPT) -g1 -fopenmp -fno-math-errno -Wall -Wextra $(if $(findstring clang,$(CC)),-Wno-pass-failed) $(if $(SANITIZE),,-Werror) $(SANITIZE)
-FLAGS    := $(CC) $(shell $(CC) -dumpfullversion 2>/dev/null) $(CXX) $(strip $(COMMON))
+FLAGS    := $(CC) $(CXX) $(strip $(COMMON))
 CFLAGS    = -std=gnu11 $(COMMON)
 CXXFLAGS  = -std=c++17 $(COMMON)
 CPPFLAGS := -I. -MMD -MP $(BLAS)
@@ -73,7 +73,7 @@ $(BUILD)/%.o: %.cpp $(BUILD)/flags
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
 
-# Another ARCH, OPT or compiler compiles all anew: objects of two would be linked, unsaid.
+# Another ARCH or OPT, or a compiler of another name, compiles all anew: objects of two would be linked, unsaid.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@flags='$(FLAGS)'; [ "$$flags" = "$$(cat $@ 2>/dev/null)" ] || echo "$$flags" > $@

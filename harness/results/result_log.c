@@ -169,6 +169,17 @@ static bool read_existing(struct result_log *log, struct status *status)
                               reason.message);
 }
 
+// From where the last whole record ends.
+static bool resume(struct result_log *log, struct status *status)
+{
+    if (!read_existing(log, status))
+        return false;
+    if (log->torn && !cut(log))
+        return io_failed(log, "cut off its torn last line", status);
+    output_file_sync_folder(log->path);
+    return true;
+}
+
 bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status)
 {
     *log = (struct result_log){.path = path, .file = -1, .created = access(path, F_OK) != 0};
@@ -180,14 +191,7 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: is read by this very command, which would write over it; choose another name", path);
     log->moves = fresh && log->regular && log->end > 0;
-    if (!log->regular || log->moves)
-        return true;
-    if (!read_existing(log, status))
-        return false;
-    if (log->torn && !cut(log))
-        return io_failed(log, "cut off its torn last line", status);
-    output_file_sync_folder(path);
-    return true;
+    return !log->regular || log->moves || resume(log, status);
 }
 
 bool result_log_begin(struct result_log *log, struct status *status)
@@ -195,10 +199,7 @@ bool result_log_begin(struct result_log *log, struct status *status)
     if (!log->moves)
         return true;
     log->moves = false;
-    if (!move_away(log, status))
-        return false;
-    output_file_sync_folder(log->path);
-    return true;
+    return move_away(log, status) && resume(log, status);
 }
 
 void result_log_abandon(struct result_log *log)

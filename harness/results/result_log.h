@@ -22,7 +22,8 @@ struct result_log {
 // failure.
 bool result_log_open(struct result_log *log, const char *path, bool fresh, struct status *status);
 // Before the first record. Opened as fresh: what is there moves to PATH.bak, or to PATH.bak.2 and so on where that
-// has other trials. False and a status (io).
+// has other trials, and what is there then is read, for another sweep may have been between. False and a status, as
+// of opening.
 bool result_log_begin(struct result_log *log, struct status *status);
 // Instead of that: a file that was not there, and has no record, goes again.
 void result_log_abandon(struct result_log *log);

@@ -283,37 +283,6 @@ static int run_trials(struct sweep *sweep, size_t left, struct status *status)
     return any_ok(sweep) && none_bad(sweep) && !bad ? EXIT_FINE : EXIT_CHECK_FAILED;
 }
 
-static int run_what_is_left(struct sweep *sweep, struct status *status)
-{
-    const char *name = sweep->spec->experiment;
-    size_t all = sweep->spec->trial_count * sweep->options->rounds * sweep->side_count, left = trials_left(sweep);
-    char rounds[40] = "", results[1024];
-    if (sweep->options->rounds > 1)
-        snprintf(rounds, sizeof rounds, " in %zu rounds", sweep->options->rounds);
-    if (left == 0) {
-        name_results(sweep, results, sizeof results);
-        if (sweep->options->detail != PROGRESS_QUIET)
-            fprintf(stderr,
-                    "%s: nothing left to do: %s %s all %zu trials%s; --fresh or another --out measures them anew\n",
-                    name, results, sweep->side_count > 1 ? "have" : "has", all, rounds);
-        return any_ok(sweep) && none_bad(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
-    }
-    // A sweep of which nothing can be measured here moves no file away, and leaves none behind.
-    if (!sweep_possible(sweep->spec, sweep->options->launch, &sweep->interrupted, status)) {
-        for (size_t s = 0; s < sweep->side_count; s++)
-            result_log_abandon(&sweep->sides[s].log);
-        if (sweep->interrupted)
-            fprintf(stderr, "%s: stopped before the first trial\n", name);
-        return sweep->interrupted ? EXIT_INTERRUPTED : EXIT_BAD_INPUT;
-    }
-    for (size_t s = 0; s < sweep->side_count; s++)
-        if (!result_log_begin(&sweep->sides[s].log, status))
-            return EXIT_BAD_INPUT;
-    if (left < all && sweep->options->detail != PROGRESS_QUIET)
-        fprintf(stderr, "%s: %zu of %zu trials%s are left to do\n", name, left, all, rounds);
-    return run_trials(sweep, left, status);
-}
-
 // Hashes of folders that were read, by their names, lest each trial reads them again.
 static uint64_t hash_of_model(json_t *known, const struct trial *trial)
 {
@@ -367,14 +336,14 @@ static bool check_inputs(const struct sweep *sweep, const struct side *side, siz
     return fine;
 }
 
-// Opens the side's file and looks up what it has of the spec's trials.
-static bool open_side(struct sweep *sweep, struct side *side, const char *out, struct status *status)
+// Looks up what the side's file has of the spec's trials.
+static bool look_up(struct sweep *sweep, struct side *side, struct status *status)
 {
-    if (!result_log_open(&side->log, out, sweep->options->fresh, status))
-        return false;
     bool fine = true;
     json_t *models = json_object();
     CHECK(models);
+    side->any_ok = false;
+    side->bad = 0;
     for (size_t i = 0; fine && i < sweep->spec->trial_count; i++) {
         struct result_id found = result_ids_find(&side->log.existing, sweep->spec->trials[i].id);
         side->any_ok |= found.ok > 0;
@@ -383,6 +352,51 @@ static bool open_side(struct sweep *sweep, struct side *side, const char *out, s
     }
     json_decref(models);
     return fine;
+}
+
+// Before the first trial. A sweep of which nothing can be measured here moves no file away, and leaves none behind.
+static int begin(struct sweep *sweep, struct status *status)
+{
+    if (!sweep_possible(sweep->spec, sweep->options->launch, &sweep->interrupted, status)) {
+        for (size_t s = 0; s < sweep->side_count; s++)
+            result_log_abandon(&sweep->sides[s].log);
+        if (sweep->interrupted)
+            fprintf(stderr, "%s: stopped before the first trial\n", sweep->spec->experiment);
+        return sweep->interrupted ? EXIT_INTERRUPTED : EXIT_BAD_INPUT;
+    }
+    for (size_t s = 0; s < sweep->side_count; s++) {
+        struct side *side = &sweep->sides[s];
+        bool moved = side->log.moves;
+        if (!result_log_begin(&side->log, status) || (moved && !look_up(sweep, side, status)))
+            return EXIT_BAD_INPUT;
+    }
+    return EXIT_FINE;
+}
+
+static int run_what_is_left(struct sweep *sweep, struct status *status)
+{
+    const char *name = sweep->spec->experiment;
+    size_t all = sweep->spec->trial_count * sweep->options->rounds * sweep->side_count, left = trials_left(sweep);
+    char rounds[40] = "", results[1024];
+    if (sweep->options->rounds > 1)
+        snprintf(rounds, sizeof rounds, " in %zu rounds", sweep->options->rounds);
+    if (left > 0) {
+        int code = begin(sweep, status);
+        if (code != EXIT_FINE)
+            return code;
+        left = trials_left(sweep); // another sweep may have come between
+    }
+    if (left == 0) {
+        name_results(sweep, results, sizeof results);
+        if (sweep->options->detail != PROGRESS_QUIET)
+            fprintf(stderr,
+                    "%s: nothing left to do: %s %s all %zu trials%s; --fresh or another --out measures them anew\n",
+                    name, results, sweep->side_count > 1 ? "have" : "has", all, rounds);
+        return any_ok(sweep) && none_bad(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
+    }
+    if (left < all && sweep->options->detail != PROGRESS_QUIET)
+        fprintf(stderr, "%s: %zu of %zu trials%s are left to do\n", name, left, all, rounds);
+    return run_trials(sweep, left, status);
 }
 
 // What the trials came to, of each build whose records can be read again.
@@ -408,7 +422,9 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
     CHECK(sweep.order);
     bool open = true;
     while (open && sweep.side_count < (options->against ? 2 : 1)) {
-        open = open_side(&sweep, &sweep.sides[sweep.side_count], outs[sweep.side_count], status);
+        struct side *side = &sweep.sides[sweep.side_count];
+        open = result_log_open(&side->log, outs[sweep.side_count], options->fresh, status) &&
+               look_up(&sweep, side, status);
         sweep.side_count++;
     }
     int code = open ? run_what_is_left(&sweep, status) : EXIT_BAD_INPUT;
