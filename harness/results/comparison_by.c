@@ -206,13 +206,12 @@ static char *title_of(const struct compared_key *place, const struct sides *side
     return title;
 }
 
-// Whether it is of no card in particular.
-static bool lacks_profile(const struct side *side)
+static bool any_of_no_card(const struct side *side)
 {
-    bool lacks = false;
+    bool any = false;
     for (size_t i = 0; i < side->records.count; i++)
-        lacks |= !side->records.records[i]->trial.profile;
-    return lacks && strcmp(text_or(side->first->trial.device, ""), "plan-cuda") == 0;
+        any |= record_is_of_no_card(side->records.records[i]);
+    return any;
 }
 
 static bool any_pair_differs(const struct comparison *comparison)
@@ -227,7 +226,7 @@ static bool any_pair_differs(const struct comparison *comparison)
 
 static void note_profile(struct comparison *comparison, const struct side *base, const struct side *new)
 {
-    const char *side = lacks_profile(base) ? "BASE" : lacks_profile(new) ? "NEW" : NULL;
+    const char *side = any_of_no_card(base) ? "BASE" : any_of_no_card(new) ? "NEW" : NULL;
     if (side)
         snprintf(comparison->note, sizeof comparison->note,
                  "%s was planned without a profile, and a card's number of multiprocessors changes its plan%s",

@@ -123,6 +123,11 @@ bool record_is_planned(const struct record *record)
     return trial_plans_on(text_or(record->trial.device, ""));
 }
 
+bool record_is_of_no_card(const struct record *record)
+{
+    return !record->trial.profile && strcmp(text_or(record->trial.device, ""), "plan-cuda") == 0;
+}
+
 bool record_one_is_planned(const struct record *a, const struct record *b)
 {
     return record_is_planned(a) != record_is_planned(b);

@@ -229,6 +229,9 @@ bool record_same_data(const struct record *a, const struct record *b);
 bool record_same_model(const struct record *a, const struct record *b);
 // Whether its device computes nothing, but counts: plan-cpu, plan-cuda.
 bool record_is_planned(const struct record *record);
+// Whether it is planned for a card, and for none in particular: without a profile, which says how many
+// multiprocessors a card has. Bytes and launches follow from these.
+bool record_is_of_no_card(const struct record *record);
 // Whether one of the two is planned, and the other was measured.
 bool record_one_is_planned(const struct record *a, const struct record *b);
 // Whether one of the two has a limit of memory, of the device or of the host, that the other has not.

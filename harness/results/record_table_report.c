@@ -72,16 +72,15 @@ static void write_planned(const struct printer *printer)
     for (size_t i = 0; i < printer->table->row_count; i++) {
         const struct record *record = printer->table->rows[i].record;
         planned += record_is_planned(record);
-        of_no_card += record_is_planned(record) && !record->trial.profile && strstr(record->trial.device, "cuda");
+        of_no_card += record_is_of_no_card(record);
     }
     if (planned)
         fprintf(printer->stream, "\n%zu of %zu rows are planned: bytes are exact, nothing was measured\n", planned,
                 printer->table->row_count);
     if (of_no_card)
         fprintf(printer->stream,
-                "%zu of %zu rows are planned for no card in particular: bytes and launches follow from a card's "
-                "number of "
-                "multiprocessors:\nplan with --profile NAME\n",
+                "%zu of %zu rows are planned for no card in particular: bytes and launches follow from a card's\n"
+                "number of multiprocessors; plan with --profile NAME\n",
                 of_no_card, printer->table->row_count);
 }
 

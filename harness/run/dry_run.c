@@ -92,7 +92,7 @@ static void write_total(const struct total *total, size_t done, FILE *stream)
     if (total->of_no_card)
         fprintf(stream,
                 "peaks of %zu on cuda are those of no card in particular: they follow from a card's number of "
-                "multiprocessors: --profile NAME\n",
+                "multiprocessors; plan with --profile NAME\n",
                 total->of_no_card);
 }
 
