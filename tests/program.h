@@ -78,6 +78,16 @@ static inline void assert_says(const struct scratch *scratch, const char *name, 
     free(text);
 }
 
+// A command that is refused prints nothing, says why, and exits with 2.
+static inline void assert_refused(const struct scratch *scratch, const char *command, const char *message)
+{
+    assert_int_equal(run(scratch, command), 2);
+    char *text = text_of(scratch, "out");
+    assert_string_equal(text, "");
+    free(text);
+    assert_says(scratch, "err", message);
+}
+
 static inline size_t line_count(const struct scratch *scratch, const char *name)
 {
     char *text = text_of(scratch, name);

@@ -28,15 +28,6 @@ static void expect(const struct scratch *scratch, const char *command, const cha
     free(text);
 }
 
-static void expect_bad(const struct scratch *scratch, const char *command, const char *message)
-{
-    assert_int_equal(run(scratch, command), 2);
-    char *text = text_of(scratch, "out");
-    assert_string_equal(text, "");
-    free(text);
-    assert_says(scratch, "err", message);
-}
-
 static void fields_are_columns(void **state)
 {
     const struct scratch *scratch = *state;
@@ -74,10 +65,10 @@ static void parts_of_a_map_are_columns(void **state)
     expect(scratch,
            "$L report r.jsonl --format csv --columns gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs",
            "gradient.tensors.a.b.max_abs,gradient.tensors.c.max_abs\r\n1.0,\r\n2.0,3.0\r\n");
-    expect_bad(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.max_abs",
-               "NAME in \"gradient.tensors.NAME.max_abs\" stands for a name in the records, as in "
-               "\"gradient.tensors.a.b.max_abs\"");
-    expect_bad(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.mox_abs", "no field");
+    assert_refused(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.max_abs",
+                   "NAME in \"gradient.tensors.NAME.max_abs\" stands for a name in the records, as in "
+                   "\"gradient.tensors.a.b.max_abs\"");
+    assert_refused(scratch, "$L report r.jsonl --format csv --columns gradient.tensors.NAME.mox_abs", "no field");
 }
 
 static void hostile_texts_stay_data(void **state)
@@ -122,20 +113,20 @@ static void mistakes_are_told_before_anything_is_written(void **state)
     const struct scratch *scratch = *state;
     write_records(scratch, HOSTILE);
     scratch_file(scratch, "bad.jsonl", "{}\n", 3);
-    expect_bad(scratch, "$L report r.jsonl --format csv --columns id,peek_bytes",
-               "no field \"peek_bytes\"; did you mean \"peak_bytes\"?; `longbp list fields`");
-    expect_bad(scratch, "$L report r.jsonl --format csv --columns trial.method.nam",
-               "did you mean \"trial.method.name\"?");
-    expect_bad(scratch, "$L report r.jsonl --format csv --columns trial.method.chunky",
-               "no field \"trial.method.chunky\"; did you mean \"trial.method.chunk\"?");
-    expect_bad(scratch, "$L report r.jsonl --format csv --columns id,", "no field \"\"");
-    expect_bad(scratch, "$L report r.jsonl --format csv --columns id,status,id",
-               "--columns: \"id\" is named twice");
-    expect_bad(scratch, "$L report r.jsonl bad.jsonl", "bad.jsonl:1: not a record");
+    assert_refused(scratch, "$L report r.jsonl --format csv --columns id,peek_bytes",
+                   "no field \"peek_bytes\"; did you mean \"peak_bytes\"?; `longbp list fields`");
+    assert_refused(scratch, "$L report r.jsonl --format csv --columns trial.method.nam",
+                   "did you mean \"trial.method.name\"?");
+    assert_refused(scratch, "$L report r.jsonl --format csv --columns trial.method.chunky",
+                   "no field \"trial.method.chunky\"; did you mean \"trial.method.chunk\"?");
+    assert_refused(scratch, "$L report r.jsonl --format csv --columns id,", "no field \"\"");
+    assert_refused(scratch, "$L report r.jsonl --format csv --columns id,status,id",
+                   "--columns: \"id\" is named twice");
+    assert_refused(scratch, "$L report r.jsonl bad.jsonl", "bad.jsonl:1: not a record");
     expect(scratch, "cat r.jsonl | $L report /dev/stdin --format csv --columns status", "status\r\nok\r\n");
-    expect_bad(scratch, "$L report r.jsonl --format tsv",
-               "--format: text, markdown, latex, csv or json, not \"tsv\"");
-    expect_bad(scratch, "$L report", "name at least one result file");
+    assert_refused(scratch, "$L report r.jsonl --format tsv",
+                   "--format: text, markdown, latex, csv or json, not \"tsv\"");
+    assert_refused(scratch, "$L report", "name at least one result file");
     assert_int_equal(run(scratch, "$L report r.jsonl --format csv >/dev/full"), 2);
 }
 
@@ -337,8 +328,8 @@ static void a_table_has_the_columns_and_order_that_are_asked_for(void **state)
     expect_lines(scratch, "$L report r.jsonl --columns chunk,time_ratio,peak_ratio --sort peak_ratio:desc",
                  "chunk time / first peak / first\n16 1.000 1.500\n- 1.000 1.000\n8 1.000 1.000\n- - 0.2500\n");
     expect_lines(scratch, "$L report r.jsonl --columns chunk --sort chunk:desc", "chunk\n16\n8\n-\n-\n");
-    expect_bad(scratch, "$L report r.jsonl --sort chunk:down", "--sort: the order is asc or desc");
-    expect_bad(scratch, "$L report r.jsonl --sort chonk", "--sort: no field \"chonk\"");
+    assert_refused(scratch, "$L report r.jsonl --sort chunk:down", "--sort: the order is asc or desc");
+    assert_refused(scratch, "$L report r.jsonl --sort chonk", "--sort: no field \"chonk\"");
 }
 
 #define ON(digit, method, blas, median)                                                                            \
@@ -412,11 +403,12 @@ static void every_key_and_option_is_a_column(void **state)
         snprintf(expected, sizeof expected, "%s\r\n\r\n", option->name);
         expect(scratch, command, expected);
     }
-    expect_bad(scratch, "$L report r.jsonl --where status=crash --columns method,chunk", "\"status\" is ok there");
-    expect_bad(scratch, ": >none.jsonl; $L report none.jsonl --where status=crash --columns method,chunk",
-               "no records: there is nothing to sum up");
-    expect_bad(scratch, "$L report none.jsonl --format csv", "no records: there is nothing to sum up");
-    expect_bad(scratch, "$L report none.jsonl --format json", "no records: there is nothing to sum up");
+    assert_refused(scratch, "$L report r.jsonl --where status=crash --columns method,chunk",
+                   "\"status\" is ok there");
+    assert_refused(scratch, ": >none.jsonl; $L report none.jsonl --where status=crash --columns method,chunk",
+                   "no records: there is nothing to sum up");
+    assert_refused(scratch, "$L report none.jsonl --format csv", "no records: there is nothing to sum up");
+    assert_refused(scratch, "$L report none.jsonl --format json", "no records: there is nothing to sum up");
 }
 
 // Each format writes its own signs so that they are read as text.
