@@ -35,6 +35,27 @@ static double element(struct amx_view x, size_t i, size_t j)
 
 enum { TURNED = 1, ACCUMULATE = 2, LEFT_BF16 = 4, RIGHT_BF16 = 8, VARIANTS = 16 };
 
+// Room for a factor, filled with what is no number.
+static struct amx_factor room(size_t rows, size_t terms, bool bf16)
+{
+    size_t count = amx_factor_count(rows, terms);
+    uint16_t *numbers = aligned_alloc(64, 2 * count * sizeof *numbers);
+    memset(numbers, 0xff, 2 * count * sizeof *numbers);
+    return amx_factor_new(numbers, bf16 ? NULL : numbers + count, terms);
+}
+
+// Packs both factors; those of bf16 without rests.
+static void multiply(float *c, size_t c_row, int variant, struct amx_view a, struct amx_view b, size_t m, size_t n,
+                     size_t k)
+{
+    struct amx_factor left = room(m, k, variant & LEFT_BF16), right = room(n, k, variant & RIGHT_BF16);
+    amx_pack_left(left, a, m, k);
+    amx_pack_right(right, b, k, n);
+    amx_multiply(c, (ptrdiff_t)c_row, variant & ACCUMULATE, left, right, m, n, k);
+    free(left.numbers);
+    free(right.numbers);
+}
+
 static void check_product(size_t m, size_t n, size_t k, int variant)
 {
     bool turned = variant & TURNED, left_bf16 = variant & LEFT_BF16, right_bf16 = variant & RIGHT_BF16;
@@ -44,7 +65,7 @@ static void check_product(size_t m, size_t n, size_t k, int variant)
     memcpy(was, c, m * (n + BEHIND) * sizeof *c);
     struct amx_view a = {left, turned ? 1 : (ptrdiff_t)k + BEHIND, turned ? (ptrdiff_t)m + BEHIND : 1};
     struct amx_view b = {right, (ptrdiff_t)n + BEHIND, 1};
-    amx_multiply(c, (ptrdiff_t)n + BEHIND, variant & ACCUMULATE, a, b, m, n, k);
+    multiply(c, n + BEHIND, variant, a, b, m, n, k);
     // Three factors' worth of terms are added where both factors are split.
     double term_error = left_bf16 && right_bf16 ? 0 : left_bf16 || right_bf16 ? 0x1p-16 : 0x1p-13;
     for (size_t i = 0; i < m * (n + BEHIND); i++) {
@@ -81,6 +102,39 @@ static void test_products(void **state)
                         check_product(rows[i], n, terms[j], variant);
 }
 
+// A part of a product, and of a factor that was packed in two pieces, is what it is of the whole.
+static void test_parts(void **state)
+{
+    (void)state;
+    enum { M = 48, N = 64, K = 96, ROW = 16, COLUMN = 32, TERM = 32, PIECE = 64 };
+    static float whole[M * N], part[M * N];
+    if (!amx_available())
+        skip();
+    float *a = matrix("left", M, K, false), *b = matrix("right", K, N, false);
+    struct amx_view left = {a, K + BEHIND, 1}, right = {b, N + BEHIND, 1};
+    struct amx_view later = {b + PIECE * (N + BEHIND), N + BEHIND, 1};
+    struct amx_factor packed_left = room(M, K, false), packed_right = room(N, K, false);
+    amx_pack_left(packed_left, left, M, K);
+    amx_pack_right(packed_right, right, PIECE, N);
+    amx_pack_right(amx_factor_at(packed_right, 0, PIECE), later, K - PIECE, N);
+    multiply(whole, N, 0, left, right, M, N, K);
+    amx_multiply(part, N, false, packed_left, packed_right, M, N, K);
+    assert_memory_equal(part, whole, sizeof whole);
+
+    struct amx_view some_left = {a + ROW * (K + BEHIND) + TERM, K + BEHIND, 1};
+    struct amx_view some_right = {b + TERM * (N + BEHIND) + COLUMN, N + BEHIND, 1};
+    memset(whole, 0, sizeof whole);
+    memset(part, 0, sizeof part);
+    multiply(whole, N, 0, some_left, some_right, M - ROW, N - COLUMN, K - TERM);
+    amx_multiply(part, N, false, amx_factor_at(packed_left, ROW, TERM), amx_factor_at(packed_right, COLUMN, TERM),
+                 M - ROW, N - COLUMN, K - TERM);
+    assert_memory_equal(part, whole, sizeof whole);
+    free(packed_left.numbers);
+    free(packed_right.numbers);
+    free(a);
+    free(b);
+}
+
 // A factor that is no number, or infinite, reaches the results that it belongs to, and no other.
 static void test_not_numbers(void **state)
 {
@@ -95,7 +149,8 @@ static void test_not_numbers(void **state)
         a[3 * N + 5] = NAN;
         a[7 * N + 2] = INFINITY;
         b[4 * N + 40] = -INFINITY;
-        amx_multiply(c, N, false, (struct amx_view){a, N, 1}, (struct amx_view){b, N, 1}, N, N, N);
+        multiply(c, N, split ? 0 : LEFT_BF16 | RIGHT_BF16, (struct amx_view){a, N, 1}, (struct amx_view){b, N, 1},
+                 N, N, N);
         for (size_t i = 0; i < N * N; i++)
             if ((i / N == 3 || i / N == 7 || i % N == 40) == isfinite(c[i]))
                 fail_msg("[%zu, %zu] is %g", i / N, i % N, c[i]);
@@ -218,10 +273,8 @@ int main(void)
     if (!amx_available())
         print_message("this processor has no AMX, or the system keeps it\n");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_not_numbers),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_parts),        cmocka_unit_test(test_not_numbers),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_large_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

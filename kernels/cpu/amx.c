@@ -50,43 +50,34 @@ bool amx_available(void)
 
 // A register holds 16 rows of 64 bytes: 16 x 16 sums; of a left factor 16 rows of 32 terms; of a right one 32 terms
 // of 16 columns, in pairs side by side. Of 32 terms the first is a pair with the 17th, and so on: vectors of f32
-// become rows of pairs without crossing over.
-enum { SIDE = 16, TERMS = 32, REGISTER = SIDE * TERMS, ROW_BYTES = 2 * TERMS };
+// become rows of pairs without crossing over. A factor is packed into the registers of the terms of its first 16
+// rows (of a right one: columns), then those of the next.
+enum { SIDE = AMX_ROWS, TERMS = AMX_TERMS, REGISTER = SIDE * TERMS, ROW_BYTES = 2 * TERMS };
 
-// A factor as registers take it: those of its first rows (of a right one: columns) by terms, then those of the
-// next.
-struct factor {
-    uint16_t *high, *low; // numbers in bf16, and what that leaves of them
-    bool split;           // whether it leaves anything
-    size_t depth;         // registers of the terms
-};
-
-enum part { HIGH, LOW };
-
-// Cut to bf16, for the remainder makes up for it.
+// Cut to bf16, for the rest makes up for it.
 AMX_FUNCTION static inline __m512i cut(__m512i x)
 {
     return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000));
 }
 
 // In the upper half of each, rounded. Of an infinite number it is none: the product is no number, then.
-AMX_FUNCTION static inline __m512i remainder_of(__m512i x)
+AMX_FUNCTION static inline __m512i rest_of(__m512i x)
 {
     __m512 rest = _mm512_castsi512_ps(x) - _mm512_castsi512_ps(cut(x));
     return _mm512_add_epi32(_mm512_castps_si512(rest), _mm512_set1_epi32(0x8000));
 }
 
-// A part of (x_j, y_j) for each j of 16.
-AMX_FUNCTION static inline __m512i pairs_of(enum part part, __m512i x, __m512i y)
+// The upper halves of (x_j, y_j) for each j of 16.
+AMX_FUNCTION static inline __m512i pairs_of(__m512i x, __m512i y)
 {
-    if (part == LOW)
-        x = remainder_of(x), y = remainder_of(y);
     return _mm512_mask_mov_epi16(_mm512_srli_epi32(x, 16), 0xaaaaaaaa, y);
 }
 
-AMX_FUNCTION static inline bool beyond_bf16(__m512i bits)
+AMX_FUNCTION static inline void store_pairs(struct amx_factor to, size_t at, __m512i x, __m512i y)
 {
-    return _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0xffff)) != 0;
+    _mm512_store_si512(to.numbers + at, pairs_of(x, y));
+    if (to.rests)
+        _mm512_store_si512(to.rests + at, pairs_of(rest_of(x), rest_of(y)));
 }
 
 // 16 numbers from column `first` on, zeros from column `count` on.
@@ -97,21 +88,14 @@ AMX_FUNCTION static inline __m512i load(const float *row, size_t first, size_t c
     return _mm512_maskz_loadu_epi32((__mmask16)(first < count ? (1u << (count - first)) - 1 : 0), row + first);
 }
 
-// Returns whether numbers have more bits than bf16's.
-AMX_FUNCTION static inline bool pack_rows(uint16_t *to, enum part part, struct amx_view a, size_t m, size_t k)
+AMX_FUNCTION static void pack_rows(struct amx_factor to, struct amx_view a, size_t m, size_t k)
 {
-    size_t depth = (k + TERMS - 1) / TERMS;
-    __m512i bits = _mm512_setzero_si512();
     for (size_t i = 0; i < m; i++) {
         const float *row = a.data + (ptrdiff_t)i * a.row;
-        size_t at = i / SIDE * depth * REGISTER + i % SIDE * TERMS;
-        for (size_t term = 0; term < k; term += TERMS, at += REGISTER) {
-            __m512i x = load(row, term, k), y = load(row, term + SIDE, k);
-            _mm512_store_si512(to + at, pairs_of(part, x, y));
-            bits = _mm512_or_si512(bits, _mm512_or_si512(x, y));
-        }
+        size_t at = i / SIDE * to.depth * REGISTER + i % SIDE * TERMS;
+        for (size_t term = 0; term < k; term += TERMS, at += REGISTER)
+            store_pairs(to, at, load(row, term, k), load(row, term + SIDE, k));
     }
-    return beyond_bf16(bits);
 }
 
 // 16 columns of a row of x, whose rows are the terms; zeros if there is no such term.
@@ -120,26 +104,16 @@ AMX_FUNCTION static inline __m512i load_term(struct amx_view x, size_t term, siz
     return term < k ? _mm512_loadu_si512(x.data + (ptrdiff_t)term * x.row + column) : _mm512_setzero_si512();
 }
 
-// The same of a factor whose rows are the terms.
-AMX_FUNCTION static inline bool pack_terms(uint16_t *to, enum part part, struct amx_view b, size_t k, size_t n)
+AMX_FUNCTION void amx_pack_right(struct amx_factor to, struct amx_view b, size_t k, size_t n)
 {
+    CHECK(n % SIDE == 0);
     size_t pairs = (k + TERMS - 1) / TERMS * SIDE;
-    __m512i bits = _mm512_setzero_si512();
     for (size_t column = 0; column < n; column += SIDE)
-        for (size_t pair = 0; pair < pairs; pair++, to += TERMS) {
+        for (size_t pair = 0; pair < pairs; pair++) {
             size_t term = pair / SIDE * TERMS + pair % SIDE;
-            __m512i x = load_term(b, term, column, k), y = load_term(b, term + SIDE, column, k);
-            _mm512_store_si512(to, pairs_of(part, x, y));
-            bits = _mm512_or_si512(bits, _mm512_or_si512(x, y));
+            store_pairs(to, column * to.depth * TERMS + pair * TERMS, load_term(b, term, column, k),
+                        load_term(b, term + SIDE, column, k));
         }
-    return beyond_bf16(bits);
-}
-
-AMX_FUNCTION static void pack_right(struct factor *f, struct amx_view b, size_t k, size_t n)
-{
-    f->split = pack_terms(f->high, HIGH, b, k, n);
-    if (f->split)
-        pack_terms(f->low, LOW, b, k, n);
 }
 
 // Turns a register: pair j of row i becomes pair i of row j (Eklundh 1972).
@@ -174,20 +148,21 @@ AMX_FUNCTION static void transpose(uint16_t *numbers)
     }
 }
 
-AMX_FUNCTION static void pack_left(struct factor *f, struct amx_view a, size_t m, size_t k)
+AMX_FUNCTION void amx_pack_left(struct amx_factor to, struct amx_view a, size_t m, size_t k)
 {
+    CHECK(a.column == 1 || m % SIDE == 0);
     if (a.column == 1) {
-        f->split = pack_rows(f->high, HIGH, a, m, k);
-        if (f->split)
-            pack_rows(f->low, LOW, a, m, k);
+        pack_rows(to, a, m, k);
         return;
     }
-    pack_right(f, (struct amx_view){a.data, a.column, 1}, k, m);
-    for (size_t at = 0; at < m * f->depth * TERMS; at += REGISTER) {
-        transpose(f->high + at);
-        if (f->split)
-            transpose(f->low + at);
-    }
+    amx_pack_right(to, (struct amx_view){a.data, a.column, 1}, k, m);
+    for (size_t row = 0; row < m; row += SIDE)
+        for (size_t term = 0; term < k; term += TERMS) {
+            size_t at = row * to.depth * TERMS + term / TERMS * REGISTER;
+            transpose(to.numbers + at);
+            if (to.rests)
+                transpose(to.rests + at);
+        }
 }
 
 // Registers 0 to 3 have the sums of 32 rows and columns, 4 and 5 rows of the left factor, 6 and 7 columns of the
@@ -211,20 +186,20 @@ AMX_FUNCTION static void configure(size_t rows)
     __asm__ volatile("ldtilecfg %0" ::"m"(c)); // the compiler's own is said to read eight bytes
 }
 
-// Adds a part of the left factor times a part of the right one.
-AMX_FUNCTION static inline void add_products(const uint16_t *left, const uint16_t *right, size_t depth, bool below,
-                                             bool beside)
+// Adds the products of `count` registers of terms.
+AMX_FUNCTION static inline void add_products(const uint16_t *left, size_t left_depth, const uint16_t *right,
+                                             size_t right_depth, size_t count, bool below, bool beside)
 {
-    for (size_t i = 0; i < depth; i++, left += REGISTER, right += REGISTER) {
+    for (size_t i = 0; i < count; i++, left += REGISTER, right += REGISTER) {
         _tile_loadd(4, left, ROW_BYTES);
         _tile_loadd(6, right, ROW_BYTES);
         _tile_dpbf16ps(0, 4, 6);
         if (beside) {
-            _tile_loadd(7, right + depth * REGISTER, ROW_BYTES);
+            _tile_loadd(7, right + right_depth * REGISTER, ROW_BYTES);
             _tile_dpbf16ps(1, 4, 7);
         }
         if (below) {
-            _tile_loadd(5, left + depth * REGISTER, ROW_BYTES);
+            _tile_loadd(5, left + left_depth * REGISTER, ROW_BYTES);
             _tile_dpbf16ps(2, 5, 6);
             if (beside)
                 _tile_dpbf16ps(3, 5, 7);
@@ -267,8 +242,8 @@ AMX_FUNCTION static inline void store_sums(float *c, float *c_below, ptrdiff_t s
 }
 
 // The sums of at most 32 rows and columns; below: more than 16 rows, beside: more than 16 columns.
-AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumulate, const struct factor *a,
-                                        size_t row, const struct factor *b, size_t column, bool below, bool beside)
+AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
+                                        struct amx_factor b, size_t count, bool below, bool beside)
 {
     ptrdiff_t stride = c_row * (ptrdiff_t)sizeof *c;
     float *c_below = c + SIDE * c_row;
@@ -276,33 +251,27 @@ AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumula
         load_sums(c, c_below, stride, below, beside);
     else
         zero_sums(below, beside);
-    size_t left = row * a->depth * TERMS, right = column * b->depth * TERMS;
-    add_products(a->high + left, b->high + right, a->depth, below, beside);
-    if (a->split)
-        add_products(a->low + left, b->high + right, a->depth, below, beside);
-    if (b->split)
-        add_products(a->high + left, b->low + right, a->depth, below, beside);
+    add_products(a.numbers, a.depth, b.numbers, b.depth, count, below, beside);
+    if (a.rests)
+        add_products(a.rests, a.depth, b.numbers, b.depth, count, below, beside);
+    if (b.rests)
+        add_products(a.numbers, a.depth, b.rests, b.depth, count, below, beside);
     store_sums(c, c_below, stride, below, beside);
 }
 
-AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_view a, struct amx_view b,
+AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a, struct amx_factor b,
                                size_t m, size_t n, size_t k)
 {
-    CHECK(n % SIDE == 0 && (a.column == 1 || m % SIDE == 0));
-    size_t depth = (k + TERMS - 1) / TERMS, rows = (m + SIDE - 1) / SIDE * SIDE;
-    _Alignas(64) uint16_t left[2][rows * depth * TERMS + TERMS], right[2][n * depth * TERMS + TERMS];
-    struct factor fa = {left[0], left[1], .depth = depth}, fb = {right[0], right[1], .depth = depth};
-    pack_left(&fa, a, m, k);
-    pack_right(&fb, b, k, n);
-    __asm__ volatile("" ::: "memory"); // nor is it told what registers are loaded from
-    size_t configured = 0;
+    CHECK(n % SIDE == 0);
+    __asm__ volatile("" ::: "memory"); // the compiler is not told what registers are loaded from
+    size_t configured = 0, count = (k + TERMS - 1) / TERMS;
     for (size_t row = 0; row < m; row += 2 * SIDE) {
         size_t height = m - row < 2 * SIDE ? m - row : 2 * SIDE;
         if (height != configured)
             configure(configured = height);
         for (size_t column = 0; column < n; column += 2 * SIDE)
-            multiply_block(c + (ptrdiff_t)row * c_row + column, c_row, accumulate, &fa, row, &fb, column,
-                           height > SIDE, n - column > SIDE);
+            multiply_block(c + (ptrdiff_t)row * c_row + column, c_row, accumulate, amx_factor_at(a, row, 0),
+                           amx_factor_at(b, column, 0), count, height > SIDE, n - column > SIDE);
     }
     __asm__ volatile("" ::: "memory");
     _tile_release();
@@ -313,7 +282,19 @@ bool amx_available(void)
     return false;
 }
 
-void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_view a, struct amx_view b, size_t m,
+void amx_pack_left(struct amx_factor to, struct amx_view a, size_t m, size_t k)
+{
+    (void)to, (void)a, (void)m, (void)k;
+    CHECK(!"available");
+}
+
+void amx_pack_right(struct amx_factor to, struct amx_view b, size_t k, size_t n)
+{
+    (void)to, (void)b, (void)k, (void)n;
+    CHECK(!"available");
+}
+
+void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a, struct amx_factor b, size_t m,
                   size_t n, size_t k)
 {
     (void)c, (void)c_row, (void)accumulate, (void)a, (void)b, (void)m, (void)n, (void)k;

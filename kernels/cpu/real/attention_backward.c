@@ -10,12 +10,13 @@
 #include "kernels/cpu/real/attention_tiling.h"
 #include "kernels/cpu/real/scores.h"
 
-// What the lanes of one pair share: a query block both ways round, and each lane's part of grad_q.
+// What the lanes of one pair share: a query block both ways round, as right factors, and each lane's part of
+// grad_q.
 struct slot {
-    struct view q, grad_o;               // [columns, dim], q times q_scale
-    struct view q_turned, grad_o_turned; // [dim, columns]
-    real *logsumexp, *delta;             // [columns]
-    struct view grad_q;                  // [lanes * dim, columns]: grad_q / scale, transposed
+    struct factor q, grad_o;               // [columns, dim], q times q_scale
+    struct factor q_turned, grad_o_turned; // [dim, columns]
+    real *logsumexp, *delta;               // [columns]
+    struct view grad_q;                    // [lanes * dim, columns]: grad_q / scale, transposed
 };
 
 static size_t slot_count(const struct tiling *t)
@@ -23,30 +24,54 @@ static size_t slot_count(const struct tiling *t)
     return 2 * t->block_rows * t->dim_stride + (2 + t->lanes) * t->dim * t->row_stride + 2 * t->row_stride;
 }
 
+// Right factors of stored numbers where matrices of real numbers would lie: packed they take no more.
+static struct factor rows_at(const struct tiling *t, real *data)
+{
+    struct view view = {data, t->dim_stride, 1};
+    return tile_factor(t->sums, view, t->dim, t->block_rows, NUMBERS_STORED, (uint16_t *)data);
+}
+static struct factor turned_at(const struct tiling *t, real *data)
+{
+    struct view view = {data, t->row_stride, 1};
+    return tile_factor(t->sums, view, t->block_rows, t->dim, NUMBERS_STORED, (uint16_t *)data);
+}
+
 static struct slot slot_at(const struct tiling *t, real *workspace, size_t index)
 {
     size_t by_row = t->block_rows * t->dim_stride, by_dim = t->dim * t->row_stride;
     real *data = workspace + index * slot_count(t);
     return (struct slot){
-        .q = {data, t->dim_stride, 1},
-        .grad_o = {data + by_row, t->dim_stride, 1},
-        .q_turned = {data + 2 * by_row, t->row_stride, 1},
-        .grad_o_turned = {data + 2 * by_row + by_dim, t->row_stride, 1},
+        .q = rows_at(t, data),
+        .grad_o = rows_at(t, data + by_row),
+        .q_turned = turned_at(t, data + 2 * by_row),
+        .grad_o_turned = turned_at(t, data + 2 * by_row + by_dim),
         .logsumexp = data + 2 * by_row + 2 * by_dim,
         .delta = data + 2 * by_row + 2 * by_dim + t->row_stride,
         .grad_q = {data + 2 * by_row + 2 * by_dim + 2 * t->row_stride, t->row_stride, 1},
     };
 }
 
-// Fills TILE_UNIT columns of a slot.
+// A strip of a block's rows becomes columns [column, column + columns) of two factors.
+static void fill_factors(const struct tiling *t, struct block block, size_t column, size_t columns,
+                         struct factor rows, struct factor turned, const stored *source, real factor)
+{
+    _Alignas(64) real rows_data[STRIP * t->dim_stride], turned_data[t->dim * STRIP];
+    struct view rows_tile = {rows_data, t->dim_stride, 1}, turned_tile = {turned_data, STRIP, 1};
+    for (size_t c = 0; c < columns; c += TILE_UNIT)
+        gather_rows(t, block.pair, block.row + column + c, view_at(rows_tile, c, 0), view_at(turned_tile, 0, c),
+                    source, factor);
+    tile_place(t->sums, rows, column, 0, rows_tile, columns, t->dim);
+    tile_place(t->sums, turned, 0, column, turned_tile, t->dim, columns);
+}
+
+// Fills a strip of a slot's columns.
 static void slot_fill(const struct tiling *t, struct slot slot, struct block block, size_t column,
                       const stored *grad_o, const stored *o, const real *logsumexp, const stored *q)
 {
-    size_t dim = t->shape.head_dim, row = block.row + column;
-    gather_rows(t, block.pair, row, view_at(slot.q, column, 0), view_at(slot.q_turned, 0, column), q, t->q_scale);
-    gather_rows(t, block.pair, row, view_at(slot.grad_o, column, 0), view_at(slot.grad_o_turned, 0, column), grad_o,
-                1);
-    for (size_t c = column; c < column + TILE_UNIT; c++) {
+    size_t dim = t->shape.head_dim, columns = min(STRIP, block.columns - column);
+    fill_factors(t, block, column, columns, slot.q, slot.q_turned, q, t->q_scale);
+    fill_factors(t, block, column, columns, slot.grad_o, slot.grad_o_turned, grad_o, 1);
+    for (size_t c = column; c < column + columns; c++) {
         bool filled = c < block.rows;
         size_t index = filled ? query_index(t, block.pair, block.row + c) : 0;
         real delta = 0;
@@ -82,22 +107,22 @@ static void slot_reduce(const struct tiling *t, struct slot slot, struct block b
     }
 }
 
-// grad[n] += factor * the sum over columns c of tile[n - key, c] * right[c, :], for the keys n in [first, end).
+// grad[n] += scale * the sum over columns c of tile[n - key, c] * right[c, :], for the keys n in [first, end).
 // tile: [keys from `key` on, columns], right: [columns, dim], grad: the segment's, which begins at key `start`.
 static void add_to_keys(const struct tiling *t, size_t pair, size_t start, size_t first, size_t end, real *grad,
-                        real factor, struct view tile, size_t key, struct view right, size_t columns)
+                        real scale, struct factor tile, size_t key, struct factor right, size_t columns)
 {
     _Alignas(64) real sum_data[t->block_keys * t->dim_stride];
     struct view sum = {sum_data, t->dim_stride, 1};
-    size_t dim = t->shape.head_dim, row = (first - key) / TILE_ROWS * TILE_ROWS;
-    tile_multiply(sum, false, view_at(tile, row, 0), right, ceil_div(end - key - row, TILE_ROWS) * TILE_ROWS,
-                  t->dim, columns, t->sums);
+    size_t dim = t->shape.head_dim, row = (first - key) / TILE_UNIT * TILE_UNIT;
+    tile_multiply(sum, false, tile_left_at(tile, row), right, tile_round(end - key - row), t->dim, columns,
+                  t->sums);
     for (size_t n = first; n < end; n++) {
         real *to = grad + key_index(t, pair, n - start) * dim;
         const real *from = sum_data + (n - key - row) * t->dim_stride;
 #pragma omp simd
         for (size_t d = 0; d < dim; d++)
-            to[d] += factor * from[d];
+            to[d] += scale * from[d];
     }
 }
 
@@ -110,6 +135,12 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
     size_t tiles = all > lane ? ceil_div(all - lane, t->lanes) : 0; // lane, lane + lanes, ...
     _Alignas(64) real p_data[t->block_keys * t->row_stride], ds_data[t->block_keys * t->row_stride];
     _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
+    // Sides of packed factors, left or right.
+    size_t side_keys = round_up(t->block_keys, STRIP), side_dim = round_up(t->dim, STRIP);
+    size_t side_columns = round_up(block.columns, STRIP);
+    _Alignas(64) uint16_t keys_room[tile_room(t->sums, side_keys, side_dim, NUMBERS_STORED)];
+    _Alignas(64) uint16_t p_room[tile_room(t->sums, side_keys, side_columns, NUMBERS_REAL)];
+    _Alignas(64) uint16_t ds_room[tile_room(t->sums, side_keys, side_columns, NUMBERS_REAL)];
     struct view p_tile = {p_data, t->row_stride, 1}, ds_tile = {ds_data, t->row_stride, 1}; // [keys, columns]
     struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};   // [keys, dim]
     struct view grad_q = view_at(slot.grad_q, lane * t->dim, 0);
@@ -122,23 +153,30 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
         struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
         struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
         struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
-        tile_multiply(p, false, keys_k, view_at(slot.q_turned, 0, from), rows, columns, dim, t->sums);
-        tile_multiply(ds, false, keys_v, view_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->sums);
+        tile_multiply(p, false, tile_left(t->sums, keys_k, rows, t->dim, NUMBERS_STORED, keys_room),
+                      tile_right_at(slot.q_turned, 0, from), rows, columns, dim, t->sums);
+        tile_multiply(ds, false, tile_left(t->sums, keys_v, rows, t->dim, NUMBERS_STORED, keys_room),
+                      tile_right_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->sums);
         mask(t, &block, key, rows, seeing, p_tile);
         for (size_t i = 0; i < rows; i++)
             scores_row(p.data + i * p.row, t->s_scale, ds.data + i * ds.row, slot.logsumexp + from,
                        slot.delta + from, columns);
+        struct factor left_p = tile_left(t->sums, p, rows, columns, NUMBERS_REAL, p_room);
+        struct factor left_ds = tile_left(t->sums, ds, rows, columns, NUMBERS_REAL, ds_room);
         for (size_t i = 0; i < segment_count; i++) {
             struct key_segment to = segments[i];
             size_t first = max(key, to.start), end = min(key + keys, to.start + to.count);
             if (first >= end)
                 continue;
-            add_to_keys(t, block.pair, to.start, first, end, to.grad_k.data, t->s_scale, ds, key,
-                        view_at(slot.q, from, 0), columns);
-            add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, 1, p, key,
-                        view_at(slot.grad_o, from, 0), columns);
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_k.data, t->s_scale, left_ds, key,
+                        tile_right_at(slot.q, from, 0), columns);
+            add_to_keys(t, block.pair, to.start, first, end, to.grad_v.data, 1, left_p, key,
+                        tile_right_at(slot.grad_o, from, 0), columns);
         }
-        tile_multiply(view_at(grad_q, 0, from), true, view_transposed(keys_k), ds, t->dim, columns, keys, t->sums);
+        tile_multiply(view_at(grad_q, 0, from), true,
+                      tile_left(t->sums, view_transposed(keys_k), t->dim, keys, NUMBERS_STORED, keys_room),
+                      tile_right(t->sums, ds, keys, columns, NUMBERS_REAL, ds_room), t->dim, columns, keys,
+                      t->sums);
     }
 }
 
@@ -151,20 +189,20 @@ static void backward(const struct tiling *t, stored *grad_q, const struct key_se
         for (size_t b = 0; b < t->blocks; b++) {
             size_t index = t->reverse ? t->blocks - 1 - b : b, slots = min(t->slots, t->pairs - pair);
             struct block block = block_of(t, pair, index);
-            size_t strips = block.columns / TILE_UNIT;
+            size_t strips = ceil_div(block.columns, STRIP), units = block.columns / TILE_UNIT;
             size_t lanes = min(t->lanes, ceil_div(block.keys, t->block_keys));
 #pragma omp for
             for (size_t i = 0; i < slots * strips; i++)
                 slot_fill(t, slot_at(t, workspace, i / strips), block_of(t, pair + i / strips, index),
-                          i % strips * TILE_UNIT, grad_o, o, logsumexp, q);
+                          i % strips * STRIP, grad_o, o, logsumexp, q);
 #pragma omp for schedule(dynamic)
             for (size_t i = 0; i < slots * lanes; i++)
                 backward_lane(t, slot_at(t, workspace, i % slots), block_of(t, pair + i % slots, index), i / slots,
                               segments, segment_count, k, v);
 #pragma omp for nowait
-            for (size_t i = 0; i < slots * strips; i++)
-                slot_reduce(t, slot_at(t, workspace, i / strips), block_of(t, pair + i / strips, index),
-                            i % strips * TILE_UNIT, lanes, grad_q);
+            for (size_t i = 0; i < slots * units; i++)
+                slot_reduce(t, slot_at(t, workspace, i / units), block_of(t, pair + i / units, index),
+                            i % units * TILE_UNIT, lanes, grad_q);
         }
 }
 

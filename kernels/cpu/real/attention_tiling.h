@@ -15,8 +15,9 @@ enum {
     KEY_BLOCK_BYTES = 32 << 10,
     MAX_QUERY_ROWS = 256,
     MAX_KEYS = 64,
-    MAX_HEAD_DIM = 512, // bounds the stack
-    UNITS = 16,         // pieces that the backward of one query block is cut into
+    MAX_HEAD_DIM = 512,    // bounds the stack
+    UNITS = 16,            // pieces that the backward of one query block is cut into
+    STRIP = 2 * TILE_UNIT, // columns that are gathered at a time: of bf16 what the matrix unit takes terms by
 };
 
 struct tiling {
@@ -30,6 +31,7 @@ struct tiling {
     size_t block_keys;        // keys of a key block: the rows of a tile
     size_t dim_stride;        // between rows of tiles [.., dim]
     size_t row_stride;        // between rows of tiles [.., block_rows]
+    size_t column_unit;       // columns of tiles begin at multiples of it: of products' terms
     size_t slots, lanes;      // backward: pairs at a time, partial sums of each pair's grad_q
     bool reverse, accumulate; // sums; backward: into grad_q
     enum tile_sums sums;      // of products
@@ -46,7 +48,8 @@ struct block {
     size_t prefix, whole;             // keys of that; all its rows see those from `whole` on
 };
 
-// Columns [from, to) of a tile, multiples of TILE_UNIT: those that see a key of it lie there.
+// Columns [from, to) of a tile, from a multiple of column_unit up to one of TILE_UNIT: those that see a key of it
+// lie there.
 struct columns {
     size_t from, to;
 };
@@ -66,6 +69,11 @@ static inline size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
+static inline size_t round_up(size_t a, size_t b)
+{
+    return ceil_div(a, b) * b;
+}
+
 static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
 {
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
@@ -73,6 +81,7 @@ static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
     // What is in bf16 stays so: its products cost a third of those of numbers that are not.
     t.q_scale = t.sums == SUMS_BY_AMX ? 1 : t.scale;
     t.s_scale = t.sums == SUMS_BY_AMX ? t.scale : 1;
+    t.column_unit = t.sums == SUMS_BY_AMX ? STRIP : TILE_UNIT;
     t.masked = attention_is_masked(s);
     CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
     t.group = s.heads / s.kv_heads;
@@ -178,7 +187,7 @@ static inline size_t end_column(const struct tiling *t, const struct block *bloc
 // Of a tile of so many keys.
 static inline struct columns columns_of(const struct tiling *t, const struct block *block, size_t key, size_t keys)
 {
-    size_t from = first_column(t, block, key) / TILE_UNIT * TILE_UNIT;
+    size_t from = first_column(t, block, key) / t->column_unit * t->column_unit;
     size_t end = key < block->prefix ? block->columns : end_column(t, block, key + keys - 1);
     return (struct columns){from, max(tile_round(end), from)};
 }

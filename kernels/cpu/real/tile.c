@@ -38,23 +38,23 @@ static inline __attribute__((always_inline)) void multiply_strip(int vectors, st
         multiply_block(vectors, view_at(c, i, 0), accumulate, view_at(a, i, 0), b, k);
 }
 
-void tile_multiply(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n, size_t k,
-                   enum tile_sums sums)
+void tile_multiply(struct view c, bool accumulate, struct factor left, struct factor right, size_t m, size_t n,
+                   size_t k, enum tile_sums sums)
 {
 #if REAL_BITS == 16
     if (sums == SUMS_BY_AMX) {
-        amx_multiply(c.data, c.row, accumulate, (struct amx_view){a.data, a.row, a.column},
-                     (struct amx_view){b.data, b.row, b.column}, m, n, k);
+        amx_multiply(c.data, c.row, accumulate, left.packed, right.packed, m, n, k);
         return;
     }
 #endif
+    struct view a = left.view, b = right.view;
     if (sums == SUMS_DOWNWARD && k > 0) {
         a = view_at(a, 0, k - 1), a.column = -a.column;
         b = view_at(b, k - 1, 0), b.row = -b.row;
     }
-    size_t left = n / TILE_LANES; // vectors, shared out evenly to as few strips as can be
-    while (left > 0) {
-        size_t strips = (left + VECTORS - 1) / VECTORS, vectors = (left + strips - 1) / strips;
+    size_t rest = n / TILE_LANES; // vectors, shared out evenly to as few strips as can be
+    while (rest > 0) {
+        size_t strips = (rest + VECTORS - 1) / VECTORS, vectors = (rest + strips - 1) / strips;
         switch (vectors) {
         case 3:
             multiply_strip(3, c, accumulate, a, b, m, k);
@@ -67,7 +67,7 @@ void tile_multiply(struct view c, bool accumulate, struct view a, struct view b,
             break;
         }
         c = view_at(c, 0, vectors * TILE_LANES), b = view_at(b, 0, vectors * TILE_LANES);
-        left -= vectors;
+        rest -= vectors;
     }
 }
 

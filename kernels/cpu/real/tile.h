@@ -62,11 +62,95 @@ static inline enum tile_sums tile_sums_of(bool reverse)
     return reverse ? SUMS_DOWNWARD : REAL_BITS == 16 && amx_available() ? SUMS_BY_AMX : SUMS_UPWARD;
 }
 
+// A factor of products: by vectors it is taken as it lies, for the matrix unit it is packed, once for all of them.
+struct factor {
+    struct view view;
+    struct amx_factor packed;
+};
+
+// Of a factor's numbers: those of a tensor, or of what was computed.
+enum tile_numbers { NUMBERS_STORED, NUMBERS_REAL };
+
+// Elements that the packed factor takes, on a cache line; not 0. rows: of a right factor its columns.
+static inline size_t tile_room(enum tile_sums sums, size_t rows, size_t terms, enum tile_numbers numbers)
+{
+    return sums == SUMS_BY_AMX ? (numbers == NUMBERS_REAL ? 2 : 1) * amx_factor_count(rows, terms) : 1;
+}
+
+static inline struct factor tile_factor(enum tile_sums sums, struct view view, size_t rows, size_t terms,
+                                        enum tile_numbers numbers, uint16_t *room)
+{
+    if (sums != SUMS_BY_AMX)
+        return (struct factor){.view = view};
+    uint16_t *rests = numbers == NUMBERS_REAL ? room + amx_factor_count(rows, terms) : NULL;
+    return (struct factor){.view = view, .packed = amx_factor_new(room, rests, terms)};
+}
+
+static inline struct factor tile_left_at(struct factor f, size_t row)
+{
+    f.view = view_at(f.view, row, 0);
+    f.packed = amx_factor_at(f.packed, row, 0);
+    return f;
+}
+static inline struct factor tile_right_at(struct factor f, size_t term, size_t column)
+{
+    f.view = view_at(f.view, term, column);
+    f.packed = amx_factor_at(f.packed, column, term);
+    return f;
+}
+
+#if REAL_BITS == 16
+static inline struct amx_view amx_view_of(struct view x)
+{
+    return (struct amx_view){x.data, x.row, x.column};
+}
+#endif
+
+// A left factor [m, k]: columns stand side by side (column 1), or rows (row 1), and then m is a multiple of
+// TILE_UNIT.
+static inline struct factor tile_left(enum tile_sums sums, struct view a, size_t m, size_t k,
+                                      enum tile_numbers numbers, uint16_t *room)
+{
+    struct factor f = tile_factor(sums, a, m, k, numbers, room);
+#if REAL_BITS == 16
+    if (sums == SUMS_BY_AMX)
+        amx_pack_left(f.packed, amx_view_of(a), m, k);
+#endif
+    return f;
+}
+
+// A right factor [k, n], columns side by side, n a multiple of TILE_UNIT.
+static inline struct factor tile_right(enum tile_sums sums, struct view b, size_t k, size_t n,
+                                       enum tile_numbers numbers, uint16_t *room)
+{
+    struct factor f = tile_factor(sums, b, n, k, numbers, room);
+#if REAL_BITS == 16
+    if (sums == SUMS_BY_AMX)
+        amx_pack_right(f.packed, amx_view_of(b), k, n);
+#endif
+    return f;
+}
+
+// Makes b the part of a right factor that begins at its (term, column).  b: [k, n], as above.
+static inline void tile_place(enum tile_sums sums, struct factor to, size_t term, size_t column, struct view b,
+                              size_t k, size_t n)
+{
+    struct factor part = tile_right_at(to, term, column);
+#if REAL_BITS == 16
+    if (sums == SUMS_BY_AMX) {
+        amx_pack_right(part.packed, amx_view_of(b), k, n);
+        return;
+    }
+#endif
+    (void)sums;
+    for (size_t i = 0; i < k; i++)
+        memcpy(part.view.data + i * part.view.row, b.data + i * b.row, n * sizeof(real));
+}
+
 #define tile_multiply NAME(tile_multiply)
 // c = a b, or c += a b if accumulate.  c: [m, n], a: [m, k], b: [k, n]; m a multiple of TILE_ROWS and n of
-// TILE_UNIT; columns of b and c stand side by side (column 1), of a rows or columns; rows, and m is a multiple of
-// TILE_UNIT.
-void tile_multiply(struct view c, bool accumulate, struct view a, struct view b, size_t m, size_t n, size_t k,
+// TILE_UNIT; columns of b and c stand side by side (column 1).
+void tile_multiply(struct view c, bool accumulate, struct factor a, struct factor b, size_t m, size_t n, size_t k,
                    enum tile_sums sums);
 
 #define tile_transpose NAME(tile_transpose)
