@@ -1,12 +1,13 @@
 # Time and memory against chunk size, at one context; memory alone if nothing was timed, and that of the host where records
 # keep something there. Times are medians of the samples,
-# of a method that draws its columns means over draws. Methods without chunks are horizontal lines; crosses are trials
-# that ran out of memory.
+# of a method that draws its columns means over draws. Methods without chunks are horizontal lines; crosses above the limit
+# are trials that ran out of memory.
 load scripts.'/style.gp'
 
 stats data using 'chunk' nooutput
 kilo = STATS_max >= 32768
 set logscale x 2
+array edge[2] = [STATS_min / 1.2, STATS_max * 1.2]
 set xrange [STATS_min / 1.25 : STATS_max * 1.25]
 stats data using (column('chunk') == column('chunk') ? tick(column('chunk')) : 0) nooutput
 if (ticks_shown(12) ne '') { eval 'set xtics ('.ticks_shown(12).')' }
@@ -17,13 +18,12 @@ top = 1
 if (known) { stats data using 'peak_bytes' nooutput; top = STATS_max }
 unit_name = memory_unit(top)
 unit = memory_unit_bytes(top)
+high_logscale = 0
+load scripts.'/crosses.gp'
 known = 0
 stats data using (count(column('host_peak_bytes'))) nooutput
 on_host = known > 0
 if (on_host) { stats data using 'host_peak_bytes' nooutput; host_top = STATS_max }
-known = 0
-stats data using (column('oom') == 1 ? count(1) : 0) nooutput
-ooms = known
 known = 0
 stats data using (count(column('step_ms'))) nooutput
 timed = known
@@ -31,14 +31,16 @@ timed_panel = timed > 0
 time_unit = 1.0
 if (known) { stats data using 'step_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
 
-# A method without chunks has one row: its value from one end of the axis to the other, without marks.
+# A method without chunks has one row: its value from one end of the axis to the other, without marks, or a cross at either end.
 array flat_ms[series_count]
 array flat_peak[series_count]
 array flat_host[series_count]
-do for [i=1:series_count] { flat_ms[i] = NaN; flat_peak[i] = NaN; flat_host[i] = NaN }
-flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), flat_host[i] = column('host_peak_bytes'), i)
+array flat_oom[series_count]
+do for [i=1:series_count] { flat_ms[i] = NaN; flat_peak[i] = NaN; flat_host[i] = NaN; flat_oom[i] = 0 }
+flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), flat_host[i] = column('host_peak_bytes'), \
+           flat_oom[i] = column('oom') == 1, i)
 stats data using (column('chunk') == column('chunk') ? 0 : flat(int(column('series')))) nooutput
-lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i]
+lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i] || flat_oom[i]
 
 width = width_for(timed || on_host ? 2 : 1)
 bottom = 370
@@ -48,7 +50,7 @@ stats data using (column('chunk') == column('chunk') && whiskered(column('low_ms
 whiskers = known > 0
 stats data using (note_drawn(column('drawn'), strcol('method'))) nooutput
 stats data using (note_fixed(column('step_ms'), column('drawn'), strcol('method'))) nooutput
-legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(ooms ? ' cross' : '')
+legend_extra = (timed && drawn_methods ne '' ? 'errors' : '').(timed && whiskers ? ' whiskers' : '').(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'
@@ -72,15 +74,21 @@ unset for [l=101:104] label l
 
 call scripts.'/legend.gp' 25 (bottom + 68)
 call scripts.'/panel.gp' (panel_left(timed_panel)) (panel_right(timed_panel)) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'chunk (tokens)'
+eval ticks_below
 plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'chunk')):(column('peak_bytes') / unit):(told(i, 'chunk peak_bytes')) @under_pointer, \
-     for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(top / unit * 1.05) \
-         with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named
+     for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(cross(i)) \
+         with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
+     for [i=1:series_count] for [end=0:1] '+' using (flat_oom[i] ? edge[1+end] : NaN):(cross(i)) every ::0::0 \
+         with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
+     (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale
 
 if (on_host) {
 unset for [l=101:104] label l
+set ytics autofreq
+set yrange [0 : *]
 call scripts.'/panel.gp' (panel_left(1 + timed_panel)) (panel_right(1 + timed_panel)) 'peak memory of the host ('.memory_unit(host_top).')' 'chunk (tokens)'
 host_unit = memory_unit_bytes(host_top)
 plot for [i=1:series_count] flat_host[i] / host_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \

@@ -5,41 +5,17 @@ load scripts.'/context.gp'
 
 stats data using (count(column('peak_bytes'))) nooutput
 top = 1
-if (known) { stats data using 'peak_bytes' nooutput; top = STATS_max }
-known = 0
-stats data using (column('oom') == 1 ? count(1) : 0) nooutput
-ooms = known
+least_peak = 1
+if (known) { stats data using 'peak_bytes' nooutput; top = STATS_max; least_peak = STATS_min }
 known = 0
 stats data using (count(column('host_peak_bytes'))) nooutput
 on_host = known
 if (on_host) { stats data using 'host_peak_bytes' nooutput; host_top = STATS_max }
-known = 0
-stats data using (count(column('limit_bytes'))) nooutput
-limit = 0
-if (known) { stats data using 'limit_bytes' nooutput; limit = STATS_max }
-# A limit far above all curves would only flatten them.
-limit_shown = limit > 0 && (ooms || top > limit / 3)
-ceiling = limit_shown ? limit : top * 1.02
-
-# Crosses of different series at one context stand above each other.
-array level[series_count]
-levels = 0
-do for [i=1:series_count] {
-    known = 0
-    stats data using (column('series') == i && column('oom') == 1 ? count(1) : 0) nooutput
-    if (known) { levels = levels + 1 }
-    level[i] = levels
-}
-
 unit_name = memory_unit(top)
 unit = memory_unit_bytes(top)
-if (wide) {
-    set logscale y 2
-    cross(i) = ceiling / unit * 1.1**level[i]
-} else {
-    set yrange [0 : *]
-    cross(i) = (ceiling + level[i] * 0.045 * (ceiling > top ? ceiling : top)) / unit
-}
+high_logscale = wide && top > 4 * least_peak
+load scripts.'/crosses.gp'
+if (high_logscale) { set logscale y 2 } else { set yrange [0 : *] }
 
 width = width_for(on_host ? 2 : 1)
 legend_extra = 'bound'.(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
@@ -52,6 +28,7 @@ set multiplot
 call scripts.'/panel.gp' 70 (on_host ? 430 : 880) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'context (tokens)'
 call scripts.'/legend.gp' 25 (bottom + 68)
 
+eval ticks_below
 plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \
          with lines lw 1 dt 3 lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'context')):(column('peak_bytes') / unit) \
@@ -63,6 +40,9 @@ plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_b
 
 if (on_host) {
     unset for [l=101:104] label l
+    set ytics autofreq
+    set yrange [*:*]
+    if (!high_logscale) { set yrange [0:*] }
     call scripts.'/panel.gp' 520 880 'peak memory of the host ('.memory_unit(host_top).')' 'context (tokens)'
     host_unit = memory_unit_bytes(host_top)
     plot for [i=1:series_count] data using (of(i, 'context')):(column('host_peak_bytes') / host_unit) \

@@ -95,8 +95,10 @@ note_drawn(drawn, method) = drawn != drawn || strstrt(' '.drawn_methods.',', ' '
 # Then, where a method's columns are drawn in some curves and not in others, (note_fixed(column('step_ms'), the same)).
 note_fixed(ms, drawn, method) = ms == ms && drawn != drawn && strstrt(' '.drawn_methods.',', ' '.method.',') ? \
     (drawn_methods = 'drawn columns', 1) : 0
-extra_text(name) = name eq 'cross' ? 'out of memory' : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
-    name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit' : name eq 'bound' ? 'lower bound' : \
+limit_text = ''
+cross_text = ''
+extra_text(name) = name eq 'cross' ? 'out of memory'.cross_text : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \
+    name eq 'whiskers' ? (drawn_methods eq '' ? '' : 'others: ').'fastest to slowest sample' : name eq 'limit' ? 'memory limit, '.limit_text : name eq 'bound' ? 'lower bound' : \
     name eq 'range' ? 'range of the prediction' : name eq 'tenth' ? 'off by 10 %' : name eq 'quarter' ? 'off by 25 %' : \
     'noise floor: sums in f32, in another order'
 longest_extra(k) = k > words(legend_extra) ? 0 : larger(strlen(extra_text(word(legend_extra, k))), longest_extra(k + 1))
@@ -108,6 +110,7 @@ rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_st
 # The unit in which so many bytes can be read.
 memory_unit(bytes) = bytes > 8 * 2.0**30 ? 'GiB' : bytes > 2 * 2.0**20 ? 'MiB' : 'KiB'
 memory_unit_bytes(bytes) = bytes > 8 * 2.0**30 ? 2.0**30 : bytes > 2 * 2.0**20 ? 2.0**20 : 2.0**10
+memory_text(bytes) = sprintf('%.2f ', bytes / memory_unit_bytes(bytes)).memory_unit(bytes)
 # What is drawn of a series has its name, by which a page shows and hides it: end the clause in @named. What a page tells of a
 # mark under the pointer is columns of its row: a clause for [i=1:pointed] with told(i, 'context ours_bytes:ours') as its third
 # column that ends in @under_pointer. Pictures that are files have no such marks.

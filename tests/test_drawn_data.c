@@ -130,9 +130,82 @@ static void curves_are_the_records(void **state)
     }
 }
 
+// ---- trials that ran out of memory
+
+enum { LIMIT = 20 }; // MiB
+
+static void write_chunks(const struct scratch *scratch)
+{
+    static const struct {
+        const char *method;
+        int chunk, peak; // MiB; 0: out of memory
+    } trials[] = {{"full", 0, 0},   {"checkpoint", 0, 17}, {"seco", 64, 11},      {"seco", 128, 12},
+                  {"seco", 256, 0}, {"streambp", 64, 9},   {"streambp", 128, 10}, {"streambp", 256, 0}};
+    FILE *file = fopen(scratch_path(scratch, "sizes.jsonl").text, "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < COUNT(trials); i++) {
+        char chunk[32] = "", measured[160] = "", *text, *line;
+        if (trials[i].chunk)
+            snprintf(chunk, sizeof chunk, ", 'chunk': %d", trials[i].chunk);
+        if (trials[i].peak)
+            snprintf(measured, sizeof measured, ", 'samples_ms': [5, 5], 'median_ms': 5, 'peak_bytes': %d",
+                     trials[i].peak << 20);
+        assert_true(asprintf(&text,
+                             "{'schema': 2, 'id': '%032zx', 'experiment': 'e', 'status': '%s', 'reason': '', "
+                             "'trial': {'model': 'tiny', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, "
+                             "'context': 1024, 'method': {'name': '%s'%s}, 'limits': {'memory': %d}}%s}\n",
+                             i, trials[i].peak ? "ok" : "oom", trials[i].method, chunk, LIMIT << 20, measured) > 0);
+        line = quoted(text);
+        fputs(line, file);
+        free(line);
+        free(text);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+// Points of curves of this title that lie above the limit; the last is in x and y.
+static size_t points_above(const char *table, const char *title, double *x, double *y)
+{
+    char head[80];
+    size_t count = 0;
+    snprintf(head, sizeof head, "# Curve title: \"%s\"\n", title);
+    for (const char *at = table; (at = strstr(at, head));) {
+        for (at = strchr(at + strlen(head), '\n') + 1; *(at = skip_missing(at)) && *at != '#';) {
+            char *end;
+            double left = strtod(at, &end), right = strtod(end, &end);
+            if (right > LIMIT)
+                *x = left, *y = right, count++;
+            at = end + strcspn(end, "\n");
+        }
+    }
+    return count;
+}
+
+// Each has a cross of its own above the limit, those without chunks at both ends of the axis.
+static void what_does_not_fit_is_above_the_limit(void **state)
+{
+    struct scratch *scratch = *state;
+    double x, seco = 0, streambp = 0, full = 0;
+    write_chunks(scratch);
+    draw_points(scratch, "chunk", "cat sizes.jsonl");
+    char *svg = text_of(scratch, "drawn.svg"), *table = text_of(scratch, "points");
+    assert_non_null(strstr(svg, "memory limit, 20.00 MiB"));
+    assert_true(drawn_unit(svg, "peak memory") == 1 << 20);
+    assert_int_equal(points_above(table, "checkpoint", &x, &full), 0);
+    assert_int_equal(points_above(table, "full", &x, &full), 2);
+    assert_int_equal(points_above(table, "streambp", &x, &streambp), 1);
+    assert_true(x == 256);
+    assert_int_equal(points_above(table, "seco", &x, &seco), 1);
+    assert_true(x == 256);
+    assert_true(full > streambp && streambp > seco);
+    free(svg);
+    free(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(curves_are_the_records, scratch_setup, scratch_teardown)};
+        cmocka_unit_test_setup_teardown(curves_are_the_records, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_is_above_the_limit, scratch_setup, scratch_teardown)};
     return cmocka_run_group_tests_name("drawn_data", tests, NULL, NULL);
 }

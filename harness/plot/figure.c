@@ -195,7 +195,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
     static const char *const omit[] = {"chunk", NULL};
     struct series_table all;
     wanted_series(&all, records, count, has_time_or_memory, omit, true);
-    header(table, "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\toom\thost_peak_bytes");
+    header(table, "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_bytes\toom\thost_peak_bytes");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -207,7 +207,8 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
             TABLE_ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
-                      none ? NAN : record->peak_bytes, oom, none ? NAN : record->host_peak_bytes);
+                      none ? NAN : record->peak_bytes, record->trial.limits.memory, oom,
+                      none ? NAN : record->host_peak_bytes);
         }
     }
     series_free(&all);

@@ -1,0 +1,31 @@
+# Trials that ran out of memory: crosses above the limit, for how much they would have taken is not known; those of different
+# series stand above each other in the order of the legend. Give top, the highest value of the axis in bytes, and high_logscale,
+# whether the axis is logarithmic, and unit before cross(series), a height in units, is drawn.
+known = 0
+stats data using (column('oom') == 1 ? count(1) : 0) nooutput
+ooms = known
+known = 0
+stats data using (count(column('limit_bytes'))) nooutput
+limit = 0
+if (known) { stats data using 'limit_bytes' nooutput; limit = STATS_max }
+# A limit far above all curves would only flatten them.
+limit_shown = limit > 0 && (ooms || top > limit / 3)
+limit_text = memory_text(limit)
+ceiling = limit_shown ? limit : top * 1.02
+
+array level[series_count]
+levels = 0
+do for [i=series_count:1:-1] {
+    known = 0
+    stats data using (int(column('series')) == i && column('oom') == 1 ? count(1) : 0) nooutput
+    if (known) { levels = levels + 1 }
+    level[i] = levels
+}
+cross_text = (limit_shown ? ': above the limit' : '').(levels > 1 ? ', in this order' : '')
+cross(i) = (high_logscale ? ceiling * 1.1**level[i] : ceiling + level[i] * 0.045 * larger(ceiling, top)) / unit
+
+# A fifth of the axis, or about that.
+whole_step(x) = (power = 10.0**floor(log10(x)), power * (x < 1.5 * power ? 1 : x < 3.5 * power ? 2 : x < 7.5 * power ? 5 : 10))
+ticks_below = !ooms || exists('given_log') ? '' : high_logscale ? sprintf('set ytics 2.0**-20, 2, %.9g', ceiling / unit) : \
+    sprintf('set yrange [0:%.9g]; set ytics 0, %.9g, %.9g', (ceiling + (levels + 1) * 0.045 * larger(ceiling, top)) / unit, \
+            whole_step(ceiling / unit / 5), ceiling / unit)
