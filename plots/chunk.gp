@@ -79,11 +79,11 @@ plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt 
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'chunk')):(column('peak_bytes') / unit):(told(i, 'chunk peak_bytes')) @under_pointer, \
-     for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(cross(i)) \
+     for [i=1:crossed] data using (column('oom') == 1 ? of(i, 'chunk') : NaN):(cross(i)) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
-     for [i=1:series_count] for [end=0:1] '+' using (flat_oom[i] ? edge[1+end] : NaN):(cross(i)) every ::0::0 \
+     for [i=1:crossed] for [end=0:1] '+' using (flat_oom[i] ? edge[1+end] : NaN):(cross(i)) every ::0::0 \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
-     (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale
+     (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale title 'memory limit'
 
 if (on_host) {
 unset for [l=101:104] label l

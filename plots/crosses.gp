@@ -4,6 +4,7 @@
 known = 0
 stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
+crossed = ooms ? series_count : 0
 known = 0
 stats data using (count(column('limit_bytes'))) nooutput
 limit = 0

@@ -34,9 +34,9 @@ plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_b
      for [i=1:series_count] data using (of(i, 'context')):(column('peak_bytes') / unit) \
          with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'context')):(column('peak_bytes') / unit):(told(i, 'context peak_bytes lower_bound_bytes')) @under_pointer, \
-     for [i=1:series_count] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
+     for [i=1:crossed] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
-     (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale
+     (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale title 'memory limit'
 
 if (on_host) {
     unset for [l=101:104] label l

@@ -25,7 +25,9 @@ few = STATS_records < 12 * series_count
 early = 0
 note_early(x, y) = x >= furthest * 0.1 && y > early ? (early = y, 1) : 0
 stats data using (note_early(column(along), column(shown))) nooutput
-set yrange [low - 0.03 * (high - low) : (early > low && !few ? early + 0.1 * (early - low) : high + 0.03 * (high - low))]
+ceiling = early > low && !few ? early + 0.1 * (early - low) : high + 0.03 * (high - low)
+set yrange [low - 0.03 * (high - low) : ceiling]
+cut = high > ceiling ? ', first tenth cut off' : ''
 
 width = width_for(2)
 bottom = 400
@@ -36,7 +38,7 @@ load scripts.'/page.gp'
 
 set multiplot
 scale = along eq 'tokens' ? 1000.0 : 1
-call scripts.'/panel.gp' 70 435 (shown eq 'loss' ? 'loss (nats), mean of a few steps' : 'loss of held-out tokens (nats)') (along eq 'tokens' ? 'thousands of tokens' : 'step')
+call scripts.'/panel.gp' 70 435 ((shown eq 'loss' ? 'loss (nats), mean of a few steps' : 'loss of held-out tokens (nats)').cut) (along eq 'tokens' ? 'thousands of tokens' : 'step')
 plot for [i=1:series_count] data using (of(i, along) / scale):(column(shown)) \
          with linespoints lw 1.6*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.5*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, along) / scale):(column(shown)):(told(i, along.' '.shown)) @under_pointer

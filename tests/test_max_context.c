@@ -122,7 +122,7 @@ static void the_host_limits_the_context(void **state)
                                   "checkpoint --offload inputs"),
                      0);
     assert_non_null(strstr(out, "1048576 bytes (--host-memory)\n"));
-    assert_non_null(strstr(out, "too few (limits.host_memory)\n"));
+    assert_non_null(strstr(out, "too few so far (limits.host_memory)\n"));
     assert_non_null(strstr(out, " do not fit on the host: "));
     free(out);
 }

@@ -404,7 +404,7 @@ static void a_full_host_is_a_result(void **state)
             options_done(setting, options);
             late_close(f.device);
             assert_int_equal(f.device->status.code, part == 8 ? STATUS_OK : STATUS_OOM);
-            assert_true(part == 8 || strstr(f.device->status.message, "bytes too few (limits.host_memory)"));
+            assert_true(part == 8 || strstr(f.device->status.message, "bytes too few so far (limits.host_memory)"));
             assert_int_equal(f.device->arena.live_bytes, live);
             assert_int_equal(f.device->host.live_bytes, 0);
             f.device->status = (struct status){0};

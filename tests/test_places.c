@@ -50,9 +50,9 @@ static void a_full_place_says_what_is_missing(void **state)
         enum place place;
         size_t limit_bytes;
         const char *says;
-    } cases[] = {{PLACE_DEVICE, 3 * 8192, "8192 bytes too few (limits.memory)"},
-                 {PLACE_HOST, 3 * 8192, "8192 bytes too few (limits.host_memory)"},
-                 {PLACE_DEVICE, 4 * 8192 - 1, ", 1 byte too few (limits.memory)"}};
+    } cases[] = {{PLACE_DEVICE, 3 * 8192, "8192 bytes too few so far (limits.memory)"},
+                 {PLACE_HOST, 3 * 8192, "8192 bytes too few so far (limits.host_memory)"},
+                 {PLACE_DEVICE, 4 * 8192 - 1, ", 1 byte too few so far (limits.memory)"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct device *device = opened("cpu");
         struct arena *arena = device_arena(device, cases[i].place);
@@ -82,7 +82,7 @@ static void host_and_device_share_one_memory(void **state)
         assert_non_null(b.data);
         assert_null(tensor_new_in(device, other->place, 1, 32, DTYPE_F64, CATEGORY_DATA).data);
         assert_int_equal(device->status.code, STATUS_OOM);
-        assert_non_null(strstr(device->status.message, "256 bytes too few (what the machine has free)"));
+        assert_non_null(strstr(device->status.message, "256 bytes too few so far (what the machine has free)"));
         tensor_free(device, &b);
         tensor_free(device, &a);
         device_close(device);

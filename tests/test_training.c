@@ -323,7 +323,7 @@ static void a_full_place_is_a_result(void **state)
     arena_limit(&f.device->host, 4096, NULL);
     model_open(&f.model, &f.config, &options, f.device);
     assert_int_equal(f.device->status.code, STATUS_OOM);
-    assert_non_null(strstr(f.device->status.message, "bytes too few (limits.host_memory)"));
+    assert_non_null(strstr(f.device->status.message, "bytes too few so far (limits.host_memory)"));
     fixture_close(&f);
 }
 

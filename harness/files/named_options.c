@@ -57,6 +57,34 @@ static bool read_name(struct named_options *given, const struct named_tables *ta
     return json_field_choice(name, &known, tables->kind, &given->index, status);
 }
 
+static bool has_choice(const struct option *option, const char *choice)
+{
+    for (size_t i = 0; option && option->type == OPTION_CHOICE && option->choices[i]; i++)
+        if (strcmp(option->choices[i], choice) == 0)
+            return true;
+    return false;
+}
+
+// Refuses what others of these can be given for the option, and this one cannot.
+static bool is_own_choice(struct json_field field, const struct named_tables *tables, size_t index,
+                          const struct option *option, struct status *status)
+{
+    const char *choice = json_string_value(field.value);
+    char others[640] = "", shown[64];
+    size_t used = 0;
+    if (!choice || option->type != OPTION_CHOICE || has_choice(option, choice))
+        return true;
+    for (size_t i = 0; i < tables->count && used < sizeof others; i++)
+        if (has_choice(option_find(tables->tables[i], option->name), choice))
+            used +=
+                (size_t)snprintf(others + used, sizeof others - used, "%s%s", used ? ", " : "", tables->names[i]);
+    if (!used)
+        return true; // nobody's: reading its value says what there is
+    json_source_show(field.value, shown, sizeof shown);
+    return json_field_fail(field, status, "%s \"%s\" has no %s %s; %ss that have it: %s", tables->kind,
+                           tables->names[index], option->name, shown, tables->kind, others);
+}
+
 bool named_options_read(struct named_options *given, const struct named_tables *tables, struct json_field entry,
                         struct status *status)
 {
@@ -76,6 +104,8 @@ bool named_options_read(struct named_options *given, const struct named_tables *
     for (size_t i = 0; table->rows && table->rows[i].name; i++) {
         CHECK(i < NAMED_OPTIONS_MAX);
         given->options[i] = json_field_get(entry, table->rows[i].name);
+        if (!is_own_choice(given->options[i], tables, given->index, &table->rows[i], status))
+            return false;
     }
     return true;
 }

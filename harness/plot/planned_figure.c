@@ -1,4 +1,5 @@
 #include "harness/plot/planned_figure.h"
+#include "harness/files/json_source.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
 #include "harness/plot/table_cells.h"
@@ -137,12 +138,10 @@ static bool draw_all(const struct planned_request *request, const char *figure, 
 {
     bool fine = true;
     for (size_t i = 0; fine && i < request->path_count; i++) {
-        json_error_t error;
-        json_t *output = json_load_file(request->paths[i], JSON_REJECT_DUPLICATES, &error);
-        fine = output ? draw(request, request->paths[i], output, figure, write, status)
-                      : status_set(status, STATUS_BAD_INPUT, "%.300s:%d: %s", request->paths[i], error.line,
-                                   error.text);
-        json_decref(output);
+        struct json_source source;
+        fine = json_source_open(&source, request->paths[i], status) &&
+               draw(request, request->paths[i], source.root, figure, write, status);
+        json_source_close(&source);
     }
     return fine;
 }

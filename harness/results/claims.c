@@ -82,6 +82,14 @@ static void find_records(struct texts *records, char found[TEXTS_MAX][PATH_MAX],
     records->items[kept] = NULL;
 }
 
+static const char *missing_file(const struct texts *files)
+{
+    for (size_t i = 0; files->items[i]; i++)
+        if (access(files->items[i], F_OK) != 0)
+            return files->items[i];
+    return NULL;
+}
+
 // taken: against what the claim has figures.
 static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct json_field field,
                         const struct claim_files *files, struct status *status)
@@ -108,6 +116,13 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
     find_records(&records, found, files);
     if (!records.items[0])
         return true;
+    const char *missing = missing_file(&records);
+    if (missing)
+        return json_field_fail(
+            json_field_get(field, "records"), status,
+            "there is no %.300s: recorded results come with the repository, not with an installed "
+            "program; run this in a clone of it",
+            missing);
     struct status why = {0};
     const struct claim_query query = {take, name, of.items, over.items, apart.items, records.items};
     return claim_figure_take(&claim->figures[against], &query, &why) ||

@@ -107,7 +107,8 @@ static void *over_limit(const struct arena *arena, size_t bytes, enum category c
     const char *what;
     size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
     size_t missing_bytes = bytes - limit_bytes + live_bytes;
-    status_set(status, STATUS_OOM, "%s for %s do not fit%s: %s are live and the limit is %s, %zu %s too few (%s)",
+    status_set(status, STATUS_OOM,
+               "%s for %s do not fit%s: %s are live and the limit is %s, %zu %s too few so far (%s)",
                words(bytes).text, category_name(category), where[arena->place], words(live_bytes).text,
                words(limit_bytes).text, missing_bytes, size_text_unit(missing_bytes), what);
     return NULL;
