@@ -49,10 +49,7 @@ void spill_prefetch(struct spill *spill, size_t i)
     struct device *device = spill->device;
     struct spilled *item = item_of(spill, i);
     if (spill->place == PLACE_HOST) {
-        struct tensor far = item->far;
-        item->near = tensor_new(device, far.rows, far.cols, far.dtype, far.category);
-        event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
-        copy_in(device, item->near, far);
+        item->near = copy_in_new(device, item->far);
         item->in = event_record(device, QUEUE_IN);
     }
 }

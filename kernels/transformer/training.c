@@ -132,10 +132,10 @@ static void prefetch(struct device *device, struct tensor *t, struct tensor *far
 {
     if (t->place == PLACE_HOST) {
         *far = *t;
-        *t = tensor_new(device, far->rows, far->cols, far->dtype, far->category);
         if (copied) {
-            copy_in(device, *t, *far);
+            *t = copy_in_new(device, *far);
         } else {
+            *t = tensor_new(device, far->rows, far->cols, far->dtype, far->category);
             op_zero(device, *t);
         }
     }
@@ -219,9 +219,6 @@ void gradients_acquire(struct model *model, size_t unit)
     if (model->gradients_place != PLACE_HOST || transit->adding) {
         return;
     }
-    if (!transit->zero) {
-        event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
-    }
     for (size_t i = 0; i < parameters.count; i++) {
         prefetch(device, &parameters.items[i].grad, &parameters.items[i].far_grad, !transit->zero);
     }
@@ -264,7 +261,6 @@ static void update_prefetch(struct model *model, size_t unit)
     if (!travels(model)) {
         return;
     }
-    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
         if (p->trains) {

@@ -105,9 +105,7 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
 void weights_prefetch_one(struct model *model, struct parameter *p)
 {
     for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].place == PLACE_HOST; part++) {
-        struct tensor far = p->kept[part];
-        p->fetched[part] = tensor_new(model->device, far.rows, far.cols, far.dtype, far.category);
-        copy_in(model->device, p->fetched[part], far);
+        p->fetched[part] = copy_in_new(model->device, p->kept[part]);
     }
 }
 
@@ -151,7 +149,6 @@ void weights_prefetch(struct model *model, size_t unit)
         return;
     }
     transit->prefetched = true;
-    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
     for (size_t i = 0; i < parameters.count; i++) {
         weights_prefetch_one(model, &parameters.items[i]);
     }

@@ -68,17 +68,19 @@ static void check_weights(struct cases *c, const struct setting *s, struct opera
 void adamw_cases(struct cases *c)
 {
     static const char *const forms[] = {"torch", "HF", "bitsandbytes"};
-    const double rate = 0.01, b1 = 0.9, b2 = 0.999, epsilon = 1e-3, decay = 0.1;
+    const double rate = 0.01, b1 = 0.9, epsilon = 1e-3, decay = 0.1;
     struct setting list[16];
     size_t n = 37, d = 101, count = settings(c, list);
     for (size_t k = 0; k < count * 6; k++) {
         const struct setting *s = &list[k / 6];
         enum adam_form form = (enum adam_form)(k % 3);
         size_t t = k / 3 % 2 ? 3 : 1;
+        // The first step's moments are what a gradient adds to zero: all that 1 - beta is multiplied by.
+        double b2 = t == 1 ? 1 - 1e-7 : 0.999, before = t > 1;
         c->offset = k % 2;
         struct operand *w = case_random(c, n, d, 1, "w"), *g = case_random_in(c, s->gradient, n, d, 1, "g");
-        struct operand *m = case_random_in(c, s->moment, n, d, 1, "m"),
-                       *v = case_random_in(c, s->moment, n, d, 1, "v");
+        struct operand *m = case_random_in(c, s->moment, n, d, before, "m"),
+                       *v = case_random_in(c, s->moment, n, d, before, "v");
         struct operand *master = s->master ? case_random_in(c, case_sums(c), n, d, 1, "master") : NULL;
         struct adam_step step = {rate, b1, b2, epsilon, decay, t, form, rounding(s), t == 1};
         for (size_t i = 0; i < n * d; i++) {

@@ -44,14 +44,15 @@ static void store_group(struct target target, size_t first, size_t end, const re
 struct adam {
     struct target target;
     struct accumulator g, m, v;
-    real b1, b2, unbias1, unbias2, epsilon, rate, before, after;
+    real b1, b2, grad1, grad2; // betas, and what they leave of 1: not of a rounded beta, which is another's
+    real unbias1, unbias2, epsilon, rate, before, after;
 };
 
 static inline real adam_next(const struct adam *a, size_t i, bool master)
 {
     real grad = accumulator_get(a->g, i);
-    real first = a->b1 * accumulator_get(a->m, i) + (1 - a->b1) * grad;
-    real second = a->b2 * accumulator_get(a->v, i) + (1 - a->b2) * grad * grad;
+    real first = a->b1 * accumulator_get(a->m, i) + a->grad1 * grad;
+    real second = a->b2 * accumulator_get(a->v, i) + a->grad2 * grad * grad;
     accumulator_set(a->m, i, first);
     accumulator_set(a->v, i, second);
     real step = a->rate * (first * a->unbias1) / (real_sqrt(second * a->unbias2) + a->epsilon);
@@ -90,6 +91,8 @@ static struct adam adam_of(struct tensor w, struct tensor master, struct tensor 
                          .v = accumulator_of(v),
                          .b1 = (real)step->beta1,
                          .b2 = (real)step->beta2,
+                         .grad1 = (real)(1 - step->beta1),
+                         .grad2 = (real)(1 - step->beta2),
                          .unbias1 = (real)factors.unbias1,
                          .unbias2 = (real)factors.unbias2,
                          .epsilon = (real)factors.epsilon,
@@ -151,8 +154,8 @@ static void adam_block(const struct adam *a, const struct coded *m, const struct
     real m_scale = m->scales[first / MAP_BLOCK], v_scale = v->scales[first / MAP_BLOCK];
     for (size_t i = 0; i < count; i++) {
         real grad = accumulator_get(a->g, first + i);
-        firsts[i] = a->b1 * (m->levels[m->codes[first + i]] * m_scale) + (1 - a->b1) * grad;
-        seconds[i] = a->b2 * (v->levels[v->codes[first + i]] * v_scale) + (1 - a->b2) * grad * grad;
+        firsts[i] = a->b1 * (m->levels[m->codes[first + i]] * m_scale) + a->grad1 * grad;
+        seconds[i] = a->b2 * (v->levels[v->codes[first + i]] * v_scale) + a->grad2 * grad * grad;
         real step = a->rate * (firsts[i] * a->unbias1) / (real_sqrt(seconds[i] * a->unbias2) + a->epsilon);
         values[i] = (load(a->target.w[first + i]) * a->before - step) * a->after;
         a->target.w[first + i] = store(values[i]);

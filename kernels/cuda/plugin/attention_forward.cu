@@ -10,7 +10,7 @@ namespace
 
 using namespace attention;
 
-// Block (x, y, z): query tile x from the last, which sees the most keys, head y, sequence z.
+// A block: a tile of queries, from the last on, which sees the most keys, of a head.
 template <int DIM, int R, class T, class A = wide_t<T>>
 __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     forward(T *o, A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, A scale, bool words,
@@ -19,9 +19,11 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     using tile = struct tile<A, DIM, R>;
     DYNAMIC_SHARED(shared);
     A *q_tile = (A *)shared, *kv_tile = q_tile + tile::SIZE, *p_tile = kv_tile + tile::SIZE;
-    unsigned h = blockIdx.y, sequence = blockIdx.z, key_head = h / (s.heads / s.kv_heads);
+    unsigned tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
+    duty mine(tiles, s.heads);
+    unsigned h = mine.head, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
     // Tokens in 32 bits, and heads of keys and values made where they are read: both save registers.
-    unsigned first = (gridDim.x - 1 - blockIdx.x) * tile::ROWS; // query
+    unsigned first = (tiles - 1 - mine.tile) * tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
     unsigned keys = (unsigned)std::min(s.start + first + count, s.keys);
     head<const T> q_head(q, sequence, s.batch, h, s.heads, s.head_dim);
@@ -109,9 +111,10 @@ void attention_own_forward(struct device *device, struct attention_shape shape, 
             return with_rows<A, dim.value, 2>(cuda_shared_bytes(device), [&](auto rows) {
                 using tile = struct tile<A, dim.value, rows.value>;
                 launch(forward<dim.value, rows.value, T>,
-                       dim3(ceil_div(shape.queries, tile::ROWS), shape.heads, shape.batch), THREADS, tile::bytes(2),
-                       device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data, (const T *)k.data,
-                       (const T *)v.data, shape, 1 / sqrt((double)shape.head_dim), words, device->reverse_sums);
+                       dim3(ceil_div(shape.queries, tile::ROWS) * shape.heads * shape.batch), THREADS,
+                       tile::bytes(2), device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data,
+                       (const T *)k.data, (const T *)v.data, shape, 1 / sqrt((double)shape.head_dim), words,
+                       device->reverse_sums);
             });
         });
     });

@@ -87,6 +87,16 @@ inline void refuse(struct device *device, struct attention_shape shape, const ch
                    direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
 }
 
+// What a block works on. Grids have one dimension, for the others have 65,535 blocks at most and sequences may be
+// more: all tiles of a head, of all heads of a sequence.
+struct duty {
+    unsigned tile, head, sequence;
+    __device__ duty(unsigned tiles, unsigned heads)
+        : tile(blockIdx.x % tiles), head(blockIdx.x / tiles % heads), sequence(blockIdx.x / tiles / heads)
+    {
+    }
+};
+
 // One head of one sequence in a tensor [tokens * batch, heads * dim].
 template <class T> struct head {
     T *data;
