@@ -193,13 +193,13 @@ static void test_chunk_table(void **state)
         NULL,
     };
     // A method without chunks has none; a chunk above the context is the whole context.
-    expect_table(
-        "chunk", lines,
-        "series\tmethod\tlabel\trank\tchunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\toom\thost_peak_bytes\n"
-        "1\tfull\tfull\t0\tNaN\t1\t1\t1\tNaN\t90\t0\tNaN\n"
-        "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\tNaN\t20\t0\t7\n"
-        "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\tNaN\t1\tNaN\n"
-        "2\tstreambp\tstreambp\t0\t256\t3\t2.5\t8\tNaN\t30\t0\tNaN\n");
+    expect_table("chunk", lines,
+                 "series\tmethod\tlabel\trank\tchunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_"
+                 "bytes\toom\thost_peak_bytes\n"
+                 "1\tfull\tfull\t0\tNaN\t1\t1\t1\tNaN\t90\t1000000\t0\tNaN\n"
+                 "2\tstreambp\tstreambp\t0\t32\t2\t2\t2\tNaN\t20\t1000000\t0\t7\n"
+                 "2\tstreambp\tstreambp\t0\t64\tNaN\tNaN\tNaN\tNaN\tNaN\t1000000\t1\tNaN\n"
+                 "2\tstreambp\tstreambp\t0\t256\t3\t2.5\t8\tNaN\t30\t1000000\t0\tNaN\n");
 }
 
 // Times are means over draws, held against the mean of the walk over all columns: budgets 1 and 2 differ also where

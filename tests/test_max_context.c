@@ -159,7 +159,7 @@ static void a_choice_leaves_out_who_does_not_have_it(void **state)
     const json_t *checkpoint = json_array_get(left_out, 0);
     assert_string_equal(json_string_value(json_object_get(checkpoint, "method")), "checkpoint");
     assert_non_null(strstr(json_string_value(json_object_get(checkpoint, "reason")),
-                           "unknown offload \"kv\"; known names: none, inputs"));
+                           "method \"checkpoint\" has no offload \"kv\"; methods that have it: seco"));
     json_decref(table);
     char *out;
     assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 20MiB --offload kv"), 0);

@@ -120,8 +120,8 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
     if (missing)
         return json_field_fail(
             json_field_get(field, "records"), status,
-            "there is no %.300s: recorded results come with the repository, not with an installed "
-            "program; run this in a clone of it",
+            "%.300s: No such file; recorded results come with the repository, not with an installed program: "
+            "run this in a clone of it",
             missing);
     struct status why = {0};
     const struct claim_query query = {take, name, of.items, over.items, apart.items, records.items};

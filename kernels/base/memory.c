@@ -1,6 +1,7 @@
 // Memory: tensors of a device, and their values' way from the host and back.
 #include "kernels/base/front.h"
 #include "kernels/base/ops.h"
+#include "kernels/base/queue.h"
 #include <string.h>
 
 #define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device
@@ -25,6 +26,14 @@ struct tensor tensor_new_in(struct device *device, enum place place, size_t rows
         return t;
     }
     t.data = arena_allocate(device_arena(device, place), size, category, device->counters.flops, &device->status);
+    return t;
+}
+
+struct tensor tensor_copy_in(struct device *device, struct tensor host)
+{
+    struct tensor t = tensor_new(device, host.rows, host.cols, host.dtype, host.category);
+    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+    copy_in(device, t, host);
     return t;
 }
 

@@ -10,6 +10,9 @@ struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum d
 // The same in a place.
 struct tensor tensor_new_in(struct device *device, enum place place, size_t rows, size_t cols, enum dtype dtype,
                             enum category category);
+// The same on the device, like one of the host that is copied in: the copy waits for its memory to be given
+// (kernels/base/queue.h).
+struct tensor tensor_copy_in(struct device *device, struct tensor host);
 // Releases the tensor's memory and makes it no tensor. Views are never released.
 void tensor_free(struct device *device, struct tensor *t);
 // Host values in f64, converted to the tensor's dtype on the way, and back. values: rows * cols numbers. On a

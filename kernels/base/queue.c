@@ -1,5 +1,4 @@
 #include "kernels/base/queue.h"
-#include "kernels/base/ops.h"
 
 static void transfer(struct device *device, enum queue queue, struct tensor dst, struct tensor src)
 {
@@ -57,12 +56,4 @@ struct event copy_out_written(struct device *device, struct tensor host, struct 
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
     copy_out(device, host, t);
     return event_record(device, QUEUE_OUT);
-}
-
-struct tensor copy_in_new(struct device *device, struct tensor host)
-{
-    struct tensor t = tensor_new(device, host.rows, host.cols, host.dtype, host.category);
-    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
-    copy_in(device, t, host);
-    return t;
 }

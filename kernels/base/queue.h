@@ -10,8 +10,6 @@
 // waited for. A wrong place is a bug: abort.
 void copy_out(struct device *device, struct tensor host, struct tensor t);
 void copy_in(struct device *device, struct tensor t, struct tensor host);
-// A tensor of the device that becomes what the host's is: the copy in waits for its memory, too, to be given.
-struct tensor copy_in_new(struct device *device, struct tensor host);
 // host = t, beside what follows, after the operations that were asked to write t. Whoever overwrites or releases t
 // waits for the event.
 struct event copy_out_written(struct device *device, struct tensor host, struct tensor t);

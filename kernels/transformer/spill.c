@@ -49,7 +49,7 @@ void spill_prefetch(struct spill *spill, size_t i)
     struct device *device = spill->device;
     struct spilled *item = item_of(spill, i);
     if (spill->place == PLACE_HOST) {
-        item->near = copy_in_new(device, item->far);
+        item->near = tensor_copy_in(device, item->far);
         item->in = event_record(device, QUEUE_IN);
     }
 }

@@ -133,7 +133,7 @@ static void prefetch(struct device *device, struct tensor *t, struct tensor *far
     if (t->place == PLACE_HOST) {
         *far = *t;
         if (copied) {
-            *t = copy_in_new(device, *far);
+            *t = tensor_copy_in(device, *far);
         } else {
             *t = tensor_new(device, far->rows, far->cols, far->dtype, far->category);
             op_zero(device, *t);

@@ -105,7 +105,7 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
 void weights_prefetch_one(struct model *model, struct parameter *p)
 {
     for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].place == PLACE_HOST; part++) {
-        p->fetched[part] = copy_in_new(model->device, p->kept[part]);
+        p->fetched[part] = tensor_copy_in(model->device, p->kept[part]);
     }
 }
 

@@ -212,11 +212,8 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*run)(const void *
 {
     threads = block.x * block.y * block.z;
     if (threads == 0 || threads > MAX_THREADS || threads % WARP || shared_bytes > card_shared_bytes ||
-        (size_t)grid.x * grid.y * grid.z == 0 || grid.x > INT32_MAX || grid.y > UINT16_MAX)
+        (size_t)grid.x * grid.y * grid.z == 0 || grid.x > INT32_MAX || grid.y > UINT16_MAX || grid.z > UINT16_MAX)
         fail("a grid, block or shared memory that CUDA refuses, or a broken warp");
-    // What tests can't have 65,536 of, CUDA's limit, must not be in a dimension that has it.
-    if (grid.z > 1)
-        fail("a grid of three dimensions; sequences and tokens belong into the first");
     gridDim = grid;
     blockDim = block;
     body = run;
@@ -243,6 +240,9 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*run)(const void *
 void ask(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes, void (*run)(const void *data),
          const void *data, size_t bytes)
 {
+    // What tests can't have 65,536 of, CUDA's limit, must not be in a dimension that has it.
+    if (grid.z > 1)
+        fail("a grid of three dimensions; sequences and tokens belong into the first");
     if (!emulator_ask)
         return launch(grid, block, shared_bytes, run, data);
     card_shared_bytes = emulator_shared_bytes();
