@@ -202,6 +202,41 @@ static void test_attention_workspace(void **state)
     assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), 0);
 }
 
+// Bytes of `n` rectangles of the longest kind and `rest` keys besides, for `m` of the longest blocks of queries and
+// `more` besides.
+static double glue_bytes(const struct device *device, bool causal, size_t n, size_t rest, size_t m, size_t more)
+{
+    size_t keys = n * CUDA_ATTENTION_KEYS + rest, queries = m * CUDA_ATTENTION_QUERIES + more;
+    struct attention_shape s = {.queries = queries, .batch = 1, .heads = 2, .kv_heads = 1, .head_dim = 8};
+    s.start = causal ? keys : keys + queries;
+    s.keys = causal ? 0 : keys;
+    struct tensor grad = {.dtype = DTYPE_F32, .rows = attention_keys(s), .cols = s.head_dim};
+    const struct key_segment all = {0, attention_keys(s), grad, grad};
+    return device->ops->rules->attention_backward_glue(device, s, &all, 1);
+}
+
+// Each further block costs the same, which is found without asking for every one: of the longest here there are
+// 10^10. Numbers are multiples of a large power of two, so sums of them are exact.
+static void test_glue_of_many_blocks(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {3, 4, 5, 63, 100000}, rests[] = {0, 100, 128, 16000}, more[] = {0, 1, 2, 700};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    for (size_t i = 0; i < COUNT(counts) * COUNT(rests) * COUNT(more); i++) {
+        size_t n = counts[i % 5], rest = rests[i / 5 % 4], m = more[i / 20];
+        double two = glue_bytes(device, true, 2, rest, 1, 0), three = glue_bytes(device, true, 3, rest, 1, 0);
+        assert_true(glue_bytes(device, true, n, rest, 1, 0) == two + (double)(n - 2) * (three - two));
+        two = glue_bytes(device, false, 2, rest, 1, m), three = glue_bytes(device, false, 3, rest, 1, m);
+        assert_true(glue_bytes(device, false, n, rest, 1, m) == two + (double)(n - 2) * (three - two));
+        double one = glue_bytes(device, false, n, rest, 1, m);
+        two = glue_bytes(device, false, n, rest, 2, m);
+        assert_true(glue_bytes(device, false, n, rest, n, m) == one + (double)(n - 1) * (two - one));
+    }
+    device_close(device);
+}
+
 // At once: dK and dV of every query head and two accumulators of dQ, of the whole square; and in blocks all the
 // same where a tensor of it would have 2^31 elements.
 static void test_whole_attention(void **state)
@@ -248,6 +283,7 @@ int main(void)
         cmocka_unit_test(test_attention_blocks),
         cmocka_unit_test(test_attention_blocks_of_keys),
         cmocka_unit_test(test_attention_workspace),
+        cmocka_unit_test(test_glue_of_many_blocks),
         cmocka_unit_test(test_whole_attention),
         cmocka_unit_test(test_long_heads),
         cmocka_unit_test(test_block_rows),

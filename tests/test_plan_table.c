@@ -293,6 +293,28 @@ static void lists_print_theirs(void **state)
     json_decref(models);
 }
 
+// Stopped, for it would take as long as it says.
+static void long_plans_say_so(void **state)
+{
+    (void)state;
+    static const char form[] =
+        "plan --model llama-3-8b --dtype bf16 --context 2000000000 --method streambp --chunk %s "
+        "2>&1 & sleep 0.5; kill $!; true";
+    static const struct {
+        const char *chunk;
+        bool told;
+    } cases[] = {{"1000", true}, {"100000", false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char arguments[256], *text;
+        snprintf(arguments, sizeof arguments, form, cases[i].chunk);
+        assert_int_equal(longbp(&text, arguments), 0);
+        bool told = strstr(text, "longbp: 2000000 chunks in each of 32 layers are planned one by one") != NULL;
+        if (told != cases[i].told)
+            fail_msg("chunk %s:\n%s", cases[i].chunk, text);
+        free(text);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -305,6 +327,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(advice_prints_its_front),
         cmocka_unit_test(frontiers_print_theirs),
         cmocka_unit_test(lists_print_theirs),
+        cmocka_unit_test(long_plans_say_so),
     };
     return cmocka_run_group_tests_name("tables of plans", tests, NULL, NULL);
 }

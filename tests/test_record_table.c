@@ -55,6 +55,14 @@ static void fields_are_columns(void **state)
            "{\"peak_bytes\":null,\"trial.method.name\":\"full\",\"samples_ms\":null}\n]\n");
 }
 
+static void names_of_columns_are_json(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, RECORD("a", TRIAL("'full', 'a\\\"b\\n': 7, 'c': {'d': 'e\\\"'}")));
+    expect(scratch, "$L report r.jsonl --format json --columns \"$(printf 'trial.method.a\"b\\n,trial.method.c')\"",
+           "[\n{\"trial.method.a\\\"b\\n\":7,\"trial.method.c\":{\"d\":\"e\\\"\"}}\n]\n");
+}
+
 // Of each tensor; their names have dots, and not all records have all of them.
 static void parts_of_a_map_are_columns(void **state)
 {
@@ -450,6 +458,7 @@ static void wide_rows_are_wrapped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {TEST(fields_are_columns),
+                                       TEST(names_of_columns_are_json),
                                        TEST(parts_of_a_map_are_columns),
                                        TEST(hostile_texts_stay_data),
                                        TEST(all_columns_are_those_of_the_table),

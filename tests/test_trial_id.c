@@ -201,12 +201,43 @@ static void another_meaning_is_another_id(void **state)
         trial_free(&decoded[i]);
 }
 
+// Else a plan and what was measured are not one trial to `longbp compare --by device`.
+static void a_plan_means_the_reference_that_is_measured_with(void **state)
+{
+    (void)state;
+    static const char *const data[] = {"'random'", "{'text': 'a'}", "{'tokens': 'a'}", "{'batch': 'a'}"},
+                             *const loras[] = {"null", "{}"},
+                             *const objectives_read[] = {"'dpo'", "{'name': 'grpo', 'beta': 0.04}"};
+    size_t measured = 0;
+    for (size_t i = 0; i < COUNT(data) * COUNT(loras) * COUNT(objectives_read); i++) {
+        char on_cpu[256], planned[256];
+        const char *of_data = data[i / 4], *lora = loras[i % 2], *objective = objectives_read[i / 2 % 2];
+        static const char form[] = "{'model': 'tiny', 'context': 64, 'method': 'full', 'batch': 2, 'data': %s, "
+                                   "'lora': %s, 'objective': %s, 'device': '%s'}";
+        snprintf(on_cpu, sizeof on_cpu, form, of_data, lora, objective, "cpu");
+        snprintf(planned, sizeof planned, form, of_data, lora, objective, "plan");
+        struct trial trial, plan = trial_of(planned);
+        struct status status = {0};
+        char *text = quoted(on_cpu);
+        if (trial_decode(&trial, text, "c", &status)) { // else there is nothing that it could be measured with
+            measured++;
+            if (trial.reference.kind != plan.reference.kind)
+                fail_msg("another reference:\n%s\n%s", trial.canonical, plan.canonical);
+        }
+        free(text);
+        trial_free(&trial);
+        trial_free(&plan);
+    }
+    assert_int_equal(measured, 10); // all but: of text and tokens, grpo, and dpo without an adapter
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_stay_what_they_were),
         cmocka_unit_test(a_default_may_be_said),
         cmocka_unit_test(another_meaning_is_another_id),
+        cmocka_unit_test(a_plan_means_the_reference_that_is_measured_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

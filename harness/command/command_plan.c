@@ -98,6 +98,21 @@ static bool plan_largest_draw(struct plan *plan, struct status *status)
     return planned;
 }
 
+// Chunks of all layers, each planned by itself; of more it takes long enough to wonder.
+#define CHUNKS_UNTOLD 2e6
+
+static void tell_long(const struct trial *trial)
+{
+    size_t chunk = options_count(&trial->method->options, trial->options, "chunk", 0),
+           layers = trial->config.layers;
+    double chunks = chunk ? ceil((double)trial->context / (double)chunk) : 0;
+    if (chunks * (double)layers > CHUNKS_UNTOLD)
+        fprintf(stderr,
+                "longbp: %.0f chunks in each of %zu layers are planned one by one, which takes seconds to minutes; "
+                "a larger --chunk than %zu takes less\n",
+                chunks, layers, chunk);
+}
+
 // Plans without the limits: how much is missing is worth more than where the step would have ended.
 static bool make(struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
 {
@@ -118,6 +133,7 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
             status))
         return false;
     plan->trial.host_memory_limit_bytes = 0;
+    tell_long(&plan->trial);
     char *line = trial_run(&plan->trial, -1),
          *complete = completed_record(line, &plan->trial, "plan", command, &ended);
     CHECK(complete);

@@ -2,21 +2,13 @@
 #include "harness/results/record_columns.h"
 #include "harness/files/names.h"
 #include "harness/results/record_fields.h"
-#include "harness/results/record_json.h"
 #include "harness/spec/trial_keys.h"
 #include "methods/method.h"
 #include <string.h>
 
-#define KEYS_MAX 8 // in a path
-
 json_t *record_column_value(const struct record_column *column, const struct record *record)
 {
-    const char *keys[KEYS_MAX + 1] = {NULL};
-    size_t count = json_array_size(column->path);
-    CHECK(count <= KEYS_MAX);
-    for (size_t i = 0; i < count; i++)
-        keys[i] = json_string_value(json_array_get(column->path, i));
-    json_t *value = record_value(record, keys);
+    json_t *value = record_value(record, &column->path);
     bool empty = json_is_array(value) ? !json_array_size(value) : json_is_object(value) && !json_object_size(value);
     if (!empty)
         return value;
@@ -194,9 +186,14 @@ void record_columns_close(struct record_columns *columns)
 
 static struct record_column field_column(const struct record_columns *columns, const char *name, const char *path)
 {
-    const json_t *known = json_object_get(columns->known, path);
+    const json_t *known = json_object_get(columns->known, path), *names = json_array_get(known, 1);
+    const char *keys[RECORD_PATH_KEYS + 1] = {NULL};
+    size_t count = json_array_size(names);
+    CHECK(count <= RECORD_PATH_KEYS);
+    for (size_t i = 0; i < count; i++)
+        keys[i] = json_string_value(json_array_get(names, i));
     return (struct record_column){
-        .name = name, .path = json_array_get(known, 1), .unit = json_string_value(json_array_get(known, 2))};
+        .name = name, .path = record_path_find(keys), .unit = json_string_value(json_array_get(known, 2))};
 }
 
 struct record_column *record_columns_flat(const struct record_columns *columns, size_t *count)

@@ -3,12 +3,13 @@
 // key of a trial and an option of its method go by their own names, too: "context", "method", "chunk".
 #pragma once
 #include "harness/results/record_figure.h"
+#include "harness/results/record_json.h"
 #include "harness/results/results.h"
 
 struct record_column {
     const char *name;                   // as it was asked for
-    const json_t *path;                 // ["trial", "method", "chunk"]: a key may have dots itself; NULL: a figure
-    const struct record_figure *figure; // NULL: a field
+    struct record_path path;            // trial, method, chunk: a key may have dots itself
+    const struct record_figure *figure; // NULL: a field, else what stands in place of one
     const char *unit;                   // NULL: none
 };
 

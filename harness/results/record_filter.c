@@ -70,10 +70,10 @@ static void note_value(json_t *noted, const json_t *value)
 // Of an option of the method what was asked for as a share, "25%"; else NULL.
 static const json_t *share_in(const struct record_column *column, const struct record *record)
 {
-    const json_t *path = column->path;
-    bool option = json_array_size(path) == 3 && is_word(json_array_get(path, 0), "trial") &&
-                  is_word(json_array_get(path, 1), "method");
-    return option ? json_object_get(record->shares, json_string_value(json_array_get(path, 2))) : NULL;
+    const char *const *keys = column->path.keys;
+    bool option = keys[0] && keys[1] && keys[2] && !keys[3] && strcmp(keys[0], "trial") == 0 &&
+                  strcmp(keys[1], "method") == 0;
+    return option ? json_object_get(record->shares, keys[2]) : NULL;
 }
 
 static bool is_value(const json_t *value, const json_t *share, const char *word)

@@ -358,15 +358,39 @@ static json_t *value_in(const json_t *json, const char *const *keys)
     return json_incref((json_t *)json);
 }
 
-static json_t *value_of(const struct record_field *fields, const void *owner, const char *const *keys);
-
-static json_t *value_of_part(const struct record_field *field, const struct record_parts *parts,
-                             const char *const *keys)
+const struct record_field *record_field_find(const struct record_field *fields, const char *name)
 {
-    for (size_t i = 0; field->type == FIELD_MAP && i < parts->count; i++) {
-        const void *part = part_at(field, parts, i);
-        if (strcmp(*(const char *const *)part, *keys) == 0)
-            return keys[1] ? value_of(field->members, part, keys + 1) : fields_json(field->members, part);
+    while (fields && fields->name && strcmp(fields->name, name) != 0)
+        fields++;
+    return fields && fields->name ? fields : NULL;
+}
+
+struct record_path record_path_find(const char *const *keys)
+{
+    struct record_path path = {0};
+    const struct record_field *fields = record_fields, *parent = NULL;
+    for (size_t i = 0; keys[i]; i++) {
+        CHECK(i < RECORD_PATH_KEYS);
+        path.keys[i] = keys[i];
+        if (parent && parent->type == FIELD_MAP) { // the key is a part's name
+            parent = NULL;
+            continue;
+        }
+        parent = path.fields[i] = record_field_find(fields, keys[i]);
+        fields = parent ? parent->members : NULL;
+    }
+    return path;
+}
+
+static json_t *value_at(const struct record_path *path, size_t depth, const void *owner);
+
+static json_t *value_in_map(const struct record_path *path, size_t depth, const struct record_parts *parts)
+{
+    const struct record_field *map = path->fields[depth - 1];
+    for (size_t i = 0; i < parts->count; i++) {
+        const void *part = part_at(map, parts, i);
+        if (strcmp(*(const char *const *)part, path->keys[depth]) == 0)
+            return path->keys[depth + 1] ? value_at(path, depth + 1, part) : fields_json(map->members, part);
     }
     return NULL;
 }
@@ -379,31 +403,33 @@ static json_t *value_in_tally(const double *counts, const char *const *keys)
     return NULL;
 }
 
-static json_t *value_of(const struct record_field *fields, const void *owner, const char *const *keys)
+// owner: the struct that the field of that depth is of.
+static json_t *value_at(const struct record_path *path, size_t depth, const void *owner)
 {
-    const struct record_field *field = fields;
-    while (field->name && strcmp(field->name, *keys) != 0)
-        field++;
-    const void *value = (const char *)owner + field->offset;
-    if (!field->name)
+    const struct record_field *field = path->fields[depth];
+    if (!field)
         return NULL;
-    if (!keys[1])
+    const char *const *keys = path->keys + depth + 1;
+    const void *value = (const char *)owner + field->offset;
+    if (!*keys)
         return field_json(field, value);
     if (field->type == FIELD_TALLY)
-        return value_in_tally(value, keys + 1);
-    if (field->type == FIELD_MAP || field->type == FIELD_ROWS)
-        return value_of_part(field, value, keys + 1);
+        return value_in_tally(value, keys);
+    if (field->type == FIELD_MAP)
+        return value_in_map(path, depth + 1, value);
+    if (field->type == FIELD_ROWS)
+        return NULL;
     if (field->members) {
         value = record_field_members(field, value);
-        return *(const bool *)value ? value_of(field->members, value, keys + 1) : NULL;
+        return *(const bool *)value ? value_at(path, depth + 1, value) : NULL;
     }
     bool is_json = field->type == FIELD_ANY || field->type == FIELD_OBJECT;
-    return is_json ? value_in(*(const json_t *const *)value, keys + 1) : NULL;
+    return is_json ? value_in(*(const json_t *const *)value, keys) : NULL;
 }
 
-json_t *record_value(const struct record *record, const char *const *keys)
+json_t *record_value(const struct record *record, const struct record_path *path)
 {
-    json_t *value = value_of(record_fields, record, keys);
+    json_t *value = value_at(path, 0, record);
     return value ? value : json_null();
 }
 

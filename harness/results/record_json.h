@@ -17,8 +17,18 @@ json_t *record_json(const struct record *record);
 json_t *record_trial_json(const struct record_trial *trial);
 // The same, borrowed, whose counts (batch, context, seed and so on) may be 0; all else is as it was written.
 const json_t *record_trial_rest(const struct record_trial *trial);
-// What is after these keys, which end in NULL, a new reference; null: nothing.
-json_t *record_value(const struct record *record, const char *const *keys);
+// The field of that name; NULL: none, as of no fields (NULL).
+const struct record_field *record_field_find(const struct record_field *fields, const char *name);
+// A way into records: keys, and the fields that they name, which are looked up once for many records.
+#define RECORD_PATH_KEYS 8
+struct record_path {
+    const char *keys[RECORD_PATH_KEYS + 1];              // borrowed, ending in NULL
+    const struct record_field *fields[RECORD_PATH_KEYS]; // NULL: there is none of that name, or its key is a name
+                                                         // in a map, a tally or in JSON
+};
+struct record_path record_path_find(const char *const *keys);
+// What is there, a new reference; null: nothing.
+json_t *record_value(const struct record *record, const struct record_path *path);
 // A number of a field of that type; null if it is not finite.
 json_t *record_number_json(enum field_type type, double value);
 // Releases lists and parts, and clears the record.

@@ -5,22 +5,16 @@
 #include <math.h>
 #include <string.h>
 
-static const struct record_field *find(const struct record_field *fields, const char *name)
-{
-    while (fields->name && strcmp(fields->name, name) != 0)
-        fields++;
-    return fields->name ? fields : NULL;
-}
-
 struct recorded_key recorded_key_of(const struct trial_key *key)
 {
-    return (struct recorded_key){key, find(find(record_fields, "trial")->members, key->name)};
+    const struct record_field *trial = record_field_find(record_fields, "trial");
+    return (struct recorded_key){key, trial, record_field_find(trial->members, key->name)};
 }
 
 json_t *recorded_key_value(struct recorded_key key, const struct record *record)
 {
-    const char *const keys[] = {"trial", key.key->name, NULL};
-    json_t *value = key.field && !key.field->members ? record_value(record, keys) : NULL;
+    const struct record_path path = {{"trial", key.key->name}, {key.trial, key.field}};
+    json_t *value = key.field && !key.field->members ? record_value(record, &path) : NULL;
     if (value && !json_is_null(value))
         return value;
     // Only the trial itself tells null from what its version did not know, and an object from one of fewer members.

@@ -7,6 +7,7 @@ struct record_field;
 
 struct recorded_key {
     const struct trial_key *key;
+    const struct record_field *trial; // what it is a field of
     const struct record_field *field; // NULL: records have none for it
 };
 

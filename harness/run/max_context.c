@@ -125,6 +125,7 @@ static const struct setup *walk_rank(void *walker, struct comm comm, struct trac
     options.ranks = comm.size > 1 ? &comm : NULL;
     setup_close(setup);
     if (setup_open(setup, tried, &options, walking->status)) {
+        setup_remember(setup);
         largest_turn_give(setup, tried);
         if (tried->optimizer)
             optimizer_begin_again(&setup->model, 1, 1);

@@ -1,6 +1,5 @@
 #include "harness/run/run_part.h"
 #include "harness/run/largest_turn.h"
-#include "kernels/base/memo.h"
 #include <linux/perf_event.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,7 +32,7 @@ bool run_open_part(struct run *run, const struct comm *ranks)
         return false;
     run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
     if (trial->planned && run->result.tokens >= TOKENS_REMEMBERED)
-        run->setup.device->memo = run->setup.memo = memo_new();
+        setup_remember(&run->setup);
     largest_turn_give(&run->setup, trial);
     take_description(&run->result.provenance, run->setup.device);
     // The rates were checked when the trial was decoded.

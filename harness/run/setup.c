@@ -167,6 +167,11 @@ bool setup_check_targets(const struct setup *setup, const struct trial *trial, s
                       trial->context < 2 ? "the context is 1; give 2 or more" : "no document has two tokens");
 }
 
+void setup_remember(struct setup *setup)
+{
+    setup->device->memo = setup->memo = memo_new();
+}
+
 void setup_close(struct setup *setup)
 {
     if (!setup->device)

@@ -22,6 +22,8 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
 // Whether any of the step's tokens, on any rank, has a target: a mean over none is no loss. False and a status if
 // not.
 bool setup_check_targets(const struct setup *setup, const struct trial *trial, struct status *status);
+// A device without data asks from here on once what comes again and again, as the cells of all layers.
+void setup_remember(struct setup *setup);
 void setup_close(struct setup *setup);
 // Whether any so many sequences of the step are like any others: of a device without data, unless something is
 // known of each.

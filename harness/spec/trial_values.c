@@ -239,13 +239,14 @@ json_t *decode_objective(struct trial *trial, struct json_field field, struct st
 static const char *const reference_names[] = {
     [REFERENCE_FILE] = "file", [REFERENCE_RANDOM] = "random", [REFERENCE_ADAPTER_OFF] = "adapter-off"};
 
-// What is meant where nothing is said; NULL: it must be.
+// What is meant where nothing is said; NULL: it must be. A plan means what is measured with, if there is something.
 static const char *usual_reference(const struct trial *trial)
 {
-    return trial->data.kind == DATA_BATCH                      ? reference_names[REFERENCE_FILE]
-           : trial->data.kind == DATA_RANDOM || trial->planned ? reference_names[REFERENCE_RANDOM]
-           : trial->lora.rank                                  ? reference_names[REFERENCE_ADAPTER_OFF]
-                                                               : NULL;
+    return trial->data.kind == DATA_BATCH    ? reference_names[REFERENCE_FILE]
+           : trial->data.kind == DATA_RANDOM ? reference_names[REFERENCE_RANDOM]
+           : trial->lora.rank                ? reference_names[REFERENCE_ADAPTER_OFF]
+           : trial->planned                  ? reference_names[REFERENCE_RANDOM]
+                                             : NULL;
 }
 
 // Why this trial cannot have it; NULL: it can.

@@ -7,7 +7,8 @@
 struct memo_entry {
     uint64_t hash;
     size_t key_bytes;
-    void *key, *outcome; // outcome NULL: it was not run to its end
+    void *key;
+    const void *outcome; // the key of an entry: many have the same; NULL: it was not run to its end
     struct counters counters;
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // above what is live before, and as the difference to it
 };
@@ -29,7 +30,6 @@ void memo_free(struct memo *memo)
     for (size_t i = 0; memo && i < memo->capacity; i++) {
         if (memo->entries[i]) {
             free(memo->entries[i]->key);
-            free(memo->entries[i]->outcome);
             free(memo->entries[i]);
         }
     }
@@ -145,9 +145,7 @@ void memo_end(struct device *device, struct memo_use *use, const void *outcome, 
     }
     if (device->status.code == STATUS_OK) {
         entry->counters = *counters;
-        entry->outcome = malloc(bytes + 1);
-        CHECK(entry->outcome);
-        memcpy(entry->outcome, outcome, bytes);
+        entry->outcome = find(device->memo, outcome, bytes)->key;
     }
     if (use->peak_bytes >= arena->peak_bytes) {
         arena->peak_bytes = use->peak_bytes;

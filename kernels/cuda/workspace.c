@@ -80,6 +80,33 @@ struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segmen
     return (struct cuda_key_rows){first, first < end ? end - first : 0};
 }
 
+// Blocks that cost the same, of which attention over a long context has millions: rectangles of the longest kind
+// one after another, neither the first nor the last of their queries; and all of these again for further queries,
+// as many, that see the same keys.
+struct equal_blocks {
+    struct cuda_attention_block first;
+    size_t of_keys, of_queries;
+};
+
+static bool next_equal_blocks(struct attention_shape s, bool whole, struct equal_blocks *blocks)
+{
+    struct cuda_attention_block *b = &blocks->first;
+    bool causal = attention_is_causal(s);
+    b->keys *= blocks->of_keys;
+    b->query += b->last ? (blocks->of_queries - 1) * b->queries : 0;
+    if (!cuda_attention_next_block(s, whole, b)) {
+        return false;
+    }
+    if (b->first) { // without what may be shorter
+        bool longest = !causal && b->queries == CUDA_ATTENTION_QUERIES;
+        blocks->of_queries = longest ? larger((s.queries - b->query - 2) / CUDA_ATTENTION_QUERIES, 1) : 1;
+    }
+    bool alike = b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == CUDA_ATTENTION_KEYS;
+    size_t before = (causal ? s.start + b->query : attention_keys(s)) - b->key;
+    blocks->of_keys = alike ? larger((before - 1) / CUDA_ATTENTION_KEYS, 1) : 1; // without what may be the last
+    return true;
+}
+
 // ---- workspace
 
 // cuDNN's tiles reach beyond the last row.
@@ -113,10 +140,11 @@ static struct cuda_attention_part take_part(size_t *end, size_t key_elements, si
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, bool whole)
 {
     size_t queries = 0, keys[ATTENTION_REST + 1] = {0}, engine_bytes[ATTENTION_REST + 1] = {0};
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, whole, &b);) {
-        queries = larger(queries, b.queries);
-        keys[b.kind] = larger(keys[b.kind], b.keys);
-        engine_bytes[b.kind] = larger(engine_bytes[b.kind], cuda_attention_engine_bytes(s, &b));
+    for (struct equal_blocks blocks = {0}; next_equal_blocks(s, whole, &blocks);) {
+        const struct cuda_attention_block *b = &blocks.first;
+        queries = larger(queries, b->queries);
+        keys[b->kind] = larger(keys[b->kind], b->keys);
+        engine_bytes[b->kind] = larger(engine_bytes[b->kind], cuda_attention_engine_bytes(s, b));
     }
     struct cuda_attention_workspace w = {0};
     size_t rows = queries * s.batch * s.heads, q = rows * s.head_dim, k = s.batch * s.kv_heads * s.head_dim;
@@ -231,8 +259,11 @@ static double attention_backward_glue(const struct device *device, struct attent
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
         return 0;
     }
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, device->whole_attention, &b);) {
-        bytes += block_bytes(shape, &b) + segment_bytes(shape, segments, segment_count, &b);
+    for (struct equal_blocks blocks = {0}; next_equal_blocks(shape, device->whole_attention, &blocks);) {
+        struct cuda_attention_block all = blocks.first; // their keys together
+        all.keys *= blocks.of_keys;
+        bytes += (double)blocks.of_queries * ((double)blocks.of_keys * block_bytes(shape, &blocks.first) +
+                                              segment_bytes(shape, segments, segment_count, &all));
     }
     return bytes + CUDA_ATTENTION_TILE * F32; // zeros after the logsumexp
 }
