@@ -2,7 +2,9 @@
 // cards, which share one memory. What is asked for must be for the current one. The memory is out of the host's
 // reach but while a stream's work runs or one is eager, and what is asked for may name no other; it is NaN before
 // its first use and, in stream order, when it has been freed; every allocation has a fence behind it, which is
-// looked at then. A call that CUDA would refuse aborts with a message.
+// looked at then. A copy's memory must have been given, and not
+// taken back, in the order of streams. A
+// call that CUDA would refuse aborts with a message.
 #include "kernels/base/clock.h"
 #include "tests/emulator/card.h"
 #include "tests/emulator/stream.h"
@@ -38,6 +40,7 @@ struct allocation {
 char *card;
 std::map<size_t, allocation> allocations; // by offset in the card
 std::map<size_t, size_t> holes;           // likewise: bytes
+std::map<size_t, size_t> given;           // likewise, in stream order: what has been given and not yet taken back
 size_t reserved;                          // by all pools
 size_t used;                              // bytes from the first on that were ever given away
 std::set<cudaStream_t> all;               // streams
@@ -61,6 +64,14 @@ void set_reach(int protection)
 bool on_card(const void *pointer)
 {
     return pointer >= card && pointer < card + CARD_BYTES;
+}
+
+// Whether memory of the card is somebody's when a stream comes to use it.
+bool is_given(const void *pointer)
+{
+    size_t offset = (size_t)((const char *)pointer - card);
+    auto after = given.upper_bound(offset);
+    return after != given.begin() && offset < std::prev(after)->first + std::prev(after)->second;
 }
 
 } // namespace
@@ -297,6 +308,7 @@ cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t bytes, cudaMemPool_t 
     char *fresh = card + used, *end = card + offset + room;
     used = std::max(used, offset + room);
     ask(stream, [=] {
+        given[offset] = bytes;
         memset(fence, UNSET, room - bytes);
         if (fresh < end)
             memset(fresh, UNSET, (size_t)(end - fresh));
@@ -317,6 +329,7 @@ cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream)
             emulator_require((unsigned char)card[offset + i] == UNSET,
                              "something wrote behind the end of its memory");
         memset(card + offset, UNSET, freed.room);
+        given.erase(offset);
     });
     size_t bytes = freed.room;
     auto after = holes.upper_bound(offset);
@@ -361,7 +374,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     emulator_require(up || kind == cudaMemcpyDeviceToHost, "a copy that is not emulated");
     emulator_require(on_card(to) == up && on_card(from) == !up, "a copy the wrong way");
     emulator_require(bytes <= emulator_room(up ? to : from), "a copy beyond the end of its memory");
-    ask(stream, [=] { memcpy(to, from, bytes); });
+    ask(stream, [=] {
+        emulator_require(bytes == 0 || is_given(up ? to : from),
+                         "a copy to or from memory that is not given yet, or no longer");
+        memcpy(to, from, bytes);
+    });
     return cudaSuccess;
 }
 
