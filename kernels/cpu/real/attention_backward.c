@@ -28,12 +28,12 @@ static size_t slot_count(const struct tiling *t)
 static struct factor rows_at(const struct tiling *t, real *data)
 {
     struct view view = {data, t->dim_stride, 1};
-    return tile_factor(t->sums, view, t->dim, t->block_rows, NUMBERS_STORED, (uint16_t *)data);
+    return tile_factor(t->sums, view, t->dim, t->block_rows, NUMBERS_STORED, (void *)data);
 }
 static struct factor turned_at(const struct tiling *t, real *data)
 {
     struct view view = {data, t->row_stride, 1};
-    return tile_factor(t->sums, view, t->block_rows, t->dim, NUMBERS_STORED, (uint16_t *)data);
+    return tile_factor(t->sums, view, t->block_rows, t->dim, NUMBERS_STORED, (void *)data);
 }
 
 static struct slot slot_at(const struct tiling *t, real *workspace, size_t index)

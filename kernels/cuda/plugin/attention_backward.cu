@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
     A *k_tile = (A *)shared, *v_tile = k_tile + tile::SIZE, *q_tile = v_tile + tile::SIZE;
     A *grad_o_tile = q_tile + tile::SIZE, *p_tile = grad_o_tile + tile::SIZE; // P^T, then dS^T: [keys, queries]
     A *delta = p_tile + tile::SCORE_SIZE, *row_logsumexp = delta + tile::ROWS;
-    duty mine(segments.at[segments.count - 1].end, s.kv_heads);
+    duty mine(segments.at[segments.count - 1].end);
     unsigned index = 0;
     while (mine.tile >= segments.at[index].end)
         index++;
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
     size_t begin = (mine.tile - (index ? segments.at[index - 1].end : 0)) * (size_t)tile::ROWS; // in the segment
     int count = rows_of<tile::ROWS>(segment.count, begin);
     size_t key = segment.start + begin;
-    unsigned key_head = mine.head, sequence = mine.sequence, group = s.heads / s.kv_heads;
+    unsigned key_head = blockIdx.y, sequence = mine.sequence, group = s.heads / s.kv_heads;
     int dim = (int)s.head_dim, x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
     load_tile<DIM, R>(k_tile, head<const T>(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key, count,
                       dim, A(1), words);
@@ -166,8 +166,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
     A *v_tile = k_tile + tile::SIZE, *p_tile = v_tile + tile::SIZE; // P, then dS: [queries, keys]
     A *delta = p_tile + tile::SCORE_SIZE, *row_logsumexp = delta + tile::ROWS;
     unsigned tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
-    duty mine(tiles, s.heads);
-    unsigned h = mine.head, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
+    duty mine(tiles);
+    unsigned h = blockIdx.y, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
     size_t first = (tiles - 1 - mine.tile) * (size_t)tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
     size_t keys = std::min(s.start + first + count, s.keys);
@@ -247,7 +247,7 @@ void launch_keys(struct device *device, const struct key_segment *segments, size
             list.at[list.count++] = {from.start, from.count, from.grad_k.data, from.grad_v.data, blocks};
         }
         launch(attention_is_masked(s) ? backward_keys<DIM, R, true, T> : backward_keys<DIM, R, false, T>,
-               dim3(blocks * s.kv_heads * s.batch), THREADS, tile::bytes(4), device, list, grad_o, o, logsumexp, q,
+               dim3(blocks * s.batch, s.kv_heads), THREADS, tile::bytes(4), device, list, grad_o, o, logsumexp, q,
                k, v, s, scale, words, device->reverse_sums);
     }
 }
@@ -280,7 +280,7 @@ void attention_own_backward(struct device *device, struct attention_shape shape,
                 launch_keys<DIM, R, T>(device, segments, segment_count, gradient_dtype != q.dtype, pgo, po, pl, pq,
                                        pk, pv, shape, scale, words);
                 launch(backward_queries<DIM, R, T>,
-                       dim3(ceil_div(shape.queries, tile::ROWS) * shape.heads * shape.batch), THREADS,
+                       dim3(ceil_div(shape.queries, tile::ROWS) * shape.batch, shape.heads), THREADS,
                        tile::bytes(4), device, (T *)grad_q.data, accumulate, pgo, po, pl, pq, pk, pv, shape, scale,
                        words, device->reverse_sums);
             });

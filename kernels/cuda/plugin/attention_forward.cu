@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     DYNAMIC_SHARED(shared);
     A *q_tile = (A *)shared, *kv_tile = q_tile + tile::SIZE, *p_tile = kv_tile + tile::SIZE;
     unsigned tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
-    duty mine(tiles, s.heads);
-    unsigned h = mine.head, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
+    duty mine(tiles);
+    unsigned h = blockIdx.y, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
     // Tokens in 32 bits, and heads of keys and values made where they are read: both save registers.
     unsigned first = (tiles - 1 - mine.tile) * tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
@@ -111,7 +111,7 @@ void attention_own_forward(struct device *device, struct attention_shape shape, 
             return with_rows<A, dim.value, 2>(cuda_shared_bytes(device), [&](auto rows) {
                 using tile = struct tile<A, dim.value, rows.value>;
                 launch(forward<dim.value, rows.value, T>,
-                       dim3(ceil_div(shape.queries, tile::ROWS) * shape.heads * shape.batch), THREADS,
+                       dim3(ceil_div(shape.queries, tile::ROWS) * shape.batch, shape.heads), THREADS,
                        tile::bytes(2), device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data,
                        (const T *)k.data, (const T *)v.data, shape, 1 / sqrt((double)shape.head_dim), words,
                        device->reverse_sums);

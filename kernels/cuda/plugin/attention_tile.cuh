@@ -87,14 +87,11 @@ inline void refuse(struct device *device, struct attention_shape shape, const ch
                    direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
 }
 
-// What a block works on. Grids have one dimension, for the others have 65,535 blocks at most and sequences may be
-// more: all tiles of a head, of all heads of a sequence.
+// What a block works on: of grid (x, y) tile x of all sequences' and head y. Sequences are not z, which goes to
+// 65,535.
 struct duty {
-    unsigned tile, head, sequence;
-    __device__ duty(unsigned tiles, unsigned heads)
-        : tile(blockIdx.x % tiles), head(blockIdx.x / tiles % heads), sequence(blockIdx.x / tiles / heads)
-    {
-    }
+    unsigned tile, sequence;
+    __device__ explicit duty(unsigned tiles) : tile(blockIdx.x % tiles), sequence(blockIdx.x / tiles) {}
 };
 
 // One head of one sequence in a tensor [tokens * batch, heads * dim].
