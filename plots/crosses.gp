@@ -22,11 +22,13 @@ do for [i=series_count:1:-1] {
     if (known) { levels = levels + 1 }
     level[i] = levels
 }
-cross_text = (limit_shown ? ': above the limit' : '').(levels > 1 ? ', in this order' : '')
-cross(i) = (high_logscale ? ceiling * 1.1**level[i] : ceiling + level[i] * 0.045 * larger(ceiling, top)) / unit
+cross_text = (limit_shown ? ': above the limit' : '').(levels > 1 ? ', first series on top' : '')
+# Of a step that was not held to the limit.
+highest = larger(ceiling, top)
+cross(i) = highest * (high_logscale ? 1.1**level[i] : 1 + 0.045 * level[i]) / unit
 
 # A fifth of the axis, or about that.
 whole_step(x) = (power = 10.0**floor(log10(x)), power * (x < 1.5 * power ? 1 : x < 3.5 * power ? 2 : x < 7.5 * power ? 5 : 10))
-ticks_below = !ooms || exists('given_log') ? '' : high_logscale ? sprintf('set ytics 2.0**-20, 2, %.9g', ceiling / unit) : \
-    sprintf('set yrange [0:%.9g]; set ytics 0, %.9g, %.9g', (ceiling + (levels + 1) * 0.045 * larger(ceiling, top)) / unit, \
-            whole_step(ceiling / unit / 5), ceiling / unit)
+ticks_below = !ooms || exists('given_log') ? '' : high_logscale ? sprintf('set ytics 2.0**-20, 2, %.9g', highest / unit) : \
+    sprintf('set yrange [0:%.9g]; set ytics 0, %.9g, %.9g', highest * (1 + 0.045 * (levels + 1)) / unit, \
+            whole_step(highest / unit / 5), highest / unit)

@@ -395,6 +395,30 @@ static void a_front_lists_its_candidates(void **state)
         "{ echo $i $words; exit 1; }; done");
 }
 
+// Outputs are files or pipes.
+static void outputs_that_cannot_be_read_are_told(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch,
+                         "$L advise --model tiny --context 1024 --memory-limit 24MiB --json | $L plot --scripts "
+                         "\"$P\" --format tsv --out piped --advice /dev/stdin"),
+                     0);
+    static const struct {
+        const char *file, *says;
+    } cases[] = {{"none.json", "longbp plot: none.json: cannot be opened: No such file or directory"},
+                 {".", "longbp plot: .: is a folder; expected a JSON file"},
+                 {"torn.json", "longbp plot: torn.json:2:"},
+                 {"other.json", "other.json: not what `longbp advise --json` prints"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[300];
+        snprintf(command, sizeof command,
+                 "echo '{' > torn.json; echo '{}' > other.json; $L plot --scripts \"$P\" --out refused --advice %s",
+                 cases[i].file);
+        assert_int_equal(run(scratch, command), 2);
+        assert_says(scratch, "err", cases[i].says);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +438,7 @@ int main(void)
         TEST(an_axis_is_broken_where_nothing_lies),
         TEST(longest_contexts_say_what_is_claimed),
         TEST(a_front_lists_its_candidates),
+        TEST(outputs_that_cannot_be_read_are_told),
         TEST(commits_are_held_against_each_other),
         TEST(pictures_of_claims_are_there),
     };

@@ -1,12 +1,13 @@
 #include "harness/plot/planned_figure.h"
-#include "harness/files/json_source.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
 #include "harness/plot/table_cells.h"
 #include "harness/results/setting.h"
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // Writes the table of an output. False if it is none.
 typedef bool write_table(const json_t *output, FILE *table);
@@ -133,15 +134,34 @@ static bool draw(const struct planned_request *request, const char *path, const 
     return fine;
 }
 
+// A file, or a pipe. NULL and a status if it cannot be read.
+static json_t *load(const char *path, struct status *status)
+{
+    struct stat is;
+    json_error_t error;
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        status_set(status, STATUS_BAD_INPUT, "%.300s: cannot be opened: %s", path, strerror(errno));
+        return NULL;
+    }
+    bool folder = fstat(fileno(file), &is) == 0 && S_ISDIR(is.st_mode);
+    json_t *output = folder ? NULL : json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+    if (folder)
+        status_set(status, STATUS_BAD_INPUT, "%.300s: is a folder; expected a JSON file", path);
+    else if (!output)
+        status_set(status, STATUS_BAD_INPUT, "%.300s:%d:%d: %s", path, error.line, error.column, error.text);
+    fclose(file);
+    return output;
+}
+
 static bool draw_all(const struct planned_request *request, const char *figure, write_table *write,
                      struct status *status)
 {
     bool fine = true;
     for (size_t i = 0; fine && i < request->path_count; i++) {
-        struct json_source source;
-        fine = json_source_open(&source, request->paths[i], status) &&
-               draw(request, request->paths[i], source.root, figure, write, status);
-        json_source_close(&source);
+        json_t *output = load(request->paths[i], status);
+        fine = output && draw(request, request->paths[i], output, figure, write, status);
+        json_decref(output);
     }
     return fine;
 }

@@ -1,6 +1,7 @@
 #include "harness/results/claims.h"
 #include "harness/files/json_field.h"
 #include "harness/files/share.h"
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,10 @@ static void find_records(struct texts *records, char found[TEXTS_MAX][PATH_MAX],
     records->items[kept] = NULL;
 }
 
+#define OF_THE_REPOSITORY                                                                                          \
+    "; recorded results come with the repository, not with an installed program: run this in a clone of it"
+
+// The first that is not there, and errno.
 static const char *missing_file(const struct texts *files)
 {
     for (size_t i = 0; files->items[i]; i++)
@@ -118,11 +123,8 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
         return true;
     const char *missing = missing_file(&records);
     if (missing)
-        return json_field_fail(
-            json_field_get(field, "records"), status,
-            "%.300s: No such file; recorded results come with the repository, not with an installed program: "
-            "run this in a clone of it",
-            missing);
+        return json_field_fail(json_field_get(field, "records"), status, "%.300s: %s%s", missing, strerror(errno),
+                               strncmp(missing, "results/", 8) == 0 ? OF_THE_REPOSITORY : "");
     struct status why = {0};
     const struct claim_query query = {take, name, of.items, over.items, apart.items, records.items};
     return claim_figure_take(&claim->figures[against], &query, &why) ||

@@ -31,5 +31,5 @@ struct memo_use {
 // memo_end called. It may use no queue but QUEUE_COMPUTE, and no event. One that does not fit into what is left of
 // the arena is not known: it is to end where it ends.
 bool memo_begin(struct device *device, struct memo_use *use, const void *key, size_t bytes);
-// outcome: what the caller wants to know when the sequence is known; copied.
+// outcome: what the caller wants to know when the sequence is known; kept once for all that have the same.
 void memo_end(struct device *device, struct memo_use *use, const void *outcome, size_t bytes);

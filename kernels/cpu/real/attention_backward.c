@@ -51,17 +51,21 @@ static struct slot slot_at(const struct tiling *t, real *workspace, size_t index
     };
 }
 
-// A strip of a block's rows becomes columns [column, column + columns) of two factors.
+// A strip of a block's rows becomes columns [column, column + columns) of two factors; by way of a strip of its own
+// where they are packed.
 static void fill_factors(const struct tiling *t, struct block block, size_t column, size_t columns,
                          struct factor rows, struct factor turned, const stored *source, real factor)
 {
-    _Alignas(64) real rows_data[STRIP * t->dim_stride], turned_data[t->dim * STRIP];
-    struct view rows_tile = {rows_data, t->dim_stride, 1}, turned_tile = {turned_data, STRIP, 1};
+    bool packed = t->sums == SUMS_BY_AMX;
+    _Alignas(64) real rows_data[packed ? STRIP * t->dim_stride : 1], turned_data[packed ? t->dim * STRIP : 1];
+    struct factor rows_part = tile_right_at(rows, column, 0), turned_part = tile_right_at(turned, 0, column);
+    struct view rows_tile = packed ? (struct view){rows_data, t->dim_stride, 1} : rows_part.view;
+    struct view turned_tile = packed ? (struct view){turned_data, STRIP, 1} : turned_part.view;
     for (size_t c = 0; c < columns; c += TILE_UNIT)
         gather_rows(t, block.pair, block.row + column + c, view_at(rows_tile, c, 0), view_at(turned_tile, 0, c),
                     source, factor);
-    tile_place(t->sums, rows, column, 0, rows_tile, columns, t->dim);
-    tile_place(t->sums, turned, 0, column, turned_tile, t->dim, columns);
+    tile_pack_right(t->sums, rows_part, rows_tile, columns, t->dim);
+    tile_pack_right(t->sums, turned_part, turned_tile, t->dim, columns);
 }
 
 // Fills a strip of a slot's columns.

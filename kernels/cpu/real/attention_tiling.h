@@ -78,7 +78,7 @@ static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
 {
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
     t.sums = tile_sums_of(reverse);
-    // What is in bf16 stays so: its products cost a third of those of numbers that are not.
+    // What is in bf16 stays so: a product of two costs half of one with a number that is not.
     t.q_scale = t.sums == SUMS_BY_AMX ? 1 : t.scale;
     t.s_scale = t.sums == SUMS_BY_AMX ? t.scale : 1;
     t.column_unit = t.sums == SUMS_BY_AMX ? STRIP : TILE_UNIT;

@@ -106,45 +106,41 @@ static inline struct amx_view amx_view_of(struct view x)
 }
 #endif
 
-// A left factor [m, k]: columns stand side by side (column 1), or rows (row 1), and then m is a multiple of
-// TILE_UNIT.
+// Packs [m, k], where the matrix unit takes it: columns stand side by side (column 1), or rows (row 1), and then m
+// is a multiple of TILE_UNIT.
+static inline void tile_pack_left(enum tile_sums sums, struct factor to, struct view a, size_t m, size_t k)
+{
+#if REAL_BITS == 16
+    if (sums == SUMS_BY_AMX)
+        amx_pack_left(to.packed, amx_view_of(a), m, k);
+#else
+    (void)sums, (void)to, (void)a, (void)m, (void)k;
+#endif
+}
+// The same of [k, n], columns side by side, n a multiple of TILE_UNIT.
+static inline void tile_pack_right(enum tile_sums sums, struct factor to, struct view b, size_t k, size_t n)
+{
+#if REAL_BITS == 16
+    if (sums == SUMS_BY_AMX)
+        amx_pack_right(to.packed, amx_view_of(b), k, n);
+#else
+    (void)sums, (void)to, (void)b, (void)k, (void)n;
+#endif
+}
+
 static inline struct factor tile_left(enum tile_sums sums, struct view a, size_t m, size_t k,
                                       enum tile_numbers numbers, uint16_t *room)
 {
     struct factor f = tile_factor(sums, a, m, k, numbers, room);
-#if REAL_BITS == 16
-    if (sums == SUMS_BY_AMX)
-        amx_pack_left(f.packed, amx_view_of(a), m, k);
-#endif
+    tile_pack_left(sums, f, a, m, k);
     return f;
 }
-
-// A right factor [k, n], columns side by side, n a multiple of TILE_UNIT.
 static inline struct factor tile_right(enum tile_sums sums, struct view b, size_t k, size_t n,
                                        enum tile_numbers numbers, uint16_t *room)
 {
     struct factor f = tile_factor(sums, b, n, k, numbers, room);
-#if REAL_BITS == 16
-    if (sums == SUMS_BY_AMX)
-        amx_pack_right(f.packed, amx_view_of(b), k, n);
-#endif
+    tile_pack_right(sums, f, b, k, n);
     return f;
-}
-
-// Makes b the part of a right factor that begins at its (term, column).  b: [k, n], as above.
-static inline void tile_place(enum tile_sums sums, struct factor to, size_t term, size_t column, struct view b,
-                              size_t k, size_t n)
-{
-    struct factor part = tile_right_at(to, term, column);
-#if REAL_BITS == 16
-    if (sums == SUMS_BY_AMX) {
-        amx_pack_right(part.packed, amx_view_of(b), k, n);
-        return;
-    }
-#endif
-    (void)sums;
-    for (size_t i = 0; i < k; i++)
-        memcpy(part.view.data + i * part.view.row, b.data + i * b.row, n * sizeof(real));
 }
 
 #define tile_multiply NAME(tile_multiply)
