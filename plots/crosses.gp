@@ -1,6 +1,7 @@
 # Trials that ran out of memory: crosses above the limit, for how much they would have taken is not known; those of different
-# series stand above each other in the order of the legend. Give top, the highest value of the axis in bytes, and high_logscale,
-# whether the axis is logarithmic, and unit before cross(series), a height in units, is drawn.
+# series stand above each other in the order of the legend. Give top, the highest value in bytes, unit, the axis's, and
+# high_logscale, whether it is logarithmic. cross(i) is a height in units, for series 1 to crossed. Before the panel is drawn:
+# eval ticks_below, for where crosses stand the axis has no numbers.
 known = 0
 stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
@@ -23,7 +24,7 @@ do for [i=series_count:1:-1] {
     level[i] = levels
 }
 cross_text = (limit_shown ? ': above the limit' : '').(levels > 1 ? ', first series on top' : '')
-# Of a step that was not held to the limit.
+# Peaks above the limit are of steps that were not held to it.
 highest = larger(ceiling, top)
 cross(i) = highest * (high_logscale ? 1.1**level[i] : 1 + 0.045 * level[i]) / unit
 
