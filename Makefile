@@ -202,7 +202,7 @@ $(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)
 	$(Q)$(CC) -I. -MMD -MP -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
 # An allocation that is too large is refused, as it is without the sanitizers: programs are to say so. What is freed stays
-# poisoned for 16 MiB of what is freed after it: the default of 256 costs a tenth of the time, in pages that are new.
+# poisoned for 16 MiB of what is freed after it: the default of 256 costs some suites a fifth of their time, in new pages.
 ASAN     := allocator_may_return_null=1:quarantine_size_mb=16
 # Open MPI does not free all that it takes.
 $(addprefix run/$(BUILD)/tests/,test_batch_command test_ranks test_ranks_command test_ranks_ends test_replicas test_replica_updates test_monitored_ranks test_train_ranks test_train_ranks_command test_auto_ranks): export ASAN_OPTIONS := $(ASAN):detect_leaks=0

@@ -8,14 +8,30 @@ void named_tables_add(struct named_tables *tables, const char *name, const struc
     tables->tables[tables->count++] = table;
 }
 
-void named_tables_knowing(const struct named_tables *tables, const char *option, char *text, size_t bytes)
+// choice: NULL if the option is not asked for one.
+static bool offers(const struct option *option, const char *choice)
+{
+    for (size_t i = 0; option && choice && option->type == OPTION_CHOICE && option->choices[i]; i++)
+        if (strcmp(option->choices[i], choice) == 0)
+            return true;
+    return option && !choice;
+}
+
+// The names whose option offers the choice, as "seco, spaco".
+static void list_offering(const struct named_tables *tables, const char *option, const char *choice, char *text,
+                          size_t bytes)
 {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < tables->count && used < bytes; i++) {
-        if (option_find(tables->tables[i], option))
+        if (offers(option_find(tables->tables[i], option), choice))
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", tables->names[i]);
     }
+}
+
+void named_tables_knowing(const struct named_tables *tables, const char *option, char *text, size_t bytes)
+{
+    list_offering(tables, option, NULL, text, bytes);
 }
 
 static bool unknown_option(struct json_field entry, const struct named_tables *tables, size_t index,
@@ -57,28 +73,16 @@ static bool read_name(struct named_options *given, const struct named_tables *ta
     return json_field_choice(name, &known, tables->kind, &given->index, status);
 }
 
-static bool has_choice(const struct option *option, const char *choice)
-{
-    for (size_t i = 0; option && option->type == OPTION_CHOICE && option->choices[i]; i++)
-        if (strcmp(option->choices[i], choice) == 0)
-            return true;
-    return false;
-}
-
 // Refuses what others of these can be given for the option, and this one cannot.
 static bool is_own_choice(struct json_field field, const struct named_tables *tables, size_t index,
                           const struct option *option, struct status *status)
 {
     const char *choice = json_string_value(field.value);
-    char others[640] = "", shown[64];
-    size_t used = 0;
-    if (!choice || option->type != OPTION_CHOICE || has_choice(option, choice))
+    char others[640], shown[64];
+    if (!choice || option->type != OPTION_CHOICE || offers(option, choice))
         return true;
-    for (size_t i = 0; i < tables->count && used < sizeof others; i++)
-        if (has_choice(option_find(tables->tables[i], option->name), choice))
-            used +=
-                (size_t)snprintf(others + used, sizeof others - used, "%s%s", used ? ", " : "", tables->names[i]);
-    if (!used)
+    list_offering(tables, option->name, choice, others, sizeof others);
+    if (!*others)
         return true; // nobody's: reading its value says what there is
     json_source_show(field.value, shown, sizeof shown);
     return json_field_fail(field, status, "%s \"%s\" has no %s %s; %ss that have it: %s", tables->kind,
