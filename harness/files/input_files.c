@@ -1,10 +1,17 @@
+#define _GNU_SOURCE // statx
 #include "harness/files/input_files.h"
 #include "kernels/base/status.h"
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
+// The number of a file that was removed is given to a new one, so the time tells them apart: that of the file's
+// creation, or of its last change on file systems that do not record the former.
 struct input_file {
-    dev_t device;
-    ino_t number;
+    unsigned major, minor;
+    unsigned long long number;
+    long long seconds;
+    unsigned nanoseconds;
 };
 
 // At file scope, for it is of the process: who reads knows nothing of who writes.
@@ -19,36 +26,55 @@ void input_files_watch(void)
     files.watched = true;
 }
 
-bool input_files_have(const struct stat *file)
+// False: no regular file.
+static bool identify(int descriptor, const char *path, struct input_file *file)
 {
-    for (size_t i = 0; i < files.count; i++)
-        if (files.items[i].device == file->st_dev && files.items[i].number == file->st_ino)
+    struct statx info;
+    if (statx(descriptor, path, AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &info) != 0 ||
+        !S_ISREG(info.stx_mode))
+        return false;
+    struct statx_timestamp time = info.stx_mask & STATX_BTIME ? info.stx_btime : info.stx_mtime;
+    *file = (struct input_file){info.stx_dev_major, info.stx_dev_minor, info.stx_ino, time.tv_sec, time.tv_nsec};
+    return true;
+}
+
+static bool have(const struct input_file *file)
+{
+    for (size_t i = 0; i < files.count; i++) {
+        const struct input_file *read = &files.items[i];
+        if (read->major == file->major && read->minor == file->minor && read->number == file->number &&
+            read->seconds == file->seconds && read->nanoseconds == file->nanoseconds)
             return true;
+    }
     return false;
 }
 
-static void note(const struct stat *info)
+bool input_files_have(const char *path)
 {
-    if (!files.watched || !S_ISREG(info->st_mode) || input_files_have(info))
+    struct input_file file;
+    return files.count > 0 && identify(AT_FDCWD, path, &file) && have(&file);
+}
+
+static void note(int descriptor, const char *path)
+{
+    struct input_file file;
+    if (!files.watched || !identify(descriptor, path, &file) || have(&file))
         return;
     if (files.count == files.capacity) {
         files.capacity = files.capacity ? 2 * files.capacity : 16;
         files.items = realloc(files.items, files.capacity * sizeof *files.items);
         CHECK(files.items);
     }
-    files.items[files.count++] = (struct input_file){info->st_dev, info->st_ino};
+    files.items[files.count++] = file;
 }
 
 void input_files_note(int descriptor)
 {
-    struct stat info;
-    if (descriptor >= 0 && fstat(descriptor, &info) == 0)
-        note(&info);
+    if (descriptor >= 0)
+        note(descriptor, "");
 }
 
 void input_files_name(const char *path)
 {
-    struct stat info;
-    if (stat(path, &info) == 0)
-        note(&info);
+    note(AT_FDCWD, path);
 }

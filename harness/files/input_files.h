@@ -1,7 +1,6 @@
 // Input files: what this program has read, lest what it writes takes the place of that.
 #pragma once
 #include <stdbool.h>
-#include <sys/stat.h>
 
 // From now on they are noted: a program that is one command reads nothing that it has written itself.
 void input_files_watch(void);
@@ -9,5 +8,6 @@ void input_files_watch(void);
 void input_files_name(const char *path);
 // The open file is read; below 0: none.
 void input_files_note(int descriptor);
-// Whether this very file was, by whatever name.
-bool input_files_have(const struct stat *file);
+// Whether the path leads to a file that was read, by whatever name. A new file is another one, also where the file
+// system gives it the inode number of one that was read and removed.
+bool input_files_have(const char *path);

@@ -186,8 +186,7 @@ bool result_log_open(struct result_log *log, const char *path, bool fresh, struc
     make_folder(path);
     if (!open_locked(log, status))
         return false;
-    struct stat there;
-    if (fstat(log->file, &there) == 0 && input_files_have(&there))
+    if (input_files_have(path))
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: is read by this very command, which would write over it; choose another name", path);
     log->moves = fresh && log->regular && log->end > 0;
