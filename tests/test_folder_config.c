@@ -245,6 +245,43 @@ static void rope_in_both_spellings(void **state)
     assert_true(c.rope_theta == 10000 && c.rope_scaling.factor == 0);
 }
 
+#define TEXT(type) "{\"model_type\": \"" type "\", \"text_config\": {\"num_key_value_heads\": 2, " SIZES
+
+// Models of images or sound: their language model, with what its class in transformers assumes.
+static void text_configs_are_read(void **state)
+{
+    struct scratch *scratch = *state;
+    struct config c = config_of(scratch, "{\"model_type\": \"llava\", \"text_config\": {\"vocab_size\": 32064}}");
+    assert_true(c.width == 4096 && c.layers == 32 && c.heads == 32 && c.kv_heads == 32 && c.ffn == 11008);
+    assert_true(c.vocab == 32064 && !c.tied && c.norm_epsilon == 1e-6);
+    c = config_of(scratch,
+                  "{\"model_type\": \"gemma3\", \"text_config\": {\"num_hidden_layers\": 34, "
+                  "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}, \"sliding_window\": 1024}}");
+    assert_true(c.width == 2304 && c.layers == 34 && c.heads == 8 && c.kv_heads == 4 && c.head_dim == 256);
+    assert_true(c.vocab == 262208 && c.tied && c.rope_scaling.factor == 8 && c.local_rope_theta == 10000);
+    assert_true(config_window(&c, 0) == 1024 && config_window(&c, 5) == 0);
+    c = config_of(scratch, TEXT("gemma3") "}, \"tie_word_embeddings\": false}");
+    assert_false(c.tied);
+    c = config_of(scratch, TEXT("llava") ", \"model_type\": \"qwen2\", \"tie_word_embeddings\": true}}");
+    assert_true(c.qkv_bias && c.tied);
+    c = config_of(scratch, TEXT("llava_next") ", \"model_type\": \"mistral\", "
+                                              "\"tie_word_embeddings\": true}}");
+    assert_true(c.kv_heads == 2 && !c.tied);
+    c = config_of(scratch, TEXT("smolvlm") "}}");
+    assert_true(c.norm_epsilon == 1e-5);
+    c = config_of(
+        scratch, TEXT("qwen3_vl") ", \"rope_scaling\": {\"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1], "
+                                  "\"rope_type\": \"default\"}, \"head_dim\": 8}}");
+    assert_true(c.qk_norm && c.rope_theta == 5e5 && c.head_dim == 8 && !c.tied);
+    // As they were written before text_config.
+    c = config_of(
+        scratch,
+        "{\"model_type\": \"qwen2_vl\", \"num_key_value_heads\": 2, \"rope_scaling\": {\"type\": \"mrope\", "
+        "\"mrope_section\": [2, 1, 1]}, \"tie_word_embeddings\": true, \"vision_config\": {}, " SIZES "}");
+    assert_true(c.qkv_bias && c.tied && c.rope_theta == 1e6 && c.rope_scaling.factor == 0 &&
+                c.norm_epsilon == 1e-5);
+}
+
 // reason: how the message begins after the path, position included.
 static const struct {
     const char *json, *reason;
@@ -254,7 +291,7 @@ static const struct {
     {"[]", "expected an object, found a list"},
     {"{}", "key \"model_type\": expected the type of a model, such as llama, found nothing"},
     {"{\"model_type\": 3}",
-     "expected one of: llama, mistral, phi3, qwen2, qwen3, olmo2, gemma, gemma3_text, olmo3; found 3"},
+     "expected one of: llama, mistral, phi3, qwen2, qwen3, olmo2, gemma, gemma3_text, olmo3,"},
     {"{\"model_type\": \"gpt3\"}", "config.json:1:16: key \"model_type\": unknown model type \"gpt3\""},
     {"{\"model_type\": \"gemma2\"}", "key \"model_type\": gemma2 caps the scores of attention by a tanh"},
     {"{\"model_type\": \"mixtral\"}", "key \"model_type\": mixtral is a mixture of experts"},
@@ -312,6 +349,16 @@ static const struct {
     {QWEN3 ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
     {QWEN3 ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]}",
      "\"full_attention\": use_sliding_window is not true"},
+    {QWEN3 ", \"use_sliding_window\": true, \"sliding_window\": null, \"layer_types\": [\"full_attention\", "
+           "\"sliding_attention\"]}",
+     "\"full_attention\": sliding_window is null"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"mrope\"}}", "key \"type\""},
+    {"{\"model_type\": \"llava\"}", "key \"text_config\": expected an object"},
+    {"{\"model_type\": \"llava\", \"text_config\": {\"model_type\": \"mixtral\"}}",
+     "mixtral is a mixture of experts"},
+    {"{\"model_type\": \"llava\", \"text_config\": {\"num_hidden_layers\": 0}}", "key \"num_hidden_layers\""},
+    {"{\"model_type\": \"llava\", \"text_config\": {}, \"quantization_config\": {}}", "quantized weights"},
+    {"{\"model_type\": \"llava\", \"text_config\": {\"quantization_config\": {}}}", "quantized weights"},
     {MISTRAL ", \"sliding_window\": \"4096\"}", "key \"sliding_window\": expected a whole number"},
     {"{\"model_type\": \"llama\", \"hidden_size\": 30, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
      "\"intermediate_size\": 1, \"vocab_size\": 1}",
@@ -341,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(families_and_defaults, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(text_configs_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(sliding_windows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(norms_activations_and_scales, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(yarn_and_its_layers, scratch_setup, scratch_teardown),

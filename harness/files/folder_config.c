@@ -20,14 +20,6 @@ static struct json_field key_of(struct json_field object, const char *key)
     return field;
 }
 
-static bool required(struct json_field field, size_t *value, struct status *status)
-{
-    if (!field.value) {
-        return json_field_expected(field, status, "a whole number above 0");
-    }
-    return json_field_count(field, 1, SIZE_MOST, "", value, status);
-}
-
 // Keys that would change what is computed, in a way the decoder does not know.
 static bool refuse_true(struct json_field field, const char *why, struct status *status)
 {
@@ -36,6 +28,22 @@ static bool refuse_true(struct json_field field, const char *why, struct status 
         return false;
     }
     return !on || json_field_fail(field, status, "%s", why);
+}
+
+// The language model that config.json describes: all of it, or its text_config.
+struct text {
+    struct json_field root;
+    const struct composite *composite; // NULL: it is all of the model
+    const struct family *family;
+};
+
+static const struct family *find_family(const char *model_type)
+{
+    const struct family *family = families;
+    while (family->model_type && strcmp(family->model_type, model_type) != 0) {
+        family++;
+    }
+    return family->model_type ? family : NULL;
 }
 
 // NULL and a status if it is none that is read.
@@ -61,13 +69,59 @@ static const struct family *read_family(struct json_field root, struct status *s
     return json_field_choice(field, &names, "model type", &index, status) ? &families[index] : NULL;
 }
 
-static bool read_sizes(struct json_field root, const struct family *family, struct config *c, struct status *status)
+static const struct composite *find_composite(struct json_field root)
 {
-    if (!required(key_of(root, "hidden_size"), &c->width, status) ||
-        !required(key_of(root, "num_hidden_layers"), &c->layers, status) ||
-        !required(key_of(root, "num_attention_heads"), &c->heads, status) ||
-        !required(key_of(root, "intermediate_size"), &c->ffn, status) ||
-        !required(key_of(root, "vocab_size"), &c->vocab, status)) {
+    const char *model_type = json_string_value(key_of(root, "model_type").value);
+    const struct composite *composite = composites;
+    while (model_type && composite->model_type && strcmp(composite->model_type, model_type) != 0) {
+        composite++;
+    }
+    return model_type && composite->model_type ? composite : NULL;
+}
+
+static bool find_text(struct json_field root, struct text *text, struct status *status)
+{
+    const struct composite *composite = find_composite(root);
+    struct json_field own = key_of(root, "text_config");
+    bool flat = composite && composite->flat && !own.value;
+    *text = (struct text){.root = composite && !flat ? own : root, .composite = composite};
+    if (!json_is_object(text->root.value)) {
+        return json_field_expected(text->root, status, "an object");
+    }
+    bool named = !composite || (!composite->fixed && key_of(own, "model_type").value);
+    text->family = named ? read_family(text->root, status) : find_family(composite->text_type);
+    return text->family;
+}
+
+// No file of a model of text alone leaves them out, though transformers has defaults for them.
+static bool read_required(const struct text *text, struct config *c, struct status *status)
+{
+    const struct {
+        const char *key;
+        size_t *value;
+    } sizes[] = {{"hidden_size", &c->width},
+                 {"num_hidden_layers", &c->layers},
+                 {"num_attention_heads", &c->heads},
+                 {"intermediate_size", &c->ffn},
+                 {"vocab_size", &c->vocab}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct json_field field = key_of(text->root, sizes[i].key);
+        *sizes[i].value = text->composite ? text->family->sizes[i] : 0;
+        if (!field.value && !*sizes[i].value) {
+            return json_field_expected(field, status, "a whole number above 0");
+        }
+        if (!json_field_count(field, 1, SIZE_MOST, "", sizes[i].value, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_sizes(const struct text *text, struct config *c, struct status *status)
+{
+    struct json_field root = text->root;
+    const struct family *family = text->family;
+    if (!read_required(text, c, status)) {
         return false;
     }
     // Left out means the class's number; null means one per query head.
@@ -82,7 +136,8 @@ static bool read_sizes(struct json_field root, const struct family *family, stru
                                "%zu heads do not divide hidden_size %zu, and there is no head_dim", c->heads,
                                c->width);
     }
-    c->norm_epsilon = family->norm_epsilon;
+    c->norm_epsilon =
+        text->composite && text->composite->norm_epsilon > 0 ? text->composite->norm_epsilon : family->norm_epsilon;
     c->tied = family->tied;
     return json_field_count(key_of(root, "num_key_value_heads"), 1, SIZE_MOST, "", &c->kv_heads, status) &&
            json_field_count(head_dim, 1, SIZE_MOST, "", &c->head_dim, status) &&
@@ -90,6 +145,18 @@ static bool read_sizes(struct json_field root, const struct family *family, stru
                             status) &&
            json_field_number(key_of(root, "rms_norm_eps"), 1e-300, 1, &c->norm_epsilon, status) &&
            json_field_bool(key_of(root, "tie_word_embeddings"), &c->tied, status);
+}
+
+// The head belongs to the whole model, so its own key says whether it is the embedding.
+static bool read_tie(struct json_field root, const struct composite *composite, struct config *c,
+                     struct status *status)
+{
+    bool tied = composite->tied;
+    if (!json_field_bool(key_of(root, "tie_word_embeddings"), &tied, status)) {
+        return false;
+    }
+    c->tied = tied || (composite->tied_by_text && c->tied);
+    return true;
 }
 
 static bool read_llama3(struct json_field scaling, struct config *c, struct status *status)
@@ -147,8 +214,8 @@ static bool read_yarn(struct json_field scaling, struct config *c, struct status
 }
 
 // One object of RoPE: its base, and how it is scaled. types: NULL: in every way that is known.
-static bool read_rope_object(struct json_field object, double *theta, struct config *c, const char *types,
-                             struct status *status)
+static bool read_rope_object(struct json_field object, const struct family *family, double *theta, struct config *c,
+                             const char *types, struct status *status)
 {
     if (!json_is_object(object.value)) {
         return json_field_expected(object, status, "an object or null");
@@ -165,7 +232,7 @@ static bool read_rope_object(struct json_field object, double *theta, struct con
     if (rotated != 1) {
         return json_field_expected(rotary, status, "1: whole heads are rotated");
     }
-    if (strcmp(name, "default") == 0) {
+    if (strcmp(name, "default") == 0 || (family->axes && strcmp(name, "mrope") == 0)) {
         return true;
     }
     if (types) {
@@ -200,11 +267,11 @@ static bool read_rope(struct json_field root, const struct family *family, struc
     }
     struct json_field full = key_of(scaling, family_layer_types[0]), local = key_of(scaling, family_layer_types[1]);
     if (family->local_rope_theta > 0 && (full.value || local.value)) {
-        return (!full.value || read_rope_object(full, &c->rope_theta, c, NULL, status)) &&
-               (!local.value ||
-                read_rope_object(local, &c->local_rope_theta, c, "default in layers with a window", status));
+        return (!full.value || read_rope_object(full, family, &c->rope_theta, c, NULL, status)) &&
+               (!local.value || read_rope_object(local, family, &c->local_rope_theta, c,
+                                                 "default in layers with a window", status));
     }
-    return !scaling.value || read_rope_object(scaling, &c->rope_theta, c, NULL, status);
+    return !scaling.value || read_rope_object(scaling, family, &c->rope_theta, c, NULL, status);
 }
 
 static bool set_full(struct config *c, struct json_field field, size_t layer, struct status *status)
@@ -214,8 +281,8 @@ static bool set_full(struct config *c, struct json_field field, size_t layer, st
                            CONFIG_FULL_LAYERS);
 }
 
-// The layers without a window, as `types` lists them.
-static bool read_layer_types(struct json_field types, bool windows, struct config *c, struct status *status)
+// The layers without a window, as `types` lists them. without: why no layer can have one; NULL: they can.
+static bool read_layer_types(struct json_field types, const char *without, struct config *c, struct status *status)
 {
     struct names names = {0};
     names_add_all(&names, family_layer_types);
@@ -228,10 +295,10 @@ static bool read_layer_types(struct json_field types, bool windows, struct confi
         if (!json_field_choice(type, &names, "type of layer", &sliding, status)) {
             return false;
         }
-        if (sliding && !windows) {
-            return json_field_expected(type, status, "\"full_attention\": use_sliding_window is not true");
+        if (sliding && without) {
+            return json_field_expected(type, status, "\"full_attention\": %s", without);
         }
-        if (!sliding && windows && !set_full(c, type, l, status)) {
+        if (!sliding && !without && !set_full(c, type, l, status)) {
             return false;
         }
     }
@@ -251,7 +318,7 @@ static bool read_pattern(struct json_field root, const struct family *family, st
         return false;
     }
     if (types.value) {
-        return read_layer_types(types, true, c, status);
+        return read_layer_types(types, NULL, c, status);
     }
     for (size_t l = each - 1; l < c->layers; l += each) {
         if (!set_full(c, each_field, l, status)) {
@@ -279,7 +346,10 @@ static bool read_sliding(struct json_field root, const struct family *family, st
     if (family->sliding == SLIDING_PATTERN) {
         return read_pattern(root, family, c, status);
     }
-    windows = windows && !json_is_null(window.value);
+    const char *without = !windows                     ? "use_sliding_window is not true"
+                          : json_is_null(window.value) ? "sliding_window is null"
+                                                       : NULL;
+    windows = !without;
     if (windows && (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status) ||
                     !json_field_count(first_field, 0, SIZE_MOST, "", &first, status))) {
         return false;
@@ -289,7 +359,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
         return true; // in Mistral and Phi-3 the other keys mean nothing
     }
     if (types.value) {
-        return read_layer_types(types, windows, c, status);
+        return read_layer_types(types, without, c, status);
     }
     for (size_t l = 0; windows && l < c->layers && l < first; l++) {
         if (!set_full(c, first_field, l, status)) {
@@ -325,7 +395,6 @@ static bool read_block(struct json_field root, const struct family *family, stru
 static bool refuse_unknown(struct json_field root, const struct family *family, struct status *status)
 {
     static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
-    struct json_field quantized = key_of(root, "quantization_config");
     struct json_field rotary = key_of(root, "partial_rotary_factor");
     double rotated = 1;
     if (!json_field_number(rotary, 0, 1e300, &rotated, status)) {
@@ -343,13 +412,16 @@ static bool refuse_unknown(struct json_field root, const struct family *family, 
     if (!refuse_true(key_of(root, "use_bidirectional_attention"), "queries see no later keys here", status)) {
         return false;
     }
-    if (quantized.value) {
-        return json_field_fail(quantized, status, "quantized weights are not supported");
-    }
     // In Qwen2 the biases of q, k and v are part of the model, and this key means nothing.
     return (family->qkv_bias || refuse_true(key_of(root, "attention_bias"),
                                             "a bias on o_proj, which this implies, is not supported", status)) &&
            refuse_true(key_of(root, "mlp_bias"), "biases in the MLP are not supported", status);
+}
+
+static bool refuse_quantized(struct json_field root, struct status *status)
+{
+    struct json_field quantized = key_of(root, "quantization_config");
+    return !quantized.value || json_field_fail(quantized, status, "quantized weights are not supported");
 }
 
 static bool decode(struct json_field root, struct config *config, struct status *status)
@@ -357,18 +429,21 @@ static bool decode(struct json_field root, struct config *config, struct status 
     if (!json_is_object(root.value)) {
         return json_field_expected(root, status, "an object");
     }
-    const struct family *family = read_family(root, status);
-    if (!family) {
+    struct text text;
+    if (!find_text(root, &text, status)) {
         return false;
     }
+    const struct family *family = text.family;
     config->qkv_bias = family->qkv_bias;
     config->qk_norm = family->qk_norm;
     config->whole_qk_norm = family->whole_qk_norm;
     config->unit_offset = family->unit_offset;
     config->norms = family->norms;
-    return read_sizes(root, family, config, status) && read_rope(root, family, config, status) &&
-           read_sliding(root, family, config, status) && read_block(root, family, config, status) &&
-           refuse_unknown(root, family, status);
+    return read_sizes(&text, config, status) &&
+           (!text.composite || read_tie(root, text.composite, config, status)) &&
+           read_rope(text.root, family, config, status) && read_sliding(text.root, family, config, status) &&
+           read_block(text.root, family, config, status) && refuse_unknown(text.root, family, status) &&
+           refuse_quantized(root, status) && refuse_quantized(text.root, status);
 }
 
 // The folder's own name: the last part of its path.

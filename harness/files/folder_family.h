@@ -24,9 +24,28 @@ struct family {
     enum sliding sliding;
     size_t full_each; // of SLIDING_PATTERN, one in so many
     size_t max_context;
+    // hidden_size, num_hidden_layers, num_attention_heads, intermediate_size and vocab_size of a text_config that
+    // leaves them out; 0: it may not.
+    size_t sizes[5];
+    // RoPE has a position for each axis of an image (M-RoPE, Qwen2-VL). For text all of them are the token's
+    // position, so that it is RoPE.
+    bool axes;
 };
 // Ending with a NULL model_type.
 extern const struct family families[];
+
+// Models of images or sound beside text, whose text_config is a language model of a family, which is read alone.
+struct composite {
+    const char *model_type;
+    const char *text_type; // of a text_config that does not say its model_type; of all of them where `fixed`
+    bool fixed;
+    bool flat;           // older files have the keys of text_config beside it
+    bool tied;           // where tie_word_embeddings is left out
+    bool tied_by_text;   // tie_word_embeddings of text_config counts, too
+    double norm_epsilon; // where text_config leaves it out; 0: its family's
+};
+// Ending with a NULL model_type.
+extern const struct composite composites[];
 
 // Model types that are refused by name, ending with a NULL model_type, and what is missing.
 struct unread_family {
