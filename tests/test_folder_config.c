@@ -317,10 +317,23 @@ static const struct {
     {LLAMA ", \"tie_word_embeddings\": 1}", "key \"tie_word_embeddings\": expected true or false, found 1"},
     {LLAMA ", \"rms_norm_eps\": \"tiny\"}", "key \"rms_norm_eps\": expected a number"},
     {LLAMA ", \"rms_norm_eps\": 0}", "key \"rms_norm_eps\": expected a number"},
+    {LLAMA ",\n  \"rms_norm_eps\": NaN}",
+     "config.json:2:19: key \"rms_norm_eps\": expected a number from 1e-300 to 1, found NaN"},
+    {LLAMA ", \"rope_theta\": Infinity}",
+     "key \"rope_theta\": expected a number from 1e-300 to 1e+300, found Infinity"},
+    {LLAMA ", \"rope_theta\": 1e999}", "found 1e999"},
+    {LLAMA ", \"max_position_embeddings\": 1000000000000000019884624838656}",
+     "key \"max_position_embeddings\": expected a whole number >= 1, found 1000000000000000019884624838656"},
+    {LLAMA ", \"max_position_embeddings\": 9007199254740993}", "up to 2^53"},
+    {LLAMA ", \"hidden_act\": NaN}", "key \"hidden_act\": expected one of"},
+    {LLAMA ", \"rope_scaling\": {\"type\": -Infinity}}", "found -Infinity"},
+    {LLAMA ", \"time_step_limit\": [0.0, Infinity],\n \"eps\": 0..1}", "config.json:2:"},
+    {LLAMA ", NaN: 1}", "config.json:1:"},
+    {LLAMA ", \"a\": +Infinity}", "config.json:1:"},
     {LLAMA ", \"rope_theta\": -1}", "key \"rope_theta\": expected a number"},
     {LLAMA ", \"attention_bias\": true}", "key \"attention_bias\": a bias on o_proj"},
     {LLAMA ", \"mlp_bias\": true}", "key \"mlp_bias\": biases in the MLP"},
-    {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": unknown activation \"gelu\"; did you mean"},
+    {LLAMA ", \"hidden_act\": \"gelu\"}", "key \"hidden_act\": unknown activation \"gelu\"; known names"},
     {LLAMA ", \"quantization_config\": {}}", "key \"quantization_config\": quantized weights"},
     {LLAMA ", \"partial_rotary_factor\": 0.5}", "key \"partial_rotary_factor\": expected 1"},
     {LLAMA ", \"rope_scaling\": 2}", "key \"rope_scaling\": expected an object or null, found 2"},
@@ -384,6 +397,86 @@ static void wrong_configs_are_refused(void **state)
     assert_int_equal(status.code, STATUS_IO);
 }
 
+static void numbers_of_python_under_keys_that_nobody_reads_are_left(void **state)
+{
+    struct config plain = config_of(*state, LLAMA "}");
+    struct config odd =
+        config_of(*state, LLAMA ", \"time_step_limit\": [0.0, Infinity], \"a\": -Infinity,\"b\":NaN, "
+                                "\"model_max_length\": 1000000000000000019884624838656, "
+                                "\"c\": 9007199254740993, \"d\": \"\\\"NaN, Infinity\", \"e\": 1e999}");
+    assert_memory_equal(&plain, &odd, sizeof plain);
+}
+
+// The model types of published files that are not read: each is refused with its reason, and none with a hint at
+// another.
+static void known_model_types_say_why_they_are_not_read(void **state)
+{
+    static const struct {
+        const char *type, *why;
+    } cases[] = {
+        {"baichuan", "code"},
+        {"chatglm", "neighbouring"},
+        {"deepseek_ref", "sparse attention"},
+        {"deepseek_v3", "MLA"},
+        {"deepseek_v32", "sparse"},
+        {"deepseek_v4", "sparse attention"},
+        {"falcon_perception", "image"},
+        {"gemma4", "activations"},
+        {"gemma4_text", "activations"},
+        {"glm4v", "neighbouring"},
+        {"glm_moe_dsa", "sparse"},
+        {"gpt_bigcode", "learned positions"},
+        {"gpt_oss", "experts"},
+        {"internvl_chat", "images"},
+        {"kimi_k2", "MLA"},
+        {"kimi_k25", "MLA"},
+        {"kimi_k3", "linear"},
+        {"kimi_linear", "linear attention"},
+        {"llama4", "experts"},
+        {"llama4_text", "experts"},
+        {"locateanything", "images"},
+        {"mimo_v2_flash", "experts"},
+        {"minicpm", "factors"},
+        {"minicpmv", "images"},
+        {"minicpmv4_6", "linear"},
+        {"minimax_m2", "experts"},
+        {"minimax_m3", "sparse"},
+        {"ministral", "layer_types"},
+        {"ministral3", "position"},
+        {"mixtral", "experts"},
+        {"molmo", "images"},
+        {"nemotron-nas", "shapes"},
+        {"nemotron_h", "Mamba"},
+        {"qwen", "code"},
+
+        {"qwen3_5", "linear"},
+        {"qwen3_5_moe", "linear"},
+        {"qwen3_5_moe_text", "linear attention"},
+        {"qwen3_5_text", "linear"},
+        {"qwen3_moe", "experts"},
+        {"qwen3_next", "linear attention"},
+
+        {"qwen3_vl_moe", "experts"},
+        {"step3p7", "images"},
+        {"bert", "encoder"},
+        {"t5", "encoder"},
+        {"whisper", "sound"},
+        {"mamba2", "Mamba"},
+        {"gpt2", "learned"},
+        {"olmo", "LayerNorm"},
+    };
+    struct scratch *scratch = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config config;
+        struct status status = {0};
+        char json[100];
+        snprintf(json, sizeof json, "{\"model_type\": \"%s\"}", cases[i].type);
+        assert_false(read_config(scratch, json, &config, &status));
+        if (!strstr(status.message, cases[i].why) || strstr(status.message, "did you mean"))
+            fail_msg("%s: %s", cases[i].type, status.message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +487,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(yarn_and_its_layers, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(presets_are_written_and_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(rope_in_both_spellings, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(numbers_of_python_under_keys_that_nobody_reads_are_left, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(known_model_types_say_why_they_are_not_read, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_configs_are_refused, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,11 +82,21 @@ static void the_nearest_name_is_the_one_meant(void **state)
         {"ful", "full"},
         {"llama", "llama-3-8b"},
         {"lama", "llama-3-8b"},
+        {"check", "checkpoint"},
+        {"stream_bp", "streambp"},
         {"llama3-8b", "llama-3-8b"},
         {"spcao", "spaco"},
         {"qwen3-4", "qwen3-4b"},
         {"chekpoint", "checkpoint"},
         {"checkpointing", "checkpoint"},
+        {"qwen3_4b", "qwen3-4b"},
+        // Another number, another size or another thing is no misspelling.
+        {"qwen3-8b", NULL},
+        {"qwen3-30b-a3b", NULL},
+        {"llama-3.1-8b", NULL},
+        {"llama-3-70b", NULL},
+        {"fuse", NULL},
+        {"s", NULL},
         {"xyz", NULL},
         {"", NULL},
         {"q", NULL},
@@ -101,6 +111,18 @@ static void the_nearest_name_is_the_one_meant(void **state)
     names_hint(&names, "sceo", "known methods", text, sizeof text); // cut, not overrun
     assert_int_equal(strlen(text), sizeof text - 1);
     assert_memory_equal(text, "did you mean \"seco\"? known methods: full, ", 42);
+}
+
+static void of_several_beginnings_none_is_meant(void **state)
+{
+    (void)state;
+    const struct names names = {6, {"llama-3-8b", "llama-3-70b", "qwen3-14b", "adamw", "bf16", "silu"}};
+    static const char *const found[] = {"llama", "llama-3", "qwen3-1", "adam", "f16", "gelu"};
+    for (size_t i = 0; i < COUNT(found); i++)
+        if (names_nearest(&names, found[i]))
+            fail_msg("\"%s\": %s", found[i], names_nearest(&names, found[i]));
+    assert_string_equal(names_nearest(&names, "bfloat16"), "bf16");
+    assert_string_equal(names_nearest(&names, "qwen"), "qwen3-14b");
 }
 
 static void every_path_leads_to_its_line_and_column(void **state)
@@ -184,6 +206,9 @@ static void bad_texts_are_refused_with_the_place(void **state)
         {"['\\ud800']", "t:1:2: not valid JSON"},
         {"['a\xc2\x9b\x01']", "a??"}, // nothing that a terminal obeys
         {"[1e400]", "t:1:2: the number is too large"},
+        {"{\"a\": [1,\n Infinity]}", "t:2:2: not a number of JSON; write a finite one, or null"},
+        {"[-Infinity]", "t:1:2: not a number of JSON"},
+        {"[NaN]", "t:1:2: not a number of JSON"},
         {"[99999999999999999999]", "t:1:2: the number is too large; whole numbers go to 2^53"},
         {"[-99999999999999999999]", "t:1:2: the number is too large"},
     };
@@ -249,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_read_as_people_write_them),
         cmocka_unit_test(the_nearest_name_is_the_one_meant),
+        cmocka_unit_test(of_several_beginnings_none_is_meant),
         cmocka_unit_test(every_path_leads_to_its_line_and_column),
         cmocka_unit_test(a_path_too_deep_has_the_place_around),
         cmocka_unit_test(bad_texts_are_refused_with_the_place),

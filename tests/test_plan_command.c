@@ -278,7 +278,7 @@ static void bad_input_is_refused(void **state)
          "--memory-limit: expected a size with its unit, such as 24GiB"},
         {"plan --model tiny --context 5 --memory-limit 24",
          "such as 24GiB (or 24G, the same), 80GB or 4096B, found \"24\""},
-        {"plan --model tiny --context 5 --profile rtx-3091", "did you mean \"rtx-3090\"?"},
+        {"plan --model tiny --context 5 --profile rtz-3090", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
         {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
         {"plan --model tiny --context 5 --method spaco --sampler fixed", "sampler \"fixed\" needs columns"},

@@ -437,8 +437,8 @@ static void without_links_there_is_no_time(void **state)
     assert_non_null(strstr(out, "estimate (roofline, profile rtx-3090, links ethernet-10g)"));
     assert_non_null(strstr(out, "idle (estimate)"));
     free(out);
-    assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --links ethernet"), 2);
-    assert_non_null(strstr(out, "no links \"ethernet\" in experiments/links; did you mean"));
+    assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --links ethernet10g"), 2);
+    assert_non_null(strstr(out, "no links \"ethernet10g\" in experiments/links; did you mean"));
     free(out);
     assert_int_equal(longbp(&out,
                             "plan --model tiny --context 512 --method full --parallel sequence=129,exchange=ring "

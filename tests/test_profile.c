@@ -66,7 +66,7 @@ static void numbers_of_another_card(void **state)
         {"rtx-3090,launch_s=1e-6,twelve", "'twelve'; expected KEY=VALUE"},
         {"rtx-3090,usable_bytes=30GiB", "give both"},
         {"rtx-3090,memory_bytes=100MiB", "give both"},
-        {"rtx-3909,memory_bytes=12GiB", "no profile 'rtx-3909' in experiments/devices; did you mean 'rtx-3090'?"},
+        {"rtz-3090,memory_bytes=12GiB", "no profile 'rtz-3090' in experiments/devices; did you mean 'rtx-3090'?"},
     };
     struct profile base, given;
     struct status status = {0};
@@ -123,8 +123,8 @@ static void bad_files_are_refused_with_the_place(void **state)
         {"{'name': 'p',\n'memory_bytes': {'value': -1, 'source': 'a'}}",
          "p.json:2:27: key 'value': expected a number from 1 to 9.0"},
         {"{'name': 'p', 'memory_bytes': {'value': 0, 'source': 'a'}}", "found 0"},
-        {"{'name': 'p', 'memory_bytes': {'value': NaN, 'source': 'a'}}", "p.json:1:41: not valid JSON"},
-        {"{'name': 'p', 'memory_bytes': {'value': Infinity, 'source': 'a'}}", "p.json:1:41: not valid JSON"},
+        {"{'name': 'p', 'memory_bytes': {'value': NaN, 'source': 'a'}}", "p.json:1:41: not a number of JSON"},
+        {"{'name': 'p', 'memory_bytes': {'value': Infinity, 'source': 'a'}}", "p.json:1:41: not a number of JSON"},
         {"{'name': 'p', 'memory_bytes': {'value': 1e999, 'source': 'a'}}", "p.json:1:41: the number is too large"},
         {"{'name': 'p', 'memory_bytes': {'value': '1000', 'source': 'a'}}", "found '1000'"},
         {"{'name': 'p', 'memory_bytes': {'value': null, 'source': 'a'}}", "found null"},

@@ -82,7 +82,7 @@ static bool read_config(const char *folder, const struct config *config, struct 
 {
     char *path = folder_file(folder, FOLDER_ADAPTER_CONFIG);
     struct json_source source;
-    bool ok = json_source_open(&source, path, status);
+    bool ok = json_source_open_python(&source, path, status);
     struct json_field root = json_field_root(&source);
     ok = ok && (json_is_object(root.value) || json_field_expected(root, status, "an object"));
     for (size_t i = 0; ok && i < sizeof refused / sizeof *refused; i++) {

@@ -95,7 +95,7 @@ static bool open_index(struct shards *shards, const char *folder, struct status 
 {
     char *path = folder_file(folder, INDEX_FILE);
     struct json_source source;
-    bool ok = json_source_open(&source, path, status);
+    bool ok = json_source_open_python(&source, path, status);
     if (ok) {
         struct json_field map = json_field_get(json_field_root(&source), "weight_map");
         ok = json_is_object(map.value) ||

@@ -60,11 +60,10 @@ static const struct family *read_family(struct json_field root, struct status *s
         return NULL;
     }
     const char *name = json_string_value(field.value);
-    for (const struct unread_family *unread = unread_families; name && unread->model_type; unread++) {
-        if (strcmp(name, unread->model_type) == 0) {
-            json_field_fail(field, status, "%s %s", name, unread->why);
-            return NULL;
-        }
+    const char *why = name ? family_unread(name) : NULL;
+    if (why) {
+        json_field_fail(field, status, "%s %s", name, why);
+        return NULL;
     }
     return json_field_choice(field, &names, "model type", &index, status) ? &families[index] : NULL;
 }
@@ -477,7 +476,7 @@ bool folder_read_config(const char *folder, struct config *config, struct status
             "\"lora\" (--lora %s)",
             folder, folder);
     }
-    bool ok = json_source_open(&source, path, status) && decode(json_field_root(&source), config, status);
+    bool ok = json_source_open_python(&source, path, status) && decode(json_field_root(&source), config, status);
     struct status reason = {0};
     if (ok && !config_check(config, &reason)) {
         ok = status_set(status, reason.code, "%s: %s", path, reason.message);

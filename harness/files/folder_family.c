@@ -1,5 +1,6 @@
 #include "harness/files/folder_family.h"
 #include <math.h>
+#include <string.h>
 
 const struct family families[] = {
     {"llama", "LlamaForCausalLM", .norm_epsilon = 1e-6, .rope_theta = 10000, .max_context = 2048,
@@ -69,16 +70,104 @@ const struct composite composites[] = {
     {0},
 };
 
-const struct unread_family unread_families[] = {
-    {"gemma2", "caps the scores of attention by a tanh (attn_logit_softcapping), which attention's kernels do not"},
-    {"paligemma", "lets the tokens of a prompt see later ones, which attention's kernels do not"},
-    {"mllama", "has layers of cross-attention to an image, which are not computed"},
-    {"olmo", "has norms without a gain, which are not read"},
-    {"mixtral", "is a mixture of experts, which are not computed"},
-    {"qwen2_moe", "is a mixture of experts, which are not computed"},
-    {"qwen3_moe", "is a mixture of experts, which are not computed"},
-    {"gpt_oss", "is a mixture of experts, which are not computed"},
-    {"gpt2", "has learned positions and norms with a bias, which are not computed"},
+#define TYPES(...)                                                                                                 \
+    (const char *const[])                                                                                          \
+    {                                                                                                              \
+        __VA_ARGS__, NULL                                                                                          \
+    }
+
+// Known model types that are not read, by what is missing of them.
+static const struct unread_family {
+    const char *why;
+    const char *const *model_types; // ending in NULL
+} unread_families[] = {
+    {"caps the scores of attention by a tanh (attn_logit_softcapping), which attention's kernels do not compute",
+     TYPES("gemma2", "vaultgemma")},
+    {"lets the tokens of a prompt see later ones, which attention's kernels do not compute", TYPES("paligemma")},
+    {"has layers of cross-attention to an image, which are not computed", TYPES("mllama")},
+    {"is a mixture of experts, which is not computed",
+     TYPES("afmoe", "arctic", "aria", "aria_text", "beam", "cohere2_moe", "dbrx", "deepseek", "doge", "dots1",
+           "ernie4_5_moe", "ernie4_5_vl_moe", "exaone_moe", "flex_olmo", "flint", "glm4_moe", "glm4v_moe",
+           "gpt_oss", "granitemoe", "granitemoe_swa", "granitemoeshared", "grok-1", "hunyuan_v1_moe", "hy_v3",
+           "jetmoe", "kolibri1", "laguna", "llama4", "llama4_text", "mellum", "mimo_v2_flash", "minimax_m2",
+           "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_omni_moe_thinker", "qwen3_vl_moe",
+           "sarvam_moe", "solar_open", "zaya")},
+    {"is a mixture of experts with latent attention (MLA), neither of which is computed",
+     TYPES("axk1", "deepseek_v2", "deepseek_v3", "deepseek_vl2", "glm4_moe_lite", "kimi_k2", "kimi_k25",
+           "longcat_flash", "mistral4", "mistral_large4", "sarvam_mla")},
+    {"is a mixture of experts with sparse attention, neither of which is computed",
+     TYPES("axk2", "deepseek_ref", "deepseek_v32", "deepseek_v4", "dots3_note", "dots3_note_text", "glm_moe_dsa",
+           "hy_v4", "hy_v4_vl", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text")},
+    {"has latent attention (MLA), which is not computed", TYPES("minicpm3", "youtu")},
+    {"has state space layers (Mamba), which are not computed",
+     TYPES("bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "mamba", "mamba2", "nemotron_h",
+           "nemotron_h_omni", "zamba", "zamba2")},
+    {"has layers of linear attention, which are not computed",
+     TYPES("bailing_hybrid", "glm5_next", "kimi_k3", "kimi_linear", "lara_mini", "minicpmv4_6", "minimax",
+           "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp",
+           "qwen4_exp_text")},
+    {"has layers of short convolutions, which are not computed",
+     TYPES("inkling2", "inkling2_loop", "inkling2_loop_text", "inkling2_text", "inkling_mm_model", "inkling_text",
+           "lfm2", "lfm2_moe", "lfm2_vl", "lfm3", "lfm3_vl")},
+    {"is recurrent, with no attention in some or all of its layers, which is not computed",
+     TYPES("recurrent_gemma", "rwkv", "xlstm")},
+    {"has learned positions and norms with a bias, which are not computed",
+     TYPES("biogpt", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo", "openai-gpt", "opt")},
+    {"has no rotary positions (ALiBi, sinusoidal or relative ones), and norms that subtract the mean, which are "
+     "not computed",
+     TYPES("bloom", "cpmant", "ctrl", "mpt", "reformer", "transfo-xl", "xglm")},
+    {"has norms that subtract the mean (LayerNorm), which are not computed",
+     TYPES("codegen", "cohere", "cohere2", "cohere_compass_text", "falcon", "gpt_neox", "gpt_neox_japanese", "gptj",
+           "jais2", "modernbert-decoder", "nemotron", "olmo", "persimmon", "phi", "stablelm", "starcoder2")},
+    {"has an MLP without a gate, which is not computed", TYPES("apertus", "apertus1p5_text", "arcee", "nanochat")},
+    {"rotates neighbouring channels of a head, not its halves, which is not computed",
+     TYPES("chatglm", "ernie4_5", "glm", "glm4", "glm46v", "glm4v", "glm_ocr", "helium")},
+    {"multiplies the residual stream or the logits by factors of its own, which are not read",
+     TYPES("granite", "hyperclovax", "minicpm")},
+    {"has attention sinks, which are not computed", TYPES("granite_swa")},
+    {"has layers without rotary positions, which are not computed", TYPES("exaone4", "smollm3")},
+    {"runs its layers several times, which is not computed", TYPES("dory", "hrm_text")},
+    {"has norms of queries and keys behind the rotation, which are not computed", TYPES("hunyuan_v1_dense")},
+    {"has biases that can be switched apart, on o_proj and in the MLP, which are not read", TYPES("seed_oss")},
+    {"has layers with a window that its layer_types name, which are read of other types only",
+     TYPES("cwm", "ministral")},
+    {"scales queries by their position (llama_4_scaling_beta), which is not computed", TYPES("ministral3")},
+    {"has norms within its projections and ternary weights, which are not computed", TYPES("bitnet")},
+    {"subtracts one attention from another, which is not computed", TYPES("diffllama")},
+    {"has layers of several shapes, and some without attention, which are not computed", TYPES("nemotron-nas")},
+    {"has embeddings of each layer and sparse activations, which are not computed",
+     TYPES("diffusion_gemma", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified",
+           "gemma4_unified_text")},
+    {"drafts for another model, whose keys and values its attention reads, which is not computed",
+     TYPES("gemma4_assistant", "gemma4_unified_assistant")},
+    {"is made of patches of bytes, by an encoder and a decoder of its own, which are not computed", TYPES("blt")},
+    {"is a Llama under keys and defaults of its own, which are not read",
+     TYPES("exaone", "internlm3", "iquestcoder")},
+    {"is a model whose code is kept beside its weights, under keys and names of tensors of its own, which are not "
+     "read",
+     TYPES("aquila", "baichuan", "decilm", "internlm", "internlm2", "orion", "qwen", "xverse")},
+    {"is an encoder, or the decoder of an encoder-decoder, which is not computed",
+     TYPES("bart", "bert", "bert-generation", "big_bird", "bigbird_pegasus", "blenderbot", "blenderbot-small",
+           "camembert", "data2vec-text", "deberta", "deberta-v2", "distilbert", "electra", "encoder-decoder",
+           "ernie", "fsmt", "led", "longformer", "longt5", "m2m_100", "marian", "mbart", "megatron-bert",
+           "modernbert", "mpnet", "mt5", "mvp", "nllb-moe", "nomic_bert", "pegasus", "pegasus_x", "plbart",
+           "prophetnet", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer",
+           "switch_transformers", "t5", "t5gemma", "t5gemma2", "umt5", "xlm", "xlm-roberta", "xlm-roberta-xl",
+           "xlnet", "xmod")},
+    {"is a model of sound, which is not computed",
+     TYPES("audioflamingo3", "glmasr", "granite_speech", "granite_speech_plus", "moshi", "moss_transcribe_diarize",
+           "musicflamingo", "musicgen", "musicgen_melody", "nemo_speechlm", "omniasr", "qwen3_asr", "seamless_m4t",
+           "seamless_m4t_v2", "vibevoice_asr", "voxtral", "voxtral_realtime", "whisper")},
+    {"is a multimodal model (images, video or sound beside text) whose language model is not read",
+     TYPES("apertus1p5", "aya_vision", "blip", "blip-2", "chameleon", "cohere2_vision", "cohere_compass",
+           "cosmos3_edge", "cosmos3_omni", "deepseek_ocr2", "deepseek_vl", "deepseek_vl_hybrid", "emu3",
+           "exaone4_5", "falcon_perception", "fast_vlm", "florence2", "fuyu", "git", "glmga", "got_ocr2",
+           "granite4_vision", "granite_docling", "hunyuan_vl", "hyperclovax_vision_v2", "idefics", "idefics2",
+           "instructblip", "instructblipvideo", "internvl_chat", "janus", "kosmos-2", "kosmos-2.5", "lighton_ocr",
+           "llava_next_video", "locateanything", "minicpm_ocr", "minicpmv", "minicpmv4_7", "molmo", "molmo2",
+           "muse_glimmer", "muse_spark", "ovis2", "paddleocr_vl", "perception_lm", "phi4_multimodal", "pi0",
+           "pix2struct", "pp_chart2table", "pp_formulanet", "qianfan_ocr", "qwen2_5_omni_thinker", "shieldgemma2",
+           "step3p7", "trocr", "udop", "unlimited_ocr", "video_llama_3", "video_llava", "vision-encoder-decoder")},
     {0},
 };
 
@@ -93,4 +182,13 @@ double family_query_scale(const struct config *c, double scalar)
 double family_query_scalar(const struct config *c)
 {
     return c->query_scale > 0 ? (double)c->head_dim / (c->query_scale * c->query_scale) : (double)c->head_dim;
+}
+
+const char *family_unread(const char *model_type)
+{
+    for (const struct unread_family *family = unread_families; family->why; family++)
+        for (const char *const *type = family->model_types; *type; type++)
+            if (strcmp(*type, model_type) == 0)
+                return family->why;
+    return NULL;
 }

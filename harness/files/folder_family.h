@@ -47,11 +47,8 @@ struct composite {
 // Ending with a NULL model_type.
 extern const struct composite composites[];
 
-// Model types that are refused by name, ending with a NULL model_type, and what is missing.
-struct unread_family {
-    const char *model_type, *why;
-};
-extern const struct unread_family unread_families[];
+// Why a known model type is not read, as the end of a sentence that begins with its name; NULL for any other name.
+const char *family_unread(const char *model_type);
 
 // By enum activation, as transformers spells them; layer_types by whether they have a window. Ending in NULL.
 extern const char *const family_activations[], *const family_layer_types[];

@@ -99,6 +99,8 @@ bool json_field_number(struct json_field field, double minimum, double maximum, 
         *value = found + 0.0; // -0 becomes 0: one value, one id
         return true;
     }
+    if (!exact)
+        return json_field_expected(field, status, "a whole number up to 2^53, or one with a decimal point");
     return json_field_expected(field, status, "a number from %.15g to %.15g", minimum, maximum);
 }
 
@@ -116,7 +118,7 @@ bool json_field_text(struct json_field field, const char *expected, const char *
 {
     if (!field.value)
         return true;
-    if (!json_is_string(field.value) || json_string_length(field.value) == 0)
+    if (!json_is_string(field.value) || json_string_length(field.value) == 0 || json_source_unheld(field.value))
         return json_field_expected(field, status, "%s", expected);
     *value = json_string_value(field.value);
     return true;
@@ -128,7 +130,7 @@ bool json_field_choice(struct json_field field, const struct names *names, const
     if (!field.value)
         return true;
     char hint[640], found[SHOWN];
-    const char *name = json_string_value(field.value);
+    const char *name = json_source_unheld(field.value) ? NULL : json_string_value(field.value);
     size_t index = name ? names_find(names, name) : names->count;
     if (index < names->count) {
         *value = index;

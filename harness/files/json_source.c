@@ -1,7 +1,9 @@
 #include "harness/files/json_source.h"
 #include "harness/files/input_files.h"
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,6 +11,8 @@
 
 // A path longer than this would push the reason out of the message.
 #define NAME_BYTES 200
+
+#define SPACE " \t\r\n"
 
 static bool continues(char c)
 {
@@ -110,9 +114,83 @@ static bool syntax_error(const struct json_source *source, size_t offset, const 
     return status_set(status, STATUS_BAD_INPUT, "%s%s: %s", source->name, where, message);
 }
 
-static bool parse(struct json_source *source, struct status *status)
+// Past the end of a string; of one that does not end, the end of the text.
+static const char *skip_string(const char *at)
 {
-    if (strspn(source->text, " \t\r\n") == source->bytes)
+    for (at++; *at && *at != '"'; at++)
+        at += *at == '\\' && at[1];
+    return at + (*at == '"');
+}
+
+// Bytes of a value that Python writes as a number and jansson cannot hold: NaN, Infinity, or one that is too large.
+// 0: another.
+static size_t unheld(const char *at)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    size_t length = strcspn(at, SPACE ",:[]{}\"");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (length == strlen(words[i]) && memcmp(at, words[i], length) == 0)
+            return length;
+    const char *digits = at + (*at == '-');
+    bool whole = strspn(digits, "0123456789") == length - (size_t)(digits - at);
+    if (!isdigit((unsigned char)*digits) || (*digits == '0' && isdigit((unsigned char)digits[1])) ||
+        strspn(digits, "0123456789+-.eE") != length - (size_t)(digits - at))
+        return 0;
+    char *end;
+    errno = 0;
+    if (whole ? (strtoll(at, &end, 10), errno == ERANGE) : isinf(strtod(at, &end)))
+        return end == at + length ? length : 0;
+    return 0;
+}
+
+#define UNHELD "\xee\x80\x80"                        // U+E000, for private use
+#define ADDED  (sizeof "\"" UNHELD "\"" - sizeof "") // bytes, to a value of at least 3
+
+// A copy of the text in which such values are strings: UNHELD and what is written. The text need not be valid.
+static char *held_text(const struct json_source *source, size_t *bytes)
+{
+    char *text = malloc(source->bytes + source->bytes / 3 * ADDED + 1), *to = text;
+    CHECK(text);
+    char before = '\0';
+    for (const char *at = source->text, *next; *at; at = next) {
+        bool value = before == ':' || before == ',' || before == '[';
+        size_t length = value ? unheld(at) : 0;
+        next = length ? at + length : *at == '"' ? skip_string(at) : at + 1;
+        if (length && at[length + strspn(at + length, SPACE)] != ':') {
+            to += sprintf(to, "\"" UNHELD "%.*s\"", (int)length, at);
+        } else {
+            memcpy(to, at, (size_t)(next - at));
+            to += next - at;
+        }
+        before = strchr(SPACE, *at) ? before : *at;
+    }
+    *to = '\0';
+    *bytes = (size_t)(to - text);
+    return text;
+}
+
+bool json_source_unheld(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    return text && strncmp(text, UNHELD, strlen(UNHELD)) == 0;
+}
+
+// Parses the text again with what Python writes as strings. *error: where the text with them is wrong.
+static json_t *parse_python(const struct json_source *source, json_error_t *error)
+{
+    size_t bytes;
+    char *text = held_text(source, &bytes);
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
+    int position = error->position;
+    for (const char *at = text; !root && (at = strstr(at, "\"" UNHELD)) && at - text < position; at++)
+        error->position -= (int)ADDED;
+    free(text);
+    return root;
+}
+
+static bool parse(struct json_source *source, bool python, struct status *status)
+{
+    if (strspn(source->text, SPACE) == source->bytes)
         return syntax_error(source, 0, "empty; expected a JSON object", "", status);
     if (source->bytes >= 3 && !memcmp(source->text, "\xef\xbb\xbf", 3))
         return syntax_error(source, 0, "begins with a byte order mark; save the file as UTF-8 without one", "",
@@ -123,9 +201,16 @@ static bool parse(struct json_source *source, struct status *status)
                             "a zero byte; the file is not text, or not UTF-8", "", status);
     json_error_t error;
     source->root = json_loadb(source->text, source->bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!source->root)
-        return syntax_error(source, error_offset(source, &error), remedy(&error), error.text, status);
-    return true;
+    if (!source->root && python)
+        source->root = parse_python(source, &error);
+    if (source->root)
+        return true;
+    size_t at = error_offset(source, &error);
+    const char *found = source->text + at;
+    bool no_number = unheld(found) && isalpha((unsigned char)found[*found == '-']);
+    return syntax_error(source, at,
+                        no_number ? "not a number of JSON; write a finite one, or null" : remedy(&error),
+                        error.text, status);
 }
 
 bool json_source_parse(struct json_source *source, const char *name, const char *text, size_t bytes,
@@ -137,7 +222,7 @@ bool json_source_parse(struct json_source *source, const char *name, const char 
                           source->name, bytes, JSON_SOURCE_BYTES_MAX);
     source->text = copy_text(text, bytes);
     source->bytes = bytes;
-    return parse(source, status);
+    return parse(source, false, status);
 }
 
 // Reads until the end of the file or one byte past the limit: the size that stat gives is not to be trusted for a
@@ -163,7 +248,7 @@ static bool read_all(struct json_source *source, int file, const char *path, str
     return true;
 }
 
-bool json_source_open(struct json_source *source, const char *path, struct status *status)
+static bool open_source(struct json_source *source, const char *path, bool python, struct status *status)
 {
     *source = (struct json_source){.name = short_name(path), .positions = true};
     // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
@@ -180,9 +265,19 @@ bool json_source_open(struct json_source *source, const char *path, struct statu
     else if (!S_ISREG(info.st_mode))
         status_set(status, STATUS_BAD_INPUT, "%s: is not a regular file; expected a JSON file", source->name);
     else
-        ok = read_all(source, file, source->name, status) && parse(source, status);
+        ok = read_all(source, file, source->name, status) && parse(source, python, status);
     close(file);
     return ok;
+}
+
+bool json_source_open(struct json_source *source, const char *path, struct status *status)
+{
+    return open_source(source, path, false, status);
+}
+
+bool json_source_open_python(struct json_source *source, const char *path, struct status *status)
+{
+    return open_source(source, path, true, status);
 }
 
 void json_source_wrap(struct json_source *source, const char *name, json_t *root)
@@ -216,14 +311,7 @@ struct json_path json_path_index(struct json_path path, size_t index)
 
 static const char *skip_space(const char *at)
 {
-    return at + strspn(at, " \t\r\n");
-}
-
-static const char *skip_string(const char *at)
-{
-    for (at++; *at != '"'; at++)
-        at += *at == '\\';
-    return at + 1;
+    return at + strspn(at, SPACE);
 }
 
 // Past the value that starts here. Not recursive: the text decides the depth.
@@ -243,7 +331,7 @@ static const char *skip_value(const char *at)
         } else if (*at == ',' || *at == ':') {
             at++;
         } else {
-            at += strcspn(at, " \t\r\n,:]}");
+            at += strcspn(at, SPACE ",:]}");
         }
     } while (depth > 0);
     return at;
@@ -338,10 +426,14 @@ void json_source_show(const json_t *value, char *text, size_t bytes)
         // Escaped, so that a hostile text cannot write to the terminal.
         dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
     }
-    size_t length = dumped ? strlen(dumped) : 0;
+    bool quoted = dumped && !json_source_unheld(value);
+    const char *shown = !dumped ? "" : quoted ? dumped : dumped + strlen("\"\\uE000");
+    size_t length = strlen(shown) - (dumped && !quoted);
     bool cut = length >= bytes || length > 80;
-    snprintf(text, bytes, "%.*s%s", cut ? (int)(bytes < 60 ? bytes / 2 : 60) : (int)length, dumped ? dumped : "",
-             cut ? "...\"" : "");
+    snprintf(text, bytes, "%.*s%s", cut ? (int)(bytes < 60 ? bytes / 2 : 60) : (int)length, shown,
+             !cut     ? ""
+             : quoted ? "...\""
+                      : "...");
     free(dumped);
 }
 

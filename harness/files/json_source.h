@@ -24,6 +24,10 @@ struct json_source {
 bool json_source_open(struct json_source *source, const char *path, struct status *status);
 bool json_source_parse(struct json_source *source, const char *name, const char *text, size_t bytes,
                        struct status *status);
+// The same of a file that Python wrote: NaN, Infinity and numbers too large for a double or 64 bits are values
+// which every reader of a field refuses, so that they harm nothing under a key that nobody reads.
+bool json_source_open_python(struct json_source *source, const char *path, struct status *status);
+bool json_source_unheld(const json_t *value); // whether it is such a value
 // Takes over a value that was made elsewhere; it has no positions.
 void json_source_wrap(struct json_source *source, const char *name, json_t *root);
 void json_source_close(struct json_source *source);

@@ -16,8 +16,9 @@ void names_add(struct names *names, const char *name);
 void names_add_all(struct names *names, const char *const *all);
 // Position of a name, or names->count if it is not there.
 size_t names_find(const struct names *names, const char *name);
-// The name with the fewest edits (inserted, dropped, changed or swapped neighbours: Damerau 1964) from what was
-// found, or NULL if none is near enough to have been meant. Case does not count as an edit.
+// The name that was misspelt: one edit away, two from six letters on (inserted, dropped, changed or swapped
+// neighbours: Damerau 1964), or the only one that begins so. Case and the kind of separator are no edits; digits
+// are never edited, as another number is another thing. NULL if there is none.
 const char *names_nearest(const struct names *names, const char *found);
 // Writes `did you mean "chunk"? known keys: chunk, keep`; `known` is that middle part. The first half is left out
 // if no name is near. found may be NULL.
