@@ -164,36 +164,69 @@ static double minus_log_sigmoid(double x)
     return log(1 + exp(-x));
 }
 
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+// What a pair costs by S, or a function of it, of the chosen and of the rejected sequence.
+static double pair(const struct logits *l, const char *kind, double s, double other)
+{
+    double beta = number(l, "beta"), u = beta * s, v = beta * other, half = 1 / (2 * beta);
+    if (strcmp(kind, "odds") == 0) {
+        return beta * minus_log_sigmoid(s - other - log((1 - exp(s)) / (1 - exp(other))));
+    }
+    double e = number(l, "smoothing"), x = u - v - (strcmp(kind, "simpo") == 0 ? number(l, "gamma") : 0);
+    double good = minus_log_sigmoid(x), bad = minus_log_sigmoid(-x), m = sigmoid(x / number(l, "tau"));
+    return strcmp(kind, "robust") == 0  ? ((1 - e) * good - e * bad) / (1 - 2 * e)
+           : strcmp(kind, "ipo") == 0   ? pow(s - other - half, 2)
+           : strcmp(kind, "hinge") == 0 ? fmax(0, 1 - x)
+           : strcmp(kind, "exo_pair") == 0
+               ? sigmoid(x) * log(sigmoid(x) / (1 - e)) + sigmoid(-x) * log(sigmoid(-x) / e)
+           : strcmp(kind, "discopop") == 0 ? (1 - m) * good + m * exp(-x)
+           : strcmp(kind, "nca_pair") == 0
+               ? minus_log_sigmoid(u) + (minus_log_sigmoid(-u) + minus_log_sigmoid(-v)) / 2
+           : strcmp(kind, "bco_pair") == 0  ? minus_log_sigmoid(u) + minus_log_sigmoid(-v)
+           : strcmp(kind, "sppo_hard") == 0 ? pow(s - half, 2) + pow(other + half, 2)
+           : strcmp(kind, "apo_zero") == 0  ? 1 - sigmoid(u) + sigmoid(v)
+           : strcmp(kind, "apo_down") == 0  ? sigmoid(u) + 1 - sigmoid(x)
+                                            : (1 - e) * good + e * bad;
+}
+
+static double divergence(const struct logits *l, double rho)
+{
+    double alpha = is(l, "divergence", "alpha") ? number(l, "alpha") - 1 : -1;
+    return is(l, "divergence", "js")           ? -minus_log_sigmoid(rho)
+           : is(l, "divergence", "reverse-kl") ? rho
+                                               : exp(alpha * rho) / alpha;
+}
+
 static double preference(const struct logits *l, const double *log_prob)
 {
-    bool ipo = is(l, "kind", "ipo"), simpo = is(l, "kind", "simpo");
-    double loss = 0, beta = number(l, "beta"), e = number(l, "smoothing"), chosen = 0;
+    bool orpo = strcmp(l->asked.objective->name, "orpo") == 0;
+    bool simpo = !orpo && is(l, "kind", "simpo"), alone = orpo || simpo || is(l, "kind", "cpo");
+    bool mean = orpo || simpo || is(l, "kind", "ipo") || is(l, "kind", "sigmoid_norm");
+    const char *kind =
+        orpo ? "odds" : l->asked.objective->options.rows->choices[*(const int *)l->asked.objective_settings];
+    double loss = 0, chosen = 0, less = orpo ? 1 : number(l, "ld_alpha");
     for (int b = 0; b < BATCH; b += 2) {
         double sums[2] = {0};
         int shorter = count_of(b) < count_of(b + 1) ? count_of(b) : count_of(b + 1), seen[2] = {0};
         for (int i = 0; i < 2 * CONTEXT; i++) {
             int row = b * CONTEXT + i;
             bool counts = target_of(row / CONTEXT, row % CONTEXT) >= 0;
-            double share = counts && seen[i / CONTEXT]++ >= shorter ? number(l, "ld_alpha") : 1;
-            sums[i / CONTEXT] += counts ? share * (log_prob[row] - (simpo ? 0 : l->reference[row])) : 0;
+            double share = counts && seen[i / CONTEXT]++ >= shorter ? less : 1;
+            sums[i / CONTEXT] += counts ? share * (log_prob[row] - (alone ? 0 : l->reference[row])) : 0;
             chosen -= i < CONTEXT ? log_prob[row] : 0;
         }
         for (int i = 0; i < 2; i++) {
             int count = count_of(b + i);
-            sums[i] /= (ipo || simpo) && count ? count : 1;
-            double alpha = is(l, "divergence", "alpha") ? number(l, "alpha") - 1 : -1;
-            sums[i] = is(l, "divergence", "js")           ? -minus_log_sigmoid(sums[i])
-                      : is(l, "divergence", "reverse-kl") ? sums[i]
-                                                          : exp(alpha * sums[i]) / alpha;
+            sums[i] /= mean && count ? count : 1;
+            sums[i] = orpo ? sums[i] : divergence(l, sums[i]);
         }
-        double x = beta * (sums[0] - sums[1]) - (simpo ? number(l, "gamma") : 0);
-        double good = minus_log_sigmoid(x), bad = minus_log_sigmoid(-x);
-        loss += is(l, "kind", "robust")  ? ((1 - e) * good - e * bad) / (1 - 2 * e)
-                : ipo                    ? pow(sums[0] - sums[1] - 1 / (2 * beta), 2)
-                : is(l, "kind", "hinge") ? fmax(0, 1 - x)
-                                         : (1 - e) * good + e * bad;
+        loss += pair(l, kind, sums[0], sums[1]);
     }
-    return loss / (BATCH / 2.0) + number(l, "sft") * chosen / (count_of(0) + count_of(2));
+    return loss / (BATCH / 2.0) + (orpo ? 1 : number(l, "sft")) * chosen / (count_of(0) + count_of(2));
 }
 
 static double clipped(const struct logits *l, double ratio, double advantage)
@@ -242,9 +275,9 @@ static double policy(const struct logits *l, const double *log_prob, const doubl
 static double meant(const struct logits *l, const double *log_prob, const double *held)
 {
     const char *name = l->asked.objective->name;
-    return strcmp(name, "dpo") == 0    ? preference(l, log_prob)
-           : strcmp(name, "grpo") == 0 ? policy(l, log_prob, held)
-                                       : likelihood(l, log_prob, held);
+    return strcmp(name, "dpo") == 0 || strcmp(name, "orpo") == 0 ? preference(l, log_prob)
+           : strcmp(name, "grpo") == 0                           ? policy(l, log_prob, held)
+                                                                 : likelihood(l, log_prob, held);
 }
 
 static double meant_at(const struct logits *l, int element, double by, const double *held)
@@ -451,6 +484,14 @@ static void test_refused(void **state)
     } cases[] = {
         {"dpo", "", 3, 1, "an even number"},
         {"dpo", "kind=robust smoothing=0.5", 2, 1, "below 0.5"},
+        {"orpo", "", 3, 1, "orpo needs pairs"},
+        {"dpo", "kind=exo_pair", 2, 1, "give smoothing"},
+        {"dpo", "kind=apo_zero smoothing=0.1", 2, 1, "smoothing goes with kind"},
+        {"dpo", "kind=nca_pair divergence=js", 2, 1, "leave divergence out"},
+        {"dpo", "kind=cpo divergence=js", 2, 1, "no reference to be near to"},
+        {"dpo", "kind=sigmoid_norm ld_alpha=0.5", 2, 1, "\"sigmoid_norm\" takes means"},
+        {"dpo", "kind=sigmoid tau=0.1", 2, 1, "tau goes with kind \"discopop\" alone"},
+        {"dpo", "kind=exo_pair smoothing=0.001", 2, 1, NULL},
         {"dpo", "kind=ipo ld_alpha=0.5", 2, 1, "\"ipo\" takes means"},
         {"dpo", "kind=simpo ld_alpha=0", 2, 1, "\"simpo\" takes means"},
         {"grpo", "normaliser=dr_grpo", 1, 1, "give length"},

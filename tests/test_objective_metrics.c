@@ -67,13 +67,15 @@ static size_t count_of(size_t b)
 
 static void of_pairs(const struct fixture *f, const double *l, double *metrics)
 {
-    bool simpo = is(f, "kind", "simpo"), mean = simpo || is(f, "kind", "ipo");
+    bool orpo = strcmp(f->objective->name, "orpo") == 0, simpo = !orpo && is(f, "kind", "simpo");
+    bool mean = orpo || simpo || is(f, "kind", "ipo") || is(f, "kind", "sigmoid_norm");
+    bool alone = orpo || simpo || is(f, "kind", "cpo");
     for (size_t b = 0; b < BATCH; b += 2) {
         double sums[2] = {0}, shorter = fmin((double)count_of(b), (double)count_of(b + 1)), seen[2] = {0};
         for (size_t i = b * CONTEXT; i < (b + 2) * CONTEXT; i++) {
             size_t one = i / CONTEXT - b;
-            double share = targets[i] < 0 ? 0 : seen[one]++ < shorter ? 1 : number(f, "ld_alpha");
-            sums[one] += share * (l[i] - (simpo ? 0 : f->reference[i])) / (mean ? (double)count_of(b + one) : 1);
+            double share = targets[i] < 0 ? 0 : orpo || seen[one]++ < shorter ? 1 : number(f, "ld_alpha");
+            sums[one] += share * (l[i] - (alone ? 0 : f->reference[i])) / (mean ? (double)count_of(b + one) : 1);
         }
         metrics[METRIC_MARGIN] += number(f, "beta") * (sums[0] - sums[1]) / (BATCH / 2.0);
         metrics[METRIC_ACCURACY] += (sums[0] > sums[1]) / (BATCH / 2.0);
@@ -125,7 +127,7 @@ static void test_what_they_mean(void **state)
         struct step_report report = {0};
         open(&f);
         log_probs(&f, l);
-        if (strcmp(f.objective->name, "dpo") == 0) {
+        if (strcmp(f.objective->name, "dpo") == 0 || strcmp(f.objective->name, "orpo") == 0) {
             of_pairs(&f, l, expected);
         } else if (strcmp(f.objective->name, "grpo") == 0) {
             of_rows(&f, l, expected);

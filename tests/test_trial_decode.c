@@ -249,7 +249,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'objective': {'name': 'grpo', 'importance': 'on'}"),
          "importance weighs what beta is the factor of, and beta is 0"},
         {WITH("'batch': 2, 'objective': {'name': 'dpo', 'kind': 'ipo', 'smoothing': 0.1}"),
-         "smoothing goes with kind 'sigmoid', 'robust' or 'simpo'; leave it out"},
+         "smoothing goes with kind 'sigmoid', 'robust', 'simpo', 'sigmoid_norm', 'cpo' or 'exo_pair'; leave it "
+         "out"},
         {WITH("'objective': 'grpo', 'data': {'text': 'a'}"),
          "key 'objective': 'grpo' needs an advantage for every sequence: give 'data' as {'batch': PATH}"},
         {WITH("'batch': 2, 'objective': 'dpo', 'data': {'text': 'a'}"),
@@ -322,7 +323,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "1}}",
          "key 'method': method 'spaco' under objective 'dpo': "},
         {WITH("'objective': {'name': 'dft', 'beta': 1}"),
-         "key 'beta': objective 'dft' has no such option; objectives that have it: dpo, grpo"},
+         "key 'beta': objective 'dft' has no such option; objectives that have it: dpo, orpo, grpo"},
         {WITH("'optimizer': {'rate': -1}"), "key 'rate': expected a number from 0 to 1000000, found -1"},
         {WITH("'limits': {'memory': '24Gib'}"), "key 'memory': expected a size with its unit, such as 24GiB"},
         {WITH("'limits': {'memory': '24'}"), "such as 24GiB (or 24G, the same), 80GB or 4096B, found '24'"},

@@ -6,8 +6,8 @@ import torch
 from torch.nn.functional import logsigmoid, relu
 
 
-def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=0.0, divergence="reverse-kl", alpha=0.5,
-        ld_alpha=1.0):
+def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, tau=0.05, sft=0.0, divergence="reverse-kl",
+        alpha=0.5, ld_alpha=1.0):
     """Rafailov et al. 2023, arXiv 2305.18290, and its relatives; sequences 2i are chosen, 2i + 1 rejected."""
     rows = mask.sum(1)
     # Liu et al. 2024, arXiv 2409.06411: a pair's longer sequence counts less from where the shorter has ended
@@ -15,16 +15,17 @@ def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=
     beyond = (mask.cumsum(1) > common[:, None]).double()
     share = mask * (1 - beyond + ld_alpha * beyond)
     sums = (l * share).sum(1)
-    if kind != "simpo":
+    if kind not in ("simpo", "cpo"):
         sums = sums - (batch["reference_logprobs"] * share).sum(1)
-    if kind in ("simpo", "ipo"):
+    if kind in ("simpo", "ipo", "sigmoid_norm"):
         sums = sums / rows
     if divergence != "reverse-kl":  # Wang et al. 2023, arXiv 2309.16240
         less = {"forward-kl": -1, "alpha": alpha - 1}.get(divergence)
         sums = logsigmoid(sums) if divergence == "js" else (less * sums).exp() / less
-    delta = sums[0::2] - sums[1::2]
+    chosen, rejected = sums[0::2], sums[1::2]
+    delta, u, v = chosen - rejected, beta * chosen, beta * rejected
     x = beta * delta - (gamma if kind == "simpo" else 0)
-    if kind in ("sigmoid", "simpo"):
+    if kind in ("sigmoid", "simpo", "sigmoid_norm", "cpo"):
         loss = -(1 - smoothing) * logsigmoid(x) - smoothing * logsigmoid(-x)
     elif kind == "robust":
         loss = (-(1 - smoothing) * logsigmoid(x) + smoothing * logsigmoid(-x)) / (1 - 2 * smoothing)
@@ -32,7 +33,32 @@ def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, sft=
         loss = (delta - 1 / (2 * beta)) ** 2
     elif kind == "hinge":
         loss = relu(1 - x)
+    elif kind == "exo_pair":
+        q = torch.stack([logsigmoid(x), logsigmoid(-x)])
+        p = torch.tensor([1 - smoothing, smoothing], dtype=torch.float64).log()[:, None]
+        loss = (q.exp() * (q - p)).sum(0)
+    elif kind == "discopop":
+        m = (x / tau).sigmoid()
+        loss = -(1 - m) * logsigmoid(x) + m * (-x).exp()
+    elif kind == "nca_pair":
+        loss = -logsigmoid(u) - logsigmoid(-u) / 2 - logsigmoid(-v) / 2
+    elif kind == "bco_pair":
+        loss = -logsigmoid(u) - logsigmoid(-v)
+    elif kind == "sppo_hard":
+        loss = (chosen - 1 / (2 * beta)) ** 2 + (rejected + 1 / (2 * beta)) ** 2
+    elif kind == "apo_zero":
+        loss = (-u).sigmoid() + v.sigmoid()
+    elif kind == "apo_down":
+        loss = u.sigmoid() + (v - u).sigmoid()
     return loss.mean() - sft * (l * mask)[0::2].sum() / rows[0::2].sum()
+
+
+def orpo(l, mask, batch, beta=0.1):
+    """Hong et al. 2024, arXiv 2403.07691, equations 4 to 7."""
+    means = (l * mask).sum(1) / mask.sum(1)
+    log_odds = means - torch.log1p(-means.exp())
+    chosen = mask[0::2]
+    return -(l[0::2] * chosen).sum() / chosen.sum() - beta * logsigmoid(log_odds[0::2] - log_odds[1::2]).mean()
 
 
 def grpo(l, mask, batch, normaliser="dapo", policy="clip", clip_low=0.2, clip_high=0.2, dual=0.0, ratio_max=5.0,
@@ -79,6 +105,10 @@ OBJECTIVES = [
     ("token-mean", {}), ("sequence-mean", {}), ("weighted-mean", {}), ("dft", {}),
     ("dpo", {}), ("dpo", {"smoothing": 0.1}), ("dpo", {"kind": "robust", "smoothing": 0.1}), ("dpo", {"kind": "ipo"}),
     ("dpo", {"kind": "hinge", "beta": 0.05}), ("dpo", {"kind": "simpo", "beta": 2.0}), ("dpo", {"sft": 0.5}),
+    ("dpo", {"kind": "sigmoid_norm", "beta": 2.0}), ("dpo", {"kind": "cpo", "smoothing": 0.1, "sft": 1.0}),
+    ("dpo", {"kind": "exo_pair", "smoothing": 0.001}), ("dpo", {"kind": "discopop"}), ("dpo", {"kind": "nca_pair"}),
+    ("dpo", {"kind": "bco_pair"}), ("dpo", {"kind": "sppo_hard"}), ("dpo", {"kind": "apo_zero"}),
+    ("dpo", {"kind": "apo_down"}), ("orpo", {"beta": 0.3}),
     ("dpo", {"divergence": "forward-kl"}), ("dpo", {"divergence": "js"}), ("dpo", {"divergence": "alpha", "alpha": 0.3}),
     ("dpo", {"ld_alpha": 0.4}), ("dpo", {"ld_alpha": 0, "sft": 0.5, "divergence": "js"}),
     *(("grpo", {"normaliser": n, "clip_high": 0.28, "beta": 0.04, **({"length": 40} if n == "dr_grpo" else {})})
@@ -97,5 +127,5 @@ def flag(name, options):
 
 
 def loss(name, options, l, mask, batch):
-    return {"dpo": dpo, "grpo": grpo}[name](l, mask, batch, **options) if options or name in ("dpo", "grpo") \
+    return {"dpo": dpo, "orpo": orpo, "grpo": grpo}[name](l, mask, batch, **options) if name in ("dpo", "orpo", "grpo") \
         else mean(l, mask, batch, name)

@@ -1,7 +1,7 @@
 """Objectives as Hugging Face's TRL has them: its trainers' own loss methods, called on log-probs without a trainer, for
 check_against_pytorch.py. What TRL computes otherwise, or not in f64, is left out, with the reason."""
 from types import SimpleNamespace
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 import torch
 
@@ -9,6 +9,7 @@ try:
     import trl
     from trl import DPOTrainer, GRPOTrainer
     from trl.experimental.cpo import CPOTrainer
+    from trl.experimental.orpo import ORPOTrainer
 except ImportError:
     trl = None
 
@@ -27,16 +28,30 @@ def apart(x):
     return torch.cat([x[0::2], x[1::2]])
 
 
-def simpo(l, mask, options):
+def likelihood(l, mask):
+    """Of the chosen sequences."""
+    return -(l * mask)[0::2].sum() / mask[0::2].sum()
+
+
+def cpo(l, mask, options):
+    simpo = options["kind"] == "simpo"
+    sums = (l * mask).sum(1) / (mask.sum(1) if simpo else 1)
+    stub = trainer(alpha=0.0, beta=options.get("beta", 0.1), simpo_gamma=options.get("gamma", 0.5),
+                   loss_type="simpo" if simpo else "sigmoid", label_smoothing=options.get("smoothing", 0.0))
+    return CPOTrainer.cpo_loss(stub, sums[0::2], sums[1::2])[0].mean() + options.get("sft", 0.0) * likelihood(l, mask)
+
+
+def orpo(l, mask, batch, options):
+    """Its cross-entropy is that of the labelled tokens; TRL takes a prompt's, too."""
     means = (l * mask).sum(1) / mask.sum(1)
-    stub = trainer(alpha=0.0, beta=options.get("beta", 0.1), simpo_gamma=options.get("gamma", 0.5), loss_type="simpo",
-                   label_smoothing=options.get("smoothing", 0.0))
-    return CPOTrainer.cpo_loss(stub, means[0::2], means[1::2])[0].mean()
+    with patch.object(torch.Tensor, "float", torch.Tensor.double):  # TRL computes in f32
+        losses = ORPOTrainer.odds_ratio_loss(trainer(beta=options.get("beta", 0.1)), means[0::2], means[1::2])[0]
+    return likelihood(l, mask) - losses.mean()
 
 
 def dpo(l, mask, batch, options):
-    if options.get("kind") == "simpo":
-        return simpo(l, mask, options)
+    if options.get("kind") in ("simpo", "cpo"):
+        return cpo(l, mask, options)
     l, mask, reference = apart(l * mask), apart(mask), apart(batch["reference_logprobs"]) * apart(mask)
     sft, ld_alpha, rows = options.get("sft", 0.0), options.get("ld_alpha", 1.0), mask.sum(1)
     if ld_alpha < 1:
@@ -46,6 +61,7 @@ def dpo(l, mask, batch, options):
     stub = trainer(loss_types=[options.get("kind", "sigmoid")] + ["sft"] * (sft > 0), loss_weights=[1.0] + [sft] * (sft > 0),
                    beta=options.get("beta", 0.1), label_smoothing=options.get("smoothing", 0.0),
                    f_divergence_type=DIVERGENCES[options.get("divergence", "reverse-kl")],
+                   args=MagicMock(discopop_tau=options.get("tau", 0.05)),
                    ld_alpha=ld_alpha if ld_alpha < 1 else None, precompute_ref_logps=True, use_weighting=False)
     tokens = torch.nn.functional.pad(mask.long(), (1, 0))  # a row's target is the token behind it
     inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "completion_mask": tokens,
@@ -78,10 +94,10 @@ def left_out(name, options):
     if trl is None:
         return "TRL is not there"
     kind, policy, normaliser = options.get("kind", "sigmoid"), options.get("policy", "clip"), options.get("normaliser", "dapo")
-    if name not in ("dpo", "grpo"):
+    if name not in ("dpo", "orpo", "grpo"):
         return "no loss method of TRL's"
-    if name == "dpo" and kind == "sigmoid" and options.get("smoothing"):
-        return "TRL's sigmoid takes no smoothing"
+    if name == "dpo" and kind in ("sigmoid", "sigmoid_norm") and options.get("smoothing"):
+        return f"TRL's {kind} takes no smoothing"
     if options.get("divergence") == "alpha":
         return "TRL's alpha divergence is computed in f32"
     if policy == "reinforce":
@@ -92,4 +108,8 @@ def left_out(name, options):
 
 
 def loss(name, options, l, mask, batch):
-    return {"dpo": dpo, "grpo": grpo}[name](l, mask, batch, options)
+    torch.set_default_dtype(torch.float64)  # of numbers that TRL makes tensors of
+    try:
+        return {"dpo": dpo, "orpo": orpo, "grpo": grpo}[name](l, mask, batch, options)
+    finally:
+        torch.set_default_dtype(torch.float32)

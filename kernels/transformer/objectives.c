@@ -43,6 +43,7 @@ static const struct objective dft = {
 // Defaults are those of Hugging Face's TRL.
 #define GAMMA                0.5
 #define ALPHA                0.5
+#define TAU                  0.05
 #define CLIP                 0.2
 #define RATIO_MAX            5
 #define TEMPERATURE          1
@@ -50,7 +51,31 @@ static const struct objective dft = {
 
 struct dpo_settings {
     int kind, defer, divergence; // kind: enum pair_kind, divergence: enum divergence
-    double beta, smoothing, gamma, sft, alpha, ld_alpha;
+    double beta, smoothing, gamma, tau, sft, alpha, ld_alpha;
+};
+
+// What tells the kinds of pairs apart beside their cost.
+static const struct pair_traits {
+    bool mean;     // S is the mean over a sequence's rows
+    bool alone;    // without a reference
+    bool each;     // the cost is not a function of the difference
+    bool smoothed; // by e
+} pair_traits[] = {
+    [PAIR_SIGMOID] = {.smoothed = true},
+    [PAIR_ROBUST] = {.smoothed = true},
+    [PAIR_IPO] = {.mean = true},
+    [PAIR_HINGE] = {0},
+    [PAIR_SIMPO] = {.mean = true, .alone = true, .smoothed = true},
+    [PAIR_NORM] = {.mean = true, .smoothed = true},
+    [PAIR_CPO] = {.alone = true, .smoothed = true},
+    [PAIR_EXO] = {.smoothed = true},
+    [PAIR_DISCOPOP] = {0},
+    [PAIR_NCA] = {.each = true},
+    [PAIR_BCO] = {.each = true},
+    [PAIR_SPPO] = {.each = true},
+    [PAIR_APO_ZERO] = {.each = true},
+    [PAIR_APO_DOWN] = {.each = true},
+    [PAIR_ODDS] = {.mean = true, .alone = true, .each = true},
 };
 
 static const struct option dpo_options[] = {
@@ -58,9 +83,11 @@ static const struct option dpo_options[] = {
      .type = OPTION_CHOICE,
      .offset = offsetof(struct dpo_settings, kind),
      .initial = PAIR_SIGMOID,
-     .choices = OPTION_CHOICES("sigmoid", "robust", "ipo", "hinge", "simpo"),
-     .help = "what a pair costs by the difference of its log-probs; ipo and simpo take each sequence's mean, simpo "
-             "has no reference"},
+     .choices = OPTION_CHOICES("sigmoid", "robust", "ipo", "hinge", "simpo", "sigmoid_norm", "cpo", "exo_pair",
+                               "discopop", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down"),
+     .help =
+         "what a pair costs by its log-probs; ipo, simpo and sigmoid_norm take each sequence's mean, simpo and cpo "
+         "have no reference"},
     {.name = "beta",
      .type = OPTION_NUMBER,
      .offset = offsetof(struct dpo_settings, beta),
@@ -72,13 +99,21 @@ static const struct option dpo_options[] = {
      .type = OPTION_NUMBER,
      .offset = offsetof(struct dpo_settings, smoothing),
      .maximum = 0.5,
-     .help = "probability that a pair is the wrong way round, of sigmoid, robust and simpo"},
+     .help = "probability that a pair is the wrong way round, of sigmoid, robust, simpo, sigmoid_norm, cpo and "
+             "exo_pair, which needs one"},
     {.name = "gamma",
      .type = OPTION_NUMBER,
      .offset = offsetof(struct dpo_settings, gamma),
      .maximum = 1e6,
      .initial = GAMMA,
      .help = "margin that simpo takes off beta times the difference"},
+    {.name = "tau",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, tau),
+     .minimum = 1e-6,
+     .maximum = 1,
+     .initial = TAU,
+     .help = "temperature of discopop's mixture of a logistic and an exponential cost"},
     {.name = "sft",
      .type = OPTION_NUMBER,
      .offset = offsetof(struct dpo_settings, sft),
@@ -115,23 +150,24 @@ static const struct option dpo_options[] = {
 static void dpo_set(struct objective_terms *terms, const void *of_objective)
 {
     const struct dpo_settings *settings = of_objective;
-    bool simpo = settings->kind == PAIR_SIMPO;
+    const struct pair_traits *traits = &pair_traits[settings->kind];
     terms->rows.kind = settings->sft > 0 ? ROW_CHOSEN : ROW_NONE;
     terms->rows.scale = settings->sft;
     terms->sequences = (struct sequence_terms){.kind = SEQUENCE_PAIRS,
                                                .pair = (enum pair_kind)settings->kind,
                                                .divergence = (enum divergence)settings->divergence,
                                                .alpha = settings->alpha,
-                                               .mean = simpo || settings->kind == PAIR_IPO,
+                                               .mean = traits->mean,
                                                .beta = settings->beta,
                                                .smoothing = settings->smoothing,
-                                               .gamma = settings->gamma};
+                                               .gamma = settings->gamma,
+                                               .tau = settings->tau};
     terms->desensitised = settings->ld_alpha < 1;
     terms->beyond = settings->ld_alpha;
-    // One slope is both sequences', but for a divergence that has a slope of each.
-    bool one_slope = settings->sft == 0 && settings->divergence == DIVERGENCE_REVERSE_KL;
+    // One slope is both sequences', but for a kind or a divergence that has a slope of each.
+    bool one_slope = settings->sft == 0 && settings->divergence == DIVERGENCE_REVERSE_KL && !traits->each;
     terms->deferred = settings->defer == 0 && one_slope;
-    terms->required = simpo ? 0 : BATCH_REFERENCE;
+    terms->required = traits->alone ? 0 : BATCH_REFERENCE;
 }
 
 static bool refuse_effectless(const char *objective, const char *goes_with, struct status *status)
@@ -143,40 +179,60 @@ static bool refuse_effectless(const char *objective, const char *goes_with, stru
 // its trial would be measured twice under two names. NULL: there is none.
 static const char *dpo_effectless(const struct dpo_settings *settings)
 {
-    if ((settings->kind == PAIR_IPO || settings->kind == PAIR_HINGE) && settings->smoothing > 0) {
-        return "smoothing goes with kind \"sigmoid\", \"robust\" or \"simpo\"";
+    const struct pair_traits *traits = &pair_traits[settings->kind];
+    if (!traits->smoothed && settings->smoothing > 0) {
+        return "smoothing goes with kind \"sigmoid\", \"robust\", \"simpo\", \"sigmoid_norm\", \"cpo\" or "
+               "\"exo_pair\"";
     }
     if (settings->kind != PAIR_SIMPO && settings->gamma != GAMMA) {
         return "gamma goes with kind \"simpo\" alone";
+    }
+    if (settings->kind != PAIR_DISCOPOP && settings->tau != TAU) {
+        return "tau goes with kind \"discopop\" alone";
     }
     return settings->divergence != DIVERGENCE_ALPHA && settings->alpha != ALPHA
                ? "alpha goes with divergence \"alpha\" alone"
                : NULL;
 }
 
+static bool check_pairs(const char *objective, size_t sequences, struct status *status)
+{
+    return sequences % 2 == 0 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "%s needs pairs, sequences 2i the chosen and 2i + 1 the rejected ones; the batch has %zu; "
+                      "use an even number",
+                      objective, sequences);
+}
+
 static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
 {
     const struct dpo_settings *settings = of_objective;
+    const struct pair_traits *traits = &pair_traits[settings->kind];
+    const char *kind = dpo_options[0].choices[settings->kind];
     (void)micro_batches;
-    if (sequences % 2) {
-        return status_set(
-            status, STATUS_BAD_INPUT,
-            "dpo needs pairs, sequences 2i the chosen and 2i + 1 the rejected ones; the batch has %zu; "
-            "use an even number",
-            sequences);
+    if (!check_pairs("dpo", sequences, status)) {
+        return false;
     }
-    if (settings->kind == PAIR_SIMPO && settings->divergence != DIVERGENCE_REVERSE_KL) {
+    if (traits->alone && settings->divergence != DIVERGENCE_REVERSE_KL) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "dpo's kind \"simpo\" has no reference to be near to; leave divergence out");
+                          "dpo's kind \"%s\" has no reference to be near to; leave divergence out", kind);
     }
-    if (settings->ld_alpha < 1 && (settings->kind == PAIR_SIMPO || settings->kind == PAIR_IPO)) {
+    if (traits->each && settings->divergence != DIVERGENCE_REVERSE_KL) {
         return status_set(status, STATUS_BAD_INPUT,
-                          "dpo's kind \"%s\" takes means, which length does not move; leave ld_alpha out",
-                          dpo_options[0].choices[settings->kind]);
+                          "dpo's kind \"%s\" takes each sequence's log-ratio as it is; leave divergence out", kind);
+    }
+    if (settings->ld_alpha < 1 && traits->mean) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"%s\" takes means, which length does not move; leave ld_alpha out", kind);
     }
     const char *goes_with = dpo_effectless(settings);
     if (goes_with) {
         return refuse_effectless("dpo", goes_with, status);
+    }
+    if (settings->kind == PAIR_EXO && settings->smoothing == 0) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"exo_pair\" compares with a pair of probabilities 1 - smoothing and "
+                          "smoothing, neither of them 0; give smoothing, such as 0.001");
     }
     if (settings->kind == PAIR_ROBUST && settings->smoothing >= 0.5) {
         return status_set(status, STATUS_BAD_INPUT,
@@ -193,6 +249,45 @@ static const struct objective dpo = {
     .terms = {.divisor = PER_PAIR, .metrics = HAS(METRIC_MARGIN) | HAS(METRIC_ACCURACY)},
     .set = dpo_set,
     .check = dpo_check,
+};
+
+struct orpo_settings {
+    double beta;
+};
+
+static const struct option orpo_options[] = {
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct orpo_settings, beta),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 0.1,
+     .help = "factor of the odds ratio's cost, beside the chosen sequences' cross-entropy"},
+    {0}};
+
+static void orpo_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct orpo_settings *settings = of_objective;
+    terms->sequences = (struct sequence_terms){
+        .kind = SEQUENCE_PAIRS, .pair = PAIR_ODDS, .mean = pair_traits[PAIR_ODDS].mean, .beta = settings->beta};
+}
+
+static bool orpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    (void)of_objective, (void)micro_batches;
+    return check_pairs("orpo", sequences, status);
+}
+
+static const struct objective orpo = {
+    .name = "orpo",
+    .summary = "cross-entropy of the first sequence of each pair, and its odds against the second",
+    .source = "Hong et al. 2024, arXiv 2403.07691",
+    .options = {orpo_options, sizeof(struct orpo_settings)},
+    .terms = {.rows = {.kind = ROW_CHOSEN, .scale = 1},
+              .divisor = PER_PAIR,
+              .metrics = HAS(METRIC_MARGIN) | HAS(METRIC_ACCURACY)},
+    .set = orpo_set,
+    .check = orpo_check,
 };
 
 enum policy { POLICY_CLIP, POLICY_CISPO, POLICY_SAPO, POLICY_GSPO, POLICY_REINFORCE };
@@ -373,4 +468,5 @@ static const struct objective grpo = {
     .check = grpo_check,
 };
 
-const struct objective *const objectives[] = {&token_mean, &sequence_mean, &weighted_mean, &dft, &dpo, &grpo, NULL};
+const struct objective *const objectives[] = {&token_mean, &sequence_mean, &weighted_mean, &dft,
+                                              &dpo,        &orpo,          &grpo,          NULL};

@@ -220,16 +220,102 @@ void sequence_sums_cases(struct cases *c)
     }
 }
 
+// -log sigma(x)
+static double minus_log_sigmoid(double x)
+{
+    return x < -100 ? -x : log1p(exp(-x));
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+// What a pair costs by phi of the chosen and of the rejected sequence, said once more, and its slopes by these;
+// beta 0.4, e 0.1, gamma 0.3, tau 0.5.
+static double pair_of(enum pair_kind kind, double s, double other, double *slope, double *other_slope)
+{
+    const double beta = 0.4, e = 0.1, tau = 0.5;
+    double d = s - other, x = beta * d - (kind == PAIR_SIMPO ? 0.3 : 0), u = beta * s, v = beta * other;
+    double good = minus_log_sigmoid(x), bad = minus_log_sigmoid(-x), up = sigmoid(-x), down = sigmoid(x), m, gone;
+    double value;
+    *other_slope = NAN; // that of the difference, but where each has its own
+    switch (kind) {
+    case PAIR_IPO:
+        value = (d - 1.25) * (d - 1.25);
+        *slope = 2 * (d - 1.25);
+        break;
+    case PAIR_HINGE:
+        value = fmax(0, 1 - x);
+        *slope = x < 1 ? -beta : 0;
+        break;
+    case PAIR_ROBUST:
+        value = ((1 - e) * good - e * bad) / 0.8;
+        *slope = -beta * ((1 - e) * up + e * down) / 0.8;
+        break;
+    case PAIR_EXO:
+        value = down * (-good - log(1 - e)) + up * (-bad - log(e));
+        *slope = beta * down * up * (x - log((1 - e) / e));
+        break;
+    case PAIR_DISCOPOP:
+        m = sigmoid(x / tau);
+        gone = x < 0 ? exp(x / tau - x) / (1 + exp(x / tau)) : m * exp(-x); // m exp(-x)
+        value = (1 - m) * good + gone;
+        *slope = beta * (-(1 - m) * up - m * (1 - m) / tau * good + gone * (1 - m) / tau - gone);
+        break;
+    case PAIR_NCA:
+        value = minus_log_sigmoid(u) + minus_log_sigmoid(-u) / 2 + minus_log_sigmoid(-v) / 2;
+        *slope = beta * (sigmoid(u) / 2 - sigmoid(-u));
+        *other_slope = beta * sigmoid(v) / 2;
+        break;
+    case PAIR_BCO:
+        value = minus_log_sigmoid(u) + minus_log_sigmoid(-v);
+        *slope = -beta * sigmoid(-u);
+        *other_slope = beta * sigmoid(v);
+        break;
+    case PAIR_SPPO:
+        value = pow(s - 1.25, 2) + pow(other + 1.25, 2);
+        *slope = 2 * s - 2.5;
+        *other_slope = 2 * other + 2.5;
+        break;
+    case PAIR_APO_ZERO:
+        value = sigmoid(-u) + sigmoid(v);
+        *slope = -beta * sigmoid(u) * sigmoid(-u);
+        *other_slope = beta * sigmoid(v) * sigmoid(-v);
+        break;
+    case PAIR_APO_DOWN:
+        value = sigmoid(u) + sigmoid(v - u);
+        *slope = beta * (sigmoid(u) * sigmoid(-u) - up * down);
+        *other_slope = beta * up * down;
+        break;
+    case PAIR_ODDS:
+        s = fmin(s, -1e-12);
+        other = fmin(other, -1e-12);
+        x = s - other - log(-expm1(s)) + log(-expm1(other));
+        value = beta * minus_log_sigmoid(x);
+        *slope = s == -1e-12 ? 0 : -beta * sigmoid(-x) / -expm1(s);
+        *other_slope = other == -1e-12 ? 0 : beta * sigmoid(-x) / -expm1(other);
+        break;
+    default:
+        value = (1 - e) * good + e * bad;
+        *slope = -beta * ((1 - e) * up - e * down);
+        break;
+    }
+    *other_slope = isnan(*other_slope) ? -*slope : *other_slope;
+    return value;
+}
+
 // Every kind of pair, with S as a sum and as a mean, and ratios, weighed and not; sums from small to huge.
 void sequence_costs_cases(struct cases *c)
 {
     static const size_t counts_of[] = {2, 6, 1100};
     const double loss_weight = 0.5, beta = 0.4, e = 0.1;
-    for (size_t variant = 0; variant < 7 * 2 * sizeof counts_of / sizeof *counts_of; variant++) {
-        size_t n = counts_of[variant / 14];
-        bool flag = variant / 7 % 2, pairs = variant % 7 < 5;
+    enum { KINDS = PAIR_ODDS + 1, ALL = KINDS + 2 }; // two of ratios
+    for (size_t variant = 0; variant < ALL * 2 * sizeof counts_of / sizeof *counts_of; variant++) {
+        size_t n = counts_of[variant / (2 * ALL)], kind = variant % ALL;
+        bool flag = variant / ALL % 2, pairs = kind < KINDS;
         struct sequence_terms terms = {.kind = pairs ? SEQUENCE_PAIRS : SEQUENCE_RATIO,
-                                       .pair = (enum pair_kind)(variant % 7 % 5),
+                                       .pair = (enum pair_kind)(kind % KINDS),
                                        .divergence =
                                            n == 2 ? (enum divergence)(variant % 4) : DIVERGENCE_REVERSE_KL,
                                        .alpha = 0.25,
@@ -237,7 +323,8 @@ void sequence_costs_cases(struct cases *c)
                                        .beta = beta,
                                        .smoothing = e,
                                        .gamma = 0.3,
-                                       .clip = {0.2, 0.3, variant % 7 == 5 ? 1.5 : 0},
+                                       .tau = 0.5,
+                                       .clip = {0.2, 0.3, kind == KINDS ? 1.5 : 0},
                                        .weighed = flag};
         struct operand *sums = case_random_in(c, DTYPE_F64, n, 1, 3, "sums");
         struct operand *counts = case_integers(c, n, 0, 5);
@@ -254,7 +341,7 @@ void sequence_costs_cases(struct cases *c)
                                       advantages->tensor, loss_weight));
         double scale = 1;
         for (size_t b = 0; b < n; b += pairs ? 2 : 1) {
-            double w[2], value, slope;
+            double w[2], value;
             for (size_t i = 0; i < (pairs ? 2 : 1); i++) {
                 double count = counts->values[b + i];
                 w[i] = !terms.mean ? 1 : count > 0 ? 1 / count : 0;
@@ -274,22 +361,11 @@ void sequence_costs_cases(struct cases *c)
                                 : beyond                                  ? 0
                                                                           : power;
                 }
-                double d = phi[0] - phi[1], x = beta * d;
-                x -= terms.pair == PAIR_SIMPO ? 0.3 : 0;
-                double good = x > 100 ? exp(-x) : x < -100 ? -x : log1p(exp(-x)), bad = good + x;
-                double up = 1 / (1 + exp(x)), down = 1 - up;
-                bool robust = terms.pair == PAIR_ROBUST;
-                value = terms.pair == PAIR_IPO     ? (d - 1.25) * (d - 1.25)
-                        : terms.pair == PAIR_HINGE ? fmax(0, 1 - x)
-                        : robust                   ? ((1 - e) * good - e * bad) / 0.8
-                                                   : (1 - e) * good + e * bad;
-                slope = terms.pair == PAIR_IPO     ? 2 * (d - 1.25)
-                        : terms.pair == PAIR_HINGE ? (x < 1 ? -beta : 0)
-                        : robust                   ? -beta * ((1 - e) * up + e * down) / 0.8
-                                                   : -beta * ((1 - e) * up - e * down);
+                double each[2];
+                value = pair_of(terms.pair, phi[0], phi[1], &each[0], &each[1]);
                 double margin = beta * (w[0] * sums->values[b] - w[1] * sums->values[b + 1]);
-                sums->values[b] = w[0] * slopes[0] * slope;
-                sums->values[b + 1] = -w[1] * slopes[1] * slope;
+                sums->values[b] = w[0] * slopes[0] * each[0];
+                sums->values[b + 1] = w[1] * slopes[1] * each[1];
                 if (flag) {
                     loss->values[1 + METRIC_MARGIN] += loss_weight * margin;
                     loss->values[1 + METRIC_ACCURACY] += loss_weight * (margin > 0);
@@ -309,8 +385,9 @@ void sequence_costs_cases(struct cases *c)
             loss->values[0] += loss_weight * value;
             scale += fabs(loss_weight * value);
         }
-        case_check(c, sums, 0, 4096, "slopes, variant %zu", variant % 14);
-        case_check(c, loss, 0, 4096 * scale / fmax(1, fabs(loss->values[0])), "loss, variant %zu", variant % 14);
+        case_check(c, sums, 0, 4096, "slopes, variant %zu", variant % (2 * ALL));
+        case_check(c, loss, 0, 4096 * scale / fmax(1, fabs(loss->values[0])), "loss, variant %zu",
+                   variant % (2 * ALL));
         case_end(c);
     }
 }
