@@ -1,4 +1,4 @@
-# The legend: one entry per series, then those named in legend_extra (limit cross bound floor whiskers errors range tenth quarter). It is made of labels and
+# The legend: one entry per series, then those named in legend_extra (limit cross bound floor whiskers errors rounds range tenth quarter). It is made of labels and
 # arrows, for gnuplot holds a key to the width of one panel. (The svg terminal joins arrows of one colour and width to one
 # path with one kind of dashes: no two have one width.) Its lines are as long as a whole period of every kind of dashes. call 'legend.gp' LEFT TOP, in pixels, before the last plot.
 legend_x(e) = ARG1 + (e / legend_rows) * legend_step
@@ -18,7 +18,7 @@ do for [e=0:legend_entries-1] {
         if (extra eq 'cross') {
             set label 200+e '' at screen across(legend_x(e) + 26),down(legend_y(e)) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
         }
-        if (extra eq 'whiskers' || extra eq 'errors' || extra eq 'range') {
+        if (extra eq 'whiskers' || extra eq 'errors' || extra eq 'rounds' || extra eq 'range') {
             set arrow 200+e from screen across(legend_x(e) + 26),down(legend_y(e) - 7) to screen across(legend_x(e) + 26),down(legend_y(e) + 7) \
                 @whisker lc rgb pale front
         }

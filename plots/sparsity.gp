@@ -31,7 +31,8 @@ width = width_for(words(shown))
 bottom = 350
 known = 0
 stats data using (count(column('time_ratio'))) nooutput
-legend_extra = known ? 'errors' : ''
+stats data using 'rounds' nooutput
+legend_extra = known ? (STATS_max > 1 ? 'rounds' : 'errors') : ''
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = 'What a budget of columns costs and buys'

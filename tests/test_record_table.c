@@ -185,17 +185,19 @@ static void the_table_says_what_differs(void **state)
     write_records(scratch,
                   TIMED("a", "'full'", 64, SAMPLES, 2048) TIMED("b", "'seco', 'chunk': 8", 64, SAMPLES, 1024)
                       TIMED("c", "'seco', 'chunk': 16", 64, "[40]", 3072));
-    expect_lines(scratch, "$L report r.jsonl",
-                 "tiny, f32, cpu, batch 1, context 64\n\n"
-                 "setting time, ms +- peak_bytes time / first peak / first\n"
-                 "full 20.00 5.000 2.00 KiB 1.000 1.000\n"
-                 "seco, chunk 8 20.00 5.000 1.00 KiB 1.000 0.5000\n"
-                 "seco, chunk 16 20.00 - 3.00 KiB 1.000 1.500\n");
+    expect_lines(
+        scratch, "$L report r.jsonl",
+        "tiny, f32, cpu, batch 1, context 64\n\n"
+        "setting time, ms +- peak_bytes time / full peak / full\n"
+        "full 20.00 5.000 2.00 KiB 1.000 1.000\n"
+        "seco, chunk 8 20.00 5.000 1.00 KiB 1.000 0.5000\n"
+        "seco, chunk 16 20.00 - 3.00 KiB 1.000 1.500\n\n"
+        "2 of 3 ratios of times are of one round and have no interval: `longbp run -rounds 3` gives one\n");
     // What is not ok has a status; what is planned an estimate, which no time is held against.
     write_records(scratch, TIMED("a", "'full'", 64, SAMPLES, 2048) PLANNED LOST);
     expect_lines(scratch, "$L report r.jsonl",
                  "tiny, f32, batch 1, context 64\n\n"
-                 "setting status time, ms +- estimate_ms peak_bytes time / first peak / first\n"
+                 "setting status time, ms +- estimate_ms peak_bytes time / full peak / full\n"
                  "full, device cpu ok 20.00 5.000 - 2.00 KiB 1.000 1.000\n"
                  "full, device plan-cpu ok - - 5.000 512 B - 0.2500\n"
                  "full, device cpu oom - - - > 4.00 KiB - -\n\n"
@@ -213,7 +215,7 @@ static void the_error_of_estimates_is_told(void **state)
     write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75")
                                CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
     expect_lines(scratch, "$L report r.jsonl",
-                 "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / first\n"
+                 "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / full\n"
                  "full 1e-07 4.000 1.000\nspaco, chunk 4, budget 1 0.7500 - -\n"
                  "spaco, chunk 4, budget 2 2e-07 - -\n\n"
                  "2 of 3 rows draw their columns: times are means over draws, all else is of the first draw\n");
@@ -280,11 +282,11 @@ static void what_has_several_records_is_told(void **state)
     expect_lines(
         scratch, "$L report r.jsonl",
         "tiny, f32, cpu, batch 1, context 64\n\n"
-        "setting time, ms +- peak_bytes time / first peak / first\n"
+        "setting time, ms +- peak_bytes time / full peak / full\n"
         "full 30.00 10.00 2.00 KiB 1.000 1.000\n"
-        "seco, chunk 8 20.00 5.000 1.00 KiB 0.6667 0.5000\n\n"
-        "1 of 2 rows have the samples of several rounds: `longbp report -all` shows each\n"); // as of dashes one is
-                                                                                              // left
+        "seco, chunk 8 20.00 5.000 1.00 KiB 1.000 0.5000\n\n" // of dashes one is left in what follows
+        "1 of 2 rows have the samples of several rounds: `longbp report -all` shows each\n\n"
+        "1 of 2 ratios of times are of one round and have no interval: `longbp run -rounds 3` gives one\n");
     assert_int_equal(run(scratch, "$L report r.jsonl --where method=seco"), 0);
     assert_silent(scratch, rounds);
     assert_int_equal(run(scratch, "$L report r.jsonl --where method=full"), 0);
@@ -330,11 +332,12 @@ static void a_table_has_the_columns_and_order_that_are_asked_for(void **state)
     expect_lines(scratch, "$L report r.jsonl --columns method,chunk,context,peak_bytes --sort peak_bytes:desc",
                  "method chunk context peak_bytes\nseco 16 64 3.00 KiB\nfull - 64 2.00 KiB\nseco 8 32 1.00 KiB\n"
                  "full - 64 512 B\n");
-    // Numbers by size, what has none last in either order; ratios over the first record of a context in the file.
+    // Numbers by size, what has none last in either order; ratios over the first record's method, which context 32
+    // lacks.
     expect_lines(scratch, "$L report r.jsonl --columns chunk,peak_ratio --sort chunk",
-                 "chunk peak / first\n8 1.000\n16 1.500\n- 1.000\n- 0.2500\n");
+                 "chunk peak / full\n8 -\n16 1.500\n- 1.000\n- 0.2500\n");
     expect_lines(scratch, "$L report r.jsonl --columns chunk,time_ratio,peak_ratio --sort peak_ratio:desc",
-                 "chunk time / first peak / first\n16 1.000 1.500\n- 1.000 1.000\n8 1.000 1.000\n- - 0.2500\n");
+                 "chunk time / full peak / full\n16 1.000 1.500\n- 1.000 1.000\n- - 0.2500\n8 - -\n");
     expect_lines(scratch, "$L report r.jsonl --columns chunk --sort chunk:desc", "chunk\n16\n8\n-\n-\n");
     assert_refused(scratch, "$L report r.jsonl --sort chunk:down", "--sort: the order is asc or desc");
     assert_refused(scratch, "$L report r.jsonl --sort chonk", "--sort: no field \"chonk\"");
@@ -354,21 +357,73 @@ static void ratios_are_of_one_machine(void **state)
                   ON("a", "full", "B 1, core Zen; by C", 20) ON("b", "checkpoint", "B 1, core Zen; by C", 30)
                       ON("c", "full", "B 1, core Cooperlake", 5) ON("d", "checkpoint", "B 1, core Cooperlake", 6));
     expect_lines(scratch, "$L report r.jsonl --columns setting,time_ratio",
-                 "setting time / first\nfull, on A CPU (Zen) 1.000\n"
+                 "setting time / full\nfull, on A CPU (Zen) 1.000\n"
                  "checkpoint, on A CPU (Zen) 1.500\nfull, on A CPU (Cooperlake) 1.000\n"
                  "checkpoint, on A CPU (Cooperlake) 1.200\n");
     write_records(scratch, ON("a", "full", "B 1, core Zen", 20) ON("b", "checkpoint", "B 1, core Zen", 30));
     expect_lines(scratch, "$L report r.jsonl --columns setting,time_ratio",
-                 "setting time / first\nfull 1.000\ncheckpoint 1.500\n");
+                 "setting time / full\nfull 1.000\ncheckpoint 1.500\n");
     // Bytes are those of any machine; what comes between does not join them.
     write_records(scratch, ON("a", "full", "B 1, core Zen", 20) PLANNED ON("c", "full", "B 1, core Cooperlake", 5)
                                ON("e", "checkpoint", "B 1, core Cooperlake", 6));
     expect_lines(scratch, "$L report r.jsonl --columns method,time_ratio",
-                 "method time / first\nfull 1.000\nfull -\nfull 1.000\ncheckpoint 1.200\n");
+                 "method time / full\nfull 1.000\nfull -\nfull 1.000\ncheckpoint 1.200\n");
     // What is planned was measured on none.
     write_records(scratch, ON("a", "full", "B 1, core Zen", 20) PLANNED);
     expect_lines(scratch, "$L report r.jsonl --columns setting",
                  "setting\nfull, device cpu\nfull, device plan-cpu\n");
+}
+
+#define ROUND(digit, method, context, median)                                                                      \
+    "{'schema': 2, 'id': '" ID(digit) "', 'experiment': 'e', 'status': 'ok', 'trial': {'model': 'tiny', 'dtype': " \
+                                      "'f32', 'device': 'cpu', 'batch': 1, 'context': " #context ", 'method': "    \
+                                      "{'name': '" method "'}}, 'samples_ms': [" #median                           \
+                                      "], 'median_ms': " #median ", 'peak_bytes': 1024}\n"
+
+// The machine slows down from round to round, and the rounds have another order each: full takes 10, 20 and 80 ms,
+// checkpoint 11, 24 and 104, which is 1.1, 1.2 and 1.3 times as long. Where rounds are rows each has its own baseline.
+static void ratios_are_of_rounds_in_turn(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch,
+                  ROUND("a", "full", 64, 10) ROUND("b", "checkpoint", 64, 11) ROUND("b", "checkpoint", 64, 24)
+                      ROUND("a", "full", 64, 20) ROUND("a", "full", 64, 80) ROUND("b", "checkpoint", 64, 104));
+    // Log-ratios log 1.1, log 1.2, log 1.3: mean 1.19722, and 4.30265 of its standard errors, as numpy has them.
+    expect_lines(
+        scratch, "$L report r.jsonl --columns method,time_ratio,time_ratio_low,time_ratio_high",
+        "method time / full from to\nfull 1.000 1.000 1.000\ncheckpoint 1.197 (0.973 to 1.47) 0.9728 1.473\n");
+    expect_lines(scratch, "$L report r.jsonl --all --columns method,time_ratio",
+                 "method time / full\nfull 1.000\ncheckpoint 1.100\ncheckpoint 1.200\nfull 1.000\nfull 1.000\n"
+                 "checkpoint 1.300\n");
+    // Of one round there is no interval, and the report says so.
+    write_records(scratch, ROUND("a", "full", 64, 10) ROUND("b", "checkpoint", 64, 11));
+    assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
+    assert_says(scratch, "out", "1 of 2 ratios of times are of one round and have no interval");
+}
+
+// From context to context the baseline is one method with its options, which the title names; without it there is
+// no ratio.
+static void the_baseline_is_one_method(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, ROUND("a", "full", 64, 10) ROUND("b", "checkpoint", 64, 12)
+                               ROUND("c", "checkpoint", 128, 30) ROUND("d", "forward", 128, 15));
+    expect_lines(scratch, "$L report r.jsonl --columns method,context,time_ratio,peak_ratio",
+                 "method context time / full peak / full\nfull 64 1.000 1.000\ncheckpoint 64 1.200 1.000\n"
+                 "checkpoint 128 - -\nforward 128 - -\n");
+    write_records(scratch, TIMED("a", "'seco', 'chunk': 8", 64, SAMPLES, 1024)
+                               TIMED("b", "'seco', 'chunk': 16", 64, SAMPLES, 2048));
+    expect_lines(scratch, "$L report r.jsonl --columns chunk,peak_ratio",
+                 "chunk peak / seco, chunk 8\n8 1.000\n16 2.000\n");
+    // Two dtypes of the method at one context: the title tells which of them is meant.
+    write_records(scratch,
+                  RECORD("a",
+                         "'trial': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {'name': "
+                         "'full'}}, 'peak_bytes': 4") RECORD("b", "'trial': {'dtype': 'bf16', 'device': 'cpu', "
+                                                                  "'batch': 1, 'context': 8, 'method': {'name': "
+                                                                  "'full'}}, 'peak_bytes': 2"));
+    expect_lines(scratch, "$L report r.jsonl --columns dtype,peak_ratio",
+                 "dtype peak / full, dtype f32\nf32 1.000\nbf16 0.5000\n");
 }
 
 #define REFUSED(digit, what)                                                                                       \
@@ -471,6 +526,8 @@ int main(void)
                                        TEST(what_is_not_said_differs_too),
                                        TEST(a_table_has_the_columns_and_order_that_are_asked_for),
                                        TEST(ratios_are_of_one_machine),
+                                       TEST(ratios_are_of_rounds_in_turn),
+                                       TEST(the_baseline_is_one_method),
                                        TEST(a_refused_step_takes_more_than_the_limit),
                                        TEST(every_key_and_option_is_a_column),
                                        TEST(every_format_escapes_its_signs),

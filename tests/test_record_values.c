@@ -64,7 +64,7 @@ static void rates_are_of_the_median(void **state)
     struct trial trial = trial_of(MINIMAL);
     struct trial_result result = result_of(&trial);
     struct watch_report watched = {.energy_j = 12, 1000, 1500, 1700};
-    struct machine_load load = {1.5, 8, 0.25, 0.5};
+    struct machine_load load = {1.5, 8, 0.25, 0.5, 0.125};
     result.sample_count = 5;
     result.samples_ms = samples;
     result.asked_ms = asked;

@@ -64,6 +64,8 @@ static void samples_are_those_of_all(void **state)
     assert_true(near(three.model_flops_per_s, 100 * 2.5 / 3) && near(three.model_flops_share, 2.5 / 3));
     assert_true(near(three.asked_ms, 3) && near(three.load.before, 1) && near(three.load.other_cores, 4.0 / 3));
     assert_true(three.peak_bytes == 10);
+    assert_int_equal(three.rounds.count, 3);
+    assert_memory_equal(three.rounds.items, rounds, sizeof rounds);
     rounds_free(&two);
     rounds_free(&three);
     for (size_t i = 0; i < COUNT(rounds); i++)

@@ -227,17 +227,32 @@ static const struct figure chunk = {
     .point_needs = PEAK_NEEDED,
 };
 
-// The time of the exact method that the record's estimates: what a budget saves is held against it.
-static double whole_walk_ms(const struct record *const *records, size_t count, const struct record *record)
+// The exact method's record that an estimate's time is held against, with the same chunk: what a budget saves.
+// NULL: there is none, or the time is of one draw, which says nothing of the sampler's.
+static const struct record *whole_walk(const struct record *const *records, size_t count,
+                                       const struct record *record)
 {
     const struct method *method = method_find(record_method(record));
-    for (size_t i = 0; i < count; i++) {
-        if (method && method->estimates && strcmp(record_method(records[i]), method->estimates) == 0 &&
-            has_time(records[i]) && chunk_of(records[i]) == chunk_of(record)) {
-            return step_time_mean(records[i]);
-        }
-    }
-    return NAN;
+    if (!method || !method->estimates || !isfinite(record->mean_error_ms))
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(record_method(records[i]), method->estimates) == 0 && has_time(records[i]) &&
+            chunk_of(records[i]) == chunk_of(record))
+            return records[i];
+    return NULL;
+}
+
+// The ratio of mean times: of several rounds with its interval of 95 %, of one with two standard errors of the mean
+// over draws.
+static struct shift time_over_whole(const struct record *record, const struct record *whole)
+{
+    if (!whole)
+        return (struct shift){NAN, NAN, NAN};
+    if (record->rounds.count && whole->rounds.count)
+        return step_time_ratio(record, whole);
+    struct step_time time = step_time_of(record);
+    double over = step_time_mean(whole);
+    return (struct shift){time.ms / over, time.low / over, time.high / over};
 }
 
 static bool has_budget(const struct record *record)
@@ -245,16 +260,10 @@ static bool has_budget(const struct record *record)
     return is_ok(record) && isfinite(budget_of(record)) && !record->curve->given; // whose figure is another
 }
 
-// What its time is a share of; NaN: nothing, as one draw's time says nothing of the sampler's.
-static double whole_of(const struct record *record, const struct record *const *records, size_t count)
-{
-    return isfinite(record->mean_error_ms) ? whole_walk_ms(records, count, record) : NAN;
-}
-
 static bool has_no_share(const struct record *record, const struct record *const *records, size_t count)
 {
     return has_budget(record) && !isfinite(record->bias.relative_l2) && !isfinite(record->bias.rms_error) &&
-           !isfinite(step_time_of(record).ms / whole_of(record, records, count));
+           !isfinite(time_over_whole(record, whole_walk(records, count, record)).estimate);
 }
 
 static bool tabulate_sparsity(const struct record *const *records, size_t count, FILE *table)
@@ -272,7 +281,8 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
             shown[shown_count++] = records[i];
     wanted_series(&all, shown, shown_count, has_budget, omit, false);
     free(shown);
-    header(table, "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\tbias\trms_error");
+    header(table, "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\trounds\tbias\t"
+                  "rms_error");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -281,10 +291,10 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
             struct step_time time = step_time_of(record);
-            double whole = whole_of(record, records, count);
+            struct shift ratio = time_over_whole(record, whole_walk(records, count, record));
             row_start(table, &all, series);
             TABLE_ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
-                      time.ms / whole, time.low / whole, time.high / whole, record->bias.relative_l2,
+                      ratio.estimate, ratio.low, ratio.high, record->rounds.count, record->bias.relative_l2,
                       record->bias.rms_error);
         }
     }

@@ -21,10 +21,14 @@ static double prompt_of(const struct record *record)
     return isnan(record->trial.prompt) ? 0 : record->trial.prompt;
 }
 
-static double time_of(const struct record *record)
+// Measured over measured, with an interval where there are several rounds; else estimated over estimated.
+static struct shift time_ratio(const struct record *record, const struct record *apart)
 {
-    double ms = step_time_of(record).ms;
-    return isfinite(ms) ? ms : step_time_estimate(record).ms;
+    struct shift measured = step_time_ratio(record, apart);
+    double estimated = step_time_estimate(record).ms / step_time_estimate(apart).ms;
+    if (isfinite(measured.high))
+        return measured;
+    return (struct shift){isfinite(measured.estimate) ? measured.estimate : estimated, NAN, NAN};
 }
 
 static int by_group(const void *a, const void *b)
@@ -59,8 +63,9 @@ static size_t put_series(FILE *table, const struct series *series, size_t number
         const struct record *record = series->records[rows];
         fprintf(table, "%zu\t%s\t%s, prompt %.0f of %.0f\t%zu", number, series->method, series->label, prompt,
                 record->trial.context, rank);
+        struct shift time = time_ratio(record, apart);
         TABLE_ROW(table, group_of(record), record->flops / apart->flops, record->peak_bytes / apart->peak_bytes,
-                  time_of(record) / time_of(apart));
+                  time.estimate, time.low, time.high);
         *shared |= group_of(record) > 1;
     }
     return rows;
@@ -74,7 +79,9 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     CHECK(kept);
     size_t written = 0;
     bool shared = false;
-    fputs("series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\n", table);
+    fputs("series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\ttime_ratio_low\ttime_ratio_"
+          "high\n",
+          table);
     for (size_t p = 0, found = find_prompts(records, count, prompts); p < found; p++) {
         size_t kept_count = 0;
         for (size_t i = 0; i < count; i++) {

@@ -103,7 +103,7 @@ static void captions(const struct figure *figure, const struct group *group, con
         if (figure->peaks && step_time_is_drawn(record) && isfinite(record->peak_bytes))
             list_add(drawn, sizeof drawn, record_method(record));
         disturbed += record_disturbed(record);
-        perhaps += record_perhaps_disturbed(record);
+        perhaps += !record_disturbed(record) && record_perhaps_disturbed(record);
         left_out += record->status != RECORD_OK && record->status != RECORD_OOM;
     }
     snprintf(source, 400, "From %s, revision %s", files, *revisions ? revisions : "unknown");
@@ -123,7 +123,7 @@ static void captions(const struct figure *figure, const struct group *group, con
     }
     if (perhaps && figure->times) {
         size_t used = strlen(machine);
-        snprintf(machine + used, 400 - used, "; %zu of %zu trials are short and began on a busy machine", perhaps,
+        snprintf(machine + used, 400 - used, "; %zu of %zu trials are short and the machine was busy", perhaps,
                  group->count);
     }
     if (left_out) {
@@ -288,6 +288,25 @@ static void say_repeated(const struct group *group, const struct figure *figure,
                 name, group->repeated);
 }
 
+// Says which times of a picture are disturbed: a picture without captions (--style bare) does not.
+static void say_disturbed(const struct group *group, const struct figure *figure, const char *suffix)
+{
+    char name[300];
+    size_t disturbed = 0, perhaps = 0;
+    for (size_t i = 0; figure->times && i < group->count; i++) {
+        bool surely = record_disturbed(group->records[i]);
+        disturbed += surely;
+        perhaps += !surely && record_perhaps_disturbed(group->records[i]);
+    }
+    picture_name(group->experiment, figure, suffix, name, sizeof name);
+    if (disturbed)
+        fprintf(stderr, "%s: times of %zu of %zu trials are too long: something else ran beside them\n", name,
+                disturbed, group->count);
+    if (perhaps)
+        fprintf(stderr, "%s: %zu of %zu trials are short and the machine was busy: their times may be too long\n",
+                name, perhaps, group->count);
+}
+
 // Says of each machine that it is in no picture, where others of its experiment are.
 static void say_machines(const struct grouping *grouping, const struct figure *figure)
 {
@@ -339,6 +358,7 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
         fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
         say_pointless(group, figure, suffix);
         say_repeated(group, figure, suffix);
+        say_disturbed(group, figure, suffix);
         (*drawn)++;
     }
     for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++) {

@@ -35,7 +35,7 @@ struct side {
 
 static double value_of(const struct record_column *column, const struct record *record)
 {
-    struct table_row row = {.record = record, .first = record};
+    struct table_row row = {.record = record};
     json_t *value = column->figure ? column->figure->value(&row) : record_column_value(column, record);
     double number = json_is_number(value) ? json_number_value(value) : NAN;
     json_decref(value);
@@ -45,18 +45,13 @@ static double value_of(const struct record_column *column, const struct record *
 // The values of the rounds that each trial's record is of, the last one last.
 static void take_rounds(struct side *side, const struct record_column *column)
 {
-    size_t *left = calloc(side->results.count + 1, sizeof *left);
-    CHECK(left);
     for (size_t i = 0; i < side->results.count; i++) {
-        left[i] = side->results.rounds[i];
-        side->rounds[i] = number_list_make(left[i]);
+        const struct record *record = side->results.records[i];
+        const struct record_rounds *rounds = &record->rounds;
+        side->rounds[i] = number_list_make(rounds->count ? rounds->count : 1);
+        for (size_t r = 0; r < side->rounds[i].count; r++)
+            side->rounds[i].items[r] = value_of(column, rounds->count ? rounds->items[r] : record);
     }
-    for (size_t i = side->every.count; i-- > 0;) {
-        size_t at = results_place(&side->results, side->every.records[i]);
-        if (left[at])
-            side->rounds[at].items[--left[at]] = value_of(column, side->every.records[i]);
-    }
-    free(left);
 }
 
 static bool side_open(struct side *side, const struct claim_query *query, const char *const *conditions,
@@ -153,16 +148,13 @@ static void take_one(struct claim_figure *figure, enum claim_take take, const st
                  record_is_planned(ours->results.records[i]));
 }
 
-// Of times that both sides have measured in the rounds that both have.
+// A ratio of times is one of rounds.
 static struct shift ratio_of(const char *field, const struct side *ours, size_t i, const struct side *others,
                              size_t j)
 {
-    const struct number_list *times = &ours->rounds[i], *over = &others->rounds[j];
-    size_t rounds = times->count < over->count ? times->count : over->count;
     bool timed = strcmp(field, "time_ms") == 0 || strcmp(field, "median_ms") == 0 || strcmp(field, "mean_ms") == 0;
-    if (!timed)
-        return exact(ours->values[i] / others->values[j]);
-    return round_ratio(times->items + times->count - rounds, over->items + over->count - rounds, rounds);
+    return timed ? round_ratio_last(&ours->rounds[i], &others->rounds[j])
+                 : exact(ours->values[i] / others->values[j]);
 }
 
 static void take_pairs(struct claim_figure *figure, const struct claim_query *query, const struct side *ours,

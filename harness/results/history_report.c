@@ -97,7 +97,7 @@ static double time_of(const struct record *record)
 
 static double spread_of(const struct record *record)
 {
-    const struct table_row row = {.record = record, .first = record};
+    const struct table_row row = {.record = record};
     json_t *value = record_figure_find("spread_ms")->value(&row);
     double spread = json_is_number(value) ? json_number_value(value) : NAN;
     json_decref(value);

@@ -72,13 +72,39 @@ bool record_disturbed(const struct record *record)
     const struct record_load *load = &record->load;
     double threads = record->provenance.threads, others = load->other_cores + load->stolen_cores;
     // False where one is not known: no comparison with NaN holds.
-    return load->given && threads + others - load->cores > threads / 20;
+    return load->given && (threads + others - load->cores > threads / 20 || load->waited_cores > threads / 20);
+}
+
+double record_cores_taken(const struct record *record)
+{
+    const struct record_load *load = &record->load;
+    return !load->given               ? NAN
+           : isnan(load->other_cores) ? load->waited_cores
+                                      : load->other_cores + load->stolen_cores;
+}
+
+static double sum_of(const struct number_list *list)
+{
+    double sum = 0;
+    for (size_t i = 0; i < list->count; i++)
+        sum += list->items[i];
+    return sum;
+}
+
+// Of threads that never sleep, whether they were not running for a tenth of the samples' time.
+static bool stood_still(const struct record *record)
+{
+    double threads = record->provenance.threads;
+    bool awake = threads == 1 || record->provenance.spin_count > 0;
+    return awake && record->cpu_ms.count && record->cpu_ms.count == record->samples_ms.count &&
+           sum_of(&record->cpu_ms) < 0.9 * threads * sum_of(&record->samples_ms);
 }
 
 bool record_perhaps_disturbed(const struct record *record)
 {
     const struct record_load *load = &record->load;
-    return load->given && isnan(load->other_cores) && load->before > load->cores + record->provenance.threads / 2;
+    return load->given && isnan(record_cores_taken(record)) &&
+           (load->before > load->cores + record->provenance.threads / 2 || stood_still(record));
 }
 
 void record_card(const struct record *record, char *name, size_t size)

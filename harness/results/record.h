@@ -94,7 +94,7 @@ struct record_sm_clock {
 
 struct record_load {
     bool given;
-    double before, cores, other_cores, stolen_cores;
+    double before, cores, other_cores, stolen_cores, waited_cores;
 };
 
 struct record_tensor {
@@ -169,6 +169,14 @@ struct record_provenance {
     double host_memory_bytes, threads, spin_count, clock_mhz_before, clock_mhz_after;
 };
 
+struct record;
+// The records that one of several rounds was joined from (rounds.h), the earliest first. No field: count 0 in a
+// record as it was written, which is its own only round.
+struct record_rounds {
+    size_t count;
+    const struct record **items; // [count], borrowed
+};
+
 // What is null in each: record_fields.h. Texts and JSON are borrowed; lists, parts and what stands apart are owned
 // (record_json.h).
 struct record {
@@ -199,6 +207,7 @@ struct record {
     struct record_categories categories;
     struct record_provenance provenance;
     double wall_s;
+    struct record_rounds rounds;
 };
 
 // The name of the method that was run; "" if the record does not say.
@@ -214,11 +223,15 @@ size_t record_last_steps(const struct record *record);
 // was evaluated last. NaN: it is no such run, or nothing was evaluated.
 double record_last_loss(const struct record *record);
 double record_held_out_loss(const struct record *record);
-// Whether the samples were timed while something else ran on the processors that they needed: more than a twentieth
-// of them, on average. False where the record does not say.
+// Whether something else ran on the processors that the samples needed: on more than a twentieth of them, on
+// average, or the record's own threads waited for as many. False where the record does not say.
 bool record_disturbed(const struct record *record);
-// Whether the samples were too short to tell, and the machine's load before them was more than its cores and half
-// of the record's threads: than what the sweep itself leaves behind.
+// How many processors something else took while the samples ran, on average, as far as the record says: those that
+// other programs and the host took, else those that its own threads waited for. NaN: it does not say.
+double record_cores_taken(const struct record *record);
+// Whether the record does not say, but one of two signs was there: before the samples the machine's load was more
+// than its cores and half of the record's threads, which is more than the sweep itself leaves behind; or threads
+// that never sleep, one alone or several that spin, were not running for a tenth of the samples' time.
 bool record_perhaps_disturbed(const struct record *record);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.

@@ -268,16 +268,19 @@ FIELDS sm_clock_fields[] = {{FIELD(record_sm_clock, min), .type = FIELD_SIZE, .u
                             {FIELD(record_sm_clock, max), .type = FIELD_SIZE, .unit = "MHz"},
                             {0}};
 
-FIELDS load_fields[] = {{FIELD(record_load, before), .type = FIELD_SIZE,
-                         .meaning = "1-minute load average when they began", .null = "the system does not say"},
-                        {FIELD(record_load, cores), .type = FIELD_COUNT, .meaning = "that the machine has"},
-                        {FIELD(record_load, other_cores), .type = FIELD_SIZE, .unit = "cores",
-                         .meaning = "that other programs kept busy, on average",
-                         .null = "samples shorter than 200 ms together"},
-                        {FIELD(record_load, stolen_cores), .type = FIELD_SIZE, .unit = "cores",
-                         .meaning = "that were due to this machine and that its host gave to others, on average",
-                         .null = "as other_cores"},
-                        {0}};
+FIELDS load_fields[] = {
+    {FIELD(record_load, before), .type = FIELD_SIZE, .meaning = "1-minute load average when they began",
+     .null = "the system does not say"},
+    {FIELD(record_load, cores), .type = FIELD_COUNT, .meaning = "that the machine has"},
+    {FIELD(record_load, other_cores), .type = FIELD_SIZE, .unit = "cores",
+     .meaning = "that other programs kept busy, on average", .null = "samples shorter than 200 ms together"},
+    {FIELD(record_load, stolen_cores), .type = FIELD_SIZE, .unit = "cores",
+     .meaning = "that were due to this machine and that its host gave to others, on average",
+     .null = "as other_cores"},
+    {FIELD(record_load, waited_cores), .type = FIELD_SIZE, .none = NONE_LEFT_OUT, .unit = "cores",
+     .meaning = "that the trial's own threads were ready to run on and waited for, on average",
+     .null = "the system does not say, or the trial has more threads than cores"},
+    {0}};
 
 FIELDS provenance_fields[] = {
     {FIELD(record_provenance, revision), .type = FIELD_STRING, .meaning = "of the program, by git"},

@@ -9,9 +9,9 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static double ratio(double value, double first)
+static double ratio(double value, double base)
 {
-    return first > 0 ? value / first : NAN;
+    return base > 0 ? value / base : NAN;
 }
 
 static json_t *setting(const struct table_row *row)
@@ -54,20 +54,40 @@ static json_t *spread_ms(const struct table_row *row)
     return number(between / 2);
 }
 
-// Measured over measured, or estimated over estimated: never one over the other.
+struct shift table_row_time_ratio(const struct table_row *row)
+{
+    const struct record *own = row->record, *base = row->base_timed;
+    if (!base)
+        return (struct shift){NAN, NAN, NAN};
+    if (own != base && (own->samples_ms.count || base->samples_ms.count))
+        return step_time_ratio(own, base);
+    bool measured = own->samples_ms.count;
+    double value = measured ? ratio(step_time_of(own).ms, step_time_of(base).ms)
+                            : ratio(step_time_estimate(own).ms, step_time_estimate(base).ms);
+    return (struct shift){value, value, value};
+}
+
 static json_t *time_ratio(const struct table_row *row)
 {
-    double measured = ratio(step_time_of(row->record).ms, step_time_of(row->first_timed).ms);
-    double estimated = ratio(step_time_estimate(row->record).ms, step_time_estimate(row->first_timed).ms);
-    bool any = row->record->samples_ms.count || row->first_timed->samples_ms.count;
-    return number(any ? measured : estimated);
+    return number(table_row_time_ratio(row).estimate);
+}
+
+static json_t *time_ratio_low(const struct table_row *row)
+{
+    double low = table_row_time_ratio(row).low;
+    return number(low > 0 ? low : NAN);
+}
+
+static json_t *time_ratio_high(const struct table_row *row)
+{
+    return number(table_row_time_ratio(row).high);
 }
 
 static json_t *peak_ratio(const struct table_row *row)
 {
-    if (row->record->status == RECORD_OOM || row->first->status == RECORD_OOM)
+    if (!row->base || row->record->status == RECORD_OOM || row->base->status == RECORD_OOM)
         return json_null();
-    return number(ratio(row->record->peak_bytes, row->first->peak_bytes));
+    return number(ratio(row->record->peak_bytes, row->base->peak_bytes));
 }
 
 static json_t *last_loss(const struct table_row *row)
@@ -89,11 +109,14 @@ const struct record_figure record_figures[] = {
      "measured: the median of the samples; where columns are drawn the mean over draws", time_ms},
     {"spread_ms", "+-", "ms",
      "half the distance between the quartiles of the samples; of a mean over draws its standard error", spread_ms},
-    {"time_ratio", "time / first", NULL,
-     "time over that of the first record of the same model, context and batch; of plans estimate over estimate",
+    {"time_ratio", "time / ", NULL,
+     "time over the baseline's, of the same model, context and batch: round over round in turn, their geometric "
+     "mean; of plans estimate over estimate",
      time_ratio},
-    {"peak_ratio", "peak / first", NULL,
-     "peak_bytes over that of the first record of the same model, context and batch", peak_ratio},
+    {"time_ratio_low", "from", NULL, "the lower end of time_ratio's interval of 95 %", time_ratio_low},
+    {"time_ratio_high", "to", NULL, "its upper end", time_ratio_high},
+    {"peak_ratio", "peak / ", NULL, "peak_bytes over the baseline's, of the same model, context and batch",
+     peak_ratio},
     {0}};
 
 const struct record_figure *record_figure_find(const char *name)

@@ -93,6 +93,7 @@ void record_fields_clear(const struct record_field *fields, void *owner)
 void record_clear(struct record *record)
 {
     record_fields_clear(record_fields, record);
+    record->rounds = (struct record_rounds){0};
 }
 
 void *record_apart(const struct record_field *field, void *value)
@@ -202,6 +203,7 @@ static void read_fields(const struct record_field *fields, const json_t *object,
 void record_read(struct record *record, const json_t *object)
 {
     read_fields(record_fields, object, record);
+    record->rounds = (struct record_rounds){0};
 }
 
 // --- to JSON

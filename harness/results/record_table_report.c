@@ -28,15 +28,32 @@ static void add_words(const struct printer *printer, struct text_table *text, co
     free(words);
 }
 
+// Names of baselines that are longer make a column of numbers too wide: its title has the method alone, and a note
+// what it stands for.
+#define BASE_NAME_MAX 16
+
+static bool has_long_base(const struct record_table *table)
+{
+    return strlen(table->base_name) > BASE_NAME_MAX && strchr(table->base_name, ',');
+}
+
 static void add_titles(const struct printer *printer, struct text_table *text, const bool *silent)
 {
-    const char **titles = calloc(printer->table->column_count + 1, sizeof *titles);
+    const struct record_table *table = printer->table;
+    const char **titles = calloc(table->column_count + 1, sizeof *titles);
+    struct interned words = {0};
     size_t count = 0;
     CHECK(titles);
-    for (size_t c = 0; c < printer->table->column_count; c++)
-        if (!silent[c])
-            titles[count++] = record_table_title(printer->table, c);
+    for (size_t c = 0; c < table->column_count; c++) {
+        if (silent[c])
+            continue;
+        const char *title = record_table_title(table, c), *base = strstr(title, table->base_name);
+        if (base && !printer->request->columns && has_long_base(table))
+            title = interned_text(&words, title, (size_t)(base - title) + strcspn(base, ","));
+        titles[count++] = title;
+    }
     text_table_row(text, titles);
+    interned_free(&words);
     free(titles);
 }
 
@@ -115,42 +132,60 @@ static void write_several(const struct results *results, const char *before, FIL
                 before, several, results->count);
 }
 
-static void write_disturbed(const struct printer *printer)
+// before: of each note.
+static void write_disturbed(const struct record_table *table, const char *before, FILE *stream)
 {
-    size_t disturbed = 0;
-    double others = 0;
-    for (size_t i = 0; i < printer->table->row_count; i++)
-        if (record_disturbed(printer->table->rows[i].record)) {
-            const struct record_load *load = &printer->table->rows[i].record->load;
-            others += load->other_cores + load->stolen_cores;
-            disturbed++;
-        }
+    size_t disturbed = 0, perhaps = 0;
+    double taken = 0;
+    for (size_t i = 0; i < table->row_count; i++) {
+        const struct record *record = table->rows[i].record;
+        bool surely = record_disturbed(record);
+        disturbed += surely;
+        taken += surely ? record_cores_taken(record) : 0;
+        perhaps += !surely && record_perhaps_disturbed(record);
+    }
     if (disturbed)
         fprintf(
-            printer->stream,
-            "\nbeside %zu of %zu rows something else ran, on %.1f cores on average: their times are too long; take "
-            "them again\non an idle machine with --fresh, or in --rounds (record fields load.*)\n",
-            disturbed, printer->table->row_count, others / (double)disturbed);
+            stream,
+            "%s* beside %zu of %zu rows something else ran, on %.1f cores on average: their times are too long; "
+            "take them again\non an idle machine with --fresh, or in --rounds (record fields load.*)\n",
+            before, disturbed, table->row_count, taken / (double)disturbed);
+    if (perhaps)
+        fprintf(stream,
+                "%s? %zu of %zu rows are too short to tell whether something ran beside them, but the machine was "
+                "busy:\ntake them again on an idle machine, or with more samples\n",
+                before, perhaps, table->row_count);
 }
 
-static void write_perhaps_disturbed(const struct printer *printer)
+// Says of ratios of times that they have no interval; every: each row is a round by itself.
+static void write_one_round(const struct record_table *table, bool every, FILE *stream)
 {
-    size_t rows = 0;
-    double most = 0, cores = 0;
-    for (size_t i = 0; i < printer->table->row_count; i++) {
-        const struct record *record = printer->table->rows[i].record;
-        if (record_perhaps_disturbed(record)) {
-            most = fmax(most, record->load.before);
-            cores = record->load.cores;
-            rows++;
-        }
-    }
-    if (rows)
-        fprintf(
-            printer->stream,
-            "\n%zu of %zu rows are too short to tell whether something ran beside them, but the load before them "
-            "was up to\n%.1f on %.0f cores: take them again on an idle machine, or with more samples\n",
-            rows, printer->table->row_count, most, cores);
+    size_t alone = 0;
+    for (size_t i = 0; i < table->row_count; i++)
+        alone += isinf(table_row_time_ratio(&table->rows[i]).high);
+    if (alone && !every)
+        fprintf(stream,
+                "\n%zu of %zu ratios of times are of one round and have no interval: `longbp run --rounds 3` gives "
+                "one\n",
+                alone, table->row_count);
+}
+
+static bool shows(const struct record_table *table, const char *name)
+{
+    bool shown = false;
+    for (size_t c = 0; c < table->column_count; c++)
+        shown |= strcmp(table->columns[c].name, name) == 0;
+    return shown;
+}
+
+static void write_base(const struct record_table *table, FILE *stream)
+{
+    bool any = false;
+    for (size_t i = 0; i < table->row_count; i++)
+        any |= isfinite(table_row_time_ratio(&table->rows[i]).estimate) ||
+               (table->rows[i].base && table->rows[i].base->peak_bytes > 0);
+    if (any && has_long_base(table))
+        fprintf(stream, "\nratios are over %s\n", table->base_name);
 }
 
 // Whether the gradient's error says something: exact methods' is checked before anything is timed, what an estimate
@@ -187,11 +222,14 @@ static void write_for_people(const struct printer *printer, const struct results
         write_common(printer, results);
     text_table_print(&table, printer->request->format, printer->stream);
     if (framed) {
+        write_base(printer->table, printer->stream);
         write_planned(printer);
         write_drawn(printer);
         write_several(results, "\n", printer->stream);
-        write_disturbed(printer);
-        write_perhaps_disturbed(printer);
+        write_disturbed(printer->table, "\n", printer->stream);
+        write_one_round(printer->table, !results->places, printer->stream);
+    } else if (shows(printer->table, "time_ms") || shows(printer->table, "time_ratio")) {
+        write_disturbed(printer->table, "longbp: ", stderr);
     }
     text_table_free(&table);
     free(silent);

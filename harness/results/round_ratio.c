@@ -14,3 +14,9 @@ struct shift round_ratio(const double *times, const double *over, size_t rounds)
         error = student_t_quantile(RANK_TEST_LEVEL, rounds - 1) * sqrt(squares / (count - 1) / count);
     return (struct shift){exp(mean), exp(mean - error), exp(mean + error)};
 }
+
+struct shift round_ratio_last(const struct number_list *times, const struct number_list *over)
+{
+    size_t rounds = times->count < over->count ? times->count : over->count;
+    return round_ratio(times->items + times->count - rounds, over->items + over->count - rounds, rounds);
+}

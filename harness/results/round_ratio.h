@@ -4,7 +4,10 @@
 // (1908).
 #pragma once
 #include "harness/results/rank_test.h"
+#include "harness/results/record.h"
 
 // The geometric mean of times[i] / over[i] and its interval of 95 %. Of one round there is none: from 0 to
 // infinity. All times > 0; rounds > 0.
 struct shift round_ratio(const double *times, const double *over, size_t rounds);
+// The same of the last rounds that both lists have, which are not empty: round by round from the end.
+struct shift round_ratio_last(const struct number_list *times, const struct number_list *over);

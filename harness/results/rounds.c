@@ -85,6 +85,17 @@ static void join_number(double *later, double earlier, size_t rounds)
     *later = ((double)rounds * earlier + *later) / ((double)rounds + 1);
 }
 
+static struct record_rounds join_rounds(const struct record *earlier, const struct record *later)
+{
+    const struct record_rounds *before = &earlier->rounds;
+    size_t count = before->count ? before->count : 1;
+    struct record_rounds joined = {count + 1, calloc(count + 1, sizeof *joined.items)};
+    CHECK(joined.items);
+    memcpy(joined.items, before->count ? before->items : &earlier, count * sizeof *joined.items);
+    joined.items[count] = later;
+    return joined;
+}
+
 struct record rounds_join(const struct record *earlier, size_t count, const struct record *later)
 {
     struct record joined = *later;
@@ -106,6 +117,8 @@ struct record rounds_join(const struct record *earlier, size_t count, const stru
     join_number(&joined.load.before, earlier->load.before, count);
     join_number(&joined.load.other_cores, earlier->load.other_cores, count);
     join_number(&joined.load.stolen_cores, earlier->load.stolen_cores, count);
+    join_number(&joined.load.waited_cores, earlier->load.waited_cores, count);
+    joined.rounds = join_rounds(earlier, later);
     return joined;
 }
 
@@ -114,4 +127,5 @@ void rounds_free(struct record *joined)
     free(joined->samples_ms.items);
     free(joined->cpu_ms.items);
     free(joined->slowdown.items);
+    free(joined->rounds.items);
 }

@@ -9,6 +9,6 @@ bool rounds_same_draws(const struct record *a, const struct record *b);
 bool rounds_belong(const struct record *a, const struct record *b);
 // The later record with what `count` earlier rounds, which are one already, and it were measured to take: all their
 // samples, and of draws, of which each round walks the same, each sample's mean over the rounds. It borrows all but
-// these from the later one. Release with rounds_free.
+// these from the later one, and both must stay: it lists the rounds. Release with rounds_free.
 struct record rounds_join(const struct record *earlier, size_t count, const struct record *later);
 void rounds_free(struct record *joined);

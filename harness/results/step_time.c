@@ -1,7 +1,7 @@
 #include "harness/results/step_time.h"
-#include "harness/results/rank_test.h"
 #include "harness/results/record_json.h"
 #include "harness/results/recorded_method.h"
+#include "harness/results/round_ratio.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -83,4 +83,23 @@ double step_time_mean(const struct record *record)
 {
     double mean = mean_of(&record->samples_ms);
     return isfinite(mean) ? mean : record->median_ms;
+}
+
+// The time of each round that the record is of.
+static struct number_list times_of_rounds(const struct record *record)
+{
+    const struct record_rounds *rounds = &record->rounds;
+    struct number_list times = number_list_make(rounds->count ? rounds->count : 1);
+    for (size_t i = 0; i < times.count; i++)
+        times.items[i] = step_time_of(rounds->count ? rounds->items[i] : record).ms;
+    return times;
+}
+
+struct shift step_time_ratio(const struct record *record, const struct record *over)
+{
+    struct number_list times = times_of_rounds(record), others = times_of_rounds(over);
+    struct shift ratio = round_ratio_last(&times, &others);
+    free(times.items);
+    free(others.items);
+    return ratio;
 }

@@ -1,6 +1,7 @@
 // Step time: what a record says that one step takes: the median of its samples or, where each walked a draw of
 // columns of its own, their mean, which estimates the expectation over draws without bias; the median would not.
 #pragma once
+#include "harness/results/rank_test.h"
 #include "harness/results/record.h"
 #include <stdbool.h>
 
@@ -25,3 +26,7 @@ double step_time_at_profile_speed(const struct record *record);
 struct step_time step_time_estimate(const struct record *record);
 // The mean of the samples, for ratios of means; the median if there are none.
 double step_time_mean(const struct record *record);
+// How many times as long a record's step takes as that of another: the ratio of the rounds that both have, each
+// over each in turn, with its interval of 95 % (round_ratio.h); of one round without: 0 and infinity. NaN: one has
+// no time.
+struct shift step_time_ratio(const struct record *record, const struct record *over);

@@ -1,5 +1,7 @@
 #include "harness/run/machine_load.h"
 #include "kernels/base/clock.h"
+#include <dirent.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,28 @@ bool machine_time_read(struct machine_time *time, const char *text, double ticks
     return true;
 }
 
+// Threads that end take with them what they waited; the pool of a step's threads stays.
+static double waited_s(void)
+{
+    DIR *threads = opendir("/proc/self/task");
+    double waited_ns = 0, own;
+    bool known = threads != NULL;
+    for (const struct dirent *thread; threads && (thread = readdir(threads));) {
+        char path[64 + NAME_MAX];
+        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread->d_name);
+        FILE *file = *thread->d_name == '.' ? NULL : fopen(path, "re");
+        // Nanoseconds that it ran, that it waited for a processor, and how many times.
+        bool told = file && fscanf(file, "%*f %lf", &own) == 1;
+        known &= told || *thread->d_name == '.';
+        waited_ns += told ? own : 0;
+        if (file)
+            fclose(file);
+    }
+    if (threads)
+        closedir(threads);
+    return known ? waited_ns * 1e-9 : NAN;
+}
+
 struct machine_time machine_time_take(void)
 {
     struct machine_time time = {.wall_s = (double)clock_ns() * 1e-9, .load = NAN};
@@ -35,14 +59,18 @@ struct machine_time machine_time_take(void)
     time.own_s = (double)own.tv_sec + 1e-9 * (double)own.tv_nsec;
     if (getloadavg(&time.load, 1) != 1)
         time.load = NAN;
+    time.waited_s = waited_s();
     return time;
 }
 
 struct machine_load machine_load_between(const struct machine_time *start, const struct machine_time *end,
-                                         size_t cores)
+                                         size_t cores, size_t usable, size_t threads)
 {
-    struct machine_load load = {start->load, (double)cores, NAN, NAN};
+    struct machine_load load = {start->load, (double)cores, NAN, NAN, NAN};
     double wall_s = end->wall_s - start->wall_s;
+    double waited_s = end->waited_s - start->waited_s;
+    if (threads <= usable && wall_s > 0 && waited_s >= 0)
+        load.waited_cores = waited_s / wall_s;
     if (!start->taken || !end->taken || wall_s < MACHINE_LOAD_MIN_S)
         return load;
     double others_s = end->busy_s - start->busy_s - (end->own_s - start->own_s);

@@ -1,4 +1,5 @@
 #include "harness/run/run_part.h"
+#include "harness/run/cores.h"
 #include "harness/run/largest_turn.h"
 #include <linux/perf_event.h>
 #include <string.h>
@@ -81,7 +82,8 @@ bool run_take_samples(struct run *run)
     const struct machine_time end = machine_time_take();
     event_counter_close(&run->instructions);
     watch_stop(run->watch, &run->watched);
-    run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN));
+    run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN), cores_usable(),
+                                     (size_t)run->result.provenance.threads);
     run->result.watched = run->watch ? &run->watched : NULL;
     run->result.load = run->trial->planned ? NULL : &run->load;
     run->result.slowdown = run->yardstick ? run->slowdown : NULL;
