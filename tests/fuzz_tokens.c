@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as text, as a file of ids of either width and as labels are refused with a reason, or give
-// ids below the vocabulary; read at once and in parts they are the same. The first byte says how many tokens are
+// Fuzz target: any bytes as text, as a file of ids of either width, as an array and as labels are refused with a
+// reason, or give ids below the vocabulary; read at once and in parts they are the same. The first byte says how many tokens are
 // asked for.
 #define _GNU_SOURCE // memfd_create
 #include "harness/files/tokens.h"
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     size_t context = count ? 1 + bytes[0] % 16 : 1, batch = count ? 1 + bytes[0] / 64 : 1;
     struct fuzzed_path file = count ? fuzzed_file(bytes + 1, count - 1) : fuzzed_file(bytes, 0);
-    for (enum data_kind kind = DATA_BYTES; kind <= DATA_U32; kind++) {
+    for (enum data_kind kind = DATA_BYTES; kind <= DATA_ARRAY; kind++) {
         struct data_source source = {kind, file.text};
         struct token_stream stream;
         struct status status = {0}, of_stream = {0};

@@ -303,8 +303,8 @@ static void bad_specs_are_refused_with_the_place(void **state)
         {START "'data': {'batch': 'no/such/file'}, 'batch': 1,\n" AXES, "key 'data': no/such/file: cannot be read"},
         {START "'data': {'batch': 'no/such/file'},\n" AXES, "key 'batch': no/such/file: No such file"},
         {START "'data': {'batch': 'README.md'}, 'batch': 1,\n" AXES, "key 'data': README.md: a header of "},
-        {START "'data': {'tokens': 'Makefile', 'dtype': 'u32'}, 'batch': 1000000,\n" AXES,
-         "batch and context need 32000000"},
+        {START "'data': {'text': 'Makefile'}, 'batch': 1000000,\n" AXES, "batch and context need 8000000"},
+        {START "'data': {'tokens': 'Makefile', 'dtype': 'u32'},\n" AXES, "Makefile: is text, not u32"},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         expect_bad(cases[i].text, NULL, NULL, cases[i].message);

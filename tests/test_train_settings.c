@@ -1,5 +1,5 @@
-// What a training run is held against when it goes on: its data, by their bytes, not by their names and sizes; and
-// what is named for nothing.
+// What a training run is held against when it goes on: its data, by their bytes, not by their names and sizes; what
+// these are looked at for before the first step; and what is named for nothing.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 
@@ -50,6 +50,28 @@ static void a_reference_that_nothing_reads_is_refused(void **state)
     }
 }
 
+// A wrong id that the run would come to after its first step ends it before that; what is trained on is said.
+static void tokens_are_looked_at_first(void **state)
+{
+    struct scratch *scratch = *state;
+    unsigned char array[80 + 600 * 2] =
+        "\x93NUMPY\1\0\x46\0{'descr': '<u2', 'fortran_order': False, 'shape': (600,), }";
+    for (size_t i = 0; i < 600; i++)
+        array[80 + 2 * i] = (unsigned char)(i % 50);
+    scratch_file(scratch, "right.npy", array, sizeof array);
+    array[80 + 2 * 100 + 1] = 1;
+    scratch_file(scratch, "wrong.npy", array, sizeof array);
+    assert_int_equal(run(scratch,
+                         "$L train --model tiny --tokens wrong.npy --context 12 --method full --steps 20 --out "
+                         "new 2> said"),
+                     2);
+    assert_int_equal(run(scratch, "! ls new && grep -q 'token 100 is 256' said"), 0);
+    assert_int_equal(run(scratch,
+                         "$L train --model tiny --tokens right.npy --context 12 --method full --steps 2 --out new "
+                         "> said 2>&1 && grep -q 'uint16 (.npy); the first 24 have 24 of' said"),
+                     0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -57,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(other_data_are_another_run),
         TEST(runs_without_hashes_go_on),
+        TEST(tokens_are_looked_at_first),
         TEST(a_reference_that_nothing_reads_is_refused),
     };
     return cmocka_run_group_tests_name("train settings", tests, NULL, NULL);

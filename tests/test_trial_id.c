@@ -97,7 +97,7 @@ static void a_default_may_be_said(void **state)
     expect_same(WITH("'limits': {'host_memory': '1.5 GB'}"), WITH("'limits': {'host_memory': 1500000000}"));
     expect_same(WITH("'limits': {'memory': '4KiB', 'host_memory': '2MiB'}"),
                 WITH("'limits': {'host_memory': 2097152, 'memory': 4096}"));
-    expect_same(WITH("'data': {'tokens': 't.bin'}"), WITH("'data': {'dtype': 'u16', 'tokens': 't.bin'}"));
+    expect_same(WITH("'data': {'tokens': 'Makefile'}"), WITH("'data': {'text': 'Makefile'}"));
     expect_same(WITH("'measure': {'max_seconds': 0}"), WITH("'measure': {'max_seconds': -0.0}"));
     expect_same(WITH("'dtype': 'bf16'"),
                 WITH("'dtype': 'bf16', 'kv_gradient_dtype': 'f32', 'gradient_dtype': 'f32'"));

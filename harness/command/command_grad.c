@@ -5,15 +5,14 @@
 #include "harness/files/doubtful_labels.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
+#include "harness/files/token_summary.h"
 #include "harness/results/record.h"
 #include "harness/run/choice.h"
 #include "harness/run/ranks.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"train", "profile", "links", "optimizer", NULL};
@@ -25,11 +24,14 @@ struct arguments {
 };
 
 static const struct flag own_flags[] = {
-    {.name = "tokens", TEXT_AT(struct arguments, tokens), .arg = "FILE", .doc = "token ids (random ones)"},
+    {.name = "tokens",
+     TEXT_AT(struct arguments, tokens),
+     .arg = "FILE",
+     .doc = "token ids: .npy, llm.c's .bin, or raw (random ones)"},
     {.name = "token-dtype",
      TEXT_AT(struct arguments, token_dtype),
      .arg = "bytes|u16|u32",
-     .doc = "of the token ids (bytes)"},
+     .doc = "of a raw file of token ids (bytes, if the vocabulary is 256)"},
     {.name = "out", TEXT_AT(struct arguments, out), .arg = "FILE", .doc = "the gradients, safetensors (required)"},
     {.name = "launch",
      TEXT_AT(struct arguments, launch),
@@ -50,6 +52,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
+static enum data_kind kind_of(const char *dtype)
+{
+    return !dtype                      ? DATA_ARRAY
+           : strcmp(dtype, "u16") == 0 ? DATA_U16
+           : strcmp(dtype, "u32") == 0 ? DATA_U32
+                                       : DATA_BYTES;
+}
+
 // Fills in the data and, where none was given, the context: as many whole tokens as the file has per sequence.
 static bool complete(struct arguments *arguments, struct status *status)
 {
@@ -58,21 +68,22 @@ static bool complete(struct arguments *arguments, struct status *status)
         return false;
     if (arguments->tokens && json_object_get(trial, "data"))
         return status_set(status, STATUS_BAD_INPUT, "--tokens and --batch FILE: a batch file has ids of its own");
-    size_t token_bytes =
-        trial_flags_set_tokens(&arguments->flags, arguments->tokens, arguments->token_dtype, status);
-    if (!token_bytes || !arguments->tokens)
-        return token_bytes > 0;
-    json_int_t batch = json_integer_value(json_object_get(trial, "batch"));
-    struct stat file;
-    if (json_object_get(trial, "context"))
+    struct data_source source = {kind_of(arguments->token_dtype), (char *)arguments->tokens};
+    size_t count = 0;
+    if (!trial_flags_set_tokens(&arguments->flags, arguments->tokens, arguments->token_dtype, status))
+        return false;
+    if (!arguments->tokens || json_object_get(trial, "context"))
         return true;
-    if (stat(arguments->tokens, &file) != 0)
-        return status_set(status, STATUS_BAD_INPUT, "%s: %s", arguments->tokens, strerror(errno));
-    json_int_t context = file.st_size / (json_int_t)token_bytes / (batch > 1 ? batch : 1);
-    if (context == 0)
-        return status_set(status, STATUS_BAD_INPUT, "%s: %lld bytes hold no token for every sequence",
-                          arguments->tokens, (long long)file.st_size);
-    json_object_set_new(trial, "context", json_integer(context));
+    if ((source.kind == DATA_ARRAY && !tokens_kind(source.path, 0, &source.kind, status)) ||
+        !tokens_count(&source, &count, status))
+        return false;
+    json_int_t batch = json_integer_value(json_object_get(trial, "batch"));
+    size_t context = count / (batch > 1 ? (size_t)batch : 1);
+    if (context == 0 || count == SIZE_MAX)
+        return status_set(status, STATUS_BAD_INPUT, "%s: %s; give --context", source.path,
+                          context ? "is no regular file, and does not say how many tokens it has"
+                                  : "has no token for every sequence");
+    json_object_set_new(trial, "context", json_integer((json_int_t)context));
     return true;
 }
 
@@ -198,7 +209,9 @@ int command_grad(int argc, char **argv)
     struct trial trial = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                has_gradient(&trial, &status);
+                has_gradient(&trial, &status) &&
+                (arguments.as_rank ||
+                 token_summary_say(&trial.data, trial.config.vocab, trial.context * trial.batch, false, &status));
     int code = EXIT_FINE;
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH)
         doubtful_labels_say(trial.data.path);

@@ -5,6 +5,7 @@
 #include "harness/files/doubtful_labels.h"
 #include "harness/files/folder.h"
 #include "harness/files/size.h"
+#include "harness/files/token_summary.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/choice.h"
 #include "harness/run/interrupt.h"
@@ -35,11 +36,11 @@ static const struct flag own_flags[] = {
     {.name = "tokens",
      TEXT_AT(struct arguments, tokens),
      .arg = "FILE",
-     .doc = "token ids, of which every window is one sequence (random ones)"},
+     .doc = "token ids, of which every window is one sequence: .npy, llm.c's .bin, or raw (random ones)"},
     {.name = "token-dtype",
      TEXT_AT(struct arguments, token_dtype),
      .arg = "bytes|u16|u32",
-     .doc = "of the token ids (bytes)"},
+     .doc = "of a raw file of token ids (bytes, if the vocabulary is 256)"},
     {.name = "sequences",
      COUNT_AT(struct arguments, sequences, 1, 0),
      .arg = "N",
@@ -420,6 +421,19 @@ static void describe_optimizer(struct trial_flags *flags)
     trial_flags_describe(flags, "optimizer", standard);
 }
 
+// Says what the tokens are, and looks at all that the run reads of them, lest it ends at the first wrong id.
+static bool check_tokens(const struct trial *trial, bool quiet, struct status *status)
+{
+    const struct training *train = &trial->train;
+    size_t tokens = train->steps;
+    bool all = train->shuffle || train->held_out > 0 ||
+               __builtin_mul_overflow(tokens, train->accumulate, &tokens) ||
+               __builtin_mul_overflow(tokens, trial->batch, &tokens) ||
+               __builtin_mul_overflow(tokens, trial->context, &tokens);
+    return token_summary_say(&trial->data, trial->config.vocab, all ? SIZE_MAX : tokens, quiet, status) &&
+           token_summary_say(&train->evaluate, trial->config.vocab, SIZE_MAX, quiet, status);
+}
+
 int command_train(int argc, char **argv)
 {
     struct arguments arguments = {0};
@@ -442,7 +456,8 @@ int command_train(int argc, char **argv)
     bool interrupted = false;
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_trial(&trial, &arguments, &status);
+                check_trial(&trial, &arguments, &status) &&
+                (arguments.as_rank || check_tokens(&trial, arguments.detail == PROGRESS_QUIET, &status));
     int code = EXIT_FINE;
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
         doubtful_labels_say(trial.data.path);

@@ -274,23 +274,21 @@ void trial_flags_append(const struct trial_flags *flags, const char *const *with
     }
 }
 
-size_t trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *kind, struct status *status)
+bool trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *dtype, struct status *status)
 {
-    bool said = kind;
-    kind = said ? kind : "bytes";
-    size_t bytes = strcmp(kind, "bytes") == 0 ? 1 : strcmp(kind, "u16") == 0 ? 2 : strcmp(kind, "u32") == 0 ? 4 : 0;
-    if (said && !path) {
-        status_set(status, STATUS_BAD_INPUT,
-                   "--token-dtype %s is of --tokens FILE, and there is none; give it, or leave this out", kind);
-        return 0;
-    }
-    if (!bytes)
-        status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", kind);
-    else if (path)
+    bool bytes = dtype && strcmp(dtype, "bytes") == 0;
+    if (dtype && !bytes && strcmp(dtype, "u16") != 0 && strcmp(dtype, "u32") != 0)
+        return status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", dtype);
+    if (dtype && !path)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--token-dtype %s is of --tokens FILE, and there is none; give it, or leave this out",
+                          dtype);
+    if (path)
         json_object_set_new(flags->trial, "data",
-                            bytes == 1 ? json_pack("{s:s}", "text", path)
-                                       : json_pack("{s:s, s:s}", "tokens", path, "dtype", kind));
-    return bytes;
+                            bytes   ? json_pack("{s:s}", "text", path)
+                            : dtype ? json_pack("{s:s, s:s}", "tokens", path, "dtype", dtype)
+                                    : json_pack("{s:s}", "tokens", path));
+    return true;
 }
 
 void trial_flags_close(struct trial_flags *flags)

@@ -28,7 +28,7 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
 // Appends what was given for the trial's keys to a shell's command line (shell.h), those named in `without` apart,
 // which ends in NULL; of the method nothing.
 void trial_flags_append(const struct trial_flags *flags, const char *const *without, char **command);
-// Sets the data of the trial that is asked for to a file of tokens; path NULL: to none. kind: bytes, u16 or u32;
-// NULL: bytes. The bytes of a token; 0 and a status if it is another kind, or one is said of no file.
-size_t trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *kind, struct status *status);
+// Sets the data of the trial that is asked for to a file of tokens; path NULL: to none. dtype: bytes, u16 or u32;
+// NULL: left to the file. False and a status if it is another one, or given without a file.
+bool trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *dtype, struct status *status);
 void trial_flags_close(struct trial_flags *flags);

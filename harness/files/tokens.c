@@ -5,70 +5,98 @@
 #include "kernels/base/random.h"
 #include "kernels/transformer/batch.h"
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 
-// What a file holds: `width` bytes per value, and how one is called in messages.
-struct format {
-    size_t width;
-    bool is_signed;
-    const char *noun, *description;
+static const struct token_format formats[] = {
+    [DATA_BYTES] = {.width = 1, .noun = "token", .text = "bytes"},
+    [DATA_U16] = {.width = 2, .noun = "token", .text = "u16"},
+    [DATA_U32] = {.width = 4, .noun = "token", .text = "u32"},
+    [DATA_ARRAY] = {.noun = "token", .text = "an array of integers", .described = true},
+};
+static const struct token_format labels_format = {
+    .width = 4, .is_signed = true, .noun = "label", .text = "int32", .described = true};
+
+// An open file, of which the first bytes are read.
+struct token_file {
+    const char *path;
+    FILE *file;
+    struct token_format format;
+    size_t count; // values of a regular file; SIZE_MAX: of a pipe, which does not say
+    unsigned char head[KNOWN_FORMAT_BYTES];
+    size_t head_count;
 };
 
-static const struct format formats[] = {
-    [DATA_BYTES] = {1, false, "token", "bytes"},
-    [DATA_U16] = {2, false, "token", "16-bit token ids"},
-    [DATA_U32] = {4, false, "token", "32-bit token ids"},
-};
-static const struct format labels_format = {4, true, "label", "32-bit labels"};
+// The number of values in a regular file of so many bytes.
+static bool count_values(struct token_file *file, size_t bytes, struct status *status)
+{
+    const struct token_format *format = &file->format;
+    size_t left = bytes > format->start ? bytes - format->start : 0;
+    file->count = left / format->width;
+    if (format->described && left != format->count * format->width)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: its header says %zu %ss of %s, but %zu bytes stand behind it, which are %zu: %s",
+                          file->path, format->count, format->noun, format->text, left, file->count,
+                          left < format->count * format->width ? "it is cut short" : "save one array alone");
+    return left % format->width == 0 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "%s: its size of %zu bytes is not a multiple of %zu, so it does not hold %ss of %s",
+                      file->path, bytes, format->width, format->noun, format->text);
+}
 
-// *values: how many a regular file holds; the most there can be for a pipe.
-static FILE *open_file(const char *path, struct format format, size_t *values, struct status *status)
+// Release with close_file, also after a failure.
+static bool open_file(struct token_file *file, const char *path, const struct token_format *asked, size_t vocab,
+                      struct status *status)
 {
     struct stat info;
     char found[PATH_MAX];
-    FILE *file = fopen(share_resolve(path, found), "rb");
-    if (file)
-        input_files_note(fileno(file));
-    if (!file || fstat(fileno(file), &info) != 0) {
-        status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
-    } else if (S_ISDIR(info.st_mode)) {
-        status_set(status, STATUS_BAD_INPUT, "%s: a folder, expected a file of %s", path, format.description);
-    } else if (S_ISREG(info.st_mode) && info.st_size == 0) {
-        status_set(status, STATUS_BAD_INPUT, "%s: is empty, expected %s", path, format.description);
-    } else if (S_ISREG(info.st_mode) && (size_t)info.st_size % format.width) {
-        status_set(status, STATUS_BAD_INPUT,
-                   "%s: its size of %lld bytes is not a multiple of %zu, so it holds no %s", path,
-                   (long long)info.st_size, format.width, format.description);
-    } else {
-        *values = S_ISREG(info.st_mode) ? (size_t)info.st_size / format.width : SIZE_MAX;
-        return file;
-    }
-    if (file) {
-        fclose(file);
-    }
-    return NULL;
+    *file = (struct token_file){.path = path, .format = *asked, .count = SIZE_MAX};
+    file->file = fopen(share_resolve(path, found), "rb");
+    if (file->file)
+        input_files_note(fileno(file->file));
+    if (!file->file || fstat(fileno(file->file), &info) != 0)
+        return status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return status_set(status, STATUS_BAD_INPUT, "%s: a folder, expected a file of %ss", path, asked->noun);
+    if (S_ISREG(info.st_mode) && info.st_size == 0)
+        return status_set(status, STATUS_BAD_INPUT, "%s: is empty, expected %ss", path, asked->noun);
+    file->head_count = fread(file->head, 1, sizeof file->head, file->file);
+    if (ferror(file->file))
+        return status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+    return token_format_find(&file->format, path, file->head, file->head_count, vocab, status) &&
+           (!S_ISREG(info.st_mode) || count_values(file, (size_t)info.st_size, status));
 }
 
-static int64_t decode(const unsigned char *bytes, struct format format)
+static void close_file(struct token_file *file)
 {
-    uint32_t value = 0;
-    for (size_t i = 0; i < format.width; i++) {
-        value |= (uint32_t)bytes[i] << 8 * i;
-    }
-    return format.is_signed ? (int64_t)(int32_t)value : (int64_t)value;
+    if (file->file)
+        fclose(file->file);
+    file->file = NULL;
+}
+
+// The first `count` values of a file that was just opened, as they stand there; how many there are.
+static size_t read_values(struct token_file *file, unsigned char *bytes, size_t count)
+{
+    size_t width = file->format.width, wanted = count * width, start = file->format.start;
+    CHECK(start <= file->head_count); // as token_format_find has seen all of the header
+    size_t kept = file->head_count - start < wanted ? file->head_count - start : wanted;
+    memcpy(bytes, file->head + start, kept);
+    return (kept + fread(bytes + kept, 1, wanted - kept, file->file)) / width;
 }
 
 // first: the position of the first one in its file.
-static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t first, size_t count, struct format format,
-                       size_t vocab, const char *path, struct status *status)
+static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t first, size_t count,
+                       const struct token_format *format, size_t vocab, const char *path, struct status *status)
 {
+    bool labels = format->noun == labels_format.noun;
     for (size_t i = 0; i < count; i++) {
-        int64_t id = decode(bytes + i * format.width, format);
-        bool none = format.is_signed && id == NO_TARGET;
+        int64_t id = token_format_value(format, bytes + i * format->width);
+        bool none = labels && id == NO_TARGET;
         if (!none && (id < 0 || (uint64_t)id >= vocab)) {
             return status_set(status, STATUS_BAD_INPUT,
-                              "%s: %s %zu is %lld, expected %s0 to %zu (a vocabulary of %zu)", path, format.noun,
-                              first + i, (long long)id, format.is_signed ? "-100 or " : "", vocab - 1, vocab);
+                              "%s: %s %zu is %lld, expected %s0 to %zu (a vocabulary of %zu); it was read as %s",
+                              path, format->noun, first + i, (long long)id, labels ? "-100 or " : "", vocab - 1,
+                              vocab, format->text);
         }
         ids[i] = (int32_t)id;
     }
@@ -85,30 +113,25 @@ static int32_t *new_ids(size_t count, struct status *status)
 }
 
 // The first context * batch values as they stand in the file; to be freed.
-static unsigned char *read_bytes(const char *path, struct format format, size_t context, size_t batch,
-                                 struct status *status)
+static unsigned char *read_bytes(struct token_file *file, size_t context, size_t batch, struct status *status)
 {
-    size_t count = context * batch, found;
-    FILE *file = open_file(path, format, &found, status);
-    if (!file) {
-        return NULL;
-    }
+    size_t count = context * batch, found = file->count;
+    const char *noun = file->format.noun;
     unsigned char *bytes = NULL;
-    if (found >= count && (bytes = host_memory_try(count, format.width))) {
-        found = fread(bytes, format.width, count, file);
+    if (found >= count && (bytes = host_memory_try(count, file->format.width))) {
+        found = read_values(file, bytes, count);
     }
     bool ok = false;
-    if (ferror(file)) {
-        status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
+    if (ferror(file->file)) {
+        status_set(status, STATUS_IO, "%s: %s", file->path, strerror(errno));
     } else if (found < count) {
-        status_set(status, STATUS_BAD_INPUT, "%s: %zu x %zu %ss are needed (batch x context), found %zu", path,
-                   batch, context, format.noun, found);
+        status_set(status, STATUS_BAD_INPUT, "%s: %zu x %zu %ss are needed (batch x context), found %zu",
+                   file->path, batch, context, noun, found);
     } else if (!bytes) {
-        status_set(status, STATUS_OOM, "no room on the host for %zu %ss", count, format.noun);
+        status_set(status, STATUS_OOM, "no room on the host for %zu %ss", count, noun);
     } else {
         ok = true;
     }
-    fclose(file);
     if (!ok) {
         free(bytes);
         return NULL;
@@ -116,17 +139,20 @@ static unsigned char *read_bytes(const char *path, struct format format, size_t 
     return bytes;
 }
 
-static int32_t *read_file(const char *path, struct format format, size_t context, size_t batch, size_t vocab,
-                          struct status *status)
+static int32_t *read_file(const char *path, const struct token_format *asked, size_t context, size_t batch,
+                          size_t vocab, struct status *status)
 {
+    struct token_file file;
     size_t count = context * batch;
-    unsigned char *bytes = read_bytes(path, format, context, batch, status);
+    bool open = open_file(&file, path, asked, vocab, status);
+    unsigned char *bytes = open ? read_bytes(&file, context, batch, status) : NULL;
     int32_t *ids = bytes ? new_ids(count, status) : NULL;
-    if (ids && !decode_all(ids, bytes, 0, count, format, vocab, path, status)) {
+    if (ids && !decode_all(ids, bytes, 0, count, &file.format, vocab, path, status)) {
         free(ids);
         ids = NULL;
     }
     free(bytes);
+    close_file(&file);
     return ids;
 }
 
@@ -159,7 +185,7 @@ int32_t *tokens_read(const struct data_source *source, size_t context, size_t ba
         return NULL;
     }
     if (source->kind != DATA_RANDOM) {
-        return read_file(source->path, formats[source->kind], context, batch, vocab, status);
+        return read_file(source->path, &formats[source->kind], context, batch, vocab, status);
     }
     size_t count = context * batch;
     int32_t *ids = new_ids(count, status);
@@ -174,7 +200,7 @@ int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size
     if (!check_sizes(context, batch, vocab, status)) {
         return NULL;
     }
-    return read_file(path, labels_format, context, batch, vocab, status);
+    return read_file(path, &labels_format, context, batch, vocab, status);
 }
 
 bool token_stream_open(struct token_stream *stream, const struct data_source *source, size_t vocab, uint64_t seed,
@@ -184,25 +210,28 @@ bool token_stream_open(struct token_stream *stream, const struct data_source *so
     if (!check_sizes(1, 1, vocab, status) || source->kind == DATA_RANDOM) {
         return status->code == STATUS_OK;
     }
-    stream->file = open_file(source->path, formats[source->kind], &stream->count, status);
-    return stream->file &&
-           (stream->count < SIZE_MAX ||
-            status_set(status, STATUS_BAD_INPUT, "%s: is no regular file, and tokens are read from any place in it",
-                       source->path));
+    struct token_file file;
+    bool ok = open_file(&file, source->path, &formats[source->kind], vocab, status);
+    stream->file = file.file;
+    stream->format = file.format;
+    stream->count = file.count;
+    return ok && (stream->count < SIZE_MAX ||
+                  status_set(status, STATUS_BAD_INPUT,
+                             "%s: is no regular file, and tokens are read from any place in it", source->path));
 }
 
 bool token_stream_read(struct token_stream *stream, size_t first, size_t count, int32_t *ids, struct status *status)
 {
     const struct data_source *source = stream->source;
+    const struct token_format *format = &stream->format;
     if (!stream->file) {
         draw(ids, first, count, stream->vocab, stream->seed);
         return true;
     }
-    struct format format = formats[source->kind];
-    unsigned char *bytes = malloc(count * format.width + 1);
+    unsigned char *bytes = malloc(count * format->width + 1);
     CHECK(bytes);
-    bool ok = fseeko(stream->file, (off_t)(first * format.width), SEEK_SET) == 0 &&
-              fread(bytes, format.width, count, stream->file) == count;
+    bool ok = fseeko(stream->file, (off_t)(format->start + first * format->width), SEEK_SET) == 0 &&
+              fread(bytes, format->width, count, stream->file) == count;
     if (!ok) {
         status_set(status, STATUS_IO, "%s: cannot read token %zu: %s", source->path, first,
                    ferror(stream->file) ? strerror(errno) : "the file has become shorter");
@@ -212,10 +241,63 @@ bool token_stream_read(struct token_stream *stream, size_t first, size_t count, 
     return ok;
 }
 
+bool token_stream_survey(struct token_stream *stream, size_t count, size_t *distinct, struct status *status)
+{
+    const size_t block = 1 << 16;
+    unsigned char *seen = calloc(stream->vocab, 1);
+    int32_t *ids = malloc(block * sizeof *ids);
+    CHECK(seen && ids);
+    bool ok = true;
+    *distinct = 0;
+    count = count < stream->count ? count : stream->count;
+    for (size_t first = 0, n; ok && first < count; first += n) {
+        n = count - first < block ? count - first : block;
+        ok = token_stream_read(stream, first, n, ids, status);
+        for (size_t i = 0; ok && i < n; i++) {
+            *distinct += !seen[ids[i]];
+            seen[ids[i]] = 1;
+        }
+    }
+    free(ids);
+    free(seen);
+    return ok;
+}
+
 void token_stream_close(struct token_stream *stream)
 {
     if (stream->file) {
         fclose(stream->file);
     }
     *stream = (struct token_stream){0};
+}
+
+static bool is_pipe(const char *path)
+{
+    struct stat info;
+    char found[PATH_MAX];
+    return stat(share_resolve(path, found), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+bool tokens_kind(const char *path, size_t vocab, enum data_kind *kind, struct status *status)
+{
+    struct token_file file;
+    *kind = DATA_ARRAY;
+    if (is_pipe(path))
+        return true;
+    bool ok = open_file(&file, path, &formats[DATA_ARRAY], vocab, status);
+    *kind = file.format.described ? DATA_ARRAY : DATA_BYTES;
+    close_file(&file);
+    return ok;
+}
+
+bool tokens_count(const struct data_source *source, size_t *count, struct status *status)
+{
+    struct token_file file;
+    *count = SIZE_MAX;
+    if (is_pipe(source->path))
+        return true;
+    bool ok = open_file(&file, source->path, &formats[source->kind], 0, status);
+    *count = file.count;
+    close_file(&file);
+    return ok;
 }

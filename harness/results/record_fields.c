@@ -75,7 +75,7 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, context), .type = FIELD_COUNT, .required = true, .unit = "tokens"},
     {FIELD(record_trial, seed), .type = FIELD_COUNT, .meaning = "of weights and random tokens"},
     {FIELD(record_trial, data), .type = FIELD_ANY,
-     .meaning = "random, {text: PATH}, {tokens: PATH, dtype: u16 or u32} or {batch: PATH}"},
+     .meaning = "random, {text: PATH}, {tokens: PATH}, {tokens: PATH, dtype: u16 or u32} or {batch: PATH}"},
     {FIELD(record_trial, labels), .type = FIELD_STRING, .meaning = "file", .null = "the next token"},
     {FIELD(record_trial, documents), .type = FIELD_ANY,
      .meaning = "lengths in tokens of those packed into a sequence: 512, a list, or {mean: 512}",

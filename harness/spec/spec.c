@@ -350,10 +350,21 @@ static bool check_folder(struct json_field field, const char *path, struct statu
     return true;
 }
 
+static bool check_tokens(struct json_field field, const struct data_source *source, size_t wanted,
+                         struct status *status)
+{
+    size_t count = 0;
+    struct status why = {0};
+    if (!check_file(field, source->path, 0, status))
+        return false;
+    if (!tokens_count(source, &count, &why))
+        return json_field_fail(field, status, "%s", why.message);
+    return count >= wanted || json_field_fail(field, status, "%s: has %zu tokens; batch and context need %zu",
+                                              source->path, count, wanted);
+}
+
 static bool check_files(const struct trial *trial, struct trial_fields *fields, struct status *status)
 {
-    static const size_t widths[] = {
-        [DATA_RANDOM] = 0, [DATA_BYTES] = 1, [DATA_U16] = 2, [DATA_U32] = 4, [DATA_BATCH] = 0};
     size_t tokens = trial->batch * trial->context;
     bool sequences = trial->data.kind == DATA_BATCH && trial->train.steps; // of which a micro-batch is a part
     struct json_field data = *trial_field(fields, "data");
@@ -362,8 +373,9 @@ static bool check_files(const struct trial *trial, struct trial_fields *fields, 
         return true;
     if (trial->host_folder && !check_folder(*trial_field(fields, "host"), trial->host_folder, status))
         return false;
-    if (trial->data.path && !sequences &&
-        !check_file(data, trial->data.path, tokens * widths[trial->data.kind], status))
+    if (trial->data.kind == DATA_BATCH && !sequences && !check_file(data, trial->data.path, 0, status))
+        return false;
+    if (trial->data.path && trial->data.kind != DATA_BATCH && !check_tokens(data, &trial->data, tokens, status))
         return false;
     if (trial->data.kind == DATA_BATCH &&
         !(sequences ? sequences_expect : batch_file_expect)(trial->data.path, trial->context, trial->batch, &why))

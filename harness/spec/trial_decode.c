@@ -166,8 +166,7 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
         return json_field_fail(fields->method.given.entry, status, "method \"%s\" under objective \"%s\": %s",
                                trial->method->name, trial->objective->name, biased.message);
     // Where nothing is read a spec may name what it serves elsewhere.
-    bool tokens_alone =
-        trial->data.kind == DATA_BYTES || trial->data.kind == DATA_U16 || trial->data.kind == DATA_U32;
+    bool tokens_alone = trial->data.kind != DATA_RANDOM && trial->data.kind != DATA_BATCH;
     unsigned reads = objective_terms(trial->objective, trial->objective_options).required;
     if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES) && !trial->planned)
         return json_field_fail(

@@ -213,9 +213,8 @@ const struct trial_key trial_keys[] = {
     {.name = "data",
      .type = KEY_OWN,
      .meaning = "the tokens",
-     .values =
-         "random, {text: PATH} of bytes, {tokens: PATH, dtype: u16 or u32}, or {batch: PATH} of a batch file, of a "
-         "training run also a folder of such",
+     .values = "random, {text: PATH} of bytes, {tokens: PATH} (.npy or llm.c's .bin; raw ids: dtype: u16 or u32), "
+               "or {batch: PATH} of a batch file, to train also a folder",
      .standard = "random",
      .quiet = true,
      .decode = decode_data},

@@ -119,13 +119,28 @@ static json_t *decode_text(struct trial *trial, struct json_field field, struct 
     return json_pack("{s:s}", "text", path);
 }
 
+// Tokens whose dtype is left out. What is wrong with the file is said where it is read, which need not be here.
+static json_t *decode_described(struct trial *trial, const char *path)
+{
+    struct status unread = {0};
+    enum data_kind kind = DATA_ARRAY;
+    if (!trial->planned && !tokens_kind(path, trial->config.vocab, &kind, &unread))
+        kind = DATA_ARRAY;
+    trial->data = (struct data_source){kind, copy_text(path)};
+    return json_pack("{s:s}", kind == DATA_BYTES ? "text" : "tokens", path);
+}
+
 static json_t *decode_tokens(struct trial *trial, struct json_field field, struct status *status)
 {
     static const struct names dtypes = {2, {"u16", "u32"}};
+    struct json_field dtype = json_field_get(field, "dtype");
     const char *path = NULL;
     size_t index = 0;
-    if (!json_field_text(json_field_get(field, "tokens"), "the path of a file of token ids", &path, status) ||
-        !json_field_choice(json_field_get(field, "dtype"), &dtypes, "dtype of tokens", &index, status))
+    if (!json_field_text(json_field_get(field, "tokens"), "the path of a file of token ids", &path, status))
+        return NULL;
+    if (!dtype.value)
+        return decode_described(trial, path);
+    if (!json_field_choice(dtype, &dtypes, "dtype of tokens", &index, status))
         return NULL;
     trial->data = (struct data_source){index == 0 ? DATA_U16 : DATA_U32, copy_text(path)};
     return json_pack("{s:s, s:s}", "tokens", path, "dtype", dtypes.items[index]);
@@ -154,7 +169,8 @@ bool context_of_data(const struct trial *trial, size_t *value, struct status *st
 
 json_t *decode_data(struct trial *trial, struct json_field field, struct status *status)
 {
-    static const char expected[] = "{\"text\": PATH}, {\"tokens\": PATH, \"dtype\": \"u16\"} or {\"batch\": PATH}";
+    static const char expected[] =
+        "{\"text\": PATH}, {\"tokens\": PATH}, {\"tokens\": PATH, \"dtype\": \"u16\"} or {\"batch\": PATH}";
     static const struct names keys = {4, {"text", "tokens", "dtype", "batch"}};
     const char *name = json_string_value(field.value);
     if (!field.value || (name && !strcmp(name, "random")))
