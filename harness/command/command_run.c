@@ -431,9 +431,11 @@ static int run(const struct arguments *arguments, struct status *status)
     } else if (arguments->dry_run) {
         code = dry_run_write(&spec, options.out, options.retry, stdout, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
+        spec_doubts_say_folders(&spec);
         spec_doubts_say_labels(&spec);
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
+        spec_doubts_say_folders(&spec);
         spec_doubts_say_labels(&spec);
         code = measure(&spec, &options, arguments->compare, status);
     }

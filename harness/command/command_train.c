@@ -459,6 +459,8 @@ int command_train(int argc, char **argv)
                 check_trial(&trial, &arguments, &status) &&
                 (arguments.as_rank || check_tokens(&trial, arguments.detail == PROGRESS_QUIET, &status));
     int code = EXIT_FINE;
+    if (done && !arguments.as_rank)
+        folder_say(trial.model_folder);
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
         doubtful_labels_say(trial.data.path);
         if (trial.train.evaluate.path &&

@@ -143,6 +143,7 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
         verified = folder_read_config(arguments->model, &config, status);
         request.config = &config;
         request.folder = arguments->model;
+        folder_say(request.folder);
     }
     if (verified && like.adapter_folder && !request.config)
         verified = status_set(status, STATUS_BAD_INPUT,

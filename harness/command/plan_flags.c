@@ -1,4 +1,5 @@
 #include "harness/command/plan_flags.h"
+#include "harness/files/folder.h"
 #include "harness/files/size.h"
 #include <string.h>
 
@@ -99,6 +100,8 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
     *what = 0;
     say_device(flags, trial);
     say_links(flags, trial);
+    if (!flags->json)
+        folder_say(trial->model_folder);
     if (flags->memory) {
         snprintf(what, what_bytes, "%s", flags->memory_flag);
         return size_parse(flags->memory, bytes) ||

@@ -1,5 +1,6 @@
 #include "harness/command/spec_doubts.h"
 #include "harness/files/doubtful_labels.h"
+#include "harness/files/folder.h"
 #include "harness/spec/trial_keys.h"
 #include <jansson.h>
 #include <string.h>
@@ -21,6 +22,22 @@ void spec_doubts_say_labels(const struct spec *spec)
                 json_object_set_new(said, paths[p], json_true());
                 doubtful_labels_say(paths[p]);
             }
+        trial_free(&trial);
+    }
+    json_decref(said);
+}
+
+void spec_doubts_say_folders(const struct spec *spec)
+{
+    json_t *said = json_object(); // by path
+    for (size_t i = 0; i < (spec_varies(spec, trial_key_find("model")) ? spec->trial_count : 1); i++) {
+        struct trial trial;
+        struct status ignored = {0};
+        if (spec_trial(spec, i, &trial, &ignored) && trial.model_folder &&
+            !json_object_get(said, trial.model_folder)) {
+            json_object_set_new(said, trial.model_folder, json_true());
+            folder_say(trial.model_folder);
+        }
         trial_free(&trial);
     }
     json_decref(said);

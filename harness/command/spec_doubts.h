@@ -5,5 +5,7 @@
 
 // Of each batch file what is doubtful about its labels (harness/files/doubtful_labels.h).
 void spec_doubts_say_labels(const struct spec *spec);
+// Of each model's folder what is left aside in it (harness/files/folder.h).
+void spec_doubts_say_folders(const struct spec *spec);
 // Of each profile of a card that it is beside the CPU's times or bytes.
 void spec_doubts_say_cards(const struct spec *spec);

@@ -3,20 +3,15 @@
 #include "harness/files/file_hash.h"
 #include "harness/files/fused_weights.h"
 #include "harness/files/json_field.h"
-#include "harness/files/safetensors.h"
+#include "harness/files/shards.h"
 #include "kernels/transformer/weights.h"
+#include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 // Values converted at a time, a few MiB of them; whole blocks of quantised ones.
 #define BLOCK_VALUES ((size_t)1 << 19)
-#define INDEX_FILE   "model.safetensors.index.json"
 
-// The files that together hold one set of tensors.
-struct shards {
-    size_t count;
-    struct safetensors *files;
-};
+#define UNQUANTISED "give the folder of the weights in bf16 or f32 that they were made from"
 
 char *folder_file(const char *folder, const char *name)
 {
@@ -33,95 +28,6 @@ char *folder_path(const char *path)
         copy[length - 1] = '\0';
     }
     return copy;
-}
-
-static bool exists(const char *folder, const char *name)
-{
-    char *path = folder_file(folder, name);
-    bool found = access(path, F_OK) == 0;
-    free(path);
-    return found;
-}
-
-static void shards_close(struct shards *shards)
-{
-    for (size_t i = 0; i < shards->count; i++) {
-        safetensors_close(&shards->files[i]);
-    }
-    free(shards->files);
-    *shards = (struct shards){0};
-}
-
-static bool shards_add(struct shards *shards, const char *folder, const char *name, struct status *status)
-{
-    shards->files = realloc(shards->files, (shards->count + 1) * sizeof *shards->files);
-    CHECK(shards->files);
-    char *path = folder_file(folder, name);
-    bool ok = safetensors_open(&shards->files[shards->count++], path, status);
-    free(path);
-    return ok;
-}
-
-static const struct safetensors *shards_find(const struct shards *shards, const char *name)
-{
-    for (size_t i = 0; i < shards->count; i++) {
-        if (safetensors_find(&shards->files[i], name)) {
-            return &shards->files[i];
-        }
-    }
-    return NULL;
-}
-
-// Opens the shard a tensor is in, unless it is open already.
-static bool open_mapped(struct shards *shards, const char *folder, const char *tensor, struct json_field file,
-                        struct status *status)
-{
-    const char *name = json_string_value(file.value);
-    if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0) {
-        return json_field_expected(file, status, "the name of a file in the same folder");
-    }
-    size_t i = 0;
-    while (i < shards->count && strcmp(strrchr(shards->files[i].path, '/') + 1, name) != 0) {
-        i++;
-    }
-    if (i == shards->count && !shards_add(shards, folder, name, status)) {
-        return false;
-    }
-    return safetensors_find(&shards->files[i], tensor) ||
-           json_field_fail(file, status, "that file has no such tensor");
-}
-
-static bool open_index(struct shards *shards, const char *folder, struct status *status)
-{
-    char *path = folder_file(folder, INDEX_FILE);
-    struct json_source source;
-    bool ok = json_source_open_python(&source, path, status);
-    if (ok) {
-        struct json_field map = json_field_get(json_field_root(&source), "weight_map");
-        ok = json_is_object(map.value) ||
-             json_field_expected(map, status, "an object of tensor names and file names");
-        const char *tensor;
-        json_t *file;
-        json_object_foreach(map.value, tensor, file)
-        {
-            ok = ok && open_mapped(shards, folder, tensor, json_field_get(map, tensor), status);
-        }
-    }
-    json_source_close(&source);
-    free(path);
-    return ok;
-}
-
-static bool open_weights(struct shards *shards, const char *folder, struct status *status)
-{
-    if (exists(folder, FOLDER_WEIGHTS)) {
-        return shards_add(shards, folder, FOLDER_WEIGHTS, status);
-    }
-    if (exists(folder, INDEX_FILE)) {
-        return open_index(shards, folder, status);
-    }
-    return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, INDEX_FILE,
-                      exists(folder, "pytorch_model.bin") ? " (pytorch_model.bin must be converted first)" : "");
 }
 
 static bool split_fused(struct shards *shards, const struct model *model, struct status *status)
@@ -150,13 +56,95 @@ static void list_add(struct list *list, const char *name)
     list->count++;
 }
 
-// What transformers itself leaves aside: a buffer that old versions saved, and a head that is the embedding.
+static bool ends(const char *name, const char *end)
+{
+    size_t length = strlen(name), bytes = strlen(end);
+    return length > bytes && strcmp(name + length - bytes, end) == 0;
+}
+
+// A buffer that old versions of transformers saved, which must hold RoPE's frequencies.
+static bool is_frequencies(const char *name)
+{
+    return ends(name, ".rotary_emb.inv_freq");
+}
+
+// What transformers itself leaves aside: that buffer, and a head that is the embedding.
 static bool is_harmless(const struct model *model, const char *name)
 {
-    const char *buffer = ".rotary_emb.inv_freq";
-    size_t length = strlen(name), end = strlen(buffer);
-    return (length > end && strcmp(name + length - end, buffer) == 0) ||
-           (model->config.tied && strcmp(name, "lm_head.weight") == 0);
+    return is_frequencies(name) || (model->config.tied && strcmp(name, SHARDS_HEAD) == 0);
+}
+
+// Whether a tensor holds the frequencies, as f32 has them or the tensor's own, narrower dtype.
+static bool holds(const struct safetensors_tensor *t, const struct config *config, bool local)
+{
+    size_t count = config->head_dim / 2;
+    double *values = malloc(2 * count * sizeof *values), *expected = values + count;
+    CHECK(values);
+    bool same = t->count == count;
+    if (same) {
+        double share = t->dtype == DTYPE_BF16 ? 0x1p-7 : t->dtype == DTYPE_F16 ? 0x1p-10 : 1e-5;
+        double step = t->dtype == DTYPE_F16 ? 0x1p-24 : 0; // between its smallest numbers
+        safetensors_values(t, 0, count, values);
+        config_rope_frequencies(config, local, expected);
+        for (size_t j = 0; j < count; j++) {
+            same = same && fabs(values[j] - expected[j]) <= share * expected[j] + step;
+        }
+    }
+    free(values);
+    return same;
+}
+
+// Weights trained with other frequencies than config.json's would be of another model.
+static bool check_frequencies(const struct safetensors *file, const char *name, const struct config *config,
+                              struct status *status)
+{
+    const struct safetensors_tensor *t = safetensors_get(file, name, status);
+    struct config unscaled = *config; // positions were divided by a linear scaling's factor instead
+    size_t layer = 0;
+    if (!t) {
+        return false;
+    }
+    bool local = sscanf(name, "model.layers.%zu.", &layer) == 1 && config_rope_is_local(config, layer);
+    if (config->rope_scaling.high_freq_factor == 0) {
+        unscaled.rope_scaling = (struct rope_scaling){0};
+    }
+    return holds(t, config, local) || holds(t, &unscaled, local) ||
+           status_set(
+               status, STATUS_BAD_INPUT,
+               "%s: tensor %s: its frequencies are not those that config.json's rope_theta, rope_scaling and "
+               "head_dim give; correct config.json, or remove the tensor if config.json is right",
+               file->path, name);
+}
+
+// Names that tell what the tensors are instead, by a part of one.
+static const struct {
+    const char *part, *hint;
+} causes[] = {
+    {"tok_embeddings.", "names of Meta's and Mistral's own format: give the folder that transformers reads"},
+    {".attention.wq.", "names of Meta's and Mistral's own format: give the folder that transformers reads"},
+    {".lora_A.", "LoRA factors within the weights: save what peft's merge_and_unload returns"},
+    {".base_layer.", "a model of peft, saved whole: save what peft's merge_and_unload returns"},
+    {".qweight", "weights quantised by GPTQ or AWQ: " UNQUANTISED},
+    {".absmax", "weights quantised by bitsandbytes: " UNQUANTISED},
+    {".SCB", "weights quantised by bitsandbytes: " UNQUANTISED},
+    {"_proj_blocks", "experts in MXFP4, which are not computed"},
+    {".weight_scale_2", "weights quantised as NVFP4: " UNQUANTISED},
+    {".weight_packed", "weights quantised by compressed-tensors: " UNQUANTISED},
+    {".weight_scale", "weights in F8 with scales: " UNQUANTISED},
+    {".input_scale", "weights in F8 with scales: " UNQUANTISED},
+    {".scales", "weights quantised by MLX: " UNQUANTISED},
+    {".experts.", "a mixture of experts, which is not computed"},
+};
+
+// The first of them that applies; CAUSES: none.
+#define CAUSES (sizeof causes / sizeof *causes)
+static size_t cause_of(const char *name)
+{
+    size_t i = 0;
+    while (i < CAUSES && !strstr(name, causes[i].part)) {
+        i++;
+    }
+    return i;
 }
 
 // The shards hold exactly the model's own weights, or, with lora, exactly its LoRA factors.
@@ -164,6 +152,7 @@ static bool check_names(const struct shards *shards, const char *folder, const s
                         struct status *status)
 {
     struct list missing = {0}, unexpected = {0}, twice = {0};
+    size_t cause = CAUSES;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
         if (parameter_is_factor(p) == lora && !shards_find(shards, p->name)) {
@@ -174,26 +163,30 @@ static bool check_names(const struct shards *shards, const char *folder, const s
         for (size_t j = 0; j < shards->files[i].count; j++) {
             const char *name = shards->files[i].tensors[j].name;
             const struct parameter *p = model_parameter(model, name);
-            if (shards_find(shards, name) != &shards->files[i]) {
+            bool again = j > 0 && strcmp(name, shards->files[i].tensors[j - 1].name) == 0;
+            if (again || shards_find(shards, name) != &shards->files[i]) {
                 list_add(&twice, name);
             } else if ((!p || parameter_is_factor(p) != lora) && !is_harmless(model, name)) {
                 list_add(&unexpected, name);
+                size_t own = lora ? CAUSES : cause_of(name);
+                cause = own < cause ? own : cause;
             }
         }
     }
     if (!missing.count && !unexpected.count && !twice.count) {
         return true;
     }
-    const char *hint = missing.count && strcmp(missing.text, "lm_head.weight") == 0
+    const char *hint = missing.count && strcmp(missing.text, SHARDS_HEAD) == 0
                            ? " (a head that is the embedding needs \"tie_word_embeddings\": true)"
                        : missing.count && lora ? " (each projection has factors in every layer or in none)"
                                                : "";
     return status_set(
         status, STATUS_BAD_INPUT,
-        "%s: the tensors are not those that %s for: missing %zu%s%s%s, unexpected %zu%s%s, in two files %zu%s%s",
+        "%s: the tensors are not those that %s for: missing %zu%s%s%s, unexpected %zu%s%s, twice %zu%s%s%s%s",
         folder, lora ? "its rank and the model ask" : "config.json asks", missing.count, missing.count ? ": " : "",
         missing.text, hint, unexpected.count, unexpected.count ? ": " : "", unexpected.text, twice.count,
-        twice.count ? ": " : "", twice.text);
+        twice.count ? ": " : "", twice.text, cause < CAUSES ? "; these are " : "",
+        cause < CAUSES ? causes[cause].hint : "");
 }
 
 static size_t shape_of(const struct parameter *p, size_t shape[2])
@@ -241,6 +234,19 @@ static bool check_tensors(const struct shards *shards, const struct model *model
         }
     }
     return true;
+}
+
+static bool check_buffers(const struct shards *shards, const struct config *config, struct status *status)
+{
+    bool fine = true;
+    for (size_t i = 0; i < shards->count; i++) {
+        const struct safetensors *file = &shards->files[i];
+        for (size_t j = 0; fine && j < file->count; j++) {
+            const char *name = file->tensors[j].name;
+            fine = !is_frequencies(name) || check_frequencies(file, name, config, status);
+        }
+    }
+    return fine;
 }
 
 // Of tensors that were checked.
@@ -302,9 +308,10 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
 {
     struct device *device = model->device;
     struct shards shards = {0};
-    bool ok = device->status.code == STATUS_OK && open_weights(&shards, folder, status) &&
+    bool ok = device->status.code == STATUS_OK &&
+              shards_open_weights(&shards, folder, model->config.tied, status) &&
               split_fused(&shards, model, status) && check_names(&shards, folder, model, false, status) &&
-              check_tensors(&shards, model, false, status);
+              check_tensors(&shards, model, false, status) && check_buffers(&shards, &model->config, status);
     if (ok) {
         read_all(&shards, model, false, rounding);
         randomize_factors(model, seed, rounding);
@@ -338,7 +345,7 @@ static bool hash_all(const char *folder, const char *description, const struct s
 bool folder_hash_model(const char *folder, bool weights, uint64_t *hash, struct status *status)
 {
     struct shards shards = {0};
-    bool read = (!weights || open_weights(&shards, folder, status)) &&
+    bool read = (!weights || shards_open_weights(&shards, folder, false, status)) &&
                 hash_all(folder, "config.json", &shards, hash, status);
     shards_close(&shards);
     return read;

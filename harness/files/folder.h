@@ -12,13 +12,17 @@
 char *folder_path(const char *path);
 // "m/config.json", to be freed.
 char *folder_file(const char *folder, const char *name);
-// Reads config.json of a family that folder_family.h lists. A key that was left out means
-// what it means in transformers. Whatever would compute something else than the decoder of methods/methods.md is
-// refused by its key.
+// Reads config.json of a family that folder_family.h lists, or of a model of images or sound whose language model
+// is one (text_config). A key that was left out means what it means in transformers. Whatever would compute
+// something else than the decoder of methods/methods.md is refused by its key. A head beside the embedding that has
+// other values is not tied to it, whatever the file says, as in transformers 5.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);
+// Says on stderr which weights of a folder are left aside, and that its head is not tied though config.json ties
+// it. NULL: nothing.
+void folder_say(const char *folder);
 // Sets every weight of a model that was opened, from F64, F32, BF16 or F16, first rounded to `rounding` (so that an
-// f64 reference can hold an f32 model's weights). Every name and shape must be there, and none besides. LoRA
-// factors become random (model_random_values).
+// f64 reference can hold an f32 model's weights). Every name (weight_names.h) and shape must be there, and none
+// besides but RoPE's frequencies, which must be the config's. LoRA factors become random (model_random_values).
 bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status);
 // The LoRA factors alone, from the folder's adapter; and whether it has them for a model of this shape.

@@ -3,6 +3,7 @@
 #include "harness/files/folder.h"
 #include "harness/files/folder_family.h"
 #include "harness/files/json_field.h"
+#include "harness/files/shards.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -417,13 +418,26 @@ static bool refuse_unknown(struct json_field root, const struct family *family, 
            refuse_true(key_of(root, "mlp_bias"), "biases in the MLP are not supported", status);
 }
 
+// transformers' key, and MLX's.
 static bool refuse_quantized(struct json_field root, struct status *status)
 {
-    struct json_field quantized = key_of(root, "quantization_config");
-    return !quantized.value || json_field_fail(quantized, status, "quantized weights are not supported");
+    static const char *const keys[] = {"quantization_config", "quantization"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        struct json_field quantized = key_of(root, keys[i]);
+        const char *method = json_string_value(json_object_get(quantized.value, "quant_method"));
+        if (quantized.value) {
+            return json_field_fail(
+                quantized, status,
+                "quantized weights%s%.40s are not read; give the folder of the weights in bf16 or f32 "
+                "that they were made from",
+                method ? ", by " : "", method ? method : "");
+        }
+    }
+    return true;
 }
 
-static bool decode(struct json_field root, struct config *config, struct status *status)
+static bool decode(struct json_field root, struct config *config, const struct composite **composite,
+                   struct status *status)
 {
     if (!json_is_object(root.value)) {
         return json_field_expected(root, status, "an object");
@@ -433,6 +447,7 @@ static bool decode(struct json_field root, struct config *config, struct status 
         return false;
     }
     const struct family *family = text.family;
+    *composite = text.composite;
     config->qkv_bias = family->qkv_bias;
     config->qk_norm = family->qk_norm;
     config->whole_qk_norm = family->whole_qk_norm;
@@ -461,7 +476,9 @@ static void name_config(struct config *config, const char *folder)
     config->name[bytes] = '\0';
 }
 
-bool folder_read_config(const char *folder, struct config *config, struct status *status)
+// As config.json alone has it. *composite: the model whose language model it is, or NULL.
+static bool read_file(const char *folder, struct config *config, const struct composite **composite,
+                      struct status *status)
 {
     *config = (struct config){0};
     name_config(config, folder);
@@ -476,7 +493,8 @@ bool folder_read_config(const char *folder, struct config *config, struct status
             "\"lora\" (--lora %s)",
             folder, folder);
     }
-    bool ok = json_source_open_python(&source, path, status) && decode(json_field_root(&source), config, status);
+    bool ok = json_source_open_python(&source, path, status) &&
+              decode(json_field_root(&source), config, composite, status);
     struct status reason = {0};
     if (ok && !config_check(config, &reason)) {
         ok = status_set(status, reason.code, "%s: %s", path, reason.message);
@@ -484,4 +502,42 @@ bool folder_read_config(const char *folder, struct config *config, struct status
     json_source_close(&source);
     free(path);
     return ok;
+}
+
+bool folder_read_config(const char *folder, struct config *config, struct status *status)
+{
+    const struct composite *composite;
+    struct shards shards = {0};
+    struct status ignored = {0}; // weights that are not there or wrong are told of when they are read
+    if (!read_file(folder, config, &composite, status)) {
+        return false;
+    }
+    if (config->tied && shards_open_weights(&shards, folder, true, &ignored)) {
+        config->tied = !shards_have_own_head(&shards);
+    }
+    shards_close(&shards);
+    return true;
+}
+
+void folder_say(const char *folder)
+{
+    struct config config;
+    const struct composite *composite = NULL;
+    struct shards shards = {0};
+    struct status ignored = {0};
+    bool read = folder && read_file(folder, &config, &composite, &ignored);
+    bool open = read && shards_open_weights(&shards, folder, config.tied, &ignored);
+    if (open && shards.aside) {
+        fprintf(stderr, "longbp: %s: reads the language model alone; leaves %zu tensors of other parts aside\n",
+                folder, shards.aside);
+    } else if (read && composite) {
+        fprintf(stderr, "longbp: %s: reads the language model of %s alone\n", folder, composite->model_type);
+    }
+    if (open && config.tied && shards_have_own_head(&shards)) {
+        fprintf(stderr,
+                "longbp: %s: reads \"tie_word_embeddings\" as false, as transformers does: " SHARDS_HEAD
+                " is there and is not the embedding\n",
+                folder);
+    }
+    shards_close(&shards);
 }
