@@ -3,7 +3,6 @@
 #include "harness/files/json_field.h"
 #include "harness/files/safetensors.h"
 #include <string.h>
-#include <unistd.h>
 
 #define MERGE "merge it into the weights (peft's merge_and_unload) and begin a new one"
 
@@ -25,17 +24,9 @@ static const struct {
     {"arrow_config", "a choice among several adapters is not supported; " MERGE},
 };
 
-static bool is_there(const char *folder, const char *name)
-{
-    char *path = folder_file(folder, name);
-    bool found = access(path, F_OK) == 0;
-    free(path);
-    return found;
-}
-
 bool adapter_is_in(const char *folder)
 {
-    return is_there(folder, FOLDER_ADAPTER);
+    return folder_has(folder, FOLDER_ADAPTER);
 }
 
 static bool is_off(const json_t *value)
@@ -127,10 +118,10 @@ static bool read_targets(const char *folder, struct lora *lora, struct status *s
 bool adapter_read(const char *folder, const struct config *config, struct lora *lora, struct status *status)
 {
     *lora = (struct lora){0};
-    if (!is_there(folder, FOLDER_ADAPTER_CONFIG) || !adapter_is_in(folder))
+    if (!folder_has(folder, FOLDER_ADAPTER_CONFIG) || !adapter_is_in(folder))
         return status_set(status, STATUS_BAD_INPUT, "%s: is no PEFT adapter: it has no %s%s", folder,
-                          is_there(folder, FOLDER_ADAPTER_CONFIG) ? FOLDER_ADAPTER : FOLDER_ADAPTER_CONFIG,
-                          is_there(folder, "adapter_model.bin")
+                          folder_has(folder, FOLDER_ADAPTER_CONFIG) ? FOLDER_ADAPTER : FOLDER_ADAPTER_CONFIG,
+                          folder_has(folder, "adapter_model.bin")
                               ? " (adapter_model.bin must be converted: save it again with a newer peft)"
                               : "");
     return read_config(folder, config, lora, status) && read_targets(folder, lora, status) &&

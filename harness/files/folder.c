@@ -13,23 +13,6 @@
 
 #define UNQUANTISED "give the folder of the weights in bf16 or f32 that they were made from"
 
-char *folder_file(const char *folder, const char *name)
-{
-    char *path = NULL;
-    CHECK(asprintf(&path, "%s/%s", folder, name) >= 0);
-    return path;
-}
-
-char *folder_path(const char *path)
-{
-    char *copy = strdup(path);
-    CHECK(copy);
-    for (size_t length = strlen(copy); length > 1 && copy[length - 1] == '/'; length--) {
-        copy[length - 1] = '\0';
-    }
-    return copy;
-}
-
 static bool split_fused(struct shards *shards, const struct model *model, struct status *status)
 {
     bool fine = true;

@@ -1,17 +1,10 @@
 // Folder: a model as Hugging Face keeps one: config.json beside model.safetensors, or shards and their index, and
 // PEFT's adapter_model.safetensors.
 #pragma once
+#include "harness/files/folder_path.h"
 #include "kernels/base/world.h"
 #include "kernels/transformer/model.h"
 
-#define FOLDER_WEIGHTS        "model.safetensors"
-#define FOLDER_ADAPTER        "adapter_model.safetensors"
-#define FOLDER_ADAPTER_CONFIG "adapter_config.json"
-
-// The path without slashes at its end, to be freed: "m/" and "m" are one folder.
-char *folder_path(const char *path);
-// "m/config.json", to be freed.
-char *folder_file(const char *folder, const char *name);
 // Reads config.json of a family that folder_family.h lists, or of a model of images or sound whose language model
 // is one (text_config). A key that was left out means what it means in transformers. Whatever would compute
 // something else than the decoder of methods/methods.md is refused by its key. A head beside the embedding that has

@@ -1,12 +1,6 @@
-#define _GNU_SOURCE // asprintf
-#include "harness/files/adapter.h"
-#include "harness/files/folder.h"
-#include "harness/files/folder_family.h"
-#include "harness/files/json_field.h"
-#include "harness/files/shards.h"
+#include "harness/files/folder_config.h"
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SIZE_MOST ((size_t)1 << 24)
 
@@ -436,8 +430,8 @@ static bool refuse_quantized(struct json_field root, struct status *status)
     return true;
 }
 
-static bool decode(struct json_field root, struct config *config, const struct composite **composite,
-                   struct status *status)
+bool folder_config_decode(struct json_field root, struct config *config, const struct composite **composite,
+                          struct status *status)
 {
     if (!json_is_object(root.value)) {
         return json_field_expected(root, status, "an object");
@@ -458,86 +452,4 @@ static bool decode(struct json_field root, struct config *config, const struct c
            read_rope(text.root, family, config, status) && read_sliding(text.root, family, config, status) &&
            read_block(text.root, family, config, status) && refuse_unknown(text.root, family, status) &&
            refuse_quantized(root, status) && refuse_quantized(text.root, status);
-}
-
-// The folder's own name: the last part of its path.
-static void name_config(struct config *config, const char *folder)
-{
-    size_t end = strlen(folder);
-    while (end > 1 && folder[end - 1] == '/') {
-        end--;
-    }
-    size_t start = end;
-    while (start > 0 && folder[start - 1] != '/') {
-        start--;
-    }
-    size_t bytes = end - start < sizeof config->name - 1 ? end - start : sizeof config->name - 1;
-    memcpy(config->name, folder + start, bytes);
-    config->name[bytes] = '\0';
-}
-
-// As config.json alone has it. *composite: the model whose language model it is, or NULL.
-static bool read_file(const char *folder, struct config *config, const struct composite **composite,
-                      struct status *status)
-{
-    *config = (struct config){0};
-    name_config(config, folder);
-    char *path = NULL;
-    CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
-    struct json_source source;
-    if (access(path, F_OK) != 0 && adapter_is_in(folder)) {
-        free(path);
-        return status_set(
-            status, STATUS_BAD_INPUT,
-            "%s: is a PEFT adapter and no model: give the model that it was trained on, and the folder as "
-            "\"lora\" (--lora %s)",
-            folder, folder);
-    }
-    bool ok = json_source_open_python(&source, path, status) &&
-              decode(json_field_root(&source), config, composite, status);
-    struct status reason = {0};
-    if (ok && !config_check(config, &reason)) {
-        ok = status_set(status, reason.code, "%s: %s", path, reason.message);
-    }
-    json_source_close(&source);
-    free(path);
-    return ok;
-}
-
-bool folder_read_config(const char *folder, struct config *config, struct status *status)
-{
-    const struct composite *composite;
-    struct shards shards = {0};
-    struct status ignored = {0}; // weights that are not there or wrong are told of when they are read
-    if (!read_file(folder, config, &composite, status)) {
-        return false;
-    }
-    if (config->tied && shards_open_weights(&shards, folder, true, &ignored)) {
-        config->tied = !shards_have_own_head(&shards);
-    }
-    shards_close(&shards);
-    return true;
-}
-
-void folder_say(const char *folder)
-{
-    struct config config;
-    const struct composite *composite = NULL;
-    struct shards shards = {0};
-    struct status ignored = {0};
-    bool read = folder && read_file(folder, &config, &composite, &ignored);
-    bool open = read && shards_open_weights(&shards, folder, config.tied, &ignored);
-    if (open && shards.aside) {
-        fprintf(stderr, "longbp: %s: reads the language model alone; leaves %zu tensors of other parts aside\n",
-                folder, shards.aside);
-    } else if (read && composite) {
-        fprintf(stderr, "longbp: %s: reads the language model of %s alone\n", folder, composite->model_type);
-    }
-    if (open && config.tied && shards_have_own_head(&shards)) {
-        fprintf(stderr,
-                "longbp: %s: reads \"tie_word_embeddings\" as false, as transformers does: " SHARDS_HEAD
-                " is there and is not the embedding\n",
-                folder);
-    }
-    shards_close(&shards);
 }

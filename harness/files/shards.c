@@ -1,22 +1,13 @@
 #include "harness/files/shards.h"
-#include "harness/files/folder.h"
+#include "harness/files/folder_path.h"
 #include "harness/files/json_field.h"
 #include "harness/files/weight_names.h"
 #include <string.h>
-#include <unistd.h>
 
 #define INDEX_FILE "model.safetensors.index.json"
 
 // Values compared at a time, a few MiB of them.
 #define BLOCK_VALUES ((size_t)1 << 18)
-
-static bool exists(const char *folder, const char *name)
-{
-    char *path = folder_file(folder, name);
-    bool found = access(path, F_OK) == 0;
-    free(path);
-    return found;
-}
 
 void shards_close(struct shards *shards)
 {
@@ -89,14 +80,15 @@ static bool open_index(struct shards *shards, const char *folder, struct status 
 
 static bool open_files(struct shards *shards, const char *folder, struct status *status)
 {
-    if (exists(folder, FOLDER_WEIGHTS)) {
+    if (folder_has(folder, FOLDER_WEIGHTS)) {
         return shards_add(shards, folder, FOLDER_WEIGHTS, status);
     }
-    if (exists(folder, INDEX_FILE)) {
+    if (folder_has(folder, INDEX_FILE)) {
         return open_index(shards, folder, status);
     }
     return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, INDEX_FILE,
-                      exists(folder, "pytorch_model.bin") ? " (pytorch_model.bin must be converted first)" : "");
+                      folder_has(folder, "pytorch_model.bin") ? " (pytorch_model.bin must be converted first)"
+                                                              : "");
 }
 
 // Puts every tensor under its name as a language model's, and takes those of other parts out.
