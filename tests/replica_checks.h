@@ -180,6 +180,17 @@ static bool rebuilds_attention(const struct model *model, const struct method *m
     return rebuilds;
 }
 
+// Whether what its ranks send is stated here; another method's is held to its plan alone.
+static bool sent_is_stated(const struct method *method)
+{
+    static const char *const stated[] = {"full", "checkpoint", "streambp", "seco", "spaco"};
+    size_t i = 0;
+    while (i < sizeof stated / sizeof *stated && strcmp(stated[i], method->name) != 0) {
+        i++;
+    }
+    return i < sizeof stated / sizeof *stated;
+}
+
 // By the closed form: gradients once, in zero 0 twice; in zero 3 weights as often as they are acquired, as codes
 // and scales if they are kept so. Blocks are of 256 numbers.
 static struct sent sent_by(const struct fixture *f, const struct method *method, const char *text, enum zero zero,
@@ -415,7 +426,7 @@ static void check_split(const struct method *method, const struct setting *s, st
         } else if (stages == 1) {
             assert_complete(own, count);
         }
-        if (stages == 1) {
+        if (stages == 1 && sent_is_stated(method)) {
             struct sent sent = sent_by(&f, method, s->options, zero, uses.count);
             assert_true(found.counters.sent_bytes == sent.bytes);
             assert_int_equal(found.counters.messages, sent.messages);

@@ -119,8 +119,8 @@ static void shared_sequences_are_those_of_one_rank(void **state)
             }
         }
     }
-    size_t exchanges = P == 3 ? 2 : 3; // 4 heads; three methods, and one offload less
-    assert_int_equal(possible, 3 * exchanges * sizeof settings / sizeof *settings - (exchanges - 1));
+    size_t exchanges = P == 3 ? 2 : 3; // 4 heads; at least three methods, and one offload less
+    assert_true(possible >= 3 * exchanges * sizeof settings / sizeof *settings - (exchanges - 1));
     const struct setting streamed = {
         .options = "chunk=4 offload=inputs+gradient", .sequences = 2, .context = 3, .tied = true, .qk_norm = true};
     check_split(method_find("streambp"), &streamed,

@@ -81,8 +81,10 @@ static int start_all(const char *program, const size_t *counts, size_t count)
     }
     setenv("LONGBP_MPI", realpath(plugin, path), 1);
     int code = 0;
+    const char *given = getenv("LONGBP_RANKS");
+    size_t only = given ? strtoul(given, NULL, 10) : ONLY_RANKS;
     for (size_t i = 0; i < count && code == 0; i++) {
-        if (!ONLY_RANKS || counts[i] == ONLY_RANKS) {
+        if (!only || counts[i] == only) {
             code = start(counts[i], program);
         }
     }

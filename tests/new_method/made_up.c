@@ -1,11 +1,11 @@
-// A method with two options of its own, in one file: what tests/check_new_method adds to the program by one line.
+// A method with options of its own, in one file: what tests/check_new_method adds to the program by one line. It
+// computes the gradient as full does, by whose walk it goes.
 #include "methods/method.h"
 
-enum tone { TONE_QUIET, TONE_LOUD };
-
 struct made_up_options {
-    enum tone tone;
+    int tone;
     size_t repeats;
+    double pitch;
 };
 
 static const struct option option_rows[] = {{.name = "repeats",
@@ -18,16 +18,28 @@ static const struct option option_rows[] = {{.name = "repeats",
                                             {.name = "tone",
                                              .type = OPTION_CHOICE,
                                              .offset = offsetof(struct made_up_options, tone),
-                                             .initial = TONE_QUIET,
+                                             .initial = 0,
                                              .choices = OPTION_CHOICES("quiet", "loud"),
                                              .help = "how it is said"},
+                                            {.name = "pitch",
+                                             .type = OPTION_NUMBER,
+                                             .offset = offsetof(struct made_up_options, pitch),
+                                             .maximum = 1,
+                                             .initial = 1.5e-8,
+                                             .help = "how high, in kHz"},
                                             {0}};
 
-// Says loudly what it was asked.
+// At the highest pitch it says what it was asked, and fails.
 static void walk(struct step *step)
 {
     const struct made_up_options *options = step->options;
-    if (options->tone == TONE_LOUD) {
+    const struct method *full = method_find("full");
+    struct step as_full = *step;
+    void *defaults = options_new(&full->options);
+    as_full.options = defaults;
+    full->walk(&as_full);
+    options_free(&full->options, defaults);
+    if (options->pitch == 1) {
         status_set(&step->model->device->status, STATUS_FAILED, "walked %zu times", options->repeats);
     }
 }
@@ -40,11 +52,21 @@ static bool check(const void *given, const struct config *config, size_t context
            status_set(status, STATUS_BAD_INPUT, "%zu repeats of %zu tokens", options->repeats, context);
 }
 
+static double floor_bytes(const struct model *model, const void *options, size_t context)
+{
+    (void)options;
+    return method_find("full")->floor_bytes_per_token(model, NULL, context);
+}
+
 const struct method method_made_up = {
     .name = "made_up",
-    .summary = "nothing, so many times",
+    .summary = "the gradient, so many times said",
     .source = "longbp",
     .options = {option_rows, sizeof(struct made_up_options)},
+    .exact = true,
+    .rows = true,
+    .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .check = check,
     .walk = walk,
+    .floor_bytes_per_token = floor_bytes,
 };

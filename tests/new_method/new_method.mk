@@ -1,5 +1,5 @@
 # The program with one method more, which is one file and one line of the array, and one key of a trial more, which is
-# one row: what tests/check_new_method runs.
+# one row; and the suites that say something of every method: what tests/check_new_method runs.
 NEW_METHOD := $(BUILD)/tests/new_method
 NEW_KEY    := {.name = "made_up", .type = KEY_BOOL, .offset = AT(tf32), .meaning = "made up, too", .words = "made up"},
 $(NEW_METHOD)/methods.c: methods/methods.c
@@ -13,5 +13,11 @@ $(NEW_METHOD)/methods.o $(NEW_METHOD)/trial_keys.o: %.o: %.c $(BUILD)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(NEW_METHOD)/longbp: $(BUILD)/harness/main.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o $(NEW_METHOD)/trial_keys.o $(LIBRARY)
 	$(call say,LINK,$@)
+	@ln -sfn $(abspath experiments) $(@D)/experiments
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(if $(SANITIZE),,test-programs) run/tests/check_new_method: $(NEW_METHOD)/longbp
+NEW_SUITES := $(addprefix $(NEW_METHOD)/,test_completion test_flops test_max_context test_replicas)
+$(NEW_SUITES): $(NEW_METHOD)/%: $(BUILD)/tests/%.o $(NEW_METHOD)/methods.o $(NEW_METHOD)/made_up.o $(NEW_METHOD)/trial_keys.o \
+    $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o $(LIBRARY)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+$(if $(SANITIZE),,test-programs) run/tests/check_new_method: $(NEW_METHOD)/longbp $(NEW_SUITES)
