@@ -146,7 +146,7 @@ def window_of(config, layer):
     window, types = config.get("sliding_window"), config.get("layer_types")
     if config["model_type"] in ("mistral", "phi3"):
         return window
-    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma3_text", "olmo3"):
+    if not config.get("use_sliding_window") and config["model_type"] not in ("gemma3_text", "olmo3", "ministral"):
         return None
     if types:
         return window if types[layer] == "sliding_attention" else None

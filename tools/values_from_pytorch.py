@@ -35,6 +35,8 @@ LLAMA = {"model_type": "llama"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+AS_WRITTEN = {"as_written": True}  # config.json has these keys; else those that transformers makes of them
+LEFT_OUT = object()
 QWEN3 = {"model_type": "qwen3", "rope_theta": 1e6, "tie_word_embeddings": True}
 CASES = [  # title, what differs from SMALL, and of the case: labels that are masked, documents, LoRA
     ("llama", LLAMA, {}),
@@ -66,6 +68,18 @@ CASES = [  # title, what differs from SMALL, and of the case: labels that are ma
     ("olmo3, yarn in layers without a window", {"model_type": "olmo3", "head_dim": 4, "sliding_window": 5, "num_hidden_layers": 4,
                                                 "rope_parameters": {
         "full_attention": {**YARN, "rope_theta": 1e2}, "sliding_attention": {"rope_type": "default", "rope_theta": 5e1}}}, {}),
+    ("mistral, layers listed", {"model_type": "mistral", "sliding_window": 5, "layer_types": [
+        "sliding_attention", "full_attention", "sliding_attention"]}, AS_WRITTEN),
+    ("gemma, gelu", {"model_type": "gemma", "hidden_act": "gelu"}, AS_WRITTEN),
+    ("llama, yarn, original context at the root", {**LLAMA, "head_dim": 16, "rope_theta": 1e2, "rope_scaling": YARN,
+                                                   "original_max_position_embeddings": 16}, AS_WRITTEN),
+    ("llama, llama3 rope, original context at the root", {**LLAMA, "head_dim": 16, "rope_scaling": LLAMA3,
+                                                          "original_max_position_embeddings": 8}, AS_WRITTEN),
+    ("qwen3, empty rope_scaling", {**QWEN3, "rope_theta": LEFT_OUT, "rope_scaling": {}, "rope_parameters": {
+        "rope_type": "linear", "factor": 4.0, "rope_theta": 1e2}}, AS_WRITTEN),
+    ("olmo3, pattern that is not read", {"model_type": "olmo3", "head_dim": 4, "sliding_window": 5, "num_hidden_layers": 4,
+                                         "sliding_window_pattern": 2, "rope_theta": 1e2}, AS_WRITTEN),
+    ("phi3, heads of keys left out", {"model_type": "phi3", "head_dim": LEFT_OUT, "num_key_value_heads": LEFT_OUT}, AS_WRITTEN),
 ]
 # Those whose frequencies presets are said to have.
 ROPE = [
@@ -108,8 +122,15 @@ def fused(name, tensor, config, gemma):
     return torch.cat([weight(part, w.shape, gemma) for part, w in parts.items()])
 
 
+def written(changes):
+    return {key: value for key, value in {**SMALL, **changes}.items() if value is not LEFT_OUT}
+
+
 def make_model(folder, changes):
-    config = transformers.AutoConfig.for_model(**{**SMALL, **changes})
+    os.makedirs(folder)
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump(written(changes), file)
+    config = transformers.AutoConfig.from_pretrained(folder)
     transformers.AutoModelForCausalLM.from_config(config).double().save_pretrained(folder)
     path = f"{folder}/model.safetensors"
     gemma = config.model_type.startswith("gemma")
@@ -160,6 +181,7 @@ def case_of(title, changes, asked, path, rng):
     if not (difference(ours, expected) <= 1e-12 and difference(as_it_is, expected) <= 1e-4):
         sys.exit(f"{title}: TOO LARGE")
     loss, gradients = expected
+    config = written(changes) if asked.get("as_written") else config
     return {"title": title, "config": config, **asked, "ids": ids.tolist(), **({"labels": given} if "masked" in asked else {}),
             "loss": loss, "gradients": {name: [g.norm().item(), (g.flatten() @ numbers(f"direction of {name}", g.numel())).item()]
                                         for name, g in gradients.items()}}

@@ -76,6 +76,8 @@ static bool has_windows_of(const struct family *family, const struct config *c)
     case SLIDING_ALL:
     case SLIDING_GIVEN:
         return !some_full;
+    case SLIDING_LISTED:
+        return some_full;
     case SLIDING_SOME:
         return true;
     case SLIDING_PATTERN:
@@ -104,8 +106,8 @@ bool folder_write_config(const char *folder, const struct config *config, enum d
     }
     if (!family->model_type) {
         return status_set(status, STATUS_UNSUPPORTED,
-                          "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or neither "
-                          "and a sliding window in some layers alone, or such norms and scales together");
+                          "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or such "
+                          "norms and scales together");
     }
     char *path = NULL;
     CHECK(asprintf(&path, "%s/config.json", folder) >= 0);

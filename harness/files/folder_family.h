@@ -1,19 +1,23 @@
 // Folder family: what a model_type of transformers implies, and what its configuration class assumes for keys that
 // are left out.
 #pragma once
+#include "harness/files/config_keys.h"
 #include "kernels/transformer/config.h"
 
 // How a file tells of a sliding window: not at all; by its length alone, every layer's; likewise, and where it is
-// left out there is none; with use_sliding_window, of the layers from max_window_layers on or those that
-// layer_types names; of those that layer_types names, else of all but one in so many.
-enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_SOME, SLIDING_PATTERN };
+// left out there is none; of the layers that layer_types names, else every layer's; with use_sliding_window, of the
+// layers from max_window_layers on or those that layer_types names; of those that layer_types names, else of all
+// but one in so many.
+enum sliding { SLIDING_NONE, SLIDING_ALL, SLIDING_GIVEN, SLIDING_LISTED, SLIDING_SOME, SLIDING_PATTERN };
 
 struct family {
     const char *model_type, *architecture;
+    enum key_set keys;
     bool qkv_bias, qk_norm, whole_qk_norm, unit_offset, tied;
     enum norms norms;
     const char *activation_key; // NULL: hidden_act
     enum activation activation;
+    bool gelu_is_tanh;     // "gelu" means its approximation by tanh
     bool scales_embedding; // by sqrt(width)
     bool scales_queries;   // attention's scale is 1 / sqrt(query_pre_attn_scalar)
     size_t kv_heads;       // 0: as many as heads
@@ -22,7 +26,9 @@ struct family {
     double local_rope_theta;    // of layers with a window, which then have no scaling; 0: the same
     const char *local_rope_key; // NULL: it is always that
     enum sliding sliding;
-    size_t full_each; // of SLIDING_PATTERN, one in so many
+    size_t full_each;        // of SLIDING_PATTERN, one in so many
+    const char *pattern_key; // that says another number; NULL: none does
+    bool default_rope;       // transformers takes no scaling but longrope
     size_t max_context;
     // hidden_size, num_hidden_layers, num_attention_heads, intermediate_size and vocab_size of a text_config that
     // leaves them out; 0: it may not.

@@ -1,0 +1,311 @@
+// Tests of harness/config_keys: the keys that transformers reads, as tools/config_keys.py recorded them, are all
+// known, and each one does what the table says: changes what is read or is refused, or changes nothing.
+#define _GNU_SOURCE // nftw, mkdtemp
+#include "harness/files/folder.h"
+#include "harness/files/folder_family.h"
+#include "tests/scratch.h"
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define WINDOW "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 1"
+#define YARN   "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 512"
+#define LLAMA3                                                                                                     \
+    "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4, "             \
+    "\"original_max_position_embeddings\": 512"
+
+static json_t *parse(const char *text)
+{
+    json_error_t error;
+    json_t *value = json_loads(text, JSON_DECODE_ANY, &error);
+    if (!value) {
+        fail_msg("%s: %s", text, error.text);
+    }
+    return value;
+}
+
+static json_t *recorded_keys(void)
+{
+    json_error_t error;
+    json_t *file = json_load_file("tests/values/config_keys.json", 0, &error);
+    if (!file) {
+        fail_msg("%s", error.text);
+    }
+    return file;
+}
+
+static const struct family *family_of(const char *model_type)
+{
+    const struct family *family = families;
+    while (family->model_type && strcmp(family->model_type, model_type) != 0) {
+        family++;
+    }
+    if (!family->model_type) {
+        fail_msg("%s is no family", model_type);
+    }
+    return family;
+}
+
+static void every_key_that_transformers_reads_is_known(void **state)
+{
+    (void)state;
+    json_t *file = recorded_keys(), *keys, *key;
+    const char *model_type;
+    size_t i, families_found = 0;
+    json_object_foreach(json_object_get(file, "families"), model_type, keys)
+    {
+        const struct family *family = family_of(model_type);
+        families_found++;
+        json_array_foreach(json_object_get(keys, "root"), i, key)
+        {
+            const struct config_key *known = config_key_find(family->keys, json_string_value(key));
+            if (!known || (known->use != KEY_READ && !known->why)) {
+                fail_msg("transformers reads \"%s\" in a %s: config_keys.c says nothing of it",
+                         json_string_value(key), model_type);
+            }
+        }
+        json_array_foreach(json_object_get(keys, "rope"), i, key)
+        {
+            size_t at = 0;
+            while (config_rope_keys[at] && strcmp(config_rope_keys[at], json_string_value(key)) != 0) {
+                at++;
+            }
+            if (!config_rope_keys[at]) {
+                fail_msg("transformers reads \"%s\" of RoPE in a %s", json_string_value(key), model_type);
+            }
+        }
+    }
+    assert_int_equal(families_found, 10);
+    json_array_foreach(json_object_get(file, "generation"), i, key)
+    { // dropped by transformers
+        assert_null(config_key_find(KEYS_ALL, json_string_value(key)));
+    }
+    json_decref(file);
+}
+
+// A small model of the family, and `more` of its keys.
+static json_t *small(const struct family *family, const char *more)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"%s\", \"hidden_size\": 32, \"num_hidden_layers\": 3, \"num_attention_heads\": 4, "
+             "\"num_key_value_heads\": 2, \"head_dim\": 16, \"intermediate_size\": 48, \"vocab_size\": 64, "
+             "\"max_position_embeddings\": 4096, %s}",
+             family->model_type, more);
+    return parse(text);
+}
+
+// Steals `json`. False where it is refused.
+static bool read_json(const struct scratch *scratch, json_t *json, struct config *config, struct status *status)
+{
+    assert_int_equal(json_dump_file(json, scratch_path(scratch, "config.json").text, 0), 0);
+    json_decref(json);
+    return folder_read_config(scratch->folder, config, status);
+}
+
+static struct config config_with(const struct scratch *scratch, const struct family *family, const char *more)
+{
+    struct config config;
+    struct status status = {0};
+    if (!read_json(scratch, small(family, more), &config, &status)) {
+        fail_msg("%s, %s: %s", family->model_type, more, status.message);
+    }
+    return config;
+}
+
+// Another value of a key beside `more` is read as another config; or refused by name, its own or one within it.
+static void expect_read(const struct scratch *scratch, const struct family *family, const char *more,
+                        const char *key, const char *value)
+{
+    struct config config = config_with(scratch, family, more), other;
+    struct status status = {0};
+    json_t *json = small(family, more);
+    json_object_set_new(json, key, parse(value));
+    if (read_json(scratch, json, &other, &status) ? memcmp(&other, &config, sizeof config) == 0
+                                                  : !strstr(status.message, *value == '{' ? "key \"" : key)) {
+        fail_msg("%s: \"%s\": %s beside %s: %s", family->model_type, key, value, more,
+                 *status.message ? status.message : "changes nothing");
+    }
+}
+
+// Of each key that is read another value.
+static const struct {
+    const char *key, *value, *more;
+} others[] = {
+    {"architectures", "[\"OwnForCausalLM\"]", WINDOW},
+    {"vocab_size", "65", WINDOW},
+    {"hidden_size", "64", WINDOW},
+    {"intermediate_size", "40", WINDOW},
+    {"num_hidden_layers", "2", WINDOW},
+    {"num_attention_heads", "8", WINDOW},
+    {"num_key_value_heads", "4", WINDOW},
+    {"head_dim", "8", WINDOW},
+    {"max_position_embeddings", "8192", WINDOW},
+    {"original_max_position_embeddings", "256", "\"rope_scaling\": " YARN "}"},
+    {"rms_norm_eps", "0.5", WINDOW},
+    {"tie_word_embeddings", "true", "\"tie_word_embeddings\": false"},
+    {"rope_parameters", "{\"rope_theta\": 5.0}",
+     WINDOW}, // or refused, where it has an object for each type of layer
+    {"rope_scaling", "{\"type\": \"linear\", \"factor\": 2}", WINDOW},
+    {"rope_theta", "5.0", WINDOW},
+    {"partial_rotary_factor", "0.5", WINDOW},
+    {"rope_local_base_freq", "5.0", WINDOW},
+    {"hidden_act", "\"gelu_new\"", "\"hidden_act\": \"silu\""},
+    {"hidden_activation", "\"silu\"", WINDOW},
+    {"query_pre_attn_scalar", "25", WINDOW},
+    {"sliding_window", "9", WINDOW},
+    {"layer_types", "[\"full_attention\", \"sliding_attention\", \"full_attention\"]", WINDOW},
+    {"use_sliding_window", "false", WINDOW},
+    {"max_window_layers", "2", WINDOW},
+    {"sliding_window_pattern", "2", WINDOW},
+    {"quantization_config", "{}", WINDOW},
+};
+
+static void expect_other(const struct scratch *scratch, const struct family *family, const char *key)
+{
+    size_t i = 0;
+    while (i < sizeof others / sizeof *others && strcmp(others[i].key, key) != 0) {
+        i++;
+    }
+    if (i == sizeof others / sizeof *others) {
+        fail_msg("there is no other value of \"%s\" here", key);
+    }
+    const char *more = others[i].more, *value = others[i].value;
+    if (strcmp(key, "rope_parameters") == 0 && family->local_rope_theta > 0) {
+        value = "{\"sliding_attention\": {\"rope_theta\": 5.0}}";
+    }
+    bool window = family->sliding != SLIDING_NONE;
+    expect_read(scratch, family, more == (const char *)WINDOW && !window ? "\"use_cache\": true" : more, key,
+                value);
+}
+
+// A value is read as nothing, or refused by the key's name.
+static void expect_refused(const struct scratch *scratch, const struct family *family, const char *key,
+                           const char *value, bool refused)
+{
+    struct config config = config_with(scratch, family, "\"use_cache\": true"), other;
+    struct status status = {0};
+    json_t *json = small(family, "\"use_cache\": true");
+    json_object_set_new(json, key, parse(value));
+    bool ok = read_json(scratch, json, &other, &status);
+    if (ok == refused || (ok && memcmp(&other, &config, sizeof config) != 0) ||
+        (refused && !strstr(status.message, key))) {
+        fail_msg("%s: \"%s\": %s: %s", family->model_type, key, value, ok ? "read" : status.message);
+    }
+}
+
+static void each_key_does_what_the_table_says(void **state)
+{
+    static const char *const neutral[] = {[NEUTRAL_NULL] = "null",
+                                          [NEUTRAL_FALSE] = "false",
+                                          [NEUTRAL_TRUE] = "true",
+                                          [NEUTRAL_ZERO] = "0",
+                                          [NEUTRAL_ONE] = "1.0"};
+    static const char *const values[] = {"{\"a\": 1}", "\"text\"", "7", "[3]"};
+    for (const struct config_key *key = config_keys; key->name; key++) {
+        for (const struct family *family = families; family->model_type; family++) {
+            if (config_key_find(family->keys, key->name) != key || family->axes) {
+                continue; // a former row of the name; or one of the same keys as another family
+            }
+            if (key->use == KEY_READ) {
+                expect_other(*state, family, key->name);
+                continue;
+            }
+            for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+                expect_refused(*state, family, key->name, values[i], key->use == KEY_REFUSED);
+            }
+            if (key->use == KEY_REFUSED) {
+                expect_refused(*state, family, key->name, neutral[key->neutral], false);
+                expect_refused(*state, family, key->name, "null", key->neutral == NEUTRAL_TRUE);
+            }
+        }
+    }
+}
+
+static void each_key_of_rope_is_read(void **state)
+{
+    static const struct {
+        const char *key, *value, *object;
+    } cases[] = {
+        {"rope_type", "\"default\"", YARN},
+        {"type", "\"linear\"", "{\"factor\": 4"},
+        {"rope_theta", "5.0", YARN},
+        {"partial_rotary_factor", "0.5", YARN},
+        {"factor", "5", YARN},
+        {"original_max_position_embeddings", "256", YARN},
+        {"low_freq_factor", "2", LLAMA3},
+        {"high_freq_factor", "8", LLAMA3},
+        {"beta_fast", "8", YARN},
+        {"beta_slow", "2", YARN},
+        {"attention_factor", "1.5", YARN},
+        {"mscale", "0.5", YARN ", \"mscale_all_dim\": 1"},
+        {"mscale_all_dim", "0.5", YARN ", \"mscale\": 1"},
+        {"truncate", "false", YARN},
+        {"truncate", "null", YARN}, // which is false
+        {"full_attention", "{}", YARN},
+        {"sliding_attention", "null", YARN},
+    };
+    for (size_t i = 0; config_rope_keys[i]; i++) {
+        size_t found = 0;
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            if (strcmp(cases[c].key, config_rope_keys[i]) != 0) {
+                continue;
+            }
+            char more[256];
+            snprintf(more, sizeof more, "\"rope_scaling\": %s}", cases[c].object);
+            struct config config = config_with(*state, family_of("llama"), more), other;
+            struct status status = {0};
+            json_t *json = small(family_of("llama"), more);
+            json_object_set_new(json_object_get(json, "rope_scaling"), cases[c].key, parse(cases[c].value));
+            if (read_json(*state, json, &other, &status) ? memcmp(&other, &config, sizeof config) == 0
+                                                         : !strstr(status.message, cases[c].key)) {
+                fail_msg("%s: %s", cases[c].key, *status.message ? status.message : "changes nothing");
+            }
+            found++;
+        }
+        if (!found && !strstr(config_rope_keys[i], "_factor")) {
+            fail_msg("there is no other value of \"%s\" here", config_rope_keys[i]);
+        }
+    }
+}
+
+// Where the same is said twice.
+static void one_key_wins_over_another(void **state)
+{
+    struct scratch *scratch = *state;
+    const struct family *llama = family_of("llama");
+    assert_int_equal(
+        config_with(scratch, llama, "\"rope_scaling\": " LLAMA3 "}, \"original_max_position_embeddings\": 64")
+            .rope_scaling.original_context,
+        64);
+    struct config c =
+        config_with(scratch, llama,
+                    "\"rope_scaling\": {}, \"rope_parameters\": {\"type\": \"linear\", \"factor\": 4, "
+                    "\"rope_theta\": 9.0}, \"rope_theta\": 5");
+    assert_true(c.rope_theta == 9 && c.rope_scaling.factor == 4);
+    c = config_with(
+        scratch, llama,
+        "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_theta\": 9.0}, "
+        "\"rope_theta\": 5.0");
+    assert_true(c.rope_theta == 5 && c.rope_scaling.factor == 2);
+    c = config_with(scratch, llama, "\"rope_parameters\": {\"rope_type\": \"default\", \"type\": \"linear\"}");
+    assert_true(c.rope_scaling.factor == 0);
+    // OLMo 3 gives rope_theta to layers without a window alone, and has no pattern.
+    c = config_with(scratch, family_of("olmo3"), "\"rope_theta\": 5.0, \"sliding_window_pattern\": 2");
+    assert_true(c.rope_theta == 5 && c.local_rope_theta == 5e5 && config_window(&c, 1) == 4096);
+    c = config_with(scratch, family_of("gemma3_text"), "\"rope_theta\": 5.0, \"sliding_window_pattern\": 2");
+    assert_true(c.rope_theta == 5 && c.local_rope_theta == 1e4 && config_window(&c, 1) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_key_that_transformers_reads_is_known),
+        cmocka_unit_test_setup_teardown(each_key_does_what_the_table_says, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(each_key_of_rope_is_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(one_key_wins_over_another, scratch_setup, scratch_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
