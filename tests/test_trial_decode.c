@@ -259,7 +259,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'batch': 2, 'objective': 'dpo', 'reference': 'adapter-off'"),
          "key 'reference': there is no adapter that could be off"},
         {WITH("'batch': 2, 'objective': 'dpo', 'reference': 'no/such'"),
-         "key 'reference': no/such/config.json: cannot be opened: No such file"},
+         "key 'reference': no/such: has no config.json: there is no such folder"},
         {WITH("'batch': 2, 'objective': 'dpo', 'reference': 3"), "expected null, file, random, adapter-off or"},
         {WITH("'objective': 'weighted-mean', 'data': {'text': 'a'}"),
          "key 'objective': 'weighted-mean' needs a weight for every row: give 'data' as {'batch': PATH}"},

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 
 #define FOLDER_WEIGHTS        "model.safetensors"
+#define FOLDER_INDEX          "model.safetensors.index.json"
 #define FOLDER_ADAPTER        "adapter_model.safetensors"
 #define FOLDER_ADAPTER_CONFIG "adapter_config.json"
 

@@ -1,6 +1,7 @@
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
 #include "harness/files/folder_config.h"
+#include "harness/files/folder_contents.h"
 #include "harness/files/shards.h"
 #include <string.h>
 
@@ -33,6 +34,13 @@ static bool read_file(const char *folder, struct config *config, const struct co
             "%s: is a PEFT adapter and no model: give the model that it was trained on, and the folder as "
             "\"lora\" (--lora %s)",
             folder, folder);
+    }
+    char contents[400] = "";
+    if (!folder_has(folder, "config.json")) {
+        folder_contents(folder, contents, sizeof contents);
+    }
+    if (*contents) {
+        return status_set(status, STATUS_IO, "%s: has no config.json%s", folder, contents);
     }
     char *path = folder_file(folder, "config.json");
     bool ok = json_source_open_python(&source, path, status) &&

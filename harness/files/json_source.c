@@ -1,5 +1,6 @@
 #include "harness/files/json_source.h"
 #include "harness/files/input_files.h"
+#include "harness/files/known_format.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -195,6 +196,10 @@ static bool parse(struct json_source *source, bool python, struct status *status
     if (source->bytes >= 3 && !memcmp(source->text, "\xef\xbb\xbf", 3))
         return syntax_error(source, 0, "begins with a byte order mark; save the file as UTF-8 without one", "",
                             status);
+    if (!strchr("{[", source->text[strspn(source->text, SPACE)]) &&
+        known_format_refuse(source->name, (const unsigned char *)source->text, source->bytes, "a JSON file",
+                            status))
+        return false;
     const char *zero = memchr(source->text, '\0', source->bytes);
     if (zero)
         return syntax_error(source, (size_t)(zero - source->text),

@@ -9,6 +9,12 @@
 #define FROM_TEXT  "make token ids of its text with tools/tokens"
 #define NOT_DATA   "give a file of token ids"
 
+#define RESAVE "save its model again by transformers' save_pretrained, which writes safetensors"
+
+// A remedy of any file, and one of tokens alone.
+#define ANY(remedy)    remedy, remedy
+#define TOKENS(remedy) remedy, NULL
+
 #define MAGIC(text) text, sizeof text - 1
 
 static const struct {
@@ -16,47 +22,56 @@ static const struct {
     size_t length, at; // bytes of magic, and where it stands
     struct known_format format;
 } magics[] = {
-    {MAGIC("\x1f\x8b\x08"), 0, {"a gzip archive", DECOMPRESS, false}},
-    {MAGIC("\x28\xb5\x2f\xfd"), 0, {"a zstd archive", DECOMPRESS, false}},
-    {MAGIC("\xfd\x37zXZ\0"), 0, {"an xz archive", DECOMPRESS, false}},
-    {MAGIC("1AY&SY"), 4, {"a bzip2 archive", DECOMPRESS, false}},
-    {MAGIC("\x04\x22\x4d\x18"), 0, {"an lz4 archive", DECOMPRESS, false}},
-    {MAGIC("7z\xbc\xaf\x27\x1c"), 0, {"a 7z archive", DECOMPRESS, false}},
-    {MAGIC("ustar"), 257, {"a tar archive", "unpack it first", false}},
-    {MAGIC("PAR1"), 0, {"a Parquet file", AS_NPY, false}},
-    {MAGIC("ARROW1"), 0, {"an Arrow (Feather) file", AS_NPY, false}},
-    {MAGIC("FEA1"), 0, {"a Feather file", AS_NPY, false}},
-    {MAGIC("\x89HDF\r\n\x1a\n"), 0, {"an HDF5 file", AS_NPY, false}},
-    {MAGIC("GGUF"), 0, {"a GGUF model", NOT_DATA, false}},
-    {MAGIC("SQLite format 3\0"), 0, {"an SQLite database", AS_NPY, false}},
+    {MAGIC("\x1f\x8b\x08"), 0, {"a gzip archive", ANY(DECOMPRESS), false}},
+    {MAGIC("\x28\xb5\x2f\xfd"), 0, {"a zstd archive", ANY(DECOMPRESS), false}},
+    {MAGIC("\xfd\x37zXZ\0"), 0, {"an xz archive", ANY(DECOMPRESS), false}},
+    {MAGIC("1AY&SY"), 4, {"a bzip2 archive", ANY(DECOMPRESS), false}},
+    {MAGIC("\x04\x22\x4d\x18"), 0, {"an lz4 archive", ANY(DECOMPRESS), false}},
+    {MAGIC("7z\xbc\xaf\x27\x1c"), 0, {"a 7z archive", ANY(DECOMPRESS), false}},
+    {MAGIC("ustar"), 257, {"a tar archive", ANY("unpack it first"), false}},
+    {MAGIC("PAR1"), 0, {"a Parquet file", TOKENS(AS_NPY), false}},
+    {MAGIC("ARROW1"), 0, {"an Arrow (Feather) file", TOKENS(AS_NPY), false}},
+    {MAGIC("FEA1"), 0, {"a Feather file", TOKENS(AS_NPY), false}},
+    {MAGIC("\x89HDF\r\n\x1a\n"), 0, {"an HDF5 file", TOKENS(AS_NPY), false}},
+    {MAGIC("GGUF"),
+     0,
+     {"a GGUF model", NOT_DATA, "give the folder of the safetensors that it was made from", false}},
+    {MAGIC("SQLite format 3\0"), 0, {"an SQLite database", TOKENS(AS_NPY), false}},
     {MAGIC("\x7f"
            "ELF"),
      0,
-     {"a program (ELF)", NOT_DATA, false}},
-    {MAGIC("%PDF-"), 0, {"a PDF", "extract its text, and make token ids of that with tools/tokens", false}},
-    {MAGIC("MMIDIDX\0\0"), 0, {"an index of Megatron", "give the .bin beside it, with its dtype", false}},
-    {MAGIC("\x8a\xd8\x34\x01"), 0, {"an evaluation file of llm.c", "give one of its files of tokens", false}},
-    {MAGIC("\xc6\xd7\x34\x01"), 0, {"a GPT-2 model of llm.c", "give one of its files of tokens", false}},
-    {MAGIC("\xa3\xd9\x34\x01"), 0, {"a Llama 3 model of llm.c", "give one of its files of tokens", false}},
-    {MAGIC("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"), 0, {"a file of torch.save", AS_NPY, false}},
+     {"a program (ELF)", TOKENS(NOT_DATA), false}},
+    {MAGIC("%PDF-"), 0, {"a PDF", TOKENS("extract its text, and make token ids of that with tools/tokens"), false}},
+    {MAGIC("MMIDIDX\0\0"), 0, {"an index of Megatron", TOKENS("give the .bin beside it, with its dtype"), false}},
+    {MAGIC("\x8a\xd8\x34\x01"),
+     0,
+     {"an evaluation file of llm.c", TOKENS("give one of its files of tokens"), false}},
+    {MAGIC("\xc6\xd7\x34\x01"), 0, {"a GPT-2 model of llm.c", TOKENS("give one of its files of tokens"), false}},
+    {MAGIC("\xa3\xd9\x34\x01"), 0, {"a Llama 3 model of llm.c", TOKENS("give one of its files of tokens"), false}},
+    {MAGIC("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"),
+     0,
+     {"a file of torch.save", AS_NPY, RESAVE, false}},
     {MAGIC("version https://git-lfs.github.com/spec/"),
      0,
-     {"a pointer of Git LFS, not the file itself", "fetch it by `git lfs pull`", false}},
+     {"a pointer of Git LFS, not the file itself", ANY("fetch it by `git lfs pull`"), false}},
 };
 
-static const struct known_format torch_zip = {"a file of torch.save", AS_NPY, false};
-static const struct known_format npz = {"an .npz archive of NumPy", "save one array of it by numpy.save", false};
-static const struct known_format zip = {"a zip archive", "unpack it first", false};
-static const struct known_format pickle = {"a pickle of Python", AS_NPY, false};
-static const struct known_format arrow_stream = {"an Arrow stream, as the datasets library keeps it", AS_NPY,
-                                                 false};
+static const struct known_format torch_zip = {"a file of torch.save", AS_NPY, RESAVE, false};
+static const struct known_format npz = {"an .npz archive of NumPy", TOKENS("save one array of it by numpy.save"),
+                                        false};
+static const struct known_format zip = {"a zip archive", ANY("unpack it first"), false};
+static const struct known_format pickle = {"a pickle of Python", AS_NPY, RESAVE, false};
+static const struct known_format arrow_stream = {"an Arrow stream, as the datasets library keeps it",
+                                                 TOKENS(AS_NPY), false};
 static const struct known_format safetensors = {
-    "a safetensors file", "give a batch file by --batch FILE, in a spec as {\"batch\": PATH}", false};
+    "a safetensors file", TOKENS("give a batch file by --batch FILE, in a spec as {\"batch\": PATH}"), false};
 static const struct known_format sentencepiece = {"a SentencePiece tokenizer",
-                                                  "give a file of the token ids that it made", false};
-static const struct known_format html = {"an HTML page", "download the file itself, or " FROM_TEXT, true};
-static const struct known_format tokenizer = {"a tokenizer", "give a file of the token ids that it made", true};
-static const struct known_format json = {"JSON", FROM_TEXT, true};
+                                                  TOKENS("give a file of the token ids that it made"), false};
+static const struct known_format html = {"an HTML page", "download the file itself, or " FROM_TEXT,
+                                         "download the file itself", true};
+static const struct known_format tokenizer = {"a tokenizer", TOKENS("give a file of the token ids that it made"),
+                                              true};
+static const struct known_format json = {"JSON", TOKENS(FROM_TEXT), true};
 
 static bool holds(const unsigned char *head, size_t count, const char *text)
 {
@@ -142,4 +157,14 @@ bool known_format_is_text(const unsigned char *head, size_t count)
         if (!(length = character(head + i, count - i)))
             return false;
     return count >= 16;
+}
+
+bool known_format_refuse(const char *path, const unsigned char *head, size_t count, const char *expected,
+                         struct status *status)
+{
+    const struct known_format *known =
+        known_format_find(head, count < KNOWN_FORMAT_BYTES ? count : KNOWN_FORMAT_BYTES);
+    return known && strcmp(known->name, expected) != 0 &&
+           !status_set(status, STATUS_BAD_INPUT, "%s: is %s, not %s%s%s", path, known->name, expected,
+                       known->elsewhere ? "; " : "", known->elsewhere ? known->elsewhere : "");
 }

@@ -1,5 +1,6 @@
 #include "harness/files/safetensors.h"
 #include "harness/files/input_files.h"
+#include "harness/files/known_format.h"
 #include "harness/files/size.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -301,6 +302,13 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
     }
     memcpy(&header_bytes, file->map, sizeof header_bytes);
     size_t rest = file->map_bytes - sizeof header_bytes;
+    const char *text = (const char *)file->map + sizeof header_bytes;
+    bool here = header_bytes <= rest && header_bytes <= HEADER_BYTES_MAX;
+    json_error_t error;
+    json_t *header = here ? json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &error) : NULL;
+    if (!header && known_format_refuse(path, file->map, file->map_bytes, "a safetensors file", status)) {
+        return false;
+    }
     if (header_bytes > HEADER_BYTES_MAX) {
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: a header of %llu bytes, more than the format's %u: not a safetensors file", path,
@@ -311,9 +319,6 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
                           "%s: a header of %llu bytes, but only %zu follow (truncated, or not a safetensors file)",
                           path, (unsigned long long)header_bytes, rest);
     }
-    const char *text = (const char *)file->map + sizeof header_bytes;
-    json_error_t error;
-    json_t *header = json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &error);
     if (!header) {
         return status_set(status, STATUS_BAD_INPUT, "%s: the header %s (line %d, column %d)", path,
                           json_fault(&error), error.line, error.column);

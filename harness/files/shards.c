@@ -1,10 +1,9 @@
 #include "harness/files/shards.h"
+#include "harness/files/folder_contents.h"
 #include "harness/files/folder_path.h"
 #include "harness/files/json_field.h"
 #include "harness/files/weight_names.h"
 #include <string.h>
-
-#define INDEX_FILE "model.safetensors.index.json"
 
 // Values compared at a time, a few MiB of them.
 #define BLOCK_VALUES ((size_t)1 << 18)
@@ -59,7 +58,7 @@ static bool open_mapped(struct shards *shards, const char *folder, const char *t
 
 static bool open_index(struct shards *shards, const char *folder, struct status *status)
 {
-    char *path = folder_file(folder, INDEX_FILE);
+    char *path = folder_file(folder, FOLDER_INDEX);
     struct json_source source;
     bool ok = json_source_open_python(&source, path, status);
     if (ok) {
@@ -83,12 +82,13 @@ static bool open_files(struct shards *shards, const char *folder, struct status 
     if (folder_has(folder, FOLDER_WEIGHTS)) {
         return shards_add(shards, folder, FOLDER_WEIGHTS, status);
     }
-    if (folder_has(folder, INDEX_FILE)) {
+    if (folder_has(folder, FOLDER_INDEX)) {
         return open_index(shards, folder, status);
     }
-    return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, INDEX_FILE,
-                      folder_has(folder, "pytorch_model.bin") ? " (pytorch_model.bin must be converted first)"
-                                                              : "");
+    char contents[400];
+    folder_contents(folder, contents, sizeof contents);
+    return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, FOLDER_INDEX,
+                      contents);
 }
 
 // Puts every tensor under its name as a language model's, and takes those of other parts out.

@@ -1,7 +1,9 @@
 #include "harness/spec/config_decode.h"
 #include "harness/files/folder.h"
+#include "harness/files/folder_contents.h"
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum key_type { COUNT, NUMBER, FLAG, CHOICE };
 
@@ -309,11 +311,14 @@ static bool unknown_model(struct json_field field, struct status *status)
 {
     struct names presets = {0};
     preset_names(&presets);
-    char hint[640], found[100];
-    names_hint(&presets, json_string_value(field.value), "presets", hint, sizeof hint);
+    const char *name = json_string_value(field.value);
+    char hint[640], found[100], contents[400];
+    names_hint(&presets, name, "presets", hint, sizeof hint);
     json_source_show(field.value, found, sizeof found);
-    return json_field_fail(field, status, "%s is neither a preset nor a folder with a config.json; %s", found,
-                           hint);
+    folder_contents(name, contents, sizeof contents);
+    bool there = access(name, F_OK) == 0;
+    return json_field_fail(field, status, "%s is neither a preset nor a folder with a config.json%s%s%s", found,
+                           contents, there ? "" : "; ", there ? "" : hint);
 }
 
 static bool decode_name(struct json_field field, struct config *config, char **folder, json_t **canonical,
