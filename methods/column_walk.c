@@ -455,7 +455,7 @@ void column_walk(struct step *step, const struct column_walk *walk)
     }
     fill_cache(&state, highest);
     if (state.gathers && ranks_highest(&step->model->ranks)) {
-        objective_settle(step->model->device, step->batch, step->loss);
+        objective_settle(step->model->device, &step->model->ranks.replicas, step->batch, step->loss);
     }
     if (walk->drawn.count == 0) {
         unit_done_all(step->model);

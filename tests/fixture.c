@@ -176,7 +176,8 @@ void fixture_open_objective(struct fixture *f)
     f->old = malloc(count * sizeof *f->old);
     f->reference = malloc(count * sizeof *f->reference);
     f->advantages = malloc(f->batch_size * sizeof *f->advantages);
-    CHECK(f->weights && f->old && f->reference && f->advantages);
+    f->desirable = malloc(f->batch_size * sizeof *f->desirable);
+    CHECK(f->weights && f->old && f->reference && f->advantages && f->desirable);
     // About those of a random model, so that ratios lie between all bounds and beyond them.
     double usual = -log((double)f->config.vocab) - 0.5;
     for (size_t i = 0; i < count; i++) {
@@ -185,6 +186,7 @@ void fixture_open_objective(struct fixture *f)
         f->reference[i] = usual + random_normal(&noise, 2 * i + 1) / 2;
     }
     for (size_t b = 0; b < f->batch_size; b++) {
+        f->desirable[b] = b % 3 != 2;
         f->advantages[b] = (b % 2 ? -1 : 1) * (0.5 + random_uniform(&noise, 2 * count + b));
     }
     const struct objective *objective = f->objective ? f->objective : objectives[0];
@@ -195,6 +197,7 @@ void fixture_close_objective(struct fixture *f)
 {
     const struct objective *objective = f->objective ? f->objective : objectives[0];
     options_free(&objective->options, f->objective_settings);
+    free(f->desirable);
     free(f->advantages);
     free(f->reference);
     free(f->old);
@@ -237,6 +240,7 @@ static const struct {
     {"dpo", "kind=apo_down sft=0.5 ld_alpha=0.3"},
     {"dpo", "ld_alpha=0 sft=0.5"},
     {"dpo", "ld_alpha=0.3 kind=hinge divergence=forward-kl"},
+    {"kto", "kind=apo_zero_unpaired desirable_weight=1.5 undesirable_weight=0.5"},
     {"grpo", "beta=0.25 importance=on"},
     {"grpo", "dual=1.5 clip_high=0.28"},
     {"grpo", "normaliser=dr_grpo length=19 policy=cispo ratio_max=0.9"},
@@ -298,7 +302,8 @@ void fixture_set_objective(const struct fixture *f, struct device *device, struc
         struct batch_values values = {.weights = f->weights + first * f->context,
                                       .old_logprobs = f->old + first * f->context,
                                       .reference_logprobs = f->reference + first * f->context,
-                                      .advantages = f->advantages + first};
+                                      .advantages = f->advantages + first,
+                                      .desirable = f->desirable + first};
         batch_set_objective(batch, device, f->objective, f->objective_settings, &values);
     }
 }

@@ -30,8 +30,10 @@ struct fixture {
     struct batch batch;
     int32_t *ids;
     void *objective_settings;
-    // For objectives that read them: of rows weights from 0 to 1 and log-probs, of sequences advantages.
+    // For objectives that read them: of rows weights from 0 to 1 and log-probs, of sequences advantages
+    // and whether they are desirable.
     double *weights, *old, *reference, *advantages;
+    int32_t *desirable;
     size_t gradient_count;
 };
 

@@ -60,7 +60,11 @@ struct measured {
 
 static void open_replica(struct fixture *f, struct ranks *ranks, struct split split)
 {
-    size_t together = f->objective && f->objective->terms.divisor == PER_PAIR ? 2 : 1;
+    struct fixture asked = *f;
+    fixture_open_objective(&asked);
+    bool pairs = f->objective && objective_terms(f->objective, asked.objective_settings).divisor == PER_PAIR;
+    size_t together = pairs ? 2 : 1;
+    fixture_close_objective(&asked);
     *ranks = ranks_of(&world.comm, split, &f->config, f->context);
     struct row_range groups = comm_share(f->batch_size / together, split.data, split_data(split, world.comm.rank));
     f->ranks = ranks;

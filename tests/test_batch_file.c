@@ -24,6 +24,7 @@ static const struct written_tensor good[] = {
     // What stands where there is no label is nobody's matter.
     {"reference_logprobs", "F32", "[2,4]", {-1.5, -2, -3, NAN, INFINITY, -0.25, 0, 0}, 8},
     {"advantages", "F64", "[2]", {0.5, -1.5}, 2},
+    {"desirable", "I32", "[2]", {0, 1}, 2},
 };
 #define GOOD COUNT(good)
 
@@ -44,7 +45,7 @@ static void all_of_it_is_read(void **state)
     for (size_t i = 0; i < GOOD; i++) {
         for (size_t j = 0; j < good[i].count; j++) {
             bool none = strstr(good[i].name, "logprobs") && data.labels[j] == NO_TARGET;
-            double value = i < 4 ? integers[i][j] : numbers[i - 4][j];
+            double value = i < 4 ? integers[i][j] : i < 8 ? numbers[i - 4][j] : data.desirable[j];
             if (value != (none ? 0 : good[i].values[j]))
                 fail_msg("%s: element %zu is %g", good[i].name, j, value);
         }
@@ -61,7 +62,7 @@ static void what_may_be_left_out_is(void **state)
     assert_true(batch_file_read(&data, path.text, 4, 2, VOCAB, &status));
     assert_true(data.ids && data.labels);
     assert_false(data.lengths || data.documents || data.weights || data.old_logprobs || data.reference_logprobs ||
-                 data.advantages);
+                 data.advantages || data.desirable);
     batch_data_free(&data);
 }
 
@@ -122,6 +123,9 @@ static void what_is_wrong_is_said(void **state)
          "old_logprobs[0, 1] is 1, expected a finite number <= 0, the natural logarithm of a probability"},
         {{"reference_logprobs", "F32", "[2,4]", {-1, -1, -1, 0, 0, 0.0011, 0, 0}, 8},
          "reference_logprobs[1, 1] is 0.0011, expected a finite number <= 0"},
+        {{"desirable", "F32", "[2]", {0, 1}, 2}, "desirable is of F32, expected I32 or I64"},
+        {{"desirable", "I64", "[2]", {1, 2}, 2}, "desirable[1] is 2, expected 1, or 0"},
+        {{"desirable", "I64", "[2]", {-1, 0}, 2}, "desirable[0] is -1, expected 1, or 0"},
         {{"advantages", "F64", "[2]", {1, NAN}, 2}, "advantages[1] is nan, expected a finite number"},
         {{"advantages", "F64", "[2]", {-INFINITY, 1}, 2}, "advantages[0] is -inf, expected a finite number"},
         {{"old_logprob", "F64", "[2]", {0}, 2}, "unknown tensor \"old_logprob\"; did you mean \"old_logprobs\"?"},

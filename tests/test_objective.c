@@ -22,6 +22,7 @@ struct logits {
     double weights[ROWS], old[ROWS], reference[ROWS]; // [BATCH, CONTEXT]
 };
 static const double advantages[BATCH] = {1.3, -0.7, 0.4, 0};
+static const int32_t desirable[BATCH] = {1, 0, 0, 1};
 
 static int32_t target_of(int b, int t)
 {
@@ -45,7 +46,7 @@ static void log_probs(double *log_prob, const double *logits)
 
 static void logits_give(struct logits *l)
 {
-    struct batch_values values = {l->weights, l->old, l->reference, advantages};
+    struct batch_values values = {l->weights, l->old, l->reference, advantages, desirable};
     batch_set_objective(&l->batch, l->device, l->asked.objective, l->asked.objective_settings, &values);
 }
 
@@ -103,7 +104,7 @@ static double apply(struct logits *l, size_t block, double *grad)
     if (objective_gathers(&l->batch)) {
         objective_begin(l->device, &l->batch);
         pass(l, block, false);
-        objective_settle(l->device, &l->batch, l->loss);
+        objective_settle(l->device, &comm_self, &l->batch, l->loss);
     }
     pass(l, block, true);
     tensor_read(l->device, l->logits, grad);
@@ -229,6 +230,31 @@ static double preference(const struct logits *l, const double *log_prob)
     return loss / (BATCH / 2.0) + (orpo ? 1 : number(l, "sft")) * chosen / (count_of(0) + count_of(2));
 }
 
+// Of a sequence the sum of its rows' log-ratios.
+static double gain(const struct logits *l, const double *log_prob, int b)
+{
+    double sum = 0;
+    for (int i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+        sum += target_of(b, i % CONTEXT) < 0 ? 0 : log_prob[i] - l->reference[i];
+    }
+    return sum;
+}
+
+static double value(const struct logits *l, const double *log_prob, const double *held)
+{
+    double loss = 0, kl = 0, beta = number(l, "beta");
+    int step = is(l, "kind", "kto") ? 2 : 1;
+    for (int b = 1; step == 2 && b < BATCH; b += 2) {
+        kl += gain(l, held, b) / (BATCH / 2.0);
+    }
+    for (int b = 0; b < BATCH; b += step) {
+        double above = beta * (gain(l, log_prob, b) - fmax(0, kl));
+        loss += desirable[b] ? number(l, "desirable_weight") * (1 - sigmoid(above))
+                             : number(l, "undesirable_weight") * (1 - sigmoid(-above));
+    }
+    return loss * step / BATCH;
+}
+
 static double clipped(const struct logits *l, double ratio, double advantage)
 {
     double inside = fmin(fmax(ratio, 1 - number(l, "clip_low")), 1 + number(l, "clip_high"));
@@ -276,6 +302,7 @@ static double meant(const struct logits *l, const double *log_prob, const double
 {
     const char *name = l->asked.objective->name;
     return strcmp(name, "dpo") == 0 || strcmp(name, "orpo") == 0 ? preference(l, log_prob)
+           : strcmp(name, "kto") == 0                            ? value(l, log_prob, held)
            : strcmp(name, "grpo") == 0                           ? policy(l, log_prob, held)
                                                                  : likelihood(l, log_prob, held);
 }
@@ -339,7 +366,7 @@ static void test_blocks(void **state)
     }
 }
 
-// A batch of which nothing counts has loss 0 and gradient 0, but for pairs, of which both are nothing.
+// A batch of which nothing counts has loss 0 and gradient 0, but for what costs something by sums of nothing.
 static void test_nothing_counts(void **state)
 {
     (void)state;
@@ -357,9 +384,10 @@ static void test_nothing_counts(void **state)
         batch_close(&l.batch, l.device);
         batch_open(&l.batch, l.device, ids, none, CONTEXT, BATCH);
         logits_give(&l);
-        bool pairs = objective_terms(asked.objective, l.asked.objective_settings).divisor == PER_PAIR;
+        struct objective_terms terms = objective_terms(asked.objective, l.asked.objective_settings);
+        bool costs = terms.sequences.kind == SEQUENCE_PAIRS || terms.sequences.kind == SEQUENCE_VALUE;
         double loss = apply(&l, 10, grad);
-        assert_true(pairs ? isfinite(loss) : loss == 0);
+        assert_true(costs ? isfinite(loss) : loss == 0);
         for (int i = 0; i < ROWS * VOCAB; i++) {
             assert_true(grad[i] == 0);
         }
@@ -422,6 +450,35 @@ static void test_reference_shifted(void **state)
         assert_true(fabs(apply(&l, 10, grad) - loss) <= 1e-13);
         assert_true(largest_difference(grad, expected, ROWS * VOCAB) <= 1e-13);
         logits_close(&l);
+    }
+}
+
+// Mismatched sequences move the cost of the others by their mean gain over the reference, and not where that is a
+// loss; they have no gradient.
+static void test_mismatched(void **state)
+{
+    (void)state;
+    for (int gains = 0; gains < 2; gains++) {
+        struct logits l = logits_of("kto", "beta=0.3"),
+                      without = logits_of("kto", "beta=0.3 kind=apo_zero_unpaired");
+        double log_prob[ROWS], grad[ROWS * VOCAB], other[ROWS * VOCAB], moved = 0;
+        log_probs(log_prob, l.start);
+        for (int i = 0; i < ROWS; i++) {
+            l.reference[i] = without.reference[i] = log_prob[i] - (i / CONTEXT % 2 ? (gains ? 0.5 : -0.5) : 0.1);
+        }
+        logits_give(&l);
+        logits_give(&without);
+        double loss = apply(&l, 10, grad);
+        apply(&without, 10, other);
+        assert_true(fabs(loss - meant(&l, log_prob, log_prob)) <= 1e-14);
+        for (int i = 0; i < ROWS * VOCAB; i++) {
+            bool mismatched = i / VOCAB % BATCH % 2;
+            assert_true(!mismatched || grad[i] == 0);
+            moved = fmax(moved, mismatched ? 0 : fabs(grad[i] - 2 * other[i])); // a mean over half as many
+        }
+        assert_true(gains ? moved > 1e-3 : moved <= 1e-16);
+        logits_close(&l);
+        logits_close(&without);
     }
 }
 
@@ -494,6 +551,9 @@ static void test_refused(void **state)
         {"dpo", "kind=exo_pair smoothing=0.001", 2, 1, NULL},
         {"dpo", "kind=ipo ld_alpha=0.5", 2, 1, "\"ipo\" takes means"},
         {"dpo", "kind=simpo ld_alpha=0", 2, 1, "\"simpo\" takes means"},
+        {"kto", "", 3, 1, "as 2i + 1"},
+        {"kto", "", 4, 2, "2 micro-batches"},
+        {"kto", "kind=apo_zero_unpaired", 3, 2, NULL},
         {"grpo", "normaliser=dr_grpo", 1, 1, "give length"},
         {"grpo", "normaliser=bnpo", 4, 2, "2 micro-batches"},
         {"grpo", "dual=1.1", 1, 1, "less than 1 + clip_high, 1.2"},
@@ -533,6 +593,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nothing_counts),
         cmocka_unit_test(test_reference_is_the_policy),
         cmocka_unit_test(test_reference_shifted),
+        cmocka_unit_test(test_mismatched),
         cmocka_unit_test(test_no_advantage),
         cmocka_unit_test(test_ties),
         cmocka_unit_test(test_refused),

@@ -82,6 +82,24 @@ static void of_pairs(const struct fixture *f, const double *l, double *metrics)
     }
 }
 
+static void of_values(const struct fixture *f, const double *l, double *metrics)
+{
+    size_t step = is(f, "kind", "kto") ? 2 : 1;
+    double kl = 0, rewards[2] = {0}, counts[2] = {0};
+    for (size_t b = 0; b < BATCH; b++) {
+        double sum = 0;
+        for (size_t i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+            sum += targets[i] < 0 ? 0 : l[i] - f->reference[i];
+        }
+        bool mismatched = b % step == 1, good = f->desirable[b];
+        kl += mismatched ? sum / (BATCH / 2.0) : 0;
+        rewards[good] += mismatched ? 0 : number(f, "beta") * sum;
+        counts[good] += !mismatched;
+    }
+    metrics[METRIC_MARGIN] = rewards[1] / counts[1] - rewards[0] / counts[0];
+    metrics[METRIC_KL] = fmax(0, kl);
+}
+
 static void of_rows(const struct fixture *f, const double *l, double *metrics)
 {
     double all = (double)(count_of(0) + count_of(1) + count_of(2) + count_of(3));
@@ -129,6 +147,8 @@ static void test_what_they_mean(void **state)
         log_probs(&f, l);
         if (strcmp(f.objective->name, "dpo") == 0 || strcmp(f.objective->name, "orpo") == 0) {
             of_pairs(&f, l, expected);
+        } else if (strcmp(f.objective->name, "kto") == 0) {
+            of_values(&f, l, expected);
         } else if (strcmp(f.objective->name, "grpo") == 0) {
             of_rows(&f, l, expected);
         }

@@ -88,8 +88,11 @@ static void share(struct fixture *f)
     batch_close(&f->batch, f->device);
     batch_open(&f->batch, f->device, ids, targets, context, 2);
     batch_set_branches(&f->batch, f->device, of, SEQUENCES);
-    struct batch_values values = {
-        .weights = weights, .old_logprobs = old, .reference_logprobs = reference, .advantages = f->advantages};
+    struct batch_values values = {.weights = weights,
+                                  .old_logprobs = old,
+                                  .reference_logprobs = reference,
+                                  .advantages = f->advantages,
+                                  .desirable = f->desirable};
     if (f->objective)
         batch_set_objective(&f->batch, f->device, f->objective, f->objective_settings, &values);
 }

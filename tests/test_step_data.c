@@ -141,6 +141,8 @@ static void what_a_file_lacks_is_said(void **state)
          {"weights", "F32", "[2,4]", {1, 0, 0, 1, 1, 0, 0, 1}, 8},
          "weights are 0 wherever there is a label"},
         {"'grpo'", "", {"advantages", "", "", {0}, 0}, "has no tensor \"advantages\"; objective grpo needs it"},
+        {"'kto'", "", {"desirable", "", "", {0}, 0}, "has no tensor \"desirable\"; objective kto needs it"},
+        {"'kto'", "", {"desirable", "I32", "[2]", {1, 0}, 2}, NULL},
         {GRPO, "", {"reference_logprobs", "", "", {0}, 0}, "has no tensor \"reference_logprobs\"; objective grpo"},
         {"'dpo'",
          "",

@@ -29,6 +29,8 @@ static const struct {
     {"'dpo'", "", WITH_NUMBERS | WITH_DOCUMENTS},
     {"{'name': 'dpo', 'kind': 'ipo', 'sft': 0.3}", "", WITH_NUMBERS},
     {"{'name': 'dpo', 'ld_alpha': 0.4}", "'group': 2,", WITH_NUMBERS},
+    {"'orpo'", "'group': 2,", WITH_NUMBERS},
+    {"{'name': 'kto', 'kind': 'apo_zero_unpaired'}", "'group': 4,", WITH_NUMBERS},
     {"{'name': 'grpo', 'beta': 0.1}", "", WITH_NUMBERS | WITH_DOCUMENTS},
     {"{'name': 'grpo', 'normaliser': 'grpo', 'policy': 'gspo'}", "'group': 4,", WITH_NUMBERS},
 };

@@ -323,7 +323,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "1}}",
          "key 'method': method 'spaco' under objective 'dpo': "},
         {WITH("'objective': {'name': 'dft', 'beta': 1}"),
-         "key 'beta': objective 'dft' has no such option; objectives that have it: dpo, orpo, grpo"},
+         "key 'beta': objective 'dft' has no such option; objectives that have it: dpo, orpo, kto, grpo"},
         {WITH("'optimizer': {'rate': -1}"), "key 'rate': expected a number from 0 to 1000000, found -1"},
         {WITH("'limits': {'memory': '24Gib'}"), "key 'memory': expected a size with its unit, such as 24GiB"},
         {WITH("'limits': {'memory': '24'}"), "such as 24GiB (or 24G, the same), 80GB or 4096B, found '24'"},

@@ -36,7 +36,7 @@ static inline bool has_label(size_t b, size_t t)
 static inline void write_file(const struct scratch *scratch, const char *name, size_t first, size_t count,
                               unsigned with)
 {
-    enum { TOKENS = 3, NUMBERS = 4 };
+    enum { TOKENS = 3, NUMBERS = 5 };
     struct safetensors_item items[TOKENS + NUMBERS] = {
         {"ids", DTYPE_I32, 2, {count, CONTEXT}},
         {"labels", DTYPE_I32, 2, {count, CONTEXT}},
@@ -45,6 +45,7 @@ static inline void write_file(const struct scratch *scratch, const char *name, s
         {"old_logprobs", DTYPE_F64, 2, {count, CONTEXT}},
         {"reference_logprobs", DTYPE_F64, 2, {count, CONTEXT}},
         {"advantages", DTYPE_F64, 1, {count}},
+        {"desirable", DTYPE_I32, 1, {count}},
     };
     struct safetensors_item some[TOKENS + NUMBERS];
     size_t kept = 0;
@@ -62,13 +63,16 @@ static inline void write_file(const struct scratch *scratch, const char *name, s
             size_t b = row / CONTEXT, t = row % CONTEXT;
             int32_t integer = some[i].name == items[0].name   ? id_of(b, t)
                               : some[i].name == items[1].name ? (has_label(b, t) ? id_of(b, t + 1) : NO_TARGET)
+                              : some[i].rank == 1             ? b % 3 != 2
                                                               : (int32_t)(t * (1 + b % 3) / 9);
             double number = some[i].name == items[3].name ? (double)(row % 5) / 4
                             : some[i].rank == 1           ? (b % 2 ? -0.7 : 1.1) + 0.1 * (double)(b % 3)
                                                           : -3.6 + random_normal(&random, 7 * row + i) / 2;
+            if (some[i].rank == 1 && t > 0)
+                continue;
             if (some[i].dtype == DTYPE_I32)
                 assert_true(safetensors_append_bytes(&writer, &integer, 1, &status));
-            else if (some[i].rank == 2 || t == 0)
+            else
                 assert_true(safetensors_append(&writer, &number, 1, &status));
         }
     }

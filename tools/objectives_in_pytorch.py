@@ -61,6 +61,17 @@ def orpo(l, mask, batch, beta=0.1):
     return -(l[0::2] * chosen).sum() / chosen.sum() - beta * logsigmoid(log_odds[0::2] - log_odds[1::2]).mean()
 
 
+def kto(l, mask, batch, kind="kto", beta=0.1, desirable_weight=1.0, undesirable_weight=1.0):
+    """Ethayarajh et al. 2024, arXiv 2402.01306, equation 7; sequences 2i + 1 are 2i's prompts with others' completions.
+    apo_zero_unpaired: D'Oosterlinck et al. 2024, arXiv 2408.06266, equation 7, without pairs."""
+    gain, desirable = ((l - batch["reference_logprobs"]) * mask).sum(1), batch["desirable"].bool()
+    baseline = 0.0
+    if kind == "kto":
+        baseline, gain, desirable = gain[1::2].mean().clamp(min=0).detach(), gain[0::2], desirable[0::2]
+    value = beta * (gain - baseline)
+    return torch.where(desirable, desirable_weight * (1 - value.sigmoid()), undesirable_weight * (1 - (-value).sigmoid())).mean()
+
+
 def grpo(l, mask, batch, normaliser="dapo", policy="clip", clip_low=0.2, clip_high=0.2, dual=0.0, ratio_max=5.0,
          temperature=1.0, temperature_negative=1.05, beta=0.0, importance="off", length=0):
     """Shao et al. 2024, arXiv 2402.03300, and its relatives."""
@@ -109,6 +120,8 @@ OBJECTIVES = [
     ("dpo", {"kind": "exo_pair", "smoothing": 0.001}), ("dpo", {"kind": "discopop"}), ("dpo", {"kind": "nca_pair"}),
     ("dpo", {"kind": "bco_pair"}), ("dpo", {"kind": "sppo_hard"}), ("dpo", {"kind": "apo_zero"}),
     ("dpo", {"kind": "apo_down"}), ("orpo", {"beta": 0.3}),
+    ("kto", {}), ("kto", {"beta": 0.3, "desirable_weight": 1.33, "undesirable_weight": 0.5}),
+    ("kto", {"kind": "apo_zero_unpaired"}),
     ("dpo", {"divergence": "forward-kl"}), ("dpo", {"divergence": "js"}), ("dpo", {"divergence": "alpha", "alpha": 0.3}),
     ("dpo", {"ld_alpha": 0.4}), ("dpo", {"ld_alpha": 0, "sft": 0.5, "divergence": "js"}),
     *(("grpo", {"normaliser": n, "clip_high": 0.28, "beta": 0.04, **({"length": 40} if n == "dr_grpo" else {})})
@@ -127,5 +140,5 @@ def flag(name, options):
 
 
 def loss(name, options, l, mask, batch):
-    return {"dpo": dpo, "orpo": orpo, "grpo": grpo}[name](l, mask, batch, **options) if name in ("dpo", "orpo", "grpo") \
-        else mean(l, mask, batch, name)
+    known = {"dpo": dpo, "orpo": orpo, "kto": kto, "grpo": grpo}
+    return known[name](l, mask, batch, **options) if name in known else mean(l, mask, batch, name)

@@ -7,7 +7,7 @@ import torch
 
 try:
     import trl
-    from trl import DPOTrainer, GRPOTrainer
+    from trl import DPOTrainer, GRPOTrainer, KTOTrainer
     from trl.experimental.cpo import CPOTrainer
     from trl.experimental.orpo import ORPOTrainer
 except ImportError:
@@ -71,6 +71,23 @@ def dpo(l, mask, batch, options):
     return DPOTrainer._compute_loss(stub, lambda **_: outputs, inputs, False)
 
 
+def kto(l, mask, batch, options):
+    kind = options.get("kind", "kto")
+    step = 2 if kind == "kto" else 1
+    reference = (batch["reference_logprobs"] * mask).sum(1)
+    examples, other = slice(0, None, step), slice(1, None, 2)
+    tokens = torch.nn.functional.pad(mask[examples].long(), (1, 0))
+    stub = trainer(loss_type=kind, calculate_KL=kind == "kto", precompute_ref_logps=True, beta=options.get("beta", 0.1),
+                   desirable_weight=options.get("desirable_weight", 1.0),
+                   undesirable_weight=options.get("undesirable_weight", 1.0))
+    stub._compute_kl_logps = lambda *_: (l * mask).sum(1)[other].detach()
+    nothing = torch.zeros_like(l[examples])
+    outputs = SimpleNamespace(log_probs=(l * mask)[examples], entropy=nothing, mean_logits=nothing)
+    return KTOTrainer._compute_loss(stub, lambda **_: outputs, {
+        "input_ids": tokens, "attention_mask": torch.ones_like(tokens), "completion_mask": tokens,
+        "label": batch["desirable"][examples].bool(), "ref_logps": reference[examples], "ref_KL_logps": reference[other]}, False)
+
+
 def grpo(l, mask, batch, options):
     policy, empty = options.get("policy", "clip"), torch.zeros(l.shape[0], 0, dtype=torch.long)
     args = MagicMock(delta=options.get("dual") or None, use_bias_correction_kl=options.get("importance") == "on",
@@ -94,7 +111,7 @@ def left_out(name, options):
     if trl is None:
         return "TRL is not there"
     kind, policy, normaliser = options.get("kind", "sigmoid"), options.get("policy", "clip"), options.get("normaliser", "dapo")
-    if name not in ("dpo", "orpo", "grpo"):
+    if name not in ("dpo", "orpo", "kto", "grpo"):
         return "no loss method of TRL's"
     if name == "dpo" and kind in ("sigmoid", "sigmoid_norm") and options.get("smoothing"):
         return f"TRL's {kind} takes no smoothing"
@@ -110,6 +127,6 @@ def left_out(name, options):
 def loss(name, options, l, mask, batch):
     torch.set_default_dtype(torch.float64)  # of numbers that TRL makes tensors of
     try:
-        return {"dpo": dpo, "orpo": orpo, "grpo": grpo}[name](l, mask, batch, options)
+        return {"dpo": dpo, "orpo": orpo, "kto": kto, "grpo": grpo}[name](l, mask, batch, options)
     finally:
         torch.set_default_dtype(torch.float32)

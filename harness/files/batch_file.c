@@ -28,6 +28,7 @@ static const struct batch_tensor {
     {"old_logprobs", AT(old_logprobs), NUMBERS, PER_TOKEN, NULL},
     {"reference_logprobs", AT(reference_logprobs), NUMBERS, PER_TOKEN, NULL},
     {"advantages", AT(advantages), NUMBERS, PER_SEQUENCE, NULL},
+    {"desirable", AT(desirable), INTEGERS, PER_SEQUENCE, NULL},
 };
 #define BATCH_TENSORS (sizeof batch_tensors / sizeof *batch_tensors)
 
@@ -147,6 +148,9 @@ static struct range range_of(const struct batch_tensor *row, const struct batch_
         range.minimum = 1;
         range.maximum = (int64_t)into->context;
         snprintf(range.words, sizeof range.words, "1 to %zu, which is the context", into->context);
+    } else if (row->offset == AT(desirable)) {
+        range.maximum = 1;
+        snprintf(range.words, sizeof range.words, "1, or 0 of a sequence that is not");
     } else if (row->offset == AT(documents)) {
         snprintf(range.words, sizeof range.words, "a number from 0 on");
     } else {
@@ -357,6 +361,7 @@ void batch_data_keep(struct batch_data *data, size_t first, size_t count)
     keep(data->old_logprobs, row, rows, sizeof *data->old_logprobs);
     keep(data->reference_logprobs, row, rows, sizeof *data->reference_logprobs);
     keep(data->advantages, first, count, sizeof *data->advantages);
+    keep(data->desirable, first, count, sizeof *data->desirable);
     data->batch = count;
 }
 
@@ -371,5 +376,6 @@ void batch_data_free(struct batch_data *data)
     free(data->old_logprobs);
     free(data->reference_logprobs);
     free(data->advantages);
+    free(data->desirable);
     *data = (struct batch_data){0};
 }

@@ -24,6 +24,7 @@ struct batch_data {
     double *old_logprobs;       // of the labels, by the policy that sampled them
     double *reference_logprobs; // of the labels, by the reference
     double *advantages;         // [batch], of sequences
+    int32_t *desirable;         // [batch], 1 of a sequence that is, 0 of any other
 };
 
 // An open one, whose sequences are read as they are wanted.

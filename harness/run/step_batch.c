@@ -18,7 +18,8 @@ void step_batch_set_objective(struct batch *batch, struct device *device, const 
                         &(struct batch_values){.weights = data->weights,
                                                .old_logprobs = data->old_logprobs,
                                                .reference_logprobs = data->reference_logprobs,
-                                               .advantages = data->advantages});
+                                               .advantages = data->advantages,
+                                               .desirable = data->desirable});
 }
 
 void step_batch_share(struct batch *batch, const struct model *model)

@@ -37,6 +37,17 @@ static double *random_weights(const struct trial *trial, struct status *status)
     return weights;
 }
 
+static int32_t *random_desirable(const struct trial *trial, struct status *status)
+{
+    struct random random = random_named(trial->seed, "desirable");
+    int32_t *desirable = host_memory_try(trial->batch, sizeof *desirable);
+    if (!desirable)
+        status_set(status, STATUS_OOM, "no room on the host for what %zu sequences are", trial->batch);
+    for (size_t b = 0; desirable && b < trial->batch; b++)
+        desirable[b] = (int32_t)random_below(&random, b, 2);
+    return desirable;
+}
+
 static struct objective_terms terms_of(const struct trial *trial)
 {
     return objective_terms(trial->objective, trial->objective_options);
@@ -105,6 +116,8 @@ bool step_data_check(const struct batch_data *data, const struct trial *trial, c
                         status)) &&
            (!(terms.required & BATCH_ADVANTAGES) ||
             check_there(path, data->advantages, "advantages", trial, "[batch], one for every sequence", status)) &&
+           (!(terms.required & BATCH_DESIRABLE) ||
+            check_there(path, data->desirable, "desirable", trial, "[batch], 1 or 0 for every sequence", status)) &&
            (trial->reference.kind != REFERENCE_FILE ||
             check_there(path, data->reference_logprobs, "reference_logprobs", trial,
                         "[batch, context]; or \"reference\" another than file", status)) &&
@@ -181,7 +194,7 @@ static bool read_tokens(struct batch_data *data, const struct trial *trial, stru
     size_t vocab = trial->config.vocab;
     bool random = trial->data.kind == DATA_RANDOM;
     struct objective_terms terms = terms_of(trial);
-    unsigned compared = BATCH_OLD | BATCH_REFERENCE | BATCH_ADVANTAGES;
+    unsigned compared = BATCH_OLD | BATCH_REFERENCE | BATCH_ADVANTAGES | BATCH_DESIRABLE;
     data->ids = tokens_read(&trial->data, trial->context, trial->batch, vocab, trial->seed, status);
     if (!data->ids)
         return false;
@@ -195,6 +208,8 @@ static bool read_tokens(struct batch_data *data, const struct trial *trial, stru
         data->weights = random_weights(trial, status);
     if (random && terms.required & BATCH_ADVANTAGES)
         data->advantages = random_normal_values(trial, "advantages", 1, 1, status);
+    if (random && terms.required & BATCH_DESIRABLE)
+        data->desirable = random_desirable(trial, status);
     pack(data, trial, status);
     return status->code == STATUS_OK;
 }
@@ -243,6 +258,7 @@ uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial
                  {data->weights, rows * sizeof *data->weights},
                  {data->old_logprobs, rows * sizeof *data->old_logprobs},
                  {data->advantages, data->batch * sizeof *data->advantages},
+                 {data->desirable, data->batch * sizeof *data->desirable},
                  {data->reference_logprobs, rows * sizeof *data->reference_logprobs}}; // of a file alone
     size_t count = sizeof parts / sizeof *parts - (trial->reference.kind != REFERENCE_FILE);
     XXH64_hash_t hashes[sizeof parts / sizeof *parts] = {0};

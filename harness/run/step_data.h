@@ -2,9 +2,9 @@
 //
 // A prompt's tokens are, of sequences of a group, those of its first one. Of random data the first tokens of a
 // sequence are a prompt without targets wherever an objective compares sequences; a weight is uniform in [0, 1), an
-// advantage normal. What stands for log-probs of other models is noise first, normal with deviation
-// STEP_DATA_NOISE, which whoever has the model's own adds to them. Each depends on the seed, the sequence and the
-// token alone.
+// advantage normal, half of all sequences desirable. What stands for log-probs of other models is noise first,
+// normal with deviation STEP_DATA_NOISE, which whoever has the model's own adds to them. Each depends on the seed,
+// the sequence and the token alone.
 #pragma once
 #include "harness/files/batch_file.h"
 #include "harness/spec/trial.h"

@@ -373,6 +373,7 @@ bool train_evaluate(struct train *train, struct objective_sums *found, struct st
             own = (struct row_range){0, trial_together(trial)};
         if (!open_batch(train, &train->held_out, first + own.start, own.count, &whole, &untold, status))
             return false;
+        train->setup->batch.idle = idle;
         struct objective_sums part = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
         if (!idle)
             objective_sums_add(found, OBJECTIVE_SUMS, &part, 1);

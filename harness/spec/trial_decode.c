@@ -168,12 +168,14 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
     // Where nothing is read a spec may name what it serves elsewhere.
     bool tokens_alone = trial->data.kind != DATA_RANDOM && trial->data.kind != DATA_BATCH;
     unsigned reads = objective_terms(trial->objective, trial->objective_options).required;
-    if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES) && !trial->planned)
+    if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES | BATCH_DESIRABLE) && !trial->planned)
         return json_field_fail(
             objective, status,
             "\"%s\" needs %s: give \"data\" as {\"batch\": PATH} (--batch FILE), a file that has them",
             trial->objective->name,
-            reads & BATCH_WEIGHTS ? "a weight for every row" : "an advantage for every sequence");
+            reads & BATCH_WEIGHTS     ? "a weight for every row"
+            : reads & BATCH_DESIRABLE ? "what of every sequence, whether it is desirable"
+                                      : "an advantage for every sequence");
     return true;
 }
 

@@ -432,7 +432,7 @@ void settle_measure(struct trial *trial)
         measure->samples = 1;
         measure->timeline = measure->categories = measure->bias = measure->pair_sums = false;
     }
-    bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
+    bool pairs = objective_terms(trial->objective, trial->objective_options).sequences.kind == SEQUENCE_PAIRS;
     measure->pair_sums = measure->pair_sums && !trial->planned && pairs && trial_ranks(trial) == 1;
     measure->lost_updates = measure->lost_updates && trial->train.steps && trial->dtype == DTYPE_BF16 &&
                             lost_updates_known(trial->optimizer);

@@ -266,7 +266,7 @@ typedef void objective_rows_op(struct device *device, struct row_terms terms, st
 typedef void sequence_sums_op(struct device *device, struct tensor sums, struct objective_block block,
                               struct tensor base);
 // loss += loss_weight * what the sequences cost by their sums, and sums = that cost's derivative by the log_probs.
-// sums: [sequences, 1] f64, of pairs an even number; counts, advantages and loss as above.
+// sums: [sequences, 1] f64, a multiple of sequence_stride; counts, advantages and loss as above.
 typedef void sequence_costs_op(struct device *device, struct sequence_terms terms, struct tensor sums,
                                struct tensor loss, struct tensor counts, struct tensor advantages,
                                double loss_weight);

@@ -331,8 +331,8 @@ void op_sequence_costs(struct device *device, struct sequence_terms terms, struc
     if (failed(device)) {
         return;
     }
-    bool pairs = terms.kind == SEQUENCE_PAIRS, counted = terms.mean || !pairs;
-    CHECK(is_of(sums, sums.rows, DTYPE_F64) && is_loss(loss) && !(pairs && sums.rows % 2));
+    bool pairs = terms.kind == SEQUENCE_PAIRS, counted = terms.mean || terms.kind == SEQUENCE_RATIO;
+    CHECK(is_of(sums, sums.rows, DTYPE_F64) && is_loss(loss) && sums.rows % sequence_stride(terms) == 0);
     CHECK(!counted || is_of(counts, sums.rows, DTYPE_I32));
     CHECK(pairs || is_statistic(device, advantages, sums.rows));
     if (begin(device, operation(WORK_HEAD, "sequence_costs"), 0,

@@ -6,8 +6,10 @@
 enum sequence_objective {
     SEQUENCE_NONE,
     SEQUENCE_PAIRS, // of sequences 2i and 2i + 1, the first chosen: by D, the difference of S = sum of (l - q)
-    SEQUENCE_RATIO  // of each row of a sequence: clipped, by s = exp(mean of (l - o)). Zheng et al. 2025, arXiv
+    SEQUENCE_RATIO, // of each row of a sequence: clipped, by s = exp(mean of (l - o)). Zheng et al. 2025, arXiv
                     // 2507.18071
+    SEQUENCE_VALUE  // of a sequence alone: w sigma(-beta (S - kl)) where it is desirable, w sigma(beta (S - kl))
+                    // where it is not. Ethayarajh et al. 2024, arXiv 2402.01306, equation 7
 };
 
 // With x = beta D, D = phi(chosen) - phi(rejected), which is the difference of S where the divergence is the
@@ -50,6 +52,9 @@ struct sequence_terms {
     double alpha;                       // a
     bool mean;                          // S is the mean over the rows with a target
     double beta, smoothing, gamma, tau; // of pairs; smoothing is e
+    bool mismatched;                    // of sequences by value those 2i + 1 cost nothing: kl is of them
+    double baseline;                    // kl
+    double desirable, undesirable;      // factors of S in the mean margin
     struct clip clip;                   // of ratios
     bool weighed;                       // rows of a ratio count 1 / their number
 };
@@ -232,4 +237,45 @@ HOST_DEVICE static inline void ratio_settle(struct sequence_terms terms, double 
     *sum = weight * cost.slope;
     step->loss += weight * count * cost.value;
     clip_metrics(clip_bounds(terms.clip, advantage), ratio, advantage, count, step);
+}
+
+// One sequence's: its sum becomes the derivative of what it costs. advantage: w, or -w where it is not desirable.
+HOST_DEVICE static inline void value_settle(struct sequence_terms terms, double *sum, double advantage,
+                                            struct objective_sums *step)
+{
+    double sign = advantage < 0 ? -1 : 1, reward = terms.beta * *sum;
+    double z = sign * (reward - terms.beta * terms.baseline), less = objective_sigmoid(-z);
+    step->loss += sign * advantage * less;
+    step->metrics[METRIC_MARGIN] += reward * (advantage < 0 ? terms.undesirable : terms.desirable);
+    step->metrics[METRIC_KL] += terms.baseline;
+    *sum = -advantage * terms.beta * objective_sigmoid(z) * less;
+}
+
+// How many sequences are settled together.
+HOST_DEVICE static inline size_t sequence_stride(struct sequence_terms terms)
+{
+    return terms.kind == SEQUENCE_PAIRS || terms.mismatched ? 2 : 1;
+}
+
+// Of these the sums become the slopes of their rows. counts: as many, NULL where none are read; advantage: the
+// first one's.
+HOST_DEVICE static inline void sequence_settle(struct sequence_terms terms, double *sums, const int *counts,
+                                               double advantage, struct objective_sums *step)
+{
+    switch (terms.kind) {
+    case SEQUENCE_NONE:
+        break;
+    case SEQUENCE_PAIRS:
+        pair_settle(terms, sums, terms.mean ? counts : NULL, step);
+        break;
+    case SEQUENCE_RATIO:
+        ratio_settle(terms, sums, counts[0], advantage, step);
+        break;
+    case SEQUENCE_VALUE:
+        value_settle(terms, sums, advantage, step);
+        if (terms.mismatched) {
+            sums[1] = 0;
+        }
+        break;
+    }
 }

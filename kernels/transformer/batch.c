@@ -23,6 +23,7 @@ void normaliser_add(struct normaliser *step, const struct normaliser *batch)
     step->pairs += batch->pairs;
     step->chosen_rows += batch->chosen_rows;
     step->weight += batch->weight;
+    step->desirable += batch->desirable;
 }
 
 // The sequence of row t * B + b.
@@ -254,6 +255,21 @@ static void share_out(const struct batch *batch, struct device *device, const in
     free(shares);
 }
 
+// Of sequences that are desirable their weight, of others minus it, of mismatched ones 0.
+static struct tensor place_values(struct batch *batch, struct device *device, const struct objective_terms *terms,
+                                  const int32_t *desirable)
+{
+    size_t step = sequence_stride(terms->sequences);
+    double *values = desirable ? host_new(device, batch->sequences, sizeof *values) : NULL;
+    for (size_t b = 0; values && b < batch->sequences; b += step) {
+        values[b] = desirable[b] ? terms->desirable : -terms->undesirable;
+        batch->normaliser.desirable += desirable[b] != 0;
+    }
+    struct tensor placed = place(device, batch->sequences, 1, values);
+    free(values);
+    return placed;
+}
+
 // What the targets say of the sequences, of which a pair's S may be means; and the sum of the weights of rows that
 // have one.
 static void count(struct batch *batch, struct device *device, const double *weights,
@@ -295,10 +311,12 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     unsigned required = terms.required, optional = dataless ? terms.optional : 0;
     CHECK(dataless || !(required & BATCH_WEIGHTS) || given->weights);
     CHECK(dataless || !(required & BATCH_ADVANTAGES) || given->advantages);
+    CHECK(dataless || !(required & BATCH_DESIRABLE) || given->desirable);
     release(batch, device);
     batch->objective = objective;
     batch->settings = settings;
     batch->normaliser.weight = 0;
+    batch->normaliser.desirable = 0;
     optional |= given->old_logprobs ? terms.optional & BATCH_OLD : 0;
     if (required & BATCH_WEIGHTS) {
         batch->weights = place(device, batch->batch, batch->context, given->weights);
@@ -315,6 +333,9 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     }
     if (required & BATCH_ADVANTAGES) {
         batch->advantages = place(device, batch->sequences, 1, given->advantages);
+    }
+    if (required & BATCH_DESIRABLE) {
+        batch->advantages = place_values(batch, device, &terms, given->desirable);
     }
     if (objective_counts(&terms)) {
         batch->counts = tensor_new(device, batch->sequences, 1, DTYPE_I32, CATEGORY_DATA);

@@ -13,6 +13,7 @@ struct normaliser {
     size_t sequences;          // with a target or without
     size_t pairs, chosen_rows; // sequences 2i and 2i + 1 are a pair; rows with a target in those 2i
     double weight;             // sum of the weights of rows with a target; 0: none are given
+    size_t desirable;          // sequences that are, of those 2i where the others are mismatched
 };
 
 // Adds what another batch of the step counts.
@@ -25,6 +26,7 @@ struct batch_values {
     const double *old_logprobs;       // of rows, under the policy that sampled them; not given: this one
     const double *reference_logprobs; // of rows, under a reference; not given: whoever needs it writes it later
     const double *advantages;         // of sequences
+    const int32_t *desirable;         // of sequences, 0 or 1
 };
 
 struct objective;
@@ -39,10 +41,11 @@ struct batch {
     // No tensor: the objective does not read it, or it was not given.
     struct tensor weights, old, reference; // [context * batch, 1]
     struct tensor shares;                  // [context * batch, 1], what rows count in their sequence's sums
-    struct tensor advantages;              // [sequences, 1]
-    struct tensor counts;                  // [sequences, 1] i32, the sequence's rows with a target
-    struct tensor sums;                    // [sequences, 1] f64, of a first pass, and then what settles them
-    struct tensor units;                   // [sequences, 1] f64, where slopes may be deferred: those of a pair's S
+    struct tensor advantages; // [sequences, 1]; of desirable sequences their weight, of others minus it
+    bool idle;                // a rank walks along: its sequences count in nothing that ranks sum
+    struct tensor counts;     // [sequences, 1] i32, the sequence's rows with a target
+    struct tensor sums;       // [sequences, 1] f64, of a first pass, and then what settles them
+    struct tensor units;      // [sequences, 1] f64, where slopes may be deferred: those of a pair's S
     // By row the first token of its document, and by sequence what all but the first continue, on the host and on
     // the device; NULL and no tensor: each sequence is one.
     int32_t *starts, *prefixes;

@@ -122,12 +122,12 @@ static void settle(struct model *model, const struct batch *batch, struct tensor
 {
     const struct comm *ranks = &model->ranks.sequence;
     if (!batch_is_shared(batch) || ranks->rank == 0) {
-        objective_settle(model->device, batch, loss);
+        objective_settle(model->device, &model->ranks.replicas, batch, loss);
         return;
     }
     struct tensor counted = tensor_new(model->device, loss.rows, 1, loss.dtype, CATEGORY_WORKSPACE);
     op_zero(model->device, counted);
-    objective_settle(model->device, batch, counted);
+    objective_settle(model->device, &model->ranks.replicas, batch, counted);
     tensor_free(model->device, &counted);
 }
 

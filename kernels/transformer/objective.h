@@ -27,19 +27,26 @@ enum divisor {
 };
 
 // What objectives read of the batch.
-enum batch_value { BATCH_WEIGHTS = 1, BATCH_OLD = 2, BATCH_REFERENCE = 4, BATCH_ADVANTAGES = 8 };
+enum batch_value {
+    BATCH_WEIGHTS = 1,
+    BATCH_OLD = 2,
+    BATCH_REFERENCE = 4,
+    BATCH_ADVANTAGES = 8,
+    BATCH_DESIRABLE = 16
+};
 
 struct objective_terms {
     struct row_terms rows; // of ROW_CHOSEN the scale is that of the mean over the chosen sequences' rows
     struct sequence_terms sequences;
     enum row_weights weights;
     enum divisor divisor;
-    double length;               // divides too; 0: nothing does
-    bool desensitised;           // rows beyond as many as both of a pair have count `beyond` in S. Liu et al. 2024,
-    double beyond;               // arXiv 2409.06411
-    bool deferred;               // where it can, a walk multiplies the slope of a pair's sums in afterwards
-    unsigned required, optional; // sums of enum batch_value
-    unsigned metrics;            // that it has: a sum of 1 << enum objective_metric
+    double length;     // divides too; 0: nothing does
+    bool desensitised; // rows beyond as many as both of a pair have count `beyond` in S. Liu et al. 2024,
+    double beyond;     // arXiv 2409.06411
+    bool deferred;     // where it can, a walk multiplies the slope of a pair's sums in afterwards
+    double desirable, undesirable; // weights of sequences that are and are not
+    unsigned required, optional;   // sums of enum batch_value
+    unsigned metrics;              // that it has: a sum of 1 << enum objective_metric
 };
 
 // What a step is watched by beside its loss; enum objective_metric says what each is.

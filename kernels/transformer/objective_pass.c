@@ -1,4 +1,5 @@
 #include "kernels/transformer/objective_pass.h"
+#include "kernels/base/host_memory.h"
 
 static double total_of(enum divisor divisor, const struct normaliser *n)
 {
@@ -33,6 +34,11 @@ static struct objective_terms terms_of(const struct batch *batch)
 {
     struct objective_terms terms = objective_terms(batch->objective, batch->settings);
     const struct normaliser *n = &batch->normaliser;
+    size_t values = terms.sequences.mismatched ? n->pairs : n->sequences, others = values - n->desirable;
+    if (n->desirable && others) {
+        terms.sequences.desirable = (double)values / (double)n->desirable;
+        terms.sequences.undesirable = -(double)values / (double)others;
+    }
     terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0; // the rest is 1 / W
     return terms;
 }
@@ -54,7 +60,8 @@ struct objective_sums objective_sums_read(struct device *device, const struct ba
     op_download(device, values, loss);
     struct objective_sums sums = {.loss = values[0]};
     for (size_t i = 0; i < OBJECTIVE_METRICS; i++) {
-        double count = total_of(objective_metrics[i].per, n);
+        bool by_value = terms.sequences.kind == SEQUENCE_VALUE;
+        double count = total_of(by_value ? terms.divisor : objective_metrics[i].per, n);
         sums.metrics[i] = count > 0 ? values[1 + i] * divisor_of(&terms, n) / count : 0;
     }
     return sums;
@@ -72,9 +79,37 @@ void objective_begin(struct device *device, const struct batch *batch)
     }
 }
 
-void objective_settle(struct device *device, const struct batch *batch, struct tensor loss)
+// kl: the mean of the mismatched sequences' S over the ranks, none of which gets a gradient by it; at least 0.
+// Those with tokens of the same sequences have the same S.
+static double mismatched_mean(struct device *device, const struct comm *replicas, const struct batch *batch)
+{
+    double *sums = host_memory_try(batch->sequences, sizeof *sums), total[2] = {0};
+    if (!sums) {
+        status_set(&device->status, STATUS_OOM, "no room on the host for the sums of %zu sequences",
+                   batch->sequences);
+        return 0;
+    }
+    struct tensor all = tensor_new(device, 2, 1, DTYPE_F64, CATEGORY_WORKSPACE);
+    op_download(device, sums, batch->sums);
+    for (size_t b = 1; b < batch->sequences && !batch->idle; b += 2) {
+        total[0] += sums[b];
+        total[1]++;
+    }
+    op_upload(device, all, total);
+    comm_sum(replicas, device, all);
+    op_download(device, total, all);
+    tensor_free(device, &all);
+    free(sums);
+    return total[0] > 0 ? total[0] / total[1] : 0;
+}
+
+void objective_settle(struct device *device, const struct comm *replicas, const struct batch *batch,
+                      struct tensor loss)
 {
     struct objective_terms terms = terms_of(batch);
+    if (terms.sequences.mismatched) {
+        terms.sequences.baseline = mismatched_mean(device, replicas, batch);
+    }
     if (terms.sequences.kind != SEQUENCE_NONE) {
         op_sequence_costs(device, terms.sequences, batch->sums, loss, batch->counts, batch->advantages,
                           scale_of(&terms, &batch->normaliser));
@@ -90,7 +125,7 @@ double objective_settle_deferred(struct device *device, const struct batch *batc
 {
     struct objective_terms terms = terms_of(batch);
     double slopes[2] = {0}, units[2] = {0};
-    objective_settle(device, batch, loss);
+    objective_settle(device, &comm_self, batch, loss);
     op_download(device, slopes, batch->sums);
     op_download(device, units, batch->units);
     size_t longer = units[0] == 0; // one without rows says nothing

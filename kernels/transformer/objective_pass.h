@@ -1,6 +1,7 @@
 // Objective pass: what a batch's objective makes of its rows, on the device: loss, metrics and the gradient of
 // logits.
 #pragma once
+#include "kernels/base/comm.h"
 #include "kernels/transformer/batch.h"
 #include "kernels/transformer/objective.h"
 
@@ -21,7 +22,9 @@ struct objective_sums objective_sums_read(struct device *device, const struct ba
 // left, and objective_settle. For others these do nothing.
 bool objective_gathers(const struct batch *batch);
 void objective_begin(struct device *device, const struct batch *batch);
-void objective_settle(struct device *device, const struct batch *batch, struct tensor loss);
+// replicas: of the ranks that have the step's other sequences.
+void objective_settle(struct device *device, const struct comm *replicas, const struct batch *batch,
+                      struct tensor loss);
 
 // Whether the gradient is a multiple of that with slopes of 1: the step is one pair, and has nothing but its sums.
 // Then a walk may do with one pass: objective_begin, every row once, some without backward and some with it,

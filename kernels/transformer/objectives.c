@@ -290,6 +290,87 @@ static const struct objective orpo = {
     .check = orpo_check,
 };
 
+enum value_kind { VALUE_KTO, VALUE_APO_ZERO };
+
+struct kto_settings {
+    int kind; // enum value_kind
+    double beta, desirable, undesirable;
+};
+
+static const struct option kto_options[] = {
+    {.name = "kind",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct kto_settings, kind),
+     .choices = OPTION_CHOICES("kto", "apo_zero_unpaired"),
+     .help =
+         "kto holds a sequence's gain over the reference against the mean gain of mismatched sequences, 2i + 1; "
+         "apo_zero_unpaired against 0, and has no mismatched ones"},
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct kto_settings, beta),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 0.1,
+     .help = "factor of the gain over the reference"},
+    {.name = "desirable_weight",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct kto_settings, desirable),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 1,
+     .help = "of what a desirable sequence costs"},
+    {.name = "undesirable_weight",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct kto_settings, undesirable),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 1,
+     .help = "of what any other costs"},
+    {0}};
+
+static void kto_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct kto_settings *settings = of_objective;
+    bool mismatched = settings->kind == VALUE_KTO;
+    terms->sequences =
+        (struct sequence_terms){.kind = SEQUENCE_VALUE, .mismatched = mismatched, .beta = settings->beta};
+    terms->desirable = settings->desirable;
+    terms->undesirable = settings->undesirable;
+    terms->divisor = mismatched ? PER_PAIR : PER_SEQUENCE;
+    terms->metrics = HAS(METRIC_MARGIN) | (mismatched ? HAS(METRIC_KL) : 0);
+}
+
+static bool kto_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    const struct kto_settings *settings = of_objective;
+    if (settings->kind == VALUE_APO_ZERO) {
+        return true;
+    }
+    if (sequences % 2) {
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "kto needs sequences 2i and with each, as 2i + 1, its prompt with another's completion, by "
+            "which it estimates the divergence; the batch has %zu; use an even number, or kind "
+            "\"apo_zero_unpaired\"",
+            sequences);
+    }
+    return micro_batches == 1 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "kto would estimate the divergence of each of %zu micro-batches by itself; use one, or kind "
+                      "\"apo_zero_unpaired\"",
+                      micro_batches);
+}
+
+static const struct objective kto = {
+    .name = "kto",
+    .summary = "value of desirable and undesirable sequences, each by itself",
+    .source = "Ethayarajh et al. 2024, arXiv 2402.01306",
+    .options = {kto_options, sizeof(struct kto_settings)},
+    .terms = {.required = BATCH_REFERENCE | BATCH_DESIRABLE},
+    .set = kto_set,
+    .check = kto_check,
+};
+
 enum policy { POLICY_CLIP, POLICY_CISPO, POLICY_SAPO, POLICY_GSPO, POLICY_REINFORCE };
 enum normalisation { BY_DAPO, BY_GRPO, BY_BNPO, BY_DR_GRPO, BY_LUSPO };
 
@@ -468,5 +549,5 @@ static const struct objective grpo = {
     .check = grpo_check,
 };
 
-const struct objective *const objectives[] = {&token_mean, &sequence_mean, &weighted_mean, &dft,
-                                              &dpo,        &orpo,          &grpo,          NULL};
+const struct objective *const objectives[] = {&token_mean, &sequence_mean, &weighted_mean, &dft, &dpo,
+                                              &orpo,       &kto,           &grpo,          NULL};

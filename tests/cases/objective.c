@@ -310,11 +310,12 @@ void sequence_costs_cases(struct cases *c)
 {
     static const size_t counts_of[] = {2, 6, 1100};
     const double loss_weight = 0.5, beta = 0.4, e = 0.1;
-    enum { KINDS = PAIR_ODDS + 1, ALL = KINDS + 2 }; // two of ratios
+    enum { KINDS = PAIR_ODDS + 1, RATIOS = KINDS + 2, ALL = RATIOS + 2 };
     for (size_t variant = 0; variant < ALL * 2 * sizeof counts_of / sizeof *counts_of; variant++) {
         size_t n = counts_of[variant / (2 * ALL)], kind = variant % ALL;
         bool flag = variant / ALL % 2, pairs = kind < KINDS;
-        struct sequence_terms terms = {.kind = pairs ? SEQUENCE_PAIRS : SEQUENCE_RATIO,
+        enum sequence_objective by = pairs ? SEQUENCE_PAIRS : kind < RATIOS ? SEQUENCE_RATIO : SEQUENCE_VALUE;
+        struct sequence_terms terms = {.kind = by,
                                        .pair = (enum pair_kind)(kind % KINDS),
                                        .divergence =
                                            n == 2 ? (enum divergence)(variant % 4) : DIVERGENCE_REVERSE_KL,
@@ -324,6 +325,10 @@ void sequence_costs_cases(struct cases *c)
                                        .smoothing = e,
                                        .gamma = 0.3,
                                        .tau = 0.5,
+                                       .mismatched = kind == RATIOS,
+                                       .baseline = 0.7,
+                                       .desirable = 1.5,
+                                       .undesirable = -3,
                                        .clip = {0.2, 0.3, kind == KINDS ? 1.5 : 0},
                                        .weighed = flag};
         struct operand *sums = case_random_in(c, DTYPE_F64, n, 1, 3, "sums");
@@ -340,7 +345,7 @@ void sequence_costs_cases(struct cases *c)
         CASE_RUN(c, op_sequence_costs(c->device, terms, sums->tensor, loss->tensor, counts->tensor,
                                       advantages->tensor, loss_weight));
         double scale = 1;
-        for (size_t b = 0; b < n; b += pairs ? 2 : 1) {
+        for (size_t b = 0; b < n; b += pairs || terms.mismatched ? 2 : 1) {
             double w[2], value;
             for (size_t i = 0; i < (pairs ? 2 : 1); i++) {
                 double count = counts->values[b + i];
@@ -370,6 +375,19 @@ void sequence_costs_cases(struct cases *c)
                     loss->values[1 + METRIC_MARGIN] += loss_weight * margin;
                     loss->values[1 + METRIC_ACCURACY] += loss_weight * (margin > 0);
                     scale += fabs(loss_weight * margin) + 1;
+                }
+            } else if (by == SEQUENCE_VALUE) {
+                double a = advantages->values[b], reward = beta * sums->values[b];
+                double lost = sigmoid((a < 0 ? 1 : -1) * (reward - beta * 0.7));
+                value = fabs(a) * lost;
+                sums->values[b] = -a * beta * lost * (1 - lost);
+                if (terms.mismatched) {
+                    sums->values[b + 1] = 0;
+                }
+                if (flag) {
+                    loss->values[1 + METRIC_MARGIN] += loss_weight * reward * (a < 0 ? -3 : 1.5);
+                    loss->values[1 + METRIC_KL] += loss_weight * 0.7;
+                    scale += loss_weight * (0.7 + 3 * fabs(reward));
                 }
             } else {
                 double a = advantages->values[b], r = exp(w[0] * sums->values[b]), h = flag ? w[0] : 1;

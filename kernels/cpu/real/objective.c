@@ -100,13 +100,8 @@ void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, st
     const real *advantage = advantages.data;
     double *sum = sums.data;
     struct objective_sums step = {0};
-    bool pairs = terms.kind == SEQUENCE_PAIRS;
-    for (size_t b = 0; b < sums.rows; b += pairs ? 2 : 1) {
-        if (pairs) {
-            pair_settle(terms, sum + b, terms.mean ? count + b : NULL, &step);
-        } else {
-            ratio_settle(terms, sum + b, count[b], (double)advantage[b], &step);
-        }
+    for (size_t b = 0; b < sums.rows; b += sequence_stride(terms)) {
+        sequence_settle(terms, sum + b, count ? count + b : NULL, advantage ? (double)advantage[b] : 0, &step);
     }
     objective_sums_add(loss.data, loss.rows, &step, loss_weight);
 }

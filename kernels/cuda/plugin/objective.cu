@@ -104,15 +104,11 @@ __global__ void __launch_bounds__(THREADS, 1)
     sequence_costs(double *sums, double *loss, size_t loss_rows, const int32_t *counts, const A *advantages,
                    struct sequence_terms terms, double loss_weight, size_t sequences)
 {
-    bool pairs = terms.kind == SEQUENCE_PAIRS;
-    size_t step = pairs ? 2 : 1;
+    size_t step = sequence_stride(terms);
     struct objective_sums of_step = {};
-    for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step) {
-        if (pairs)
-            pair_settle(terms, sums + b, terms.mean ? counts + b : nullptr, &of_step);
-        else
-            ratio_settle(terms, sums + b, counts[b], (double)advantages[b], &of_step);
-    }
+    for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step)
+        sequence_settle(terms, sums + b, counts ? counts + b : nullptr, advantages ? (double)advantages[b] : 0,
+                        &of_step);
     add_sums(loss, loss_rows, of_step, loss_weight);
 }
 
