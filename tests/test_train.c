@@ -331,8 +331,9 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
         struct setup setup;
         struct train train;
         struct setup_options options = setup_options_of(&trial);
+        assert_true(train_open(&train, &trial, &world, false, &status));
         assert_true(setup_open(&setup, &trial, &options, &status));
-        assert_true(train_open(&train, &trial, &setup, &world, &status));
+        train_begin(&train, &setup);
         if (run == 1) {
             train.step = HALF;
             assert_true(checkpoint_read(scratch->folder, HALF, &setup.model, &world, &status));

@@ -6,6 +6,7 @@
 #include "tests/quoted.h"
 #include "tests/records_of.h"
 #include "tests/trained_text.h"
+#include "tests/training_sequences.h"
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
@@ -197,6 +198,33 @@ static void records_have_the_curve_of_one_rank(void **state)
     json_decref(all);
 }
 
+// Groups with prompts of other lengths in each micro-batch: every rank's steps are as planned.
+static void steps_of_files_are_as_planned(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char *const same[] = {"peak_bytes", "flops", "bytes_moved", "launches"};
+    static const char spec[] =
+        "{'experiment': 't', " MODEL ", 'dtype': 'f64', 'data': {'batch': 'groups'}, 'batch': 4, 'group': 2,"
+        "'objective': 'grpo', 'optimizer': 'adamw', 'train': {'steps': 4, 'accumulate': 2, 'shuffle': 3,"
+        "'held_out': 0.34}, 'axes': {'method': ['full', {'name': 'seco', 'chunk': 5}],"
+        "'parallel': [{'data': 2}, {'sequence': 2}, {'stage': 2}]}}";
+    json_t *all, *planned;
+    size_t ok = 0;
+    write_file(scratch, "groups", GROUP, ALL, WITH_NUMBERS);
+    run_and_plan(scratch, spec, &all, &planned);
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *record = json_array_get(all, i), *plan = json_array_get(planned, i);
+        bool is_ok = strcmp(json_string_value(json_object_get(record, "status")), "ok") == 0;
+        for (size_t k = 0; is_ok && k < COUNT(same); k++)
+            if (!json_equal(json_object_get(record, same[k]), json_object_get(plan, same[k])))
+                fail_msg("record %zu: %s is not as planned", i, same[k]);
+        ok += is_ok;
+    }
+    assert_int_equal(ok, 4); // full takes no stages, seco no shares of sequences
+    json_decref(planned);
+    json_decref(all);
+}
+
 // Method auto over ranks trains as one rank does, by the choice that a plan makes and in its bytes.
 static void a_choice_is_trained_with(void **state)
 {
@@ -280,6 +308,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(weights_are_those_of_one_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(the_peak_is_that_of_any_rank, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(records_have_the_curve_of_one_rank, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(steps_of_files_are_as_planned, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_choice_is_trained_with, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_is_said, scratch_setup, scratch_teardown)};
     const char *longbp = program();

@@ -3,6 +3,7 @@
 // stays together.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/files/folder.h"
+#include "harness/run/predicted_trial.h"
 #include "tests/training_run.h"
 #include "tests/training_sequences.h"
 
@@ -215,37 +216,132 @@ static void references_stay(void **state)
     free(folder);
 }
 
-// All bytes and work of a step, also those of the reference's pass, are as planned.
-static void plans_are_right(void **state)
+#define PLANNED_RUN                                                                                                \
+    "{" MODEL ", 'data': {'batch': '%s/data'}, 'dtype': 'f64', 'device': '%s', 'batch': %d, 'objective': %s, %s "  \
+    "'measure': {'gradient': 'none'}, %s, 'method': %s%s}"
+
+static json_t *planned_run(const struct scratch *scratch, const char *device, size_t objective, const char *keys,
+                           const char *method, const char *limit)
+{
+    char *json;
+    assert_true(asprintf(&json, PLANNED_RUN, scratch->folder, device, *asked[objective].group ? 4 : 2,
+                         asked[objective].objective, asked[objective].group, keys, method, limit) > 0);
+    json_t *record = record_of(json);
+    free(json);
+    return record;
+}
+
+// Holds a run's record against that of its plan; the bytes of the peak.
+static double check_record(const struct scratch *scratch, size_t objective, const char *keys, const char *method)
+{
+    static const char *const counts[] = {"peak_bytes", "resident_bytes", "flops", "bytes_moved", "launches"};
+    json_t *measured = planned_run(scratch, "cpu", objective, keys, method, ""),
+           *planned = planned_run(scratch, "plan-cpu", objective, keys, method, "");
+    for (size_t i = 0; i < COUNT(counts); i++)
+        if (number(measured, counts[i]) != number(planned, counts[i]))
+            fail_msg("%s, %s, %s: %s: %.0f, planned %.0f", asked[objective].objective, keys, method, counts[i],
+                     number(measured, counts[i]), number(planned, counts[i]));
+    for (int host = 0; host < 2; host++) {
+        const char *key = host ? "host_peak_by_category" : "peak_by_category";
+        assert_true(json_equal(json_object_get(measured, key), json_object_get(planned, key)));
+    }
+    assert_false(json_is_integer(json_object_get(planned, "unplanned_micro_batches")));
+    double peak = number(measured, "peak_bytes");
+    json_decref(planned);
+    json_decref(measured);
+    return peak;
+}
+
+// And against what is predicted before it runs.
+static void check_plan(const struct scratch *scratch, size_t objective, const char *keys, const char *method)
+{
+    char *json;
+    double peak = check_record(scratch, objective, keys, method);
+    assert_true(asprintf(&json, PLANNED_RUN, scratch->folder, "cpu", *asked[objective].group ? 4 : 2,
+                         asked[objective].objective, asked[objective].group, keys, method, "") > 0);
+    struct trial trial = trial_of(json);
+    struct predicted_trial predicted = trial_predict(&trial);
+    if (predicted.peak_bytes != peak)
+        fail_msg("%s: %.0f, predicted %.0f", json, peak, predicted.peak_bytes);
+    trial_free(&trial);
+    free(json);
+}
+
+// Prompts, completions and documents of each micro-batch have other lengths; those of the first are not the
+// longest.
+static void plans_are_of_all_steps(void **state)
 {
     struct scratch *scratch = *state;
-    static const char *const counts[] = {"peak_bytes", "resident_bytes", "flops", "bytes_moved", "launches"};
+    static const char *const trained[] = {
+        "'optimizer': 'adamw', 'train': {'steps': 7, 'accumulate': 2, 'shuffle': 5}",
+        "'optimizer': {'name': 'adamw', 'when': 'walk'}, 'train': {'steps': 1}",
+        "'optimizer': 'sgd', 'train': {'steps': 2, 'held_out': 0.67, 'evaluate_every': 1}",
+        "'optimizer': 'adam8bit', 'train': {'steps': 3, 'shuffle': 2, 'clip': 1, 'held_out': 0.34}",
+        "'optimizer': 'adamw', 'place': {'gradients': 'host', 'optimizer': 'host'}, 'train': {'steps': 4, "
+        "'accumulate': 3}",
+    };
+    static const char *const walked[] = {"'full'", "{'name': 'full', 'keep': 'all'}", "'checkpoint'",
+                                         "{'name': 'streambp', 'chunk': 5, 'head_chunk': 3}"};
+    for (size_t i = 0; i < COUNT(asked); i++) {
+        write_file(scratch, "data", GROUP, ALL, asked[i].with); // longer prompts first
+        for (size_t t = 0; t < COUNT(trained); t++)
+            for (size_t m = (i + t) % 2; m < COUNT(walked); m += 2)
+                check_plan(scratch, i, trained[t], walked[m]);
+        check_plan(scratch, i, trained[0], "{'name': 'seco', 'chunk': 5}");
+    }
+}
+
+// The pass of the model without its adapter is a part of each step.
+static void plans_have_the_references_pass(void **state)
+{
+    struct scratch *scratch = *state;
+    size_t pairs = 0;
+    while (strcmp(asked[pairs].objective, "'dpo'") != 0)
+        pairs++;
     write_file(scratch, "data", 0, ALL, WITH_DOCUMENTS);
     for (const struct method *const *m = methods; *m; m++) {
-        json_t *records[2];
-        char *json;
+        char method[100];
         bool chunks = option_find(&(*m)->options, "chunk");
-        if (!(*m)->exact)
-            continue;
-        for (int planned = 0; planned < 2; planned++) {
-            assert_true(
-                asprintf(&json,
-                         "{" MODEL ", 'data': {'batch': '%s/data'}, 'batch': 2, 'objective': 'dpo', 'reference': "
-                         "'adapter-off', 'lora': {'rank': 2}, 'optimizer': 'adamw', 'method': {'name': '%s'%s}, "
-                         "'dtype': 'f64', 'device': '%s', 'train': {'steps': 1, 'accumulate': 2}, 'measure': "
-                         "{'gradient': 'none'}}",
-                         scratch->folder, (*m)->name, chunks ? ", 'chunk': 5" : "",
-                         planned ? "plan-cpu" : "cpu") > 0);
-            records[planned] = record_of(json);
-            free(json);
-        }
-        for (size_t i = 0; i < COUNT(counts); i++)
-            if (number(records[0], counts[i]) != number(records[1], counts[i]))
-                fail_msg("%s: %s: %.0f, planned %.0f", (*m)->name, counts[i], number(records[0], counts[i]),
-                         number(records[1], counts[i]));
-        json_decref(records[0]);
-        json_decref(records[1]);
+        snprintf(method, sizeof method, "{'name': '%s'%s}", (*m)->name, chunks ? ", 'chunk': 5" : "");
+        if ((*m)->exact)
+            check_plan(
+                scratch, pairs,
+                "'reference': 'adapter-off', 'lora': {'rank': 2}, 'optimizer': 'adamw', 'train': {'steps': 2, "
+                "'accumulate': 2}",
+                method);
     }
+}
+
+// What is chosen for the first micro-batch alone would not fit a later one.
+static void auto_fits_all_steps(void **state)
+{
+    struct scratch *scratch = *state;
+    const size_t groups = COUNT(asked) - 1;
+    static const char train[] = "'optimizer': 'adamw', 'train': {'steps': 3, 'shuffle': 5}";
+    write_file(scratch, "data", GROUP, ALL, asked[groups].with);
+    json_t *full = planned_run(scratch, "plan-cpu", groups, train, "{'name': 'full', 'keep': 'all'}", "");
+    for (double share = 1; share > 0.85; share -= 0.02) {
+        char limit[80];
+        size_t bytes = (size_t)(share * number(full, "peak_bytes")) - 1;
+        snprintf(limit, sizeof limit, ", 'limits': {'memory': %zu}", bytes);
+        json_t *run = planned_run(scratch, "cpu", groups, train, "'auto'", limit);
+        assert_true(number(run, "peak_bytes") <= (double)bytes);
+        json_decref(run);
+    }
+    json_decref(full);
+}
+
+// Where columns are drawn each micro-batch may take other memory; the record counts those that are not planned.
+static void record_counts_what_is_not_planned(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char method[] = "{'name': 'spaco', 'chunk': 3, 'budget': 2, 'sampler': 'bernoulli'}";
+    write_file(scratch, "data", 0, ALL, asked[0].with);
+    check_record(scratch, 0, "'optimizer': 'sgd', 'train': {'steps': 30}", method);
+    json_t *planned =
+        planned_run(scratch, "plan-cpu", 0, "'optimizer': 'sgd', 'train': {'steps': 100}", method, "");
+    assert_int_equal(number(planned, "unplanned_micro_batches"), 100 - TRAIN_SHAPES_MAX);
+    json_decref(planned);
 }
 
 // Each pair once in an epoch, in another order in the next; whatever was read before.
@@ -296,7 +392,10 @@ int main(int argc, char **argv)
         TEST(evaluation_is_a_steps_loss),
         TEST(files_and_groups_change_nothing),
         TEST(references_stay),
-        TEST(plans_are_right),
+        TEST(plans_are_of_all_steps),
+        TEST(plans_have_the_references_pass),
+        TEST(auto_fits_all_steps),
+        TEST(record_counts_what_is_not_planned),
         TEST(pairs_stay_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

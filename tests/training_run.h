@@ -19,9 +19,10 @@ static inline void training_run_open_as(struct training_run *run, const char *js
     run->trial = trial_of(json);
     struct setup_options options = setup_options_of(&run->trial);
     options.ranks = world->comm.size > 1 ? &run->world.comm : NULL;
-    if (!setup_open(&run->setup, &run->trial, &options, &status) ||
-        !train_open(&run->train, &run->trial, &run->setup, &run->world, &status))
+    if (!train_open(&run->train, &run->trial, &run->world, run->trial.planned, &status) ||
+        !setup_open(&run->setup, &run->trial, &options, &status))
         fail_msg("%s: %s", json, status.message);
+    train_begin(&run->train, &run->setup);
 }
 
 static inline void training_run_open(struct training_run *run, const char *json)

@@ -3,6 +3,7 @@
 #pragma once
 #include "harness/files/safetensors.h"
 #include "kernels/base/random.h"
+#include "kernels/transformer/batch.h"
 #include "tests/scratch.h"
 
 #define MODEL                                                                                                      \

@@ -334,9 +334,10 @@ static bool begin(struct running *run, struct status *status)
     ranks_device(device, run->trial, run->world);
     options.device = device;
     options.ranks = run->world->comm.size > 1 ? &run->world->comm : NULL;
-    if (!setup_open(&run->setup, run->trial, &options, status) ||
-        !train_open(&run->train, run->trial, &run->setup, run->world, status) || !check_room(run, status))
+    if (!train_open(&run->train, run->trial, run->world, false, status) ||
+        !setup_open(&run->setup, run->trial, &options, status) || !check_room(run, status))
         return false;
+    train_begin(&run->train, &run->setup);
     run->begun = run->train.step = run->folder.step;
     if (is_first(run))
         tell_begin(run);

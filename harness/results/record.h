@@ -194,7 +194,7 @@ struct record {
     struct record_sm_clock sm_clock_mhz;
     struct record_load load;
     double peak_bytes, peak_by_category[CATEGORY_COUNT], resident_bytes, device_used_bytes, device_reserved_bytes;
-    double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
+    double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT], unplanned_micro_batches;
     double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
     double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches,
         instructions;

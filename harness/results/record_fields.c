@@ -388,6 +388,11 @@ const struct record_field record_fields[] = {
     {FIELD(record, host_peak_by_category), .type = FIELD_TALLY, .unit = "bytes", .meaning = "what it consists of",
      .null = "nothing was"},
     {FIELD(record, resident_bytes), .type = FIELD_COUNT, .unit = "bytes", .meaning = "live before the step"},
+    {FIELD(record, unplanned_micro_batches), .type = FIELD_COUNT,
+     .meaning =
+         "of a training run's plan: micro-batches and evaluations that the peak is not of; they have shorter "
+         "rows than the 64 layouts that it is of",
+     .null = "no training run, or measured, or none"},
     {FIELD(record, device_used_bytes), .type = FIELD_COUNT, .unit = "bytes",
      .meaning = "of the card's memory after the steps, by its driver", .null = "the CPU"},
     {FIELD(record, device_reserved_bytes), .type = FIELD_COUNT, .unit = "bytes",

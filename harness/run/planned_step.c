@@ -3,6 +3,7 @@
 #include "harness/run/rank_times.h"
 #include "harness/run/rank_walks.h"
 #include "harness/run/ranks_possible.h"
+#include "harness/run/train.h"
 #include "kernels/transformer/optimizer_step.h"
 #include <math.h>
 #include <string.h>
@@ -15,13 +16,16 @@
 
 void planned_memos_open(struct planned_memos *memos)
 {
-    *memos = (struct planned_memos){memo_new(), memo_new()};
+    *memos = (struct planned_memos){.steps = memo_new(), .bounds = memo_new()};
 }
 
 void planned_memos_close(struct planned_memos *memos)
 {
     memo_free(memos->steps);
     memo_free(memos->bounds);
+    if (memos->train)
+        train_close(memos->train);
+    free(memos->train);
     *memos = (struct planned_memos){0};
 }
 
@@ -130,6 +134,42 @@ static void walk(struct plan *plan)
     step_report_free(&report);
 }
 
+// The run that the trial's step is one of; NULL and a status if its data cannot be read.
+static const struct train *train_of(struct planned_memos *memos, const struct trial *trial, struct status *status)
+{
+    struct world alone;
+    if (memos->train)
+        return memos->train;
+    world_open_alone(&alone);
+    CHECK(memos->train = calloc(1, sizeof *memos->train));
+    if (train_open(memos->train, trial, &alone, true, status))
+        return memos->train;
+    train_close(memos->train);
+    free(memos->train);
+    memos->train = NULL;
+    return NULL;
+}
+
+// Walks all shapes of the training run but the first, of which the setup then has the batch. The peaks are those of
+// the run, which does not take the batch that the setup was opened with.
+static bool walk_shapes(struct plan *plan, struct status *status)
+{
+    struct setup *setup = &plan->setup;
+    struct step_report report = {0};
+    const struct train *shared = train_of(plan->memos, &plan->trial, status);
+    if (!shared)
+        return false;
+    struct train train = train_like(shared, &plan->trial, setup);
+    const struct train_shapes *shapes = &train.shapes;
+    arena_reset_peak(&setup->device->arena);
+    arena_reset_peak(&setup->device->host);
+    for (size_t i = 1; i < shapes->count && !plan->bound && setup->device->status.code == STATUS_OK; i++)
+        if (!train_walk_shape(&train, &shapes->items[i], &report, status))
+            return false;
+    step_report_free(&report);
+    return train_open_shape(&train, &shapes->items[0], status);
+}
+
 static struct setup_options options_within(const struct trial *trial, struct planned_limits limits)
 {
     struct setup_options how = setup_options_planned(trial);
@@ -152,6 +192,8 @@ static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
     planned_roofline(trial, &device->roofline);
     device->memo = plan->memos->steps;
     largest_turn_give(&plan->setup, trial);
+    if (trial->train.steps && !walk_shapes(plan, &step.why))
+        return step;
     size_t context = plan->setup.batch.context;
     if (trial->method->floor_bytes_per_token)
         step.floor_bytes_per_token =

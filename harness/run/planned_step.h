@@ -24,10 +24,12 @@ struct planned_limits {
     size_t device_bytes, host_bytes; // or NO_LIMIT
 };
 
-// What steps have in common that are planned for one model, device and profile: the cost of their cells. They may
-// differ in method, context, batch, places and dtype of dKV.
+// What steps have in common that are planned for one model, device and profile: the cost of their cells, and of
+// training runs the data. They may differ in method, places and dtype of dKV, and where none trains in context and
+// batch.
 struct planned_memos {
     struct memo *steps, *bounds;
+    struct train *train; // NULL: not asked for yet
 };
 void planned_memos_open(struct planned_memos *memos);
 void planned_memos_close(struct planned_memos *memos);
@@ -37,8 +39,9 @@ void planned_memos_close(struct planned_memos *memos);
 void planned_roofline(const struct trial *trial, struct roofline *roofline);
 // Zeroes the gradients, walks, and lets the trial's optimizer take its step. The trial's device may be a real one:
 // it is planned for. Ranks are joined by the trial's links; where none are known, by those of a nominal machine if
-// the whole machine is one, else what they send takes no time. options: in place of the trial's own, and checked.
-// False and a status if it cannot be planned at all.
+// the whole machine is one, else what they send takes no time. A training run's bytes are those of all its shapes
+// (train_shapes.h), its time that of one micro-batch and an update. options: in place of the trial's own, and
+// checked. False and a status if it cannot be planned at all.
 bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
                   struct planned_limits limits, struct planned_memos *memos, struct status *status);
 // A lower bound of the same step's seconds and of its device's bytes, sooner. Of the time: nothing waits for a

@@ -141,6 +141,7 @@ static void fill_memory(struct record *record, const struct trial_result *result
     for (int i = 0; i < CATEGORY_COUNT; i++)
         record->host_peak_by_category[i] = result->host_peak_bytes ? (double)result->host_peak_by_category[i] : NAN;
     record->resident_bytes = reached(result->resident_bytes);
+    record->unplanned_micro_batches = reached(result->unplanned_micro_batches);
     record->device_used_bytes = reached(result->device_used_bytes);
     record->device_reserved_bytes = reached(result->device_reserved_bytes);
     if (!result->resident_bytes)

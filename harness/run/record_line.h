@@ -40,6 +40,7 @@ struct trial_result {
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
     size_t device_used_bytes, device_reserved_bytes; // as the driver counts them; 0: nobody does
+    size_t unplanned_micro_batches;                  // of a planned training run (train_shapes.h)
     double tokens;                                   // of all rows that a step walks
     uint64_t data_hash;                              // 0: random data, or none
     uint64_t model_hash;                             // 0: no folder is read

@@ -26,6 +26,9 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     options.ranks = ranks;
     ranks_device(run->device, trial, run->world);
     options.device = run->device;
+    if (trial->train.steps && !run->train.trial &&
+        !train_open(&run->train, trial, run->world, trial->planned, &run->status))
+        return false;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
     // A training run's first micro-batch may have none where the next ones have some.
@@ -72,8 +75,8 @@ bool run_take_samples(struct run *run)
     arena_reset_peak(&run->setup.device->arena);
     arena_reset_peak(&run->setup.device->host);
     run_set_draw(run, 0);
-    if (run->trial->train.steps && !train_open(&run->train, run->trial, &run->setup, run->world, &run->status))
-        return false;
+    if (run->trial->train.steps)
+        train_begin(&run->train, &run->setup);
     open_yardstick(run);
     watch_start(run->watch);
     count_instructions(run);

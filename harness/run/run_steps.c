@@ -149,6 +149,12 @@ static void note_instructions(struct run *run, size_t i, double retired)
         *fewest = retired;
 }
 
+// Whether the peak is that of all steps. Where columns are drawn of windows it is that of the first draw.
+static bool notes_all(const struct run *run)
+{
+    return steps_differ(run->trial) || (run->trial->train.steps && !run->draws);
+}
+
 // Counts are those of the first sample, and so is the peak, but where steps are not alike. A sample that walks
 // the same columns must ask for the same work.
 static bool note_sample(struct run *run, size_t i)
@@ -158,9 +164,8 @@ static bool note_sample(struct run *run, size_t i)
     if (i == 0) {
         result->counters = *counters;
         run_note_peak(run);
-    } else if (steps_differ(run->trial)) {
-        run_note_peak(run); // this one may take more
-    } else if (same_work(run) && memcmp(&result->counters, counters, sizeof *counters) != 0) {
+    } else if (!steps_differ(run->trial) && same_work(run) &&
+               memcmp(&result->counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
                           i + 1);
     }
@@ -235,6 +240,18 @@ static double processor_ms(void)
     return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
 }
 
+// Walks what a training run takes besides the step that its plan sampled.
+static bool walk_shapes(struct run *run)
+{
+    const struct train_shapes *shapes = &run->train.shapes;
+    run->result.unplanned_micro_batches = shapes->unplanned;
+    for (size_t i = 0; i < shapes->count; i++)
+        if (!train_walk_shape(&run->train, &shapes->items[i], &run->step, &run->status) || !run_fine(run))
+            return false;
+    trace_free(&run->trace); // of the samples alone
+    return true;
+}
+
 bool run_sample(struct run *run)
 {
     double longest_ms = 0;
@@ -255,5 +272,9 @@ bool run_sample(struct run *run)
         run->slowdown[i] = (last + now) / 2;
         last = now;
     }
+    if (run->trial->planned && notes_all(run) && !walk_shapes(run))
+        return false;
+    if (notes_all(run))
+        run_note_peak(run);
     return true;
 }

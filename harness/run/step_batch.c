@@ -1,4 +1,5 @@
 #include "harness/run/step_batch.h"
+#include "harness/run/step_data.h"
 
 void step_batch_open(struct batch *batch, struct device *device, const struct batch_data *data)
 {
@@ -14,9 +15,11 @@ void step_batch_open(struct batch *batch, struct device *device, const struct ba
 void step_batch_set_objective(struct batch *batch, struct device *device, const struct trial *trial,
                               const struct batch_data *data)
 {
+    static const double drawn; // in place of the noise that a device without data does not draw
+    bool draws = device->ops->dataless && step_data_noise(trial) & BATCH_OLD;
     batch_set_objective(batch, device, trial->objective, trial->objective_options,
                         &(struct batch_values){.weights = data->weights,
-                                               .old_logprobs = data->old_logprobs,
+                                               .old_logprobs = draws ? &drawn : data->old_logprobs,
                                                .reference_logprobs = data->reference_logprobs,
                                                .advantages = data->advantages,
                                                .desirable = data->desirable});

@@ -16,7 +16,7 @@
 
 static bool is_dataless(const struct train *train)
 {
-    return train->setup->device->ops->dataless;
+    return !train->counter;
 }
 
 // Log-probs of the first sequences that come, by a second model; a plan has none.
@@ -45,8 +45,6 @@ static bool open_held_out(struct train *train, struct status *status)
     size_t most = settings->evaluate_windows, count = train_data_count(&train->held_out);
     size_t together = trial->data.kind == DATA_BATCH ? trial_together(trial) : 1;
     train->evaluated = most && most < count ? (most + together - 1) / together * together : count; // all of a pair
-    if (is_dataless(train) && train->evaluated > trial->batch) // the others take as much
-        train->evaluated = trial->batch;
     return refer(train, &train->held_out, train->evaluated, status);
 }
 
@@ -81,26 +79,58 @@ static bool check_data(struct train *train, struct status *status)
            refer(train, &train->data, trial->train.steps * of_step, status);
 }
 
-bool train_open(struct train *train, const struct trial *trial, struct setup *setup, const struct world *world,
+// Of a plan over windows nothing is opened: they are all alike.
+static void open_plan_of_windows(struct train *train)
+{
+    const struct trial *trial = train->trial;
+    bool evaluates = trial->train.held_out > 0 || trial->train.evaluate.path;
+    train->evaluated = evaluates ? evaluated_at_a_time(trial) : 0;
+    train_shapes_list(&train->shapes, trial, NULL, NULL, train->evaluated);
+}
+
+static bool open_data(struct train *train, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    return train_data_open(&train->data, trial, &trial->data, trial->train.shuffle, status) &&
+           open_held_out(train, status) && check_data(train, status);
+}
+
+bool train_open(struct train *train, const struct trial *trial, const struct world *world, bool dataless,
                 struct status *status)
 {
-    *train = (struct train){.trial = trial, .setup = setup, .world = world, .gradient_norm = NAN};
-    setup_close_batch(setup);
-    if (is_dataless(train) && trial->data.kind != DATA_BATCH) { // which says how long documents and prompts are
-        bool evaluates = trial->train.held_out > 0 || trial->train.evaluate.path;
-        train->evaluated = evaluates ? evaluated_at_a_time(trial) : 0;
+    *train = (struct train){.trial = trial, .world = world, .gradient_norm = NAN};
+    if (dataless && trial->data.kind != DATA_BATCH) {
+        open_plan_of_windows(train);
         return true;
     }
-    train->counter = is_dataless(train) ? NULL : device_open("cpu", DTYPE_F32, 0, status);
-    return status->code == STATUS_OK &&
-           train_data_open(&train->data, trial, &trial->data, trial->train.shuffle, status) &&
-           open_held_out(train, status) && check_data(train, status);
+    train->counter = dataless ? NULL : device_open("cpu", DTYPE_F32, 0, status);
+    if (status->code != STATUS_OK || !open_data(train, status))
+        return false;
+    if (dataless)
+        train_shapes_list(&train->shapes, trial, &train->data, &train->held_out, train->evaluated);
+    return true;
+}
+
+void train_begin(struct train *train, struct setup *setup)
+{
+    train->setup = setup;
+    train->step = 0;
+    setup_close_batch(setup);
+}
+
+struct train train_like(const struct train *train, const struct trial *trial, struct setup *setup)
+{
+    struct train other = *train;
+    other.trial = other.data.trial = other.held_out.trial = trial;
+    train_begin(&other, setup);
+    return other;
 }
 
 void train_close(struct train *train)
 {
     train_data_close(&train->data);
     train_data_close(&train->held_out);
+    train_shapes_free(&train->shapes);
     if (train->counter)
         device_close(train->counter);
     *train = (struct train){0};
@@ -166,27 +196,33 @@ static bool open_batch(struct train *train, struct train_data *from, size_t firs
     return ok;
 }
 
-// Adds the gradient of micro-batch number `part` of the step, of this rank's sequences, and what it reports.
-static bool add_micro_batch(struct train *train, size_t part, const struct normaliser *whole,
-                            struct step_report *report, struct status *status)
+// Adds the gradient of the setup's batch, with the method's draw of that number; closes the batch.
+static void walk_batch(struct train *train, size_t draw, struct step_report *report)
 {
-    const struct trial *trial = train->trial;
-    const struct method *method = trial->method;
-    const struct row_range *own = &train->setup->sequences;
-    size_t index = train->step * trial->train.accumulate + part;
-    if (!open_batch(train, &train->data, index * trial->batch + own->start, own->count, whole, report, status))
-        return false;
-    train->setup->model.adds_more = part + 1 < trial->train.accumulate;
+    const struct method *method = train->trial->method;
     const struct step_report before = *report;
-    void *options = options_copy(&method->options, trial->options);
+    void *options = options_copy(&method->options, train->trial->options);
     if (method->draw)
-        method->draw(options, index);
+        method->draw(options, draw);
     method_step(method, &train->setup->model, &train->setup->batch, options, report);
     options_free(&method->options, options);
     setup_close_batch(train->setup);
     objective_sums_add(&report->sums, OBJECTIVE_SUMS, &before.sums, 1);
     report->ms += before.ms;
     report->asked_ms += before.asked_ms;
+}
+
+// Adds the gradient of micro-batch number `part` of the step, of this rank's sequences, and what it reports.
+static bool add_micro_batch(struct train *train, size_t part, const struct normaliser *whole,
+                            struct step_report *report, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    const struct row_range *own = &train->setup->sequences;
+    size_t index = train->step * trial->train.accumulate + part;
+    if (!open_batch(train, &train->data, index * trial->batch + own->start, own->count, whole, report, status))
+        return false;
+    train->setup->model.adds_more = part + 1 < trial->train.accumulate;
+    walk_batch(train, index, report);
     return true;
 }
 
@@ -348,16 +384,36 @@ static struct row_range share_of(const struct train *train, size_t count)
     return trial_share(train->trial, count, ranks->replicas.rank / ranks->sequence.size);
 }
 
-bool train_evaluate(struct train *train, struct objective_sums *found, struct status *status)
+// Of `count` held-out sequences from number `first` on, this rank's, one batch of them, are the setup's. own: gets
+// which these are; of a rank that has none, which walks along for what others gather of weights, count is 0.
+static bool open_evaluation(struct train *train, size_t first, size_t count, const struct normaliser *whole,
+                            struct row_range *own, struct status *status)
+{
+    struct step_report untold = {0};
+    *own = share_of(train, count);
+    struct row_range read = own->count ? *own : (struct row_range){0, trial_together(train->trial)};
+    return open_batch(train, &train->held_out, first + read.start, read.count, whole, &untold, status);
+}
+
+static struct objective_sums evaluate_batch(struct train *train)
 {
     const struct trial *trial = train->trial;
     const struct option_table *table = &trial->method->options;
     size_t chunk = options_count(table, trial->options, "chunk", 0);
     size_t head_chunk = options_count(table, trial->options, "head_chunk", 0);
+    struct objective_sums sums = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
+    setup_close_batch(train->setup);
+    return sums;
+}
+
+bool train_evaluate(struct train *train, struct objective_sums *found, struct status *status)
+{
+    const struct trial *trial = train->trial;
     size_t all = train->evaluated;
     struct normaliser whole;
-    struct step_report untold = {0};
     *found = (struct objective_sums){0};
+    if (is_dataless(train) && all > trial->batch) // train->shapes has the others
+        all = trial->batch;
     if (!count_data(train, &train->held_out, 0, all, &whole, status))
         return false;
     if (!is_dataless(train) && whole.rows == 0)
@@ -367,19 +423,49 @@ bool train_evaluate(struct train *train, struct objective_sums *found, struct st
                           all);
     for (size_t first = 0; first < all; first += trial->batch) {
         size_t count = all - first < trial->batch ? all - first : trial->batch;
-        struct row_range own = share_of(train, count);
-        bool idle = own.count == 0; // such a rank walks along, for what others gather of weights
-        if (idle)
-            own = (struct row_range){0, trial_together(trial)};
-        if (!open_batch(train, &train->held_out, first + own.start, own.count, &whole, &untold, status))
+        struct row_range own;
+        if (!open_evaluation(train, first, count, &whole, &own, status))
             return false;
-        train->setup->batch.idle = idle;
-        struct objective_sums part = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
-        if (!idle)
+        train->setup->batch.idle = own.count == 0;
+        struct objective_sums part = evaluate_batch(train);
+        if (own.count)
             objective_sums_add(found, OBJECTIVE_SUMS, &part, 1);
-        setup_close_batch(train->setup);
     }
     if (is_fine(train))
         sum_over_ranks(train, found);
+    return true;
+}
+
+// --- what a plan walks
+
+bool train_open_shape(struct train *train, const struct train_shape *shape, struct status *status)
+{
+    struct row_range own = train->setup->sequences;
+    struct step_report untold = {0};
+    train->setup->model.adds_more = shape->adds_more;
+    return shape->evaluated
+               ? open_evaluation(train, shape->first, shape->count, NULL, &own, status)
+               : open_batch(train, &train->data, shape->first + own.start, own.count, NULL, &untold, status);
+}
+
+bool train_walk_shape(struct train *train, const struct train_shape *shape, struct step_report *report,
+                      struct status *status)
+{
+    struct model *model = &train->setup->model;
+    if (!shape->evaluated) {
+        optimizer_begin_again(model, 1, 1);
+        model_zero_gradients(model);
+    }
+    if (!train_open_shape(train, shape, status))
+        return false;
+    if (shape->evaluated) {
+        evaluate_batch(train);
+        return true;
+    }
+    walk_batch(train, shape->draw, report);
+    if (!shape->adds_more && is_fine(train)) {
+        clip(train);
+        optimizer_step(model);
+    }
     return true;
 }

@@ -1,4 +1,5 @@
 #include "harness/run/train_data.h"
+#include "harness/files/shared_prompt.h"
 #include "harness/run/reference_model.h"
 #include "harness/run/step_data.h"
 #include "kernels/base/host_memory.h"
@@ -16,14 +17,33 @@ static bool counts(const struct batch_data *read, size_t b, bool weights)
     return false;
 }
 
-// What belongs together, one pair or group after another.
+// FNV-1a (Fowler, Noll & Vo 1991), of 64-bit words.
+#define HASH_BASIS 0xcbf29ce484222325
+
+static uint64_t hash_add(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x100000001b3;
+}
+
+static struct layout layout_of(const struct batch_data *rows)
+{
+    const int32_t *numbers = rows->of ? rows->of : rows->documents;
+    struct layout layout = {rows->context, HASH_BASIS};
+    for (size_t i = 0; numbers && i < rows->batch * rows->context; i++)
+        if (i % rows->context == 0 || numbers[i] != numbers[i - 1])
+            layout.hash = hash_add(layout.hash, i);
+    return layout;
+}
+
+// Reads all sequences, one pair or group after another: checks their values and notes their layouts.
 static bool check_all(struct train_data *data, struct status *status)
 {
     struct sequences *sequences = &data->sequences;
     const struct trial *trial = data->trial;
     bool weights = objective_terms(trial->objective, trial->objective_options).required & BATCH_WEIGHTS, ok = true;
     data->blank = calloc(sequences->count, sizeof *data->blank);
-    CHECK(data->blank);
+    data->layouts = calloc(sequences->count / sequences->together + 1, sizeof *data->layouts);
+    CHECK(data->blank && data->layouts);
     for (size_t i = 0; ok && i < sequences_count(sequences); i += sequences->together) {
         struct batch_data read;
         size_t item = sequences_item(sequences, i), number;
@@ -34,6 +54,9 @@ static bool check_all(struct train_data *data, struct status *status)
             data->blank[item + b] = !counts(&read, b, weights);
             data->any_blank |= data->blank[item + b];
         }
+        ok = ok && (trial->group <= 1 || shared_prompt_pack(&read, trial->group, path, status));
+        if (ok)
+            data->layouts[item / sequences->together] = layout_of(&read);
         batch_data_free(&read);
     }
     return ok;
@@ -54,9 +77,26 @@ bool train_data_open(struct train_data *data, const struct trial *trial, const s
 
 bool train_data_split(struct train_data *data, double share, struct train_data *held_out, struct status *status)
 {
+    size_t bytes =
+        data->of_files ? sequences_count(&data->sequences) / data->sequences.together * sizeof *data->layouts : 0;
     *held_out = (struct train_data){.trial = data->trial, .of_files = data->of_files};
+    if (bytes)
+        CHECK(held_out->layouts = memcpy(malloc(bytes), data->layouts, bytes));
     return data->of_files ? sequences_split(&data->sequences, share, &held_out->sequences, status)
                           : windows_split(&data->windows, share, &held_out->windows, status);
+}
+
+struct layout train_data_layout(struct train_data *data, size_t index, size_t count)
+{
+    size_t together = data->sequences.together;
+    struct layout all = {0, HASH_BASIS};
+    for (size_t i = 0; i < count; i += together) {
+        const struct layout *own = &data->layouts[sequences_item(&data->sequences, index + i) / together];
+        all.tokens = own->tokens > all.tokens ? own->tokens : all.tokens;
+        all.hash = hash_add(all.hash, own->hash);
+    }
+    all.hash = hash_add(hash_add(all.hash, all.tokens), count);
+    return all;
 }
 
 size_t train_data_count(const struct train_data *data)
@@ -69,6 +109,7 @@ void train_data_close(struct train_data *data)
     windows_close(&data->windows);
     sequences_close(&data->sequences);
     free(data->blank);
+    free(data->layouts);
     free(data->reference);
     *data = (struct train_data){0};
 }

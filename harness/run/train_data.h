@@ -6,12 +6,20 @@
 #include "harness/files/windows.h"
 #include "harness/spec/trial.h"
 
+// How tokens lie in rows: the longest row's number of them, and a hash of where documents or a group's sequences
+// begin.
+struct layout {
+    size_t tokens;
+    uint64_t hash;
+};
+
 struct train_data {
     const struct trial *trial; // that trains; borrowed
     bool of_files;
     struct windows windows;
     struct sequences sequences;
     bool *blank, any_blank; // by sequence of the files: no label of it counts; whether that is so of one
+    struct layout *layouts; // of what belongs together, in the files' order
     double *reference;      // [sequences of the files, context], by a second model; NULL: there is none
 };
 
@@ -25,6 +33,8 @@ bool train_data_open(struct train_data *data, const struct trial *trial, const s
 bool train_data_split(struct train_data *data, double share, struct train_data *held_out, struct status *status);
 // How many sequences there are in an epoch; SIZE_MAX: it never ends.
 size_t train_data_count(const struct train_data *data);
+// The layout of `count` sequences from number `index` on, as one batch; count: a multiple of what belongs together.
+struct layout train_data_layout(struct train_data *data, size_t index, size_t count);
 // Whether each of `steps` steps of `count` sequences has something that counts. False and a status if not.
 bool train_data_feeds(struct train_data *data, size_t steps, size_t count, struct status *status);
 // Where the trial's reference is a folder: the log-probs of the first `count` sequences that come, by that model.

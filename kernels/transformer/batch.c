@@ -308,7 +308,7 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     bool dataless = device->ops->dataless;
     const struct batch_values *given = values && !dataless ? values : &none;
     struct objective_terms terms = objective_terms(objective, settings);
-    unsigned required = terms.required, optional = dataless ? terms.optional : 0;
+    unsigned required = terms.required, optional = values && values->old_logprobs ? terms.optional & BATCH_OLD : 0;
     CHECK(dataless || !(required & BATCH_WEIGHTS) || given->weights);
     CHECK(dataless || !(required & BATCH_ADVANTAGES) || given->advantages);
     CHECK(dataless || !(required & BATCH_DESIRABLE) || given->desirable);
@@ -317,7 +317,6 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     batch->settings = settings;
     batch->normaliser.weight = 0;
     batch->normaliser.desirable = 0;
-    optional |= given->old_logprobs ? terms.optional & BATCH_OLD : 0;
     if (required & BATCH_WEIGHTS) {
         batch->weights = place(device, batch->batch, batch->context, given->weights);
     }

@@ -66,7 +66,8 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
                 size_t context, size_t batch);
 // Chooses another objective than the first of objectives[], with settings of its own struct, which must outlive the
 // batch, or NULL if it has none. What it does not read of the values is left; what it must have is given, but for
-// reference_logprobs. values NULL: nothing is given; on a device without data all that it can read has its place.
+// reference_logprobs. values NULL: nothing is given. A device without data reads no value; what the objective must
+// have has its place there, and old_logprobs if its pointer is not NULL.
 void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
                          const void *settings, const struct batch_values *values);
 // Several documents in a sequence: attention sees none but its own, positions begin with each, and its last token
