@@ -102,7 +102,7 @@ static void descend(struct state *state, size_t s)
 {
     struct stage stage = state->stages.items[s];
     struct model *model = state->step->model;
-    bool embeds = model->embedding->trains;
+    bool embeds = embedding_trains(model);
     for (size_t l = stage.end; l-- > stage.first;) {
         struct stream x = {.device = model->device, .whole = state->far[l]};
         struct stream grad = {.device = model->device, .whole = state->grad, .out = state->grad_out};
@@ -195,7 +195,7 @@ void row_stream_walk(struct step *step, const struct row_walk *walk, bool gradie
         descend(&state, s);
     }
     unit_done_below(model, lowest);
-    if (model->embedding->trains) {
+    if (embedding_trains(model)) {
         embed_gradient(&state);
     }
     unit_done(model, UNIT_EMBEDDING);

@@ -22,13 +22,13 @@ static struct costs costs_of(const struct fixture *f)
 {
     const struct config *c = &f->config;
     double d = c->width, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, ffn = c->ffn;
-    const double shapes[LORA_TARGETS][2] = {{d, q}, {d, kv}, {d, kv}, {q, d}, {d, ffn}, {d, ffn}, {ffn, d}};
-    double forward[LORA_TARGETS];
+    const double shapes[LORA_PROJECTIONS][2] = {{d, q}, {d, kv}, {d, kv}, {q, d}, {d, ffn}, {d, ffn}, {ffn, d}};
+    double forward[LORA_PROJECTIONS];
     struct costs costs = {.head = 2 * d * c->vocab,
                           .head_gradient = f->lora.rank ? 0 : 2 * d * c->vocab,
                           .key_norms = c->qk_norm,
                           .down_rebuilt = c->norms != NORMS_BEFORE};
-    for (size_t i = 0; i < LORA_TARGETS; i++) {
+    for (size_t i = 0; i < LORA_PROJECTIONS; i++) {
         double in = shapes[i][0], out = shapes[i][1], r = (f->lora.targets >> i & 1) * (double)f->lora.rank;
         forward[i] = 2 * in * out + 2 * r * (in + out);
         costs.all += forward[i];
@@ -413,7 +413,7 @@ static void test_lora(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    for (size_t i = 0; i < LORA_TARGETS; i++) {
+    for (size_t i = 0; i < LORA_PROJECTIONS; i++) {
         f.lora = (struct lora){.rank = 2 + i, .alpha = 4, .targets = 1u << i};
         check_all(&f, "");
     }

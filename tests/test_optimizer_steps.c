@@ -47,7 +47,7 @@ static void set_kind(struct fixture *f, const struct kind *kind, bool in_walk)
     const struct optimizer *optimizer = optimizer_find(kind->optimizer);
     f->config.width = f->config.ffn = WIDTH;
     if (optimizer->lora == LORA_BESIDE) {
-        f->lora = (struct lora){.rank = 8, .alpha = 32, .targets = (1u << LORA_TARGETS) - 1};
+        f->lora = (struct lora){.rank = 8, .alpha = 32, .targets = (1u << LORA_PROJECTIONS) - 1};
     }
     fixture_set_optimizer(f, optimizer, "rate=0.05 decay=0.1 %s%s", kind->options, whens[in_walk]);
 }

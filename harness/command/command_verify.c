@@ -145,9 +145,9 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
         request.folder = arguments->model;
         folder_say(request.folder);
     }
-    if (verified && like.adapter_folder && !request.config)
+    if (verified && !request.config && (like.adapter_folder || like.lora.table || like.lora.saved))
         verified = status_set(status, STATUS_BAD_INPUT,
-                              "--lora %s: an adapter is of one model; give it with --model", like.adapter_folder);
+                              "--lora %s: an adapter is of one model; give it with --model", arguments->lora);
     if (verified && arguments->batch)
         doubtful_labels_say(arguments->batch);
     verified = verified && verify(&request, found, table, status);

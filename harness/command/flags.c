@@ -31,6 +31,36 @@ json_t *flag_list(const char *text)
     return list;
 }
 
+// Members whose values go on behind the next commas: lists, and those of items NAME:VALUE.
+static const struct {
+    const char *name;
+    bool named;
+} several[] = {{"targets", false},         {"target_modules", false},
+               {"exclude_modules", false}, {"layers_to_transform", false},
+               {"modules_to_save", false}, {"rank_pattern", true},
+               {"alpha_pattern", true}};
+
+// The list or the object of a member; NULL: it has one value.
+static json_t *container_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++)
+        if (strcmp(name, several[i].name) == 0)
+            return several[i].named ? json_object() : json_array();
+    return NULL;
+}
+
+static void add_item(json_t *container, char *item)
+{
+    char *colon = strrchr(item, ':');
+    if (json_is_array(container)) {
+        json_array_append_new(container, flag_value(item));
+    } else {
+        if (colon)
+            *colon = 0;
+        json_object_set_new(container, item, colon ? flag_value(colon + 1) : json_null());
+    }
+}
+
 // What is given twice is both, which no key takes.
 static void set_member(json_t *object, const char *name, json_t *value)
 {
@@ -40,24 +70,29 @@ static void set_member(json_t *object, const char *name, json_t *value)
 
 json_t *flag_object(const char *text)
 {
-    json_t *object = json_object(), *list = NULL;
+    json_t *object = json_object(), *container = NULL;
     char *copy = strdup(text), *rest = copy, *item;
     CHECK(object && copy);
     while ((item = strsep(&rest, ","))) {
         char *equals = strchr(item, '=');
         if (equals) {
             *equals = 0;
-            bool several = strcmp(item, "targets") == 0 || strcmp(item, "target_modules") == 0;
-            list = several ? json_array() : NULL;
-            set_member(object, item, several ? list : flag_value(equals + 1));
+            container = container_of(item);
+            set_member(object, item, container ? container : flag_value(equals + 1));
             item = equals + 1;
         }
-        if (list)
-            json_array_append_new(list, flag_value(item));
+        if (container)
+            add_item(container, item);
         else if (!equals)
             json_object_set_new(object, item, json_null());
     }
     free(copy);
+    // One text alone may be a regular expression.
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
+        json_t *list = json_object_get(object, several[i].name), *text = json_array_get(list, 0);
+        if (json_array_size(list) == 1 && json_is_string(text))
+            json_object_set(object, several[i].name, text);
+    }
     return object;
 }
 

@@ -130,15 +130,21 @@ static size_t cause_of(const char *name)
     return i;
 }
 
-// The shards hold exactly the model's own weights, or, with lora, exactly its LoRA factors.
-static bool check_names(const struct shards *shards, const char *folder, const struct model *model, bool lora,
+// The name of a parameter in the shards: one that begins as a copy of another can be left out of them.
+static const char *name_in(const struct shards *shards, const struct parameter *p)
+{
+    return p->copy_of && !shards_find(shards, p->name) ? p->copy_of : p->name;
+}
+
+// The shards hold exactly the model's own weights.
+static bool check_names(const struct shards *shards, const char *folder, const struct model *model,
                         struct status *status)
 {
     struct list missing = {0}, unexpected = {0}, twice = {0};
     size_t cause = CAUSES;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (parameter_is_factor(p) == lora && !shards_find(shards, p->name)) {
+        if (!parameter_is_factor(p) && !shards_find(shards, name_in(shards, p))) {
             list_add(&missing, p->name);
         }
     }
@@ -149,9 +155,9 @@ static bool check_names(const struct shards *shards, const char *folder, const s
             bool again = j > 0 && strcmp(name, shards->files[i].tensors[j - 1].name) == 0;
             if (again || shards_find(shards, name) != &shards->files[i]) {
                 list_add(&twice, name);
-            } else if ((!p || parameter_is_factor(p) != lora) && !is_harmless(model, name)) {
+            } else if ((!p || parameter_is_factor(p)) && !is_harmless(model, name)) {
                 list_add(&unexpected, name);
-                size_t own = lora ? CAUSES : cause_of(name);
+                size_t own = cause_of(name);
                 cause = own < cause ? own : cause;
             }
         }
@@ -161,15 +167,14 @@ static bool check_names(const struct shards *shards, const char *folder, const s
     }
     const char *hint = missing.count && strcmp(missing.text, SHARDS_HEAD) == 0
                            ? " (a head that is the embedding needs \"tie_word_embeddings\": true)"
-                       : missing.count && lora ? " (each projection has factors in every layer or in none)"
-                                               : "";
+                           : "";
     return status_set(
         status, STATUS_BAD_INPUT,
-        "%s: the tensors are not those that %s for: missing %zu%s%s%s, unexpected %zu%s%s, twice %zu%s%s%s%s",
-        folder, lora ? "its rank and the model ask" : "config.json asks", missing.count, missing.count ? ": " : "",
-        missing.text, hint, unexpected.count, unexpected.count ? ": " : "", unexpected.text, twice.count,
-        twice.count ? ": " : "", twice.text, cause < CAUSES ? "; these are " : "",
-        cause < CAUSES ? causes[cause].hint : "");
+        "%s: the tensors are not those that config.json asks for: missing %zu%s%s%s, unexpected %zu%s%s, twice "
+        "%zu%s%s%s%s",
+        folder, missing.count, missing.count ? ": " : "", missing.text, hint, unexpected.count,
+        unexpected.count ? ": " : "", unexpected.text, twice.count, twice.count ? ": " : "", twice.text,
+        cause < CAUSES ? "; these are " : "", cause < CAUSES ? causes[cause].hint : "");
 }
 
 static size_t shape_of(const struct parameter *p, size_t shape[2])
@@ -182,14 +187,15 @@ static size_t shape_of(const struct parameter *p, size_t shape[2])
 static const struct safetensors_tensor *check_tensor(const struct shards *shards, const struct parameter *p,
                                                      struct status *status)
 {
-    const struct safetensors *file = shards_find(shards, p->name);
-    const struct safetensors_tensor *t = safetensors_get(file, p->name, status);
+    const char *name = name_in(shards, p);
+    const struct safetensors *file = shards_find(shards, name);
+    const struct safetensors_tensor *t = safetensors_get(file, name, status);
     size_t shape[2], rank = shape_of(p, shape);
     if (t && (t->rank != rank || memcmp(t->shape, shape, rank * sizeof *shape) != 0)) {
         char expected[64], found[200];
         safetensors_shape_text(rank, shape, expected, sizeof expected);
         safetensors_shape_text(t->rank, t->shape, found, sizeof found);
-        status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected the shape %s, found %s", file->path, p->name,
+        status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected the shape %s, found %s", file->path, name,
                    expected, found);
         return NULL;
     }
@@ -208,11 +214,11 @@ static void read_values(struct model *model, struct parameter *p, const struct s
 }
 
 // All are checked before the first is read: reading takes minutes.
-static bool check_tensors(const struct shards *shards, const struct model *model, bool lora, struct status *status)
+static bool check_tensors(const struct shards *shards, const struct model *model, struct status *status)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (parameter_is_factor(p) == lora && !check_tensor(shards, p, status)) {
+        if (!parameter_is_factor(p) && !check_tensor(shards, p, status)) {
             return false;
         }
     }
@@ -233,36 +239,18 @@ static bool check_buffers(const struct shards *shards, const struct config *conf
 }
 
 // Of tensors that were checked.
-static void read_all(const struct shards *shards, struct model *model, bool lora, enum dtype rounding)
+static void read_all(const struct shards *shards, struct model *model, enum dtype rounding)
 {
     double *block = malloc(BLOCK_VALUES * sizeof *block);
     CHECK(block);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (parameter_is_factor(p) == lora && model_has(model, p)) {
-            read_values(model, p, safetensors_find(shards_find(shards, p->name), p->name), rounding, block);
+        if (!parameter_is_factor(p) && model_has(model, p)) {
+            const char *name = name_in(shards, p);
+            read_values(model, p, safetensors_find(shards_find(shards, name), name), rounding, block);
         }
     }
     free(block);
-}
-
-static bool open_adapter(struct shards *adapter, const char *folder, const struct model *model,
-                         struct status *status)
-{
-    return shards_add(adapter, folder, FOLDER_ADAPTER, status) &&
-           check_names(adapter, folder, model, true, status) && check_tensors(adapter, model, true, status);
-}
-
-bool folder_check_adapter(const char *folder, const struct config *config, const struct lora *lora,
-                          struct status *status)
-{
-    struct shards adapter = {0};
-    struct model model;
-    model_list(&model, config, lora);
-    bool ok = open_adapter(&adapter, folder, &model, status);
-    shards_close(&adapter);
-    model_close(&model);
-    return ok;
 }
 
 static void randomize_factors(struct model *model, uint64_t seed, enum dtype rounding)
@@ -275,28 +263,17 @@ static void randomize_factors(struct model *model, uint64_t seed, enum dtype rou
     }
 }
 
-bool folder_read_adapter(const char *folder, struct model *model, enum dtype rounding, struct status *status)
-{
-    struct shards adapter = {0};
-    bool ok = open_adapter(&adapter, folder, model, status);
-    if (ok) {
-        read_all(&adapter, model, true, rounding);
-    }
-    shards_close(&adapter);
-    return ok;
-}
-
 bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status)
 {
     struct device *device = model->device;
     struct shards shards = {0};
     bool ok = device->status.code == STATUS_OK &&
-              shards_open_weights(&shards, folder, model->config.tied, status) &&
-              split_fused(&shards, model, status) && check_names(&shards, folder, model, false, status) &&
-              check_tensors(&shards, model, false, status) && check_buffers(&shards, &model->config, status);
+              shards_open_weights(&shards, folder, model->config.tied || model->lora.untied, status) &&
+              split_fused(&shards, model, status) && check_names(&shards, folder, model, status) &&
+              check_tensors(&shards, model, status) && check_buffers(&shards, &model->config, status);
     if (ok) {
-        read_all(&shards, model, false, rounding);
+        read_all(&shards, model, rounding);
         randomize_factors(model, seed, rounding);
     }
     shards_close(&shards);

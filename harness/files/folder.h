@@ -18,7 +18,8 @@ void folder_say(const char *folder);
 // besides but RoPE's frequencies, which must be the config's. LoRA factors become random (model_random_values).
 bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status);
-// The LoRA factors alone, from the folder's adapter; and whether it has them for a model of this shape.
+// The LoRA factors and the modules that are saved whole, from the folder's adapter; and whether it has them, and
+// nothing else, for a model of this shape.
 bool folder_read_adapter(const char *folder, struct model *model, enum dtype rounding, struct status *status);
 bool folder_check_adapter(const char *folder, const struct config *config, const struct lora *lora,
                           struct status *status);

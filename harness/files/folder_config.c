@@ -365,6 +365,7 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     config->qk_norm = family->qk_norm;
     config->whole_qk_norm = family->whole_qk_norm;
     config->unit_offset = family->unit_offset;
+    config->fused = family->fused;
     config->norms = family->norms;
     return read_sizes(&text, config, status) &&
            (!text.composite || read_tie(root, text.composite, config, status)) &&

@@ -10,8 +10,8 @@ const struct family families[] = {
     {"ministral", "MinistralForCausalLM", KEYS_MINISTRAL, .kv_heads = 8, .norm_epsilon = 1e-6, .rope_theta = 10000,
      .sliding = SLIDING_LISTED, .max_context = 131072, .sizes = {4096, 32, 32, 14336, 32000}},
     // Written as one of those above, which compute the same.
-    {"phi3", "Phi3ForCausalLM", KEYS_PHI3, .norm_epsilon = 1e-5, .rope_theta = 10000, .sliding = SLIDING_GIVEN,
-     .default_rope = true, .max_context = 4096},
+    {"phi3", "Phi3ForCausalLM", KEYS_PHI3, .fused = true, .norm_epsilon = 1e-5, .rope_theta = 10000,
+     .sliding = SLIDING_GIVEN, .default_rope = true, .max_context = 4096},
     {"qwen2", "Qwen2ForCausalLM", KEYS_QWEN2, .qkv_bias = true, .kv_heads = 32, .norm_epsilon = 1e-6,
      .rope_theta = 10000, .sliding = SLIDING_SOME, .max_context = 32768, .sizes = {4096, 32, 32, 22016, 151936}},
     {"qwen3", "Qwen3ForCausalLM", KEYS_QWEN3, .qk_norm = true, .kv_heads = 32, .head_dim = 128,

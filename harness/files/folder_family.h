@@ -14,6 +14,7 @@ struct family {
     const char *model_type, *architecture;
     enum key_set keys;
     bool qkv_bias, qk_norm, whole_qk_norm, unit_offset, tied;
+    bool fused; // q, k, v are one matrix of its files, and gate, up one
     enum norms norms;
     const char *activation_key; // NULL: hidden_act
     enum activation activation;

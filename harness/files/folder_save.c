@@ -1,7 +1,8 @@
+#include "harness/files/adapter.h"
+#include "harness/files/adapter_tensors.h"
 #include "harness/files/folder.h"
 #include "harness/files/safetensors.h"
 #include "kernels/transformer/unit.h"
-#include <jansson.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -43,8 +44,8 @@ static size_t rank_with(const struct saving *saving, const struct parameter *p)
     return rank;
 }
 
-// Values of a block of rows, which rank `from` has.
-static bool save_block(const struct saving *saving, struct tensor block, size_t from, double *values,
+// Values of a block of rows, which rank `from` has, to rank 0.
+static bool take_block(const struct saving *saving, struct tensor block, size_t from, double *values,
                        struct status *status)
 {
     const struct world *world = saving->world;
@@ -57,101 +58,107 @@ static bool save_block(const struct saving *saving, struct tensor block, size_t 
     }
     if (from != 0 && from == world->comm.rank)
         world->ops->send(world, 0, values, bytes);
-    if (!is_first(saving))
-        return true;
-    if (from != 0)
+    if (is_first(saving) && from != 0)
         world->ops->receive(world, from, values, bytes);
-    return safetensors_append(saving->writer, values, tensor_count(block), status);
+    return true;
 }
 
-// In blocks of rows.
-static bool save_values(const struct saving *saving, const struct parameter *p, struct status *status)
+// In blocks of rows, to the file; or, where whole is a tensor of several parts or transposed, into its values.
+static bool save_values(const struct saving *saving, const struct parameter *p, const struct adapter_tensor *whole,
+                        const struct adapter_piece *piece, double *into, struct status *status)
 {
     struct tensor t = p->value;
     size_t from = rank_with(saving, p), rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
     double *values = malloc((rows < t.rows ? rows : t.rows) * t.cols * sizeof *values);
     CHECK(values);
     bool ok = true, takes_part = is_first(saving) || from == saving->world->comm.rank;
-    for (size_t first = 0; ok && takes_part && first < t.rows; first += rows)
-        ok = save_block(saving, tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows), from, values,
-                        status);
+    for (size_t first = 0; ok && takes_part && first < t.rows; first += rows) {
+        struct tensor block = tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows);
+        ok = take_block(saving, block, from, values, status);
+        for (size_t i = 0; ok && into && i < tensor_count(block); i++)
+            into[adapter_tensor_index(whole, piece, first * t.cols + i)] = values[i];
+        if (ok && !into && is_first(saving))
+            ok = safetensors_append(saving->writer, values, tensor_count(block), status);
+    }
     free(values);
     return ok;
 }
 
-static bool save_unit(const struct saving *saving, size_t unit, bool factors, struct status *status)
+static bool save_adapter_tensor(const struct saving *saving, const struct adapter_tensor *tensor,
+                                struct status *status)
 {
-    struct parameters parameters = unit_parameters(saving->model, unit);
+    size_t all = tensor->rows * tensor->cols;
+    if (adapter_tensor_is_plain(tensor))
+        return save_values(saving, tensor->pieces[0].parameter, NULL, NULL, NULL, status);
+    double *whole = calloc(all, sizeof *whole);
+    CHECK(whole);
     bool ok = true;
-    unit_acquire(saving->model, unit);
-    for (size_t i = 0; ok && i < parameters.count; i++)
-        if (parameter_is_factor(&parameters.items[i]) == factors)
-            ok = save_values(saving, &parameters.items[i], status);
-    unit_release(saving->model, unit);
+    for (size_t i = 0; ok && i < tensor->count; i++)
+        ok = save_values(saving, tensor->pieces[i].parameter, tensor, &tensor->pieces[i], whole, status);
+    ok = ok && (!is_first(saving) || safetensors_append(saving->writer, whole, all, status));
+    free(whole);
     return ok;
 }
 
-static bool create(const struct saving *saving, const char *path, bool factors, struct status *status)
+// The weights, or the adapter's tensors, as the file is to have them: in the order of units.
+static struct adapter_tensors tensors_of(const struct model *model, bool adapter)
 {
-    const struct model *model = saving->model;
-    struct safetensors_item *items = calloc(model->parameter_count + 1, sizeof *items);
-    CHECK(items);
-    size_t count = 0;
+    if (adapter)
+        return adapter_tensors_of(model);
+    struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
+    CHECK(tensors.items);
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (parameter_is_factor(p) == factors)
-            items[count++] =
-                (struct safetensors_item){.name = p->name,
-                                          .dtype = model->device->ops->dtype,
-                                          .rank = p->vector ? 1 : 2,
-                                          .shape = {p->vector ? p->value.cols : p->value.rows, p->value.cols}};
+        struct adapter_tensor *tensor = &tensors.items[tensors.count];
+        if (parameter_is_factor(p))
+            continue;
+        *tensor = (struct adapter_tensor){
+            .rows = p->value.rows, .cols = p->value.cols, .vector = p->vector, .count = 1, .pieces = {{p, 0, 0}}};
+        memcpy(tensor->name, p->name, sizeof p->name);
+        tensors.count++;
     }
-    bool ok = safetensors_create(saving->writer, path, items, count, status);
+    return tensors;
+}
+
+static bool create(const struct saving *saving, const char *path, const struct adapter_tensors *tensors,
+                   struct status *status)
+{
+    struct safetensors_item *items = calloc(tensors->count + 1, sizeof *items);
+    CHECK(items);
+    for (size_t i = 0; i < tensors->count; i++) {
+        const struct adapter_tensor *t = &tensors->items[i];
+        items[i] = (struct safetensors_item){.name = t->name,
+                                             .dtype = saving->model->device->ops->dtype,
+                                             .rank = t->vector ? 1 : 2,
+                                             .shape = {t->vector ? t->cols : t->rows, t->cols}};
+    }
+    bool ok = safetensors_create(saving->writer, path, items, tensors->count, status);
     free(items);
     return ok;
 }
 
-// LoRA's factors, or all else.
-static bool save_weights(const char *folder, const char *name, struct model *model, bool factors,
+// What the adapter has, or all else.
+static bool save_weights(const char *folder, const char *name, struct model *model, bool adapter,
                          const struct world *world, struct status *status)
 {
     struct safetensors_writer writer;
     const struct saving saving = {model, world, &writer};
+    struct adapter_tensors tensors = tensors_of(model, adapter);
     char *path = folder_file(folder, name);
-    bool ok = !is_first(&saving) || create(&saving, path, factors, status);
-    for (size_t unit = 0; ok && unit < unit_count(model); unit++)
-        ok = save_unit(&saving, unit, factors, status);
+    bool ok = !is_first(&saving) || create(&saving, path, &tensors, status);
+    for (size_t i = 0, unit = 0; ok && i < tensors.count; unit++) {
+        unit_acquire(model, unit);
+        for (; ok && i < tensors.count && unit_of(model, tensors.items[i].pieces[0].parameter) == unit; i++)
+            ok = save_adapter_tensor(&saving, &tensors.items[i], status);
+        unit_release(model, unit);
+    }
     unit_settle(model);
     if (is_first(&saving)) {
         ok = ok && safetensors_commit(&writer, status);
         safetensors_discard(&writer);
     }
+    free(tensors.items);
     free(path);
-    return ok;
-}
-
-static bool save_adapter_config(const char *folder, const char *base, const struct lora *lora,
-                                struct status *status)
-{
-    json_t *targets = json_array();
-    for (size_t i = 0; i < LORA_TARGETS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s_proj", lora_target_names[i]);
-        if (lora->targets & 1u << i)
-            json_array_append_new(targets, json_string(name));
-    }
-    json_t *base_name = base ? json_string(base) : json_null();
-    json_t *json =
-        json_pack("{s:s, s:s, s:o, s:I, s:f, s:b, s:f, s:s, s:b, s:o}", "peft_type", "LORA", "task_type",
-                  "CAUSAL_LM", "base_model_name_or_path", base_name ? base_name : json_null(), "r",
-                  (json_int_t)lora->rank, "lora_alpha", lora->alpha, "use_rslora", lora->rslora, "lora_dropout",
-                  0.0, "bias", "none", "inference_mode", true, "target_modules", targets);
-    char *text = json_dumps(json, JSON_INDENT(2)), *path = folder_file(folder, FOLDER_ADAPTER_CONFIG);
-    CHECK(text);
-    bool ok = output_file_write(path, text, strlen(text), status);
-    free(path);
-    free(text);
-    json_decref(json);
     return ok;
 }
 
@@ -161,7 +168,7 @@ static bool save_configs(const char *folder, const struct model *model, const ch
     bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
     return (!weights || folder_write_config(folder, &model->config, model->device->ops->dtype, status)) &&
            (!weights || !base || folder_take_along(folder, base, status)) &&
-           (!adapter || save_adapter_config(folder, weights ? NULL : base, &model->lora, status));
+           (!adapter || adapter_write_config(folder, weights ? NULL : base, &model->config, &model->lora, status));
 }
 
 bool folder_save(const char *folder, struct model *model, const char *base, const struct world *world,

@@ -8,8 +8,8 @@ static struct safetensors_item item_of(const struct parameter *p, enum dtype dty
 {
     struct safetensors_item item = {.name = p->name, .dtype = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32};
     item.rank = p->vector ? 1 : 2;
-    item.shape[0] = p->vector ? p->value.cols : p->value.rows;
-    item.shape[1] = p->vector ? 0 : p->value.cols;
+    item.shape[0] = p->vector || p->transposed ? p->value.cols : p->value.rows;
+    item.shape[1] = p->vector ? 0 : p->transposed ? p->value.rows : p->value.cols;
     return item;
 }
 
@@ -29,6 +29,25 @@ static bool write_values(struct safetensors_writer *writer, struct device *devic
         }
     }
     return true;
+}
+
+// All at once: an A of the embedding is as large as a file has it.
+static bool write_transposed(struct safetensors_writer *writer, struct device *device, const struct parameter *p,
+                             const double *given, struct status *status)
+{
+    size_t rows = p->value.rows, cols = p->value.cols;
+    double *values = malloc(rows * cols * sizeof *values), *turned = malloc(rows * cols * sizeof *turned);
+    CHECK(values && turned);
+    if (!given)
+        tensor_read(device, p->grad, values);
+    for (size_t i = 0; i < rows * cols; i++)
+        turned[i % cols * rows + i / cols] = (given ? given : values)[i];
+    bool ok = device->status.code == STATUS_OK
+                  ? safetensors_append(writer, turned, rows * cols, status)
+                  : status_set(status, device->status.code, "%s", device->status.message);
+    free(turned);
+    free(values);
+    return ok;
 }
 
 bool gradients_write(const char *path, const struct model *model, const double *const *values,
@@ -53,7 +72,9 @@ bool gradients_write(const char *path, const struct model *model, const double *
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t i = 0; ok && i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (values && values[i]) {
+        if (p->transposed && (values ? values[i] != NULL : p->grad.data != NULL)) {
+            ok = write_transposed(&writer, model->device, p, values ? values[i] : NULL, status);
+        } else if (values && values[i]) {
             ok = safetensors_append(&writer, values[i], p->value.rows * p->value.cols, status);
         } else if (!values && p->grad.data) {
             ok = write_values(&writer, model->device, p->grad, block, status);

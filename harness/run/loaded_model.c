@@ -3,13 +3,14 @@
 #include "kernels/transformer/weights.h"
 #include <string.h>
 
-// LoRA's new factors as a training run begins with them, and PEFT: B is 0, so the model is what it is without them.
-// What measures a step has random ones (model_randomize), by which no gradient is zero.
+// LoRA's new factors as a training run begins with them, and PEFT: B is 0, or of the embedding A, so the model is
+// what it is without them. What measures a step has random ones (model_randomize), by which no gradient is zero.
 static void begin_factors(struct model *model)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (!model_has(model, p) || p->factor != FACTOR_B)
+        bool zero = p == model->input.lora_a || (p->factor == FACTOR_B && p != model->input.lora_b);
+        if (!model_has(model, p) || !zero)
             continue;
         size_t count = tensor_count(p->value);
         double *zeros = calloc(count + 1, sizeof *zeros);

@@ -15,7 +15,7 @@ static bool trial_of(struct trial *reference, const struct trial *trial, bool ad
     reference->model_folder = folder;
     reference->adapter_folder = adapted ? folder : NULL;
     reference->quantisation = QUANTISATION_NONE;
-    reference->lora = (struct lora){.rank = 1, .alpha = 1, .targets = LORA_Q};
+    reference->lora = (struct lora){.rank = 1, .alpha = 1, .targets = LORA_O};
     return folder_read_config(folder, &reference->config, status) &&
            (!adapted || adapter_read(folder, &reference->config, &reference->lora, status));
 }
@@ -27,7 +27,9 @@ bool reference_model_open(struct reference_model *reference, const struct trial 
     struct trial other;
     own.optimizer = NULL;
     *reference = (struct reference_model){.adapted = adapter_is_in(trial->reference.folder)};
-    return trial_of(&other, trial, reference->adapted, status) && (!options->ranks || ranks_fit(&other, status)) &&
+    bool read = trial_of(&other, trial, reference->adapted, status);
+    reference->lora = other.lora;
+    return read && (!options->ranks || ranks_fit(&other, status)) &&
            loaded_model_open(&reference->device, &reference->model, &other, &own, status);
 }
 
@@ -49,6 +51,7 @@ double *reference_model_logprobs(struct reference_model *reference, const struct
 void reference_model_close(struct reference_model *reference)
 {
     loaded_model_close(&reference->device, &reference->model);
+    lora_free(&reference->lora);
 }
 
 bool reference_model_tell(struct batch_data *data, const struct trial *trial, const struct setup_options *options,

@@ -7,7 +7,8 @@
 struct reference_model {
     struct device *device;
     struct model model;
-    bool adapted; // the folder has an adapter of its own
+    bool adapted;     // the folder has an adapter of its own
+    struct lora lora; // its factors
 };
 
 // The folder of the trial's reference. options: those of the trial's own model. False and a status. Release with

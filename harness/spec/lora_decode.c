@@ -1,18 +1,39 @@
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
+#include "harness/files/lora_modules.h"
 #include "harness/spec/trial_values.h"
 #include <string.h>
 #include <sys/stat.h>
 
-#define ALL_LINEAR "all-linear"
-#define EXPECTED   "the folder of a PEFT adapter, or a rank as rank=8, in a spec {\"rank\": 8}"
+#define EXPECTED "the folder of a PEFT adapter, or a rank as rank=8, in a spec {\"rank\": 8}"
 
-enum member { RANK, ALPHA, TARGETS, RSLORA, ADAPTER, MEMBERS };
+enum member {
+    RANK,
+    ALPHA,
+    TARGETS,
+    RSLORA,
+    EXCLUDE,
+    LAYERS,
+    LAYERS_PATTERN,
+    RANK_PATTERN,
+    ALPHA_PATTERN,
+    SAVED,
+    TYING,
+    ADAPTER,
+    MEMBERS
+};
 // Each may also go by the name that PEFT gives it.
 static const char *const member_names[MEMBERS][2] = {[RANK] = {"rank", "r"},
                                                      [ALPHA] = {"alpha", "lora_alpha"},
                                                      [TARGETS] = {"targets", "target_modules"},
                                                      [RSLORA] = {"rslora", "use_rslora"},
+                                                     [EXCLUDE] = {"exclude_modules"},
+                                                     [LAYERS] = {"layers_to_transform"},
+                                                     [LAYERS_PATTERN] = {"layers_pattern"},
+                                                     [RANK_PATTERN] = {"rank_pattern"},
+                                                     [ALPHA_PATTERN] = {"alpha_pattern"},
+                                                     [SAVED] = {"modules_to_save"},
+                                                     [TYING] = {"ensure_weight_tying"},
                                                      [ADAPTER] = {"adapter"}};
 
 static bool read_members(struct json_field field, struct json_field members[MEMBERS], struct status *status)
@@ -37,51 +58,6 @@ static bool read_members(struct json_field field, struct json_field members[MEMB
     return true;
 }
 
-// "q", and as PEFT has it "q_proj" or "self_attn.q_proj".
-static bool read_target(struct json_field item, unsigned *target, struct status *status)
-{
-    struct names names = {0};
-    for (size_t i = 0; i < LORA_TARGETS; i++)
-        names_add(&names, lora_target_names[i]);
-    names_add(&names, ALL_LINEAR);
-    const char *name = json_string_value(item.value), *dot = name ? strrchr(name, '.') : NULL;
-    for (size_t i = 0; name && i < LORA_TARGETS; i++) {
-        char module[16];
-        snprintf(module, sizeof module, "%s_proj", lora_target_names[i]);
-        if (strcmp(dot ? dot + 1 : name, module) == 0) {
-            *target = 1u << i;
-            return true;
-        }
-    }
-    size_t index = 0;
-    if (!json_field_choice(item, &names, "projection", &index, status))
-        return false;
-    *target = index < LORA_TARGETS ? 1u << index : (1u << LORA_TARGETS) - 1;
-    return true;
-}
-
-static bool read_targets(struct json_field field, unsigned *targets, struct status *status)
-{
-    if (!field.value)
-        return true;
-    if (json_is_string(field.value))
-        return read_target(field, targets, status);
-    if (!json_is_array(field.value) || json_array_size(field.value) == 0)
-        return json_field_expected(field, status,
-                                   "a list of projections, such as [\"q\", \"v\"], or \"" ALL_LINEAR "\"");
-    *targets = 0;
-    for (size_t i = 0; i < json_array_size(field.value); i++) {
-        struct json_field item = json_field_at(field, i);
-        unsigned target = 0;
-        if (!read_target(item, &target, status))
-            return false;
-        if (*targets & target)
-            return json_field_fail(item, status, "\"%s\" is given twice", json_string_value(item.value));
-        *targets |= target;
-    }
-    return true;
-}
-
 static json_t *targets_json(unsigned targets)
 {
     json_t *list = json_array();
@@ -92,13 +68,34 @@ static json_t *targets_json(unsigned targets)
     return list;
 }
 
-// rslora and adapter where there are any: so a trial without them has the record that it always had.
-static json_t *lora_json(const struct lora *lora, const char *adapter)
+// The targets by their short names, if these say all: what an expression or the name of one layer's module chose
+// does not go by them.
+static json_t *targets_told(const struct json_field members[MEMBERS], const struct config *config,
+                            const struct lora *lora, bool adapter)
+{
+    struct lora short_named = {.rank = 1, .alpha = 1, .targets = lora->targets}, given = {.rank = 1, .alpha = 1};
+    struct lora_fields fields = {.target_modules = members[TARGETS]};
+    struct status ignored = {0};
+    bool told = adapter || !members[TARGETS].value;
+    if (!told && lora_modules_read(&given, &fields, config, true, &ignored)) {
+        told = !given.table; // in every layer, before layers and exceptions are taken out
+        short_named.targets = given.targets;
+        lora_free(&given);
+    }
+    return told ? targets_json(short_named.targets) : json_incref(members[TARGETS].value);
+}
+
+// rslora and what PEFT alone names where there are any: so a trial without them has the record that it always had.
+static json_t *lora_json(const struct json_field members[MEMBERS], const struct config *config,
+                         const struct lora *lora, const char *adapter)
 {
     json_t *object = json_pack("{s:I, s:f, s:o}", "rank", (json_int_t)lora->rank, "alpha", lora->alpha, "targets",
-                               targets_json(lora->targets));
+                               targets_told(members, config, lora, adapter));
     if (lora->rslora)
         json_object_set_new(object, "rslora", json_true());
+    for (int i = EXCLUDE; i < ADAPTER; i++)
+        if (json_field_given(members[i]) && !json_is_false(members[i].value))
+            json_object_set(object, member_names[i][0], members[i].value);
     if (adapter)
         json_object_set_new(object, "adapter", json_string(adapter));
     return object;
@@ -118,13 +115,17 @@ static bool check_folder(struct json_field field, const char *path, struct statu
 static bool check_given(const struct json_field members[MEMBERS], const struct lora *given,
                         const struct lora *found, const char *folder, struct status *status)
 {
-    const bool same[ADAPTER] = {[RANK] = given->rank == found->rank,
+    const bool same[EXCLUDE] = {[RANK] = given->rank == found->rank,
                                 [ALPHA] = given->alpha == found->alpha,
                                 [TARGETS] = given->targets == found->targets,
                                 [RSLORA] = given->rslora == found->rslora};
-    json_t *json = lora_json(found, NULL);
+    static const struct json_field none[MEMBERS] = {{0}};
+    json_t *json = lora_json(none, NULL, found, folder);
     bool ok = true;
-    for (int i = 0; ok && i < ADAPTER; i++) {
+    for (int i = EXCLUDE; ok && i < ADAPTER; i++)
+        ok = !json_field_given(members[i]) ||
+             json_field_fail(members[i], status, "the adapter in %s says it itself; leave it out", folder);
+    for (int i = 0; ok && i < EXCLUDE; i++) {
         char value[100];
         json_t *of_adapter = json_object_get(json, member_names[i][0]);
         json_source_show(of_adapter ? of_adapter : json_false(), value, sizeof value);
@@ -143,30 +144,45 @@ static char *find_adapter(const struct trial *trial, const char *given)
     return given ? folder_path(given) : beside ? folder_path(beside) : NULL;
 }
 
+static bool read_given(const struct json_field members[MEMBERS], const struct config *config, struct lora *lora,
+                       struct status *status)
+{
+    const struct lora_fields fields = {.target_modules = members[TARGETS],
+                                       .exclude_modules = members[EXCLUDE],
+                                       .layers_to_transform = members[LAYERS],
+                                       .layers_pattern = members[LAYERS_PATTERN],
+                                       .rank_pattern = members[RANK_PATTERN],
+                                       .alpha_pattern = members[ALPHA_PATTERN],
+                                       .modules_to_save = members[SAVED],
+                                       .ensure_weight_tying = members[TYING]};
+    *lora = (struct lora){.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V};
+    return json_field_count(members[RANK], 1, config->width, "", &lora->rank, status) &&
+           json_field_number(members[ALPHA], LORA_ALPHA_MIN, LORA_ALPHA_MAX, &lora->alpha, status) &&
+           json_field_bool(members[RSLORA], &lora->rslora, status) &&
+           lora_modules_read(lora, &fields, config, true, status);
+}
+
 static bool read_lora(struct trial *trial, struct json_field field, struct json_field members[MEMBERS],
                       const char **given, struct status *status)
 {
-    struct lora lora = {8, 16, LORA_Q | LORA_V, false}, found;
+    struct lora lora, found;
     struct status why = {0};
     struct json_field adapter = json_is_string(field.value) ? field : members[ADAPTER];
-    if (!json_field_count(members[RANK], 1, trial->config.width, "", &lora.rank, status) ||
-        !json_field_number(members[ALPHA], LORA_ALPHA_MIN, LORA_ALPHA_MAX, &lora.alpha, status) ||
-        !read_targets(members[TARGETS], &lora.targets, status) ||
-        !json_field_bool(members[RSLORA], &lora.rslora, status))
+    if (!read_given(members, &trial->config, &lora, status))
         return false;
+    trial->lora = lora;
     *given = json_string_value(adapter.value);
     if (adapter.value && !check_folder(adapter, *given, status))
         return false;
     trial->adapter_folder = find_adapter(trial, *given);
-    if (trial->adapter_folder) {
-        if (!adapter_read(trial->adapter_folder, &trial->config, &found, &why))
-            return json_field_fail(adapter.value ? adapter : field, status, "%s", why.message);
-        if (!check_given(members, &lora, &found, trial->adapter_folder, status))
-            return false;
-        lora = found;
-    }
-    trial->lora = lora;
-    return true;
+    if (!trial->adapter_folder)
+        return true;
+    if (!adapter_read(trial->adapter_folder, &trial->config, &found, &why))
+        return json_field_fail(adapter.value ? adapter : field, status, "%s", why.message);
+    bool same = check_given(members, &lora, &found, trial->adapter_folder, status);
+    lora_free(&trial->lora);
+    trial->lora = found;
+    return same;
 }
 
 json_t *decode_lora(struct trial *trial, struct json_field field, struct status *status)
@@ -185,5 +201,5 @@ json_t *decode_lora(struct trial *trial, struct json_field field, struct status 
         return json_null();
     bool ok = (json_is_string(field.value) || read_members(field, members, status)) &&
               read_lora(trial, field, members, &given, status);
-    return ok ? lora_json(&trial->lora, given ? trial->adapter_folder : NULL) : NULL;
+    return ok ? lora_json(members, &trial->config, &trial->lora, given ? trial->adapter_folder : NULL) : NULL;
 }

@@ -78,6 +78,7 @@ void trial_free(struct trial *trial)
     free(trial->links);
     free(trial->model_folder);
     free(trial->adapter_folder);
+    lora_free(&trial->lora);
     free(trial->data.path);
     free(trial->labels);
     free(trial->train.evaluate.path);

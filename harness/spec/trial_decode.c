@@ -225,6 +225,13 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
             "quantised weights cannot train, and with optimizer \"%s\" they do; leave one of the "
             "two out",
             optimizer->name);
+    if ((optimizer->turn || optimizer->lora == LORA_BESIDE) &&
+        (trial->lora.table || trial->lora.saved || trial->lora.targets & (LORA_EMBEDDING | LORA_HEAD)))
+        return json_field_fail(field, status,
+                               "\"%s\" lets layers train by turns, and \"lora\" has factors that are not in every "
+                               "layer alike, or trains "
+                               "whole modules; leave one of the two out",
+                               optimizer->name);
     if (optimizer->turn && trial->parallel.stage > 1)
         return json_field_fail(
             field, status,

@@ -4,6 +4,7 @@
 #include "harness/files/sequences.h"
 #include "harness/spec/config_decode.h"
 #include "kernels/transformer/lost_updates.h"
+#include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
 static char *copy_text(const char *text)
@@ -258,11 +259,11 @@ static const char *const reference_names[] = {
 // What is meant where nothing is said; NULL: it must be. A plan means what is measured with, if there is something.
 static const char *usual_reference(const struct trial *trial)
 {
-    return trial->data.kind == DATA_BATCH    ? reference_names[REFERENCE_FILE]
-           : trial->data.kind == DATA_RANDOM ? reference_names[REFERENCE_RANDOM]
-           : trial->lora.rank                ? reference_names[REFERENCE_ADAPTER_OFF]
-           : trial->planned                  ? reference_names[REFERENCE_RANDOM]
-                                             : NULL;
+    return trial->data.kind == DATA_BATCH           ? reference_names[REFERENCE_FILE]
+           : trial->data.kind == DATA_RANDOM        ? reference_names[REFERENCE_RANDOM]
+           : trial->lora.rank && !trial->lora.saved ? reference_names[REFERENCE_ADAPTER_OFF]
+           : trial->planned                         ? reference_names[REFERENCE_RANDOM]
+                                                    : NULL;
 }
 
 // Why this trial cannot have it; NULL: it can.
@@ -272,6 +273,10 @@ static const char *reference_fault(const struct trial *trial, int kind)
                ? "there is no batch file: give \"data\" as {\"batch\": PATH} (--batch FILE)"
            : kind == REFERENCE_ADAPTER_OFF && !trial->lora.rank
                ? "there is no adapter that could be off: give \"lora\", or the folder of another model"
+           : kind == REFERENCE_ADAPTER_OFF && trial->lora.saved
+               ? "modules_to_save of \"lora\" train in place of the weights that a model without its adapter has: "
+                 "give "
+                 "the folder of that model"
                : NULL;
 }
 
@@ -322,6 +327,18 @@ json_t *decode_reference(struct trial *trial, struct json_field field, struct st
     return read_reference_folder(trial, text, field, status) ? json_string(text) : NULL;
 }
 
+// Whether a module that trains whole is one that is quantised.
+static bool saves_projection(const struct trial *trial)
+{
+    struct model model;
+    bool saves = false;
+    model_list(&model, &trial->config, &trial->lora);
+    for (size_t i = 0; i < model.parameter_count; i++)
+        saves |= model.parameters[i].saved && is_layer_matrix(&model, &model.parameters[i]);
+    model_close(&model);
+    return saves;
+}
+
 json_t *decode_weights(struct trial *trial, struct json_field field, struct status *status)
 {
     struct names names = {0};
@@ -335,6 +352,13 @@ json_t *decode_weights(struct trial *trial, struct json_field field, struct stat
     if (!trial->lora.rank) {
         json_field_fail(field, status,
                         "quantised weights cannot train: with \"lora\" they do not; else leave \"weights\" out");
+        return NULL;
+    }
+    if (saves_projection(trial)) {
+        json_field_fail(
+            field, status,
+            "quantised weights cannot train, and modules_to_save of \"lora\" has some of theirs; leave one of "
+            "the two out");
         return NULL;
     }
     trial->quantisation = QUANTISATION_NF4 + (enum quantisation)index;

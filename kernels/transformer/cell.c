@@ -145,7 +145,7 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
         }
         return;
     }
-    struct cell_key key = cell_key_of(&model->config, batch, CELL_FORWARD, layer, chunk, x.rows);
+    struct cell_key key = cell_key_of(model, batch, CELL_FORWARD, layer, chunk, x.rows);
     key.keeping = keeping;
     key.how = how;
     key.has_output = y.data != NULL;
@@ -193,8 +193,10 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
                        struct tensor grad)
 {
     struct memo_use use;
-    const struct cell_key key = {
-        .part = CELL_BACKWARD_MLP, .rows = grad.rows, .training = unit_training(model, unit_of_layer(layer))};
+    const struct cell_key key = {.part = CELL_BACKWARD_MLP,
+                                 .rows = grad.rows,
+                                 .training = unit_training(model, unit_of_layer(layer)),
+                                 .alike = model->layers[layer].alike};
     if (grad.rows == 0) {
         return;
     }
@@ -305,7 +307,7 @@ void cell_backward_attention(struct model *model, const struct batch *batch, siz
         attend_backward(model, batch, layer, chunk, a, tensor_none(), kv, segments, segment_count, tensor_none());
         return;
     }
-    struct cell_key key = cell_key_of(&model->config, batch, CELL_BACKWARD_ATTENTION, layer, chunk, grad.rows);
+    struct cell_key key = cell_key_of(model, batch, CELL_BACKWARD_ATTENTION, layer, chunk, grad.rows);
     key.training = unit_training(model, unit_of_layer(layer));
     key.descends = model_descends(model, layer);
     size_t end = key.further_count ? key.further_start + key.further_count : key.start + key.count;

@@ -19,6 +19,7 @@ struct cell_key {
     size_t segment_start, segment_count, segment_dtype;
     uint64_t training;                       // of a backward: unit_training
     size_t descends;                         // of a backward: to the input
+    size_t alike;                            // the layer's factors: struct layer's
     size_t held, attention, without_adapter; // set by cell_memo_begin
 };
 

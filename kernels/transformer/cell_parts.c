@@ -1,6 +1,6 @@
 #include "kernels/transformer/cell_parts.h"
 
-struct cell_key cell_key_of(const struct config *c, const struct batch *batch, enum cell_part part, size_t layer,
+struct cell_key cell_key_of(const struct model *model, const struct batch *batch, enum cell_part part, size_t layer,
                             struct span chunk, size_t rows)
 {
     struct token_run runs[PIECES] = {{0}};
@@ -11,7 +11,8 @@ struct cell_key cell_key_of(const struct config *c, const struct batch *batch, e
                              .count = runs[0].count,
                              .further_start = runs[1].start,
                              .further_count = runs[1].count,
-                             .window = config_window(c, layer),
+                             .window = config_window(&model->config, layer),
+                             .alike = model->layers[layer].alike,
                              .documents = batch->documents};
 }
 

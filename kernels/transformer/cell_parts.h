@@ -19,8 +19,8 @@ static inline void cell_range_push(struct model *model, const char *name, size_t
 }
 
 // What the cost of a part with attention depends on.
-struct cell_key cell_key_of(const struct config *config, const struct batch *batch, enum cell_part part,
-                            size_t layer, struct span chunk, size_t rows);
+struct cell_key cell_key_of(const struct model *model, const struct batch *batch, enum cell_part part, size_t layer,
+                            struct span chunk, size_t rows);
 // From the gradients of q, k and v, as attention's backward leaves them, to that of x, if any, added to grad; of
 // q's alone, or of those of k and v, where the others are NULL.
 void projections_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,

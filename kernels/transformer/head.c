@@ -58,7 +58,6 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     if (most == 0 || most > n) {
         most = n;
     }
-    const struct projection projection = {.weight = model->head};
     range_push(device, (struct range){
                            .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
     acquire(model);
@@ -77,7 +76,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         struct tensor x_block = tensor_rows(x, row, rows), h_block = tensor_rows(h, 0, rows);
         struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);
         norm_forward(model, model->final_norm, h_block, rstd_block, x_block);
-        projection_forward(model, &projection, logits_block, h_block, false);
+        projection_forward(model, &model->output, logits_block, h_block, false);
         size_t first_row = start * batch->batch + row;
         if (use.log_prob.data) {
             write_log_probs(device, logits_block, tensor_rows(batch->targets, first_row, rows),
@@ -86,8 +85,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
             objective_apply(device, batch, logits_block, first_row, use.weights, backward, use.loss);
         }
         if (backward) {
-            projection_backward_weights(model, &projection, logits_block, h_block);
-            projection_backward_input(model, &projection, h_block, logits_block, false); // h is spent
+            projection_backward_weights(model, &model->output, logits_block, h_block);
+            projection_backward_input(model, &model->output, h_block, logits_block, false); // h is spent
             norm_backward(model, model->final_norm, x_block, false, h_block, x_block, rstd_block);
         }
     }
@@ -144,9 +143,42 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
     }
 }
 
+// A's columns of the ids: [n, rank]
+static struct tensor input_down(struct model *model, struct tensor x, struct tensor ids)
+{
+    const struct tensor a = model->input.lora_a->value;
+    struct tensor u = tensor_new(model->device, x.rows, a.cols, x.dtype, CATEGORY_WORKSPACE);
+    op_embedding_forward(model->device, u, a, ids);
+    return u;
+}
+
+// Gradients of A and B += what grad, that of the embeddings, gives.
+static void input_factors_backward(struct model *model, struct tensor grad, struct tensor ids)
+{
+    struct device *device = model->device;
+    const struct projection *p = &model->input;
+    struct tensor u = input_down(model, grad, ids);
+    op_gemm(device, p->lora_b->grad, grad, TRANSPOSE, u, NO_TRANSPOSE, p->lora_scale, 1);
+    op_gemm(device, u, grad, NO_TRANSPOSE, p->lora_b->value, NO_TRANSPOSE, p->lora_scale, 0); // that of u
+    op_embedding_backward(device, p->lora_a->grad, u, ids);
+    tensor_free(device, &u);
+}
+
+bool embedding_trains(const struct model *model)
+{
+    return unit_training(model, UNIT_EMBEDDING) != 0;
+}
+
 void embed_rows(struct model *model, const struct batch *batch, struct tensor x, size_t row)
 {
-    op_embedding_forward(model->device, x, model->embedding->value, tensor_rows(batch->ids, row, x.rows));
+    struct tensor ids = tensor_rows(batch->ids, row, x.rows);
+    op_embedding_forward(model->device, x, model->embedding->value, ids);
+    if (model->input.lora_a && !model->without_adapter) {
+        struct tensor u = input_down(model, x, ids);
+        op_gemm(model->device, x, u, NO_TRANSPOSE, model->input.lora_b->value, TRANSPOSE, model->input.lora_scale,
+                1);
+        tensor_free(model->device, &u);
+    }
     scale_embedding(model, x);
 }
 
@@ -160,10 +192,18 @@ void embed_forward(struct model *model, const struct batch *batch, struct tensor
 
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)
 {
+    struct tensor ids = tensor_rows(batch->ids, start * batch->batch, grad.rows);
+    if (!embedding_trains(model)) {
+        return;
+    }
+    unit_add(model, UNIT_EMBEDDING);
+    scale_embedding(model, grad); // which is spent
     if (model->embedding->trains) {
-        unit_add(model, UNIT_EMBEDDING);
-        scale_embedding(model, grad); // which is spent
-        op_embedding_backward(model->device, model->embedding->grad, grad,
-                              tensor_rows(batch->ids, start * batch->batch, grad.rows));
+        op_embedding_backward(model->device, model->embedding->grad, grad, ids);
+    }
+    if (model->input.lora_a) {
+        unit_acquire(model, UNIT_EMBEDDING);
+        input_factors_backward(model, grad, ids);
+        unit_release(model, UNIT_EMBEDDING);
     }
 }

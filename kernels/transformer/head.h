@@ -18,7 +18,9 @@ void head_loss(struct model *model, const struct batch *batch, struct tensor x, 
 void head_log_probs(struct model *model, const struct batch *batch, struct tensor x, size_t head_chunk,
                     struct tensor log_prob);
 // x: [n, d] = the embeddings of the tokens from `start` on, or of the batch's rows from `row` on, for which the
-// embedding must be acquired; and the gradient of the table, if it trains.
+// embedding must be acquired; and the gradients of the table
+// and of LoRA's factors on it, as far as they train; whether any of them does.
 void embed_rows(struct model *model, const struct batch *batch, struct tensor x, size_t row);
 void embed_forward(struct model *model, const struct batch *batch, struct tensor x, size_t start);
+bool embedding_trains(const struct model *model);
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start);

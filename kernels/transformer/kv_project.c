@@ -44,7 +44,7 @@ void kv_project(struct model *model, const struct batch *batch, size_t layer, st
     if (x.rows == 0) {
         return;
     }
-    struct cell_key key = cell_key_of(&model->config, batch, CELL_KV_PROJECT, layer, chunk, x.rows);
+    struct cell_key key = cell_key_of(model, batch, CELL_KV_PROJECT, layer, chunk, x.rows);
     key.start = key.further_start = 0;
     key.keeping = keep != NULL;
     cell_range_push(model, "kv_project", layer, chunk.start);
@@ -64,7 +64,7 @@ void kv_project_block(struct model *model, size_t layer, struct span chunk, size
                       struct kv kv)
 {
     cell_range_push(model, "kv_project", layer, chunk.start + row * chunk.count / kv.k.rows);
-    const size_t key[] = {CELL_KV_PROJECT_BLOCK, x.rows};
+    const size_t key[] = {CELL_KV_PROJECT_BLOCK, x.rows, model->layers[layer].alike};
     struct memo_use use;
     if (!memo_begin(model->device, &use, key, sizeof key)) {
         struct kv own = kv_rows(kv, row, x.rows);

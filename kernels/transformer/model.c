@@ -57,14 +57,54 @@ static struct parameter *add_gain(struct model *model, size_t cols, size_t layer
     return gain(model, add_to_layer(model, 1, cols, layer, name, ".weight"));
 }
 
+// Of a layer's module; of another where there is no number.
+#define NO_LAYER SIZE_MAX
+
 static struct parameter *add_factor(struct model *model, size_t rows, size_t cols, size_t layer, const char *name,
-                                    enum factor factor)
+                                    const char *rest, enum factor factor)
 {
-    struct parameter *p = add(model, rows, cols, "base_model.model.model.layers.");
-    append(append(append(append_number(p->name + strlen(p->name), layer), "."), name),
-           factor == FACTOR_A ? ".lora_A.weight" : ".lora_B.weight");
+    struct parameter *p = add(model, rows, cols, "base_model.model.");
+    char *end = p->name + strlen(p->name);
+    if (layer != NO_LAYER) {
+        end = append(append_number(append(end, "model.layers."), layer), ".");
+    }
+    append(append(end, name), rest);
     p->factor = factor;
     return p;
+}
+
+// The factors of a module of `out` outputs under PEFT's names, if it has any, for the projections that they are of,
+// one below the other.
+static void add_factors(struct model *model, size_t layer, enum lora_target target, const char *name, size_t out,
+                        size_t in, size_t count, struct projection *const *projections)
+{
+    struct lora_factors factors = lora_factors_of(&model->lora, layer == NO_LAYER ? 0 : layer, target);
+    if (!factors.rank) {
+        return;
+    }
+    struct parameter *a = add_factor(model, factors.rank, in, layer, name, ".lora_A.weight", FACTOR_A);
+    struct parameter *b = add_factor(model, out, factors.rank, layer, name, ".lora_B.weight", FACTOR_B);
+    for (size_t i = 0, row = 0; i < count; row += projections[i++]->weight->value.rows) {
+        projections[i]->lora_a = a;
+        projections[i]->lora_b = b;
+        projections[i]->lora_row = row;
+        projections[i]->lora_scale = lora_scale(&model->lora, factors);
+    }
+}
+
+// y = table[ids] + scale * A^T[ids] B^T.  A: [rank, vocab], kept as its rows are read, B: [width, rank]
+static void add_input_factors(struct model *model)
+{
+    const struct config *c = &model->config;
+    const char *name = "model.embed_tokens";
+    struct lora_factors factors = lora_factors_of(&model->lora, 0, LORA_EMBEDDING);
+    if (factors.rank) {
+        struct projection *p = &model->input;
+        p->lora_a = add_factor(model, c->vocab, factors.rank, NO_LAYER, name, ".lora_embedding_A", FACTOR_A);
+        p->lora_b = add_factor(model, c->width, factors.rank, NO_LAYER, name, ".lora_embedding_B", FACTOR_B);
+        p->lora_a->transposed = true;
+        p->lora_scale = lora_scale(&model->lora, factors);
+    }
 }
 
 // A projection under its Hugging Face name "self_attn.q_proj"; its LoRA factors under PEFT's.
@@ -76,34 +116,51 @@ static struct projection add_projection(struct model *model, size_t layer, const
         p.bias = add_to_layer(model, 1, out, layer, name, ".bias");
         p.bias->vector = true;
     }
-    if (model->lora.rank && (model->lora.targets & target)) {
-        p.lora_a = add_factor(model, model->lora.rank, in, layer, name, FACTOR_A);
-        p.lora_b = add_factor(model, out, model->lora.rank, layer, name, FACTOR_B);
-    }
+    add_factors(model, layer, target, name, out, in, 1, (struct projection *[]){&p});
     return p;
+}
+
+// The lowest layer whose projections have factors of the same ranks.
+static size_t alike(const struct lora *lora, size_t layer)
+{
+    size_t other = lora->table ? 0 : layer;
+    for (size_t i = 0; other < layer && i < LORA_TARGETS; i++) {
+        bool outside = 1u << i & (LORA_EMBEDDING | LORA_HEAD);
+        if (!outside && lora->table[other * LORA_TARGETS + i].rank != lora->table[layer * LORA_TARGETS + i].rank) {
+            other++;
+            i = SIZE_MAX; // from the first on
+        }
+    }
+    return other;
 }
 
 void model_list(struct model *model, const struct config *config, const struct lora *lora)
 {
     const struct config *c = config;
     *model = (struct model){.config = *config, .lora = *lora, .ranks = ranks_alone(config)};
-    // Per layer at most: six norms, and seven projections of weight, bias and two factors.
-    model->parameters = calloc(3 + c->layers * (6 + 7 * 4), sizeof *model->parameters);
+    model->config.tied = config->tied && !lora->untied;
+    // Embedding, head and their factors, and a norm; per layer at most six norms, and seven projections of weight,
+    // bias and two factors.
+    model->parameters = calloc(7 + c->layers * (6 + 7 * 4), sizeof *model->parameters);
     model->layers = calloc(c->layers, sizeof *model->layers);
     model->transits = calloc(c->layers + 2, sizeof *model->transits);
     CHECK(model->parameters && model->layers && model->transits);
     size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     bool before = c->norms != NORMS_AFTER, after = c->norms != NORMS_BEFORE;
-    model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
+    model->input.weight = model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
+    add_input_factors(model);
     for (size_t l = 0; l < c->layers; l++) {
         struct layer *layer = &model->layers[l];
         layer->first = &model->parameters[model->parameter_count];
+        layer->alike = alike(lora, l);
         if (before) {
             layer->attention_norm = add_gain(model, c->width, l, "input_layernorm");
         }
         layer->q = add_projection(model, l, "self_attn.q_proj", q, c->width, c->qkv_bias, LORA_Q);
         layer->k = add_projection(model, l, "self_attn.k_proj", kv, c->width, c->qkv_bias, LORA_K);
         layer->v = add_projection(model, l, "self_attn.v_proj", kv, c->width, c->qkv_bias, LORA_V);
+        add_factors(model, l, LORA_QKV, "self_attn.qkv_proj", q + 2 * kv, c->width, 3,
+                    (struct projection *[]){&layer->q, &layer->k, &layer->v});
         if (c->qk_norm) {
             size_t whole = c->whole_qk_norm;
             layer->q_norm = add_gain(model, whole ? q : c->head_dim, l, "self_attn.q_norm");
@@ -119,13 +176,23 @@ void model_list(struct model *model, const struct config *config, const struct l
         }
         layer->gate = add_projection(model, l, "mlp.gate_proj", c->ffn, c->width, false, LORA_GATE);
         layer->up = add_projection(model, l, "mlp.up_proj", c->ffn, c->width, false, LORA_UP);
+        add_factors(model, l, LORA_GATE_UP, "mlp.gate_up_proj", 2 * c->ffn, c->width, 2,
+                    (struct projection *[]){&layer->gate, &layer->up});
         layer->down = add_projection(model, l, "mlp.down_proj", c->width, c->ffn, false, LORA_DOWN);
         if (after) {
             layer->mlp_out_norm = add_gain(model, c->width, l, "post_feedforward_layernorm");
         }
     }
     model->final_norm = gain(model, add(model, 1, c->width, "model.norm.weight"));
-    model->head = c->tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
+    model->head = model->config.tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
+    model->head->copy_of = lora->untied && c->tied ? model->embedding->name : NULL;
+    model->output.weight = model->head;
+    add_factors(model, NO_LAYER, LORA_HEAD, "lm_head", c->vocab, c->width, 1,
+                (struct projection *[]){&model->output});
+    for (size_t i = 0; lora->saved && i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        p->saved = !parameter_is_factor(p) && lora_saves(lora, p->name);
+    }
 }
 
 bool model_has(const struct model *model, const struct parameter *parameter)
@@ -139,6 +206,9 @@ bool model_has(const struct model *model, const struct parameter *parameter)
     if (parameter >= above) {
         return top;
     }
+    if (parameter < model->layers[0].first) { // the embedding's factors
+        return bottom;
+    }
     const struct parameter *first = model->layers[ranks->first_layer].first;
     const struct parameter *end =
         ranks->end_layer < model->config.layers ? model->layers[ranks->end_layer].first : above;
@@ -147,7 +217,7 @@ bool model_has(const struct model *model, const struct parameter *parameter)
 
 bool model_can_train(const struct model *model, const struct parameter *parameter)
 {
-    return !model->lora.rank || model->lora_beside || parameter_is_factor(parameter);
+    return !model->lora.rank || model->lora_beside || parameter_is_factor(parameter) || parameter->saved;
 }
 
 void model_open(struct model *model, const struct config *config, const struct model_options *options,
@@ -218,12 +288,14 @@ struct distribution {
 
 static struct distribution distribution_of(const struct parameter *parameter, uint64_t seed)
 {
-    const char *name = parameter->name;
+    const char *name = parameter->copy_of ? parameter->copy_of : parameter->name;
     struct distribution d = {
         .random = random_named(seed, name), .mean = parameter->mean, .deviation = 1 / sqrt(parameter->value.cols)};
     if (strstr(name, "norm.weight")) {
         d.deviation = 0.1;
-    } else if (strstr(name, ".bias") || strstr(name, "lora_B")) {
+    } else if (strstr(name, "lora_embedding_B")) {
+        d.deviation = 1; // as PEFT draws it, for its A is what begins as 0
+    } else if (strstr(name, ".bias") || parameter->factor == FACTOR_B || parameter->transposed) {
         d.deviation = 0.02;
     }
     return d;
@@ -302,15 +374,19 @@ void model_train(struct model *model)
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         training_new(model, unit);
     }
+    // A pipeline's ranks have each their own layers, and pass on what those above give them.
+    bool all = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
+    bool passes = !model->turn.taken && (!all || unit_training(model, UNIT_EMBEDDING));
     model->lowest_trained = 0;
-    while (model->turn.taken && !unit_training(model, unit_of_layer(model->lowest_trained))) {
+    while (!passes && model->lowest_trained + 1 < model->config.layers &&
+           !unit_training(model, unit_of_layer(model->lowest_trained))) {
         model->lowest_trained++;
     }
 }
 
 bool model_descends(const struct model *model, size_t layer)
 {
-    return !model->turn.taken || layer > model->lowest_trained;
+    return (!model->turn.taken && model->lowest_trained == 0) || layer > model->lowest_trained;
 }
 
 void model_zero_gradients(struct model *model)
@@ -346,37 +422,69 @@ static double pairs_seen(const struct batch *batch, size_t window)
     return batch->starts ? pairs / (double)batch->batch : pairs;
 }
 
-// of_*: how often a weight, a factor of LoRA and a pair of attention are multiplied, in those of a forward.
-static double flops(const struct config *c, const struct lora *lora, const struct batch *batch, double of_weight,
-                    double of_factor, double of_attention)
+// What LoRA adds to a token's work, in weights that multiply: those of the factors, and those of modules that are
+// saved whole, whose gradients are taken.
+struct lora_work {
+    double factors, saved;
+    size_t lowest; // layers below have nothing that trains, and a backward pass ends with this one
+};
+
+static struct lora_work lora_work(const struct config *c, const struct lora *lora)
 {
-    size_t context = batch->context, windows = 0; // layers with one
-    for (size_t l = 0; c->sliding_window && l < c->layers; l++) {
-        windows += config_window(c, l) > 0;
+    struct model model;
+    struct lora_work work = {0};
+    if (!lora->rank) {
+        return work;
     }
-    double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
-    double in_out[LORA_TARGETS][2] = {{c->width, q},      {c->width, kv},     {c->width, kv},    {q, c->width},
-                                      {c->width, c->ffn}, {c->width, c->ffn}, {c->ffn, c->width}};
-    double weights = (double)c->vocab * c->width, factors = 0; // per token: the head; LoRA
-    for (int i = 0; i < LORA_TARGETS; i++) {
-        weights += c->layers * in_out[i][0] * in_out[i][1];
-        if (lora->rank && (lora->targets >> i & 1)) {
-            factors += c->layers * lora->rank * (in_out[i][0] + in_out[i][1]);
+    model_list(&model, c, lora);
+    size_t highest = unit_of_layer(c->layers - 1), lowest = highest;
+    for (size_t i = 0; i < model.parameter_count; i++) {
+        const struct parameter *p = &model.parameters[i];
+        if (!model_can_train(&model, p)) {
+            continue;
+        }
+        size_t unit = unit_of(&model, p);
+        lowest = unit < lowest ? unit : lowest;
+        bool looked_up = p == model.embedding ? model.head != p : p->transposed; // no product
+        if (!p->vector && !looked_up) {
+            *(p->saved ? &work.saved : &work.factors) += (double)p->size;
         }
     }
-    double attention = of_attention * 4 * pairs_seen(batch, 0) * q * (c->layers - windows);
-    if (windows) {
+    model_close(&model);
+    work.lowest = lowest ? lowest - unit_of_layer(0) : 0;
+    return work;
+}
+
+// of_*: how often a weight, a factor of LoRA and a pair of attention are multiplied, in those of a forward.
+static double flops(const struct config *c, const struct lora_work *lora, const struct batch *batch,
+                    double of_weight, double of_factor, double of_attention)
+{
+    size_t context = batch->context;
+    double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
+    double layer = 2 * c->width * q + 2 * c->width * kv + 3.0 * c->width * c->ffn;
+    double weights = (double)c->vocab * c->width + c->layers * layer; // per token
+    double whole = 0, windows = 0;                                    // layers without a window and with one
+    for (size_t l = 0; l < c->layers; l++) {
+        *(config_window(c, l) ? &windows : &whole) += l < lora->lowest ? 1 / of_attention : 1;
+    }
+    weights -= (double)lora->lowest * layer * (1 - 1 / of_weight);
+    double attention = of_attention * 4 * pairs_seen(batch, 0) * q * whole;
+    if (windows > 0) {
         attention += of_attention * 4 * pairs_seen(batch, c->sliding_window) * q * windows;
     }
-    return batch->batch * (context * (2 * of_weight * weights + 2 * of_factor * factors) + attention);
+    double factors = of_factor * lora->factors + (of_factor > 1 ? lora->saved : 0);
+    return batch->batch * (context * (2 * of_weight * weights + 2 * factors) + attention);
 }
 
 double model_forward_flops(const struct config *c, const struct lora *lora, const struct batch *batch)
 {
-    return flops(c, lora, batch, 1, 1, 1);
+    struct lora_work work = lora_work(c, lora);
+    work.lowest = 0;
+    return flops(c, &work, batch, 1, 1, 1);
 }
 
 double model_flops(const struct config *c, const struct lora *lora, const struct batch *batch)
 {
-    return flops(c, lora, batch, lora->rank ? 2 : 3, 3, 3); // a frozen weight has no gradient of its own
+    struct lora_work work = lora_work(c, lora);
+    return flops(c, &work, batch, lora->rank ? 2 : 3, 3, 3); // a frozen weight has no gradient of its own
 }

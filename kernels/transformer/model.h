@@ -33,6 +33,9 @@ struct parameter {
     struct tensor projector; // directions of its gradient (kernels/transformer/projector.h), or no tensor
     bool projected;          // the gradient's sums are those in them: [m, r] or [r, n]
     enum factor factor;      // of LoRA's, which it is
+    bool saved;              // trains whole beside LoRA's factors (modules_to_save)
+    bool transposed;         // an A of the embedding: [vocab, rank] here, [rank, vocab] in files
+    const char *copy_of;     // name of the parameter that it begins as a copy of; NULL: of none
     bool vector;             // a norm's gain or a bias: one dimension in files
     double mean;             // of its random values: a gain is about 1
     bool trains;             // and is this rank's
@@ -43,9 +46,12 @@ struct role {
     bool trains, keeps;
 };
 
-// y = x W^T (+ bias) (+ alpha / rank * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank]
+// y = x W^T (+ bias) (+ scale * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank], or rows of a taller
+// one, from lora_row on: projections that a family fuses share their A and have B one below the other.
 struct projection {
     struct parameter *weight, *bias, *lora_a, *lora_b; // NULL: absent
+    size_t lora_row;
+    double lora_scale;
 };
 
 // Norms, of a block's input and of its output, where they are; else NULL.
@@ -53,7 +59,8 @@ struct layer {
     struct parameter *first; // of its parameters, which are one after another
     struct parameter *attention_norm, *attention_out_norm, *mlp_norm, *mlp_out_norm, *q_norm, *k_norm;
     struct projection q, k, v, o, gate, up, down;
-    size_t seen; // updates that a state which is kept has seen in earlier turns
+    size_t alike; // the lowest layer whose factors have the same ranks
+    size_t seen;  // updates that a state which is kept has seen in earlier turns
 };
 
 // What of a unit is between the places, and when it is there. Weights: prefetched. Gradients: 0, whatever is kept;
@@ -100,6 +107,7 @@ struct model {
     size_t parameter_count;
     struct parameter *parameters;
     struct parameter *embedding, *final_norm, *head; // head is embedding when tied
+    struct projection input, output;                 // the embedding and the head with LoRA's factors
     struct layer *layers;
     struct transit *transits;          // by unit
     struct bucket *buckets;            // by unit, two of each; NULL: there are no replicas

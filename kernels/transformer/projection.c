@@ -1,28 +1,27 @@
 #include "kernels/transformer/projection.h"
 #include "kernels/transformer/projector.h"
-#include <math.h>
 
-static double lora_scale(const struct model *model)
+// The projection's own rows of B: [out, rank]
+static struct tensor own_rows(const struct projection *p, struct tensor b)
 {
-    const struct lora *lora = &model->lora;
-    return lora->alpha / (lora->rslora ? sqrt(lora->rank) : lora->rank);
+    return tensor_rows(b, p->lora_row, p->weight->value.rows);
 }
 
 // x A^T: [n, rank]
 static struct tensor lora_down(struct model *model, const struct projection *p, struct tensor x)
 {
     struct device *device = model->device;
-    struct tensor u = tensor_new(device, x.rows, model->lora.rank, x.dtype, CATEGORY_WORKSPACE);
+    struct tensor u = tensor_new(device, x.rows, p->lora_a->value.rows, x.dtype, CATEGORY_WORKSPACE);
     op_gemm(device, u, x, NO_TRANSPOSE, p->lora_a->value, TRANSPOSE, 1, 0);
     return u;
 }
 
-// alpha / rank * grad_y B: [n, rank]
+// scale * grad_y B: [n, rank]
 static struct tensor lora_grad_down(struct model *model, const struct projection *p, struct tensor grad_y)
 {
     struct device *device = model->device;
-    struct tensor grad_u = tensor_new(device, grad_y.rows, model->lora.rank, grad_y.dtype, CATEGORY_WORKSPACE);
-    op_gemm(device, grad_u, grad_y, NO_TRANSPOSE, p->lora_b->value, NO_TRANSPOSE, lora_scale(model), 0);
+    struct tensor grad_u = tensor_new(device, grad_y.rows, p->lora_a->value.rows, grad_y.dtype, CATEGORY_WORKSPACE);
+    op_gemm(device, grad_u, grad_y, NO_TRANSPOSE, own_rows(p, p->lora_b->value), NO_TRANSPOSE, p->lora_scale, 0);
     return grad_u;
 }
 
@@ -36,7 +35,7 @@ void projection_forward(struct model *model, const struct projection *p, struct 
     }
     if (p->lora_a && !model->without_adapter) {
         struct tensor u = lora_down(model, p, x);
-        op_gemm(device, y, u, NO_TRANSPOSE, p->lora_b->value, TRANSPOSE, lora_scale(model), 1);
+        op_gemm(device, y, u, NO_TRANSPOSE, own_rows(p, p->lora_b->value), TRANSPOSE, p->lora_scale, 1);
         tensor_free(device, &u);
     }
 }
@@ -67,7 +66,7 @@ void projection_backward_weights(struct model *model, const struct projection *p
     }
     if (p->lora_a && p->lora_a->grad.data) {
         struct tensor u = lora_down(model, p, x);
-        op_gemm(device, p->lora_b->grad, grad_y, TRANSPOSE, u, NO_TRANSPOSE, lora_scale(model), 1);
+        op_gemm(device, own_rows(p, p->lora_b->grad), grad_y, TRANSPOSE, u, NO_TRANSPOSE, p->lora_scale, 1);
         tensor_free(device, &u);
         struct tensor grad_u = lora_grad_down(model, p, grad_y);
         op_gemm(device, p->lora_a->grad, grad_u, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
