@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static int print_version(void)
@@ -83,6 +84,7 @@ static void check_stdout(void)
 
 int main(int argc, char **argv)
 {
+    prctl(PR_SET_NAME, "longbp"); // "exe" where the program has started itself anew, through /proc/self/exe
     environment_open_streams();
     json_set_alloc_funcs(malloc, free); // those that never fail (kernels/base/host_memory.h)
     input_files_watch();

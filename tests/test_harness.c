@@ -413,6 +413,16 @@ static void one_trial_is_run_again_by_its_command(void **state)
     result_file_close(&file);
 }
 
+// For ps and top: not "exe", though it starts itself anew with its threads' settings.
+static void a_process_has_the_programs_name(void **state)
+{
+    struct scratch *scratch = *state;
+    assert_int_equal(run(scratch, "mkfifo f && unset GOMP_SPINCOUNT OMP_WAIT_POLICY && { $L report f & exec 3>f; "
+                                  "cat /proc/$!/comm; kill $!; }"),
+                     0);
+    assert_says(scratch, "out", "longbp\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +439,7 @@ int main(void)
         TEST(another_build_is_measured_in_turn),
         TEST(two_builds_are_compared),
         TEST(one_trial_is_run_again_by_its_command),
+        TEST(a_process_has_the_programs_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void bad_changes_are_refused(void **state)
         {{"context=1,,2"}, "a value is empty"},
         {{"context=1,"}, "a value is empty"},
         {{"context=0"}, "--axis context=0: expected a whole number of tokens >= 1, found 0"},
-        {{"context=1k"}, "expected a whole number of tokens >= 1, found '1k'"},
+        {{"context=1g"}, "expected a whole number of tokens >= 1, or one such as 32K or 1M, found '1g'"},
         {{"context=1e400"}, "found '1e400'"},
         {{"context=1", "context=2"}, "--axis context=2: axis 'context' is given twice"},
         {{"method=sceo"},

@@ -350,6 +350,79 @@ static void bad_keys_are_refused_with_the_place(void **state)
     expect_all_bad(cases, COUNT(cases));
 }
 
+static void models_are_named_as_on_the_hub(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given, *preset;
+    } cases[] = {{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+                 {"META-LLAMA/llama-3.1-8b-instruct", "llama-3.1-8b"},
+                 {"Llama-3-8B", "llama-3-8b"},
+                 {"qwen/qwen3-32b", "qwen3-32b"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int member = 0; member < 2; member++) {
+            char json[200];
+            snprintf(json, sizeof json,
+                     member ? "{\"model\": {\"preset\": \"%s\"}, \"context\": 8, \"method\": \"full\"}"
+                            : "{\"model\": \"%s\", \"context\": 8, \"method\": \"full\"}",
+                     cases[i].given);
+            struct trial trial;
+            struct status status = {0};
+            if (!trial_decode(&trial, json, "c", &status))
+                fail_msg("%s", status.message);
+            assert_non_null(strstr(trial.canonical, cases[i].preset));
+            assert_null(strstr(trial.canonical, "/"));
+            trial_free(&trial);
+        }
+    }
+    for (const struct config_alias *alias = config_aliases; alias->hub_name; alias++)
+        if (!config_preset(alias->hub_name))
+            fail_msg("%s: no preset %s", alias->hub_name, alias->preset);
+    static const struct bad bad[] = {
+        {MODEL("'meta-llama/Lama-3.1-8B'"), "did you mean 'meta-llama/Llama-3.1-8B'?"},
+        {MODEL("'meta-llama/Llama-3.1-405B'"), "nothing is downloaded"},
+        {MODEL("'meta-llama/Llama-3.1-405B'"), "presets: tiny"},
+    };
+    expect_all_bad(bad, sizeof bad / sizeof *bad);
+}
+
+static void tokens_are_counted_in_K_and_M(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        size_t context, prompt, chunk, head_chunk;
+    } cases[] = {
+        {"{\"model\": \"tiny\", \"context\": \"32K\", \"prompt\": \"1k\", \"method\": {\"name\": \"seco\", "
+         "\"chunk\": "
+         "\"2k\", \"head_chunk\": \"1.5K\"}}",
+         32768, 1024, 2048, 1536},
+        {"{\"model\": \"tiny\", \"context\": \"1M\", \"method\": {\"name\": \"seco\", \"chunk\": \"0.5m\"}}",
+         1048576, 0, 524288, 256},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial trial;
+        struct status status = {0};
+        if (!trial_decode(&trial, cases[i].json, "c", &status))
+            fail_msg("%s", status.message);
+        assert_int_equal(trial.context, cases[i].context);
+        assert_int_equal(trial.prompt, cases[i].prompt);
+        const struct option_table *table = &trial.method->options;
+        assert_int_equal(options_count(table, trial.options, "chunk", 0), cases[i].chunk);
+        assert_int_equal(options_count(table, trial.options, "head_chunk", 0), cases[i].head_chunk);
+        trial_free(&trial);
+    }
+    static const struct bad bad[] = {
+        {WITH("'prompt': '1G'"), "key 'prompt': expected a whole number of tokens >= 0, or one such as 32K or 1M"},
+        {WITH("'prompt': '0.3K'"), "found '0.3K'"},
+        {WITH("'prompt': '32'"), "found '32'"},
+        {WITH("'prompt': '9000000M'"), "found 9437184000000"},
+        {WITH("'batch': '2K'"), "key 'batch': expected a whole number of sequences >= 1, found '2K'"},
+        {METHOD("{'name': 'seco', 'chunk': '0K'}"), "key 'chunk': expected a whole number"},
+    };
+    expect_all_bad(bad, sizeof bad / sizeof *bad);
+}
+
 static void bad_models_are_refused_with_the_place(void **state)
 {
     (void)state;
@@ -489,6 +562,8 @@ int main(void)
         cmocka_unit_test(a_model_may_be_a_folder),
         cmocka_unit_test(options_reach_the_method),
         cmocka_unit_test(bad_keys_are_refused_with_the_place),
+        cmocka_unit_test(models_are_named_as_on_the_hub),
+        cmocka_unit_test(tokens_are_counted_in_K_and_M),
         cmocka_unit_test(bad_models_are_refused_with_the_place),
         cmocka_unit_test(bad_methods_are_refused_with_the_place),
         cmocka_unit_test(the_command_line_has_no_lines),

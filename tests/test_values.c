@@ -256,6 +256,7 @@ static void presets_are_as_published(void **state)
         if (memcmp(&config, preset, sizeof config) != 0) {
             fail_msg("%s is not what %s says", preset->name, text(item, "source"));
         }
+        assert_ptr_equal(config_preset(text(item, "source")), preset);
         found++;
     }
     assert_int_equal(found, json_object_size(published));

@@ -64,7 +64,7 @@ static void complete(const struct argp *argp, const char *before, const char *te
 }
 
 #define FLAG_KEYS 0x400
-#define KEY_HELP  '?'
+#define KEY_HELP  'h'
 #define KEY_USAGE 0x3ff
 
 static int key_of(const struct flag *flags, size_t i)

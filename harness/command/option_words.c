@@ -27,7 +27,9 @@ char *option_argument(const struct option *option)
     char *argument = option->type == OPTION_CHOICE   ? choices(option->name)
                      : option->type == OPTION_LIST   ? strdup("N,N")
                      : option->type == OPTION_NUMBER ? strdup("NUMBER")
-                                                     : strdup(option->share ? "N|SHARE%" : "N");
+                                                     : strdup(option->share    ? "N|SHARE%"
+                                                              : option->tokens ? "N[K|M]"
+                                                                               : "N");
     CHECK(argument);
     return argument;
 }

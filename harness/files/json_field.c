@@ -1,4 +1,5 @@
 #include "harness/files/json_field.h"
+#include "harness/files/size.h"
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -85,6 +86,21 @@ bool json_field_count(struct json_field field, size_t minimum, size_t maximum, c
     if (above)
         return json_field_expected(field, status, "a whole number%s from %zu to %zu", unit, minimum, maximum);
     return json_field_expected(field, status, "a whole number%s >= %zu", unit, minimum);
+}
+
+bool json_field_tokens(struct json_field field, size_t minimum, size_t maximum, const char *unit, size_t *value,
+                       struct status *status)
+{
+    size_t tokens;
+    if (!json_is_string(field.value))
+        return json_field_count(field, minimum, maximum, unit, value, status);
+    if (!size_parse_tokens(json_string_value(field.value), &tokens))
+        return json_field_expected(field, status, "a whole number%s >= %zu, or one such as 32K or 1M", unit,
+                                   minimum);
+    struct json_field number = {json_integer((json_int_t)tokens), field.source, field.path};
+    bool ok = json_field_count(number, minimum, maximum, unit, value, status);
+    json_decref(number.value);
+    return ok;
 }
 
 bool json_field_number(struct json_field field, double minimum, double maximum, double *value,

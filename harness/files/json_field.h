@@ -31,6 +31,9 @@ bool json_field_object(struct json_field field, const struct names *known, const
 // unit: " of tokens", or "". maximum at most JSON_INTEGER_MAX.
 bool json_field_count(struct json_field field, size_t minimum, size_t maximum, const char *unit, size_t *value,
                       struct status *status);
+// The same of tokens, which may be written "32K" or "1M".
+bool json_field_tokens(struct json_field field, size_t minimum, size_t maximum, const char *unit, size_t *value,
+                       struct status *status);
 // Whole numbers are numbers too. The bounds belong to the range.
 bool json_field_number(struct json_field field, double minimum, double maximum, double *value,
                        struct status *status);

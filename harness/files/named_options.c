@@ -132,7 +132,8 @@ static bool read_count(struct json_field field, const struct option *option, siz
     if (!field.value)
         return true;
     snprintf(unit, sizeof unit, " (%s)", option->help);
-    return json_field_count(field, (size_t)option->minimum, maximum, unit, value, status);
+    return (option->tokens ? json_field_tokens : json_field_count)(field, (size_t)option->minimum, maximum, unit,
+                                                                   value, status);
 }
 
 static bool read_choice(struct json_field field, const struct option *option, int *value, struct status *status)

@@ -68,6 +68,17 @@ bool size_parse(const char *text, size_t *bytes)
     return true;
 }
 
+bool size_parse_tokens(const char *text, size_t *tokens)
+{
+    double number;
+    const char *unit = read_number(text, &number);
+    if (!unit || !*unit || unit[1] || !strchr("kKmM", *unit))
+        return false;
+    number *= strchr("kK", *unit) ? 0x1p10 : 0x1p20;
+    *tokens = number <= 0x1p53 ? (size_t)number : 0;
+    return number >= 1 && number == (double)*tokens;
+}
+
 const char *size_expected(const char *text)
 {
     double size;

@@ -9,5 +9,9 @@
 // the text is anything else, has no unit, is 0, or above 2^53 bytes.
 bool size_parse(const char *text, size_t *bytes);
 
+// A number of tokens, "32K" or "1.5m": K is 1,024, M 1,048,576. False if the text is anything else, or no whole
+// number.
+bool size_parse_tokens(const char *text, size_t *tokens);
+
 // For a message, what should have been in place of a text that is no size; NULL: no text at all.
 const char *size_expected(const char *text);

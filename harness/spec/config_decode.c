@@ -166,10 +166,11 @@ static bool read_preset(struct json_field field, struct config *config, struct s
     struct names presets = {0};
     preset_names(&presets);
     size_t index = 0;
-    if (!json_field_choice(field, &presets, "preset", &index, status))
-        return false;
-    *config = config_presets[index];
-    return true;
+    const char *name = json_string_value(field.value);
+    const struct config *preset = name ? config_preset(name) : NULL;
+    if (preset)
+        *config = *preset;
+    return preset || json_field_choice(field, &presets, "preset", &index, status);
 }
 
 // The default name of a shape: where it comes from.
@@ -309,11 +310,15 @@ static bool is_folder(const char *path)
 
 static bool unknown_model(struct json_field field, struct status *status)
 {
-    struct names presets = {0};
+    struct names presets = {0}, of_hub = {0};
     preset_names(&presets);
-    const char *name = json_string_value(field.value);
+    for (const struct config_alias *alias = config_aliases; alias->hub_name; alias++)
+        names_add(&of_hub, alias->hub_name);
+    const char *name = json_string_value(field.value), *nearest = names_nearest(&of_hub, name);
     char hint[640], found[100], contents[400];
-    names_hint(&presets, name, "presets", hint, sizeof hint);
+    names_hint(&presets, nearest ? NULL : name, "presets", hint, sizeof hint);
+    if (nearest)
+        snprintf(hint, sizeof hint, "did you mean \"%s\"?", nearest);
     json_source_show(field.value, found, sizeof found);
     folder_contents(name, contents, sizeof contents);
     bool there = access(name, F_OK) == 0;
@@ -326,9 +331,10 @@ static bool decode_name(struct json_field field, struct config *config, char **f
 {
     const char *name = json_string_value(field.value);
     const struct config *preset = config_preset(name);
-    if (preset && name[0]) {
+    bool folder_too = strchr(name, '/') && is_folder(name); // a hub's name in the folder that it was fetched to
+    if (preset && !folder_too) {
         *config = *preset;
-        *canonical = json_string(name);
+        *canonical = json_string(preset->name);
         return true;
     }
     if (!is_folder(name))

@@ -63,7 +63,9 @@ static bool read_count(const struct trial_key *key, const struct trial *trial, s
     trial_key_unit(key, unit, sizeof unit);
     if (!field.value)
         return json_field_fail(field, status, "missing; expected a whole number%s >= %.0f", unit, key->minimum);
-    return json_field_count(field, (size_t)key->minimum, (size_t)key->maximum, unit, value, status);
+    bool tokens = key->unit && strcmp(key->unit, "tokens") == 0;
+    return (tokens ? json_field_tokens : json_field_count)(field, (size_t)key->minimum, (size_t)key->maximum, unit,
+                                                           value, status);
 }
 
 static bool read_simple(const struct trial_key *key, struct trial *trial, struct json_field field,

@@ -17,7 +17,8 @@ void trial_key_values(const struct trial_key *key, char *text, size_t bytes)
         snprintf(text, bytes, "true or false");
         break;
     case KEY_COUNT:
-        snprintf(text, bytes, "a whole number%s >= %.0f%s", unit, key->minimum, upto);
+        snprintf(text, bytes, "a whole number%s >= %.0f%s%s", unit, key->minimum, upto,
+                 strcmp(unit, " of tokens") == 0 ? ", or 32K, 1M" : "");
         break;
     case KEY_NUMBER:
         snprintf(text, bytes, "a number%s >= %g%s", unit, key->minimum, upto);

@@ -15,6 +15,7 @@ struct option {
     double initial;             // default; for OPTION_CHOICE the index; a list's is empty
     const char *const *choices; // OPTION_CHOICE: names in the order of the enum, ending in NULL
     const char *help;           // one line, with the unit
+    bool tokens;                // OPTION_COUNT: of tokens, and may be given as 32K or 1M
     bool share;                 // OPTION_COUNT: may be given as a share of what there is, "25%"
     bool draws;                 // how many columns are drawn: what figures show estimates against
     bool telling;               // it says how much is kept and computed: lines and labels show its default, too

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const char *const norms_names[] = {"before", "after", "around", NULL};
 const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
@@ -47,6 +48,18 @@ const struct config config_presets[] = {
      .rope_theta = 500000,
      .norm_epsilon = 1e-5,
      .max_context = 8192},
+    {.name = "llama-3.1-8b",
+     .layers = 32,
+     .width = 4096,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 14336,
+     .vocab = 128256,
+     .rope_theta = 500000,
+     .norm_epsilon = 1e-5,
+     .max_context = 131072,
+     .rope_scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
     {.name = "mistral-large-2",
      .layers = 88,
      .width = 12288,
@@ -262,10 +275,50 @@ const struct config config_presets[] = {
     {.name = ""},
 };
 
+// Models of one shape, RoPE and longest context have one preset.
+const struct config_alias config_aliases[] = {
+    {"meta-llama/Meta-Llama-3-8B", "llama-3-8b"},
+    {"meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"},
+    {"meta-llama/Meta-Llama-3-70B", "llama-3-70b"},
+    {"meta-llama/Meta-Llama-3-70B-Instruct", "llama-3-70b"},
+    {"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+    {"meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+    {"meta-llama/Meta-Llama-3.1-8B", "llama-3.1-8b"},
+    {"meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+    {"meta-llama/Llama-3.2-1B", "llama-3.2-1b"},
+    {"meta-llama/Llama-3.2-1B-Instruct", "llama-3.2-1b"},
+    {"mistralai/Mistral-7B-v0.1", "mistral-7b"},
+    {"mistralai/Mistral-7B-Instruct-v0.1", "mistral-7b"},
+    {"mistralai/Mistral-Large-Instruct-2407", "mistral-large-2"},
+    {"microsoft/Phi-3-mini-4k-instruct", "phi-3-mini"},
+    {"Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"},
+    {"Qwen/Qwen2.5-0.5B-Instruct", "qwen2.5-0.5b"},
+    {"Qwen/Qwen2.5-7B", "qwen2.5-7b"},
+    {"Qwen/Qwen3-0.6B", "qwen3-0.6b"},
+    {"Qwen/Qwen3-4B", "qwen3-4b"},
+    {"Qwen/Qwen3-8B", "qwen3-8b"},
+    {"Qwen/Qwen3-14B", "qwen3-14b"},
+    {"Qwen/Qwen3-32B", "qwen3-32b"},
+    {"allenai/OLMo-2-1124-7B", "olmo-2-7b"},
+    {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"},
+    {"google/gemma-3-1b-it", "gemma-3-1b"},
+    {"google/gemma-3-1b-pt", "gemma-3-1b"},
+    {"google/gemma-3-4b-it", "gemma-3-4b"},
+    {"google/gemma-3-4b-pt", "gemma-3-4b"},
+    {"google/gemma-3-27b-it", "gemma-3-27b"},
+    {"google/gemma-3-27b-pt", "gemma-3-27b"},
+    {0},
+};
+
 const struct config *config_preset(const char *name)
 {
+    for (const struct config_alias *alias = config_aliases; alias->hub_name; alias++) {
+        if (strcasecmp(alias->hub_name, name) == 0) {
+            name = alias->preset;
+        }
+    }
     for (const struct config *preset = config_presets; preset->name[0]; preset++) {
-        if (strcmp(preset->name, name) == 0) {
+        if (strcasecmp(preset->name, name) == 0) {
             return preset;
         }
     }

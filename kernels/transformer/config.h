@@ -102,6 +102,11 @@ void lora_free(struct lora *lora);
 
 // Array of presets, ending with an empty name.
 extern const struct config config_presets[];
+// Names of the Hugging Face hub for presets, ending with a NULL name.
+extern const struct config_alias {
+    const char *hub_name, *preset;
+} config_aliases[];
+// The preset of this name, its own or the hub's, in whatever case; NULL: there is none.
 const struct config *config_preset(const char *name);
 // Checks that the numbers fit together (heads a multiple of kv_heads, even head_dim, nothing 0 ...). False and a
 // status that names the field if not.
