@@ -255,8 +255,10 @@ static const struct {
     {QWEN3 ", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}}}",
      "key \"full_attention\": transformers reads no RoPE by type of layer here"},
     {GEMMA3 ", \"rope_parameters\": {\"rope_theta\": 5}}", "key \"rope_theta\": belongs in full_attention"},
-    {GEMMA3
-     ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"full_attention\": {}}}",
+    {GEMMA3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+     "key \"type\": transformers reads rope_type alone"},
+    {GEMMA3 ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}, \"rope_parameters\": "
+            "{\"full_attention\": {}}}",
      "key \"rope_scaling\": rope_parameters is there, too"},
     {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": null}}",
      "key \"truncate\": expected true"},

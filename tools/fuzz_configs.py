@@ -46,8 +46,8 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 FAMILIES = {  # what the family needs to be small
     "llama": {}, "mistral": {"sliding_window": 9}, "ministral": {"sliding_window": 9, "head_dim": 8},
     "phi3": {"bos_token_id": None, "eos_token_id": None}, "qwen2": {}, "qwen3": {"head_dim": 8},
-    "olmo2": {}, "olmo3": {"sliding_window": 9}, "gemma": {"head_dim": 8},
-    "gemma3_text": {"head_dim": 8, "sliding_window": 9, "query_pre_attn_scalar": 8}}
+    "olmo2": {}, "olmo3": {"sliding_window": 9, "num_hidden_layers": 4}, "gemma": {"head_dim": 8},
+    "gemma3_text": {"head_dim": 8, "sliding_window": 9, "query_pre_attn_scalar": 8, "sliding_window_pattern": 2}}
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
          "intermediate_size": 24, "vocab_size": VOCABULARY, "pad_token_id": None}
 ODD = [None, True, False, 0, 1, 2, -1, 0.5, 1e30, "", "text", [], {}, [1], {"a": 1}, "0.5"]
@@ -147,7 +147,7 @@ def random_config(rng, recorded):
                 config.pop(key)  # which are large where they are left out
         else:
             config["layer_types"] = layer_types(rng, config.get("num_hidden_layers"))
-            if rng.random() < 0.6:
+            if rng.random() < (0.6 if "use_sliding_window" in own else 0.1):
                 config.update({"use_sliding_window": True, "sliding_window": rng.choice([3, 9])})
     if rng.random() < 0.5:
         config.update(ropes(rng))
@@ -197,9 +197,10 @@ def ours(longbp, folder, tokens):
                "--dtype", "f64", "--out", f"{folder}/gradients"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
     if done.returncode:
-        if done.returncode < 0 or not done.stderr.startswith("longbp grad: "):
+        reasons = [line for line in done.stderr.splitlines() if line.startswith("longbp grad: ")]
+        if done.returncode < 0 or not reasons:
             raise SystemExit(f"{' '.join(command)}: {done.returncode}: {done.stderr}")
-        return None, done.stderr
+        return None, reasons[-1]
     return json.loads(done.stdout)["loss"], load_file(f"{folder}/gradients")
 
 

@@ -41,7 +41,6 @@ const struct config_key config_keys[] = {
     {"sliding_window", WINDOWS, .use = KEY_READ},
     {"sliding_window", KEYS_ALL, .use = KEY_HARMLESS, .why = decoding},
     {"layer_types", LISTED | KEYS_MISTRAL, .use = KEY_READ},
-    {"layer_types", KEYS_ALL, .use = KEY_HARMLESS, .why = decoding},
     {"use_sliding_window", SWITCHED, .use = KEY_READ},
     {"max_window_layers", SWITCHED, .use = KEY_READ},
     {"sliding_window_pattern", KEYS_GEMMA3, .use = KEY_READ},
@@ -144,6 +143,7 @@ const struct config_key config_keys[] = {
     {"attn_logit_softcapping", KEYS_ALL, .use = KEY_REFUSED, .neutral = NEUTRAL_NULL},
     {"final_logit_softcapping", KEYS_ALL, .use = KEY_REFUSED, .neutral = NEUTRAL_NULL},
     {"use_bidirectional_attention", KEYS_ALL, .use = KEY_REFUSED, .neutral = NEUTRAL_FALSE},
+    {"layer_types", KEYS_ALL, .use = KEY_REFUSED, .neutral = NEUTRAL_FULL},
     {"use_sliding_window", ALL_BUT(WINDOWS), .use = KEY_REFUSED, .neutral = NEUTRAL_FALSE},
     {"use_qk_norm", KEYS_LLAMA | KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2 | KEYS_GEMMA,
      .use = KEY_REFUSED, .neutral = NEUTRAL_FALSE},
@@ -208,6 +208,19 @@ const struct config_key *config_key_find(enum key_set set, const char *name)
     return NULL;
 }
 
+static bool is_full(const json_t *types)
+{
+    size_t i;
+    json_t *type;
+    json_array_foreach(types, i, type)
+    {
+        if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention") != 0) {
+            return false;
+        }
+    }
+    return json_is_array(types);
+}
+
 static bool is_neutral(const json_t *value, enum key_neutral neutral)
 {
     switch (neutral) {
@@ -217,6 +230,8 @@ static bool is_neutral(const json_t *value, enum key_neutral neutral)
         return json_is_false(value) || json_is_null(value);
     case NEUTRAL_TRUE:
         return json_is_true(value);
+    case NEUTRAL_FULL:
+        return is_full(value) || json_is_null(value);
     case NEUTRAL_ZERO:
     case NEUTRAL_ONE:
         return json_is_null(value) ||

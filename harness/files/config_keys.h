@@ -20,8 +20,9 @@ enum key_set {
 // A key is read; or it changes nothing that is computed; or it is refused, unless its value is the one that does
 // not.
 enum key_use { KEY_READ, KEY_HARMLESS, KEY_REFUSED };
-// Values of a refused key that change nothing. null is one of them everywhere but in NEUTRAL_TRUE.
-enum key_neutral { NEUTRAL_NULL, NEUTRAL_FALSE, NEUTRAL_TRUE, NEUTRAL_ZERO, NEUTRAL_ONE };
+// Values of a refused key that change nothing. NEUTRAL_FULL: a list of "full_attention" alone. null is one of them
+// everywhere but in NEUTRAL_TRUE.
+enum key_neutral { NEUTRAL_NULL, NEUTRAL_FALSE, NEUTRAL_TRUE, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FULL };
 
 struct config_key {
     const char *name;

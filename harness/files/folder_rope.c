@@ -127,6 +127,12 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
                 "belongs in full_attention or sliding_attention: transformers does not read it here");
         }
     }
+    struct json_field type = config_key_of(scaling, "type");
+    if (type.value && !json_field_get(scaling, "rope_type").value) {
+        return json_field_fail(type, status,
+                               "transformers reads rope_type alone in this model type, and scales nothing: leave "
+                               "it out, or call it rope_type");
+    }
     if (scaling.value && parameters.value) {
         return json_field_fail(scaling, status, "rope_parameters is there, too: keep one of them");
     }
