@@ -67,7 +67,9 @@ static void what_generation_needs_goes_along(void **state)
     assert_true(folder_write(below.text, &small, 1, DTYPE_F32, NULL, &status));
     assert_true(folder_write(above.text, &small, 2, DTYPE_F32, NULL, &status));
     assert_true(folder_take_along(above.text, below.text, &status)); // nothing is no error
-    static const char config[] = "{\"eos_token_id\": [7, 9], \"bos_token_id\": 8, \"hidden_size\": 999}";
+    static const char config[] =
+        "{\"eos_token_id\": [7, 9], \"hidden_size\": 999, \"made\": NaN, \"pad_token_id\": 3, "
+        "\"text_config\": {\"eos_token_id\": 1, \"bos_token_id\": 8}}";
     scratch_text(scratch, "below/config.json", config);
     scratch_text(scratch, "below/generation_config.json", "{\"temperature\": 0.6}");
     scratch_text(scratch, "below/tokenizer.json", "{}");

@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -87,6 +88,34 @@ FOLDERS = {  # beside `longbp init`'s own
                          "query_pre_attn_scalar": 16, "sliding_window": 40, "tie_word_embeddings": False,
                          "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
 }
+CLIP = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16,
+        "patch_size": 8}
+TOWER = {"model_type": "clip_vision_model", **CLIP}
+SIGLIP = {"model_type": "siglip_vision_model", **CLIP}
+QWEN_TOWER = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "patch_size": 4, "out_hidden_size": 48}
+M_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 2, 2]}
+COMPOSITES = {  # models of images or sound, of which the language model is read: what is not SMALL's in its text_config, the rest
+    "gemma3": ({"head_dim": 20, "query_pre_attn_scalar": 13, "sliding_window": 17, "num_hidden_layers": 6},
+               {"vision_config": SIGLIP, "mm_tokens_per_image": 4}),
+    "llava": ({"model_type": "llama"}, {"vision_config": TOWER}),
+    "llava_next": ({"model_type": "mistral", "sliding_window": 17}, {"vision_config": TOWER}),
+    "llava_onevision": ({"model_type": "qwen2", "tie_word_embeddings": True}, {"vision_config": SIGLIP}),
+    "vipllava": ({"model_type": "llama"}, {"vision_config": TOWER, "vision_feature_layers": [-1]}),
+    "mistral3": ({"model_type": "mistral", "sliding_window": None, "head_dim": 16},
+                 {"vision_config": {"model_type": "pixtral", **CLIP}, "tie_word_embeddings": False}),
+    "internvl": ({"model_type": "qwen2"}, {"vision_config": {**CLIP, "image_size": [16, 16], "patch_size": [8, 8]},
+                                           "tie_word_embeddings": False}),
+    "idefics3": ({"model_type": "llama"}, {"vision_config": CLIP, "scale_factor": 2}),
+    "smolvlm": ({"model_type": "llama"}, {"vision_config": CLIP, "scale_factor": 2, "tie_word_embeddings": True}),
+    "qwen2_audio": ({"model_type": "qwen2"}, {"audio_config": {"d_model": 16, "encoder_layers": 1, "encoder_ffn_dim": 16,
+                                                               "encoder_attention_heads": 2, "num_mel_bins": 8}}),
+    "qwen2_vl": ({"rope_parameters": M_ROPE}, {"vision_config": {**QWEN_TOWER, "embed_dim": 16, "hidden_size": 48}}),
+    "qwen2_5_vl": ({"rope_parameters": M_ROPE}, {"vision_config": QWEN_TOWER}),
+    "qwen3_vl": ({"head_dim": 16, "rope_parameters": {**M_ROPE, "mrope_section": [4, 2, 2]}},
+                 {"vision_config": {**QWEN_TOWER, "deepstack_visual_indexes": [0], "num_position_embeddings": 16},
+                  "tie_word_embeddings": True}),
+}
+WRAPPED = "llama, saved compiled and distributed"  # whose names transformers takes for none of the model's
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3")  # whose random folders are made without transformers, too
 DOCUMENT = 37  # tokens
 # Adapters of qwen3, as --lora DIR takes them. The first is made without peft, too.
@@ -240,11 +269,39 @@ def apart(tensors, config):
     return found
 
 
+def language_model(tensors):
+    """Those of a causal language model, by its names, whatever lies around or beside it."""
+    found = {}
+    for name, tensor in tensors.items():
+        name = re.sub(r"(^|(?<=\.))(module|_orig_mod)\.", "", name)
+        name = re.sub(r"^((model|language_model|text_model)\.)+(?=lm_head|embed_tokens|layers|norm)", "", name)
+        if name.startswith(("embed_tokens.", "layers.", "norm.")):
+            found["model." + name] = tensor
+        elif name.startswith("lm_head."):
+            found[name] = tensor
+    return found
+
+
+def config_of(folder):
+    """config.json, of a model of images or sound that of its language model, with what is left out."""
+    with open(f"{folder}/config.json") as file:
+        config = json.load(file)
+    if config["model_type"] in COMPOSITES:
+        whole = transformers.AutoConfig.from_pretrained(folder)
+        config = whole.get_text_config().to_dict()
+        config["tie_word_embeddings"] = getattr(whole, "tie_word_embeddings", False)
+        config["model_type"] = re.sub("_(5_)?vl_text$", "", config["model_type"])
+    config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    config.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
+    return config
+
+
 def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
-    weights = apart({name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()}, config)
-    weights = {name: w.clone() for name, w in weights.items()}
-    if config["tie_word_embeddings"]:
-        weights.pop("lm_head.weight", None)
+    weights = language_model({name: w.double() for name, w in load_file(f"{folder}/model.safetensors").items()})
+    weights = {name: w.clone() for name, w in apart(weights, config).items()}
+    embedding, head = "model.embed_tokens.weight", "lm_head.weight"
+    if config["tie_word_embeddings"] and head in weights and torch.equal(weights[head], weights.get(embedding, weights[head])):
+        weights[embedding] = weights.pop(head)  # another head is not tied
     trained, scale = weights, None
     if adapter:
         trained = {name: w.double() for name, w in load_file(f"{adapter}/adapter_model.safetensors").items()}
@@ -264,7 +321,11 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         mask = torch.zeros(seen(documents, None).shape, dtype=torch.float64)
         mask = mask.masked_fill(~seen(documents, window_of(config, 0)), -math.inf)[:, None]
         packed = {"attention_mask": mask, "position_ids": positions_of(documents)}
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
+    composite = transformers.AutoConfig.from_pretrained(folder).model_type
+    loader = (transformers.AutoModelForCausalLM if composite not in COMPOSITES else
+              transformers.Qwen2AudioForConditionalGeneration if composite == "qwen2_audio" else
+              transformers.AutoModelForImageTextToText)
+    model = loader.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
     if twins:
         gemma, types = config["model_type"].startswith("gemma"), config.get("layer_types") or []
 
@@ -282,8 +343,8 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     loss = loss_of(model(ids, **packed).logits, labels)
     loss.backward()
-    return loss.item(), apart({name.replace(".default.", "."): p.grad for name, p in model.named_parameters()
-                               if p.requires_grad}, config)
+    gradients = {name.replace(".default.", "."): p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return loss.item(), apart(gradients if adapter else language_model(gradients), config)
 
 
 def longbp(binary, folder, data, flags, method, out):
@@ -368,6 +429,46 @@ def make_folder(folder, changes, seed):
         json.dump(config, file)
 
 
+def make_composite(folder, model_type, seed):
+    """A small random model of images or sound."""
+    text, rest = COMPOSITES[model_type]
+    torch.manual_seed(seed)
+    config = transformers.AutoConfig.for_model(model_type, text_config={**SMALL, **text}, **rest)
+    model = (transformers.Qwen2AudioForConditionalGeneration(config) if model_type == "qwen2_audio" else
+             transformers.AutoModelForImageTextToText.from_config(config)).double()
+    for name, p in model.named_parameters():
+        p.data.normal_(1.0 if "norm" in name and model_type != "gemma3" else 0.0, 0.1)
+    model.save_pretrained(folder)
+
+
+def rename(folder, other, names):
+    """A folder of the same weights under other names: those that names(name) returns. They are returned."""
+    shutil.copytree(folder, other)
+    weights = load_file(f"{folder}/model.safetensors")
+    renamed = {names(name): w for name, w in weights.items()}
+    save_file(renamed, f"{other}/model.safetensors", {"format": "pt"})
+    return renamed
+
+
+def make_renamed(path, folders):
+    """Folders of weights whose names are not a causal language model's, or whose head is not what config.json says."""
+    made = {title: f"{path}/renamed{i}" for i, title in enumerate((
+        WRAPPED, "llama, tied, its head alone", "llama, said to be tied, another head",
+        "qwen3, tied, saved by AutoModel"))}
+    wrapped, alone, other, base = made.values()
+    rename(folders["llama, from longbp init"], wrapped, lambda name: "_orig_mod.module." + name.replace("self_attn", "_orig_mod.self_attn"))
+    tied = folders["llama, llama3 rope, tied"]
+    rename(tied, alone, lambda name: "lm_head.weight" if "embed_tokens" in name else name)
+    weights = rename(tied, other, lambda name: name)
+    save_file({**weights, "lm_head.weight": torch.randn_like(weights["model.embed_tokens.weight"]) * 0.1},
+              f"{other}/model.safetensors", {"format": "pt"})
+    if transformers:
+        transformers.AutoModel.from_pretrained(folders["qwen3, tied"], dtype=torch.float64).save_pretrained(base)
+    else:
+        rename(folders["qwen3, tied"], base, lambda name: name.removeprefix("model."))
+    return made
+
+
 def make_adapter(model, folder, options):
     """folder: LoRA factors for the model's, none of them 0, saved by peft itself if it is there; whether there are."""
     if transformers and peft:
@@ -444,22 +545,27 @@ def main():
         if make_adapter(folders["qwen3, tied"], adapter, options):
             cases.append((f"qwen3, LoRA by {title}", folders["qwen3, tied"], ["--lora", adapter], one, shifted, adapter))
 
+    others = make_renamed(path, folders)  # for two methods each, and transformers as it is
+    for i, model_type in enumerate(COMPOSITES if transformers else ()):
+        others[f"{model_type}, its language model"] = f"{path}/composite{i}"
+        make_composite(f"{path}/composite{i}", model_type, i)
+    cases += [(title, folder, [], one, shifted, None) for title, folder in others.items()]
+
     data = ["--tokens", f"{path}/tokens.bin", "--token-dtype", "bytes", "--context", CONTEXT, "--batch", BATCH]
     for title, folder, flags, documents, labels, adapter in cases:
-        with open(f"{folder}/config.json") as file:
-            config = json.load(file)
-        config["head_dim"] = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        config.setdefault("tie_word_embeddings", config["model_type"].startswith("gemma"))
+        config = config_of(folder)
         expected_loss, expected = reference(folder, config, ids, documents, lambda logits: loss_of(logits, labels),
                                             adapter)
         print(f"{title}: relative L2 against PyTorch in f64, loss {expected_loss:.6f}")
-        for method in METHODS:
+        for method in METHODS[::4] if title in others else METHODS:
             loss, gradients = longbp(arguments.longbp, folder, data, flags, method, f"{path}/g")
             report(" ".join(map(str, method)), loss, gradients, expected_loss, expected, arguments.tolerance)
-        if transformers and (peft or not adapter):
+        if transformers and (peft or not adapter) and title != WRAPPED:
             name = f"transformers {transformers.__version__}" + (f", peft {peft.__version__}" if adapter else "")
             for twins, suffix, tolerance in ((True, ", norms and angles in f64", arguments.tolerance),
                                              (False, ", as it is", 1e-4)):
+                if twins and title in others:
+                    continue
                 loss, theirs = transformers_gradients(folder, adapter, config, ids, documents, labels, twins)
                 report(name + suffix, loss, theirs, expected_loss, expected, tolerance)
 

@@ -1,9 +1,12 @@
 #include "harness/files/folder.h"
+#include "harness/files/json_source.h"
 #include "harness/files/output_file.h"
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define PADDING "pad_token_id"
 
 static const char *const files[] = {"generation_config.json",
                                     "tokenizer.json",
@@ -14,7 +17,7 @@ static const char *const files[] = {"generation_config.json",
                                     "vocab.json",
                                     "merges.txt",
                                     "chat_template.jinja"};
-static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+static const char *const ids[] = {"bos_token_id", "eos_token_id", PADDING};
 
 // A file that is not there is none.
 static bool copy(const char *from, const char *to, struct status *status)
@@ -36,13 +39,26 @@ static bool copy(const char *from, const char *to, struct status *status)
     return copied;
 }
 
+// A model of images or sound may have it in text_config alone. What its own key says of padding is not the language
+// model's, whose embedding has the padding row.
+static json_t *id_of(const struct json_source *base, const char *key)
+{
+    const json_t *text = json_object_get(base->root, "text_config");
+    json_t *whole = text && strcmp(key, PADDING) == 0 ? NULL : json_object_get(base->root, key);
+    json_t *value = whole ? whole : json_object_get(text, key);
+    return json_source_unheld(value) ? NULL : value;
+}
+
 // The weights' own config.json says what they are; these say which of their tokens are which.
 static bool take_ids(const char *folder, const char *base, struct status *status)
 {
     char *from = folder_file(base, "config.json"), *to = folder_file(folder, "config.json"), *text = NULL;
-    json_t *below = json_load_file(from, 0, NULL), *own = json_load_file(to, 0, NULL);
+    struct json_source below;
+    struct status ignored = {0};
+    json_source_open_python(&below, from, &ignored);
+    json_t *own = json_load_file(to, 0, NULL);
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        json_t *value = json_object_get(below, ids[i]);
+        json_t *value = id_of(&below, ids[i]);
         if (value)
             CHECK(json_object_set(own, ids[i], value) == 0);
     }
@@ -50,7 +66,7 @@ static bool take_ids(const char *folder, const char *base, struct status *status
     bool taken = text ? output_file_write(to, text, strlen(text), status)
                       : status_set(status, STATUS_IO, "%s: cannot be read again", to);
     json_decref(own);
-    json_decref(below);
+    json_source_close(&below);
     free(text);
     free(to);
     free(from);
