@@ -290,7 +290,7 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
         size_t token = 0;
         struct tensor grad_table = b.sums(vocabulary, d), grad_y = b.random(tokens, d);
         struct tensor ids = b.make(tokens, 1, DTYPE_I32, [&] { return (double)(token++ * 7919 % vocabulary); });
-        b.measure(state, [&] { op_embedding_backward(b.device, grad_table, grad_y, ids); });
+        b.measure(state, [&] { op_embedding_backward(b.device, grad_table, grad_y, ids, -1); });
     });
     add("adamw/count=" + std::to_string(tokens * d), [=](benchmark::State &state, Bench &b) {
         struct tensor w = b.random(tokens, d), g = b.sums(tokens, d), m = b.sums(tokens, d);

@@ -276,7 +276,7 @@ static void add_embedding(const struct tensor *sums)
         id[i] = (int32_t)(i * i % IDS);
     struct tensor ids = tensor_new(device, TOKENS, 1, DTYPE_I32, CATEGORY_DATA);
     op_upload(device, ids, id);
-    op_embedding_backward(device, sums[0], grad, ids);
+    op_embedding_backward(device, sums[0], grad, ids, -1);
     tensor_free(device, &grad);
     tensor_free(device, &ids);
 }

@@ -76,7 +76,7 @@ static void ask_for_all(struct device *d)
     op_swiglu_forward(d, t[0], t[1], t[2], ACTIVATION_SILU);
     op_swiglu_backward(d, t[0], t[1], t[2], ACTIVATION_SILU);
     op_embedding_forward(d, t[0], t[1], ids);
-    op_embedding_backward(d, t[0], t[1], ids);
+    op_embedding_backward(d, t[0], t[1], ids, -1);
     op_cross_entropy(d, t[0], ids, one, 1, 1);
     op_log_prob(d, rstd, rstd, t[0], ids);
     struct objective_block block = {.sequences = 2, .targets = ids, .log_prob = rstd};

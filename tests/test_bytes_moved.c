@@ -197,7 +197,7 @@ static void heads(struct held *h)
     struct tensor table = bf16(h, 31, 5), ids = i32(h, 6), y = bf16(h, 6, 5), grad_table = f32(h, 31, 5);
     op_embedding_forward(d, y, table, ids);
     expect(h, "embedding_forward", LIST(y, ids), LIST(y)); // of the table as many rows as y has
-    op_embedding_backward(d, grad_table, y, ids);
+    op_embedding_backward(d, grad_table, y, ids, -1);
     expect(h, "embedding_backward", LIST(y, y, ids), LIST(y));
     struct tensor logits = bf16(h, 6, 31), targets = i32(h, 6), loss = of(h, 1, 1, DTYPE_F64);
     struct tensor log_prob = f32(h, 6, 1), logsumexp = f32(h, 6, 1), grad = f32(h, 6, 1);

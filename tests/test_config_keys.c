@@ -161,6 +161,7 @@ static const struct {
     {"max_window_layers", "2", WINDOW},
     {"sliding_window_pattern", "2", WINDOW},
     {"quantization_config", "{}", WINDOW},
+    {"pad_token_id", "5", WINDOW},
 };
 
 static void expect_other(const struct scratch *scratch, const struct family *family, const char *key)
@@ -297,6 +298,37 @@ static void one_key_wins_over_another(void **state)
     assert_true(c.rope_theta == 5 && c.local_rope_theta == 1e4 && config_window(&c, 1) == 0);
 }
 
+// padding_idx of transformers' embedding: the file's, or the class's own number if the vocabulary has it.
+static void padding_is_read_as_transformers_reads_it(void **state)
+{
+    static const struct {
+        const char *more;
+        bool padded;
+        size_t pad;
+    } cases[] = {{"\"pad_token_id\": 7", true, 7},
+                 {"\"pad_token_id\": 0", true, 0},
+                 {"\"pad_token_id\": -1", true, 63},
+                 {"\"pad_token_id\": null", false, 0}};
+    static const char *const wrong[] = {"64", "-65", "[1]", "true", "1.0", "\"<pad>\""};
+    for (const struct family *family = families; family->model_type; family++) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            struct config config = config_with(*state, family, cases[i].more);
+            assert_true(config.padded == cases[i].padded && config.pad == cases[i].pad);
+        }
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            expect_refused(*state, family, "pad_token_id", wrong[i], true);
+        }
+        const char *type = family->model_type;
+        bool gemma = strncmp(type, "gemma", 5) == 0, olmo = strncmp(type, "olmo", 4) == 0;
+        struct config config = config_with(*state, family, "\"use_cache\": true");
+        assert_true(config.padded == (gemma || olmo) && config.pad == (olmo ? 1 : 0));
+        if (strcmp(type, "phi3") == 0) {
+            config = config_with(*state, family, "\"vocab_size\": 32064");
+            assert_true(config.padded && config.pad == 32000);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_key_does_what_the_table_says, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(each_key_of_rope_is_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(one_key_wins_over_another, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(padding_is_read_as_transformers_reads_it, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

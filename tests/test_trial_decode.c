@@ -263,6 +263,7 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'batch': 2, 'objective': 'dpo', 'reference': 3"), "expected null, file, random, adapter-off or"},
         {WITH("'objective': 'weighted-mean', 'data': {'text': 'a'}"),
          "key 'objective': 'weighted-mean' needs a weight for every row: give 'data' as {'batch': PATH}"},
+        {WITH("'pad_gradient': 1"), "key 'pad_gradient': expected true or false, found 1"},
         {WITH("'whole_attention': null"), "key 'whole_attention': expected true or false, found null"},
         {WITH("'tf32': 1"), "key 'tf32': expected true or false, found 1"},
         {WITH("'optimizer': 'adanw'"), "unknown optimizer 'adanw'; did you mean 'adamw'?"},

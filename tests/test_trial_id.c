@@ -51,7 +51,7 @@ static void ids_stay_what_they_were(void **state)
                "'max_seconds':60.0,'"
                "pair_sums':false,"
                "'samples':5,'timeline':false,'warmup':1},'method':{'head_chunk':256,'keep':'lean','name':'full'},"
-               "'model':'tiny','objective':'token-mean','optimizer':null,'parallel':{'data':1,'exchange':'gather','"
+               "'model':'tiny','objective':'token-mean','optimizer':null,'pad_gradient':false,'parallel':{'data':1,'exchange':'gather','"
                "node':1,'overlap':false,'sequence':1,'stage':"
                "1,'sum':'ordered','zero':0},"
                "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
@@ -91,6 +91,7 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'weights': null, 'place': {'optimizer': 'device'}"));
     expect_same(MINIMAL, WITH("'parallel': {'stage': 1}"));
     expect_same(MINIMAL, WITH("'whole_attention': false"));
+    expect_same(MINIMAL, WITH("'pad_gradient': false"));
     expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
     expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
     expect_same(WITH("'limits': {'memory': '1.5 GB'}"), WITH("'limits': {'memory': 1500000000}"));
@@ -173,6 +174,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'deterministic': true"),
         WITH("'tf32': true"),
         WITH("'whole_attention': true"),
+        WITH("'pad_gradient': true"),
         WITH("'measure': {'samples': 1}"),
         WITH("'measure': {'warmup': 0}"),
         WITH("'measure': {'timeline': true}"),

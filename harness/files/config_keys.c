@@ -45,6 +45,7 @@ const struct config_key config_keys[] = {
     {"max_window_layers", SWITCHED, .use = KEY_READ},
     {"sliding_window_pattern", KEYS_GEMMA3, .use = KEY_READ},
     {"quantization_config", KEYS_ALL, .use = KEY_READ},
+    {"pad_token_id", KEYS_ALL, .use = KEY_READ},
 
     {"attention_bias", ALL_BUT(KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3 | KEYS_QWEN2), .use = KEY_REFUSED,
      .neutral = NEUTRAL_FALSE, .why = "a bias on o_proj, which this implies, is not supported"},
@@ -101,7 +102,6 @@ const struct config_key config_keys[] = {
     {"embd_pdrop", KEYS_PHI3, .use = KEY_HARMLESS, .why = dropout},
     {"bos_token_id", KEYS_ALL, .use = KEY_HARMLESS, .why = tokens},
     {"eos_token_id", KEYS_ALL, .use = KEY_HARMLESS, .why = tokens},
-    {"pad_token_id", KEYS_ALL, .use = KEY_HARMLESS, .why = tokens},
     {"sep_token_id", KEYS_ALL, .use = KEY_HARMLESS, .why = tokens},
     {"chunk_size_feed_forward", KEYS_ALL, .use = KEY_HARMLESS, .why = "no MLP of these families is cut by it"},
     {"pretraining_tp", KEYS_LLAMA, .use = KEY_HARMLESS, .why = "cuts products whose sum is the same"},

@@ -142,6 +142,29 @@ static bool read_tie(struct json_field root, const struct composite *composite, 
     return true;
 }
 
+// padding_idx of the class's nn.Embedding, where a number below 0 counts from the end. A class whose own number is
+// beyond the vocabulary has none here.
+static bool read_pad(const struct text *text, struct config *c, struct status *status)
+{
+    struct json_field field = json_field_get(text->root, "pad_token_id");
+    const struct family *family = text->family;
+    if (!field.value) {
+        c->padded = family->padded && family->pad < c->vocab;
+        c->pad = c->padded ? family->pad : 0;
+        return true;
+    }
+    if (json_is_null(field.value)) {
+        return true;
+    }
+    json_int_t id = json_integer_value(field.value), vocab = (json_int_t)c->vocab;
+    if (!json_is_integer(field.value) || id < -vocab || id >= vocab) {
+        return json_field_expected(field, status, "null or a token id from 0 to %lld", (long long)vocab - 1);
+    }
+    c->padded = true;
+    c->pad = (size_t)(id < 0 ? id + vocab : id);
+    return true;
+}
+
 static bool set_full(struct config *c, struct json_field field, size_t layer, struct status *status)
 {
     return config_set_full(c, layer) ||
@@ -367,7 +390,7 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     config->unit_offset = family->unit_offset;
     config->fused = family->fused;
     config->norms = family->norms;
-    return read_sizes(&text, config, status) &&
+    return read_sizes(&text, config, status) && read_pad(&text, config, status) &&
            (!text.composite || read_tie(root, text.composite, config, status)) &&
            folder_rope_decode(text.root, family, config, status) &&
            read_sliding(text.root, family, config, status) && read_block(text.root, family, config, status) &&

@@ -52,6 +52,7 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
         "torch_dtype", dtypes[dtype]);
     CHECK(json);
+    json_object_set_new(json, "pad_token_id", c->padded ? json_integer((json_int_t)c->pad) : json_null());
     if (c->sliding_window) {
         add_sliding(json, c, family);
     }

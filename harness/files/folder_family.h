@@ -31,6 +31,8 @@ struct family {
     const char *pattern_key; // that says another number; NULL: none does
     bool default_rope;       // transformers takes no scaling but longrope
     size_t max_context;
+    bool padded; // transformers has a pad_token_id where the file leaves it out, `pad`
+    size_t pad;
     // hidden_size, num_hidden_layers, num_attention_heads, intermediate_size and vocab_size of a text_config that
     // leaves them out; 0: it may not.
     size_t sizes[5];

@@ -79,7 +79,7 @@ struct record_trial {
     const char *dtype, *device, *profile, *links, *labels, *reference, *weights, *kv_gradient_dtype,
         *gradient_dtype;
     double batch, context, seed, prompt, group;
-    int deterministic, tf32, whole_attention;
+    int deterministic, tf32, whole_attention, pad_gradient;
     struct record_measure measure;
     struct record_limits limits;
     struct record_place place;

@@ -220,7 +220,7 @@ static void run_embedding_forward(struct probe_operands *o)
 }
 static void run_embedding_backward(struct probe_operands *o)
 {
-    op_embedding_backward(o->device, o->t[9], o->t[0], o->t[6]);
+    op_embedding_backward(o->device, o->t[9], o->t[0], o->t[6], -1);
 }
 static void run_cross_entropy(struct probe_operands *o)
 {

@@ -102,6 +102,7 @@ struct trial {
     bool deterministic;                // the device has the same bits in every run, at whatever cost
     bool tf32;                         // the device may round factors of GEMM in f32 to TF32
     bool whole_attention;              // the device may run attention's backward at once instead of in blocks
+    bool pad_gradient;                 // the embedding's row of padding takes a gradient: config.padded is false
     const struct optimizer *optimizer; // NULL: none
     void *optimizer_options;           // the optimizer's own struct
     struct parallel parallel;

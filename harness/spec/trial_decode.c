@@ -358,6 +358,7 @@ static json_t *decode_keys(struct trial *trial, const struct trial_fields *field
         if (ok)
             json_object_set_new(canonical, key->name, value);
     }
+    trial->config.padded &= !trial->pad_gradient;
     if (ok && check_together(trial, fields, status))
         return canonical;
     json_decref(canonical);

@@ -227,9 +227,9 @@ typedef void swiglu_backward_op(struct device *device, struct tensor gate, struc
 
 // y[r] = table[ids[r]].  table: [vocab, d], ids: [n, 1] i32
 typedef void embedding_forward_op(struct device *device, struct tensor y, struct tensor table, struct tensor ids);
-// grad_table[ids[r]] += grad_y[r], rows in order
+// grad_table[ids[r]] += grad_y[r], rows in order, but for those of the id `padding` (-1: of none)
 typedef void embedding_backward_op(struct device *device, struct tensor grad_table, struct tensor grad_y,
-                                   struct tensor ids);
+                                   struct tensor ids, int32_t padding);
 // For every row with targets[r] >= 0:  loss += loss_weight * (logsumexp(logits) - logits[target]) and
 // logits = grad_weight * (softmax(logits) - onehot(target)). Rows without a target become 0.
 // logits: [n, vocab], targets: [n, 1] i32, loss: [1, 1] f64

@@ -228,14 +228,15 @@ void op_embedding_forward(struct device *device, struct tensor y, struct tensor 
     }
 }
 
-void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y, struct tensor ids)
+void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y, struct tensor ids,
+                           int32_t padding)
 {
     if (failed(device)) {
         return;
     }
     CHECK(grad_y.rows == tensor_count(ids) && grad_y.cols == grad_table.cols);
     if (begin(device, operation(WORK_EMBEDDING, "embedding_backward"), 0, 3 * bytes(grad_y) + bytes(ids))) {
-        device->ops->embedding_backward(device, grad_table, grad_y, ids);
+        device->ops->embedding_backward(device, grad_table, grad_y, ids, padding);
         range_pop(device);
     }
 }

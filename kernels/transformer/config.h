@@ -31,6 +31,10 @@ struct config {
     double rope_theta, norm_epsilon;
     struct rope_scaling rope_scaling;
     bool tied;          // the head is the embedding table
+    // Whether row `pad` of the embedding takes no gradient from tokens with that id (padding_idx of
+    // torch.nn.Embedding); a tied head gives it one all the same.
+    bool padded;
+    size_t pad; // below vocab; 0 unless padded
     bool qkv_bias;      // Qwen2
     bool qk_norm;       // Qwen3: RMSNorm over head_dim of q and k, before RoPE
     bool whole_qk_norm; // OLMo 2: of these two, over all heads at once

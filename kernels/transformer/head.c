@@ -143,6 +143,12 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
     }
 }
 
+// The id whose row of the table, and of LoRA's A, takes no gradient, as in PEFT; -1: there is none.
+static int32_t padding_of(const struct model *model)
+{
+    return model->config.padded ? (int32_t)model->config.pad : -1;
+}
+
 // A's columns of the ids: [n, rank]
 static struct tensor input_down(struct model *model, struct tensor x, struct tensor ids)
 {
@@ -160,7 +166,7 @@ static void input_factors_backward(struct model *model, struct tensor grad, stru
     struct tensor u = input_down(model, grad, ids);
     op_gemm(device, p->lora_b->grad, grad, TRANSPOSE, u, NO_TRANSPOSE, p->lora_scale, 1);
     op_gemm(device, u, grad, NO_TRANSPOSE, p->lora_b->value, NO_TRANSPOSE, p->lora_scale, 0); // that of u
-    op_embedding_backward(device, p->lora_a->grad, u, ids);
+    op_embedding_backward(device, p->lora_a->grad, u, ids, padding_of(model));
     tensor_free(device, &u);
 }
 
@@ -199,7 +205,7 @@ void embed_backward(struct model *model, const struct batch *batch, struct tenso
     unit_add(model, UNIT_EMBEDDING);
     scale_embedding(model, grad); // which is spent
     if (model->embedding->trains) {
-        op_embedding_backward(model->device, model->embedding->grad, grad, ids);
+        op_embedding_backward(model->device, model->embedding->grad, grad, ids, padding_of(model));
     }
     if (model->input.lora_a) {
         unit_acquire(model, UNIT_EMBEDDING);

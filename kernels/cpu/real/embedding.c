@@ -26,12 +26,16 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void add_slice(struct accumulator out, size_t d, const stored *grad, const int32_t *id, size_t rows)
+static void add_slice(struct accumulator out, size_t d, const stored *grad, const int32_t *id, size_t rows,
+                      int32_t padding)
 {
     uint64_t order[SLICE]; // the id, then the row
     CHECK(rows > 0 && rows <= SLICE);
+    size_t count = 0;
     for (size_t r = 0; r < rows; r++)
-        order[r] = (uint64_t)id[r] << 32 | r;
+        if (id[r] != padding)
+            order[count++] = (uint64_t)id[r] << 32 | r;
+    rows = count;
     qsort(order, rows, sizeof *order, by_id);
 #pragma omp parallel for schedule(static) if (rows * d > PARALLEL_ELEMENTS)
     for (size_t first = 0; first < d; first += STRIP) {
@@ -52,7 +56,7 @@ static void add_slice(struct accumulator out, size_t d, const stored *grad, cons
 
 // Two rows may share an id, so a thread takes a strip of columns and walks the rows in order.
 void NAME(embedding_backward)(struct device *device, struct tensor grad_table, struct tensor grad_y,
-                              struct tensor ids)
+                              struct tensor ids, int32_t padding)
 {
     (void)device;
     const int32_t *id = ids.data;
@@ -62,13 +66,15 @@ void NAME(embedding_backward)(struct device *device, struct tensor grad_table, s
     if (sizeof(real) != sizeof(stored) && out.narrow) {
         for (size_t first = 0; first < grad_y.rows; first += SLICE)
             add_slice(out, d, grad + first * d, id + first,
-                      grad_y.rows - first < SLICE ? grad_y.rows - first : SLICE);
+                      grad_y.rows - first < SLICE ? grad_y.rows - first : SLICE, padding);
         return;
     }
 #pragma omp parallel for schedule(static) if (grad_y.rows * d > PARALLEL_ELEMENTS)
     for (size_t first = 0; first < d; first += STRIP) {
         size_t last = first + STRIP < d ? first + STRIP : d;
         for (size_t r = 0; r < grad_y.rows; r++) {
+            if (id[r] == padding)
+                continue;
 #pragma omp simd
             for (size_t j = first; j < last; j++) {
                 accumulator_set(out, id[r] * d + j, accumulator_get(out, id[r] * d + j) + load(grad[r * d + j]));

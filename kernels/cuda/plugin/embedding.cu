@@ -1,4 +1,4 @@
-// Embedding:  y[r] = table[ids[r]];  grad_table[ids[r]] += grad_y[r], rows in order.
+// Embedding:  y[r] = table[ids[r]];  grad_table[ids[r]] += grad_y[r], rows in order, but for the id of padding.
 // Backward without atomics: the first of the rows that share a token adds all of them, one warp per strip of
 // columns. Rows go in slices, one launch after another, so that the search among a slice's tokens stays short.
 #include "kernels/cuda/plugin/element.cuh"
@@ -20,7 +20,8 @@ template <int N, class T> __global__ void forward(T *y, const T *table, const in
 
 // Block (x, y): row x, strip y of THREADS * N columns. ids, grad_y: of a slice of `rows` rows.
 template <int N, class G, class T>
-__global__ void backward(G *grad_table, const T *grad_y, const int32_t *ids, size_t rows, size_t cols)
+__global__ void backward(G *grad_table, const T *grad_y, const int32_t *ids, size_t rows, size_t cols,
+                         int32_t padding)
 {
     using A = wide_t<G>;
     unsigned lane = threadIdx.x % 32;
@@ -28,6 +29,8 @@ __global__ void backward(G *grad_table, const T *grad_y, const int32_t *ids, siz
     if (column - lane * N >= cols)
         return; // the whole warp
     int32_t id = ids[row];
+    if (id == padding)
+        return; // the whole block
     for (size_t r = 0; r < row; r += 32)
         if (__ballot_sync(0xffffffffu, r + lane < row && ids[r + lane] == id))
             return; // an earlier row adds this one
@@ -59,7 +62,7 @@ void cuda_embedding_forward(struct device *device, struct tensor y, struct tenso
 }
 
 void cuda_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y,
-                             struct tensor ids)
+                             struct tensor ids, int32_t padding)
 {
     size_t cols = grad_y.cols;
     with_type(grad_y.dtype, [&](auto type) {
@@ -73,7 +76,7 @@ void cuda_embedding_backward(struct device *device, struct tensor grad_table, st
                 size_t rows = grad_y.rows - first < SLICE ? grad_y.rows - first : SLICE;
                 launch(vector ? backward<N, G, T> : backward<1, G, T>, dim3(rows, strips), THREADS, 0, device,
                        (G *)grad_table.data, (const T *)grad_y.data + first * cols,
-                       (const int32_t *)ids.data + first, rows, cols);
+                       (const int32_t *)ids.data + first, rows, cols, padding);
             }
         });
     });
