@@ -15,6 +15,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import textwrap
 
 from needed_modules import need
@@ -146,9 +147,9 @@ def main():
     dropped = set(transformers.GenerationConfig._get_default_generation_params()) - read
     found = {"made_by": "tools/config_keys.py", "transformers": transformers.__version__, "families": families,
              "generation": sorted(dropped)}
+    text = json.dumps(found, indent=1)
     with open(OUT, "w") as file:
-        json.dump(found, file, indent=1)
-        file.write("\n")
+        file.write(re.sub(r"\[[^]]*\]", lambda keys: " ".join(keys[0].split()), text) + "\n")  # a list is a line
 
 
 if __name__ == "__main__":

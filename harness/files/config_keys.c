@@ -171,26 +171,6 @@ const struct config_key config_keys[] = {
     {0},
 };
 
-const char *const config_rope_keys[] = {"rope_type",
-                                        "type",
-                                        "rope_theta",
-                                        "partial_rotary_factor",
-                                        "factor",
-                                        "original_max_position_embeddings",
-                                        "low_freq_factor",
-                                        "high_freq_factor",
-                                        "beta_fast",
-                                        "beta_slow",
-                                        "attention_factor",
-                                        "mscale",
-                                        "mscale_all_dim",
-                                        "truncate",
-                                        "short_factor", // of longrope, which is refused
-                                        "long_factor",
-                                        "full_attention",
-                                        "sliding_attention",
-                                        NULL};
-
 struct json_field config_key_of(struct json_field object, const char *key)
 {
     struct json_field field = json_field_get(object, key);

@@ -33,8 +33,6 @@ struct config_key {
 };
 // Ending with a NULL name.
 extern const struct config_key config_keys[];
-// Keys of rope_parameters and rope_scaling, in all families. Ending in NULL.
-extern const char *const config_rope_keys[];
 
 // The key's value; null counts as left out, as it does in transformers.
 struct json_field config_key_of(struct json_field object, const char *key);
