@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds tools/tokens against TRL's trainers: what SFTTrainer and DPOTrainer make of a dataset, token by token and label by
+"""Holds tools/tokens against TRL's trainers: what SFTTrainer, DPOTrainer and KTOTrainer make of a dataset, token by token and label by
 label, with the chat templates that TRL has of published models and a tokenizer trained here.
 
 Run by hand:  tools/check_tokens_against_trl.py
@@ -28,6 +28,7 @@ from datasets import Dataset
 from safetensors.numpy import load_file
 from transformers import PreTrainedTokenizerFast
 from trl.trainer.dpo_trainer import DataCollatorForPreference
+from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 HERE = Path(__file__).resolve().parent
@@ -65,6 +66,9 @@ def examples():
         "conversations": [{"conversations": [{"from": m["role"], "value": m["content"]} for m in chat]} for chat in long],
         "pairs": [{"prompt": q, "chosen": " " + a, "rejected": " " + b} for (q, a), b in zip(both, turned)],
         "pairs without prompt": [{"chosen": f"{q} {a}", "rejected": f"{q} {b}"} for (q, a), b in zip(both, turned)],
+        "labelled": [{"prompt": q, "completion": " " + a, "label": i % 3 > 0} for i, (q, a) in enumerate(both)],
+        "chat labelled": [{"prompt": [user(q)], "completion": [assistant(a)], "label": i % 2 > 0}
+                          for i, (q, a) in enumerate(both)],
         "chat pairs": [{"prompt": [user(q)], "chosen": [assistant(a)], "rejected": [assistant(b)]}
                        for (q, a), b in zip(both, turned)],
         "chat pairs without prompt": [{"chosen": [user(q), assistant(a)], "rejected": [user(q), assistant(b)]}
@@ -129,6 +133,24 @@ def dpo(tokenizer, rows, length, truncation):
     return ids, shifted(labels), None
 
 
+def kto(tokenizer, rows, length):
+    """Each example, and its prompt with another's completion of three."""
+    args = trl.KTOConfig(max_length=length, per_device_train_batch_size=3, report_to=[], use_cpu=True)
+    trainer = SimpleNamespace(_tokenizer=tokenizer, args=args, calculate_KL=True, desirable_weight=1.0, undesirable_weight=1.0)
+    made = trl.KTOTrainer._prepare_dataset(trainer, Dataset.from_list(rows), tokenizer, args, "train")
+    if not len(made):
+        return [], [], None
+    collated = DataCollatorForUnpairedPreference(pad_token_id=tokenizer.pad_token_id, max_length=length)(list(made))
+    ids, labels = [], []
+    for i in range(len(made)):
+        for kind in ("", "KL_"):
+            n = int(collated[f"{kind}attention_mask"][i].sum())
+            row, mask = collated[f"{kind}input_ids"][i][:n], collated[f"{kind}completion_mask"][i][:n]
+            ids.append(row.tolist())
+            labels.append(row.masked_fill(mask == 0, -100).tolist())
+    return ids, shifted(labels), None
+
+
 def ours(folder, rows, options):
     data, out = folder / "data.jsonl", folder / "out.safetensors"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -157,16 +179,16 @@ def main():
                 chat = "chat" in name or name in ("messages", "conversations")
                 if not chat and template != TEMPLATES[0]:
                     continue
-                preference = "pairs" in name
+                labelled, preference = "labelled" in name, "pairs" in name or "labelled" in name
                 settings = [(None, "keep_start", None, False), (40, "keep_start", None, False), (20, "keep_end", None, False)]
                 if not preference:
                     settings += [(64, "keep_start", None, True), (None, "keep_start", "all", False)]
                 if chat and not preference and template.endswith("_training"):
                     settings += [(None, "keep_start", "assistant", False)]
-                for length, truncation, loss, pack in settings:
+                for length, truncation, loss, pack in settings[:2] if labelled else settings:
                     options = [*(["--max-length", str(length)] if length else []),
-                               *(["--pack"] if pack else ["--truncation", truncation]), *(["--loss", loss] if loss else [])]
-                    theirs = (dpo(tokenizer, rows, length, truncation) if preference
+                               *(["--pack"] if pack else ["--truncation", truncation]), *(["--loss", loss] if loss else []), "--kto-batch", "3"]
+                    theirs = (kto(tokenizer, rows, length) if labelled else dpo(tokenizer, rows, length, truncation) if preference
                               else sft(tokenizer, rows, length, truncation, loss, pack))
                     if ours(folder, rows, options) == theirs:
                         passed, empty = passed + 1, empty + (not theirs[0])
