@@ -68,7 +68,7 @@ VALUES = {
     "is_causal": [True, False, None], "use_bidirectional_attention": [True, False, None],
     "is_encoder_decoder": [False, True], "per_layer_config": [None, {}, {"0": {"intermediate_size": 16}}],
     "torch_dtype": ["bfloat16", "float32"], "dtype": ["float16", None], "use_cache": [True, False],
-    "initializer_range": [0.02], "pretraining_tp": [1, 2], "bos_token_id": [1], "eos_token_id": [2, [1, 2]],
+    "initializer_range": [0.02], "pretraining_tp": [1, 2], "bos_token_id": [1], "eos_token_id": [2, [1, 2]], "pad_token_id": [0, 3, 47, -1, None],
     "architectures": [None, ["LlamaForCausalLM"]], "chunk_size_feed_forward": [0, 4], "id2label": [{"0": "a", "1": "b"}],
     "num_labels": [3], "use_qk_norm": [True, False], "kv_sharing_modes": [None], "output_attentions": [True, False],
     "mlp_layer_types": [["dense", "dense"]], "auto_map": [{"AutoModel": "own.Own"}], "gradient_checkpointing": [True],
@@ -143,7 +143,7 @@ def random_config(rng, recorded):
             config[key] = rng.choice(ODD)
         elif kind < 0.8:
             key = rng.choice(sorted(set(config) - {"model_type"}))
-            if len(config) > 1 and key not in ("hidden_size", "vocab_size", "intermediate_size", "pad_token_id"):
+            if len(config) > 1 and key not in ("hidden_size", "vocab_size", "intermediate_size"):
                 config.pop(key)  # which are large where they are left out
         else:
             config["layer_types"] = layer_types(rng, config.get("num_hidden_layers"))

@@ -335,7 +335,7 @@ static bool is_class(const char *name)
     return false;
 }
 
-static bool check_architectures(struct json_field root, const char *model_type, struct status *status)
+static bool check_architectures(struct json_field root, const struct family *family, struct status *status)
 {
     struct json_field list = config_key_of(root, "architectures"), first = list;
     if (!json_is_array(list.value) || json_array_size(list.value) == 0) {
@@ -345,9 +345,9 @@ static bool check_architectures(struct json_field root, const char *model_type, 
     const char *name = json_string_value(first.value);
     return (name && is_class(name)) ||
            json_field_expected(first, status,
-                               "a class that transformers makes of a %s, such as LlamaForCausalLM: another one is "
+                               "a class that transformers makes of a %s, such as %s: another one is "
                                "another model, with code of its own",
-                               model_type);
+                               family->model_type, family->architecture);
 }
 
 // transformers' key, and MLX's.
@@ -380,7 +380,7 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     }
     const struct family *family = text.family;
     *composite = text.composite;
-    if ((!text.composite && !check_architectures(root, family->model_type, status)) ||
+    if ((!text.composite && !check_architectures(root, family, status)) ||
         !config_keys_check(text.root, family->keys, family->model_type, status)) {
         return false;
     }
