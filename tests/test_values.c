@@ -252,7 +252,8 @@ static void presets_are_as_published(void **state)
         }
         struct config config = read_config(*state, get(item, "config"));
         memcpy(config.name, preset->name, sizeof config.name);
-        config.fused = false; // how files keep projections is no part of a preset's shape
+        config.fused = config.padded = false; // neither how files keep projections nor padding is part of a shape
+        config.pad = 0;
         if (memcmp(&config, preset, sizeof config) != 0) {
             fail_msg("%s is not what %s says", preset->name, text(item, "source"));
         }
