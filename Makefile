@@ -25,7 +25,7 @@ LDFLAGS  := -fopenmp $(SANITIZE) $(if $(shell command -v ld.gold),-fuse-ld=gold)
 LDLIBS   := -ljansson -lopenblas -lm -ldl
 # Calls that can fail for want of memory end the program instead: kernels/base/host_memory.h.
 CHECKED  := malloc calloc realloc posix_memalign strdup strndup asprintf __asprintf_chk vasprintf getline getdelim __getdelim fopen \
-            fdopen opendir fdopendir scandir realpath setenv dlopen tsearch open_memstream
+            fdopen opendir fdopendir scandir realpath setenv dlopen tsearch regcomp open_memstream
 override LDLIBS += $(CHECKED:%=-Wl,--wrap=%)
 
 # One line per compilation; `make V=1` shows the commands.
@@ -246,7 +246,7 @@ mutants: ## put small mistakes into a copy of the code, one at a time: which do 
 
 # From another folder than this one, as users do.
 PYTHON   ?= python3
-PYTORCH  := $(addprefix run/tools/,check_against_pytorch check_training_against_pytorch check_tokens_against_trl)
+PYTORCH  := $(addprefix run/tools/,check_against_pytorch check_training_against_pytorch check_adapters_against_peft check_tokens_against_trl)
 test-pytorch: all ## gradients and training runs in f64 against PyTorch, transformers, peft and TRL, as far as PYTHON=python3 has them
 	@if $(PYTHON) -c 'import numpy, safetensors, torch' 2>/dev/null; then $(MAKE) --no-print-directory --output-sync=target $(PARALLEL) $(PYTORCH); \
 	else $(SUITE) pytorch --left-out "$(PYTHON) has no torch, numpy and safetensors"; fi

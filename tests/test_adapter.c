@@ -77,7 +77,7 @@ static void what_training_writes_every_command_takes(void **state)
     assert_true(number_of(scratch, "new", "peak_bytes") == number_of(scratch, "old", "peak_bytes"));
     assert_int_equal(run(scratch, "$L verify --model tiny --lora made --shape 'last chunk'"), 0);
     assert_int_equal(run(scratch, "$L verify --lora made --shape 'last chunk'"), 2);
-    assert_says(scratch, "err", "an adapter is of one model; give it with --model");
+    assert_says(scratch, "err", "is of one model; give it with --model");
     assert_int_equal(run(scratch, "$L verify --lora r=2,targets=all-linear --shape 'last chunk'"), 0);
 
     char *spec =
@@ -221,6 +221,176 @@ static void what_is_not_supported_is_refused(void **state)
     free(text);
 }
 
+// ---- which modules have factors
+
+static struct trial trial_with(const char *model, const char *lora)
+{
+    char text[500];
+    snprintf(text, sizeof text, "{'model': %s, 'method': 'full', 'context': 8, 'lora': %s}", model, lora);
+    return trial_of(text);
+}
+
+// Rank and alpha of a module as PEFT 0.21 gives them to it.
+static void modules_are_chosen_as_peft_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *lora;
+        size_t layer;
+        unsigned target;
+        size_t rank;
+        double alpha;
+    } cases[] = {
+        {"{'r': 3, 'layers_to_transform': [1, 3]}", 0, LORA_Q, 0, 0},
+        {"{'r': 3, 'layers_to_transform': [1, 3]}", 3, LORA_V, 3, 16},
+        {"{'layers_to_transform': 2, 'layers_pattern': 'layers'}", 2, LORA_Q, 8, 16},
+        {"{'rank_pattern': {'q_proj': 2}, 'alpha_pattern': {'self_attn.v_proj': 5}}", 1, LORA_Q, 2, 16},
+        {"{'rank_pattern': {'q_proj': 2}, 'alpha_pattern': {'self_attn.v_proj': 5}}", 1, LORA_V, 8, 5},
+        {"{'rank_pattern': {'layers.1.*': 2}}", 1, LORA_V, 2, 16},
+        {"{'rank_pattern': {'layers.1.*': 2}}", 2, LORA_V, 8, 16},
+        {"{'rank_pattern': {'^model\\\\.layers\\\\.[01]\\\\..*': 2}}", 1, LORA_V, 2, 16},
+        {"{'targets': '.*\\\\.[0-1]\\\\.(?:self_attn|mlp)\\\\.(q|up)_proj'}", 1, LORA_UP, 8, 16},
+        {"{'targets': '.*\\\\.[0-1]\\\\.(?:self_attn|mlp)\\\\.(q|up)_proj'}", 2, LORA_UP, 0, 0},
+        {"{'targets': '.*\\\\d\\\\.mlp.[\\\\w]+?_proj'}", 3, LORA_DOWN, 8, 16},
+        {"{'targets': ['layers.2.mlp.up_proj', 'k']}", 2, LORA_UP, 8, 16},
+        {"{'targets': ['layers.2.mlp.up_proj', 'k']}", 1, LORA_UP, 0, 0},
+        {"{'targets': ['layers.2.mlp.up_proj', 'k']}", 1, LORA_K, 8, 16},
+        {"{'targets': 'all-linear', 'exclude_modules': ['down_proj']}", 0, LORA_DOWN, 0, 0},
+        {"{'targets': 'all-linear', 'exclude_modules': '.*layers.1.*'}", 1, LORA_O, 0, 0},
+        {"{'targets': 'all-linear'}", 0, LORA_HEAD, 0, 0},
+        {"{'targets': ['head', 'embed_tokens']}", 0, LORA_HEAD, 8, 16},
+        {"{'targets': ['q', 'up'], 'modules_to_save': ['mlp']}", 0, LORA_UP, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial trial = trial_with("'tiny'", cases[i].lora);
+        struct lora_factors found = lora_factors_of(&trial.lora, cases[i].layer, cases[i].target);
+        if (found.rank != cases[i].rank || (found.rank && found.alpha != cases[i].alpha))
+            fail_msg("%s: rank %zu, alpha %g", cases[i].lora, found.rank, found.alpha);
+        struct trial again; // a record's trial is the same one
+        struct status status = {0};
+        assert_true(trial_decode(&again, trial.canonical, "canonical", &status));
+        assert_string_equal(again.id, trial.id);
+        trial_free(&again);
+        trial_free(&trial);
+    }
+}
+
+static void what_chooses_nothing_is_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{'rank_pattern': {'k_proj': 4}}", "key 'k_proj': matches no module"},
+        {"{'rank_pattern': {'q_proj': 4, '.*attn.q_proj': 5}}", "two values"},
+        {"{'rank_pattern': {'q_proj': 0}}", "key 'q_proj'"},
+        {"{'targets': '.*q_proj', 'layers_to_transform': [1]}", "key 'layers_to_transform'"},
+        {"{'layers_to_transform': [4]}", "key 'layers_to_transform[0]'"},
+        {"{'layers_pattern': 'layers'}", "key 'layers_pattern'"},
+        {"{'layers_to_transform': 2, 'layers_pattern': 'h'}", "no module of the model is left"},
+        {"{'targets': ['qkv']}", "fuses no projections"},
+        {"{'targets': '.*query'}", "no module of the model is left"},
+        {"{'exclude_modules': ['q', 'v']}", "no module of the model is left"},
+        {"{'modules_to_save': ['score']}", "key 'modules_to_save[0]': no module"},
+        {"{'modules_to_save': ['proj']}", "both name model.layers.0.self_attn.q_proj"},
+        {"{'targets': '(q'}", "regular expression '(q'"},
+        {"{'targets': '.*(?<!v)_proj'}", "regular expression"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "{'model': 'tiny', 'method': 'full', 'context': 8, 'lora': %s}", cases[i][0]);
+        char *json = quoted(text), *message = quoted(cases[i][1]);
+        struct trial trial;
+        struct status status = {0};
+        if (trial_decode(&trial, json, "c", &status) || !strstr(status.message, message))
+            fail_msg("%s: expected \"%s\", found \"%s\"", cases[i][0], message, status.message);
+        trial_free(&trial);
+        free(message);
+        free(json);
+    }
+}
+
+// Every method's gradient is full backprop's in f64, and its bytes and FLOPs are those of the plan, where layers
+// have different factors or none, and where the table, the head and norms train.
+static void plans_and_gradients_hold_for_all_modules(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char *const runs[][2] = {{"cpu", "'samples': 1, 'warmup': 0, 'gradient': 'full-f64'"},
+                                          {"plan-cpu", "'samples': 1, 'warmup': 0"}};
+    for (size_t i = 0; i < 2; i++) {
+        char text[1500];
+        snprintf(
+            text, sizeof text,
+            "{'experiment': 'modules', 'dtype': 'f64', 'optimizer': 'adamw', 'device': '%s', 'measure': {%s}, "
+            "'model': "
+            "{'layers': 3, 'width': 16, 'heads': 2, 'kv_heads': 1, 'ffn': 24, 'vocab': 32, 'tied': true}, 'axes': "
+            "{'context': [12], 'lora': [{'r': 2, 'layers_to_transform': [2]}, {'r': 2, 'rank_pattern': "
+            "{'layers.1.self_attn.q_proj': 5}}, {'r': 2, 'targets': ['embed', 'head', 'q']}, {'r': 2, "
+            "'modules_to_save': ['embed_tokens', 'norm']}, {'r': 2, 'modules_to_save': ['lm_head'], "
+            "'ensure_weight_tying': true}, {'r': 2, 'targets': 'head'}], 'method': ['full', {'name': 'streambp', "
+            "'chunk': 5, 'stages': 2, 'offload': 'inputs+gradient'}, {'name': 'seco', 'chunk': 5}, {'name': "
+            "'seco', "
+            "'chunk': 5, 'stages': 2}]}}",
+            runs[i][0], runs[i][1]);
+        char *spec = quoted(text);
+        scratch_file(scratch, "spec.json", spec, strlen(spec));
+        free(spec);
+        snprintf(text, sizeof text, "$L run spec.json --out %s.jsonl", runs[i][0]);
+        assert_int_equal(run(scratch, text), 0);
+    }
+    char *measured = text_of(scratch, "cpu.jsonl"), *planned = text_of(scratch, "plan-cpu.jsonl");
+    char *rest[] = {measured, planned};
+    static const char *const same[] = {"peak_bytes", "host_peak_bytes", "resident_bytes", "flops"};
+    size_t found = 0;
+    for (char *line; (line = strsep(&rest[0], "\n")) && *line; found++) {
+        json_t *one = json_loads(line, 0, NULL), *other = json_loads(strsep(&rest[1], "\n"), 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(one, "status")), "ok");
+        for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+            if (!json_equal(json_object_get(one, same[i]), json_object_get(other, same[i])))
+                fail_msg("%s differs: %s", same[i], line);
+        json_t *error = json_object_get(json_object_get(one, "gradient"), "relative_l2");
+        assert_true(json_number_value(error) < 1e-13 && json_is_number(error));
+        json_decref(one);
+        json_decref(other);
+    }
+    assert_int_equal(found, 6 * 4);
+    free(measured);
+    free(planned);
+}
+
+// Over a Phi-3 the adapter is the base's own modules'; factors of parts are read back as they were, and go on.
+static void adapters_of_fused_projections_are_the_bases_own(void **state)
+{
+    struct scratch *scratch = *state;
+#define PHI3                                                                                                       \
+    "$L train --model phi3 --dtype f64 --tokens text --context 12 --steps 4 --method seco --chunk 5 --optimizer "  \
+    "adamw,rate=1e-2 --held-out 0.3 --quiet "
+    make(scratch);
+    assert_int_equal(run(scratch, "$L init --model tiny --dtype f64 --out phi3 && sed -i 's/\"model_type\": "
+                                  "\"llama\"/\"model_type\": \"phi3\"/; s/LlamaForCausalLM/Phi3ForCausalLM/' "
+                                  "phi3/config.json && grep -q phi3 phi3/config.json"),
+                     0);
+    static const char *const loras[] = {"r=2,alpha=3,targets=q,v,up,rslora=true", "r=2,targets=all-linear",
+                                        "r=2,targets=qkv_proj,layers_to_transform=1,2"};
+    for (size_t i = 0; i < sizeof loras / sizeof *loras; i++) {
+        char command[400];
+        snprintf(command, sizeof command, "rm -rf one two && " PHI3 "--lora %s --out one", loras[i]);
+        assert_int_equal(run(scratch, command), 0);
+        assert_int_equal(run(scratch, "! grep -qE '[\".](q|k|v|gate|up)_proj' one/adapter_config.json"), 0);
+        assert_int_equal(run(scratch, "grep -aq qkv_proj.lora_A one/adapter_model.safetensors && ! grep -aqE "
+                                      "'\\.(q|k|v|gate|up)_proj' one/adapter_model.safetensors"),
+                         0);
+        double loss = evaluation(scratch, "one/steps.jsonl", true);
+        assert_int_equal(run(scratch, PHI3 "--lora one --out two"), 0);
+        assert_true(fabs(loss - evaluation(scratch, "two/steps.jsonl", false)) < 1e-12);
+        snprintf(command, sizeof command, "rm -rf two && " PHI3 "--checkpoint 2 --lora %s --out two", loras[i]);
+        assert_int_equal(run(scratch, command), 0);
+        snprintf(command, sizeof command,
+                 "rm -r two/adapter_* two/*4 && " PHI3 "--checkpoint 2 --lora %s --out two --resume", loras[i]);
+        assert_int_equal(run(scratch, command), 0);
+        assert_int_equal(run(scratch, "cmp one/adapter_model.safetensors two/adapter_model.safetensors"), 0);
+    }
+#undef PHI3
+}
+
 // What was trained of it is of that base: over other weights nothing goes on.
 static void an_adapter_goes_on_over_its_own_base(void **state)
 {
@@ -246,6 +416,11 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test(names_of_peft_are_names_here),
         cmocka_unit_test_setup_teardown(what_is_not_supported_is_refused, scratch_setup, scratch_teardown),
+        cmocka_unit_test(modules_are_chosen_as_peft_does),
+        cmocka_unit_test(what_chooses_nothing_is_refused),
+        cmocka_unit_test_setup_teardown(plans_and_gradients_hold_for_all_modules, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(adapters_of_fused_projections_are_the_bases_own, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test_setup_teardown(an_adapter_goes_on_over_its_own_base, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

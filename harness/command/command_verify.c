@@ -146,8 +146,10 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
         folder_say(request.folder);
     }
     if (verified && !request.config && (like.adapter_folder || like.lora.table || like.lora.saved))
-        verified = status_set(status, STATUS_BAD_INPUT,
-                              "--lora %s: an adapter is of one model; give it with --model", arguments->lora);
+        verified =
+            status_set(status, STATUS_BAD_INPUT,
+                       "--lora %s: an adapter, or what chooses layers, is of one model; give it with --model",
+                       arguments->lora);
     if (verified && arguments->batch)
         doubtful_labels_say(arguments->batch);
     verified = verified && verify(&request, found, table, status);

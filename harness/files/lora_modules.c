@@ -1,5 +1,5 @@
 #include "harness/files/lora_modules.h"
-#include "harness/files/python_pattern.h"
+#include "harness/files/lora_rules.h"
 #include "kernels/transformer/model.h"
 #include <math.h>
 #include <string.h>
@@ -7,53 +7,18 @@
 #define ALL_LINEAR "all-linear"
 #define NAME_BYTES 64
 
-// A pattern of rank_pattern or alpha_pattern and what it gives; or one of modules_to_save.
-struct rule {
-    struct json_field field;
-    struct python_pattern pattern;
-    struct lora_factors gives;
-    bool used; // a module goes by it
-};
-
-struct rules {
-    size_t count;
-    struct rule *items;
-};
-
 struct request {
     const struct config *config;
     const struct lora_fields *fields;
     bool strict, all_linear;
     bool *named;                                       // of a list of targets those that a module has
     struct python_pattern *targets, *exclude, *layers; // NULL: a list, or left out
-    struct rules ranks, alphas, saved;
+    struct lora_rules ranks, alphas, saved;
 };
 
 static bool is_outside(size_t target)
 {
     return 1u << target & (LORA_EMBEDDING | LORA_HEAD);
-}
-
-const char *lora_module_leaf(size_t target)
-{
-    const char *dot = strrchr(lora_target_modules[target], '.');
-    return dot ? dot + 1 : lora_target_modules[target];
-}
-
-void lora_module_name(char *name, size_t bytes, size_t layer, size_t target)
-{
-    const char *module = lora_target_modules[target];
-    if (1u << target == LORA_HEAD)
-        snprintf(name, bytes, "%s", module);
-    else if (is_outside(target))
-        snprintf(name, bytes, "model.%s", module);
-    else
-        snprintf(name, bytes, "model.layers.%zu.%s", layer, module);
-}
-
-bool lora_module_is_own(const struct config *config, size_t target)
-{
-    return !(1u << target & (config->fused ? LORA_FUSED_PARTS : LORA_QKV | LORA_GATE_UP));
 }
 
 // ---- patterns
@@ -85,28 +50,6 @@ static void free_one(struct python_pattern *pattern)
     free(pattern);
 }
 
-static void free_rules(struct rules *rules)
-{
-    for (size_t i = 0; i < rules->count; i++)
-        python_pattern_free(&rules->items[i].pattern);
-    free(rules->items);
-}
-
-// A pattern that a name ends with, behind a dot or whole.
-static bool add_rule(struct rules *rules, struct json_field field, const char *text, const char *after,
-                     struct lora_factors gives, struct status *status)
-{
-    struct status why = {0};
-    rules->items = realloc(rules->items, (rules->count + 1) * sizeof *rules->items);
-    CHECK(rules->items);
-    struct rule *rule = &rules->items[rules->count];
-    *rule = (struct rule){.field = field, .gives = gives};
-    if (!python_pattern_compile(&rule->pattern, "^(.*\\.)?", text, after, &why))
-        return json_field_fail(field, status, "%s", why.message);
-    rules->count++;
-    return true;
-}
-
 // "q" of a request is "q_proj".
 static const char *full_name(const struct request *request, const char *name)
 {
@@ -117,7 +60,7 @@ static const char *full_name(const struct request *request, const char *name)
 }
 
 // rank_pattern or alpha_pattern, in the order of the file.
-static bool read_rules(const struct request *request, struct rules *rules, struct json_field field, bool ranks,
+static bool read_rules(const struct request *request, struct lora_rules *rules, struct json_field field, bool ranks,
                        struct status *status)
 {
     const char *key;
@@ -132,26 +75,8 @@ static bool read_rules(const struct request *request, struct rules *rules, struc
         struct json_field member = json_field_get(field, key);
         bool read = ranks ? json_field_count(member, 1, request->config->width, "", &gives.rank, status)
                           : json_field_number(member, LORA_ALPHA_MIN, LORA_ALPHA_MAX, &gives.alpha, status);
-        if (!read || !add_rule(rules, member, full_name(request, key), "$", gives, status))
+        if (!read || !lora_rules_add(rules, member, full_name(request, key), "$", gives, status))
             return false;
-    }
-    return true;
-}
-
-// The first that the name matches, as PEFT takes it; NULL: none. Two that give it different values are an error
-// where that is strict, for there the order of keys is no one's choice.
-static bool find_rule(const struct rules *rules, const char *name, bool strict, struct rule **found,
-                      struct status *status)
-{
-    *found = NULL;
-    for (size_t i = 0; i < rules->count; i++) {
-        struct rule *rule = &rules->items[i];
-        if ((*found && !strict) || !python_pattern_matches(&rule->pattern, name))
-            continue;
-        if (*found && ((*found)->gives.rank != rule->gives.rank || (*found)->gives.alpha != rule->gives.alpha))
-            return json_field_fail(rule->field, status, "and another pattern give %s two values", name);
-        *found = *found ? *found : rule;
-        rule->used = true;
     }
     return true;
 }
@@ -376,7 +301,7 @@ static bool read_saved(struct request *request, struct lora *lora, struct status
         lora->saved[i] = strdup(name);
         CHECK(lora->saved[i]);
         if (!check_saved(request, item, lora->saved[i], status) ||
-            !add_rule(&request->saved, item, name, "($|\\..*)", (struct lora_factors){0}, status))
+            !lora_rules_add(&request->saved, item, name, "($|\\..*)", (struct lora_factors){0}, status))
             return false;
     }
     return true;
@@ -413,9 +338,9 @@ static bool read_tying(const struct request *request, struct lora *lora, struct 
 static bool factors_of(const struct request *request, const struct lora *lora, const char *key,
                        struct lora_factors *factors, struct status *status)
 {
-    struct rule *rank, *alpha;
-    if (!find_rule(&request->ranks, key, request->strict, &rank, status) ||
-        !find_rule(&request->alphas, key, request->strict, &alpha, status))
+    struct lora_rule *rank, *alpha;
+    if (!lora_rules_find(&request->ranks, key, request->strict, &rank, status) ||
+        !lora_rules_find(&request->alphas, key, request->strict, &alpha, status))
         return false;
     factors->rank = rank ? rank->gives.rank : lora->rank;
     factors->alpha = alpha ? alpha->gives.alpha : lora->alpha;
@@ -446,8 +371,7 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
                 return false;
             lora->targets |= 1u << i;
         }
-    return lora->targets || json_field_fail(request->fields->target_modules, status,
-                                            "no module of the model is left to have factors");
+    return true;
 }
 
 // Parts of a fused projection go into one pair of factors: not beside those of the whole, and with one scale.
@@ -486,13 +410,10 @@ static bool check_named(const struct request *request, struct status *status)
     return true;
 }
 
-// A pattern of a request that no module goes by was meant for one.
-static bool check_used(const struct request *request, const struct rules *rules, struct status *status)
+static bool check_any(const struct request *request, const struct lora *lora, struct status *status)
 {
-    for (size_t i = 0; request->strict && i < rules->count; i++)
-        if (!rules->items[i].used)
-            return json_field_fail(rules->items[i].field, status, "matches no module that has factors");
-    return true;
+    return lora->targets || json_field_fail(request->fields->target_modules, status,
+                                            "no module of the model is left to have factors");
 }
 
 // No table where every layer has the same.
@@ -520,8 +441,9 @@ bool lora_modules_read(struct lora *lora, const struct lora_fields *fields, cons
               read_rules(&request, &request.ranks, fields->rank_pattern, true, status) &&
               read_rules(&request, &request.alphas, fields->alpha_pattern, false, status) &&
               read_saved(&request, lora, status) && fill_table(&request, lora, status) &&
-              check_named(&request, status) && check_used(&request, &request.ranks, status) &&
-              check_used(&request, &request.alphas, status) && check_fused(&request, lora, status) &&
+              check_named(&request, status) && check_any(&request, lora, status) &&
+              (!strict || lora_rules_check_used(&request.ranks, status)) &&
+              (!strict || lora_rules_check_used(&request.alphas, status)) && check_fused(&request, lora, status) &&
               read_tying(&request, lora, status);
     if (ok)
         simplify(config, lora);
@@ -531,8 +453,8 @@ bool lora_modules_read(struct lora *lora, const struct lora_fields *fields, cons
     free_one(request.targets);
     free_one(request.exclude);
     free_one(request.layers);
-    free_rules(&request.ranks);
-    free_rules(&request.alphas);
-    free_rules(&request.saved);
+    lora_rules_free(&request.ranks);
+    lora_rules_free(&request.alphas);
+    lora_rules_free(&request.saved);
     return ok;
 }

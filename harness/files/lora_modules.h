@@ -2,7 +2,7 @@
 // keys of PEFT's LoraConfig and by its rules.
 #pragma once
 #include "harness/files/json_field.h"
-#include "kernels/transformer/config.h"
+#include "kernels/transformer/lora.h"
 
 // The keys; one that is left out has no value.
 struct lora_fields {
@@ -17,9 +17,3 @@ struct lora_fields {
 // computed; lora is then free of what must be freed.
 bool lora_modules_read(struct lora *lora, const struct lora_fields *fields, const struct config *config,
                        bool strict, struct status *status);
-// A module's name in its model, "model.layers.0.self_attn.q_proj". target: a position in lora_target_modules.
-void lora_module_name(char *name, size_t bytes, size_t layer, size_t target);
-// The last part of a target's name, "q_proj".
-const char *lora_module_leaf(size_t target);
-// Whether the base's files have the module, where PEFT finds it.
-bool lora_module_is_own(const struct config *config, size_t target);

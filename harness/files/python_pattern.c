@@ -170,10 +170,7 @@ bool python_pattern_compile(struct python_pattern *pattern, const char *before, 
     while (read && *t.at)
         read = read_one(&t);
     sprintf(t.out, ")%s", after);
-    int error = read ? regcomp(&pattern->regex, posix, REG_EXTENDED | REG_NOSUB) : 0;
-    if (error == REG_ESPACE)
-        host_memory_exhausted("compiling a regular expression");
-    if (error)
+    if (read && regcomp(&pattern->regex, posix, REG_EXTENDED | REG_NOSUB) != 0)
         read = fail(&t, "a syntax error");
     free(posix);
     return read;

@@ -291,8 +291,9 @@ const struct trial_key trial_keys[] = {
     {.name = "lora",
      .type = KEY_OWN,
      .meaning = "train LoRA factors alone, new ones or those of a PEFT adapter's folder",
-     .values =
-         "{rank: 8, alpha: 16, targets: [q, v], rslora: false, adapter: DIR} or a part of it, or the folder alone",
+     .values = "{rank: 8, alpha: 16, targets: [q, v], rslora: false, adapter: DIR} or a part of it, or the folder "
+               "alone; also, as in PEFT, exclude_modules, layers_to_transform, layers_pattern, rank_pattern, "
+               "alpha_pattern, modules_to_save, ensure_weight_tying",
      .null = "every weight trains",
      .telling = "rank",
      .argument = "DIR|r=8,alpha=16,targets=q,v",

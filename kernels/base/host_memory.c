@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <regex.h>
 #include <search.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -212,6 +213,15 @@ REPLACE(void *, dlopen, const char *path, int flags)
 REPLACE(void *, tsearch, const void *key, void **root, int (*compare)(const void *, const void *))
 {
     return checked(__real_tsearch(key, root, compare), sizeof(void *));
+}
+
+REPLACE(int, regcomp, regex_t *regex, const char *text, int flags)
+{
+    int error = __real_regcomp(regex, text, flags);
+    if (error == REG_ESPACE) {
+        host_memory_exhausted("compiling a regular expression");
+    }
+    return error;
 }
 
 // --- a text that grows while it is written to; the C library's would lose what it has no room for

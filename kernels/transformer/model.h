@@ -2,6 +2,7 @@
 #pragma once
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
+#include "kernels/transformer/lora.h"
 #include "kernels/transformer/ranks.h"
 
 #define PARAMETER_STATES 5
