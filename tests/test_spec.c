@@ -176,7 +176,7 @@ static void any_key_is_an_axis(void **state)
         "'model': ['tiny'], 'batch': [1, 2]",
         "'model': ['tiny'], 'seed': [1, 2]",
         "'model': ['tiny'], 'data': ['random', {'text': 'Makefile'}]",
-        "'model': ['tiny'], 'labels': [null, 'Makefile']",
+        "'model': ['tiny'], 'labels': [null, '%s']",
         "'model': ['tiny'], 'lora': [null, {'rank': 2}]",
         "'model': ['tiny'], 'optimizer': [null, {}]",
         "'model': ['tiny'], 'dtype': ['bf16'], 'kv_gradient_dtype': ['bf16', 'f32']",
@@ -184,14 +184,18 @@ static void any_key_is_an_axis(void **state)
         "'model': ['tiny'], 'measure': [{'samples': 1}, {'samples': 2}]",
         "'model': ['tiny'], 'limits': [{}, {'memory': '1GiB'}]",
     };
+    static const int32_t labels[8] = {1, 2, 3, 4, 5, 6, 7, -100};
+    struct scratch scratch = scratch_open();
+    struct scratch_path path = scratch_file(&scratch, "labels", labels, sizeof labels);
     for (size_t i = 0; i < COUNT(axes); i++) {
-        char text[512];
-        snprintf(text, sizeof text, "{'experiment': 'e', 'axes': {'context': [8], 'method': ['full'], %s}}",
-                 axes[i]);
+        char axis[400], text[512];
+        snprintf(axis, sizeof axis, axes[i], path.text);
+        snprintf(text, sizeof text, "{'experiment': 'e', 'axes': {'context': [8], 'method': ['full'], %s}}", axis);
         struct spec spec = spec_of(text, NULL, NULL);
         assert_int_equal(spec.trial_count, 2);
         spec_free(&spec);
     }
+    scratch_close(&scratch);
 }
 
 static void a_list_option_takes_a_list_of_lists(void **state)
@@ -300,6 +304,7 @@ static void bad_specs_are_refused_with_the_place(void **state)
          "s.json:2:9: key 'host': no/such/folder: no file can be made there: No such file or directory"},
         {START "'host': {'folder': 'README.md'},\n" AXES, "key 'host': README.md: is not a folder"},
         {START "'labels': 'no/such/file',\n" AXES, "key 'labels': no/such/file: cannot be read"},
+        {START "'labels': 'Makefile',\n" AXES, "key 'labels': Makefile: is text, not int32 labels"},
         {START "'data': {'batch': 'no/such/file'}, 'batch': 1,\n" AXES, "key 'data': no/such/file: cannot be read"},
         {START "'data': {'batch': 'no/such/file'},\n" AXES, "key 'batch': no/such/file: No such file"},
         {START "'data': {'batch': 'README.md'}, 'batch': 1,\n" AXES, "key 'data': README.md: a header of "},

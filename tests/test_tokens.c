@@ -106,7 +106,7 @@ static void numpy_arrays_of_any_integers_are_read(void **state)
         struct status status = {0};
         assert_true(tokens_kind(path.text, 50000, &kind, &status) && kind == DATA_ARRAY);
         struct data_source source = source_of(kind, &path);
-        assert_true(tokens_count(&source, &count, &status) && count == 4);
+        assert_true(tokens_count(&source, 50000, &count, &status) && count == 4);
         expect_ids(source, 50000,
                    (int32_t[]){1, cases[i].dtype[1] == 'i' && cases[i].bytes == 4 ? 0x48 : 200, 0, 3});
     }

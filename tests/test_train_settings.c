@@ -70,6 +70,12 @@ static void tokens_are_looked_at_first(void **state)
                          "$L train --model tiny --tokens right.npy --context 12 --method full --steps 2 --out new "
                          "> said 2>&1 && grep -q 'uint16 (.npy); the first 24 have 24 of' said"),
                      0);
+    static const char spec[] =
+        "{\"experiment\": \"e\", \"model\": \"tiny\", \"data\": {\"tokens\": \"right.npy\"}, "
+        "\"axes\": {\"context\": [8], \"method\": [\"full\", \"checkpoint\"]}}";
+    scratch_file(scratch, "spec.json", spec, strlen(spec));
+    assert_int_equal(
+        run(scratch, "$L run spec.json --out r > said 2>&1 && grep -c 'uint16 (.npy)' said | grep -qx 1"), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)

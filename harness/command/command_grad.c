@@ -76,7 +76,7 @@ static bool complete(struct arguments *arguments, struct status *status)
     if (!arguments->tokens || json_object_get(trial, "context"))
         return true;
     if ((source.kind == DATA_ARRAY && !tokens_kind(source.path, 0, &source.kind, status)) ||
-        !tokens_count(&source, &count, status))
+        !tokens_count(&source, 0, &count, status))
         return false;
     json_int_t batch = json_integer_value(json_object_get(trial, "batch"));
     size_t context = count / (batch > 1 ? (size_t)batch : 1);

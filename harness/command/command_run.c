@@ -432,11 +432,11 @@ static int run(const struct arguments *arguments, struct status *status)
         code = dry_run_write(&spec, options.out, options.retry, stdout, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
         spec_doubts_say_folders(&spec);
-        spec_doubts_say_labels(&spec);
+        spec_doubts_say_data(&spec);
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
         spec_doubts_say_folders(&spec);
-        spec_doubts_say_labels(&spec);
+        spec_doubts_say_data(&spec);
         code = measure(&spec, &options, arguments->compare, status);
     }
 cleanup:

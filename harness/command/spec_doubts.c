@@ -1,12 +1,23 @@
 #include "harness/command/spec_doubts.h"
 #include "harness/files/doubtful_labels.h"
 #include "harness/files/folder.h"
+#include "harness/files/token_summary.h"
 #include "harness/spec/trial_keys.h"
 #include <jansson.h>
 #include <string.h>
 
-// Of each batch file of the trials once, for a trial is a process of its own.
-void spec_doubts_say_labels(const struct spec *spec)
+static void say_file(const struct trial *trial, const char *path)
+{
+    struct data_source source = {trial->data.kind, (char *)path};
+    struct status unread = {0}; // which the trial says
+    if (source.kind == DATA_BATCH)
+        doubtful_labels_say(path);
+    else if (source.kind != DATA_BYTES || trial->config.vocab != 256)
+        token_summary_say(&source, trial->config.vocab, trial->batch * trial->context, false, &unread);
+}
+
+// Each file once, for a trial is a process of its own.
+void spec_doubts_say_data(const struct spec *spec)
 {
     json_t *said = json_object(); // by path
     size_t count = spec_varies(spec, trial_key_find("data")) || spec_varies(spec, trial_key_find("train"))
@@ -15,12 +26,12 @@ void spec_doubts_say_labels(const struct spec *spec)
     for (size_t i = 0; i < count; i++) {
         struct trial trial;
         struct status ignored = {0};
-        bool reads = spec_trial(spec, i, &trial, &ignored) && trial.data.kind == DATA_BATCH;
+        bool reads = spec_trial(spec, i, &trial, &ignored) && (trial.data.kind == DATA_BATCH || !trial.planned);
         const char *const paths[] = {trial.data.path, trial.train.evaluate.path};
         for (size_t p = 0; reads && p < sizeof paths / sizeof *paths; p++)
             if (paths[p] && !json_object_get(said, paths[p])) {
                 json_object_set_new(said, paths[p], json_true());
-                doubtful_labels_say(paths[p]);
+                say_file(&trial, paths[p]);
             }
         trial_free(&trial);
     }

@@ -145,10 +145,11 @@ static bool check_raw(const struct token_format *format, const char *path, const
                  {4, "32-bit", "give --token-dtype u32, in a spec \"dtype\": \"u32\""},
                  {2, "16-bit", "give --token-dtype u16, in a spec \"dtype\": \"u16\", or text in UTF-8"}};
     if (format->width > 1 && known_format_is_text(head, count))
-        return status_set(status, STATUS_BAD_INPUT,
-                          "%s: is text, not %s %ss; make token ids of it with tools/tokens, or give --token-dtype "
-                          "bytes (in a spec {\"text\": PATH}) to a model of bytes",
-                          path, format->text, format->noun);
+        return status_set(status, STATUS_BAD_INPUT, "%s: is text, not %s %ss; %s", path, format->text, format->noun,
+                          format->is_signed
+                              ? "save them as int32, raw or by numpy.save"
+                              : "make token ids of it with tools/tokens, or give --token-dtype bytes (in a "
+                                "spec {\"text\": PATH}) to a model of bytes");
     for (size_t i = 0; vocab && i < sizeof wider / sizeof *wider && wider[i].width > format->width; i++)
         if (are_wider(head, count, wider[i].width, vocab))
             return status_set(status, STATUS_BAD_INPUT,

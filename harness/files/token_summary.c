@@ -7,7 +7,7 @@ bool token_summary_say(const struct data_source *source, size_t vocab, size_t co
     size_t held, distinct = 0;
     if (source->kind == DATA_RANDOM || source->kind == DATA_BATCH || !source->path)
         return true;
-    if (!tokens_count(source, &held, status) || held == SIZE_MAX)
+    if (!tokens_count(source, vocab, &held, status) || held == SIZE_MAX)
         return status->code == STATUS_OK;
     bool ok = token_stream_open(&stream, source, vocab, 0, status) &&
               token_stream_survey(&stream, count, &distinct, status);

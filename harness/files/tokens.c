@@ -290,14 +290,25 @@ bool tokens_kind(const char *path, size_t vocab, enum data_kind *kind, struct st
     return ok;
 }
 
-bool tokens_count(const struct data_source *source, size_t *count, struct status *status)
+static bool count_file(const char *path, const struct token_format *asked, size_t vocab, size_t *count,
+                       struct status *status)
 {
     struct token_file file;
     *count = SIZE_MAX;
-    if (is_pipe(source->path))
+    if (is_pipe(path))
         return true;
-    bool ok = open_file(&file, source->path, &formats[source->kind], 0, status);
+    bool ok = open_file(&file, path, asked, vocab, status);
     *count = file.count;
     close_file(&file);
     return ok;
+}
+
+bool tokens_count(const struct data_source *source, size_t vocab, size_t *count, struct status *status)
+{
+    return count_file(source->path, &formats[source->kind], vocab, count, status);
+}
+
+bool tokens_count_labels(const char *path, size_t vocab, size_t *count, struct status *status)
+{
+    return count_file(path, &labels_format, vocab, count, status);
 }

@@ -18,8 +18,10 @@ struct data_source {
 // 256 alone (0: of any), bytes. A pipe, whose bytes can be read once, is taken for an array until then; it may still
 // be bytes. False and a status with the remedy if it is something else.
 bool tokens_kind(const char *path, size_t vocab, enum data_kind *kind, struct status *status);
-// How many ids a file holds; SIZE_MAX: it is a pipe. False and a status if it cannot be read or is something else.
-bool tokens_count(const struct data_source *source, size_t *count, struct status *status);
+// How many ids, or labels, a file holds; SIZE_MAX: it is a pipe. vocab 0: of any vocabulary. False and a status if
+// it cannot be read or is something else.
+bool tokens_count(const struct data_source *source, size_t vocab, size_t *count, struct status *status);
+bool tokens_count_labels(const char *path, size_t vocab, size_t *count, struct status *status);
 // The first context * batch ids of a source other than a batch file: [batch, context], each below vocab. Text gives
 // one id per byte; u16 and u32 are little-endian; random ids depend on the seed alone. NULL and a status if there
 // are too few, one is not below vocab, or the file is something else (token_format.h). To be freed.

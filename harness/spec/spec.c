@@ -320,8 +320,8 @@ static bool read_entries(struct expansion *e, struct status *status)
 
 // --- the trials
 
-// A file that is not there, or too short, is found now rather than in the middle of the sweep.
-static bool check_file(struct json_field field, const char *path, size_t wanted_bytes, struct status *status)
+// A file that is not there is found now rather than in the middle of the sweep.
+static bool check_file(struct json_field field, const char *path, struct status *status)
 {
     struct stat info;
     char found[PATH_MAX];
@@ -332,9 +332,6 @@ static bool check_file(struct json_field field, const char *path, size_t wanted_
                                               : "; relative paths start in the folder that longbp is started in");
     if (!S_ISREG(info.st_mode))
         return json_field_fail(field, status, "%s: is not a file", path);
-    if ((size_t)info.st_size < wanted_bytes)
-        return json_field_fail(field, status, "%s: has %lld bytes; batch and context need %zu", path,
-                               (long long)info.st_size, wanted_bytes);
     input_files_name(path);
     return true;
 }
@@ -350,38 +347,42 @@ static bool check_folder(struct json_field field, const char *path, struct statu
     return true;
 }
 
-static bool check_tokens(struct json_field field, const struct data_source *source, size_t wanted,
+static bool check_tokens(struct json_field field, const struct trial *trial, const char *path, bool labels,
                          struct status *status)
 {
-    size_t count = 0;
+    size_t count = 0, wanted = trial->batch * trial->context, vocab = trial->config.vocab;
     struct status why = {0};
-    if (!check_file(field, source->path, 0, status))
+    if (!check_file(field, path, status))
         return false;
-    if (!tokens_count(source, &count, &why))
+    if (labels ? !tokens_count_labels(path, vocab, &count, &why) : !tokens_count(&trial->data, vocab, &count, &why))
         return json_field_fail(field, status, "%s", why.message);
-    return count >= wanted || json_field_fail(field, status, "%s: has %zu tokens; batch and context need %zu",
-                                              source->path, count, wanted);
+    return count >= wanted || json_field_fail(field, status, "%s: has %zu %s; batch and context need %zu", path,
+                                              count, labels ? "labels" : "tokens", wanted);
+}
+
+static bool check_batch(struct json_field field, const struct trial *trial, struct status *status)
+{
+    bool sequences = trial->train.steps; // a micro-batch is a part of them, and they may be a folder
+    struct status why = {0};
+    if (!sequences && !check_file(field, trial->data.path, status))
+        return false;
+    return (sequences ? sequences_expect : batch_file_expect)(trial->data.path, trial->context, trial->batch,
+                                                              &why) ||
+           json_field_fail(field, status, "%s", why.message);
 }
 
 static bool check_files(const struct trial *trial, struct trial_fields *fields, struct status *status)
 {
-    size_t tokens = trial->batch * trial->context;
-    bool sequences = trial->data.kind == DATA_BATCH && trial->train.steps; // of which a micro-batch is a part
     struct json_field data = *trial_field(fields, "data");
-    struct status why = {0};
     if (trial->planned) // reads no data
         return true;
     if (trial->host_folder && !check_folder(*trial_field(fields, "host"), trial->host_folder, status))
         return false;
-    if (trial->data.kind == DATA_BATCH && !sequences && !check_file(data, trial->data.path, 0, status))
+    if (trial->data.path &&
+        !(trial->data.kind == DATA_BATCH ? check_batch(data, trial, status)
+                                         : check_tokens(data, trial, trial->data.path, false, status)))
         return false;
-    if (trial->data.path && trial->data.kind != DATA_BATCH && !check_tokens(data, &trial->data, tokens, status))
-        return false;
-    if (trial->data.kind == DATA_BATCH &&
-        !(sequences ? sequences_expect : batch_file_expect)(trial->data.path, trial->context, trial->batch, &why))
-        return json_field_fail(data, status, "%s", why.message);
-    return !trial->labels ||
-           check_file(*trial_field(fields, "labels"), trial->labels, tokens * sizeof(int32_t), status);
+    return !trial->labels || check_tokens(*trial_field(fields, "labels"), trial, trial->labels, true, status);
 }
 
 // Remembers an id in an open hash table of positions in trials, from 1; false if it is there. Ids are hashes
