@@ -292,6 +292,7 @@ static void what_chooses_nothing_is_refused(void **state)
         {"{'modules_to_save': ['score']}", "key 'modules_to_save[0]': no module"},
         {"{'modules_to_save': ['proj']}", "both name model.layers.0.self_attn.q_proj"},
         {"{'targets': '(q'}", "regular expression '(q'"},
+        {"{'targets': '.+*q_proj'}", "a quantifier of a quantifier"},
         {"{'targets': '.*(?<!v)_proj'}", "regular expression"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -141,7 +141,7 @@ static bool read_greed(struct translation *t)
     if (*t->at == '+')
         return fail(t, "a possessive quantifier");
     t->at += *t->at == '?'; // lazy or not, the same names match
-    return true;
+    return !*t->at || !strchr("*+?{", *t->at) || fail(t, "a quantifier of a quantifier");
 }
 
 static bool read_one(struct translation *t)
@@ -155,6 +155,8 @@ static bool read_one(struct translation *t)
         return read_set(t);
     if (c == '(')
         return read_group(t);
+    if (strchr("*+?{", c) && strchr("(|^", t->out[-1]))
+        return fail(t, "a quantifier of nothing");
     *t->out++ = c;
     return !strchr("*+?}", c) || read_greed(t);
 }
