@@ -1,6 +1,6 @@
 // Fuzz target: any bytes as text, as a file of ids of either width, as an array and as labels are refused with a
-// reason, or give ids below the vocabulary; read at once and in parts they are the same. The first byte says how many tokens are
-// asked for.
+// reason, or give ids below the vocabulary; read at once and in parts they are the same. The first byte says how
+// many tokens are asked for.
 #define _GNU_SOURCE // memfd_create
 #include "harness/files/tokens.h"
 #include "tests/fuzzed_file.h"

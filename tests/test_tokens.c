@@ -72,7 +72,7 @@ static struct scratch_path npy_file(struct scratch *scratch, const char *dict, c
     size_t length = strlen(dict);
     assert_in_range(10 + length + bytes, 10, sizeof file);
     file[8] = (char)length;
-    memcpy(file + 10, dict, length);
+    snprintf(file + 10, sizeof file - 10, "%s", dict);
     memcpy(file + 10 + length, values, bytes);
     return scratch_file(scratch, "array.npy", file, 10 + length + bytes);
 }

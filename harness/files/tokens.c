@@ -245,7 +245,7 @@ bool token_stream_survey(struct token_stream *stream, size_t count, size_t *dist
 {
     const size_t block = 1 << 16;
     unsigned char *seen = calloc(stream->vocab, 1);
-    int32_t *ids = malloc(block * sizeof *ids);
+    int32_t *ids = calloc(block, sizeof *ids);
     CHECK(seen && ids);
     bool ok = true;
     *distinct = 0;

@@ -15,8 +15,8 @@ struct data_source {
 };
 
 // What a file of tokens is if nothing is said of it: an array if its header says so, otherwise, for a vocabulary of
-// 256 alone (0: of any), bytes. A pipe, whose bytes can be read once, is taken for an array until then; it may still
-// be bytes. False and a status with the remedy if it is something else.
+// 256 alone (0: of any), bytes. A pipe, whose bytes can be read once, is taken for an array until then; it may
+// still be bytes. False and a status with the remedy if it is something else.
 bool tokens_kind(const char *path, size_t vocab, enum data_kind *kind, struct status *status);
 // How many ids, or labels, a file holds; SIZE_MAX: it is a pipe. vocab 0: of any vocabulary. False and a status if
 // it cannot be read or is something else.
