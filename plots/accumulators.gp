@@ -29,7 +29,8 @@ do for [power=floor(log10(small))-1:ceil(log10(large))] {
 }
 eval 'set ytics ('.steps.')'
 
-width = width_for(2)
+panels = panels_of('error sums')
+width = width_for(words(panels))
 bottom = 370
 legend_extra = floor_l2 > 0 ? 'floor' : ''
 legend_rows = rows_for(2)
@@ -38,16 +39,19 @@ heading = 'Sums in bf16 against the number of chunks'
 load scripts.'/page.gp'
 
 set multiplot
-call scripts.'/panel.gp' 75 435 'relative L2 error against f64' 'chunks of the context'
+if (floor_l2 > 0) { set label 5 'noise floor' at graph 0.99,first floor_l2 right offset 0,0.5 font small_font textcolor rgb pale front }
+if (shows('error')) {
+call scripts.'/panel.gp' 'error' 'relative L2 error against f64' 'chunks of the context'
 plot for [i=1:series_count] data using (of(i, 'chunks')):(column('relative_l2')) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'chunks')):(column('relative_l2')):(told(i, 'chunks relative_l2')) @under_pointer, \
      (floor_l2 > 0 ? floor_l2 : NaN) with lines lw 1.2 dt 3 lc rgb pale
-unset for [l=101:104] label l
-call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' 525 885 'relative L2 of what sums in bf16 alone change' 'chunks of the context'
+}
+if (shows('sums')) {
+call scripts.'/panel.gp' 'sums' 'relative L2 of what sums in bf16 alone change' 'chunks of the context'
 plot for [i=1:series_count] data using (of(i, 'chunks')):(column('sums_relative_l2') > 0 ? column('sums_relative_l2') : NaN) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'chunks')):(column('sums_relative_l2') > 0 ? column('sums_relative_l2') : NaN):(told(i, 'chunks sums_relative_l2')) @under_pointer, \
      (floor_l2 > 0 ? floor_l2 : NaN) with lines lw 1.2 dt 3 lc rgb pale
+}
 unset multiplot

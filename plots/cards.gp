@@ -27,8 +27,7 @@ if (beside) {
     set label 901 'published, in the colour of the method' at screen across(87),down(foot) left font legend_font textcolor rgb ink front
 }
 set multiplot
-call scripts.'/panel.gp' 85 880 'longest context (thousands of tokens)' 'cards'
-call scripts.'/legend.gp' 25 (bottom + 68)
+call scripts.'/panel.gp' 'all' 'longest context (thousands of tokens)' 'cards'
 plot for [i=1:series_count] data using (of(i, 'cards')):(column('max_context') / 1000) \
          with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'cards')):(column('max_context') / 1000):(told(i, 'cards max_context published')) @under_pointer, \

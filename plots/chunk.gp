@@ -27,7 +27,6 @@ if (on_host) { stats data using 'host_peak_bytes' nooutput; host_top = STATS_max
 known = 0
 stats data using (count(column('step_ms'))) nooutput
 timed = known
-timed_panel = timed > 0
 time_unit = 1.0
 if (known) { stats data using 'step_ms' nooutput; time_unit = STATS_max >= 20000 ? 1000.0 : 1.0 }
 
@@ -42,7 +41,8 @@ flat(i) = (flat_ms[i] = column('step_ms'), flat_peak[i] = column('peak_bytes'), 
 stats data using (column('chunk') == column('chunk') ? 0 : flat(int(column('series')))) nooutput
 lined(i) = flat_ms[i] == flat_ms[i] || flat_peak[i] == flat_peak[i] || flat_oom[i]
 
-width = width_for(timed || on_host ? 2 : 1)
+panels = panels_of((timed ? 'time ' : '').'memory'.(on_host ? ' host' : ''))
+width = width_for(words(panels))
 bottom = 370
 known = 0
 stats data using (column('chunk') == column('chunk') && whiskered(column('low_ms'), column('high_ms'), column('drawn')) ? \
@@ -56,24 +56,19 @@ height = bottom + 105 + 20 * legend_rows
 heading = timed ? 'Time and memory against chunk size' : 'Memory against chunk size'
 load scripts.'/page.gp'
 
-# Panels side by side.
-panels = 1 + timed_panel + on_host
-panel_left(p) = 70 + p * 900.0 / panels
-panel_right(p) = panel_left(p + 1) - 90
 set multiplot
-if (timed) {
-call scripts.'/panel.gp' 70 (panel_right(0)) (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
+if (shows('time')) {
+call scripts.'/panel.gp' 'time' (time_unit > 1 ? 'time of one step (s)' : 'time of one step (ms)') 'chunk (tokens)'
 plot for [i=1:series_count] flat_ms[i] / time_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('low_ms') / time_unit):(0):((column('high_ms') - column('low_ms')) / time_unit) \
          with vectors @whisker lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('step_ms') / time_unit) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'chunk')):(column('step_ms') / time_unit):(told(i, 'chunk step_ms low_ms high_ms')) @under_pointer
-unset for [l=101:104] label l
 }
 
-call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' (panel_left(timed_panel)) (panel_right(timed_panel)) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'chunk (tokens)'
+if (shows('memory')) {
+call scripts.'/panel.gp' 'memory' 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'chunk (tokens)'
 eval ticks_below
 plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('peak_bytes') / unit) \
@@ -84,12 +79,12 @@ plot for [i=1:series_count] flat_peak[i] / unit with lines lw 1.7*wide_by(i) dt 
      for [i=1:crossed] for [end=0:1] '+' using (flat_oom[i] ? edge[1+end] : NaN):(cross(i)) every ::0::0 \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
      (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale title 'memory limit'
+}
 
-if (on_host) {
-unset for [l=101:104] label l
+if (shows('host')) {
 set ytics autofreq
 set yrange [0 : *]
-call scripts.'/panel.gp' (panel_left(1 + timed_panel)) (panel_right(1 + timed_panel)) 'peak memory of the host ('.memory_unit(host_top).')' 'chunk (tokens)'
+call scripts.'/panel.gp' 'host' 'peak memory of the host ('.memory_unit(host_top).')' 'chunk (tokens)'
 host_unit = memory_unit_bytes(host_top)
 plot for [i=1:series_count] flat_host[i] / host_unit with lines lw 1.7*wide_by(i) dt dash(rank[i]) lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'chunk')):(column('host_peak_bytes') / host_unit) \

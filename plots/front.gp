@@ -26,7 +26,9 @@ legend_extra = shows_limit ? 'limit' : ''
 width = width_for(1)
 bottom = 400
 legend_rows = rows_for(2)
-height = bottom + 115 + 20 * legend_rows + 18 * steps_listed
+list_lines = 0
+do for [k=1:steps_listed] { listed[k] = wrapped(listed[k], int((width - 60) / 6.1)); list_lines = list_lines + lines(listed[k]) }
+height = bottom + 115 + 20 * legend_rows + 18 * list_lines
 heading = 'Step time against memory: the fastest exact steps'
 load scripts.'/page.gp'
 set logscale x 2
@@ -39,10 +41,11 @@ if (low > 0 && high > 3 * low) {
 } else { unset logscale x; set xrange [low - 0.1 * high : 1.3 * high]; set xtics autofreq }
 if (shows_limit) { set arrow 900 from first limit,graph 0 to first limit,graph 1 nohead lw 1.2 dt 2 lc rgb pale back }
 set multiplot
-call scripts.'/panel.gp' 75 885 'step time (s), an estimate' 'memory of the device at the peak ('.unit.')'
-call scripts.'/legend.gp' 25 (bottom + 68)
+call scripts.'/panel.gp' 'all' 'step time (s), an estimate' 'memory of the device at the peak ('.unit.')'
+above_line = 0
 do for [k=1:steps_listed] {
-    set label 1000+k listed[k] noenhanced at screen across(33),down(bottom + 72 + 20 * legend_rows + 18 * (k - 1)) left font small_font textcolor rgb ink front
+    set label 1000+k listed[k] noenhanced at screen across(33),down(bottom + 72 + 20 * legend_rows + 18 * above_line) left font small_font textcolor rgb ink front
+    above_line = above_line + lines(listed[k])
 }
 plot data using (column('peak_bytes') / scale):(column('seconds')) with fsteps lw 1.2 lc rgb pale, \
      for [i=1:series_count] data using (of(i, 'peak_bytes') / scale):(column('seconds')) \

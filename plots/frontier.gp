@@ -23,8 +23,7 @@ eval 'set xtics ('.ticks_shown(14).')'
 set yrange [least / 1.4 : most * 1.4]
 set ytics ('100' 100, '300' 300, '1,000' 1000, '3,000' 3000, '10,000' 10000, '30,000' 30000, '100,000' 100000, '300,000' 300000, '1,000,000' 1000000, '3,000,000' 3000000, '10,000,000' 10000000)
 set multiplot
-call scripts.'/panel.gp' 85 885 'longest context (tokens)' 'memory of the device (GiB)'
-call scripts.'/legend.gp' 25 (bottom + 68)
+call scripts.'/panel.gp' 'all' 'longest context (tokens)' 'memory of the device (GiB)'
 plot for [i=1:series_count] data using (of(i, 'device_bytes') / 2.0**30):(method[i] eq 'auto' ? column('max_context') : NaN) \
          with lines lw 7 dt 1 lc rgb tint(i) @named, \
      for [i=1:series_count] data using (of(i, 'device_bytes') / 2.0**30):(lined(i) ? NaN : column('max_context')) \

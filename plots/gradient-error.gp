@@ -40,30 +40,33 @@ do for [k=1:decades] {
 spot(v) = v > 0 ? place[power(v) - least + 1] + log10(v) - power(v) : v == 0 ? 0 : NaN
 marks = '7 5 9 13 11 6'
 shape(k) = int(word(marks, 1 + (k - 1) % 6))
-width = 900
+width = width_of(900)
 # The dtypes below the axis, as many side by side as their longest name has room for.
 longest_dtype = 0
 do for [k=1:dtype_count] { longest_dtype = larger(longest_dtype, strlen(word(dtypes, k))) }
 dtype_step = larger(180, 40 + 6.5 * longest_dtype)
-beside = larger(1, int(820 / dtype_step))
+beside = larger(1, int((width - 80) / dtype_step))
 dtype_x(k) = 60 + dtype_step * ((k - 1) % beside)
 dtype_y(k) = bottom + 72 + 20 * ((k - 1) / beside)
 rigid = 1
-bottom = 100 + 26 * series_count
-height = bottom + 145 + 20 * ((dtype_count - 1) / beside)
+pitch = slim ? 40 : 26
+bottom = 100 + pitch * series_count
+floor_words = wrapped('noise floor: what full itself changes by in this dtype when it sums in another order', int((width - 95) / 6.5))
+height = bottom + 145 + 20 * ((dtype_count - 1) / beside) + 18 * (lines(floor_words) - 1)
 heading = 'Gradient error by method and dtype'
 load scripts.'/page.gp'
-set lmargin at screen across(60 + 6.6 * (longest > 12 ? longest : 12))
-set rmargin at screen across(870)
+left = slim ? 40 : 60 + 6.6 * (longest > 12 ? longest : 12)
+set lmargin at screen across(left)
+set rmargin at screen across(width - 30)
 set tmargin at screen down(75)
 
 set xrange [0 : end]
 set xtics (zeros ? '0' : '' 0)
 do for [k=1:decades] {
-    step = shown_count > 12 ? 2 : 1
+    step = shown_count > (slim ? 6 : 12) ? (slim ? 1 + shown_count / 6 : 2) : 1
     if (shown[k] && k % step == 0) { set xtics add (sprintf('1e%d', least + k - 1) place[k]) }
     if (shown[k] && (k == decades || !shown[k < decades ? k + 1 : k])) { set xtics add (sprintf('1e%d', least + k) place[k] + 1) }
-    if (shown[k] && shown_count < 4) { do for [digit in '2 5'] { set xtics add (sprintf('%se%d', digit, least + k - 1) place[k] + log10(digit + 0)) } }
+    if (shown[k] && shown_count < (slim ? 2 : 4)) { do for [digit in '2 5'] { set xtics add (sprintf('%se%d', digit, least + k - 1) place[k] + log10(digit + 0)) } }
 }
 unset mxtics
 # The axis between its breaks.
@@ -77,10 +80,15 @@ do for [k=1:words(breaks) + 1] {
         from = word(breaks, k) + gap / 5
     }
 }
-set label 98 'relative L2 error against the f64 reference'.(words(breaks) > zeros ? '; nothing lies in what is left out at //' : '') at screen 0.6,down(bottom + 42) center textcolor rgb ink
+axis_side = slim ? 'left' : 'center'
+set label 98 'relative L2 error against the f64 reference'.(words(breaks) > zeros ? (slim ? '; nothing lies at //' : '; nothing lies in what is left out at //') : '') at screen (slim ? across(25) : 0.6),down(bottom + 42) @axis_side textcolor rgb ink
 set yrange [series_count + 0.6 : 0.4]
 unset ytics
 do for [i=1:series_count] {
+    if (slim) {
+        set label i label[i] noenhanced at graph 0, first i - 0.4 left font legend_font textcolor rgb ink front
+        continue
+    }
     set label i label[i] noenhanced at graph 0, first i right offset -1.2,0 font legend_font textcolor rgb ink
 }
 
@@ -90,9 +98,9 @@ do for [k=1:dtype_count] {
 }
 set arrow 299 from screen across(60),down(dtype_y(dtype_count) + 11) to screen across(60),down(dtype_y(dtype_count) + 29) \
     nohead lw 1.5 lc rgb pale
-set label 399 'noise floor: what full itself changes by in this dtype when it sums in another order' at screen across(75),down(dtype_y(dtype_count) + 20) left font legend_font textcolor rgb ink
+set label 399 floor_words at screen across(75),down(dtype_y(dtype_count) + 20) left font legend_font textcolor rgb ink
 
-plot for [k=1:dtype_count] data using (strcol('dtype') eq word(dtypes, k) ? spot(column('noise_floor')) : NaN):(column('series') - 0.36):(0):(0.72) \
+plot for [k=1:dtype_count] data using (strcol('dtype') eq word(dtypes, k) ? spot(column('noise_floor')) : NaN):(column('series') - (slim ? 0.2 : 0.36)):(0):(slim ? 0.4 : 0.72) \
          with vectors nohead lw 1.5 lc rgb pale, \
      for [i=1:series_count] for [k=1:dtype_count] data \
          using (int(column('series')) == i && strcol('dtype') eq word(dtypes, k) ? spot(column('relative_l2')) : NaN):(column('series')) \

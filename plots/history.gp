@@ -15,7 +15,9 @@ known = 0
 stats data using (count(column('time_ratio'))) nooutput
 timed = known > 0
 
-width = width_for(timed ? 2 : 1)
+panels = panels_of(timed ? 'time memory' : 'memory')
+legend_below = 88
+width = width_for(words(panels))
 bottom = 370
 legend_rows = rows_for(2)
 height = bottom + 125 + 20 * legend_rows
@@ -24,16 +26,14 @@ load scripts.'/page.gp'
 set xrange [0.7 : commits + 0.3]
 eval 'set xtics rotate by -35 ('.commit_ticks.')'
 set multiplot
-panels = timed ? 2 : 1
-do for [p=1:panels] {
-    name = p == 1 && timed ? 'time' : 'peak'
+do for [name in (timed ? 'time peak' : 'peak')] {
+    panel = name eq 'time' ? 'time' : 'memory'
+    if (!shows(panel)) { continue }
     stats data using (column(name.'_ratio')) nooutput
     reach = larger(STATS_max - 1, 1 - STATS_min)
     reach = larger(1.2 * reach, 0.05)
     set yrange [1 - reach : 1 + reach]
-    if (p > 1) { unset for [l=101:104] label l }
-    if (p == panels) { call scripts.'/legend.gp' 25 (bottom + 88) }
-    call scripts.'/panel.gp' (70 + (p - 1) * 900 / panels) (p * 900 / panels - 20) (name eq 'time' ? 'time of one step, over the first' : 'peak memory, over the first') ''
+    call scripts.'/panel.gp' panel (name eq 'time' ? 'time of one step, over the first' : 'peak memory, over the first') ''
     plot 1 with lines lw 1 dt 2 lc rgb pale, \
          for [i=1:series_count] data using (of(i, 'commit')):(column(name.'_ratio')) \
              with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.7*dot*wide_by(i) lc rgb tint(i) @named, \

@@ -1,8 +1,8 @@
 # The legend: one entry per series, then those named in legend_extra (limit cross bound floor whiskers errors rounds range tenth quarter). It is made of labels and
 # arrows, for gnuplot holds a key to the width of one panel. (The svg terminal joins arrows of one colour and width to one
-# path with one kind of dashes: no two have one width.) Its lines are as long as a whole period of every kind of dashes. call 'legend.gp' LEFT TOP, in pixels, before the last plot.
-legend_x(e) = ARG1 + (e / legend_rows) * legend_step
-legend_y(e) = ARG2 + (e % legend_rows) * 20
+# path with one kind of dashes: no two have one width.) Its lines are as long as a whole period of every kind of dashes. call 'legend.gp' LEFT TOP, in pixels: panel.gp does.
+legend_x(e) = ARG1 + (e / legend_down) * legend_step
+legend_y(e) = ARG2 + (e % legend_down) * legend_pitch
 do for [e=0:legend_entries-1] {
     if (e < series_count) {
         set arrow 200+e from screen across(legend_x(e)),down(legend_y(e)) to screen across(legend_x(e) + 52),down(legend_y(e)) \
@@ -11,10 +11,8 @@ do for [e=0:legend_entries-1] {
             set label 200+e '' at screen across(legend_x(e) + 26),down(legend_y(e)) \
                 point pt mark_of(e + 1) ps 0.9*dot*wide_by(e + 1) lw 1.8 lc rgb tint(e + 1) front
         }
-        legend_text = label[e+1]
     } else {
         extra = word(legend_extra, e - series_count + 1)
-        legend_text = extra_text(extra)
         if (extra eq 'cross') {
             set label 200+e '' at screen across(legend_x(e) + 26),down(legend_y(e)) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
         }
@@ -35,5 +33,5 @@ do for [e=0:legend_entries-1] {
                 nohead lw 1 dt 3 lc rgb pale front
         }
     }
-    set label 300+e legend_text noenhanced at screen across(legend_x(e) + 62),down(legend_y(e)) left font legend_font textcolor rgb ink front
+    set label 300+e legend_words(e + 1) noenhanced at screen across(legend_x(e) + 62),down(legend_y(e)) left font legend_font textcolor rgb ink front
 }

@@ -17,7 +17,8 @@ stats data using 'time_s' nooutput
 fastest = STATS_min
 slowest = STATS_max
 
-width = width_for(2)
+panels = panels_of('time idle sent')
+width = width_for(words(panels))
 bottom = 370
 legend_rows = rows_for(2)
 height = bottom + 105 + 20 * legend_rows
@@ -29,14 +30,11 @@ spaced(text) = strstrt(text, '_') ? spaced(underscored(text)) : text
 panel_names = 'time_s idle_percent sent_GB'
 panel_titles = 'time_of_one_step,_s the_busiest_waits,_% sent_by_a_rank,_GB'
 do for [p=0:2] {
+    if (!shows(word('time idle sent', p + 1))) { continue }
     if (p == 0) { load scripts.'/decades.gp' } else { unset logscale y; set ytics autofreq; set yrange [0 : *] }
-    call scripts.'/panel.gp' (70 + 300 * p) (280 + 300 * p) (spaced(word(panel_titles, p + 1))) 'ranks'
+    call scripts.'/panel.gp' (word('time idle sent', p + 1)) (spaced(word(panel_titles, p + 1))) 'ranks'
     plot for [i=1:series_count] data using (of(i, 'ranks')):(column(word(panel_names, p + 1))) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
          for [i=1:pointed] data using (of(i, 'ranks')):(column(word(panel_names, p + 1))):(told(i, 'ranks '.word(panel_names, p + 1))) @under_pointer
-    if (p == 0) {
-        unset for [l=101:104] label l
-        call scripts.'/legend.gp' 25 (bottom + 68)
-    }
 }
 unset multiplot

@@ -8,8 +8,10 @@ note_group(i) = (group[i] = int(column('group')), group_name[group[i]] = strcol(
 stats data using (note_group(int(column('series')))) nooutput
 groups = int(STATS_max)
 
-# Pixels from the top: 18 for a row, 34 for a group's name.
-at(i) = 58 + 18 * i + 34 * group[i]
+# Pixels from the top: 18 for a row, 34 for a group's name, on a slim page more, where names have lines of their own.
+pitch = slim ? 32 : 18
+group_pitch = slim ? 56 : 34
+at(i) = 76 - 18 + (slim ? 8 : 0) + pitch * i + group_pitch * group[i]
 known = 0
 stats data using (count(column('published'))) nooutput
 beside = known
@@ -25,17 +27,20 @@ decades = most > 10 * least
 low_end = decades ? least / 1.6 : 0
 high_end = most * (decades ? 1.5 : 1.15)
 
-# Pixels from the left, as far as the longest label wants.
-left = 30 + 6.9 * larger(longest, 46)
-width = 890 + left
+# Pixels from the left, as far as the longest label wants; on a slim page labels stand above their row.
+left = slim ? 25 : 30 + 6.9 * larger(longest, 46)
+width = width_of(890 + left)
+right = width - (slim ? 110 : 170)
 rigid = 1
-bottom = 58 + 18 * series_count + 34 * groups + 16
+bottom = 58 + pitch * series_count + group_pitch * groups + (slim ? 30 : 16)
+array group_words[groups]
+do for [g=1:groups] { group_words[g] = wrapped(group_name[g], int((width - 40) / 6.1)) }
 height = bottom + (beside ? 120 : 95)
 load scripts.'/page.gp'
 tint(i) = method[i] eq 'auto' ? toned('#A9D4EF') : colour(method[i])
 set tmargin at screen down(80)
 set lmargin at screen across(left)
-set rmargin at screen across(left + 720)
+set rmargin at screen across(right)
 thousands(v) = v >= 1e6 ? sprintf('%d,%03d,%03d', int(v / 1e6), int(v / 1000) % 1000, int(v) % 1000) : v >= 1000 ? sprintf('%d,%03d', int(v / 1000), int(v) % 1000) : sprintf('%d', int(v))
 if (decades) { set logscale x 10 }
 set xrange [low_end : high_end]
@@ -53,14 +58,16 @@ if (decades) {
 set yrange [bottom : 80]
 unset ytics
 set border 1
-set label 1 axis at screen across(left + 360),down(bottom + 42) center textcolor rgb ink front
+set label 1 axis at screen across((left + right) / 2.0),down(bottom + 42) center textcolor rgb ink front
+side = slim ? 'left' : 'right'
 do for [i=1:series_count] {
-    set label 500+i label[i] noenhanced at screen across(left - 10),down(at(i)) right font legend_font textcolor rgb (method[i] eq 'published' ? pale : ink) front
+    set label 500+i label[i] noenhanced at screen across(slim ? left : left - 10),down(at(i) - (slim ? 14 : 0)) @side font legend_font textcolor rgb (method[i] eq 'published' ? pale : ink) front
 }
 do for [g=1:groups] {
     first_row = 0
     do for [i=series_count:1:-1] { if (group[i] == g) { first_row = i } }
-    set label 1500+g '{/:Bold '.group_name[g].'}' enhanced at screen across(20),down(at(first_row) - 20) left font small_font textcolor rgb '#111111' front
+    group_text = slim ? group_words[g] : '{/:Bold '.group_name[g].'}'
+    set label 1500+g group_text enhanced at screen across(20),down(at(first_row) - (slim ? 20 + 17 * (lines(group_words[g]) - 1) + 14 : 20)) left font small_font textcolor rgb '#111111' front
 }
 if (beside) {
     set label 2000 '' at screen across(30),down(bottom + 68) point pt 6 ps 0.9*dot lw 1.8 lc rgb pale front

@@ -10,25 +10,24 @@ dash(rank) = 1
 stats data using 'rate' nooutput
 set logscale x
 set xrange [STATS_min / 1.3 : STATS_max * 1.3]
-set format x '10^{%L}'
+set format x '1e%L'
 set yrange [-0.05:1.05]
 
-width = width_for(2)
+names = 'unchanged lost'
+panels = panels_of(names)
+width = width_for(words(panels))
 bottom = 370
 legend_rows = rows_for(2)
 height = bottom + 105 + 20 * legend_rows
 heading = 'Updates that rounding to bf16 loses, against the rate'
 load scripts.'/page.gp'
 
-names = 'unchanged lost'
 title(name) = name eq 'lost' ? 'share of the updates that is lost' : 'share of weights that were to move and did not'
-step = 900.0 / words(names)
 set multiplot
 do for [p=1:words(names)] {
     name = word(names, p)
-    if (p > 1) { unset for [l=101:104] label l }
-    if (p == words(names)) { call scripts.'/legend.gp' 25 (bottom + 68) }
-    call scripts.'/panel.gp' (70 + (p - 1) * step) (p * step - 15) title(name) 'rate'
+    if (!shows(name)) { continue }
+    call scripts.'/panel.gp' name title(name) 'rate'
     plot for [i=1:series_count] data using (of(i, 'rate')):(column(name)) \
              with linespoints lw 1.7 pt mark_of(i) ps 0.8*dot lc rgb tint(i) @named, \
          for [i=1:pointed] data using (of(i, 'rate')):(column(name)):(told(i, 'rate '.name)) @under_pointer

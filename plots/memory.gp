@@ -17,7 +17,8 @@ high_logscale = wide && top > 4 * least_peak
 load scripts.'/crosses.gp'
 if (high_logscale) { set logscale y 2 } else { set yrange [0 : *] }
 
-width = width_for(on_host ? 2 : 1)
+panels = panels_of(on_host ? 'memory host' : 'memory')
+width = width_for(words(panels))
 legend_extra = 'bound'.(ooms ? ' cross' : '').(limit_shown ? ' limit' : '')
 legend_rows = rows_for(3)
 bottom = 400
@@ -25,9 +26,8 @@ height = bottom + 105 + 20 * legend_rows
 heading = 'Peak memory against context'
 load scripts.'/page.gp'
 set multiplot
-call scripts.'/panel.gp' 70 (on_host ? 430 : 880) 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'context (tokens)'
-call scripts.'/legend.gp' 25 (bottom + 68)
-
+if (shows('memory')) {
+call scripts.'/panel.gp' 'memory' 'peak memory'.(on_host ? ' of the device' : '').' ('.unit_name.')' 'context (tokens)'
 eval ticks_below
 plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_bytes') / unit) \
          with lines lw 1 dt 3 lc rgb tint(i) @named, \
@@ -37,13 +37,13 @@ plot for [i=1:series_count] data using (of(i, 'context')):(column('lower_bound_b
      for [i=1:crossed] data using (column('oom') == 1 ? of(i, 'context') : NaN):(cross(i)) \
          with points pt 2 ps 1*dot lw 2 lc rgb tint(i) @named, \
      (limit_shown ? limit / unit : NaN) with lines lw 1.2 dt 2 lc rgb pale title 'memory limit'
+}
 
-if (on_host) {
-    unset for [l=101:104] label l
+if (shows('host')) {
     set ytics autofreq
     set yrange [*:*]
     if (!high_logscale) { set yrange [0:*] }
-    call scripts.'/panel.gp' 520 880 'peak memory of the host ('.memory_unit(host_top).')' 'context (tokens)'
+    call scripts.'/panel.gp' 'host' 'peak memory of the host ('.memory_unit(host_top).')' 'context (tokens)'
     host_unit = memory_unit_bytes(host_top)
     plot for [i=1:series_count] data using (of(i, 'context')):(column('host_peak_bytes') / host_unit) \
              with linespoints lw 2*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.9*dot*wide_by(i) lc rgb tint(i) @named, \

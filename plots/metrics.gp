@@ -14,21 +14,20 @@ title(name) = name eq 'margin' ? 'reward margin of the pairs (nats)' : \
               name eq 'clip_high' ? 'share of ratios above the bound' : 'divergence k3 (nats per token)'
 tint(i) = method[i] eq 'spaco' && rank[i] ? hue(rank[i] - 1) : colour(method[i])
 
-width = width_for(words(names))
+panels = panels_of(names)
+width = width_for(words(panels))
 bottom = 370
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = 'What training by preferences and advantages changes'
 load scripts.'/page.gp'
 
-step = 900.0 / words(names)
 set multiplot
 do for [p=1:words(names)] {
     name = word(names, p)
-    if (p > 1) { unset for [l=101:104] label l }
-    if (p == words(names)) { call scripts.'/legend.gp' 25 (bottom + 68) }
+    if (!shows(name)) { continue }
     if (name eq 'accuracy') { set yrange [-0.05:1.05] } else { set yrange [*:*] }
-    call scripts.'/panel.gp' (70 + (p - 1) * step) (p * step - 15) title(name) 'step'
+    call scripts.'/panel.gp' name title(name) 'step'
     plot for [i=1:series_count] data using (of(i, 'step')):(column(name)) \
              with linespoints lw 1.6*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.5*dot*wide_by(i) lc rgb tint(i) @named, \
          for [i=1:pointed] data using (of(i, 'step')):(column(name)):(told(i, 'step '.name)) @under_pointer

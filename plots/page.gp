@@ -3,28 +3,35 @@
 set encoding utf8
 bare = styled('bare')
 if (exists('given_title')) { heading = given_title }
-if (bare) { heading = '' }
+# A heading is of all panels; one alone has its own title.
+if (bare || (exists('given_panel') && !exists('given_title'))) { heading = '' }
 
-# Words in lines of so many letters.
-gap(text, at) = at < 2 ? 0 : text[at:at] eq ' ' ? at : gap(text, at - 1)
-wrapped(text, letters) = strlen(text) <= letters || !gap(text, letters) ? text : \
-    text[1:gap(text, letters)-1]."\n".wrapped(text[gap(text, letters)+1:*], letters)
-lines(text) = strstrt(text, "\n") ? 1 + lines(text[strstrt(text, "\n")+1:*]) : 1
 heading = wrapped(heading, int((width - 40) / 9.5))
 setting = wrapped(setting, int((width - 40) / 6.1))
 if (exists('claim')) { setting = wrapped(claim, int((width - 40) / 6.1))."\n".setting }
 source = wrapped(source, int((width - 40) / 6.1))
 machine = wrapped(machine, int((width - 40) / 6.1))
 # What they take beyond one line each; what is not there takes none.
-above = (heading eq '' ? -24 : 20 * (lines(heading) - 1)) + (bare ? -20 : 14 * (lines(setting) - 1))
-below = bare ? -30 : 14 * (lines(source) + lines(machine) - 2)
+above = (heading eq '' ? -24 : 24 * (lines(heading) - 1)) + (bare ? -20 : 17 * (lines(setting) - 1))
+below = bare ? -30 : 17 * (lines(source) + lines(machine) - 2)
 height = height + above + below
+# Panels below each other: what stands between two of them is as high as that between the first and the heading.
+panel_bottom = bottom
+stacked = slim && words(panels) > 1
+stack_count = stacked ? words(panels) : 1
+panel_pitch = bottom
+if (stacked) {
+    bottom = bottom + panel_pitch * (words(panels) - 1)
+    height = height + panel_pitch * (words(panels) - 1)
+}
 
 # Made smaller by zoom where that is wider or higher than given; higher panels where there is room.
 zoom = exists('given_width') ? 1.0 * given_width / width : 1.0
 if (exists('given_height')) {
-    stretch = rigid ? 0 : larger(given_height / zoom - height, 255 - bottom)
+    stretch = rigid ? 0 : larger(given_height / zoom - height, (255 - panel_bottom) * stack_count)
     bottom = bottom + stretch
+    panel_bottom = panel_bottom + stretch / stack_count
+    panel_pitch = panel_pitch + stretch / stack_count
     height = height + stretch
     if (height * zoom > given_height) {
         zoom = 1.0 * given_height / height
@@ -32,7 +39,8 @@ if (exists('given_height')) {
     }
 }
 
-face = format eq 'svg' ? (styled('serif') ? 'serif' : 'sans-serif') : (styled('serif') ? 'DejaVu Serif' : 'DejaVu Sans')
+face = exists('given_font') ? given_font : \
+    format eq 'svg' ? (styled('serif') ? 'serif' : 'sans-serif') : (styled('serif') ? 'DejaVu Serif' : 'DejaVu Sans')
 if (format eq 'png') {
     # Twice the pixels, for screens; 300 an inch where a size is given, for print.
     fine = zoom * (exists('given_width') ? 300 / 96.0 : 2)
@@ -72,9 +80,9 @@ do for [k=1:strlen(heading)] {
 from_top(y) = 1 - 1.0 * y / height
 if (!bare) {
 if (heading ne '') { set label 101 '{/:Bold '.bold.'}' enhanced at screen across(20),from_top(26) font title_font textcolor rgb '#111111' front }
-set label 102 setting noenhanced at screen across(20),from_top(heading eq '' ? 22 : 26 + 20 * lines(heading)) font small_font textcolor rgb pale front
+set label 102 setting noenhanced at screen across(20),from_top(heading eq '' ? 22 : 46 + 24 * (lines(heading) - 1)) font small_font textcolor rgb pale front
 set label 103 source noenhanced at screen across(20),from_top(height - 26 - below) font small_font textcolor rgb pale front
-set label 104 machine noenhanced at screen across(20),from_top(height - 11 - 14 * (lines(machine) - 1)) font small_font textcolor rgb pale front
+set label 104 machine noenhanced at screen across(20),from_top(height - 11 - 17 * (lines(machine) - 1)) font small_font textcolor rgb pale front
 }
 set tmargin at screen down(95)
 set bmargin at screen down(bottom)

@@ -14,17 +14,16 @@ extend(v) = v > 0 ? (small = v < small ? v : small, large = v > large ? v : larg
 stats data using (extend(column('error')), extend(column('difference')), 1) nooutput
 set logscale y
 set yrange [small / 2 : large * 2]
-set format y '10^{%L}'
+set format y '1e%L'
 
-width = width_for(2)
+width = width_for(1)
 bottom = 400
 legend_rows = rows_for(2)
 height = bottom + 105 + 20 * legend_rows
 heading = 'Error of a pair''s difference of log-probs, by the dtype of its sums'
 load scripts.'/page.gp'
 
-call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' 85 885 '|error of D| (nats), mean over the pairs' 'tokens of a sequence'
+call scripts.'/panel.gp' 'all' '|error of D| (nats), mean over the pairs' 'tokens of a sequence'
 known = 0
 first_difference = 0
 stats data using (known == 0 ? (known = 1, first_difference = column('difference')) : 0) nooutput

@@ -20,7 +20,8 @@ time = steady ? 'at_speed_ms' : 'measured_ms'
 stats data using (abs(column('estimate_ms') / column('measured_ms') - 1)) name 'E' nooutput
 stats data using (abs(column('estimate_ms') / column(time) - 1)) name 'S' nooutput
 
-width = width_for(2)
+panels = panels_of('times ratio')
+width = width_for(words(panels))
 bottom = 400
 legend_extra = 'range tenth quarter'
 legend_rows = rows_for(5)
@@ -40,17 +41,18 @@ eval 'set ytics ('.steps.')'
 set yrange [small : large]
 set multiplot
 set samples 2
-call scripts.'/panel.gp' 75 435 'predicted (ms)' 'measured (ms)'
+if (shows('times')) {
+call scripts.'/panel.gp' 'times' 'predicted (ms)' 'measured (ms)'
 plot x with lines lw 1 lc rgb pale, 1.1 * x with lines lw 1 dt 2 lc rgb pale, 0.9 * x with lines lw 1 dt 2 lc rgb pale, \
      1.25 * x with lines lw 1 dt 3 lc rgb pale, 0.75 * x with lines lw 1 dt 3 lc rgb pale, \
      for [i=1:series_count] data using (of(i, 'measured_ms')):(column('estimate_ms')):(column('estimate_low_ms')):(column('estimate_high_ms')) \
          with yerrorbars lw 1 pt mark_of(i) ps 0.7*dot lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'measured_ms')):(column('estimate_ms')):(told(i, 'measured_ms estimate_ms estimate_low_ms estimate_high_ms')) @under_pointer
-unset for [l=101:104] label l
-call scripts.'/legend.gp' 25 (bottom + 68)
+}
+if (shows('ratio')) {
 set yrange [1 / (1.1 * furthest) : 1.1 * furthest]
 set ytics ('0.5' 0.5, '0.75' 0.75, '0.9' 0.9, '1' 1, '1.1' 1.1, '1.25' 1.25, '2' 2, '5' 5)
-call scripts.'/panel.gp' 525 885 (steady ? 'predicted over measured, at that speed (pale: as is)' : 'predicted over measured') 'measured (ms)'
+call scripts.'/panel.gp' 'ratio' (steady ? 'predicted over measured, at that speed (pale: as is)' : 'predicted over measured') 'measured (ms)'
 plot 1 with lines lw 1 lc rgb pale, 1.1 with lines lw 1 dt 2 lc rgb pale, 0.9 with lines lw 1 dt 2 lc rgb pale, \
      1.25 with lines lw 1 dt 3 lc rgb pale, 0.75 with lines lw 1 dt 3 lc rgb pale, \
      for [i=1:series_count] data using (steady ? of(i, 'measured_ms') : NaN):(column('estimate_ms') / column('measured_ms')) \
@@ -58,4 +60,5 @@ plot 1 with lines lw 1 lc rgb pale, 1.1 with lines lw 1 dt 2 lc rgb pale, 0.9 wi
      for [i=1:series_count] data using (of(i, 'measured_ms')):(column('estimate_ms') / column(time)) \
          with points pt mark_of(i) ps 0.8*dot lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'measured_ms')):(column('estimate_ms') / column(time)):(told(i, 'measured_ms at_speed_ms estimate_ms')) @under_pointer
+}
 unset multiplot

@@ -9,7 +9,8 @@ stats data using (tick(column('group'))) nooutput
 if (ticks_shown(12) ne '') { eval 'set xtics ('.ticks_shown(12).')' }
 set yrange [0 : *]
 
-width = width_for(2)
+panels = panels_of('flops memory time')
+width = width_for(words(panels))
 bottom = 370
 known = 0
 stats data using (count(column('time_ratio_low'))) nooutput
@@ -24,15 +25,12 @@ spaced(text) = strstrt(text, '_') ? spaced(underscored(text)) : text
 panel_names = 'flops_ratio peak_ratio time_ratio'
 panel_titles = 'FLOPs peak_memory time_of_one_step'
 do for [p=0:2] {
-    call scripts.'/panel.gp' (70 + 300 * p) (280 + 300 * p) (spaced(word(panel_titles, p + 1)).', ratio') 'sequences of a group'
+    if (!shows(word('flops memory time', p + 1))) { continue }
+    call scripts.'/panel.gp' (word('flops memory time', p + 1)) (spaced(word(panel_titles, p + 1)).', ratio') 'sequences of a group'
     plot for [i=1:series_count] data using (p == 2 ? of(i, 'group') : NaN):(column('time_ratio_low')):(0):(column('time_ratio_high') - column('time_ratio_low')) \
          with vectors @whisker lc rgb tint(i) @named, \
          for [i=1:series_count] data using (of(i, 'group')):(column(word(panel_names, p + 1))) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
          for [i=1:pointed] data using (of(i, 'group')):(column(word(panel_names, p + 1))):(told(i, 'group '.word(panel_names, p + 1))) @under_pointer
-    if (p == 0) {
-        unset for [l=101:104] label l
-        call scripts.'/legend.gp' 25 (bottom + 68)
-    }
 }
 unset multiplot

@@ -5,7 +5,7 @@ unit = 2.0**30
 load scripts.'/published.gp'
 
 set multiplot
-do for [p=1:panels] {
+do for [p=1:panel_total] {
     set lmargin at screen across(panel_left(p))
     set rmargin at screen across(panel_right(p))
     set tmargin at screen down(panel_top(p))
@@ -28,7 +28,7 @@ do for [p=1:panels] {
          for [i=1:series_count] data using (column('oom') == 1 ? inside(i, p, axis) : NaN):(level(i)) with points pt 2 ps 0.9*dot lw 2 lc rgb tint(i), \
          limit > 0 ? limit / unit : NaN with lines lw 1.2 dt 2 lc rgb pale
     unset for [l=101:104] label l
-    unset for [l=900:905] label l
+    unset for [l=900:906] label l
     unset for [l=900:905] arrow l
 }
 unset multiplot

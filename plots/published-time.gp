@@ -18,7 +18,7 @@ if (linear || low <= 0 || high < 4 * low) {
     set yrange [low / 1.3 : high * 1.3]
     set ytics (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 }
-do for [p=1:panels] {
+do for [p=1:panel_total] {
     set lmargin at screen across(panel_left(p))
     set rmargin at screen across(panel_right(p))
     set tmargin at screen down(panel_top(p))
@@ -32,7 +32,7 @@ do for [p=1:panels] {
          for [i=1:series_count] data using (inside(i, p, axis)):(column('published') / 1000) with points pt shape(i) ps 0.75*dot lw 1.5 lc rgb tint(i), \
          for [i=1:pointed] data using (inside(i, p, axis)):(column('published') / 1000):(told(i, axis.' ours_ms:ours published_ms:published')) @under_pointer
     unset for [l=101:104] label l
-    unset for [l=900:905] label l
+    unset for [l=900:906] label l
     unset for [l=900:905] arrow l
 }
 unset multiplot

@@ -12,7 +12,7 @@ array chunk[series_count]
 array panel_name[series_count]
 note_panel(i) = (panel[i] = int(column('panel')), chunk[i] = int(column('chunk')), panel_name[panel[i]] = strcol('panel_label'), panel[i])
 stats data using (note_panel(int(column('series')))) nooutput
-panels = int(STATS_max)
+panel_total = int(STATS_max)
 several = 0
 stats data using (strcol('panel_label') eq 'other methods' || column('chunk') > 0 ? 1 : 0) nooutput
 several = STATS_max == 0
@@ -49,41 +49,49 @@ known = 0
 stats data using (column('oom') == 1 ? count(1) : 0) nooutput
 ooms = known
 
-across_count = panels == 3 ? 3 : panels == 1 ? 1 : 2
-down_count = (panels + across_count - 1) / across_count
-width = across_count == 3 ? 1230 : 900
+across_count = slim || panel_total == 1 ? 1 : panel_total == 3 ? 3 : 2
+down_count = (panel_total + across_count - 1) / across_count
+width = width_of(across_count == 3 ? 1230 : 900)
 rigid = 1
 room = (width - 20.0) / across_count
 tall = 270
-# A panel's legend stands below it, in two columns.
+# A panel's legend stands below it, in two columns, on a slim page in one.
+legend_across = slim ? 1 : 2
 array place_in[series_count]
 legend_entries = 0
 do for [i=1:series_count] {
     place_in[i] = (sum [k=1:i] (panel[k] == panel[i])) - 1
     legend_entries = larger(legend_entries, place_in[i] + 1)
 }
-legend_rows = (legend_entries + 1) / 2
+legend_rows = (legend_entries + legend_across - 1) / legend_across
 pitch = tall + 115 + 18 * legend_rows
 bottom = 118 + pitch * (down_count - 1) + tall + 15 + 18 * legend_rows
-height = bottom + 120
+autograd = 0
+do for [i=1:series_count] { autograd = autograd || strstrt(label[i], 'as autograd') > 0 }
+autograd_words = wrapped('as autograd: all logits at once; norms and the products of the MLP are kept, not rebuilt', int((width - 50) / 6.5))
+foot_count = 2 + (!time && limit > 0) + (!time && ooms > 0)
+height = bottom + 120 + (slim ? 18 * (foot_count - 1) : 0) + (autograd ? 4 + 18 * lines(autograd_words) : 0)
 load scripts.'/page.gp'
 
 # What the marks mean, once for all panels.
-foot = bottom + 68
-set arrow 900 from screen across(25),down(foot) to screen across(59),down(foot) nohead lw 2 lc rgb pale front
-set label 900 (time ? 'ours, estimate (roofline)' : 'ours, planned') at screen across(68),down(foot) left font legend_font textcolor rgb ink front
-set label 901 '' at screen across(285),down(foot) point pt shape(1) ps 0.8*dot lw 1.5 lc rgb pale front
-set label 902 (time ? 'published, measured' : 'published') at screen across(300),down(foot) left font legend_font textcolor rgb ink front
+foot_x(wide_x) = slim ? 25 : wide_x
+foot_y(row) = bottom + 68 + (slim ? 18 * row : 0)
+set arrow 900 from screen across(foot_x(25)),down(foot_y(0)) to screen across(foot_x(25) + 34),down(foot_y(0)) nohead lw 2 lc rgb pale front
+set label 900 (time ? 'ours, estimate (roofline)' : 'ours, planned') at screen across(foot_x(25) + 43),down(foot_y(0)) left font legend_font textcolor rgb ink front
+set label 901 '' at screen across(foot_x(268) + 17),down(foot_y(1)) point pt shape(1) ps 0.8*dot lw 1.5 lc rgb pale front
+set label 902 (time ? 'published, measured' : 'published') at screen across(foot_x(257) + 43),down(foot_y(1)) left font legend_font textcolor rgb ink front
 if (!time) {
     if (limit > 0) {
-        set arrow 903 from screen across(425),down(foot) to screen across(459),down(foot) nohead lw 1.2 dt 2 lc rgb pale front
-        set label 903 sprintf('memory limit, %.2f GiB', limit / 2.0**30) at screen across(468),down(foot) left font legend_font textcolor rgb ink front
+        set arrow 903 from screen across(foot_x(425)),down(foot_y(2)) to screen across(foot_x(425) + 34),down(foot_y(2)) nohead lw 1.2 dt 2 lc rgb pale front
+        set label 903 sprintf('memory limit, %.2f GiB', limit / 2.0**30) at screen across(foot_x(425) + 43),down(foot_y(2)) left font legend_font textcolor rgb ink front
     }
     if (ooms) {
-        set label 904 '' at screen across(665),down(foot) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
-        set label 905 'out of memory from here on' at screen across(680),down(foot) left font legend_font textcolor rgb ink front
+        set label 904 '' at screen across(foot_x(648) + 17),down(foot_y(foot_count - 1)) point pt 2 ps 0.9*dot lw 2 lc rgb pale front
+        set label 905 'out of memory from here on' at screen across(foot_x(637) + 43),down(foot_y(foot_count - 1)) left font legend_font textcolor rgb ink front
     }
 }
+
+if (autograd) { set label 906 autograd_words at screen across(25),down(foot_y(slim ? foot_count : 0) + (slim ? 0 : 20)) left font legend_font textcolor rgb ink front }
 
 set key noautotitle
 panel_left(p) = 55 + ((p - 1) % across_count) * room

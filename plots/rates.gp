@@ -18,24 +18,23 @@ set format x '%g'
 title(name) = name eq 'loss' ? 'mean loss of the last quarter of the steps (nats)' : \
               name eq 'published' ? 'published: mean loss of the last steps (nats)' : 'loss of held-out tokens, at the end (nats)'
 
-width = width_for(words(names))
+panels = panels_of(names)
+width = width_for(words(panels))
 bottom = 370
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
 heading = 'The loss that training ends at, against the rate'
 load scripts.'/page.gp'
 
-step = 900.0 / words(names)
 set multiplot
 do for [p=1:words(names)] {
     name = word(names, p)
+    if (!shows(name)) { continue }
     # What diverged is left out of the panel's height.
     set yrange [*:*]
     stats data using name nooutput
     set yrange [STATS_min - 0.05 * (STATS_up_quartile - STATS_min) : STATS_max > 2 * STATS_up_quartile ? STATS_up_quartile * 1.25 : STATS_max + 0.05 * (STATS_up_quartile - STATS_min)]
-    if (p > 1) { unset for [l=101:104] label l }
-    if (p == words(names)) { call scripts.'/legend.gp' 25 (bottom + 68) }
-    call scripts.'/panel.gp' (70 + (p - 1) * step) (p * step - 15) title(name) 'rate'
+    call scripts.'/panel.gp' name title(name) 'rate'
     plot for [i=1:series_count] data using (of(i, 'rate')):(column(name)) \
              with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
          for [i=1:pointed] data using (of(i, 'rate')):(column(name)):(told(i, 'rate '.name)) @under_pointer

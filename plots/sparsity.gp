@@ -27,7 +27,11 @@ do for [p=1:3] {
     if (known) { shown = shown.sprintf(' %d', p) }
 }
 
-width = width_for(words(shown))
+panel_name(p) = word('time bias rms', int(p))
+all_panels = ''
+do for [k=1:words(shown)] { all_panels = all_panels.' '.panel_name(word(shown, k)) }
+panels = panels_of(all_panels)
+width = width_for(words(panels))
 bottom = 350
 known = 0
 stats data using (count(column('time_ratio'))) nooutput
@@ -38,15 +42,12 @@ height = bottom + 105 + 20 * legend_rows
 heading = 'What a budget of columns costs and buys'
 load scripts.'/page.gp'
 
-panels = words(shown)
-step = 850.0 / panels
 set yrange [0 : *]
 set multiplot
-do for [q=1:panels] {
+do for [q=1:words(shown)] {
     p = int(word(shown, q))
-    if (q > 1) { unset for [l=101:104] label l }
-    if (q == panels) { call scripts.'/legend.gp' 25 (bottom + 68) }
-    call scripts.'/panel.gp' (65 + (q - 1) * step) (20 + q * step) word(titles, p) budget_axis
+    if (!shows(panel_name(p))) { continue }
+    call scripts.'/panel.gp' (panel_name(p)) word(titles, p) budget_axis
     if (p == 1) {
         plot 1 with lines lw 1 dt 2 lc rgb pale, \
              for [i=1:series_count] data using (of(i, 'budget')):'time_ratio_low':(0):(column('time_ratio_high') - column('time_ratio_low')) \

@@ -75,15 +75,33 @@ tick_text(v) = kilo && v >= 1024 && int(v) % 1024 == 0 ? sprintf('"%.0fk" %.0f',
 is_power(v) = v > 0 && abs(log(v) / log(2) - floor(log(v) / log(2) + 0.5)) < 1e-9
 tick(v) = strstrt(ticks.',', tick_text(v).',') ? 0 : (ticks = ticks.(ticks eq '' ? '' : ', ').tick_text(v), \
           tick_count = tick_count + 1, powers = powers.(!is_power(v) ? '' : (powers eq '' ? '' : ', ').tick_text(v)), 1)
-ticks_shown(most) = tick_count > most ? powers : ticks
+ticks_shown(most) = tick_count > (exists('given_width') ? smaller(most, given_width / 40) : most) ? powers : ticks
 
-# How wide a page of so many panels side by side is: as given, unless words would not fit; page.gp makes it smaller then.
-# The panels of a rigid page, of bars, have a height of their own.
+# The panels of a figure: panels = panels_of('time memory'), of which --panel may name one; a script draws those that
+# shows('memory') says are shown.
+panels_of(names) = !exists('given_panel') ? names : strstrt(' '.names.' ', ' '.given_panel.' ') ? given_panel : ''
+panels = 'all'
+shows(name) = strstrt(' '.panels.' ', ' '.name.' ') > 0
+
+# Words in lines of so many letters.
+gap(text, at) = at < 2 ? 0 : text[at:at] eq ' ' ? at : gap(text, at - 1)
+wrapped(text, letters) = strlen(text) <= letters || !gap(text, letters) ? text : \
+    text[1:gap(text, letters)-1]."\n".wrapped(text[gap(text, letters)+1:*], letters)
+lines(text) = strstrt(text, "\n") ? 1 + lines(text[strstrt(text, "\n")+1:*]) : 1
+
+# The widest page whose smallest letters, 8.25 pt where nothing is made smaller, are 6 pt on paper. On a slim page panels stand
+# below each other, and the names of bars and rows above them. The panels of a rigid page, of bars, have a height of their own.
+larger(a, b) = a > b ? a : b
+smaller(a, b) = a < b ? a : b
+page_max = exists('given_width') ? 1.37 * given_width : 1e9
+slim = page_max < 580
 rigid = 0
 longest = 0
 do for [i=1:series_count] { if (strlen(label[i]) > longest) { longest = strlen(label[i]) } }
-larger(a, b) = a > b ? a : b
-width_for(panels) = exists('given_width') ? larger(given_width + 0, larger(panels > 1 ? 700 : 480, 136 + 6.5 * longest)) : 900
+# How wide a page of all panels is: as given, unless words would not fit; page.gp makes it smaller then.
+width_for(panels) = !exists('given_width') ? 900 : larger(given_width + 0, smaller(page_max, larger(panels > 1 && !slim ? 700 : 480, 136 + 6.5 * longest)))
+# The same of a page that is so wide where nothing is given.
+width_of(natural) = exists('given_width') ? larger(given_width + 0, smaller(page_max, natural)) : natural
 
 # The legend below the panels: as many columns as the longest of its texts leaves room for. Call legend_extra = '...', then
 # legend_rows = rows_for(most columns).
@@ -104,8 +122,16 @@ extra_text(name) = name eq 'cross' ? 'out of memory'.cross_text : name eq 'error
 longest_extra(k) = k > words(legend_extra) ? 0 : larger(strlen(extra_text(word(legend_extra, k))), longest_extra(k + 1))
 fits(columns) = 96 + 6.5 * larger(longest, longest_extra(1)) <= (width - 40.0) / columns
 columns_for(most) = most > 1 && !fits(most) ? columns_for(most - 1) : most
+# Texts that are wider than a column are wrapped; a row is 20 pixels high, or as high as such a text.
+legend_text(e) = e <= series_count ? label[e] : extra_text(word(legend_extra, e - series_count))
+legend_words(e) = wrapped(legend_text(e), int((legend_step - 80) / 6.5))
+most_lines(e) = e > legend_entries ? 1 : larger(lines(legend_words(e)), most_lines(e + 1))
+# How many rows of 20 pixels the legend takes.
 rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = (width - 40) / columns_for(most), \
-                  (legend_entries + columns_for(most) - 1) / columns_for(most))
+                  legend_down = (legend_entries + columns_for(most) - 1) / columns_for(most), legend_pitch = 2 + 18 * most_lines(1), \
+                  int(ceil(legend_down * legend_pitch / 20.0)))
+# Where it begins, in pixels below the panels.
+legend_below = 68
 
 # The unit in which so many bytes can be read.
 memory_unit(bytes) = bytes > 8 * 2.0**30 ? 'GiB' : bytes > 2 * 2.0**20 ? 'MiB' : 'KiB'

@@ -31,16 +31,17 @@ do for [i=1:series_count] {
     peak[i] = STATS_max / unit
 }
 
-width = 900
+width = width_of(900)
 rigid = 1
 panel = 110
 bottom = 80 + panel * series_count
-legend_lines = (words(used) + 4) / 5
+legend_across = int((width - 40) / 170)
+legend_lines = (words(used) + legend_across - 1) / legend_across
 height = bottom + 100 + 20 * legend_lines
 heading = 'Live memory over one step'
 load scripts.'/page.gp'
 set lmargin at screen across(70)
-set rmargin at screen across(880)
+set rmargin at screen across(width - 20)
 set label 1 'memory ('.unit_name.')' at screen across(25),down(75) left textcolor rgb ink
 set xrange [0 : longest_step / axis_unit * 1.01]
 set yrange [0 : highest * 1.15]
@@ -49,9 +50,9 @@ power = 10.0**floor(log10(highest / 3))
 third = highest / 3 / power
 set ytics power * (third < 1.5 ? 1 : third < 3.5 ? 2 : third < 7 ? 5 : 10)
 do for [k=1:words(used)] {
-    set object 400+k rectangle from screen across(25 + 170 * ((k - 1) % 5)),down(bottom + 56 + 20 * ((k - 1) / 5)) \
-        to screen across(39 + 170 * ((k - 1) % 5)),down(bottom + 70 + 20 * ((k - 1) / 5)) fc rgb shade(int(word(used, k))) fs solid noborder
-    set label 400+k underscored(word(categories, int(word(used, k)))) at screen across(46 + 170 * ((k - 1) % 5)),down(bottom + 63 + 20 * ((k - 1) / 5)) \
+    set object 400+k rectangle from screen across(25 + 170 * ((k - 1) % legend_across)),down(bottom + 56 + 20 * ((k - 1) / legend_across)) \
+        to screen across(39 + 170 * ((k - 1) % legend_across)),down(bottom + 70 + 20 * ((k - 1) / legend_across)) fc rgb shade(int(word(used, k))) fs solid noborder
+    set label 400+k underscored(word(categories, int(word(used, k)))) at screen across(46 + 170 * ((k - 1) % legend_across)),down(bottom + 63 + 20 * ((k - 1) / legend_across)) \
         left font legend_font textcolor rgb ink
 }
 
@@ -60,8 +61,8 @@ do for [i=1:series_count] {
     set tmargin at screen down(90 + panel * (i - 1))
     set bmargin at screen down(90 + panel * i - 22)
     set label 2 label[i] noenhanced at screen across(80),down(90 + panel * (i - 1) + 11) left font legend_font textcolor rgb '#111111' front
-    set label 3 sprintf('peak %.4g %s', peak[i], unit_name) at screen across(880),down(90 + panel * (i - 1) + 11) right font small_font textcolor rgb pale front
-    if (i == series_count) { set label 4 axis_name at screen across(475),down(bottom + 30) center textcolor rgb ink }
+    set label 3 sprintf('peak %.4g %s', peak[i], unit_name) at screen across(width - 20),down(90 + panel * (i - 1) + 11) right font small_font textcolor rgb pale front
+    if (i == series_count) { set label 4 axis_name at screen across(width / 2.0 + 25),down(bottom + 30) center textcolor rgb ink }
     set format x (i == series_count ? '%g' : '')
     plot for [k=words(used):1:-1] data using (of(i, timed ? 'ms' : 'flops') / axis_unit):(total_to(k) / unit) with filledcurves y=0 \
         fc rgb shade(int(word(used, k))) fs solid noborder

@@ -29,7 +29,8 @@ ceiling = early > low && !few ? early + 0.1 * (early - low) : high + 0.03 * (hig
 set yrange [low - 0.03 * (high - low) : ceiling]
 cut = high > ceiling ? ', first tenth cut off' : ''
 
-width = width_for(2)
+panels = panels_of('steps time')
+width = width_for(words(panels))
 bottom = 400
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
@@ -38,14 +39,16 @@ load scripts.'/page.gp'
 
 set multiplot
 scale = along eq 'tokens' ? 1000.0 : 1
-call scripts.'/panel.gp' 70 435 ((shown eq 'loss' ? 'loss (nats), mean of a few steps' : 'loss of held-out tokens (nats)').cut) (along eq 'tokens' ? 'thousands of tokens' : 'step')
+if (shows('steps')) {
+call scripts.'/panel.gp' 'steps' ((shown eq 'loss' ? 'loss (nats), mean of a few steps' : 'loss of held-out tokens (nats)').cut) (along eq 'tokens' ? 'thousands of tokens' : 'step')
 plot for [i=1:series_count] data using (of(i, along) / scale):(column(shown)) \
          with linespoints lw 1.6*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.5*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, along) / scale):(column(shown)):(told(i, along.' '.shown)) @under_pointer
-unset for [l=101:104] label l
-call scripts.'/legend.gp' 25 (bottom + 68)
-call scripts.'/panel.gp' 520 885 'the same, against time' 'time of the steps (s)'
+}
+if (shows('time')) {
+call scripts.'/panel.gp' 'time' (shows('steps') ? 'the same, against time' : (shown eq 'loss' ? 'loss (nats), mean of a few steps' : 'loss of held-out tokens (nats)').cut) 'time of the steps (s)'
 plot for [i=1:series_count] data using (of(i, 'seconds')):(column(shown)) \
          with linespoints lw 1.6*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.5*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'seconds')):(column(shown)):(told(i, 'seconds '.along.' '.shown)) @under_pointer
+}
 unset multiplot

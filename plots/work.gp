@@ -9,7 +9,8 @@ unit = STATS_max >= 20000 ? 1000.0 : 1.0
 fastest = STATS_min / unit
 slowest = STATS_max / unit
 
-width = width_for(2)
+panels = panels_of('time flops')
+width = width_for(words(panels))
 bottom = 370
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
@@ -17,19 +18,21 @@ heading = 'Planned work of a step against context'
 load scripts.'/page.gp'
 
 set multiplot
+if (shows('time')) {
 load scripts.'/decades.gp'
-call scripts.'/panel.gp' 70 430 (unit > 1 ? 'estimated time of one step (s)' : 'estimated time of one step (ms)') 'context (tokens)'
+call scripts.'/panel.gp' 'time' (unit > 1 ? 'estimated time of one step (s)' : 'estimated time of one step (ms)') 'context (tokens)'
 plot for [i=1:series_count] data using (of(i, 'context')):(column('estimate_ms') / unit) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'context')):(column('estimate_ms') / unit):(told(i, 'context estimate_ms')) @under_pointer
+}
 
-unset for [l=101:104] label l
-call scripts.'/legend.gp' 25 (bottom + 68)
+if (shows('flops')) {
 unset logscale y
 set ytics autofreq
 set yrange [0 : *]
-call scripts.'/panel.gp' 520 880 'GFLOP per token' 'context (tokens)'
+call scripts.'/panel.gp' 'flops' 'GFLOP per token' 'context (tokens)'
 plot for [i=1:series_count] data using (of(i, 'context')):(column('flops') / column('context') / 1e9) \
          with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
      for [i=1:pointed] data using (of(i, 'context')):(column('flops') / column('context') / 1e9):(told(i, 'context flops')) @under_pointer
+}
 unset multiplot

@@ -196,6 +196,57 @@ static size_t expect_panel(const struct panel *panel, const char *svg, const str
     return points;
 }
 
+// The least that letters and what they stand on may measure: 6 pt, and half an em for a letter, which is less than
+// most are wide.
+#define LETTER_MIN_PT 6.0
+#define LETTER_EM     0.5
+
+// Of texts that stand upright; the letters of a text up to its tag, an entity as one.
+static size_t letters_of(const char *text)
+{
+    size_t count = 0;
+    for (; *text && *text != '<'; text += *text == '&' ? strcspn(text, ";") + 1 : 1)
+        count += (*text & 0xC0) != 0x80;
+    return count;
+}
+
+// In a column of a paper, 85 mm wide, letters are large enough to be read, and none is outside the page.
+static void expect_legible(const struct scratch *scratch, const char *figure)
+{
+    char command[200];
+    snprintf(command, sizeof command,
+             "$L plot r.jsonl --figures %s --size 85mm --format svg -o slim && mv slim/*.svg slim.svg", figure);
+    assert_int_equal(run(scratch, command), 0);
+    char *svg = text_of(scratch, "slim.svg");
+    double width_mm, width, height;
+    size_t texts = 0;
+    assert_int_equal(sscanf(strstr(svg, "width="), "width=\"%lfmm\"", &width_mm), 1);
+    assert_int_equal(sscanf(strstr(svg, "viewBox="), "viewBox=\"0 0 %lf %lf\"", &width, &height), 2);
+    for (const char *at = svg; (at = strstr(at, "<g transform=\"translate(")); at++) {
+        double x, y, size;
+        int turned = 0;
+        const char *end = strchr(at, '>'), *font = strstr(at, "font-size=\""),
+                   *anchor = strstr(at, "text-anchor=\"");
+        sscanf(at, "<g transform=\"translate(%lf,%lf) rotate(%d", &x, &y, &turned);
+        if (!font || font > end || sscanf(font, "font-size=\"%lf\"", &size) != 1)
+            continue;
+        texts++;
+        double pt = size * width_mm / width * 72 / 25.4;
+        const char *text = strstr(end, "<text>");
+        double wide = text ? LETTER_EM * size * (double)letters_of(text + strlen("<text>")) : 0,
+               before = strncmp(anchor, "text-anchor=\"start", 18) == 0 ? 0
+                        : strncmp(anchor, "text-anchor=\"end", 16) == 0 ? 1
+                                                                        : 0.5;
+        if (pt < LETTER_MIN_PT)
+            fail_msg("%s: letters of %.2f pt", figure, pt);
+        if (!turned && (x - before * wide < 0 || x + (1 - before) * wide > width || y > height))
+            fail_msg("%s: cut off: %.80s", figure, text ? text : at);
+    }
+    if (!texts)
+        fail_msg("%s: no text", figure);
+    free(svg);
+}
+
 static void panels_are_the_tables(void **state)
 {
     const struct scratch *scratch = *state;
@@ -217,6 +268,7 @@ static void panels_are_the_tables(void **state)
         }
         if (!checked)
             fail_msg("no panel of %s is read back", figure);
+        expect_legible(scratch, figure);
         table_columns_free(&table);
         drawn_points_free(&drawn);
         free(points);

@@ -123,6 +123,26 @@ static void test_styles(void **state)
     assert_non_null(strstr(status.message, "--style: "));
 }
 
+// One panel alone, with its legend, under a name of its own; letters of a family.
+static void test_panels_and_fonts(void **state)
+{
+    struct scratch *scratch = *state;
+    write_sweep(scratch, "r.jsonl", "f32", 1);
+    draw_as(scratch, (struct picture_form){.formats = "svg", .panel = "per-token", .font = "Latin Modern"});
+    char *svg = read_text(scratch, "out/sweep-time-panel-per-token.svg");
+    assert_true(strstr(svg, "time per token") && !strstr(svg, "time of one step") && strstr(svg, ">full<"));
+    assert_true(strstr(svg, "\"Latin Modern\"") && !strstr(svg, "sans-serif"));
+    free(svg);
+    struct status status = {0};
+    struct scratch_path path = scratch_path(scratch, "r.jsonl");
+    const char *paths[] = {path.text};
+    struct plot_request request = {
+        .paths = paths, .path_count = 1, .form = {.formats = "svg", .panel = "tokens"}, .figures = "time"};
+    assert_false(plot(&request, &status));
+    assert_non_null(strstr(status.message, "--panel: "));
+    assert_non_null(strstr(status.message, "time (time, per-token)"));
+}
+
 // How many colours the picture has that are no greys.
 static size_t colours_of(const char *svg, size_t *greys)
 {
@@ -190,6 +210,7 @@ int main(void)
         TEST(test_titles),
         TEST(test_logarithmic_axes),
         TEST(test_styles),
+        TEST(test_panels_and_fonts),
         TEST(test_series_of_one_method_have_colours),
         TEST(test_no_decade_is_wasted),
     };

@@ -60,8 +60,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int command_plot(int argc, char **argv)
 {
-    char names[256], figures[384];
+    char names[256], figures[384], listed[700], panels[900];
     plot_figures(", ", names, sizeof names);
+    plot_panels(listed, sizeof listed);
+    snprintf(panels, sizeof panels, "One panel alone of the figures that have several: %s (default: all)", listed);
     snprintf(figures, sizeof figures, "Only these: %s (default: all that can be drawn)", names);
     const struct flag options[] = {
         {.name = "out",
@@ -103,6 +105,12 @@ int command_plot(int argc, char **argv)
          .arg = "bare|grey|serif,bare|grey|serif",
          .doc = "Some of bare, without heading and foot, which a caption says; grey, for print without colours; "
                 "serif, letters as in most papers (default: none of them)"},
+        {.name = "font",
+         TEXT_AT(struct arguments, request.form.font),
+         .arg = "FAMILY",
+         .doc = "Letters of this family, such as \"Times New Roman\" or \"Latin Modern Roman\", which must be "
+                "installed where the picture is drawn, or shown as svg (default: sans-serif)"},
+        {.name = "panel", TEXT_AT(struct arguments, request.form.panel), .arg = "NAME", .doc = panels},
         {.name = "log",
          TEXT_AT(struct arguments, request.form.log),
          .arg = "AXES",

@@ -158,6 +158,7 @@ static bool tabulate_memory(const struct record *const *records, size_t count, F
 
 static const struct figure memory = {
     .name = "memory",
+    .panels = "memory,host",
     .needs = "peak_bytes at two contexts or more, for one method at least",
     .peaks = true,
     .within = along_context,
@@ -179,6 +180,7 @@ static bool tabulate_time(const struct record *const *records, size_t count, FIL
 
 static const struct figure step_time = {
     .name = "time",
+    .panels = "time,per-token",
     .times = true,
     .needs = "times at two contexts or more, for one method at least",
     .within = along_context,
@@ -217,6 +219,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
 
 static const struct figure chunk = {
     .name = "chunk",
+    .panels = "time,memory,host",
     .times = true,
     .needs = "three chunk sizes or more at one context, two of them ok, for one method at least",
     .one_context = true,
@@ -304,6 +307,7 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
 
 static const struct figure sparsity = {
     .name = "sparsity",
+    .panels = "time,bias,rms",
     .part = "bias",
     .times = true,
     .needs = "two budgets or more of a sampling method at one context, and a seco record with the same chunk (time "

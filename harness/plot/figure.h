@@ -8,15 +8,16 @@
 #include <stdio.h>
 
 struct figure {
-    const char *name;  // of the script, and the end of the picture's name
-    const char *needs; // the records it is drawn from, for the message when there are none
-    bool one_context;  // a picture is of one context
-    bool own_axes;     // has no curves, or axes as published: not to be set
-    bool every_commit; // of all records of a trial; else of the last
-    bool times;        // shows them: of a machine each, unless of every_commit, and whether they were disturbed
-    bool estimates;    // of plans it shows estimates of time
-    bool peaks;        // shows those of steps, which of draws are the first one's
-    const char *part;  // of what `measure` asks for it shows this besides times and bytes; NULL: nothing
+    const char *name;   // of the script, and the end of the picture's name
+    const char *panels; // "time,memory": what each of several is called; NULL: one
+    const char *needs;  // the records it is drawn from, for the message when there are none
+    bool one_context;   // a picture is of one context
+    bool own_axes;      // has no curves, or axes as published: not to be set
+    bool every_commit;  // of all records of a trial; else of the last
+    bool times;         // shows them: of a machine each, unless of every_commit, and whether they were disturbed
+    bool estimates;     // of plans it shows estimates of time
+    bool peaks;         // shows those of steps, which of draws are the first one's
+    const char *part;   // of what `measure` asks for it shows this besides times and bytes; NULL: nothing
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
     // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.

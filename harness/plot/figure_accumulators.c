@@ -69,6 +69,7 @@ static const char *const along_sums[] = {"kv_gradient_dtype", "gradient_dtype", 
 
 const struct figure figure_accumulators = {
     .name = "accumulators",
+    .panels = "error,sums",
     .part = "gradient",
     .needs =
         "a gradient check (\"gradient\": \"full-f64\") at two chunk sizes or more at one context, in bf16 with "

@@ -73,6 +73,7 @@ static const char *const along_all[] = {"context", "dtype", "device", "batch", N
 
 const struct figure figure_history = {
     .name = "history",
+    .panels = "time,memory",
     .times = true,
     .needs = "a trial that several commits have",
     .every_commit = true,

@@ -154,6 +154,7 @@ static const char *const along_ranks[] = {"links", "parallel", "batch", NULL};
 
 const struct figure figure_links = {
     .name = "links",
+    .panels = "time,idle,sent",
     .needs = "plans over two numbers of ranks or more with an estimate (a profile, and links) at one context",
     .one_context = true,
     .estimates = true,

@@ -96,6 +96,7 @@ static const char *const along_rates[] = {"optimizer", NULL};
 
 const struct figure figure_lost_updates = {
     .name = "lost-updates",
+    .panels = "unchanged,lost",
     .part = "lost_updates",
     .needs = "\"lost_updates\": true at two rates or more of a training run in bf16",
     .one_context = true,

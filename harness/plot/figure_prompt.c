@@ -109,6 +109,7 @@ static const char *const along_groups[] = {"group", "prompt", NULL};
 
 const struct figure figure_prompt = {
     .name = "prompt",
+    .panels = "flops,memory,time",
     .times = true,
     .needs = "groups of two sizes or more that share a prompt, one of them 1, at one context",
     .one_context = true,

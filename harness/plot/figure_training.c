@@ -268,6 +268,7 @@ static const char *const along_runs[] = {"train", "optimizer", NULL};
 
 const struct figure figure_training = {
     .name = "training",
+    .panels = "steps,time",
     .times = true,
     .needs = "training runs (\"train\") at one context, at most 14; of more --where chooses",
     .one_context = true,
@@ -279,6 +280,7 @@ static const char *const along_objectives[] = {"train", "optimizer", "objective"
 
 const struct figure figure_metrics = {
     .name = "metrics",
+    .panels = "margin,accuracy,clip_low,clip_high,kl",
     .needs = "training runs (\"train\") by dpo or grpo at one context, at most 14; of more --where chooses",
     .one_context = true,
     .within = along_objectives,
@@ -348,6 +350,7 @@ static const char *const along_rates[] = {"optimizer", NULL};
 
 const struct figure figure_rates = {
     .name = "rates",
+    .panels = "evaluation_loss,loss,published",
     .needs =
         "training runs (\"train\") at one context, at three rates or more of one method and optimizer at least",
     .one_context = true,

@@ -81,6 +81,7 @@ static const char *const along_context[] = {"context", NULL};
 
 const struct figure figure_work = {
     .name = "work",
+    .panels = "time,flops",
     .times = true,
     .needs = "plans with an estimate (a profile) at two contexts or more, for one method at least",
     .estimates = true,

@@ -4,6 +4,7 @@
 #include "harness/plot/table_cells.h"
 #include "harness/results/claim_pictures.h"
 #include "harness/results/longest_contexts.h"
+#include "harness/results/setting.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +21,21 @@ static bool is_over_cards(const struct longest_group *group)
     return group && group->cards > 1 && !group->batch_sequence;
 }
 
-// Contexts of one card, or batches.
-static size_t write_rows(const struct longest_contexts *contexts, bool batches, FILE *table)
+// Whether its rows are drawn as dots: contexts of one card, or batches.
+static bool is_dotted(const struct longest_group *group, bool batches)
+{
+    return group && batches == (group->batch_sequence > 0) && !is_over_cards(group);
+}
+
+// Of one kind of card.
+static size_t write_rows(const struct longest_contexts *contexts, bool batches, const char *card, FILE *table)
 {
     size_t series = 0, groups = 0, last = 0;
     fprintf(table, "series\tmethod\tlabel\trank\tgroup\tgroup_label\t%s\tpublished\tmark\n",
             batches ? "max_batch" : "max_context");
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
         const struct longest_group *group = group_of(contexts, row);
-        if (!group || batches != (group->batch_sequence > 0) || is_over_cards(group))
+        if (!is_dotted(group, batches) || strcmp(group->card, card) != 0)
             continue;
         groups += row->group != last;
         last = row->group;
@@ -97,45 +104,77 @@ static struct origin origin_of(const struct max_context_request *request, const 
     return origin;
 }
 
+// What is named of a picture, with a claim and where its numbers are from.
 static bool draw(const struct max_context_request *request, const struct longest_contexts *contexts,
-                 const char *figure, const char *name, const char *setting, const char *table,
-                 struct status *status)
+                 const struct picture *named, struct status *status)
 {
-    bool batches = strcmp(figure, "max-batch") == 0;
+    bool batches = strcmp(named->figure, "max-batch") == 0;
     struct origin origin = origin_of(request, contexts, batches);
+    struct picture picture = *named;
     char claim[900] = "";
     if (batches ? contexts->batches_reported : *contexts->sources) // what it shows is what a paper is about
-        claim_pictures_find(name, claim, sizeof claim);
-    const struct picture picture = {.form = request->form,
-                                    .name = name,
-                                    .kind = name,
-                                    .figure = figure,
-                                    .claim = *claim ? claim : NULL,
-                                    .table = table,
-                                    .setting = setting,
-                                    .source = origin.source,
-                                    .machine = origin.machine};
+        claim_pictures_find(picture.kind, claim, sizeof claim);
+    picture.form = request->form;
+    picture.claim = *claim ? claim : NULL;
+    picture.source = origin.source;
+    picture.machine = origin.machine;
     return picture_draw(&picture, status);
 }
 
-// Contexts of one card, or batches.
-static bool draw_rows(const struct max_context_request *request, const struct longest_contexts *contexts,
-                      bool batches, struct status *status)
+// How many kinds of cards the dots are of, up to a group.
+static size_t card_kinds(const struct longest_contexts *contexts, bool batches, size_t up_to)
 {
-    const char *name = batches ? "max-batch" : "max-context";
+    size_t kinds = 0;
+    for (size_t g = 0; g < up_to; g++) {
+        bool first = is_dotted(&contexts->groups[g], batches);
+        for (size_t before = 0; first && before < g; before++)
+            first = !is_dotted(&contexts->groups[before], batches) ||
+                    strcmp(contexts->groups[before].card, contexts->groups[g].card) != 0;
+        kinds += first;
+    }
+    return kinds;
+}
+
+static bool draw_card(const struct max_context_request *request, const struct longest_contexts *contexts,
+                      const struct picture *named, const char *card, struct status *status)
+{
     char *words = NULL;
     size_t bytes;
     FILE *table = open_memstream(&words, &bytes);
     CHECK(table);
-    size_t count = write_rows(contexts, batches, table);
+    size_t count = write_rows(contexts, strcmp(named->figure, "max-batch") == 0, card, table);
     CHECK(fclose(table) == 0);
-    if (count && request->form->log)
-        fprintf(stderr, "%s: --log leaves its axes as they are\n", name);
-    bool fine = count == 0 || draw(request, contexts, name, name,
-                                   batches ? "the last batch that fits: one sequence more does not"
-                                           : "the last context that fits: one token, or one chunk, more does not",
-                                   words, status);
+    struct picture picture = *named;
+    picture.table = words;
+    bool fine = count == 0 || draw(request, contexts, &picture, status);
     free(words);
+    return fine;
+}
+
+// Contexts of one card, or batches: max-context.FORMAT, of several kinds of cards max-context-CARD.FORMAT for each.
+static bool draw_rows(const struct max_context_request *request, const struct longest_contexts *contexts,
+                      bool batches, struct status *status)
+{
+    const char *kind = batches ? "max-batch" : "max-context";
+    size_t kinds = card_kinds(contexts, batches, contexts->group_count);
+    if (kinds && request->form->log)
+        fprintf(stderr, "%s: --log leaves its axes as they are\n", kind);
+    bool fine = true;
+    for (size_t g = 0; fine && g < contexts->group_count; g++) {
+        if (card_kinds(contexts, batches, g) == card_kinds(contexts, batches, g + 1))
+            continue;
+        const char *card = contexts->groups[g].card;
+        char name[100];
+        snprintf(name, sizeof name, "%s%s%s", kind, kinds > 1 ? "-" : "", kinds > 1 ? card : "");
+        setting_slug(name);
+        const struct picture picture = {
+            .name = name,
+            .kind = kind,
+            .figure = kind,
+            .setting = batches ? "the last batch that fits: one sequence more does not"
+                               : "the last context that fits: one token, or one chunk, more does not"};
+        fine = draw_card(request, contexts, &picture, card, status);
+    }
     return fine;
 }
 
@@ -160,7 +199,9 @@ static bool draw_cards(const struct max_context_request *request, const struct l
         write_cards(contexts, group->alike, table);
         CHECK(fclose(table) == 0);
         snprintf(name, sizeof name, drawn ? "cards-%zu" : "cards", drawn + 1);
-        fine = draw(request, contexts, "cards", name, group->alike, words, status);
+        const struct picture picture = {
+            .name = name, .kind = name, .figure = "cards", .setting = group->alike, .table = words};
+        fine = draw(request, contexts, &picture, status);
         drawn++;
         free(words);
     }

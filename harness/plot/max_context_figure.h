@@ -10,7 +10,8 @@ struct max_context_request {
     size_t path_count;
     const struct picture_form *form;
 };
-// Draws max-context.FORMAT of contexts of one card, cards.FORMAT of those of several and max-batch.FORMAT of
-// batches, as far as there are any. False and a status if a file is wrong or drawing failed.
+// Draws max-context.FORMAT of contexts of one card, of several kinds of cards max-context-CARD.FORMAT for each,
+// cards.FORMAT of those over several cards and max-batch.FORMAT of batches likewise, as far as there are any. False
+// and a status if a file is wrong or drawing failed.
 bool max_context_plot(const struct max_context_request *request, const struct published *published,
                       struct status *status);

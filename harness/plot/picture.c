@@ -56,7 +56,7 @@ static char *drawn_by(const struct picture *picture, const char *format, size_t 
 {
     const struct picture_form *form = picture->form;
     char width[32], height[32];
-    struct gnuplot_variable variables[11] = {{"format", format},
+    struct gnuplot_variable variables[13] = {{"format", format},
                                              {"setting", picture->setting},
                                              {"source", picture->source},
                                              {"machine", picture->machine}};
@@ -72,6 +72,12 @@ static char *drawn_by(const struct picture *picture, const char *format, size_t 
     }
     if (form->style) {
         variables[count++] = (struct gnuplot_variable){"given_style", form->style};
+    }
+    if (form->font) {
+        variables[count++] = (struct gnuplot_variable){"given_font", form->font};
+    }
+    if (form->panel) {
+        variables[count++] = (struct gnuplot_variable){"given_panel", form->panel};
     }
     if (form->log) {
         variables[count++] = (struct gnuplot_variable){"given_log", form->log};

@@ -27,6 +27,8 @@ struct picture_form {
     const char *formats;       // some of "svg,png,pdf,tsv"; tsv is the table that the picture is drawn from
     const char *title;         // instead of the figures' own headings, "": none; NULL: those
     const char *style;         // some of "bare,grey,serif"; NULL: none
+    const char *font;          // a family of the system's; NULL: as the style has it
+    const char *panel;         // the one that is drawn, by its name; NULL: all
     const char *log;           // the logarithmic axes: "x", "y", "x,y", "none"; NULL: as the figure has them
     struct picture_size size;
     struct series_choice *series; // that are shown

@@ -355,6 +355,8 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
         if (group->context > 0 && longer_contexts(&grouping, group, 0) > 1) {
             text_append(suffix, sizeof suffix, "-context-%.0f", group->context);
         }
+        if (form->panel)
+            text_append(suffix, sizeof suffix, "-panel-%s", form->panel);
         fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
         say_pointless(group, figure, suffix);
         say_repeated(group, figure, suffix);
@@ -382,12 +384,45 @@ void plot_figures(const char *separator, char *text, size_t bytes)
     }
 }
 
+void plot_panels(char *text, size_t bytes)
+{
+    *text = '\0';
+    for (size_t i = 0; figures[i]; i++) {
+        if (!figures[i]->panels)
+            continue;
+        text_append(text, bytes, "%s%s (", *text ? ", " : "", figures[i]->name);
+        for (const char *at = figures[i]->panels; *at; at++)
+            text_append(text, bytes, *at == ',' ? ", " : "%c", *at);
+        text_append(text, bytes, ")");
+    }
+}
+
+static bool is_asked_for(const struct plot_request *request, const struct figure *figure)
+{
+    const char *panel = request->form.panel;
+    return (!request->figures || word_list_has(request->figures, figure->name)) &&
+           (!panel || (figure->panels && word_list_has(figure->panels, panel)));
+}
+
+// Whether a figure that is asked for has the panel.
+static bool check_panel(const struct plot_request *request, struct status *status)
+{
+    char known[700];
+    for (size_t i = 0; figures[i]; i++)
+        if (is_asked_for(request, figures[i]))
+            return true;
+    plot_panels(known, sizeof known);
+    return status_set(status, STATUS_BAD_INPUT, "--panel: no figure%s has \"%.40s\"; panels are %s",
+                      request->figures ? " of --figures" : "", request->form.panel, known);
+}
+
 static bool check_request(const struct plot_request *request, struct status *status)
 {
     char known[256];
     plot_figures(",", known, sizeof known);
     return picture_form_check(&request->form, status) &&
-           (!request->figures || word_list_check(request->figures, known, "--figures", status));
+           (!request->figures || word_list_check(request->figures, known, "--figures", status)) &&
+           (!request->form.panel || check_panel(request, status));
 }
 
 static bool nothing_drawn(const struct plot_request *request, const struct results *results, struct status *status)
@@ -396,7 +431,7 @@ static bool nothing_drawn(const struct plot_request *request, const struct resul
         return status_set(status, STATUS_BAD_INPUT, "no records: nothing can be drawn; `longbp run` writes them");
     fputs("what figures need, in one experiment and setting:\n", stderr);
     for (size_t i = 0; figures[i]; i++)
-        if (!request->figures || word_list_has(request->figures, figures[i]->name))
+        if (is_asked_for(request, figures[i]))
             fprintf(stderr, "  %s: %s\n", figures[i]->name, figures[i]->needs);
     return status_set(status, STATUS_BAD_INPUT,
                       "none of these %zu records can be drawn: what is needed stands above", results->count);
@@ -443,7 +478,7 @@ bool plot(const struct plot_request *request, struct status *status)
                 (scripts = gnuplot_scripts(request->form.scripts, status)) != NULL;
     form.scripts = scripts;
     for (size_t i = 0; fine && figures[i]; i++) {
-        if (!request->figures || word_list_has(request->figures, figures[i]->name)) {
+        if (is_asked_for(request, figures[i])) {
             fine = draw_figure(&form, figures[i]->every_commit ? &every : &results, &published, figures[i], &drawn,
                                status);
         }

@@ -21,7 +21,10 @@ struct plot_request {
 
 // Writes the names of all figures separated: by "," as request->figures takes them.
 void plot_figures(const char *separator, char *text, size_t bytes);
-// Draws EXPERIMENT-FIGURE in every format and prints the path of each picture; those of one context are drawn of
-// the longest four, and what is left out is said on stderr. False and a status if a file is wrong, if nothing can
-// be drawn (the message says what each figure needs; no failure where pictures are taken), or if drawing failed.
+// Writes the panels of the figures that have several: "memory (memory, host), time (time, per-token)".
+void plot_panels(char *text, size_t bytes);
+// Draws EXPERIMENT-FIGURE, or of one panel EXPERIMENT-FIGURE-panel-PANEL, in every format and prints the path of
+// each picture; those of one context are drawn of the longest four, and what is left out is said on stderr. False
+// and a status if a file is wrong, if nothing can be drawn (the message says what each figure needs; no failure
+// where pictures are taken), or if drawing failed.
 bool plot(const struct plot_request *request, struct status *status);

@@ -301,6 +301,7 @@ static struct longest_group group_of(const json_t *output)
     const json_t *setting = json_object_get(output, "setting");
     struct longest_group group = {
         .words = "", .cards = cards_of(setting), .batch_sequence = batch_sequence(output)};
+    snprintf(group.card, sizeof group.card, "%s", text(setting, "profile"));
     json_t *alike = json_deep_copy(setting);
     json_object_del(json_object_get(alike, "parallel"), "data");
     describe(output, setting, group.words, sizeof group.words);

@@ -18,6 +18,7 @@ struct longest_row {
 // What is planned for one model and training on one kind of card.
 struct longest_group {
     char words[320];       // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
+    char card[64];         // "rtx-3090", the profile; empty: none
     size_t cards;          // that have some of the sequences each
     char alike[320];       // the words, but for how many
     size_t batch_sequence; // of max-batch: tokens of each of the sequences that are counted; 0: of max-context
