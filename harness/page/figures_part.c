@@ -125,15 +125,53 @@ static void take(void *taker, const struct picture *picture, const char *svg)
 
 // --- all of them
 
+// How many letters of a picture's name tell it but for the context that it is of: "speed-chunk" of
+// "speed-chunk-context-2048"; all where it is of none.
+static size_t stem_bytes(const char *name)
+{
+    const char *context = strstr(name, "-context-"), *digits = context ? context + strlen("-context-") : NULL;
+    bool ends = digits && *digits && !digits[strspn(digits, "0123456789")];
+    return ends ? (size_t)(context - name) : strlen(name);
+}
+
+// The first of the pictures that are alike but for their context; that picture itself where it is of none.
+static size_t first_alike(const struct page_figures *figures, size_t at)
+{
+    const char *name = figures->items[at].name;
+    size_t bytes = stem_bytes(name), first = 0;
+    if (!name[bytes])
+        return at;
+    while (stem_bytes(figures->items[first].name) != bytes || !figures->items[first].name[bytes] ||
+           strncmp(figures->items[first].name, name, bytes) != 0)
+        first++;
+    return first;
+}
+
 static void write_index(const struct page_figures *figures, FILE *stream)
 {
     fputs("<nav class=\"figures\" aria-label=\"Figures\"><ul>\n", stream);
     for (size_t i = 0; i < figures->count; i++) {
+        const char *name = figures->items[i].name;
+        if (first_alike(figures, i) != i)
+            continue;
         fprintf(stream, "<li><a href=\"#picture-%zu\">", i + 1);
-        html_text(stream, figures->items[i].name);
+        html_bytes(stream, name, stem_bytes(name));
         fputs("</a></li>\n", stream);
     }
     fputs("</ul></nav>\n", stream);
+}
+
+// Those that are alike stand together, of which the page's script shows one.
+static void write_alike(const struct page_figures *figures, size_t first, FILE *stream)
+{
+    bool several = false;
+    for (size_t i = first + 1; i < figures->count; i++)
+        several |= first_alike(figures, i) == first;
+    fputs(several ? "<div class=\"alike\">\n" : "", stream);
+    for (size_t i = first; i < figures->count; i++)
+        if (first_alike(figures, i) == first)
+            fputs(figures->items[i].html, stream);
+    fputs(several ? "</div>\n" : "", stream);
 }
 
 bool page_figures_draw(struct page_figures *figures, const struct page *page, struct status *status)
@@ -184,7 +222,8 @@ bool figures_part(const struct page *page, FILE *stream, size_t *count, struct s
     if (figures->count > 4)
         write_index(figures, stream);
     for (size_t i = 0; i < figures->count; i++)
-        fputs(figures->items[i].html, stream);
+        if (first_alike(figures, i) == i)
+            write_alike(figures, i, stream);
     if (figures->left_out)
         fprintf(stream,
                 "<p class=\"quiet\">%zu more figures are left out: <code>longbp plot</code> draws them, "

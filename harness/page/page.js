@@ -217,6 +217,32 @@ class Picture {
   }
 }
 
+// Of pictures that are alike but for their context one is shown: the longest, or the one that is chosen or linked to.
+class Alike {
+  constructor(box) {
+    this.figures = [...box.querySelectorAll(':scope > figure')];
+    const contextOf = figure => Number(/-context-(\d+)$/.exec(figure.getAttribute('aria-label'))[1]);
+    this.figures.sort((a, b) => contextOf(a) - contextOf(b));
+    this.select = make('select', { ariaLabel: 'context' }, ...this.figures.map(figure =>
+      make('option', { value: figure.id, textContent: `context ${grouped(contextOf(figure))}` })));
+    this.select.addEventListener('change', () => this.show(this.select.value));
+    box.prepend(make('div', { className: 'choice' }, this.select));
+    this.show(this.figures.at(-1).id);
+    addEventListener('hashchange', () => this.follow());
+    this.follow();
+  }
+  show(id) {
+    this.select.value = id;
+    for (const figure of this.figures) figure.hidden = figure.id !== id;
+  }
+  follow() {
+    const linked = this.figures.find(figure => `#${figure.id}` === location.hash);
+    if (!linked) return;
+    this.show(linked.id);
+    linked.scrollIntoView();
+  }
+}
+
 // --- copying
 
 const said = document.getElementById('said');
@@ -248,4 +274,5 @@ document.addEventListener('click', event => {
 
 document.querySelectorAll('table.sortable').forEach(table => new Table(table));
 document.querySelectorAll('figure[data-series]').forEach(figure => new Picture(figure));
+document.querySelectorAll('.alike').forEach(box => new Alike(box));
 addEventListener('scroll', () => { tip.hidden = true; }, { passive: true });

@@ -1,6 +1,8 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/page/html.h"
 #include "harness/page/part.h"
 #include "harness/results/record_table.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,12 +79,51 @@ static void write_head(const struct record_table *table, const struct look *look
     fputs("<th scope=\"col\" class=\"command\"></th></tr></thead>\n", stream);
 }
 
+// Work with a unit: "1.23 TFLOP". To be freed.
+static char *work_words(double value, const char *unit)
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    size_t prefix = 0;
+    char *words;
+    for (; fabs(value) >= 1000 && prefix + 1 < sizeof prefixes / sizeof *prefixes; prefix++)
+        value /= 1000;
+    CHECK(asprintf(&words, "%.4g %s%s", value, prefixes[prefix], unit) >= 0);
+    return words;
+}
+
+// With commas between the thousands of the number that the words begin with: "131,072", "25,684*". Takes the words
+// and gives new ones.
+static char *grouped(char *words)
+{
+    size_t sign = *words == '-', count = strspn(words + sign, "0123456789"), used = 0;
+    char *more = calloc(2 * strlen(words) + 1, 1);
+    CHECK(more);
+    for (size_t i = 0; words[i]; i++) {
+        if (i > sign && i < sign + count && (sign + count - i) % 3 == 0)
+            more[used++] = ',';
+        more[used++] = words[i];
+    }
+    free(words);
+    return more;
+}
+
+// What a cell says. To be freed.
+static char *cell_words(const struct record_table *table, size_t row, size_t column)
+{
+    const char *unit = text_or(table->columns[column].unit, "");
+    const json_t *value = record_table_value(table, row, column);
+    if (json_is_number(value) && strncmp(unit, "FLOP", strlen("FLOP")) == 0)
+        return work_words(json_number_value(value), unit);
+    char *words = record_table_words(table, row, column);
+    return json_is_number(value) && strcmp(unit, "bytes") != 0 ? grouped(words) : words;
+}
+
 static void write_cell(const struct record_table *table, size_t row, size_t column, bool numeric, bool first,
                        FILE *stream)
 {
     const json_t *value = record_table_value(table, row, column);
     bool status = strcmp(table->columns[column].name, "status") == 0;
-    char *words = record_table_words(table, row, column);
+    char *words = cell_words(table, row, column);
     fputs(first ? "<th scope=\"row\"" : "<td", stream);
     if (numeric)
         fprintf(stream, " class=\"n%s\"", json_is_null(value) ? " none" : "");
@@ -132,6 +173,24 @@ static bool says_nothing(const struct record_table *table, size_t column)
     return record_table_is_silent(table, column) || ((once || empty) && is_alike(table, column));
 }
 
+// What the marks behind times mean, of those that there are.
+static void write_marks(const struct record_table *table, FILE *stream)
+{
+    bool surely = false, perhaps = false;
+    for (size_t r = 0; r < table->row_count; r++) {
+        const char *mark = record_table_mark(table->rows[r].record);
+        surely |= *mark == '*';
+        perhaps |= *mark == '?';
+    }
+    if (surely)
+        fputs("<p class=\"quiet\">* Something else ran beside these steps: their times are too long.</p>\n",
+              stream);
+    if (perhaps)
+        fputs("<p class=\"quiet\">? Too short to tell whether something ran beside them, but the machine was "
+              "busy.</p>\n",
+              stream);
+}
+
 static void write_table(const struct record_table *table, bool chosen, FILE *stream)
 {
     struct look *looks = calloc(table->column_count + 1, sizeof *looks);
@@ -146,6 +205,7 @@ static void write_table(const struct record_table *table, bool chosen, FILE *str
     for (size_t r = 0; r < table->row_count; r++)
         write_row(table, looks, r, stream);
     fputs("</tbody></table></div>\n", stream);
+    write_marks(table, stream);
     free(looks);
 }
 

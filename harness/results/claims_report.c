@@ -14,11 +14,19 @@ static struct claim_words verdict_words(struct claim_judgement judgement)
     return words;
 }
 
+// "21,693", as papers print tokens.
 static void add_number(struct claim_words *words, double value)
 {
-    size_t used = strlen(words->text);
+    char digits[400];
     bool whole = fabs(value) >= 100 || value == floor(value);
-    snprintf(words->text + used, sizeof words->text - used, whole ? "%.0f" : "%.3g", value);
+    snprintf(digits, sizeof digits, whole ? "%.0f" : "%.3g", value);
+    size_t used = strlen(words->text), count = strlen(digits);
+    for (size_t i = 0; i < count && used + 2 < sizeof words->text; i++) {
+        words->text[used++] = digits[i];
+        if (whole && i + 1 < count && digits[i] != '-' && (count - i) % 3 == 1)
+            words->text[used++] = ',';
+    }
+    words->text[used] = '\0';
 }
 
 static void add_text(struct claim_words *words, const char *text)
