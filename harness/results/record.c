@@ -91,13 +91,12 @@ static double sum_of(const struct number_list *list)
     return sum;
 }
 
-// Of threads that never sleep, whether they were not running for a tenth of the samples' time.
+// Whether the one thread, which waits for no other, was not running for a tenth of the samples' time.
 static bool stood_still(const struct record *record)
 {
-    double threads = record->provenance.threads;
-    bool awake = threads == 1 || record->provenance.spin_count > 0;
-    return awake && record->cpu_ms.count && record->cpu_ms.count == record->samples_ms.count &&
-           sum_of(&record->cpu_ms) < 0.9 * threads * sum_of(&record->samples_ms);
+    return record->provenance.threads == 1 && record->cpu_ms.count &&
+           record->cpu_ms.count == record->samples_ms.count &&
+           sum_of(&record->cpu_ms) < 0.9 * sum_of(&record->samples_ms);
 }
 
 bool record_perhaps_disturbed(const struct record *record)

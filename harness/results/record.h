@@ -230,8 +230,8 @@ bool record_disturbed(const struct record *record);
 // other programs and the host took, else those that its own threads waited for. NaN: it does not say.
 double record_cores_taken(const struct record *record);
 // Whether the record does not say, but one of two signs was there: before the samples the machine's load was more
-// than its cores and half of the record's threads, which is more than the sweep itself leaves behind; or threads
-// that never sleep, one alone or several that spin, were not running for a tenth of the samples' time.
+// than its cores and half of the record's threads, which is more than the sweep itself leaves behind; or the one
+// thread of the record was not running for a tenth of the samples' time.
 bool record_perhaps_disturbed(const struct record *record);
 // The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
 // CPU.
