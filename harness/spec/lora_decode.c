@@ -159,7 +159,8 @@ static bool read_given(const struct json_field members[MEMBERS], const struct co
     return json_field_count(members[RANK], 1, config->width, "", &lora->rank, status) &&
            json_field_number(members[ALPHA], LORA_ALPHA_MIN, LORA_ALPHA_MAX, &lora->alpha, status) &&
            json_field_bool(members[RSLORA], &lora->rslora, status) &&
-           lora_modules_read(lora, &fields, config, true, status);
+           // The defaults are asked for without a model, which has no modules to choose from.
+           (!config->layers || lora_modules_read(lora, &fields, config, true, status));
 }
 
 static bool read_lora(struct trial *trial, struct json_field field, struct json_field members[MEMBERS],
