@@ -60,7 +60,7 @@ struct rows {
 static void expect_row(const struct trial_key *key, const char *name, void *context)
 {
     struct rows *rows = context;
-    char values[160], standard[160], *row;
+    char values[400], standard[160], *row;
     trial_key_values(key, values, sizeof values);
     trial_key_default(key, standard, sizeof standard);
     assert_true(asprintf(&row, "\n| `%s` | %s | %s | %s |\n", name, key->meaning, values, standard) > 0);

@@ -256,7 +256,7 @@ static json_t *list_fields(bool json)
 static void list_keys_of(json_t *list, const struct trial_key *keys, const char *parent, bool json)
 {
     for (const struct trial_key *key = keys; key->name; key++) {
-        char name[80], values[160], standard[160], inner[90];
+        char name[80], values[400], standard[160], inner[90];
         snprintf(name, sizeof name, "%s%s", parent, key->name);
         trial_key_values(key, values, sizeof values);
         trial_key_default(key, standard, sizeof standard);
