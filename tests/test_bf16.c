@@ -223,7 +223,7 @@ static void test_devices_in_turn(void **state)
     }
 }
 
-// ---- sums in bf16
+// ---- attention's factors
 
 static struct device *device;
 
@@ -237,6 +237,98 @@ static struct tensor tensor(size_t rows, size_t cols, enum dtype dtype, const ch
     free(values);
     return t;
 }
+
+enum { QUERIES = 60, HEAD_DIM = 40, HEAD_COUNT = QUERIES * HEAD_DIM };
+
+static double dot_rows(const double *x, const double *y)
+{
+    double sum = 0;
+    for (size_t d = 0; d < HEAD_DIM; d++)
+        sum += x[d] * y[d];
+    return sum;
+}
+
+static void add_row(double *to, double factor, const double *x)
+{
+    for (size_t d = 0; d < HEAD_DIM; d++)
+        to[d] += factor * x[d];
+}
+
+// P and dS of one query in f64, each then rounded or not, and what they add to the keys' gradients.
+static void add_query(size_t i, bool rounds, const double *q, const double *k, const double *v, const double *o,
+                      const double *grad_o, double *grad_k, double *grad_v)
+{
+    double scores[QUERIES], sum = 0, delta = dot_rows(grad_o + i * HEAD_DIM, o + i * HEAD_DIM);
+    for (size_t j = 0; j <= i; j++)
+        sum += scores[j] = exp(dot_rows(q + i * HEAD_DIM, k + j * HEAD_DIM) / sqrt(HEAD_DIM));
+    for (size_t j = 0; j <= i; j++) {
+        double p = scores[j] / sum;
+        double ds = p * (dot_rows(grad_o + i * HEAD_DIM, v + j * HEAD_DIM) - delta);
+        add_row(grad_v + j * HEAD_DIM, rounds ? dtype_round(p, DTYPE_BF16) : p, grad_o + i * HEAD_DIM);
+        add_row(grad_k + j * HEAD_DIM, (rounds ? dtype_round(ds, DTYPE_BF16) : ds) / sqrt(HEAD_DIM),
+                q + i * HEAD_DIM);
+    }
+}
+
+static double apart(const double *x, const double *y)
+{
+    double squares = 0, error = 0;
+    for (size_t i = 0; i < HEAD_COUNT; i++) {
+        squares += y[i] * y[i];
+        error += (x[i] - y[i]) * (x[i] - y[i]);
+    }
+    return sqrt(error / squares);
+}
+
+// P and dS are rounded to bf16. Where f32 holds one across the middle of two numbers of bf16 it is rounded to the
+// other: of S as a sum of HEAD_DIM terms that is one in 2^16 / HEAD_DIM at the most.
+static void test_attention_factors(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    device = device_open("cpu", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    const double eps = dtype_epsilon(DTYPE_BF16);
+    struct attention_shape shape = {QUERIES, 0, 1, 1, 1, HEAD_DIM, 0, {0}};
+    static const char *const names[] = {"q", "k", "v", "grad_o", "o", "grad_q", "grad_k", "grad_v", "logsumexp"};
+    enum { Q, K, V, GRAD_O, O, GRAD_Q, GRAD_K, GRAD_V, LOGSUMEXP, ALL };
+    struct tensor t[ALL];
+    double *values[ALL], *expected[2][2];
+    for (size_t n = 0; n < ALL; n++)
+        t[n] = tensor(QUERIES, n == LOGSUMEXP ? 1 : HEAD_DIM, n < GRAD_K ? DTYPE_BF16 : DTYPE_F32, names[n]);
+    op_zero(device, t[GRAD_K]);
+    op_zero(device, t[GRAD_V]);
+    op_attention_forward(device, shape, t[O], t[LOGSUMEXP], t[Q], t[K], t[V]);
+    struct key_segment segment = {0, QUERIES, t[GRAD_K], t[GRAD_V]};
+    op_attention_backward(device, shape, t[GRAD_Q], false, &segment, 1, t[GRAD_O], t[O], t[LOGSUMEXP], t[Q], t[K],
+                          t[V]);
+    for (size_t n = 0; n < ALL; n++) {
+        values[n] = malloc(tensor_count(t[n]) * sizeof *values[n]);
+        tensor_read(device, t[n], values[n]);
+        tensor_free(device, &t[n]);
+    }
+    for (int rounds = 0; rounds < 2; rounds++) {
+        for (int n = 0; n < 2; n++)
+            expected[rounds][n] = calloc(HEAD_COUNT, sizeof(double));
+        for (size_t i = 0; i < QUERIES; i++)
+            add_query(i, rounds, values[Q], values[K], values[V], values[O], values[GRAD_O], expected[rounds][0],
+                      expected[rounds][1]);
+    }
+    for (int n = 0; n < 2; n++) {
+        double as_rounded = apart(values[GRAD_K + n], expected[1][n]),
+               exact = apart(values[GRAD_K + n], expected[0][n]);
+        // One in 2^8 rounded to the other, which is 2 eps away; or each by up to eps.
+        if (!(as_rounded <= eps / 16) || !(exact > eps / 4 && exact <= eps))
+            fail_msg("%s: %.2e from P and dS in bf16, %.2e from exact ones", names[GRAD_K + n], as_rounded, exact);
+    }
+    for (int n = 0; n < 4; n++)
+        free(expected[n / 2][n % 2]);
+    for (size_t n = 0; n < ALL; n++)
+        free(values[n]);
+    device_close(device);
+}
+
+// ---- sums in bf16
 
 // Each adds to sums[0], and some to sums[1], which hold bf16's numbers before.
 enum { TOKENS = 300, START = 211, HEADS = 4, DIM = 32, WIDTH = HEADS * DIM, IDS = 5 };
@@ -359,6 +451,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_reversed_sums),
         cmocka_unit_test(test_not_numbers),
         cmocka_unit_test(test_devices_in_turn),
+        cmocka_unit_test(test_attention_factors),
         cmocka_unit_test(test_rounded_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,7 @@ static void test_operation(void **state)
     c->device = device;
     // The largest in f32 alone: in other dtypes it is the same code.
     c->largest = (exhaustive() || device->ops->dtype == DTYPE_F32 ? 1e6 : 2e5) / CASES_FEWER;
+    c->attention_roundings = device->ops->dtype == DTYPE_BF16;
     c->reorder = set_threads;
     cases_run(c, *state);
     assert_true(c->checks > 0);

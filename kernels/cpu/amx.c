@@ -9,43 +9,57 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define AMX_FUNCTION   __attribute__((target("avx512f,avx512bw,amx-tile,amx-bf16")))
-#define XSAVE_FUNCTION __attribute__((target("xsave")))
+#define AMX_FUNCTION    __attribute__((target("avx512f,avx512bw,amx-tile,amx-bf16")))
+#define VECTOR_FUNCTION __attribute__((target("avx512f,avx512bw,avx512bf16")))
+#define PACK_FUNCTION   __attribute__((target("avx512f,avx512bw")))
+#define XSAVE_FUNCTION  __attribute__((target("xsave")))
 
 // The unit's registers: what a process asks the system to save of it before it may use them.
 enum { REQUEST_STATE = 0x1023, REGISTERS = 18 };
 // Of AVX-512 and of the unit, as XCR0 says what the system saves.
-#define SAVED (7ull << 5 | 3ull << 17)
+#define SAVED_VECTORS (7ull << 5)
+#define SAVED_TILES   (3ull << 17)
 
-XSAVE_FUNCTION static bool find_unit(void)
+XSAVE_FUNCTION static enum bf16_unit find_unit(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
     const unsigned xsave = 1u << 27, avx512 = 1u << 16 | 1u << 30; // F, BW
-    const unsigned amx = 1u << 24 | 1u << 22;                      // tiles, products of bf16
+    const unsigned amx = 1u << 24 | 1u << 22, dot_products = 1u << 5;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & xsave) || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return false;
-    return (b & avx512) == avx512 && (d & amx) == amx && (_xgetbv(0) & SAVED) == SAVED &&
-           syscall(SYS_arch_prctl, REQUEST_STATE, REGISTERS) == 0;
+        return BF16_NONE;
+    unsigned long long saved = _xgetbv(0);
+    if ((b & avx512) != avx512 || (saved & SAVED_VECTORS) != SAVED_VECTORS)
+        return BF16_NONE;
+    if ((d & amx) == amx && (saved & SAVED_TILES) == SAVED_TILES &&
+        syscall(SYS_arch_prctl, REQUEST_STATE, REGISTERS) == 0)
+        return BF16_AMX;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & dot_products) ? BF16_AVX512 : BF16_NONE;
 }
 
-// As oneDNN reads it: the instructions that may be used, of which those before AMX have SSE's or AVX's names; what
-// it does not know forbids nothing.
-static bool is_forbidden(const char *allowed)
+// The most that is allowed, as oneDNN reads it: the instructions that may be used, of which those before AMX have
+// SSE's or AVX's names; what it does not know forbids nothing.
+static enum bf16_unit allowed_unit(void)
 {
-    return allowed && (strncasecmp(allowed, "SSE", 3) == 0 || strncasecmp(allowed, "AVX", 3) == 0) &&
-           !strcasestr(allowed, "AMX");
+    const char *allowed = getenv("ONEDNN_MAX_CPU_ISA");
+    allowed = allowed ? allowed : getenv("DNNL_MAX_CPU_ISA");
+    if (!allowed || strcasestr(allowed, "AMX") ||
+        (strncasecmp(allowed, "SSE", 3) != 0 && strncasecmp(allowed, "AVX", 3) != 0))
+        return BF16_AMX;
+    bool later =
+        strcasestr(allowed, "BF16") || strcasestr(allowed, "FP16") || strncasecmp(allowed, "AVX10", 5) == 0;
+    return later ? BF16_AVX512 : BF16_NONE;
 }
 
-bool amx_available(void)
+enum bf16_unit bf16_unit(void)
 {
-    static int found; // 1: it is there, -1: it is not
+    static int found = -1; // not looked for yet
     int known = __atomic_load_n(&found, __ATOMIC_RELAXED);
-    if (!known) {
-        known = find_unit() ? 1 : -1;
+    if (known < 0) {
+        known = (int)find_unit();
         __atomic_store_n(&found, known, __ATOMIC_RELAXED);
     }
-    const char *allowed = getenv("ONEDNN_MAX_CPU_ISA");
-    return known > 0 && !is_forbidden(allowed ? allowed : getenv("DNNL_MAX_CPU_ISA"));
+    enum bf16_unit allowed = allowed_unit();
+    return (enum bf16_unit)known < allowed ? (enum bf16_unit)known : allowed;
 }
 
 // A register holds 16 rows of 64 bytes: 16 x 16 sums; of a left factor 16 rows of 32 terms; of a right one 32 terms
@@ -54,41 +68,21 @@ bool amx_available(void)
 // rows (of a right one: columns), then those of the next.
 enum { SIDE = AMX_ROWS, TERMS = AMX_TERMS, REGISTER = SIDE * TERMS, ROW_BYTES = 2 * TERMS };
 
-// Cut to bf16, for the rest makes up for it.
-AMX_FUNCTION static inline __m512i cut(__m512i x)
-{
-    return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000));
-}
-
-// In the upper half of each, rounded. Of an infinite number it is none: the product is no number, then.
-AMX_FUNCTION static inline __m512i rest_of(__m512i x)
-{
-    __m512 rest = _mm512_castsi512_ps(x) - _mm512_castsi512_ps(cut(x));
-    return _mm512_add_epi32(_mm512_castps_si512(rest), _mm512_set1_epi32(0x8000));
-}
-
 // The upper halves of (x_j, y_j) for each j of 16.
-AMX_FUNCTION static inline __m512i pairs_of(__m512i x, __m512i y)
+PACK_FUNCTION static inline void store_pairs(struct amx_factor to, size_t at, __m512i x, __m512i y)
 {
-    return _mm512_mask_mov_epi16(_mm512_srli_epi32(x, 16), 0xaaaaaaaa, y);
-}
-
-AMX_FUNCTION static inline void store_pairs(struct amx_factor to, size_t at, __m512i x, __m512i y)
-{
-    _mm512_store_si512(to.numbers + at, pairs_of(x, y));
-    if (to.rests)
-        _mm512_store_si512(to.rests + at, pairs_of(rest_of(x), rest_of(y)));
+    _mm512_store_si512(to.numbers + at, _mm512_mask_mov_epi16(_mm512_srli_epi32(x, 16), 0xaaaaaaaa, y));
 }
 
 // 16 numbers from column `first` on, zeros from column `count` on.
-AMX_FUNCTION static inline __m512i load(const float *row, size_t first, size_t count)
+PACK_FUNCTION static inline __m512i load(const float *row, size_t first, size_t count)
 {
     if (first + SIDE <= count)
         return _mm512_loadu_si512(row + first);
     return _mm512_maskz_loadu_epi32((__mmask16)(first < count ? (1u << (count - first)) - 1 : 0), row + first);
 }
 
-AMX_FUNCTION static void pack_rows(struct amx_factor to, struct amx_view a, size_t m, size_t k)
+PACK_FUNCTION static void pack_rows(struct amx_factor to, struct amx_view a, size_t m, size_t k)
 {
     for (size_t i = 0; i < m; i++) {
         const float *row = a.data + (ptrdiff_t)i * a.row;
@@ -99,12 +93,12 @@ AMX_FUNCTION static void pack_rows(struct amx_factor to, struct amx_view a, size
 }
 
 // 16 columns of a row of x, whose rows are the terms; zeros if there is no such term.
-AMX_FUNCTION static inline __m512i load_term(struct amx_view x, size_t term, size_t column, size_t k)
+PACK_FUNCTION static inline __m512i load_term(struct amx_view x, size_t term, size_t column, size_t k)
 {
     return term < k ? _mm512_loadu_si512(x.data + (ptrdiff_t)term * x.row + column) : _mm512_setzero_si512();
 }
 
-AMX_FUNCTION void amx_pack_right(struct amx_factor to, struct amx_view b, size_t k, size_t n)
+PACK_FUNCTION void amx_pack_right(struct amx_factor to, struct amx_view b, size_t k, size_t n)
 {
     CHECK(n % SIDE == 0);
     size_t pairs = (k + TERMS - 1) / TERMS * SIDE;
@@ -117,7 +111,7 @@ AMX_FUNCTION void amx_pack_right(struct amx_factor to, struct amx_view b, size_t
 }
 
 // Turns a register: pair j of row i becomes pair i of row j (Eklundh 1972).
-AMX_FUNCTION static void transpose(uint16_t *numbers)
+PACK_FUNCTION static void transpose(uint16_t *numbers)
 {
     __m512i x[SIDE], y[SIDE];
 #pragma GCC unroll 16
@@ -148,7 +142,7 @@ AMX_FUNCTION static void transpose(uint16_t *numbers)
     }
 }
 
-AMX_FUNCTION void amx_pack_left(struct amx_factor to, struct amx_view a, size_t m, size_t k)
+PACK_FUNCTION void amx_pack_left(struct amx_factor to, struct amx_view a, size_t m, size_t k)
 {
     CHECK(a.column == 1 || m % SIDE == 0);
     if (a.column == 1) {
@@ -157,12 +151,8 @@ AMX_FUNCTION void amx_pack_left(struct amx_factor to, struct amx_view a, size_t 
     }
     amx_pack_right(to, (struct amx_view){a.data, a.column, 1}, k, m);
     for (size_t row = 0; row < m; row += SIDE)
-        for (size_t term = 0; term < k; term += TERMS) {
-            size_t at = row * to.depth * TERMS + term / TERMS * REGISTER;
-            transpose(to.numbers + at);
-            if (to.rests)
-                transpose(to.rests + at);
-        }
+        for (size_t term = 0; term < k; term += TERMS)
+            transpose(amx_factor_at(to, row, term).numbers);
 }
 
 // Registers 0 to 3 have the sums of 32 rows and columns, 4 and 5 rows of the left factor, 6 and 7 columns of the
@@ -252,17 +242,12 @@ AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumula
     else
         zero_sums(below, beside);
     add_products(a.numbers, a.depth, b.numbers, b.depth, count, below, beside);
-    if (a.rests)
-        add_products(a.rests, a.depth, b.numbers, b.depth, count, below, beside);
-    if (b.rests)
-        add_products(a.numbers, a.depth, b.rests, b.depth, count, below, beside);
     store_sums(c, c_below, stride, below, beside);
 }
 
-AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a, struct amx_factor b,
-                               size_t m, size_t n, size_t k)
+AMX_FUNCTION static void multiply_by_tiles(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
+                                           struct amx_factor b, size_t m, size_t n, size_t k)
 {
-    CHECK(n % SIDE == 0);
     __asm__ volatile("" ::: "memory"); // the compiler is not told what registers are loaded from
     size_t configured = 0, count = (k + TERMS - 1) / TERMS;
     for (size_t row = 0; row < m; row += 2 * SIDE) {
@@ -276,10 +261,81 @@ AMX_FUNCTION void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struc
     __asm__ volatile("" ::: "memory");
     _tile_release();
 }
-#else
-bool amx_available(void)
+
+// Rows and vectors of columns whose sums are held in registers at a time.
+enum { HELD_ROWS = 8, HELD_VECTORS = 3 };
+
+// left: of the first row, in its register; right: of the first column.
+VECTOR_FUNCTION static inline __attribute__((always_inline)) void
+multiply_held(int rows, int vectors, float *c, ptrdiff_t c_row, bool accumulate, const uint16_t *left,
+              struct amx_factor right, size_t count)
 {
-    return false;
+    __m512 sum[HELD_ROWS][HELD_VECTORS];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = accumulate ? _mm512_loadu_ps(c + i * c_row + j * SIDE) : _mm512_setzero_ps();
+    for (size_t pair = 0; pair < count * SIDE; pair++) {
+        const uint16_t *of_left = left + pair / SIDE * REGISTER + pair % SIDE * 2;
+        const uint16_t *of_right = right.numbers + pair * TERMS;
+        __m512i columns[HELD_VECTORS];
+#pragma GCC unroll 3
+        for (int j = 0; j < vectors; j++)
+            columns[j] = _mm512_load_si512(of_right + (size_t)j * right.depth * REGISTER);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++) {
+            int two;
+            memcpy(&two, of_left + i * TERMS, sizeof two);
+            __m512i terms = _mm512_set1_epi32(two);
+#pragma GCC unroll 3
+            for (int j = 0; j < vectors; j++)
+                sum[i][j] = _mm512_dpbf16_ps(sum[i][j], (__m512bh)terms, (__m512bh)columns[j]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 3
+        for (int j = 0; j < vectors; j++)
+            _mm512_storeu_ps(c + i * c_row + j * SIDE, sum[i][j]);
+}
+
+// All rows of one strip of columns.
+VECTOR_FUNCTION static inline __attribute__((always_inline)) void
+multiply_strip(int vectors, float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
+               struct amx_factor right, size_t m, size_t count)
+{
+    size_t row = 0;
+    for (; row + HELD_ROWS <= m; row += HELD_ROWS)
+        multiply_held(HELD_ROWS, vectors, c + (ptrdiff_t)row * c_row, c_row, accumulate,
+                      amx_factor_at(a, row / SIDE * SIDE, 0).numbers + row % SIDE * TERMS, right, count);
+    for (; row < m; row++)
+        multiply_held(1, vectors, c + (ptrdiff_t)row * c_row, c_row, accumulate,
+                      amx_factor_at(a, row / SIDE * SIDE, 0).numbers + row % SIDE * TERMS, right, count);
+}
+
+VECTOR_FUNCTION static void multiply_by_vectors(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
+                                                struct amx_factor b, size_t m, size_t n, size_t k)
+{
+    size_t count = (k + TERMS - 1) / TERMS, column = 0;
+    for (; column + HELD_VECTORS * SIDE <= n; column += HELD_VECTORS * SIDE)
+        multiply_strip(HELD_VECTORS, c + column, c_row, accumulate, a, amx_factor_at(b, column, 0), m, count);
+    if (column + 2 * SIDE == n)
+        multiply_strip(2, c + column, c_row, accumulate, a, amx_factor_at(b, column, 0), m, count);
+    else if (column < n)
+        multiply_strip(1, c + column, c_row, accumulate, a, amx_factor_at(b, column, 0), m, count);
+}
+
+void amx_multiply(enum bf16_unit unit, float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
+                  struct amx_factor b, size_t m, size_t n, size_t k)
+{
+    CHECK(n % SIDE == 0);
+    (unit == BF16_AMX ? multiply_by_tiles : multiply_by_vectors)(c, c_row, accumulate, a, b, m, n, k);
+}
+#else
+enum bf16_unit bf16_unit(void)
+{
+    return BF16_NONE;
 }
 
 void amx_pack_left(struct amx_factor to, struct amx_view a, size_t m, size_t k)
@@ -294,10 +350,16 @@ void amx_pack_right(struct amx_factor to, struct amx_view b, size_t k, size_t n)
     CHECK(!"available");
 }
 
-void amx_multiply(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a, struct amx_factor b, size_t m,
-                  size_t n, size_t k)
+void amx_multiply(enum bf16_unit unit, float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
+                  struct amx_factor b, size_t m, size_t n, size_t k)
 {
-    (void)c, (void)c_row, (void)accumulate, (void)a, (void)b, (void)m, (void)n, (void)k;
+    (void)unit, (void)c, (void)c_row, (void)accumulate, (void)a, (void)b, (void)m, (void)n, (void)k;
     CHECK(!"available");
 }
 #endif
+
+const char *bf16_unit_name(void)
+{
+    static const char *const names[] = {[BF16_AVX512] = "AVX-512 BF16", [BF16_AMX] = "AMX"};
+    return names[bf16_unit()];
+}

@@ -28,12 +28,12 @@ static size_t slot_count(const struct tiling *t)
 static struct factor rows_at(const struct tiling *t, real *data)
 {
     struct view view = {data, t->dim_stride, 1};
-    return tile_factor(t->sums, view, t->dim, t->block_rows, NUMBERS_STORED, (void *)data);
+    return tile_factor(t->sums, view, t->block_rows, (void *)data);
 }
 static struct factor turned_at(const struct tiling *t, real *data)
 {
     struct view view = {data, t->row_stride, 1};
-    return tile_factor(t->sums, view, t->block_rows, t->dim, NUMBERS_STORED, (void *)data);
+    return tile_factor(t->sums, view, t->dim, (void *)data);
 }
 
 static struct slot slot_at(const struct tiling *t, real *workspace, size_t index)
@@ -56,7 +56,7 @@ static struct slot slot_at(const struct tiling *t, real *workspace, size_t index
 static void fill_factors(const struct tiling *t, struct block block, size_t column, size_t columns,
                          struct factor rows, struct factor turned, const stored *source, real factor)
 {
-    bool packed = t->sums == SUMS_BY_AMX;
+    bool packed = tile_packs(t->sums);
     _Alignas(64) real rows_data[packed ? STRIP * t->dim_stride : 1], turned_data[packed ? t->dim * STRIP : 1];
     struct factor rows_part = tile_right_at(rows, column, 0), turned_part = tile_right_at(turned, 0, column);
     struct view rows_tile = packed ? (struct view){rows_data, t->dim_stride, 1} : rows_part.view;
@@ -142,9 +142,9 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
     // Sides of packed factors, left or right.
     size_t side_keys = round_up(t->block_keys, STRIP), side_dim = round_up(t->dim, STRIP);
     size_t side_columns = round_up(block.columns, STRIP);
-    _Alignas(64) uint16_t keys_room[tile_room(t->sums, side_keys, side_dim, NUMBERS_STORED)];
-    _Alignas(64) uint16_t p_room[tile_room(t->sums, side_keys, side_columns, NUMBERS_REAL)];
-    _Alignas(64) uint16_t ds_room[tile_room(t->sums, side_keys, side_columns, NUMBERS_REAL)];
+    _Alignas(64) uint16_t keys_room[tile_room(t->sums, side_keys, side_dim)];
+    _Alignas(64) uint16_t p_room[tile_room(t->sums, side_keys, side_columns)];
+    _Alignas(64) uint16_t ds_room[tile_room(t->sums, side_keys, side_columns)];
     struct view p_tile = {p_data, t->row_stride, 1}, ds_tile = {ds_data, t->row_stride, 1}; // [keys, columns]
     struct view k_tile = {k_data, t->dim_stride, 1}, v_tile = {v_data, t->dim_stride, 1};   // [keys, dim]
     struct view grad_q = view_at(slot.grad_q, lane * t->dim, 0);
@@ -157,16 +157,16 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
         struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
         struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
         struct view p = view_at(p_tile, 0, from), ds = view_at(ds_tile, 0, from);
-        tile_multiply(p, false, tile_left(t->sums, keys_k, rows, t->dim, NUMBERS_STORED, keys_room),
+        tile_multiply(p, false, tile_left(t->sums, keys_k, rows, t->dim, keys_room),
                       tile_right_at(slot.q_turned, 0, from), rows, columns, dim, t->sums);
-        tile_multiply(ds, false, tile_left(t->sums, keys_v, rows, t->dim, NUMBERS_STORED, keys_room),
+        tile_multiply(ds, false, tile_left(t->sums, keys_v, rows, t->dim, keys_room),
                       tile_right_at(slot.grad_o_turned, 0, from), rows, columns, dim, t->sums);
         mask(t, &block, key, rows, seeing, p_tile);
         for (size_t i = 0; i < rows; i++)
             scores_row(p.data + i * p.row, t->s_scale, ds.data + i * ds.row, slot.logsumexp + from,
                        slot.delta + from, columns);
-        struct factor left_p = tile_left(t->sums, p, rows, columns, NUMBERS_REAL, p_room);
-        struct factor left_ds = tile_left(t->sums, ds, rows, columns, NUMBERS_REAL, ds_room);
+        struct factor left_p = tile_left(t->sums, p, rows, columns, p_room);
+        struct factor left_ds = tile_left(t->sums, ds, rows, columns, ds_room);
         for (size_t i = 0; i < segment_count; i++) {
             struct key_segment to = segments[i];
             size_t first = max(key, to.start), end = min(key + keys, to.start + to.count);
@@ -178,9 +178,8 @@ static void backward_lane(const struct tiling *t, struct slot slot, struct block
                         tile_right_at(slot.grad_o, from, 0), columns);
         }
         tile_multiply(view_at(grad_q, 0, from), true,
-                      tile_left(t->sums, view_transposed(keys_k), t->dim, keys, NUMBERS_STORED, keys_room),
-                      tile_right(t->sums, ds, keys, columns, NUMBERS_REAL, ds_room), t->dim, columns, keys,
-                      t->sums);
+                      tile_left(t->sums, view_transposed(keys_k), t->dim, keys, keys_room),
+                      tile_right(t->sums, ds, keys, columns, ds_room), t->dim, columns, keys, t->sums);
     }
 }
 

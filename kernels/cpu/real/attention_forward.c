@@ -58,10 +58,10 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
     _Alignas(64) real s_data[t->block_keys * t->row_stride];
     _Alignas(64) real k_data[t->block_keys * t->dim_stride], v_data[t->block_keys * t->dim_stride];
     _Alignas(64) real maximum[MAX_QUERY_ROWS], sum[MAX_QUERY_ROWS];
-    _Alignas(64) uint16_t q_room[tile_room(t->sums, block.columns, t->dim, NUMBERS_STORED)];
-    _Alignas(64) uint16_t p_room[tile_room(t->sums, block.columns, t->block_keys, NUMBERS_REAL)];
-    _Alignas(64) uint16_t k_room[tile_room(t->sums, t->block_keys, t->dim, NUMBERS_STORED)];
-    _Alignas(64) uint16_t v_room[tile_room(t->sums, t->dim, t->block_keys, NUMBERS_STORED)];
+    _Alignas(64) uint16_t q_room[tile_room(t->sums, block.columns, t->dim)];
+    _Alignas(64) uint16_t p_room[tile_room(t->sums, block.columns, t->block_keys)];
+    _Alignas(64) uint16_t k_room[tile_room(t->sums, t->block_keys, t->dim)];
+    _Alignas(64) uint16_t v_room[tile_room(t->sums, t->dim, t->block_keys)];
     struct view rows_tile = {rows_data, t->dim_stride, 1};                                // [TILE_UNIT, dim]
     struct view q_tile = {q_data, t->row_stride, 1}, o_tile = {o_data, t->row_stride, 1}; // [dim, columns]
     struct view s_tile = {s_data, t->row_stride, 1};                                      // [keys, columns]
@@ -69,7 +69,7 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
 
     for (size_t c = 0; c < block.columns; c += TILE_UNIT)
         gather_rows(t, block.pair, block.row + c, rows_tile, view_at(q_tile, 0, c), q, t->q_scale);
-    struct factor queries = tile_right(t->sums, q_tile, t->dim, block.columns, NUMBERS_STORED, q_room);
+    struct factor queries = tile_right(t->sums, q_tile, t->dim, block.columns, q_room);
     memset(o_data, 0, sizeof(o_data));
     for (size_t c = 0; c < block.columns; c++)
         maximum[c] = REAL_LOWEST, sum[c] = 0;
@@ -83,14 +83,13 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
         struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
         struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);
         struct view seen = view_at(s_tile, 0, from);
-        tile_multiply(seen, false, tile_left(t->sums, keys_k, rows, t->dim, NUMBERS_STORED, k_room),
+        tile_multiply(seen, false, tile_left(t->sums, keys_k, rows, t->dim, k_room),
                       tile_right_at(queries, 0, from), rows, columns, dim, t->sums);
         mask(t, &block, key, rows, seeing, s_tile);
         softmax_step(s_tile, t->s_scale, rows, from, seeing.to, maximum, sum, o_tile, t->dim);
         tile_multiply(view_at(o_tile, 0, from), true,
-                      tile_left(t->sums, view_transposed(keys_v), t->dim, keys, NUMBERS_STORED, v_room),
-                      tile_right(t->sums, seen, keys, columns, NUMBERS_REAL, p_room), t->dim, columns, keys,
-                      t->sums);
+                      tile_left(t->sums, view_transposed(keys_v), t->dim, keys, v_room),
+                      tile_right(t->sums, seen, keys, columns, p_room), t->dim, columns, keys, t->sums);
     }
     for (size_t c = 0; c < block.rows; c++) {
         if (c % TILE_UNIT == 0)

@@ -78,10 +78,9 @@ static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
 {
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
     t.sums = tile_sums_of(reverse);
-    // What is in bf16 stays so: a product of two costs half of one with a number that is not.
-    t.q_scale = t.sums == SUMS_BY_AMX ? 1 : t.scale;
-    t.s_scale = t.sums == SUMS_BY_AMX ? t.scale : 1;
-    t.column_unit = t.sums == SUMS_BY_AMX ? STRIP : TILE_UNIT;
+    t.q_scale = REAL_BITS == 16 ? 1 : t.scale; // what is in bf16 stays so
+    t.s_scale = REAL_BITS == 16 ? t.scale : 1;
+    t.column_unit = tile_packs(t.sums) ? STRIP : TILE_UNIT;
     t.masked = attention_is_masked(s);
     CHECK(s.head_dim > 0 && s.head_dim <= MAX_HEAD_DIM && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
     t.group = s.heads / s.kv_heads;

@@ -1,5 +1,7 @@
 // Scores: what attention does to a row of S between its products. A row has `count` columns, a multiple of
 // TILE_LANES, each with its own maximum, sum, logsumexp and delta. An exp that would soon underflow is zero.
+// In bf16, P and dS are rounded to it, to nearest even, for the products that they are factors of; sums of P, and
+// dS, are made of P before it is rounded (as FlashAttention-2, Dao 2023, arXiv 2307.08691, and cuDNN).
 #pragma once
 #include "kernels/cpu/real/tile.h"
 
@@ -58,10 +60,26 @@ static inline vector exp_vector(vector x)
 static inline vector scaled(vector x, real scale)
 {
     vector product = scale * x;
-#if REAL_BITS == 16 && defined(__x86_64__) // elsewhere, and of f32, scale is 1
+#if REAL_BITS == 16 // of f32 scale is 1
+#if defined(__x86_64__)
     __asm__("" : "+v"(product));
+#else
+    __asm__("" : "+m"(product));
+#endif
 #endif
     return product;
+}
+
+// As a factor of a product: in bf16 rounded to it, to nearest even; what is no number stays none.
+static inline vector rounded(vector x)
+{
+#if REAL_BITS == 16
+    vector_bits bits = (vector_bits)x, is_number = (vector_bits)(x == x);
+    vector_bits nearest = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+    return (vector)((nearest & is_number) | (bits & ~is_number));
+#else
+    return x;
+#endif
 }
 
 static inline void exp_row(real *x, real scale, const real *shift, size_t count)
@@ -74,7 +92,7 @@ static inline void exp_sum_row(real *x, real scale, const real *maximum, real *s
 {
     for (size_t c = 0; c < count; c += TILE_LANES) {
         vector e = exp_vector(scaled(*vector_at(x + c), scale) - *vector_at(maximum + c));
-        *vector_at(x + c) = e;
+        *vector_at(x + c) = rounded(e);
         *vector_at(sum + c) += e;
     }
 }
@@ -83,8 +101,8 @@ static inline void scores_row(real *p, real scale, real *ds, const real *logsume
 {
     for (size_t c = 0; c < count; c += TILE_LANES) {
         vector e = exp_vector(scaled(*vector_at(p + c), scale) - *vector_at(logsumexp + c));
-        *vector_at(p + c) = e;
-        *vector_at(ds + c) = e * (*vector_at(ds + c) - *vector_at(delta + c));
+        *vector_at(p + c) = rounded(e);
+        *vector_at(ds + c) = rounded(e * (*vector_at(ds + c) - *vector_at(delta + c)));
     }
 }
 #endif

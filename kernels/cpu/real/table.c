@@ -9,12 +9,13 @@ static bool open(struct device *device, struct status *status)
 {
     (void)status;
     device->backend = onednn_open(REAL_DTYPE); // NULL: the BLAS
-    const char *attention = tile_sums_of(false) == SUMS_BY_AMX ? ", attention by AMX" : "";
+    bool packs = tile_packs(tile_sums_of(false));
+    const char *by = packs ? ", attention by " : "", *attention = packs ? bf16_unit_name() : "";
     if (device->backend)
-        snprintf(device->description, sizeof device->description, "%s by %s%s", dtype_name(REAL_DTYPE),
-                 onednn_description(device->backend), attention);
+        snprintf(device->description, sizeof device->description, "%s by %s%s%s", dtype_name(REAL_DTYPE),
+                 onednn_description(device->backend), by, attention);
     else if (REAL_BITS == 16)
-        snprintf(device->description, sizeof device->description, "bf16 widened to f32%s", attention);
+        snprintf(device->description, sizeof device->description, "bf16 widened to f32%s%s", by, attention);
     return true;
 }
 

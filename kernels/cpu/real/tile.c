@@ -42,8 +42,9 @@ void tile_multiply(struct view c, bool accumulate, struct factor left, struct fa
                    size_t k, enum tile_sums sums)
 {
 #if REAL_BITS == 16
-    if (sums == SUMS_BY_AMX) {
-        amx_multiply(c.data, c.row, accumulate, left.packed, right.packed, m, n, k);
+    if (tile_packs(sums)) {
+        amx_multiply(sums == SUMS_BY_AMX ? BF16_AMX : BF16_AVX512, c.data, c.row, accumulate, left.packed,
+                     right.packed, m, n, k);
         return;
     }
 #endif

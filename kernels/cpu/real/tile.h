@@ -1,6 +1,6 @@
 // Tile: products of small matrices that live in a thread's own memory, for operations which multiply, work on the
 // elements and multiply again. Sums by vectors run over k in one order, whatever the sizes: equal terms give equal
-// bits. The matrix unit adds terms by 32 from the first one on.
+// bits. What multiplies bf16 (kernels/cpu/amx.h) adds terms by 32 from the first one on, in an order of its own.
 #pragma once
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/real/real.h"
@@ -55,47 +55,51 @@ static inline size_t tile_stride(size_t n)
 }
 
 // How a product is summed: by vectors, over k upward or downward, or, for tensors of bf16, by the processor's
-// matrix unit (kernels/cpu/amx.h).
-enum tile_sums { SUMS_UPWARD, SUMS_DOWNWARD, SUMS_BY_AMX };
+// instructions for these (kernels/cpu/amx.h).
+enum tile_sums { SUMS_UPWARD, SUMS_DOWNWARD, SUMS_BY_AVX512, SUMS_BY_AMX };
 static inline enum tile_sums tile_sums_of(bool reverse)
 {
-    return reverse ? SUMS_DOWNWARD : REAL_BITS == 16 && amx_available() ? SUMS_BY_AMX : SUMS_UPWARD;
+    static const enum tile_sums by[] = {
+        [BF16_NONE] = SUMS_UPWARD, [BF16_AVX512] = SUMS_BY_AVX512, [BF16_AMX] = SUMS_BY_AMX};
+    return reverse ? SUMS_DOWNWARD : by[REAL_BITS == 16 ? bf16_unit() : BF16_NONE];
 }
 
-// A factor of products: by vectors it is taken as it lies, for the matrix unit it is packed, once for all of them.
+// Whether factors are packed; else they are taken as they lie.
+static inline bool tile_packs(enum tile_sums sums)
+{
+    return sums == SUMS_BY_AVX512 || sums == SUMS_BY_AMX;
+}
+
+// A factor of products, packed once for all of them, or as it lies. What is packed is in bf16 already.
 struct factor {
     struct view view;
     struct amx_factor packed;
 };
 
-// Of a factor's numbers: those of a tensor, or of what was computed.
-enum tile_numbers { NUMBERS_STORED, NUMBERS_REAL };
-
 // Elements that the packed factor takes, on a cache line; not 0. rows: of a right factor its columns.
-static inline size_t tile_room(enum tile_sums sums, size_t rows, size_t terms, enum tile_numbers numbers)
+static inline size_t tile_room(enum tile_sums sums, size_t rows, size_t terms)
 {
-    return sums == SUMS_BY_AMX ? (numbers == NUMBERS_REAL ? 2 : 1) * amx_factor_count(rows, terms) : 1;
+    return tile_packs(sums) ? amx_factor_count(rows, terms) : 1;
 }
 
-static inline struct factor tile_factor(enum tile_sums sums, struct view view, size_t rows, size_t terms,
-                                        enum tile_numbers numbers, uint16_t *room)
+static inline struct factor tile_factor(enum tile_sums sums, struct view view, size_t terms, uint16_t *room)
 {
-    if (sums != SUMS_BY_AMX)
-        return (struct factor){.view = view};
-    uint16_t *rests = numbers == NUMBERS_REAL ? room + amx_factor_count(rows, terms) : NULL;
-    return (struct factor){.view = view, .packed = amx_factor_new(room, rests, terms)};
+    return (struct factor){.view = view,
+                           .packed = tile_packs(sums) ? amx_factor_new(room, terms) : (struct amx_factor){0}};
 }
 
 static inline struct factor tile_left_at(struct factor f, size_t row)
 {
     f.view = view_at(f.view, row, 0);
-    f.packed = amx_factor_at(f.packed, row, 0);
+    if (f.packed.numbers)
+        f.packed = amx_factor_at(f.packed, row, 0);
     return f;
 }
 static inline struct factor tile_right_at(struct factor f, size_t term, size_t column)
 {
     f.view = view_at(f.view, term, column);
-    f.packed = amx_factor_at(f.packed, column, term);
+    if (f.packed.numbers)
+        f.packed = amx_factor_at(f.packed, column, term);
     return f;
 }
 
@@ -106,12 +110,12 @@ static inline struct amx_view amx_view_of(struct view x)
 }
 #endif
 
-// Packs [m, k], where the matrix unit takes it: columns stand side by side (column 1), or rows (row 1), and then m
+// Packs [m, k], where factors are packed: columns stand side by side (column 1), or rows (row 1), and then m
 // is a multiple of TILE_UNIT.
 static inline void tile_pack_left(enum tile_sums sums, struct factor to, struct view a, size_t m, size_t k)
 {
 #if REAL_BITS == 16
-    if (sums == SUMS_BY_AMX)
+    if (tile_packs(sums))
         amx_pack_left(to.packed, amx_view_of(a), m, k);
 #else
     (void)sums, (void)to, (void)a, (void)m, (void)k;
@@ -121,24 +125,22 @@ static inline void tile_pack_left(enum tile_sums sums, struct factor to, struct 
 static inline void tile_pack_right(enum tile_sums sums, struct factor to, struct view b, size_t k, size_t n)
 {
 #if REAL_BITS == 16
-    if (sums == SUMS_BY_AMX)
+    if (tile_packs(sums))
         amx_pack_right(to.packed, amx_view_of(b), k, n);
 #else
     (void)sums, (void)to, (void)b, (void)k, (void)n;
 #endif
 }
 
-static inline struct factor tile_left(enum tile_sums sums, struct view a, size_t m, size_t k,
-                                      enum tile_numbers numbers, uint16_t *room)
+static inline struct factor tile_left(enum tile_sums sums, struct view a, size_t m, size_t k, uint16_t *room)
 {
-    struct factor f = tile_factor(sums, a, m, k, numbers, room);
+    struct factor f = tile_factor(sums, a, k, room);
     tile_pack_left(sums, f, a, m, k);
     return f;
 }
-static inline struct factor tile_right(enum tile_sums sums, struct view b, size_t k, size_t n,
-                                       enum tile_numbers numbers, uint16_t *room)
+static inline struct factor tile_right(enum tile_sums sums, struct view b, size_t k, size_t n, uint16_t *room)
 {
-    struct factor f = tile_factor(sums, b, n, k, numbers, room);
+    struct factor f = tile_factor(sums, b, k, room);
     tile_pack_right(sums, f, b, k, n);
     return f;
 }
