@@ -211,6 +211,9 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
     if (batch_is_shared(&f->batch) && objective_gathers(&f->batch)) {
         send_sums(&sent, &f->ranks->sequence, f->batch.sequences);
     }
+    if (objective_terms(f->batch.objective, f->batch.settings).sequences.mismatched) {
+        send_sums(&sent, &f->ranks->replicas, 2);
+    }
     size_t g = 256 * dtype_bytes(model->gradient_dtype), e = 256 * dtype_bytes(model->device->ops->dtype);
     size_t codes = model->quantisation == QUANTISATION_NF4 ? 128 : 256, scales = 4 * sizeof(float);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
