@@ -177,12 +177,17 @@ void fixture_open_objective(struct fixture *f)
     f->reference = malloc(count * sizeof *f->reference);
     f->advantages = malloc(f->batch_size * sizeof *f->advantages);
     f->desirable = malloc(f->batch_size * sizeof *f->desirable);
-    CHECK(f->weights && f->old && f->reference && f->advantages && f->desirable);
+    f->sampling = malloc(count * sizeof *f->sampling);
+    f->token_advantages = malloc(count * sizeof *f->token_advantages);
+    CHECK(f->weights && f->old && f->reference && f->advantages && f->desirable && f->sampling &&
+          f->token_advantages);
     // About those of a random model, so that ratios lie between all bounds and beyond them.
     double usual = -log((double)f->config.vocab) - 0.5;
     for (size_t i = 0; i < count; i++) {
         f->weights[i] = i % 7 ? random_uniform(&random, i) : 0;
         f->old[i] = usual + random_normal(&noise, 2 * i) / 2;
+        f->sampling[i] = f->old[i] + random_normal(&noise, 3 * count + 2 * i) / 3;
+        f->token_advantages[i] = i % 9 ? random_normal(&noise, 3 * count + 2 * i + 1) : 0;
         f->reference[i] = usual + random_normal(&noise, 2 * i + 1) / 2;
     }
     for (size_t b = 0; b < f->batch_size; b++) {
@@ -197,6 +202,8 @@ void fixture_close_objective(struct fixture *f)
 {
     const struct objective *objective = f->objective ? f->objective : objectives[0];
     options_free(&objective->options, f->objective_settings);
+    free(f->token_advantages);
+    free(f->sampling);
     free(f->desirable);
     free(f->advantages);
     free(f->reference);
@@ -242,6 +249,16 @@ static const struct {
     {"dpo", "ld_alpha=0.3 kind=hinge divergence=forward-kl"},
     {"kto", "kind=apo_zero_unpaired desirable_weight=1.5 undesirable_weight=0.5"},
     {"grpo", "beta=0.25 importance=on"},
+    {"grpo", "beta=0.25 importance=on estimator=k1"},
+    {"grpo", "beta=0.25 importance=on estimator=k2 mask_groups=2"},
+    {"grpo", "beta=0.25 estimator=k1"},
+    {"grpo", "advantages=tokens"},
+    {"grpo", "advantages=tokens policy=gspo normaliser=grpo clip_low=0.03 clip_high=0.03"},
+    {"grpo", "advantages=tokens policy=gspo_token normaliser=grpo clip_low=0.03 clip_high=0.03"},
+    {"grpo", "policy=gspo_token beta=0.25 clip_low=0.03 clip_high=0.03"},
+    {"grpo", "policy=gspo_token normaliser=luspo sampling=sequence_truncate sampling_max=1.5 sampling_min=0.5"},
+    {"grpo", "sampling=token_mask sampling_max=1.2 beta=0.25"},
+    {"grpo", "sampling=sequence_mask sampling_min=0.2 sampling_max=0 advantages=tokens"},
     {"grpo", "dual=1.5 clip_high=0.28"},
     {"grpo", "normaliser=dr_grpo length=19 policy=cispo ratio_max=0.9"},
     {"grpo", "normaliser=grpo policy=gspo clip_low=0.05 clip_high=0.05"},
@@ -302,8 +319,11 @@ void fixture_set_objective(const struct fixture *f, struct device *device, struc
         struct batch_values values = {.weights = f->weights + first * f->context,
                                       .old_logprobs = f->old + first * f->context,
                                       .reference_logprobs = f->reference + first * f->context,
+                                      .sampling_logprobs = f->sampling + first * f->context,
                                       .advantages = f->advantages + first,
                                       .desirable = f->desirable + first};
+        if (strstr(f->settings, "advantages=tokens"))
+            values.token_advantages = f->token_advantages + first * f->context;
         batch_set_objective(batch, device, f->objective, f->objective_settings, &values);
     }
 }

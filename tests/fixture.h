@@ -32,7 +32,8 @@ struct fixture {
     void *objective_settings;
     // For objectives that read them: of rows weights from 0 to 1 and log-probs, of sequences advantages
     // and whether they are desirable.
-    double *weights, *old, *reference, *advantages;
+    double *weights, *old, *reference, *sampling, *advantages;
+    double *token_advantages; // read where settings say "advantages=tokens", which is no option
     int32_t *desirable;
     size_t gradient_count;
 };

@@ -25,6 +25,7 @@ static const struct written_tensor good[] = {
     {"reference_logprobs", "F32", "[2,4]", {-1.5, -2, -3, NAN, INFINITY, -0.25, 0, 0}, 8},
     {"advantages", "F64", "[2]", {0.5, -1.5}, 2},
     {"desirable", "I32", "[2]", {0, 1}, 2},
+    {"sampling_logprobs", "F64", "[2,4]", {-1, -2, -3, -1.5, -2.5, -0.5, -4, -1}, 8},
 };
 #define GOOD COUNT(good)
 
@@ -45,7 +46,10 @@ static void all_of_it_is_read(void **state)
     for (size_t i = 0; i < GOOD; i++) {
         for (size_t j = 0; j < good[i].count; j++) {
             bool none = strstr(good[i].name, "logprobs") && data.labels[j] == NO_TARGET;
-            double value = i < 4 ? integers[i][j] : i < 8 ? numbers[i - 4][j] : data.desirable[j];
+            double value = i < 4    ? integers[i][j]
+                           : i < 8  ? numbers[i - 4][j]
+                           : i == 8 ? data.desirable[j]
+                                    : data.sampling_logprobs[j];
             if (value != (none ? 0 : good[i].values[j]))
                 fail_msg("%s: element %zu is %g", good[i].name, j, value);
         }
@@ -62,7 +66,7 @@ static void what_may_be_left_out_is(void **state)
     assert_true(batch_file_read(&data, path.text, 4, 2, VOCAB, &status));
     assert_true(data.ids && data.labels);
     assert_false(data.lengths || data.documents || data.weights || data.old_logprobs || data.reference_logprobs ||
-                 data.advantages || data.desirable);
+                 data.advantages || data.token_advantages || data.desirable || data.sampling_logprobs);
     batch_data_free(&data);
 }
 
@@ -91,7 +95,7 @@ static void what_is_wrong_is_said(void **state)
         {{"weights", "F32", "[2]", {0}, 2}, "weights has shape [2], expected [2, 4]"},
         {{"old_logprobs", "F32", "[4,2]", {0}, 8}, "old_logprobs has shape [4, 2], expected [2, 4]"},
         {{"reference_logprobs", "F32", "[2,2]", {0}, 4}, "reference_logprobs has shape [2, 2], expected [2, 4]"},
-        {{"advantages", "F32", "[2,1]", {0}, 2}, "advantages has shape [2, 1], expected [2]"},
+        {{"advantages", "F32", "[2,1]", {0}, 2}, "advantages has shape [2, 1], expected [2, 4]"},
         {{"ids", "I64", "[2,4]", {0, 0, 0, 0, 0, 0, 50, 0}, 8},
          "ids[1, 2] is 50, expected 0 to 49 (a vocabulary of 50)"},
         {{"ids", "I64", "[2,4]", {0, 4294967297, 0, 0, 0, 0, 0, 0}, 8},

@@ -214,11 +214,14 @@ static void heads(struct held *h)
                                     .weights = f32(h, 6, 1),
                                     .shares = f32(h, 6, 1),
                                     .old = f32(h, 6, 1),
-                                    .reference = f32(h, 6, 1)};
+                                    .reference = f32(h, 6, 1),
+                                    .token_advantages = f32(h, 6, 1)};
     op_objective_rows(d, (struct row_terms){.beta = 1}, grad, loss, block, 1, 1);
     expect(h, "objective_rows",
-           LIST(block.of, targets, log_prob, block.weights, block.shares, block.old, block.reference), LIST(grad));
-    struct tensor sums = of(h, 2, 1, DTYPE_F64), counts = i32(h, 2), advantages = f32(h, 2, 1);
+           LIST(block.of, targets, log_prob, block.weights, block.shares, block.old, block.reference,
+                block.token_advantages),
+           LIST(grad));
+    struct tensor sums = of(h, 2, 1, DTYPE_F64), counts = i32(h, 2), advantages = f32(h, 2, GAINS);
     op_sequence_sums(d, sums, block, block.reference);
     expect(h, "sequence_sums", LIST(block.of, targets, log_prob, block.reference, block.shares, sums), LIST(sums));
     struct sequence_terms terms = {.kind = SEQUENCE_RATIO};

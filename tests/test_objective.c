@@ -19,7 +19,7 @@ struct logits {
     struct batch batch;
     struct tensor logits, loss;
     double start[ROWS * VOCAB];
-    double weights[ROWS], old[ROWS], reference[ROWS]; // [BATCH, CONTEXT]
+    double weights[ROWS], old[ROWS], reference[ROWS], sampling[ROWS], token_advantages[ROWS]; // [BATCH, CONTEXT]
 };
 static const double advantages[BATCH] = {1.3, -0.7, 0.4, 0};
 static const int32_t desirable[BATCH] = {1, 0, 0, 1};
@@ -46,7 +46,15 @@ static void log_probs(double *log_prob, const double *logits)
 
 static void logits_give(struct logits *l)
 {
-    struct batch_values values = {l->weights, l->old, l->reference, advantages, desirable};
+    struct batch_values values = {.weights = l->weights,
+                                  .old_logprobs = l->old,
+                                  .reference_logprobs = l->reference,
+                                  .sampling_logprobs = l->sampling,
+                                  .advantages = advantages,
+                                  .desirable = desirable};
+    if (strstr(l->asked.settings, "advantages=tokens")) {
+        values.token_advantages = l->token_advantages;
+    }
     batch_set_objective(&l->batch, l->device, l->asked.objective, l->asked.objective_settings, &values);
 }
 
@@ -69,6 +77,8 @@ static void logits_open(struct logits *l, struct fixture asked)
         targets[i] = target_of(i / CONTEXT, i % CONTEXT);
         l->weights[i] = i % 5 / 4.0;
         l->old[i] = log_prob[i] - log(ratios[i % 7]);
+        l->sampling[i] = l->old[i] - log(ratios[(i + 3) % 7]) / 2;
+        l->token_advantages[i] = i % 5 ? (double)(i * 7 % 11 - 5) / 3 : 0;
         l->reference[i] = log_prob[i] + random_normal(&random, (uint64_t)(ROWS * VOCAB + i)) / 2;
     }
     batch_open(&l->batch, l->device, ids, targets, CONTEXT, BATCH);
@@ -136,11 +146,6 @@ static int count_of(int b)
         count += target_of(b, t) >= 0;
     }
     return count;
-}
-
-static int count_all(void)
-{
-    return count_of(0) + count_of(1) + count_of(2) + count_of(3);
 }
 
 static double likelihood(const struct logits *l, const double *log_prob, const double *held)
@@ -262,38 +267,75 @@ static double clipped(const struct logits *l, double ratio, double advantage)
     return -(dual > 0 && advantage < 0 ? fmax(gain, dual * advantage) : gain);
 }
 
+// What the engine that sampled multiplies a row's cost by. difference: of the row, or of all of its sequence.
+static double sampling_factor(const struct logits *l, double difference)
+{
+    bool masks = is(l, "sampling", "token_mask") || is(l, "sampling", "sequence_mask");
+    double ratio = exp(difference), least = number(l, "sampling_min"), most = number(l, "sampling_max");
+    double within = most > 0 && ratio > most ? most : ratio < least ? least : ratio;
+    return is(l, "sampling", "off") ? 1 : masks && within != ratio ? 0 : within;
+}
+
 static double policy_row(const struct logits *l, double log_prob, double held, double old, double reference,
-                         double mean_ratio, double advantage)
+                         double mean_ratio, double held_ratio, double advantage)
 {
     double ratio = exp(log_prob - old), fixed = exp(held - old), gap = reference - log_prob;
     double t = number(l, advantage > 0 ? "temperature" : "temperature_negative");
-    double k3 = exp(gap) - gap - 1;
-    double value = is(l, "policy", "clip")    ? clipped(l, ratio, advantage)
-                   : is(l, "policy", "gspo")  ? clipped(l, mean_ratio, advantage)
-                   : is(l, "policy", "cispo") ? -fmin(fixed, number(l, "ratio_max")) * advantage * log_prob
-                   : is(l, "policy", "sapo")  ? -advantage * 4 / (t * (1 + exp(-t * (ratio - 1))))
-                                              : -advantage * log_prob;
+    double k3 = is(l, "estimator", "k1") ? -gap : is(l, "estimator", "k2") ? gap * gap / 2 : exp(gap) - gap - 1;
+    double value = is(l, "policy", "clip")         ? clipped(l, ratio, advantage)
+                   : is(l, "policy", "gspo")       ? clipped(l, mean_ratio, advantage)
+                   : is(l, "policy", "gspo_token") ? clipped(l, held_ratio * exp(log_prob - held), advantage)
+                   : is(l, "policy", "cispo")      ? -fmin(fixed, number(l, "ratio_max")) * advantage * log_prob
+                   : is(l, "policy", "sapo")       ? -advantage * 4 / (t * (1 + exp(-t * (ratio - 1))))
+                                                   : -advantage * log_prob;
     return value + number(l, "beta") * (is(l, "importance", "on") ? ratio * k3 : k3);
+}
+
+static double advantage_of(const struct logits *l, int row)
+{
+    return strstr(l->asked.settings, "advantages=tokens") ? l->token_advantages[row] : advantages[row / CONTEXT];
+}
+
+// Whether the group of the sequence has any advantage.
+static bool gains(const struct logits *l, int b)
+{
+    int group = (int)number(l, "mask_groups"), first = group ? b / group * group : b;
+    bool any = group == 0;
+    for (int i = first * CONTEXT; i < (first + group) * CONTEXT; i++) {
+        any |= target_of(i / CONTEXT, i % CONTEXT) >= 0 && advantage_of(l, i) != 0;
+    }
+    return any;
 }
 
 static double policy(const struct logits *l, const double *log_prob, const double *held)
 {
     double loss = 0;
+    int rows = 0, sequences = 0;
+    bool of_sequence = is(l, "sampling", "sequence_truncate") || is(l, "sampling", "sequence_mask");
     for (int b = 0; b < BATCH; b++) {
-        double mean = 0, sum = 0;
+        rows += gains(l, b) ? count_of(b) : 0;
+        sequences += gains(l, b);
+    }
+    for (int b = 0; b < BATCH; b++) {
+        double mean = 0, held_mean = 0, sum = 0, difference = 0;
         int count = count_of(b);
         for (int i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
-            mean += target_of(b, i % CONTEXT) < 0 ? 0 : (log_prob[i] - l->old[i]) / count;
+            bool counts = target_of(b, i % CONTEXT) >= 0;
+            mean += counts ? (log_prob[i] - l->old[i]) / count : 0;
+            held_mean += counts ? (held[i] - l->old[i]) / count : 0;
+            difference += counts ? l->old[i] - l->sampling[i] : 0;
         }
-        for (int i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+        for (int i = b * CONTEXT; i < (b + 1) * CONTEXT && gains(l, b); i++) {
+            double factor = sampling_factor(l, of_sequence ? difference : l->old[i] - l->sampling[i]);
             sum += target_of(b, i % CONTEXT) < 0
                        ? 0
-                       : policy_row(l, log_prob[i], held[i], l->old[i], l->reference[i], exp(mean), advantages[b]);
+                       : policy_row(l, log_prob[i], held[i], l->old[i], l->reference[i], exp(mean), exp(held_mean),
+                                    factor * advantage_of(l, i));
         }
-        loss += sum / (is(l, "normaliser", "grpo")      ? BATCH * (count ? count : 1)
-                       : is(l, "normaliser", "dr_grpo") ? BATCH * number(l, "length")
-                       : is(l, "normaliser", "luspo")   ? BATCH
-                                                        : count_all());
+        loss += sum / (is(l, "normaliser", "grpo")      ? sequences * (count ? count : 1)
+                       : is(l, "normaliser", "dr_grpo") ? sequences * number(l, "length")
+                       : is(l, "normaliser", "luspo")   ? sequences
+                                                        : rows);
     }
     return loss;
 }
@@ -482,11 +524,52 @@ static void test_mismatched(void **state)
     }
 }
 
+// A group without advantages is as if it were not there, in loss and in what that is divided by.
+static void test_masked_groups(void **state)
+{
+    (void)state;
+    static const double two[BATCH] = {1.3, -0.7, 0, 0}, three[BATCH] = {0, 0, 0, 0.4}, none[BATCH];
+    static const char *const settings[] = {"mask_groups=2 beta=0.1", "mask_groups=2 beta=0.1 normaliser=grpo",
+                                           "mask_groups=2 beta=0.1 normaliser=dr_grpo length=9"};
+    for (size_t i = 0; i < 3 * 3; i++) {
+        struct logits l = logits_of("grpo", settings[i / 3]);
+        const double *given = i % 3 == 0 ? two : i % 3 == 1 ? three : none;
+        struct batch_values values = {
+            .old_logprobs = l.old, .reference_logprobs = l.reference, .advantages = given};
+        double log_prob[ROWS], grad[ROWS * VOCAB], expected = 0, rows = 0, sequences = i % 3 == 2 ? 0 : 2;
+        int32_t ids[ROWS] = {0}, targets[ROWS];
+        for (int row = 0; row < ROWS; row++) {
+            targets[row] = target_of(row / CONTEXT, row % CONTEXT);
+        }
+        batch_close(&l.batch, l.device);
+        batch_open(&l.batch, l.device, ids, targets, CONTEXT, BATCH);
+        batch_set_objective(&l.batch, l.device, l.asked.objective, l.asked.objective_settings, &values);
+        log_probs(log_prob, l.start);
+        for (int row = 0; row < ROWS; row++) {
+            int b = row / CONTEXT;
+            bool counts = target_of(b, row % CONTEXT) >= 0 && (given[b] != 0 || given[b ^ 1] != 0);
+            double cost =
+                counts ? policy_row(&l, log_prob[row], log_prob[row], l.old[row], l.reference[row], 1, 1, given[b])
+                       : 0;
+            expected += i / 3 == 1 && counts ? cost / count_of(b) : cost;
+            rows += counts;
+        }
+        assert_true(l.batch.normaliser.rows == rows && l.batch.normaliser.sequences == sequences);
+        expected /= i % 3 == 2 ? 1 : i / 3 == 0 ? rows : i / 3 == 1 ? sequences : 9 * sequences;
+        assert_true(fabs(apply(&l, 10, grad) - expected) <= 1e-14);
+        for (int j = 0; j < ROWS * VOCAB; j++) {
+            int b = j / VOCAB % BATCH;
+            assert_true(given[b] != 0 || given[b ^ 1] != 0 || grad[j] == 0);
+        }
+        logits_close(&l);
+    }
+}
+
 // Without advantages nothing is learnt but to be near the reference.
 static void test_no_advantage(void **state)
 {
     (void)state;
-    static const char *const policies[] = {"clip", "cispo", "sapo", "gspo", "reinforce"};
+    static const char *const policies[] = {"clip", "cispo", "sapo", "gspo", "reinforce", "gspo_token"};
     static const double none[BATCH];
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
         char settings[64];
@@ -516,6 +599,7 @@ static void test_ties(void **state)
                                            "clip_low=0 clip_high=0",
                                            "clip_low=0 clip_high=0 dual=1",
                                            "policy=gspo clip_low=0 clip_high=0",
+                                           "policy=gspo_token clip_low=0 clip_high=0",
                                            "policy=cispo ratio_max=1",
                                            "policy=sapo"};
     double expected[ROWS * VOCAB], grad[ROWS * VOCAB];
@@ -558,6 +642,12 @@ static void test_refused(void **state)
         {"grpo", "normaliser=bnpo", 4, 2, "2 micro-batches"},
         {"grpo", "dual=1.1", 1, 1, "less than 1 + clip_high, 1.2"},
         {"grpo", "policy=gspo beta=0.1 importance=on", 1, 1, "leave it off"},
+        {"grpo", "policy=gspo_token beta=0.1 importance=on", 1, 1, "\"gspo_token\" has none"},
+        {"grpo", "estimator=k1", 1, 1, "beta is 0"},
+        {"grpo", "sampling_min=0.1", 1, 1, "goes with sampling"},
+        {"grpo", "sampling=token_mask sampling_min=4", 1, 1, "more than sampling_max"},
+        {"grpo", "mask_groups=4", 6, 1, "use a multiple"},
+        {"grpo", "mask_groups=3", 6, 2, NULL},
         {"dpo", "gamma=0.4", 2, 1, "gamma goes with kind \"simpo\" alone; leave it out"},
         {"dpo", "divergence=js alpha=0.4", 2, 1, "alpha goes with divergence \"alpha\" alone; leave it out"},
         {"grpo", "policy=cispo clip_low=0.1", 1, 1, "(clip_low, clip_high, dual) goes with policy"},
@@ -594,6 +684,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_reference_is_the_policy),
         cmocka_unit_test(test_reference_shifted),
         cmocka_unit_test(test_mismatched),
+        cmocka_unit_test(test_masked_groups),
         cmocka_unit_test(test_no_advantage),
         cmocka_unit_test(test_ties),
         cmocka_unit_test(test_refused),

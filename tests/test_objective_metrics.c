@@ -102,21 +102,32 @@ static void of_values(const struct fixture *f, const double *l, double *metrics)
 
 static void of_rows(const struct fixture *f, const double *l, double *metrics)
 {
-    double all = (double)(count_of(0) + count_of(1) + count_of(2) + count_of(3));
-    bool gspo = is(f, "policy", "gspo"), clip = gspo || is(f, "policy", "clip"), cispo = is(f, "policy", "cispo");
+    double all = (double)(count_of(0) + count_of(1) + count_of(2) + count_of(3)), sums[BATCH] = {0};
+    bool gspo = is(f, "policy", "gspo") || is(f, "policy", "gspo_token"), clip = gspo || is(f, "policy", "clip"),
+         cispo = is(f, "policy", "cispo");
+    bool of_sequence = is(f, "sampling", "sequence_truncate") || is(f, "sampling", "sequence_mask");
+    bool masks = is(f, "sampling", "token_mask") || is(f, "sampling", "sequence_mask");
+    for (size_t i = 0; i < ROWS; i++) {
+        sums[i / CONTEXT] += targets[i] < 0 ? 0 : f->old[i] - f->sampling[i];
+    }
     for (size_t i = 0; i < ROWS; i++) {
         size_t b = i / CONTEXT;
-        double a = f->advantages[b], log_ratio = l[i] - f->old[i], gap = f->reference[i] - l[i];
+        double most_sampled = number(f, "sampling_max") > 0 ? number(f, "sampling_max") : INFINITY;
+        double sampled = exp(of_sequence ? sums[b] : f->old[i] - f->sampling[i]);
+        bool gone = masks && (sampled > most_sampled || sampled < number(f, "sampling_min"));
+        double a = gone ? 0 : strstr(f->settings, "advantages=tokens") ? f->token_advantages[i] : f->advantages[b];
+        double log_ratio = l[i] - f->old[i], gap = f->reference[i] - l[i];
         for (size_t j = b * CONTEXT; gspo && j < (b + 1) * CONTEXT; j++) {
             log_ratio = j == b * CONTEXT ? 0 : log_ratio;
             log_ratio += targets[j] < 0 ? 0 : (l[j] - f->old[j]) / (double)count_of(b);
         }
         double ratio = exp(log_ratio), dual = number(f, "dual") > 0 ? number(f, "dual") : INFINITY;
+        double k = is(f, "estimator", "k1") ? -gap : is(f, "estimator", "k2") ? gap * gap / 2 : exp(gap) - gap - 1;
         double most = cispo ? number(f, "ratio_max") : a > 0 ? 1 + number(f, "clip_high") : dual;
         bool counts = targets[i] >= 0;
         metrics[METRIC_CLIP_LOW] += (counts && clip && a < 0 && ratio < 1 - number(f, "clip_low")) / all;
-        metrics[METRIC_CLIP_HIGH] += (counts && (clip || cispo) && ratio > most) / all;
-        metrics[METRIC_KL] += counts && number(f, "beta") > 0 ? (exp(gap) - gap - 1) / all : 0;
+        metrics[METRIC_CLIP_HIGH] += (counts && a != 0 && (clip || cispo) && ratio > most) / all;
+        metrics[METRIC_KL] += counts && number(f, "beta") > 0 ? k / all : 0;
     }
 }
 

@@ -130,9 +130,18 @@ static void test_memory_of_objectives(void **state)
             fixture_close_objective(&f);
             unsigned reads = terms.required | terms.optional;
             size_t rows = f.context * f.batch_size, statistic = sizeof(float), tensors = 0, bytes = 0;
-            for (unsigned value = BATCH_WEIGHTS; value <= BATCH_ADVANTAGES; value *= 2) {
+            for (unsigned value = BATCH_WEIGHTS; value <= BATCH_DESIRABLE; value *= 2) {
+                bool of_sequences = value == BATCH_ADVANTAGES || value == BATCH_DESIRABLE;
                 tensors += !!(reads & value);
-                bytes += reads & value ? statistic * (value == BATCH_ADVANTAGES ? f.batch_size : rows) : 0;
+                bytes += reads & value ? statistic * (of_sequences ? f.batch_size : rows) : 0;
+            }
+            if (reads & BATCH_SAMPLING || strstr(f.settings, "advantages=tokens")) { // advantages of tokens
+                tensors++;
+                bytes += statistic * rows;
+            }
+            if (terms.sequences.kind == SEQUENCE_RATIO) {
+                tensors++;
+                bytes += statistic * f.batch_size * GAINS;
             }
             bytes += f.batch_size * ((terms.sequences.kind != SEQUENCE_NONE) * sizeof(double) +
                                      objective_counts(&terms) * sizeof(int32_t));

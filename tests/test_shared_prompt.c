@@ -72,7 +72,8 @@ static void share(struct fixture *f)
     struct row rows[] = {lay(0), lay(1)};
     size_t context = rows[0].count > rows[1].count ? rows[0].count : rows[1].count;
     int32_t ids[ROWS_MAX] = {0}, targets[ROWS_MAX], of[ROWS_MAX];
-    double weights[ROWS_MAX] = {0}, old[ROWS_MAX] = {0}, reference[ROWS_MAX] = {0};
+    double weights[ROWS_MAX] = {0}, old[ROWS_MAX] = {0}, reference[ROWS_MAX] = {0}, sampling[ROWS_MAX] = {0};
+    double token_advantages[ROWS_MAX] = {0};
     for (size_t i = 0; i < 2 * context; i++) {
         const struct row *row = &rows[i / context];
         size_t at = i % context;
@@ -84,6 +85,8 @@ static void share(struct fixture *f)
         weights[i] = f->weights[from];
         old[i] = f->old[from];
         reference[i] = f->reference[from];
+        sampling[i] = f->sampling[from];
+        token_advantages[i] = f->token_advantages[from];
     }
     batch_close(&f->batch, f->device);
     batch_open(&f->batch, f->device, ids, targets, context, 2);
@@ -91,8 +94,11 @@ static void share(struct fixture *f)
     struct batch_values values = {.weights = weights,
                                   .old_logprobs = old,
                                   .reference_logprobs = reference,
+                                  .sampling_logprobs = sampling,
                                   .advantages = f->advantages,
                                   .desirable = f->desirable};
+    if (strstr(f->settings, "advantages=tokens"))
+        values.token_advantages = token_advantages;
     if (f->objective)
         batch_set_objective(&f->batch, f->device, f->objective, f->objective_settings, &values);
 }

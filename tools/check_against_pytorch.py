@@ -368,7 +368,7 @@ def make_batch(path, rng, pairs=2):
     usual = lambda deviation: -math.log(256) + deviation * rng.standard_normal(shape)
     batch = {name: torch.from_numpy(values) for name, values in
              {"ids": ids, "labels": labels, "lengths": lengths, "weights": rng.random(shape), "old_logprobs": usual(0.6),
-              "reference_logprobs": usual(0.6), "advantages": np.resize([0.7, -1.2, 0.4, -0.3], 2 * pairs),
+              "reference_logprobs": usual(0.6), "sampling_logprobs": usual(0.6), "advantages": np.resize([0.7, -1.2, 0.4, -0.3], 2 * pairs),
               "desirable": np.resize([1, 0, 0, 1], 2 * pairs)}.items()}
     save_file(batch, path)
     return batch

@@ -2,6 +2,8 @@
 the program's losses and gradients against. Nothing here is taken from kernels/.
 
 All take l, the log-probs of the labels [B, T]; mask, where there is a label; and a batch file's tensors."""
+import math
+
 import torch
 from torch.nn.functional import logsigmoid, relu
 
@@ -73,16 +75,29 @@ def kto(l, mask, batch, kind="kto", beta=0.1, desirable_weight=1.0, undesirable_
 
 
 def grpo(l, mask, batch, normaliser="dapo", policy="clip", clip_low=0.2, clip_high=0.2, dual=0.0, ratio_max=5.0,
-         temperature=1.0, temperature_negative=1.05, beta=0.0, importance="off", length=0):
+         temperature=1.0, temperature_negative=1.05, beta=0.0, estimator="k3", importance="off", length=0, sampling="off",
+         sampling_min=0.0, sampling_max=3.0, mask_groups=0):
     """Shao et al. 2024, arXiv 2402.03300, and its relatives."""
+    if mask_groups:
+        gains = (batch["advantages"].view(-1, mask_groups) != 0).any(1).repeat_interleave(mask_groups)
+        l, mask, batch = l[gains], mask[gains], {name: values[gains] for name, values in batch.items()}
     rows = mask.sum(1, keepdim=True)
-    advantage = batch["advantages"][:, None].expand_as(l)
+    advantage = batch["advantages"] if batch["advantages"].dim() == 2 else batch["advantages"][:, None].expand_as(l)
     old = batch.get("old_logprobs", l.detach())
+    weight = torch.ones_like(l)
+    if sampling != "off":  # Yao et al. 2025
+        log_weight = (old - batch["sampling_logprobs"]) * mask
+        log_weight = log_weight.sum(1, keepdim=True).expand_as(l) if sampling.startswith("sequence") else log_weight
+        weight = log_weight.exp()
+        within = weight.clamp(sampling_min, sampling_max or math.inf)
+        weight = within if sampling.endswith("truncate") else weight * (within == weight)
     log_ratio = l - old
-    if policy == "gspo":
+    if policy in ("gspo", "gspo_token"):
         log_ratio = ((log_ratio * mask).sum(1, keepdim=True) / rows).expand_as(l)
+    if policy == "gspo_token":
+        log_ratio = log_ratio.detach() + l - l.detach()
     ratio = log_ratio.exp()
-    if policy in ("clip", "gspo"):
+    if policy in ("clip", "gspo", "gspo_token"):
         capped = torch.where(advantage < 0, ratio.clamp(max=dual), ratio) if dual > 0 else ratio
         cost = -torch.minimum(capped * advantage, capped.clamp(1 - clip_low, 1 + clip_high) * advantage)
     elif policy == "cispo":
@@ -92,10 +107,11 @@ def grpo(l, mask, batch, normaliser="dapo", policy="clip", clip_low=0.2, clip_hi
         cost = -advantage * 4 / t * torch.sigmoid(t * (ratio - 1))
     elif policy == "reinforce":
         cost = -advantage * l
+    cost = cost * weight
     if beta > 0:
         gap = batch["reference_logprobs"] - l
-        k3 = gap.exp() - gap - 1
-        cost = cost + beta * k3 * ((l - old).exp() if importance == "on" else 1)
+        k = {"k1": -gap, "k2": gap ** 2 / 2, "k3": gap.exp() - gap - 1}[estimator]
+        cost = cost + beta * k * ((l - old).exp() if importance == "on" else 1)
     cost = cost * mask
     sequences = l.shape[0]
     return {"dapo": lambda: cost.sum() / rows.sum(), "bnpo": lambda: cost.sum() / rows.sum(),
@@ -132,6 +148,14 @@ OBJECTIVES = [
     ("grpo", {"policy": "sapo", "normaliser": "grpo", "temperature_negative": 1.25}), ("grpo", {"policy": "reinforce"}),
     ("grpo", {"policy": "gspo", "clip_low": 0.01, "clip_high": 0.01}),
     ("grpo", {"policy": "gspo", "normaliser": "grpo", "beta": 0.04}),
+    ("grpo", {"policy": "gspo_token", "normaliser": "grpo", "beta": 0.04}),
+    ("grpo", {"beta": 0.04, "estimator": "k1"}), ("grpo", {"beta": 0.04, "estimator": "k1", "importance": "on"}),
+    ("grpo", {"beta": 0.04, "estimator": "k2"}), ("grpo", {"beta": 0.04, "estimator": "k2", "importance": "on"}),
+    ("grpo", {"sampling": "token_truncate", "sampling_max": 1.1}), ("grpo", {"sampling": "token_mask", "sampling_max": 1.1}),
+    ("grpo", {"sampling": "sequence_truncate", "beta": 0.04}),
+    ("grpo", {"sampling": "sequence_mask", "sampling_min": 0.2, "sampling_max": 0, "normaliser": "grpo"}),
+    ("grpo", {"sampling": "token_truncate", "sampling_min": 0.9, "policy": "cispo"}),
+    ("grpo", {"mask_groups": 2, "beta": 0.04, "normaliser": "grpo"}),
 ]
 
 

@@ -88,6 +88,14 @@ def kto(l, mask, batch, options):
         "label": batch["desirable"][examples].bool(), "ref_logps": reference[examples], "ref_KL_logps": reference[other]}, False)
 
 
+def sampling_ratio(mask, batch, options):
+    """As GRPOTrainer._generate_and_score_completions has it, which cannot be called alone."""
+    sampling, difference = options.get("sampling", "off"), (batch["old_logprobs"] - batch["sampling_logprobs"]) * mask
+    ratio = (difference.sum(1, keepdim=True) if sampling.startswith("sequence") else difference).exp()
+    least, most = options.get("sampling_min", 0.0), options.get("sampling_max", 3.0) or float("inf")
+    return ratio.clamp(least, most) if sampling.endswith("truncate") else ratio.masked_fill((ratio < least) | (ratio > most), 0)
+
+
 def grpo(l, mask, batch, options):
     policy, empty = options.get("policy", "clip"), torch.zeros(l.shape[0], 0, dtype=torch.long)
     args = MagicMock(delta=options.get("dual") or None, use_bias_correction_kl=options.get("importance") == "on",
@@ -97,12 +105,13 @@ def grpo(l, mask, batch, options):
                    importance_sampling_level="sequence" if policy == "gspo" else "token", beta=options.get("beta", 0.0),
                    epsilon_low=options.get("clip_low", 0.2), top_entropy_quantile=1.0, off_policy_mask_threshold=None,
                    epsilon_high=options.get("ratio_max", 5.0) if policy == "cispo" else options.get("clip_high", 0.2),
-                   max_completion_length=options.get("length"), use_vllm=False, _entropy_bonus_enabled=False,
+                   max_completion_length=options.get("length"), use_vllm=options.get("sampling", "off") != "off",
+                   vllm_importance_sampling_correction=True, _entropy_bonus_enabled=False,
                    current_gradient_accumulation_steps=1)
     stub._get_per_token_logps_and_entropies = lambda *_, **__: (l, torch.zeros_like(l), None)
     return GRPOTrainer._compute_loss(stub, None, {
         "prompt_ids": empty, "prompt_mask": empty, "completion_ids": mask.long(), "completion_mask": mask.long(),
-        "advantages": batch["advantages"], "old_per_token_logps": batch["old_logprobs"],
+        "importance_sampling_ratio": sampling_ratio(mask, batch, options), "advantages": batch["advantages"], "old_per_token_logps": batch["old_logprobs"],
         "ref_per_token_logps": batch["reference_logprobs"], "num_items_in_batch": mask.sum()})
 
 
@@ -117,6 +126,8 @@ def left_out(name, options):
         return f"TRL's {kind} takes no smoothing"
     if options.get("divergence") == "alpha":
         return "TRL's alpha divergence is computed in f32"
+    if policy == "gspo_token" or options.get("estimator", "k3") != "k3" or options.get("mask_groups"):
+        return "TRL's GRPO has none of it"
     if policy == "reinforce":
         return "TRL's GRPO has ratios"
     if (policy, normaliser) in (("sapo", "dapo"), ("cispo", "grpo")):

@@ -27,7 +27,9 @@ static const struct batch_tensor {
     {"weights", AT(weights), NUMBERS, PER_TOKEN, NULL},
     {"old_logprobs", AT(old_logprobs), NUMBERS, PER_TOKEN, NULL},
     {"reference_logprobs", AT(reference_logprobs), NUMBERS, PER_TOKEN, NULL},
+    {"sampling_logprobs", AT(sampling_logprobs), NUMBERS, PER_TOKEN, NULL},
     {"advantages", AT(advantages), NUMBERS, PER_SEQUENCE, NULL},
+    {"advantages", AT(token_advantages), NUMBERS, PER_TOKEN, NULL},
     {"desirable", AT(desirable), INTEGERS, PER_SEQUENCE, NULL},
 };
 #define BATCH_TENSORS (sizeof batch_tensors / sizeof *batch_tensors)
@@ -47,11 +49,20 @@ static const char *element(const struct batch_tensor *row, size_t context, size_
     return text;
 }
 
+// The tensor of this row, or NULL: there is none, or, of advantages, it is the other row's.
+static const struct safetensors_tensor *tensor_of(const struct safetensors *file, const struct batch_tensor *row)
+{
+    const struct safetensors_tensor *tensor = safetensors_find(file, row->name);
+    bool other = tensor && ((row->offset == AT(advantages) && tensor->rank == 2) ||
+                            (row->offset == AT(token_advantages) && tensor->rank != 2));
+    return other ? NULL : tensor;
+}
+
 // The tensor of this row, of a type that it can be read from; *there: whether the file has it.
 static bool find(const struct safetensors *file, const struct batch_tensor *row,
                  const struct safetensors_tensor **tensor, struct status *status)
 {
-    *tensor = safetensors_find(file, row->name);
+    *tensor = tensor_of(file, row);
     if (!*tensor)
         return !row->needed || status_set(status, STATUS_BAD_INPUT, "%s: has no tensor \"%s\"; it needs %s",
                                           file->path, row->name, row->needed);
@@ -106,7 +117,8 @@ static bool check_names(const struct safetensors *file, struct status *status)
 {
     struct names known = {0};
     for (size_t i = 0; i < BATCH_TENSORS; i++)
-        names_add(&known, batch_tensors[i].name);
+        if (batch_tensors[i].offset != AT(token_advantages))
+            names_add(&known, batch_tensors[i].name);
     for (size_t i = 0; i < file->count; i++) {
         char hint[400];
         if (names_find(&known, file->tensors[i].name) < known.count)
@@ -198,7 +210,7 @@ static struct bounds bounds_of(const struct batch_tensor *row)
 {
     if (row->offset == AT(weights))
         return (struct bounds){0, INFINITY, "a finite number >= 0"};
-    if (row->offset == AT(advantages))
+    if (row->offset == AT(advantages) || row->offset == AT(token_advantages))
         return (struct bounds){-INFINITY, INFINITY, "a finite number"};
     return (struct bounds){
         -INFINITY, LOG_PROB_MAX,
@@ -267,7 +279,8 @@ bool batch_file_like(const struct batch_file *file, const struct batch_file *oth
                           file->tensors.path, file->context, other->tensors.path, other->context);
     for (size_t i = 0; i < BATCH_TENSORS; i++) {
         const char *name = batch_tensors[i].name;
-        bool has = safetensors_find(&file->tensors, name), should = safetensors_find(&other->tensors, name);
+        bool has = tensor_of(&file->tensors, &batch_tensors[i]);
+        bool should = tensor_of(&other->tensors, &batch_tensors[i]);
         if (has != should)
             return status_set(status, STATUS_BAD_INPUT, "%s: has %s tensor \"%s\", but %s has %s",
                               file->tensors.path, has ? "a" : "no", name, other->tensors.path,
@@ -306,7 +319,7 @@ bool batch_file_take(const struct batch_file *file, size_t first, size_t count, 
     const char *path = file->tensors.path;
     for (size_t i = 0; i < BATCH_TENSORS; i++) {
         const struct batch_tensor *row = &batch_tensors[i];
-        const struct safetensors_tensor *tensor = safetensors_find(&file->tensors, row->name);
+        const struct safetensors_tensor *tensor = tensor_of(&file->tensors, row);
         size_t each = values_of(row, file->context), from = first * each, values = count * each, to = at * each;
         if (tensor &&
             !(row->kind == INTEGERS ? take_integers(row, tensor, from, values, vocab, data, to, path, status)
@@ -360,7 +373,9 @@ void batch_data_keep(struct batch_data *data, size_t first, size_t count)
     keep(data->weights, row, rows, sizeof *data->weights);
     keep(data->old_logprobs, row, rows, sizeof *data->old_logprobs);
     keep(data->reference_logprobs, row, rows, sizeof *data->reference_logprobs);
+    keep(data->sampling_logprobs, row, rows, sizeof *data->sampling_logprobs);
     keep(data->advantages, first, count, sizeof *data->advantages);
+    keep(data->token_advantages, row, rows, sizeof *data->token_advantages);
     keep(data->desirable, first, count, sizeof *data->desirable);
     data->batch = count;
 }
@@ -375,7 +390,9 @@ void batch_data_free(struct batch_data *data)
     free(data->weights);
     free(data->old_logprobs);
     free(data->reference_logprobs);
+    free(data->sampling_logprobs);
     free(data->advantages);
+    free(data->token_advantages);
     free(data->desirable);
     *data = (struct batch_data){0};
 }

@@ -23,7 +23,9 @@ struct batch_data {
     double *weights;            // of the rows
     double *old_logprobs;       // of the labels, by the policy that sampled them
     double *reference_logprobs; // of the labels, by the reference
+    double *sampling_logprobs;  // of the labels, as the engine that sampled them computed them
     double *advantages;         // [batch], of sequences
+    double *token_advantages;   // of the labels, where a file's tensor "advantages" is [batch, context]
     int32_t *desirable;         // [batch], 1 of a sequence that is, 0 of any other
 };
 

@@ -133,7 +133,8 @@ bool shared_prompt_pack(struct batch_data *data, size_t group, const char *path,
     struct layout layout = {0};
     bool packed = check(data, group, path, status) && lay(&layout, data, group, status);
     if (packed) {
-        double **numbers[] = {&data->weights, &data->old_logprobs, &data->reference_logprobs};
+        double **numbers[] = {&data->weights, &data->old_logprobs, &data->reference_logprobs,
+                              &data->sampling_logprobs, &data->token_advantages};
         data->ids = laid(&layout, data->ids, sizeof no_id, &no_id);
         data->labels = laid(&layout, data->labels, sizeof no_target, &no_target);
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

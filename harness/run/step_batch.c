@@ -21,7 +21,9 @@ void step_batch_set_objective(struct batch *batch, struct device *device, const 
                         &(struct batch_values){.weights = data->weights,
                                                .old_logprobs = draws ? &drawn : data->old_logprobs,
                                                .reference_logprobs = data->reference_logprobs,
+                                               .sampling_logprobs = data->sampling_logprobs,
                                                .advantages = data->advantages,
+                                               .token_advantages = data->token_advantages,
                                                .desirable = data->desirable});
 }
 

@@ -115,7 +115,12 @@ bool step_data_check(const struct batch_data *data, const struct trial *trial, c
             check_there(path, data->weights, "weights", trial, "[batch, context], a number >= 0 for every row",
                         status)) &&
            (!(terms.required & BATCH_ADVANTAGES) ||
-            check_there(path, data->advantages, "advantages", trial, "[batch], one for every sequence", status)) &&
+            check_there(path, data->advantages ? data->advantages : data->token_advantages, "advantages", trial,
+                        "[batch], one for every sequence, or [batch, context], one for every label", status)) &&
+           (!(terms.required & BATCH_OLD) || check_there(path, data->old_logprobs, "old_logprobs", trial,
+                                                         "[batch, context], beside sampling_logprobs", status)) &&
+           (!(terms.required & BATCH_SAMPLING) ||
+            check_there(path, data->sampling_logprobs, "sampling_logprobs", trial, "[batch, context]", status)) &&
            (!(terms.required & BATCH_DESIRABLE) ||
             check_there(path, data->desirable, "desirable", trial, "[batch], 1 or 0 for every sequence", status)) &&
            (trial->reference.kind != REFERENCE_FILE ||
@@ -216,8 +221,10 @@ static bool read_tokens(struct batch_data *data, const struct trial *trial, stru
 
 unsigned step_data_noise(const struct trial *trial)
 {
-    unsigned old = trial->data.kind == DATA_RANDOM ? terms_of(trial).optional & BATCH_OLD : 0;
-    return old | (trial->reference.kind == REFERENCE_RANDOM ? BATCH_REFERENCE : 0);
+    struct objective_terms terms = terms_of(trial);
+    unsigned sampled = (terms.required | terms.optional) & (BATCH_OLD | BATCH_SAMPLING);
+    return (trial->data.kind == DATA_RANDOM ? sampled : 0) |
+           (trial->reference.kind == REFERENCE_RANDOM ? BATCH_REFERENCE : 0);
 }
 
 bool step_data_read_shape(struct batch_data *data, const struct trial *trial, struct status *status)
@@ -237,6 +244,9 @@ bool step_data_read(struct batch_data *data, const struct trial *trial, struct s
         return false;
     if (noise & BATCH_OLD)
         data->old_logprobs = random_normal_values(trial, "old log-probs", trial->context, STEP_DATA_NOISE, status);
+    if (noise & BATCH_SAMPLING)
+        data->sampling_logprobs =
+            random_normal_values(trial, "sampling log-probs", trial->context, STEP_DATA_NOISE, status);
     if (noise & BATCH_REFERENCE) {
         free(data->reference_logprobs);
         data->reference_logprobs =
@@ -248,7 +258,7 @@ bool step_data_read(struct batch_data *data, const struct trial *trial, struct s
 uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial)
 {
     size_t rows = data->batch * data->context;
-    const struct {
+    const struct part {
         const void *values;
         size_t bytes;
     } parts[] = {{data->ids, rows * sizeof *data->ids},
@@ -258,15 +268,22 @@ uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial
                  {data->weights, rows * sizeof *data->weights},
                  {data->old_logprobs, rows * sizeof *data->old_logprobs},
                  {data->advantages, data->batch * sizeof *data->advantages},
-                 {data->desirable, data->batch * sizeof *data->desirable},
                  {data->reference_logprobs, rows * sizeof *data->reference_logprobs}}; // of a file alone
+    // Of data without these the hash is that of the above.
+    const struct part rare[] = {{data->desirable, data->batch * sizeof *data->desirable},
+                                {data->sampling_logprobs, rows * sizeof *data->sampling_logprobs},
+                                {data->token_advantages, rows * sizeof *data->token_advantages}};
     size_t count = sizeof parts / sizeof *parts - (trial->reference.kind != REFERENCE_FILE);
     XXH64_hash_t hashes[sizeof parts / sizeof *parts] = {0};
     if (trial->data.kind == DATA_RANDOM)
         return 0;
     for (size_t i = 0; i < count; i++)
         hashes[i] = parts[i].values ? XXH3_64bits(parts[i].values, parts[i].bytes) : 0;
-    return XXH3_64bits(hashes, count * sizeof *hashes);
+    XXH64_hash_t all = XXH3_64bits(hashes, count * sizeof *hashes);
+    for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
+        if (rare[i].values)
+            all = XXH3_64bits_withSeed(rare[i].values, rare[i].bytes, all + i);
+    return all;
 }
 
 // How long a row of a group is turns out here; whether the method's options go with it, too.

@@ -82,6 +82,8 @@ void step_logprobs_of_model(struct batch_data *data, const struct trial *trial, 
         double *own = drawn_about(model, batch);
         if (noise & BATCH_OLD)
             add(data->old_logprobs, own, rows);
+        if (noise & BATCH_SAMPLING)
+            add(data->sampling_logprobs, own, rows);
         if (noise & BATCH_REFERENCE)
             add(data->reference_logprobs, own, rows);
         free(own);

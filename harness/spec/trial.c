@@ -53,9 +53,14 @@ struct split trial_split(const struct trial *trial)
 
 size_t trial_together(const struct trial *trial)
 {
-    bool pairs = objective_terms(trial->objective, trial->objective_options).divisor == PER_PAIR;
     size_t group = trial->group > 1 ? trial->group : 1;
-    return pairs && group % 2 ? 2 * group : group;
+    size_t compared = objective_together(trial->objective, trial->objective_options), common = compared;
+    for (size_t rest = group; rest;) { // Euclid's, for the least multiple of both
+        size_t next = common % rest;
+        common = rest;
+        rest = next;
+    }
+    return group / common * compared;
 }
 
 struct row_range trial_share(const struct trial *trial, size_t sequences, size_t replica)

@@ -243,11 +243,13 @@ typedef void log_prob_op(struct device *device, struct tensor log_prob, struct t
                          struct tensor logits, struct tensor targets);
 // A block of rows and what objectives read of them. No tensor: not given. of: [n, 1] i32, the sequence that a row
 // is one of; not given: (first + r) % sequences. log_prob, weights, shares, old, reference: [n, 1], and advantages:
-// [sequences, 1], of the statistics' dtype; shares: what a row counts in its sequence's sums, not given: 1; counts:
-// [sequences, 1] i32, the sequence's rows with a target; slopes: [sequences, 1] f64.
+// [sequences, 1], or token_advantages: [n, 1], in its place, of the statistics' dtype; shares: what a row counts in
+// its sequence's sums, not given: 1; counts: [sequences, 1] i32, the sequence's rows with a target; slopes:
+// [sequences, 1] f64.
 struct objective_block {
     size_t first, sequences;
-    struct tensor of, targets, log_prob, weights, shares, old, reference, counts, advantages, slopes;
+    struct tensor of, targets, log_prob, weights, shares, old, reference, counts, advantages, token_advantages,
+        slopes;
 };
 HOST_DEVICE static inline size_t objective_sequence(const struct objective_block *block, size_t row)
 {
@@ -255,9 +257,10 @@ HOST_DEVICE static inline size_t objective_sequence(const struct objective_block
     return of ? (size_t)of[row] : (block->first + row) % block->sequences;
 }
 // loss += loss_weight * sum of w f(log_prob), grad = grad_weight * (w f'(log_prob) + share * slope of the
-// sequence), f the terms'. w: the row's weight, or 1 / its sequence's count, or 1. old not given: log_prob;
-// advantages: 1; slopes: 0. grad: [n, 1], and may be log_prob. loss: [1, 1], or [OBJECTIVE_SUMS, 1], which has
-// metrics below (kernels/base/objective_sums.h): these += loss_weight * sum of the rows' own, each counting 1.
+// sequence, or, under ROW_RATIO, no more: then slopes are the sequences' ratios), f the terms'. w: the row's
+// weight, or 1 / its sequence's count, or 1. old not given: log_prob; advantages: 1; slopes: 0. grad: [n, 1], and
+// may be log_prob. loss: [1, 1], or [OBJECTIVE_SUMS, 1], which has metrics below (kernels/base/objective_sums.h):
+// these += loss_weight * sum of the rows' own, each counting 1.
 typedef void objective_rows_op(struct device *device, struct row_terms terms, struct tensor grad,
                                struct tensor loss, struct objective_block block, double loss_weight,
                                double grad_weight);
@@ -266,7 +269,8 @@ typedef void objective_rows_op(struct device *device, struct row_terms terms, st
 typedef void sequence_sums_op(struct device *device, struct tensor sums, struct objective_block block,
                               struct tensor base);
 // loss += loss_weight * what the sequences cost by their sums, and sums = that cost's derivative by the log_probs.
-// sums: [sequences, 1] f64, a multiple of sequence_stride; counts, advantages and loss as above.
+// sums: [sequences, 1] f64, a multiple of sequence_stride; counts and loss as above;
+// advantages: [sequences, sequence_gains], of the statistics' dtype.
 typedef void sequence_costs_op(struct device *device, struct sequence_terms terms, struct tensor sums,
                                struct tensor loss, struct tensor counts, struct tensor advantages,
                                double loss_weight);

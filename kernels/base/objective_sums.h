@@ -10,7 +10,7 @@ enum objective_metric {
     METRIC_ACCURACY,  // whether that is above 0
     METRIC_CLIP_LOW,  // whether the ratio of the row, or of its sequence, is below its bound
     METRIC_CLIP_HIGH, // above it
-    METRIC_KL,        // k3
+    METRIC_KL,        // the estimate of the divergence from the reference
     OBJECTIVE_METRICS
 };
 

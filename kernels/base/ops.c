@@ -299,10 +299,12 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
     CHECK(terms.beta == 0 || is_statistic(device, block.reference, rows));
     CHECK(!block.counts.data || is_of(block.counts, block.sequences, DTYPE_I32));
     CHECK(!block.advantages.data || is_statistic(device, block.advantages, block.sequences));
+    CHECK(!block.token_advantages.data || is_statistic(device, block.token_advantages, rows));
     CHECK(!block.slopes.data || is_of(block.slopes, block.sequences, DTYPE_F64));
     if (begin(device, operation(WORK_HEAD, "objective_rows"), 0,
               bytes(block.log_prob) + bytes(block.weights) + bytes(block.shares) + bytes(block.old) +
-                  bytes(block.reference) + bytes(block.targets) + bytes(block.of) + bytes(grad))) {
+                  bytes(block.reference) + bytes(block.token_advantages) + bytes(block.targets) + bytes(block.of) +
+                  bytes(grad))) {
         device->ops->objective_rows(device, terms, grad, loss, block, loss_weight, grad_weight);
         range_pop(device);
     }
@@ -335,7 +337,8 @@ void op_sequence_costs(struct device *device, struct sequence_terms terms, struc
     bool pairs = terms.kind == SEQUENCE_PAIRS, counted = terms.mean || terms.kind == SEQUENCE_RATIO;
     CHECK(is_of(sums, sums.rows, DTYPE_F64) && is_loss(loss) && sums.rows % sequence_stride(terms) == 0);
     CHECK(!counted || is_of(counts, sums.rows, DTYPE_I32));
-    CHECK(pairs || is_statistic(device, advantages, sums.rows));
+    CHECK(pairs || (advantages.rows == sums.rows && advantages.cols == sequence_gains(terms) &&
+                    advantages.dtype == dtype_statistic(device->ops->dtype)));
     if (begin(device, operation(WORK_HEAD, "sequence_costs"), 0,
               2 * bytes(sums) + bytes(counts) + bytes(advantages))) {
         device->ops->sequence_costs(device, terms, sums, loss, counts, advantages, loss_weight);

@@ -16,7 +16,18 @@ enum row_objective {
                // two bounds: Yu et al. 2025, arXiv 2503.14476
     ROW_CISPO, // f = -min(r, ratio_max) A l, the factor of l held fixed. Chen et al. 2025, arXiv 2506.13585
     ROW_SAPO,  // f = -A 4 sigma(t (r - 1)) / t. Gao et al. 2025, arXiv 2511.20347
-    ROW_REINFORCE // f = -A l. Williams 1992
+    ROW_REINFORCE, // f = -A l. Williams 1992
+    ROW_RATIO      // as CLIP of r = s l / stop(l), s the ratio of the row's sequence, so that f' is that of s A:
+              // GSPO-token, Zheng et al. 2025, arXiv 2507.18071, equation 13. What it costs is the sequence's to
+              // count.
+};
+
+// Estimates k of the divergence from the reference by l - q of a sampled token. Schulman 2020, "Approximating KL
+// divergence".
+enum kl_estimate {
+    KL_K3, // exp(q - l) - (q - l) - 1
+    KL_K2, // (l - q)^2 / 2
+    KL_K1  // l - q
 };
 
 // low, high: 1 - low and 1 + high bound the ratio where it would gain more; dual: where A < 0 no larger ratio
@@ -25,8 +36,7 @@ struct clip {
     double low, high, dual;
 };
 
-// Every objective has beta k3 besides: k3 = exp(q - l) - (q - l) - 1 (Schulman 2020, "Approximating KL
-// divergence"), or, by importance, r k3.
+// Every objective has beta k besides, or, by importance, beta r k.
 struct row_terms {
     enum row_objective kind;
     struct clip clip;
@@ -35,11 +45,12 @@ struct row_terms {
     double scale;
     double beta;
     bool importance;
+    enum kl_estimate estimate;
 };
 
 struct row_values {
-    double log_prob, old, reference, advantage;
-    bool chosen; // its sequence is a pair's first
+    double log_prob, old, reference, advantage, ratio; // ratio: of ROW_RATIO
+    bool chosen;                                       // its sequence is a pair's first
 };
 
 struct row_cost {
@@ -83,9 +94,23 @@ HOST_DEVICE static inline void clip_metrics(struct ratio_bounds bounds, double r
     sums->metrics[METRIC_CLIP_HIGH] += advantage != 0 && r > bounds.largest ? rows : 0;
 }
 
-HOST_DEVICE static inline double row_k3(double gap) // q - l
+// By gap = q - l; the slope is that by l.
+HOST_DEVICE static inline struct row_cost row_divergence(enum kl_estimate estimate, double gap)
 {
-    return expm1(gap) - gap;
+    struct row_cost k = {-gap, 1};
+    switch (estimate) {
+    case KL_K3:
+        k.value = expm1(gap) - gap;
+        k.slope = -expm1(gap);
+        break;
+    case KL_K2:
+        k.value = gap * gap / 2;
+        k.slope = -gap;
+        break;
+    case KL_K1:
+        break;
+    }
+    return k;
 }
 
 HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struct row_values row)
@@ -127,11 +152,14 @@ HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struc
         cost.value = -row.advantage * l;
         cost.slope = -row.advantage;
         break;
+    case ROW_RATIO:
+        cost.slope = clip_cost(terms.clip, row.ratio, row.advantage).slope;
+        break;
     }
     if (terms.beta != 0) {
-        double gap = row.reference - l, k3 = row_k3(gap);
-        cost.value += terms.beta * (terms.importance ? ratio * k3 : k3);
-        cost.slope += terms.beta * (terms.importance ? -ratio * gap : -expm1(gap));
+        struct row_cost k = row_divergence(terms.estimate, row.reference - l);
+        cost.value += terms.beta * (terms.importance ? ratio * k.value : k.value);
+        cost.slope += terms.beta * (terms.importance ? ratio * (k.value + k.slope) : k.slope);
     }
     return cost;
 }
@@ -148,5 +176,6 @@ HOST_DEVICE static inline void row_metrics(struct row_terms terms, struct row_va
     if (terms.kind == ROW_CLIP || terms.kind == ROW_CISPO) {
         clip_metrics(bounds, exp(row.log_prob - row.old), row.advantage, 1, sums);
     }
-    sums->metrics[METRIC_KL] += terms.beta != 0 ? row_k3(row.reference - row.log_prob) : 0;
+    sums->metrics[METRIC_KL] +=
+        terms.beta != 0 ? row_divergence(terms.estimate, row.reference - row.log_prob).value : 0;
 }

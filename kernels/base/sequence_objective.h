@@ -57,6 +57,7 @@ struct sequence_terms {
     double desirable, undesirable;      // factors of S in the mean margin
     struct clip clip;                   // of ratios
     bool weighed;                       // rows of a ratio count 1 / their number
+    bool held;                          // the rows have a slope of their own by the ratio
 };
 
 // -log sigma(x)
@@ -228,15 +229,21 @@ HOST_DEVICE static inline void pair_settle(struct sequence_terms terms, double s
     step->metrics[METRIC_ACCURACY] += near_rho > far_rho;
 }
 
-// The same of one sequence's rows, which have a ratio in common.
-HOST_DEVICE static inline void ratio_settle(struct sequence_terms terms, double *sum, int count, double advantage,
-                                            struct objective_sums *step)
+// The advantages of a sequence's rows: the sums of those above and below 0, and how many there are of each.
+enum { GAIN_ABOVE, GAIN_BELOW, GAIN_ROWS_ABOVE, GAIN_ROWS_BELOW, GAINS };
+
+// The same of one sequence's rows, which have a ratio in common; or, held, its sum becomes that ratio.
+HOST_DEVICE static inline void ratio_settle(struct sequence_terms terms, double *sum, int count,
+                                            const double gains[GAINS], struct objective_sums *step)
 {
-    double share = objective_share(count), weight = terms.weighed ? share : 1, ratio = exp(share * *sum);
-    struct row_cost cost = clip_cost(terms.clip, ratio, advantage);
-    *sum = weight * cost.slope;
-    step->loss += weight * count * cost.value;
-    clip_metrics(clip_bounds(terms.clip, advantage), ratio, advantage, count, step);
+    double share = objective_share(count), weight = terms.weighed ? share : 1, ratio = exp(share * *sum), slope = 0;
+    for (int i = GAIN_ABOVE; i <= GAIN_BELOW; i++) {
+        struct row_cost cost = clip_cost(terms.clip, ratio, gains[i]);
+        step->loss += weight * cost.value;
+        slope += weight * share * cost.slope;
+        clip_metrics(clip_bounds(terms.clip, gains[i]), ratio, gains[i], gains[GAIN_ROWS_ABOVE + i], step);
+    }
+    *sum = terms.held ? ratio : slope;
 }
 
 // One sequence's: its sum becomes the derivative of what it costs. advantage: w, or -w where it is not desirable.
@@ -257,10 +264,16 @@ HOST_DEVICE static inline size_t sequence_stride(struct sequence_terms terms)
     return terms.kind == SEQUENCE_PAIRS || terms.mismatched ? 2 : 1;
 }
 
-// Of these the sums become the slopes of their rows. counts: as many, NULL where none are read; advantage: the
-// first one's.
+// What it takes of each sequence's advantages.
+HOST_DEVICE static inline size_t sequence_gains(struct sequence_terms terms)
+{
+    return terms.kind == SEQUENCE_RATIO ? GAINS : 1;
+}
+
+// Of these the sums become the slopes of their rows. counts: as many, NULL where none are read; gains: the first
+// one's.
 HOST_DEVICE static inline void sequence_settle(struct sequence_terms terms, double *sums, const int *counts,
-                                               double advantage, struct objective_sums *step)
+                                               const double *gains, struct objective_sums *step)
 {
     switch (terms.kind) {
     case SEQUENCE_NONE:
@@ -269,10 +282,10 @@ HOST_DEVICE static inline void sequence_settle(struct sequence_terms terms, doub
         pair_settle(terms, sums, terms.mean ? counts : NULL, step);
         break;
     case SEQUENCE_RATIO:
-        ratio_settle(terms, sums, counts[0], advantage, step);
+        ratio_settle(terms, sums, counts[0], gains, step);
         break;
     case SEQUENCE_VALUE:
-        value_settle(terms, sums, advantage, step);
+        value_settle(terms, sums, gains[0], step);
         if (terms.mismatched) {
             sums[1] = 0;
         }

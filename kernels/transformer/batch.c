@@ -207,6 +207,8 @@ static void release(struct batch *batch, struct device *device)
     tensor_free(device, &batch->units);
     tensor_free(device, &batch->sums);
     tensor_free(device, &batch->counts);
+    tensor_free(device, &batch->gains);
+    tensor_free(device, &batch->token_advantages);
     tensor_free(device, &batch->advantages);
     tensor_free(device, &batch->shares);
     tensor_free(device, &batch->reference);
@@ -270,6 +272,124 @@ static struct tensor place_values(struct batch *batch, struct device *device, co
     return placed;
 }
 
+// What rows of the batch gain, [batch, context]; 0 without a target. targets: by row.
+static double *row_advantages(const struct batch *batch, struct device *device, const struct batch_values *given,
+                              const int32_t *targets)
+{
+    double *advantages = host_new(device, batch->context * batch->batch, sizeof *advantages);
+    for (size_t i = 0; advantages && i < batch->context * batch->batch; i++) {
+        size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+        if (targets[row] >= 0) {
+            advantages[i] = given->token_advantages ? given->token_advantages[i]
+                                                    : given->advantages[sequence_of(batch, row, b)];
+        }
+    }
+    return advantages;
+}
+
+// The sequences of a group in which no row gains or loses anything have no targets, and are not counted.
+static void mask_groups(struct batch *batch, struct device *device, size_t group, const double *advantages,
+                        int32_t *targets)
+{
+    bool *gains = host_new(device, batch->sequences, sizeof *gains);
+    size_t masked = 0;
+    for (size_t i = 0; gains && i < batch->context * batch->batch; i++) {
+        size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+        gains[sequence_of(batch, row, b) / group] |= advantages[i] != 0;
+    }
+    for (size_t row = 0; gains && row < batch->context * batch->batch; row++) {
+        size_t b = sequence_of(batch, row, row % batch->batch);
+        targets[row] = gains[b / group] ? targets[row] : NO_TARGET;
+    }
+    for (size_t b = 0; gains && b < batch->sequences; b++) {
+        masked += !gains[b / group];
+    }
+    if (gains) {
+        batch->normaliser.sequences -= masked;
+        count_rows(batch, targets);
+        op_upload(device, batch->targets, targets);
+    }
+    free(gains);
+}
+
+static double sampling_factor(struct sampling sampling, double log_ratio)
+{
+    bool masks = sampling.by == SAMPLING_TOKEN_MASK || sampling.by == SAMPLING_SEQUENCE_MASK;
+    double ratio = exp(log_ratio), most = sampling.largest > 0 ? sampling.largest : INFINITY;
+    double within = fmin(fmax(ratio, sampling.smallest), most);
+    return masks && within != ratio ? 0 : within;
+}
+
+static void correct(const struct batch *batch, struct device *device, struct sampling sampling,
+                    const struct batch_values *given, const int32_t *targets, double *advantages)
+{
+    size_t rows = batch->context * batch->batch;
+    bool whole = sampling.by == SAMPLING_SEQUENCE_TRUNCATE || sampling.by == SAMPLING_SEQUENCE_MASK;
+    double *sums = host_new(device, batch->sequences, sizeof *sums);
+    for (int pass = whole ? 0 : 1; sums && pass < 2; pass++) {
+        for (size_t i = 0; i < rows; i++) {
+            size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+            if (targets[row] < 0) {
+                continue;
+            }
+            size_t sequence = sequence_of(batch, row, b);
+            double difference = given->old_logprobs[i] - given->sampling_logprobs[i];
+            if (pass == 0) {
+                sums[sequence] += difference;
+            } else {
+                advantages[i] *= sampling_factor(sampling, whole ? sums[sequence] : difference);
+            }
+        }
+    }
+    free(sums);
+}
+
+static void place_gains(struct batch *batch, struct device *device, const double *advantages)
+{
+    double *gains = host_new(device, batch->sequences * GAINS, sizeof *gains);
+    for (size_t i = 0; gains && i < batch->context * batch->batch; i++) {
+        size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+        double advantage = advantages[i], *of = gains + GAINS * sequence_of(batch, row, b);
+        of[advantage < 0 ? GAIN_BELOW : GAIN_ABOVE] += advantage;
+        of[GAIN_ROWS_ABOVE] += advantage > 0;
+        of[GAIN_ROWS_BELOW] += advantage < 0;
+    }
+    if (gains) {
+        tensor_write(device, batch->gains, gains);
+    }
+    free(gains);
+}
+
+// Of sequences, or of their rows, where these have their own; and for a ratio of sequences what both come to.
+static void place_advantages(struct batch *batch, struct device *device, const struct objective_terms *terms,
+                             const struct batch_values *given, bool by_token)
+{
+    bool fills = device->status.code == STATUS_OK && !device->ops->dataless;
+    bool ratio = terms->sequences.kind == SEQUENCE_RATIO, read = !ratio || terms->sequences.held;
+    int32_t *targets = fills ? targets_of(batch, device) : NULL;
+    double *rows = targets ? row_advantages(batch, device, given, targets) : NULL;
+    if (rows && terms->masked_group) {
+        mask_groups(batch, device, terms->masked_group, rows, targets);
+    }
+    if (rows && terms->sampling.by != SAMPLING_OFF) {
+        correct(batch, device, terms->sampling, given, targets, rows);
+    }
+    if (read && by_token) {
+        batch->token_advantages = place(device, batch->batch, batch->context, rows);
+    } else if (read) {
+        batch->advantages = place(device, batch->sequences, 1, given->advantages);
+    }
+    if (ratio) {
+        batch->gains =
+            tensor_new(device, batch->sequences, GAINS, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
+    }
+    if (ratio && rows) {
+        place_gains(batch, device, rows);
+    }
+    free(rows);
+    free(targets);
+}
+
 // What the targets say of the sequences, of which a pair's S may be means; and the sum of the weights of rows that
 // have one.
 static void count(struct batch *batch, struct device *device, const double *weights,
@@ -310,11 +430,15 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     struct objective_terms terms = objective_terms(objective, settings);
     unsigned required = terms.required, optional = values && values->old_logprobs ? terms.optional & BATCH_OLD : 0;
     CHECK(dataless || !(required & BATCH_WEIGHTS) || given->weights);
-    CHECK(dataless || !(required & BATCH_ADVANTAGES) || given->advantages);
+    bool by_token = terms.sampling.by != SAMPLING_OFF || (values && values->token_advantages);
+    CHECK(dataless || !(required & BATCH_ADVANTAGES) || given->advantages || given->token_advantages);
+    CHECK(dataless || !(required & BATCH_OLD) || given->old_logprobs);
+    CHECK(dataless || !(required & BATCH_SAMPLING) || given->sampling_logprobs);
     CHECK(dataless || !(required & BATCH_DESIRABLE) || given->desirable);
     release(batch, device);
     batch->objective = objective;
     batch->settings = settings;
+    batch->normaliser.sequences = batch->sequences;
     batch->normaliser.weight = 0;
     batch->normaliser.desirable = 0;
     if (required & BATCH_WEIGHTS) {
@@ -331,7 +455,7 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
                                    CATEGORY_DATA);
     }
     if (required & BATCH_ADVANTAGES) {
-        batch->advantages = place(device, batch->sequences, 1, given->advantages);
+        place_advantages(batch, device, &terms, given, by_token);
     }
     if (required & BATCH_DESIRABLE) {
         batch->advantages = place_values(batch, device, &terms, given->desirable);
@@ -384,7 +508,7 @@ static void keep_on_host(int32_t *values, const struct pieces *pieces, size_t B)
 void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank)
 {
     struct tensor *of_rows[] = {&batch->ids,       &batch->targets,   &batch->weights, &batch->old,
-                                &batch->reference, &batch->device_of, &batch->shares};
+                                &batch->reference, &batch->device_of, &batch->shares,  &batch->token_advantages};
     struct pieces pieces = pieces_of(batch->context, ranks, rank);
     CHECK(!batch_is_shared(batch));
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {

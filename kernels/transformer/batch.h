@@ -25,7 +25,9 @@ struct batch_values {
     const double *weights;            // of rows; none negative
     const double *old_logprobs;       // of rows, under the policy that sampled them; not given: this one
     const double *reference_logprobs; // of rows, under a reference; not given: whoever needs it writes it later
+    const double *sampling_logprobs;  // of rows, as the engine that sampled them computed them
     const double *advantages;         // of sequences
+    const double *token_advantages;   // of rows, in place of these; also on a device without data
     const int32_t *desirable;         // of sequences, 0 or 1
 };
 
@@ -40,6 +42,8 @@ struct batch {
     const void *settings;              // of the objective, borrowed
     // No tensor: the objective does not read it, or it was not given.
     struct tensor weights, old, reference; // [context * batch, 1]
+    struct tensor token_advantages;        // [context * batch, 1], in place of the sequences'
+    struct tensor gains;                   // [sequences, GAINS], of the rows' advantages
     struct tensor shares;                  // [context * batch, 1], what rows count in their sequence's sums
     struct tensor advantages; // [sequences, 1]; of desirable sequences their weight, of others minus it
     bool idle;                // a rank walks along: its sequences count in nothing that ranks sum
@@ -67,7 +71,8 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
 // Chooses another objective than the first of objectives[], with settings of its own struct, which must outlive the
 // batch, or NULL if it has none. What it does not read of the values is left; what it must have is given, but for
 // reference_logprobs. values NULL: nothing is given. A device without data reads no value; what the objective must
-// have has its place there, and old_logprobs if its pointer is not NULL.
+// have has its place there, and old_logprobs if its pointer is not NULL, and token_advantages, whose pointer says
+// what advantages are of. Where groups are masked the targets of these are gone for good.
 void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
                          const void *settings, const struct batch_values *values);
 // Several documents in a sequence: attention sees none but its own, positions begin with each, and its last token

@@ -26,6 +26,12 @@ bool objective_has_sums(const struct objective *objective, const void *settings)
     return objective_terms(objective, settings).sequences.kind != SEQUENCE_NONE;
 }
 
+size_t objective_together(const struct objective *objective, const void *settings)
+{
+    struct objective_terms terms = objective_terms(objective, settings);
+    return terms.divisor == PER_PAIR ? 2 : terms.masked_group ? terms.masked_group : 1;
+}
+
 bool objective_of_tokens(const struct objective *objective, const void *settings)
 {
     struct objective_terms terms = objective_terms(objective, settings);

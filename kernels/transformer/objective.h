@@ -32,7 +32,22 @@ enum batch_value {
     BATCH_OLD = 2,
     BATCH_REFERENCE = 4,
     BATCH_ADVANTAGES = 8,
-    BATCH_DESIRABLE = 16
+    BATCH_DESIRABLE = 16,
+    BATCH_SAMPLING = 32
+};
+
+// How the log-probs of the engine that sampled tokens, which computes otherwise than the model does, correct what
+// those cost: by a factor exp(o - its own) of each token, or of the sum over a sequence's, either cut to the bounds
+// or, beyond them, 0. Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training".
+struct sampling {
+    enum {
+        SAMPLING_OFF,
+        SAMPLING_TOKEN_TRUNCATE,
+        SAMPLING_TOKEN_MASK,
+        SAMPLING_SEQUENCE_TRUNCATE,
+        SAMPLING_SEQUENCE_MASK
+    } by;
+    double smallest, largest;
 };
 
 struct objective_terms {
@@ -44,6 +59,8 @@ struct objective_terms {
     bool desensitised; // rows beyond as many as both of a pair have count `beyond` in S. Liu et al. 2024,
     double beyond;     // arXiv 2409.06411
     bool deferred;     // where it can, a walk multiplies the slope of a pair's sums in afterwards
+    struct sampling sampling;
+    size_t masked_group; // sequences of a group, which counts in nothing where all advantages are 0; 0: none
     double desirable, undesirable; // weights of sequences that are and are not
     unsigned required, optional;   // sums of enum batch_value
     unsigned metrics;              // that it has: a sum of 1 << enum objective_metric
@@ -72,6 +89,8 @@ struct objective {
 extern const struct objective *const objectives[];
 const struct objective *objective_find(const char *name);
 struct objective_terms objective_terms(const struct objective *objective, const void *settings);
+// How many sequences, one after another, belong together.
+size_t objective_together(const struct objective *objective, const void *settings);
 // Whether a first pass must see every row's log-prob.
 bool objective_has_sums(const struct objective *objective, const void *settings);
 // Whether tokens are all that it is of: no values, no pairs.

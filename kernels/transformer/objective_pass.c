@@ -111,7 +111,8 @@ void objective_settle(struct device *device, const struct comm *replicas, const 
         terms.sequences.baseline = mismatched_mean(device, replicas, batch);
     }
     if (terms.sequences.kind != SEQUENCE_NONE) {
-        op_sequence_costs(device, terms.sequences, batch->sums, loss, batch->counts, batch->advantages,
+        op_sequence_costs(device, terms.sequences, batch->sums, loss, batch->counts,
+                          terms.sequences.kind == SEQUENCE_RATIO ? batch->gains : batch->advantages,
                           scale_of(&terms, &batch->normaliser));
     }
 }
@@ -169,6 +170,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
         .reference = tensor_rows(batch->reference, first_row, logits.rows),
         .counts = terms.weights == ROWS_BY_SEQUENCE ? batch->counts : tensor_none(),
         .advantages = batch->advantages,
+        .token_advantages = tensor_rows(batch->token_advantages, first_row, logits.rows),
         .slopes = weights.deferred ? batch->units : batch->sums,
     };
     op_log_prob(device, log_prob, logsumexp, logits, targets);

@@ -46,6 +46,7 @@ static const struct objective dft = {
 #define TAU                  0.05
 #define CLIP                 0.2
 #define RATIO_MAX            5
+#define SAMPLING_MAX         3
 #define TEMPERATURE          1
 #define TEMPERATURE_NEGATIVE 1.05
 
@@ -371,14 +372,14 @@ static const struct objective kto = {
     .check = kto_check,
 };
 
-enum policy { POLICY_CLIP, POLICY_CISPO, POLICY_SAPO, POLICY_GSPO, POLICY_REINFORCE };
+enum policy { POLICY_CLIP, POLICY_CISPO, POLICY_SAPO, POLICY_GSPO, POLICY_REINFORCE, POLICY_GSPO_TOKEN };
 enum normalisation { BY_DAPO, BY_GRPO, BY_BNPO, BY_DR_GRPO, BY_LUSPO };
 
 struct grpo_settings {
-    int normaliser, policy, importance;
+    int normaliser, policy, importance, estimate, sampling; // estimate: enum kl_estimate
     struct clip clip;
-    double ratio_max, temperature, temperature_negative, beta;
-    size_t length;
+    double ratio_max, temperature, temperature_negative, beta, sampling_min, sampling_max;
+    size_t length, masked_group;
 };
 
 #define GRPO_AT(member) offsetof(struct grpo_settings, member)
@@ -395,25 +396,30 @@ static const struct option grpo_options[] = {
      .type = OPTION_CHOICE,
      .offset = GRPO_AT(policy),
      .initial = POLICY_CLIP,
-     .choices = OPTION_CHOICES("clip", "cispo", "sapo", "gspo", "reinforce"),
-     .help = "what a token costs by its ratio to the policy that sampled it; gspo takes the sequence's"},
+     .choices = OPTION_CHOICES("clip", "cispo", "sapo", "gspo", "reinforce", "gspo_token"),
+     .help =
+         "what a token costs by its ratio to the policy that sampled it; gspo and gspo_token take the sequence's, "
+         "gspo_token with each token's own advantage in its gradient"},
     {.name = "clip_low",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(clip.low),
      .maximum = 1,
      .initial = CLIP,
-     .help = "with a negative advantage ratios below 1 - clip_low have no gradient, under clip and gspo"},
+     .help =
+         "with a negative advantage ratios below 1 - clip_low have no gradient, under clip, gspo and gspo_token"},
     {.name = "clip_high",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(clip.high),
      .maximum = 1e6,
      .initial = CLIP,
-     .help = "with a positive advantage ratios above 1 + clip_high have no gradient, under clip and gspo"},
+     .help =
+         "with a positive advantage ratios above 1 + clip_high have no gradient, under clip, gspo and gspo_token"},
     {.name = "dual",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(clip.dual),
      .maximum = 1e6,
-     .help = "with a negative advantage ratios above it have no gradient, under clip and gspo; 0: all have"},
+     .help = "with a negative advantage ratios above it have no gradient, under clip, gspo and gspo_token; 0: all "
+             "have"},
     {.name = "ratio_max",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(ratio_max),
@@ -438,12 +444,43 @@ static const struct option grpo_options[] = {
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(beta),
      .maximum = 1e6,
-     .help = "factor of the divergence from the reference, as k3 estimates it; 0: no reference is read"},
+     .help = "factor of the divergence from the reference; 0: no reference is read"},
+    {.name = "estimator",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(estimate),
+     .choices = OPTION_CHOICES("k3", "k2", "k1"),
+     .help = "of that divergence: exp(q - l) - (q - l) - 1, (l - q)^2 / 2, l - q, of which l is a token's log-prob "
+             "and q the reference's"},
     {.name = "importance",
      .type = OPTION_CHOICE,
      .offset = GRPO_AT(importance),
      .choices = OPTION_CHOICES("off", "on"),
-     .help = "whether k3 is weighted by the token's ratio"},
+     .help = "whether that divergence is weighted by the token's ratio"},
+    {.name = "sampling",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(sampling),
+     .choices = OPTION_CHOICES("off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+     .help =
+         "how old_logprobs over sampling_logprobs, those of the engine that sampled, weigh a token's cost but its "
+         "divergence: each token's ratio or its sequence's, cut to bounds or 0 beyond them"},
+    {.name = "sampling_min",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(sampling_min),
+     .maximum = 1e6,
+     .help = "smallest such ratio; 0: no bound"},
+    {.name = "sampling_max",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(sampling_max),
+     .maximum = 1e6,
+     .initial = SAMPLING_MAX,
+     .help = "largest such ratio; 0: no bound"},
+    {.name = "mask_groups",
+     .type = OPTION_COUNT,
+     .offset = GRPO_AT(masked_group),
+     .maximum = OPTION_COUNT_MAX,
+     .help =
+         "sequences of a group: one whose advantages are all 0, for its rewards are equal, counts neither in the "
+         "loss nor in what that is divided by; 0: all count"},
     {.name = "length",
      .type = OPTION_COUNT,
      .offset = GRPO_AT(length),
@@ -451,16 +488,20 @@ static const struct option grpo_options[] = {
      .help = "tokens of a completion that normaliser dr_grpo divides by, a constant of the run"},
     {0}};
 
+static bool of_sequences(int policy)
+{
+    return policy == POLICY_GSPO || policy == POLICY_GSPO_TOKEN;
+}
+
 static void grpo_set(struct objective_terms *terms, const void *of_objective)
 {
-    static const enum row_objective kinds[] = {[POLICY_CLIP] = ROW_CLIP,
-                                               [POLICY_CISPO] = ROW_CISPO,
-                                               [POLICY_SAPO] = ROW_SAPO,
-                                               [POLICY_GSPO] = ROW_NONE,
-                                               [POLICY_REINFORCE] = ROW_REINFORCE};
+    static const enum row_objective kinds[] = {
+        [POLICY_CLIP] = ROW_CLIP, [POLICY_CISPO] = ROW_CISPO,         [POLICY_SAPO] = ROW_SAPO,
+        [POLICY_GSPO] = ROW_NONE, [POLICY_REINFORCE] = ROW_REINFORCE, [POLICY_GSPO_TOKEN] = ROW_RATIO};
     static const unsigned bounds[] = {[POLICY_CLIP] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
                                       [POLICY_CISPO] = HAS(METRIC_CLIP_HIGH),
                                       [POLICY_GSPO] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_GSPO_TOKEN] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
                                       [POLICY_REINFORCE] = 0};
     const struct grpo_settings *settings = of_objective;
     bool by_row = settings->normaliser == BY_DAPO || settings->normaliser == BY_BNPO;
@@ -470,17 +511,24 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
                                      .temperature = settings->temperature,
                                      .temperature_negative = settings->temperature_negative,
                                      .beta = settings->beta,
-                                     .importance = settings->importance};
+                                     .importance = settings->importance,
+                                     .estimate = (enum kl_estimate)settings->estimate};
     terms->weights = settings->normaliser == BY_GRPO ? ROWS_BY_SEQUENCE : ROWS_ALIKE;
     terms->divisor = by_row ? PER_ROW : PER_SEQUENCE;
     terms->length = settings->normaliser == BY_DR_GRPO ? (double)settings->length : 0;
-    if (settings->policy == POLICY_GSPO) {
+    if (of_sequences(settings->policy)) {
         terms->sequences = (struct sequence_terms){.kind = SEQUENCE_RATIO,
                                                    .mean = true,
                                                    .clip = settings->clip,
-                                                   .weighed = terms->weights == ROWS_BY_SEQUENCE};
+                                                   .weighed = terms->weights == ROWS_BY_SEQUENCE,
+                                                   .held = settings->policy == POLICY_GSPO_TOKEN};
     }
-    terms->required = BATCH_ADVANTAGES | (settings->beta > 0 ? BATCH_REFERENCE : 0);
+    terms->sampling = (struct sampling){.smallest = settings->sampling_min, .largest = settings->sampling_max};
+    terms->sampling.by = settings->sampling;
+    terms->masked_group = settings->masked_group;
+    bool sampling = settings->sampling != SAMPLING_OFF;
+    terms->required =
+        BATCH_ADVANTAGES | (settings->beta > 0 ? BATCH_REFERENCE : 0) | (sampling ? BATCH_OLD | BATCH_SAMPLING : 0);
     bool ratio = settings->policy != POLICY_REINFORCE || (settings->beta > 0 && settings->importance);
     terms->optional = ratio ? BATCH_OLD : 0;
     terms->metrics = bounds[settings->policy] | (settings->beta > 0 ? HAS(METRIC_KL) : 0);
@@ -490,16 +538,23 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
 static const char *grpo_effectless(const struct grpo_settings *settings)
 {
     const struct clip *clip = &settings->clip;
-    bool clips = settings->policy == POLICY_CLIP || settings->policy == POLICY_GSPO;
+    bool clips = settings->policy == POLICY_CLIP || of_sequences(settings->policy);
+    bool bounds = settings->sampling_min > 0 || settings->sampling_max != SAMPLING_MAX;
     bool cools = settings->temperature != TEMPERATURE || settings->temperature_negative != TEMPERATURE_NEGATIVE;
     if (!clips && (clip->low != CLIP || clip->high != CLIP || clip->dual > 0)) {
-        return "bound (clip_low, clip_high, dual) goes with policy \"clip\" or \"gspo\"";
+        return "bound (clip_low, clip_high, dual) goes with policy \"clip\", \"gspo\" or \"gspo_token\"";
     }
     if (settings->policy != POLICY_CISPO && settings->ratio_max != RATIO_MAX) {
         return "ratio_max goes with policy \"cispo\" alone";
     }
     if (settings->policy != POLICY_SAPO && cools) {
         return "temperature, of either sign, goes with policy \"sapo\" alone";
+    }
+    if (settings->beta == 0 && settings->estimate) {
+        return "estimator is of what beta is the factor of, and beta is 0";
+    }
+    if (settings->sampling == SAMPLING_OFF && bounds) {
+        return "bound (sampling_min, sampling_max) goes with sampling, which is off";
     }
     if (settings->beta == 0 && settings->importance) {
         return "importance weighs what beta is the factor of, and beta is 0";
@@ -511,7 +566,17 @@ static const char *grpo_effectless(const struct grpo_settings *settings)
 static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
 {
     const struct grpo_settings *settings = of_objective;
-    (void)sequences;
+    if (settings->masked_group && sequences % settings->masked_group) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's mask_groups says that %zu sequences are a group, and the batch has %zu; use a "
+                          "multiple",
+                          settings->masked_group, sequences);
+    }
+    if (settings->sampling_max > 0 && settings->sampling_min > settings->sampling_max) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's sampling_min %g is more than sampling_max, %g; use less", settings->sampling_min,
+                          settings->sampling_max);
+    }
     if (settings->normaliser == BY_DR_GRPO && settings->length == 0) {
         return status_set(status, STATUS_BAD_INPUT,
                           "grpo's normaliser \"dr_grpo\" divides by a length that does not depend on the batch; "
@@ -531,11 +596,11 @@ static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_
         return status_set(status, STATUS_BAD_INPUT, "grpo's dual %g is less than 1 + clip_high, %g; use more, or 0",
                           settings->clip.dual, 1 + settings->clip.high);
     }
-    if (settings->policy == POLICY_GSPO && settings->beta > 0 && settings->importance) {
-        return status_set(
-            status, STATUS_BAD_INPUT,
-            "grpo's importance weighs k3 by a token's ratio, of which policy \"gspo\" has none; leave it "
-            "off, or use policy \"clip\"");
+    if (of_sequences(settings->policy) && settings->beta > 0 && settings->importance) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's importance weighs the divergence by a token's ratio, of which policy \"%s\" has "
+                          "none; leave it off, or use policy \"clip\"",
+                          grpo_options[1].choices[settings->policy]);
     }
     return true;
 }

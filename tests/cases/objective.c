@@ -55,7 +55,13 @@ void log_prob_cases(struct cases *c)
 }
 
 // What a row costs, said once more.
-static double cost_of(enum row_objective kind, const double *x, bool chosen, double *slope)
+static double divergence_of(enum kl_estimate estimate, double gap)
+{
+    return estimate == KL_K3 ? exp(gap) - gap - 1 : estimate == KL_K2 ? gap * gap / 2 : -gap;
+}
+
+static double cost_of(enum row_objective kind, enum kl_estimate estimate, const double *x, bool chosen,
+                      double *slope)
 {
     double l = x[0], a = x[3], ratio = exp(l - x[1]), gap = x[2] - l, value = 0,
            s = 1 / (1 + exp(-0.9 * (ratio - 1)));
@@ -92,9 +98,12 @@ static double cost_of(enum row_objective kind, const double *x, bool chosen, dou
         value = -a * l;
         *slope = -a;
         break;
+    case ROW_RATIO:
+        *slope = (a > 0 ? x[4] > 1.3 : x[4] < 0.8 || x[4] > 3) ? 0 : -a * x[4];
+        break;
     }
-    *slope += 0.3 * (1 - exp(gap));
-    return value + 0.3 * (exp(gap) - gap - 1);
+    *slope += 0.3 * (estimate == KL_K3 ? 1 - exp(gap) : estimate == KL_K2 ? -gap : 1);
+    return value + 0.3 * divergence_of(estimate, gap);
 }
 
 // The loss alone, or with metrics; some are there already.
@@ -107,14 +116,15 @@ static struct operand *sums_of(struct cases *c, bool watched)
     return sums;
 }
 
-// Adds a row to the metrics: whether its ratio is beyond bounds, and k3; beta 0.3.
-static void watch(struct operand *sums, enum row_objective kind, const double *x, double weight)
+// Adds a row to the metrics: whether its ratio is beyond bounds, and k; beta 0.3.
+static void watch(struct operand *sums, enum row_objective kind, enum kl_estimate estimate, const double *x,
+                  double weight)
 {
     double *metrics = sums->values + 1, a = x[3], ratio = exp(x[0] - x[1]), gap = x[2] - x[0];
     bool clips = kind == ROW_CLIP && a != 0, caps = kind == ROW_CISPO && a != 0;
     metrics[METRIC_CLIP_LOW] += weight * (clips && a < 0 && ratio < 0.8);
     metrics[METRIC_CLIP_HIGH] += weight * ((clips && ratio > (a > 0 ? 1.3 : 3)) || (caps && ratio > 1.1));
-    metrics[METRIC_KL] += weight * (exp(gap) - gap - 1);
+    metrics[METRIC_KL] += weight * divergence_of(estimate, gap);
 }
 
 // Every objective, with metrics and without; with weights, by counts and with neither; with slopes of sequences,
@@ -124,12 +134,15 @@ void objective_rows_cases(struct cases *c)
 {
     static const size_t rows[] = {5, 600};
     const double loss_weight = 0.25, grad_weight = 3;
-    for (size_t variant = 0; variant < 8 * 6 * sizeof rows / sizeof *rows; variant++) {
-        size_t n = rows[variant / 48], sequences = 4, first = variant % 3;
-        enum row_objective kind = (enum row_objective)(variant % 8);
-        bool weighted = variant / 8 % 3 == 0, counted = variant / 8 % 3 == 1, in_place = variant / 8 % 2;
-        bool watched = variant / 8 % 2;
-        struct row_terms terms = {kind, {0.2, 0.3, 3}, 1.1, 0.9, 0.9, 0.7, 0.3, false};
+    enum { KINDS = ROW_RATIO + 1 };
+    for (size_t variant = 0; variant < KINDS * 6 * sizeof rows / sizeof *rows; variant++) {
+        size_t n = rows[variant / (6 * KINDS)], sequences = 4, first = variant % 4;
+        enum row_objective kind = (enum row_objective)(variant % KINDS);
+        enum kl_estimate estimate = (enum kl_estimate)(variant / KINDS % 3);
+        bool weighted = variant / KINDS % 3 == 0, counted = variant / KINDS % 3 == 1,
+             in_place = variant / KINDS % 2;
+        bool watched = variant / KINDS % 2;
+        struct row_terms terms = {kind, {0.2, 0.3, 3}, 1.1, 0.9, 0.9, 0.7, 0.3, false, estimate};
         struct operand *targets = case_integers(c, n, -1, 7);
         struct operand *of = variant % 5 == 2 ? case_integers(c, n, 0, (int32_t)sequences) : NULL;
         struct operand *counts = case_integers(c, sequences, 0, 5);
@@ -140,9 +153,14 @@ void objective_rows_cases(struct cases *c)
         struct operand *weights = case_random_in(c, case_sums(c), n, 1, 1, "weights");
         struct operand *advantages = case_random_in(c, case_sums(c), sequences, 1, 1, "advantages");
         struct operand *slopes = case_random_in(c, DTYPE_F64, sequences, 1, 1, "slopes");
-        struct operand *shares = variant % 3 == 1 ? case_random_in(c, case_sums(c), n, 1, 1, "shares") : NULL;
+        struct operand *of_token =
+            variant % 5 == 1 ? case_random_in(c, case_sums(c), n, 1, 1, "token advantages") : NULL;
+        struct operand *shares = variant % 4 == 1 ? case_random_in(c, case_sums(c), n, 1, 1, "shares") : NULL;
         struct operand *grad = in_place ? log_prob : case_output_in(c, case_sums(c), n, 1);
         advantages->values[0] = 0; // whatever the ratio
+        for (size_t b = 0; b < sequences && kind == ROW_RATIO; b++) {
+            slopes->values[b] = fabs(slopes->values[b]); // the ratio
+        }
         for (size_t r = 0; r < n; r++) {
             log_prob->values[r] = targets->values[r] < 0 ? 0 : -fabs(log_prob->values[r]);
             old->values[r] = dtype_round(log_prob->values[r] + old->values[r], case_sums(c));
@@ -160,25 +178,29 @@ void objective_rows_cases(struct cases *c)
                                         .reference = reference->tensor,
                                         .counts = counted ? counts->tensor : none,
                                         .advantages = advantages->tensor,
+                                        .token_advantages = of_token ? of_token->tensor : none,
                                         .slopes = in_place ? slopes->tensor : none};
         CASE_RUN(c,
                  op_objective_rows(c->device, terms, grad->tensor, loss->tensor, block, loss_weight, grad_weight));
         double scale = 1;
         for (size_t r = 0; r < n; r++) {
             size_t b = of ? (size_t)of->values[r] : (first + r) % sequences;
-            double row[] = {log_prob->values[r], old->values[r], reference->values[r], advantages->values[b]},
-                   slope;
+            double row[] = {log_prob->values[r], old->values[r], reference->values[r],
+                            of_token ? of_token->values[r] : advantages->values[b],
+                            in_place ? slopes->values[b] : 1};
+            double slope;
             double count = counts->values[b], mean = count > 0 ? 1 / count : 0;
             double weight = weighted ? weights->values[r] : counted ? mean : 1;
-            double value = weight * cost_of(kind, row, b % 2 == 0, &slope);
+            double value = weight * cost_of(kind, estimate, row, b % 2 == 0, &slope);
             bool none_there = targets->values[r] < 0;
             loss->values[0] += none_there ? 0 : loss_weight * value;
             scale += none_there ? 0 : fabs(loss_weight * value);
             if (watched && !none_there) {
-                watch(loss, kind, row, loss_weight);
+                watch(loss, kind, estimate, row, loss_weight);
             }
             double share = shares ? shares->values[r] : 1;
-            double sum = grad_weight * (weight * slope + (in_place ? share * slopes->values[b] : 0));
+            double sum =
+                grad_weight * (weight * slope + (in_place && kind != ROW_RATIO ? share * slopes->values[b] : 0));
             grad->values[r] = none_there ? 0 : sum;
         }
         case_check(c, grad, 0, 256, "grad, objective %d", kind);
@@ -330,11 +352,17 @@ void sequence_costs_cases(struct cases *c)
                                        .desirable = 1.5,
                                        .undesirable = -3,
                                        .clip = {0.2, 0.3, kind == KINDS ? 1.5 : 0},
-                                       .weighed = flag};
+                                       .weighed = flag,
+                                       .held = kind == KINDS + 1};
         struct operand *sums = case_random_in(c, DTYPE_F64, n, 1, 3, "sums");
         struct operand *counts = case_integers(c, n, 0, 5);
-        struct operand *advantages = case_random_in(c, case_sums(c), n, 1, 1, "advantages");
+        size_t each = sequence_gains(terms);
+        struct operand *advantages = case_random_in(c, case_sums(c), n, each, 1, "advantages");
         struct operand *loss = sums_of(c, flag);
+        for (size_t i = 0; i < n * GAINS && each == GAINS; i++) { // above and below 0, and how many rows of each
+            double drawn = fabs(advantages->values[i]);
+            advantages->values[i] = i % GAINS == GAIN_BELOW ? -drawn : i % GAINS < 2 ? drawn : (double)(i % 7);
+        }
         if (pairs && n > 2) {
             sums->values[0] = 5e4; // log sigma far from 0: exp of it would be infinite
             sums->values[3] = 5e4;
@@ -390,15 +418,20 @@ void sequence_costs_cases(struct cases *c)
                     scale += loss_weight * (0.7 + 3 * fabs(reward));
                 }
             } else {
-                double a = advantages->values[b], r = exp(w[0] * sums->values[b]), h = flag ? w[0] : 1;
-                double most = a > 0 ? 1.3 : terms.clip.dual > 0 ? 1.5 : INFINITY, least = a < 0 ? 0.8 : 0;
-                value = -h * counts->values[b] * a * fmin(fmax(r, least), most);
-                sums->values[b] = r > most || r < least ? 0 : -h * a * r;
-                if (flag) {
-                    loss->values[1 + METRIC_CLIP_LOW] += loss_weight * counts->values[b] * (r < least);
-                    loss->values[1 + METRIC_CLIP_HIGH] += loss_weight * counts->values[b] * (r > most);
-                    scale += loss_weight * counts->values[b];
+                double r = exp(w[0] * sums->values[b]), h = flag ? w[0] : 1, slope = 0;
+                value = 0;
+                for (size_t i = 0; i < 2; i++) {
+                    double a = advantages->values[b * GAINS + i], rows = advantages->values[b * GAINS + 2 + i];
+                    double most = a > 0 ? 1.3 : terms.clip.dual > 0 ? 1.5 : INFINITY, least = a < 0 ? 0.8 : 0;
+                    value -= h * a * fmin(fmax(r, least), most);
+                    slope -= r > most || r < least ? 0 : h * w[0] * a * r;
+                    if (flag) {
+                        loss->values[1 + METRIC_CLIP_LOW] += loss_weight * rows * (a != 0 && r < least);
+                        loss->values[1 + METRIC_CLIP_HIGH] += loss_weight * rows * (a != 0 && r > most);
+                        scale += loss_weight * rows;
+                    }
                 }
+                sums->values[b] = terms.held ? r : slope;
             }
             loss->values[0] += loss_weight * value;
             scale += fabs(loss_weight * value);

@@ -51,6 +51,8 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
     const real *l = block.log_prob.data, *weight = block.weights.data, *old = block.old.data;
     const real *share = block.shares.data;
     const real *reference = block.reference.data, *advantage = block.advantages.data;
+    const real *of_token = block.token_advantages.data;
+    bool by_ratio = terms.kind == ROW_RATIO;
     const double *slope = block.slopes.data;
     real *g = grad.data;
     struct objective_sums sums = {0};
@@ -59,7 +61,10 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
         struct row_values row = {.log_prob = (double)l[r],
                                  .old = (double)(old ? old[r] : l[r]),
                                  .reference = reference ? (double)reference[r] : 0,
-                                 .advantage = advantage ? (double)advantage[b] : 1,
+                                 .advantage = of_token    ? (double)of_token[r]
+                                              : advantage ? (double)advantage[b]
+                                                          : 1,
+                                 .ratio = slope ? slope[b] : 1,
                                  .chosen = b % 2 == 0};
         if (target[r] < 0) {
             g[r] = 0;
@@ -72,7 +77,7 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
             row_metrics(terms, row, &sums);
         }
         double s = share ? (double)share[r] : 1;
-        g[r] = (real)(grad_weight * (double)w * cost.slope + (slope ? grad_weight * s * slope[b] : 0));
+        g[r] = (real)(grad_weight * (double)w * cost.slope + (slope && !by_ratio ? grad_weight * s * slope[b] : 0));
     }
     objective_sums_add(loss.data, loss.rows, &sums, loss_weight);
 }
@@ -100,8 +105,13 @@ void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, st
     const real *advantage = advantages.data;
     double *sum = sums.data;
     struct objective_sums step = {0};
+    size_t each = sequence_gains(terms);
     for (size_t b = 0; b < sums.rows; b += sequence_stride(terms)) {
-        sequence_settle(terms, sum + b, count ? count + b : NULL, advantage ? (double)advantage[b] : 0, &step);
+        double gains[GAINS] = {0};
+        for (size_t i = 0; advantage && i < each; i++) {
+            gains[i] = (double)advantage[b * each + i];
+        }
+        sequence_settle(terms, sum + b, count ? count + b : NULL, gains, &step);
     }
     objective_sums_add(loss.data, loss.rows, &step, loss_weight);
 }

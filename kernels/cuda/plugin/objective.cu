@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int32_t *targets = (const int32_t *)block.targets.data, *counts = (const int32_t *)block.counts.data;
     const A *weights = (const A *)block.weights.data, *old = (const A *)block.old.data;
     const A *reference = (const A *)block.reference.data, *advantages = (const A *)block.advantages.data;
-    const A *shares = (const A *)block.shares.data;
+    const A *shares = (const A *)block.shares.data, *of_token = (const A *)block.token_advantages.data;
     const double *slopes = (const double *)block.slopes.data;
     struct objective_sums sums = {};
     for (size_t r = threadIdx.x; r < rows; r += THREADS) {
@@ -68,14 +68,16 @@ __global__ void __launch_bounds__(THREADS, 1)
         size_t b = objective_sequence(&block, r);
         double l = log_prob[r];
         struct row_values row = {l, old ? (double)old[r] : l, reference ? (double)reference[r] : 0,
-                                 advantages ? (double)advantages[b] : 1, b % 2 == 0};
+                                 of_token ? (double)of_token[r] : advantages ? (double)advantages[b] : 1,
+                                 slopes ? slopes[b] : 1, b % 2 == 0};
         A w = weights ? weights[r] : counts ? A(objective_share(counts[b])) : A(1);
         struct row_cost cost = row_cost(terms, row);
         sums.loss += (double)w * cost.value;
         if (loss_rows > 1)
             row_metrics(terms, row, &sums);
         double share = shares ? (double)shares[r] : 1;
-        grad[r] = A(grad_weight * (double)w * cost.slope + (slopes ? grad_weight * share * slopes[b] : 0));
+        double common = slopes && terms.kind != ROW_RATIO ? grad_weight * share * slopes[b] : 0;
+        grad[r] = A(grad_weight * (double)w * cost.slope + common);
     }
     add_sums(loss, loss_rows, sums, loss_weight);
 }
@@ -104,11 +106,16 @@ __global__ void __launch_bounds__(THREADS, 1)
     sequence_costs(double *sums, double *loss, size_t loss_rows, const int32_t *counts, const A *advantages,
                    struct sequence_terms terms, double loss_weight, size_t sequences)
 {
-    size_t step = sequence_stride(terms);
+    size_t step = sequence_stride(terms), each = sequence_gains(terms);
     struct objective_sums of_step = {};
-    for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step)
-        sequence_settle(terms, sums + b, counts ? counts + b : nullptr, advantages ? (double)advantages[b] : 0,
-                        &of_step);
+    for (size_t b = threadIdx.x * step; b < sequences; b += THREADS * step) {
+        double gains[GAINS] = {};
+#pragma unroll
+        for (size_t i = 0; i < GAINS; i++)
+            if (advantages && i < each)
+                gains[i] = advantages[b * each + i];
+        sequence_settle(terms, sums + b, counts ? counts + b : nullptr, gains, &of_step);
+    }
     add_sums(loss, loss_rows, of_step, loss_weight);
 }
 
