@@ -250,6 +250,9 @@ PYTORCH  := $(addprefix run/tools/,check_against_pytorch check_training_against_
 test-pytorch: all ## gradients and training runs in f64 against PyTorch, transformers, peft and TRL, as far as PYTHON=python3 has them
 	@if $(PYTHON) -c 'import numpy, safetensors, torch' 2>/dev/null; then $(MAKE) --no-print-directory --output-sync=target $(PARALLEL) $(PYTORCH); \
 	else $(SUITE) pytorch --left-out "$(PYTHON) has no torch, numpy and safetensors"; fi
+fuzz-configs: all ## random config.json against transformers, as far as PYTHON=python3 has it
+	@if $(PYTHON) -c 'import numpy, safetensors, torch, transformers' 2>/dev/null; then tools/fuzz_configs.py --seed "$$(date +%s)"; \
+	else $(SUITE) fuzz_configs --left-out "$(PYTHON) has no torch, transformers, numpy and safetensors"; fi
 $(PYTORCH): run/tools/%: all
 	@$(SUITE) $* sh -c 'cd / && exec $(PYTHON) $(CURDIR)/tools/$*.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp)'
 
@@ -308,5 +311,5 @@ clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs pictures papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch $(PYTORCH) bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs pictures papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch fuzz-configs $(PYTORCH) bench format lint man install clean FORCE
 .SECONDARY:
