@@ -2,7 +2,7 @@
 """Holds what `longbp grad` makes of random config.json against transformers: none may be read and computed otherwise.
 
 After `make`:  tools/fuzz_configs.py [--count 2000] [--seed 1] [--keep DIR]
-Needs torch, transformers, numpy and safetensors; Exits 1 if a config is read here and
+Needs torch, transformers, numpy and safetensors. Exits 1 if a config is read here and
 its loss or gradients differ from transformers'.
 
 A config is that of a small model of one of the families, in which keys are left out, set to null or to other values, usual

@@ -3,12 +3,8 @@ import importlib.util
 import sys
 
 
-def missing(*modules):
-    return [name for name in modules if importlib.util.find_spec(name) is None]
-
-
 def need(*modules):
-    names = missing(*modules)
-    if names:
-        print(f"{sys.argv[0]}: needs {', '.join(names)}: python3 -m pip install {' '.join(names)}", file=sys.stderr)
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"{sys.argv[0]}: needs {', '.join(missing)}: python3 -m pip install {' '.join(missing)}", file=sys.stderr)
         sys.exit(2)
