@@ -81,11 +81,12 @@ static void test_prompt_table(void **state)
                              strrchr(rest[i], ' ') + 1, at) > 0);
         free(line);
     }
-    expect_table("prompt", lines,
-                 "series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\ttime_ratio_low\ttime_ratio_high\n"
-                 "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t1\t1\t1\t1\tNaN\tNaN\n"
-                 "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t2\t0.3325\t0.3325\t0\tNaN\tNaN\n"
-                 "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t4\t0.5\t0.5\t0.5\tNaN\tNaN\n");
+    expect_table(
+        "prompt", lines,
+        "series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\ttime_ratio_low\ttime_ratio_high\n"
+        "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t1\t1\t1\t1\tNaN\tNaN\n"
+        "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t2\t0.3325\t0.3325\t0\tNaN\tNaN\n"
+        "1\tseco\tseco, chunk 64, prompt 64 of 128\t0\t4\t0.5\t0.5\t0.5\tNaN\tNaN\n");
     char *alone[] = {record(1, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 8, 'flops': 4"),
                      record(2, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 8, 'flops': 4"), NULL};
     assert_null(table_of("prompt", alone)); // nothing is shared
@@ -226,14 +227,14 @@ static void test_sparsity_table(void **state)
         NULL,
     };
     // Compensation is named only where the sampler alone does not tell.
-    expect_table(
-        "sparsity", lines,
-        "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\trounds\tbias\t"
-        "rms_error\n"
-        "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666667\t0.2\t0.01\t0.5\t0\tNaN\tNaN\n"
-        "1\tspaco\tsampler bernoulli\t0\t2\t4\t1.66666667\t0.5\t0.01\t1\t0\tNaN\tNaN\n"
-        "2\tspaco\tsampler uniform, compensation none\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0\t0.75\t2\n"
-        "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0\t0.25\t0.5\n");
+    expect_table("sparsity", lines,
+                 "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_"
+                 "high\trounds\tbias\t"
+                 "rms_error\n"
+                 "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666667\t0.2\t0.01\t0.5\t0\tNaN\tNaN\n"
+                 "1\tspaco\tsampler bernoulli\t0\t2\t4\t1.66666667\t0.5\t0.01\t1\t0\tNaN\tNaN\n"
+                 "2\tspaco\tsampler uniform, compensation none\t1\t1\t4\tNaN\tNaN\tNaN\tNaN\t0\t0.75\t2\n"
+                 "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0\t0.25\t0.5\n");
 }
 
 // Budgets whose walk over all columns nobody timed, and whose errors nobody measured, have no panel.

@@ -290,7 +290,8 @@ static void test_a_million_tokens(void **state)
         f.config = *config_preset("llama-3-8b");
         f.config.layers = 2;
         f.context = (size_t)1 << 20;
-        f.lora = variant & 8 ? (struct lora){.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V | LORA_O} : (struct lora){0};
+        f.lora = variant & 8 ? (struct lora){.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V | LORA_O}
+                             : (struct lora){0};
         f.device = opened("plan-cuda", DTYPE_BF16);
         longest = calls = 0;
         struct onlooker onlooker = {.observer = {.push = look_on, .pop = look_away}};

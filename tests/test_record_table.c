@@ -381,7 +381,8 @@ static void ratios_are_of_one_machine(void **state)
                                       "], 'median_ms': " #median ", 'peak_bytes': 1024}\n"
 
 // The machine slows down from round to round, and the rounds have another order each: full takes 10, 20 and 80 ms,
-// checkpoint 11, 24 and 104, which is 1.1, 1.2 and 1.3 times as long. Where rounds are rows each has its own baseline.
+// checkpoint 11, 24 and 104, which is 1.1, 1.2 and 1.3 times as long. Where rounds are rows each has its own
+// baseline.
 static void ratios_are_of_rounds_in_turn(void **state)
 {
     const struct scratch *scratch = *state;

@@ -231,8 +231,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'lora': {'targets': ['gaet']}"), "unknown projection 'gaet'; did you mean 'gate'?"},
         {WITH("'lora': 8"), "or a rank as rank=8, in a spec {'rank': 8}, found 8"},
         {WITH("'lora': {'r': 4, 'rank': 4}"), "key 'r': is another name of 'rank'; leave one of the two out"},
-        {WITH("'lora': {'targets': 'query_proj'}"),
-         "unknown projection 'query_proj'; known names: q, k, v, o, gate, up, down, qkv, gate_up, embed, head, all-linear"},
+        {WITH("'lora': {'targets': 'query_proj'}"), "unknown projection 'query_proj'; known names: q, k, v, o, "
+                                                    "gate, up, down, qkv, gate_up, embed, head, all-linear"},
         {WITH("'lora': {'targets': ['q_proj', 'q']}"), "key 'targets[1]': 'q' is given twice"},
         {WITH("'lora': 'none/such/'"),
          "key 'lora': none/such/: no such folder; expected the folder of a PEFT adapter, or"},

@@ -105,7 +105,8 @@ int command_report(int argc, char **argv)
         NULL,
         parse,
         "[RESULTS...]",
-        "Writes recorded results as a table, a row for each trial, ratios over the first record's method at the same "
+        "Writes recorded results as a table, a row for each trial, ratios over the first record's method at the "
+        "same "
         "model, context and batch; and, as far as the "
         "records have it, beside the points that papers published for the same experiment: published, ours and "
         "their ratio, and what each series grows by per token; where a step's time goes; and how far predictions "

@@ -3,8 +3,9 @@
 #pragma once
 #include "harness/spec/spec.h"
 
-// What is doubtful about each batch file's labels (harness/files/doubtful_labels.h); how each file of tokens is read
-// and how many ids of the vocabulary it has (harness/files/token_summary.h), but for the bytes of a model of bytes.
+// What is doubtful about each batch file's labels (harness/files/doubtful_labels.h); how each file of tokens is
+// read and how many ids of the vocabulary it has (harness/files/token_summary.h), but for the bytes of a model of
+// bytes.
 void spec_doubts_say_data(const struct spec *spec);
 // Of each model's folder what is left aside in it (harness/files/folder.h).
 void spec_doubts_say_folders(const struct spec *spec);

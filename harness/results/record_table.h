@@ -15,10 +15,10 @@ struct record_table {
     struct interned words; // the names of the rows
 };
 
-// The table of these records with the columns "a,b,c", in an order. Ratios are over one method with its options, the
-// first record's: of the row's model, context, batch and kind of device, of times also of its machine, whatever the
-// order of rows; where it has no such record there is no ratio. False and a status if a column is not known. Release
-// with record_table_close, also after a failure.
+// The table of these records with the columns "a,b,c", in an order. Ratios are over one method with its options,
+// the first record's: of the row's model, context, batch and kind of device, of times also of its machine, whatever
+// the order of rows; where it has no such record there is no ratio. False and a status if a column is not known.
+// Release with record_table_close, also after a failure.
 bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
                        const char *sort, struct status *status);
 // The same without its values, of which record_table_compute gives one at a time: of many rows they take much

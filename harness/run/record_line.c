@@ -123,8 +123,8 @@ static void fill_load(struct record *record, const struct trial_result *result)
 {
     const struct machine_load *load = result->sample_count && !result->ranks ? result->load : NULL;
     if (load)
-        record->load = (struct record_load){true, load->before, load->cores, load->other_cores, load->stolen_cores,
-                                           load->waited_cores};
+        record->load = (struct record_load){
+            true, load->before, load->cores, load->other_cores, load->stolen_cores, load->waited_cores};
 }
 
 static void fill_hash(char text[17], uint64_t hash)

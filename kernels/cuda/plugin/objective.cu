@@ -67,9 +67,14 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
         size_t b = objective_sequence(&block, r);
         double l = log_prob[r];
-        struct row_values row = {l, old ? (double)old[r] : l, reference ? (double)reference[r] : 0,
-                                 of_token ? (double)of_token[r] : advantages ? (double)advantages[b] : 1,
-                                 slopes ? slopes[b] : 1, b % 2 == 0};
+        struct row_values row = {l,
+                                 old ? (double)old[r] : l,
+                                 reference ? (double)reference[r] : 0,
+                                 of_token     ? (double)of_token[r]
+                                 : advantages ? (double)advantages[b]
+                                              : 1,
+                                 slopes ? slopes[b] : 1,
+                                 b % 2 == 0};
         A w = weights ? weights[r] : counts ? A(objective_share(counts[b])) : A(1);
         struct row_cost cost = row_cost(terms, row);
         sums.loss += (double)w * cost.value;
