@@ -126,7 +126,7 @@ static void all_ranks_fail(void **state)
     scratch_file(scratch, "tokens", tokens, sizeof tokens);
     write_spec(
         scratch,
-        "'data': {'tokens': 'tokens'}, 'batch': 2, 'optimizer': 'sgd', 'train': {'steps': 1, "
+        "'data': {'tokens': 'tokens', 'dtype': 'u16'}, 'batch': 2, 'optimizer': 'sgd', 'train': {'steps': 1, "
         "'held_out': 0.2}, 'parallel': {'data': 2}, 'measure': {'gradient': 'none'}, 'axes': {'method': ['full']}");
     for (size_t i = 0; i < 10; i++) {
         assert_int_equal(run(scratch, "rm -f r.jsonl && $L run spec.json --out r.jsonl"), 1);
@@ -174,10 +174,11 @@ static void slow_ranks_do_not_hang(void **state)
     struct scratch *scratch = *state;
     static const char tokens[2 * 130];
     scratch_file(scratch, "tokens", tokens, sizeof tokens);
-    write_spec(scratch,
-               "'data': {'tokens': 'tokens'}, 'batch': 2, 'optimizer': 'sgd', 'train': {'steps': 100000}, "
-               "'measure': {'max_seconds': 3, 'gradient': 'none'}, "
-               "'axes': {'method': ['full'], 'parallel': [{'data': 2}, {'sequence': 2}, {'sequence': 3}]}");
+    write_spec(
+        scratch,
+        "'data': {'tokens': 'tokens', 'dtype': 'u16'}, 'batch': 2, 'optimizer': 'sgd', 'train': {'steps': 100000}, "
+        "'measure': {'max_seconds': 3, 'gradient': 'none'}, "
+        "'axes': {'method': ['full'], 'parallel': [{'data': 2}, {'sequence': 2}, {'sequence': 3}]}");
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl"), 1);
     json_t *all = records(scratch, "r.jsonl");
     assert_int_equal(json_array_size(all), 3);
