@@ -64,7 +64,8 @@ static bool find_text(struct json_field root, struct text *text, struct status *
     bool flat = composite && composite->flat && !own.value;
     *text = (struct text){.root = composite && !flat ? own : root, .composite = composite};
     if (!json_is_object(text->root.value)) {
-        return json_field_expected(text->root, status, "an object");
+        json_field_expected(text->root, status, "an object");
+        return false;
     }
     bool named = !composite || (!composite->fixed && config_key_of(own, "model_type").value);
     text->family = named ? read_family(text->root, status) : find_family(composite->text_type);
@@ -337,11 +338,11 @@ static bool is_class(const char *name)
 
 static bool check_architectures(struct json_field root, const struct family *family, struct status *status)
 {
-    struct json_field list = config_key_of(root, "architectures"), first = list;
+    struct json_field list = config_key_of(root, "architectures");
     if (!json_is_array(list.value) || json_array_size(list.value) == 0) {
         return true;
     }
-    first = json_field_at(list, 0);
+    struct json_field first = json_field_at(list, 0);
     const char *name = json_string_value(first.value);
     return (name && is_class(name)) ||
            json_field_expected(first, status,

@@ -256,9 +256,9 @@ static bool saves_any(const struct lora *lora, const struct model *model, bool f
     bool any = false;
     for (size_t l = 0; fused && l < model->config.layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
-            char name[NAME_BYTES];
-            lora_module_name(name, sizeof name, l, i);
-            strcat(name, ".weight");
+            char module[NAME_BYTES], name[NAME_BYTES + sizeof ".weight"];
+            lora_module_name(module, sizeof module, l, i);
+            snprintf(name, sizeof name, "%s.weight", module);
             any |= 1u << i & (LORA_FUSED_PARTS | LORA_QKV | LORA_GATE_UP) && lora_saves(lora, name);
         }
     for (size_t i = 0; !fused && !any && i < model->parameter_count; i++)

@@ -40,23 +40,24 @@ static bool check_all(struct train_data *data, struct status *status)
 {
     struct sequences *sequences = &data->sequences;
     const struct trial *trial = data->trial;
+    const size_t together = sequences->together; // at least 1
     bool weights = objective_terms(trial->objective, trial->objective_options).required & BATCH_WEIGHTS, ok = true;
     data->blank = calloc(sequences->count, sizeof *data->blank);
-    data->layouts = calloc(sequences->count / sequences->together + 1, sizeof *data->layouts);
+    data->layouts = calloc(sequences->count / together + 1, sizeof *data->layouts);
     CHECK(data->blank && data->layouts);
-    for (size_t i = 0; ok && i < sequences_count(sequences); i += sequences->together) {
+    for (size_t i = 0; ok && i < sequences_count(sequences); i += together) {
         struct batch_data read;
         size_t item = sequences_item(sequences, i), number;
         const char *path = sequences_place(sequences, item, &number);
-        ok = sequences_read(sequences, i, sequences->together, &read, status) &&
+        ok = sequences_read(sequences, i, together, &read, status) &&
              step_data_check(&read, trial, path, number, status);
-        for (size_t b = 0; ok && b < sequences->together; b++) {
+        for (size_t b = 0; ok && b < together; b++) {
             data->blank[item + b] = !counts(&read, b, weights);
             data->any_blank |= data->blank[item + b];
         }
         ok = ok && (trial->group <= 1 || shared_prompt_pack(&read, trial->group, path, status));
         if (ok)
-            data->layouts[item / sequences->together] = layout_of(&read);
+            data->layouts[item / together] = layout_of(&read);
         batch_data_free(&read);
     }
     return ok;
