@@ -3,11 +3,11 @@
 #pragma once
 #include "harness/spec/spec.h"
 
-// What is doubtful about each batch file's labels (harness/files/doubtful_labels.h); how each file of tokens is
-// read and how many ids of the vocabulary it has (harness/files/token_summary.h), but for the bytes of a model of
-// bytes.
+// Says what is doubtful about each batch file's labels (harness/files/doubtful_labels.h); how each file of tokens
+// is read and how many ids of the vocabulary it has (harness/files/token_summary.h), but for the bytes of a model
+// of bytes.
 void spec_doubts_say_data(const struct spec *spec);
-// Of each model's folder what is left aside in it (harness/files/folder.h).
+// Says what is left aside in the folder of each model (harness/files/folder.h).
 void spec_doubts_say_folders(const struct spec *spec);
 // Of each profile of a card that it is beside the CPU's times or bytes.
 void spec_doubts_say_cards(const struct spec *spec);

@@ -177,7 +177,7 @@ static void describe_target(const struct description *d, size_t target)
     }
 }
 
-// What most have: the first module's where all are alike, else the adapter's own.
+// The rank and alpha of the first module where all are alike, else the adapter's own.
 static struct lora_factors base_of(const struct config *config, const struct lora *lora)
 {
     struct lora_factors first = {0};

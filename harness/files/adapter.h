@@ -4,7 +4,7 @@
 
 // Whether the folder has one.
 bool adapter_is_in(const char *folder);
-// What the folder's adapter of a model of this shape is: by its configuration, as PEFT reads it, and its tensors,
+// Reads the folder's adapter of a model of this shape: by its configuration, as PEFT reads it, and its tensors,
 // which must be those that the configuration asks for. False and a status if it has no adapter, or one that
 // computes something else than methods/methods.md says, by the key that says so. lora_dropout is left out: the
 // gradient is that of the model as it is evaluated. Release with lora_free after a success.

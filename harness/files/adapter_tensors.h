@@ -20,7 +20,7 @@ struct adapter_tensor {
     struct adapter_piece pieces[ADAPTER_PIECES];
 };
 
-// Of a model that was listed or opened, in the order of its parameters, to be freed.
+// Lists the tensors of a model that was listed or opened, in the order of its parameters; the caller frees them.
 struct adapter_tensors {
     size_t count;
     struct adapter_tensor *items;

@@ -15,7 +15,7 @@ static const char attention[] = "chooses between implementations of the same att
                   internal[] = "is internal to transformers, and no file has it",
                   other[] = "names another configuration, which is not read";
 
-// Of each name the first row that has the family counts.
+// The first row of a name that has the family counts.
 const struct config_key config_keys[] = {
     {"architectures", KEYS_ALL, .use = KEY_READ},
     {"vocab_size", KEYS_ALL, .use = KEY_READ},

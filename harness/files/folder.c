@@ -51,7 +51,7 @@ static bool is_frequencies(const char *name)
     return ends(name, ".rotary_emb.inv_freq");
 }
 
-// What transformers itself leaves aside: that buffer, and a head that is the embedding.
+// The tensors that transformers leaves aside: that buffer, and a head that is the embedding.
 static bool is_harmless(const struct model *model, const char *name)
 {
     return is_frequencies(name) || (model->config.tied && strcmp(name, SHARDS_HEAD) == 0);

@@ -134,7 +134,8 @@ static size_t count_values(const double *values, size_t count)
     return found;
 }
 
-// Of several parameters, or transposed: small enough to be whole on the host. What lies beside the parts is 0.
+// Holds several parameters, or a transposed one: small enough to be whole on the host. Places beside the parts are
+// 0.
 static bool read_pieces(struct model *model, const struct adapter_tensor *tensor,
                         const struct safetensors_tensor *t, enum dtype rounding)
 {
