@@ -102,19 +102,28 @@ static const char *beside(const char *parent, const char *key)
                                        : "";
 }
 
+// Schedule wsd's, but for decay_steps, which it needs.
+static bool is_of_wsd(const char *key)
+{
+    return strcmp(key, "stable_steps") == 0 || strcmp(key, "cycles") == 0 || strstr(key, "_type");
+}
+
 // And within the key's object.
-static const char *within(const char *parent, const char *key)
+static const char *within(const char *parent, const char *key, const char *value)
 {
     bool parallel = parent && strcmp(parent, "parallel") == 0;
     bool train = parent && strcmp(parent, "train") == 0;
     return train && strncmp(key, "evaluate_", 9) == 0 ? "'held_out': 0.5, "
-           : train && strcmp(key, "floor") == 0       ? "'schedule': 'cosine', "
-           : parallel && strcmp(key, "zero") == 0     ? "'data': 2, "
-           : parallel && strcmp(key, "sum") == 0      ? "'data': 2, "
-           : parallel && strcmp(key, "overlap") == 0  ? "'data': 2, "
-           : parallel && strcmp(key, "node") == 0     ? "'data': 4, "
-           : parallel && strcmp(key, "exchange") == 0 ? "'sequence': 2, "
-                                                      : "";
+           : train && strcmp(value, "'wsd'") == 0     ? "'decay_steps': 9, "
+           : train && is_of_wsd(key)                  ? "'schedule': 'wsd', 'warmup': 2, 'decay_steps': 9, "
+           : train && strcmp(key, "decay_steps") == 0 && strcmp(value, "0") != 0 ? "'schedule': 'wsd', "
+           : train && strcmp(key, "floor") == 0                                  ? "'schedule': 'cosine', "
+           : parallel && strcmp(key, "zero") == 0                                ? "'data': 2, "
+           : parallel && strcmp(key, "sum") == 0                                 ? "'data': 2, "
+           : parallel && strcmp(key, "overlap") == 0                             ? "'data': 2, "
+           : parallel && strcmp(key, "node") == 0                                ? "'data': 4, "
+           : parallel && strcmp(key, "exchange") == 0                            ? "'sequence': 2, "
+                                                                                 : "";
 }
 
 // A trial with one more thing said; NULL and a reason if it is refused. To be released with trial_free and free.
@@ -124,8 +133,9 @@ static struct trial *trial_with(const char *parent, const char *key, const char 
     struct trial *trial = calloc(1, sizeof *trial);
     assert_non_null(trial);
     assert_true(asprintf(&text, "{'model': 'tiny', 'context': 64, 'method': 'full', %s'%s%s%s%s%s': %s%s}",
-                         beside(parent, key), parent ? parent : key, parent ? "': {" : "", within(parent, key),
-                         parent ? "'" : "", parent ? key : "", value, parent ? "}" : "") > 0);
+                         beside(parent, key), parent ? parent : key, parent ? "': {" : "",
+                         within(parent, key, value), parent ? "'" : "", parent ? key : "", value,
+                         parent ? "}" : "") > 0);
     char *json = quoted(text);
     bool decoded = trial_decode(trial, json, "c", status);
     free(json);
@@ -143,16 +153,19 @@ static void expect_taken(const char *parent, const char *key, const char *value,
 {
     struct status status = {0};
     bool train = trains(parent) && strcmp(parent, "train") == 0;
-    const char *initial = strcmp(key, "exchange") == 0  ? "'gather'"
-                          : strcmp(key, "sum") == 0     ? "'ordered'"
-                          : strcmp(key, "overlap") == 0 ? "false"
-                          : strcmp(key, "node") == 0    ? "1"
-                                                        : "0";
-    struct trial *plain = *within(parent, key)   ? trial_with(parent, key, initial, &status)
-                          : train                ? trial_with(parent, "steps", "100", &status)
-                          : trains(parent)       ? trial_with(parent, "weights", "'device'", &status)
-                          : *beside(parent, key) ? trial_with(parent, key, "1", &status)
-                                                 : trial_with(NULL, "seed", "1", &status);
+    const char *initial = strcmp(key, "exchange") == 0      ? "'gather'"
+                          : strcmp(key, "sum") == 0         ? "'ordered'"
+                          : strcmp(key, "overlap") == 0     ? "false"
+                          : strcmp(key, "node") == 0        ? "1"
+                          : strcmp(key, "cycles") == 0      ? "0.5"
+                          : strcmp(key, "warmup_type") == 0 ? "'linear'"
+                          : strcmp(key, "decay_type") == 0  ? "'cosine'"
+                                                            : "0";
+    struct trial *plain = *within(parent, key, initial) ? trial_with(parent, key, initial, &status)
+                          : train                       ? trial_with(parent, "steps", "100", &status)
+                          : trains(parent)              ? trial_with(parent, "weights", "'device'", &status)
+                          : *beside(parent, key)        ? trial_with(parent, key, "1", &status)
+                                                        : trial_with(NULL, "seed", "1", &status);
     struct trial *trial = trial_with(parent, key, value, &status);
     if (!trial)
         fail_msg("%s: %s: %s", key, value, status.message);
@@ -209,7 +222,7 @@ static void try_key(const char *parent, const struct trial_key *key)
         expect_refused(parent, key->name, text);
         break;
     case KEY_NUMBER:
-        expect_taken(parent, key->name, "0.5", false);
+        expect_taken(parent, key->name, key->initial > 0 ? "0.25" : "0.5", false);
         expect_refused(parent, key->name, "'a'");
         break;
     case KEY_CHOICE:

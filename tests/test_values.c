@@ -1,9 +1,10 @@
 // Values from outside: losses and gradients that PyTorch, transformers and peft computed in f64, RoPE's frequencies
-// as transformers has them, and presets as their published config.json says (tests/values,
-// tools/values_from_pytorch.py). What all methods get wrong alike no comparison between them shows: a loss over
-// masked tokens, LoRA's scale, a window that is one key too long, a preset's width.
+// and learning-rate schedules as transformers has them, and presets as their published config.json says
+// (tests/values, tools/values_from_pytorch.py). What all methods get wrong alike no comparison between them shows:
+// a loss over masked tokens, LoRA's scale, a window that is one key too long, a preset's width.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/files/folder.h"
+#include "harness/run/train_schedule.h"
 #include "tests/fixture.h"
 #include "tests/scratch.h"
 #include <jansson.h>
@@ -238,6 +239,36 @@ static void frequencies_are_those_of_transformers(void **state)
     json_decref(file);
 }
 
+// Every step's rate, to the bit.
+static void schedules_are_those_of_transformers(void **state)
+{
+    (void)state;
+    json_t *file = load("schedules"), *item;
+    size_t i;
+    json_array_foreach(get(file, "cases"), i, item)
+    {
+        json_t *asked = json_pack("{s:s, s:i, s:s, s:s, s:O}", "model", "tiny", "context", 8, "method", "full",
+                                  "optimizer", "sgd", "train", get(item, "train"));
+        char *json = json_dumps(asked, 0);
+        const json_t *expected = get(item, "factors");
+        struct trial trial = {0};
+        struct status status = {0};
+        if (!trial_decode(&trial, json, "case", &status))
+            fail_msg("%s", status.message);
+        for (size_t done = 0; done < json_array_size(expected); done++) {
+            double outside = json_number_value(json_array_get(expected, done));
+            double factor = train_schedule_factor(&trial.train, done);
+            if (memcmp(&factor, &outside, sizeof factor) != 0)
+                fail_msg("%s: step %zu: %.17g, outside %.17g", json, done + 1, factor, outside);
+        }
+        trial_free(&trial);
+        free(json);
+        json_decref(asked);
+    }
+    assert_true(i > 0);
+    json_decref(file);
+}
+
 // Each preset is what is read of the config.json that its model was published with. Those without one are named.
 static void presets_are_as_published(void **state)
 {
@@ -269,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(gradients_are_those_of_transformers, scratch_setup, scratch_teardown),
         cmocka_unit_test(frequencies_are_those_of_transformers),
+        cmocka_unit_test(schedules_are_those_of_transformers),
         cmocka_unit_test_setup_teardown(presets_are_as_published, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests_name("values from outside", tests, NULL, NULL);

@@ -3,13 +3,14 @@
 cross-entropy on windows of tokens, and by preferences and advantages on a batch file.
 
 Run by hand, after `make`:  tools/check_training_against_pytorch.py [--tolerance 1e-11]
-Needs torch, numpy and safetensors; transformers' schedulers, if there, give the rates. Exits 1 if a difference is too
-large. The model is check_against_pytorch.py's, whose gradients that script holds against autograd.
+Needs torch, numpy and safetensors; transformers' schedulers, if there, give the rates, those of wsd to the bit. Exits 1 if a
+difference is too large. The model is check_against_pytorch.py's, whose gradients that script holds against autograd.
 """
 import argparse
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +26,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 try:
-    from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
+    from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup, get_wsd_schedule
 except ImportError:
-    get_cosine_schedule_with_warmup = get_linear_schedule_with_warmup = None
+    get_cosine_schedule_with_warmup = get_linear_schedule_with_warmup = get_wsd_schedule = None
 
 CONTEXT, BATCH, ACCUMULATE, STEPS, CHUNK = 40, 2, 2, 20, 16
 EPSILON = 1e-4  # of AdamW that begins anew with every turn: with less, gradients that vanish would move weights by their rounding
@@ -174,6 +175,8 @@ CASES = [  # optimizer and its flag; further flags, norm to clip to, schedule, w
     ("AdamW, accumulated, clipped, cosine", *adamw(),
      ["--accumulate", ACCUMULATE, "--clip", 0.5, "--schedule", "cosine", "--warmup", 3], 0.5, "cosine", 3, None),
     ("AdamW, linear, LoRA", *adamw(), ["--schedule", "linear", "--warmup", 2], 0, "linear", 2, LORA_ALONE),
+    ("AdamW, wsd", *adamw(), ["--schedule", "wsd", "--warmup", 4, "--decay-steps", 9, "--decay-type", "1-sqrt", "--floor", 0.1],
+     0, "wsd", 4, None),
     ("SGD", sgd(0), "sgd,rate=0.02", [], 0, None, 0, None),
     ("SGD, momentum, decay, clipped", sgd(0.05, momentum=0.9), "sgd,rate=0.02,momentum=0.9,decay=0.05", ["--clip", 1], 1,
      None, 0, None),
@@ -202,7 +205,10 @@ METHODS = [["full"], ["streambp", "--chunk", CHUNK], ["seco", "--chunk", CHUNK]]
 
 
 def factor(schedule, warmup, done):
-    """What the rate of the step after `done` is multiplied by. longbp's first step of a warm-up over w has 1 / w."""
+    """What the rate of the step after `done` is multiplied by. longbp's first step of a warm-up over w has 1 / w, but under wsd."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    if schedule == "wsd":
+        return get_wsd_schedule(optimizer, warmup, 9, STEPS, decay_type="1-sqrt", min_lr_ratio=0.1).lr_lambdas[0](done)
     if done < warmup:
         return (done + 1) / warmup
     if schedule is None:
@@ -211,7 +217,6 @@ def factor(schedule, warmup, done):
     if make is None:
         along = (done - warmup) / (STEPS - warmup)
         return (1 + math.cos(math.pi * along)) / 2 if schedule == "cosine" else 1 - along
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     return make(optimizer, warmup, STEPS).lr_lambdas[0](done)
 
 
@@ -264,7 +269,7 @@ def reference(folder, config, case, take_step):
 
 
 def longbp(binary, folder, data, case, method, out):
-    """The same of the program; norms are None where gradients are freed within the walk."""
+    """The same of the program, and its rates; norms are None where gradients are freed within the walk."""
     lora, optimizer = case[-1], case[2]
     if optimizer.startswith("bread-sgd") and "when=" not in optimizer and method[0] == "seco":
         optimizer += ",when=end"
@@ -277,7 +282,7 @@ def longbp(binary, folder, data, case, method, out):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     weights = load_file(f"{out}/model.safetensors") if lora != LORA_ALONE else {}
     weights |= load_file(f"{out}/adapter_model.safetensors") if lora else {}
-    return [line["loss"] for line in lines], [line["gradient_norm"] for line in lines], weights
+    return [line["loss"] for line in lines], [line["gradient_norm"] for line in lines], weights, [line["rate"] for line in lines]
 
 
 def main():
@@ -305,6 +310,10 @@ def main():
         runs += [(case, ["--batch", f"{path}/batch", "--sequences", BATCH, "--objective", objectives.flag(*objective)],
                   partial(step_on_batch, file, objective)) for case, *objective in BY_OBJECTIVE]
         for case, data, take_step in runs:
+            if case[5] == "wsd" and get_wsd_schedule is None:
+                print(f"{case[0]}: left out, transformers is missing")
+                continue
+            rate = float(re.search("rate=([^,]*)", case[2])[1])
             folder = f"{path}/lora" if case[-1] else f"{path}/init"
             losses, norms, weights = reference(folder, config, case, take_step)
             print(f"{case[0]}: {STEPS} steps, loss from {losses[0]:.6f} to {losses[-1]:.6f}")
@@ -318,6 +327,8 @@ def main():
                 of_norms = max(abs(a - b) / abs(b) if a is not None else 0.0 for a, b in zip(found[1], norms, strict=True))
                 of_weights = max(((found[2][name] - w).norm() / w.norm()).item() for name, w in weights.items())
                 good = max(of_losses, of_norms, of_weights) <= arguments.tolerance  # false for NaN
+                if case[5] == "wsd":
+                    good &= found[3] == [rate * factor(*case[5:7], step) for step in range(STEPS)]
                 failures += not good
                 print(f"  {' '.join(map(str, method)):24} losses {of_losses:7.1e}, norms {of_norms:7.1e}, "
                       f"weights {of_weights:7.1e}{'' if good else '  TOO LARGE'}", flush=True)

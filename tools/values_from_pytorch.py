@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/values/gradients.json and tests/values/rope.json: losses, gradients and RoPE's frequencies as PyTorch,
-transformers and peft compute them, which tests/test_values.c holds the program to where none of these is installed.
+"""Writes tests/values/gradients.json, rope.json and schedules.json: losses, gradients, RoPE's frequencies and learning-rate
+schedules as PyTorch, transformers and peft compute them, which tests/test_values.c holds the program to where none of these
+is installed.
 
 Run by hand, when a case is added:  tools/values_from_pytorch.py
 Needs torch, numpy, safetensors, transformers and peft.
@@ -91,6 +92,16 @@ ROPE = [
     ("qwen3-8b", {"model_type": "qwen3", "head_dim": 128, "rope_theta": 1e6}),
     ("qwen3-8b", {"model_type": "qwen3", "head_dim": 128, "rope_theta": 1e6, "rope_scaling": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}),
+]
+
+SCHEDULES = [  # keys of a training run
+    {"steps": 21, "schedule": "cosine", "floor": 0.1},
+    {"steps": 23, "schedule": "wsd", "warmup": 5, "decay_steps": 7},
+    {"steps": 22, "schedule": "wsd", "warmup": 5, "stable_steps": 4, "decay_steps": 7, "floor": 0.1},
+    {"steps": 20, "schedule": "wsd", "warmup": 7, "decay_steps": 9, "warmup_type": "cosine", "decay_type": "linear", "floor": 0.3},
+    {"steps": 20, "schedule": "wsd", "warmup": 6, "decay_steps": 11, "warmup_type": "1-sqrt", "decay_type": "1-sqrt",
+     "floor": 0.07},
+    {"steps": 24, "schedule": "wsd", "decay_steps": 19, "cycles": 1.7, "floor": 0.2},
 ]
 
 
@@ -196,6 +207,23 @@ def frequencies_of(preset, changes):
     return {"preset": preset, **(yarn or {}), "frequencies": [float(f"{x:.8g}") for x in inverse.tolist()]}
 
 
+def rates_of(train):
+    """The share of the rate that each step of a training run with these keys has, and of three steps more."""
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    names = {"warmup": "num_warmup_steps", "steps": "num_training_steps", "stable_steps": "num_stable_steps",
+             "decay_steps": "num_decay_steps", "floor": "min_lr_ratio", "cycles": "num_cycles"}
+    keys = {names.get(key, key): value for key, value in train.items() if key != "schedule"}
+    keys.setdefault("num_warmup_steps", 0)
+    if "stable_steps" in train:
+        del keys["num_training_steps"]
+    if train["schedule"] == "wsd":
+        schedule = transformers.get_wsd_schedule(optimizer, **keys)
+    else:
+        keys["min_lr_rate"] = keys.pop("min_lr_ratio")
+        schedule = transformers.get_cosine_with_min_lr_schedule_with_warmup(optimizer, **keys)
+    return {"train": train, "factors": [schedule.lr_lambdas[0](step) for step in range(train["steps"] + 3)]}
+
+
 def write(name, made_with, items):
     with open(f"{OUT}/{name}.json", "w") as file:
         lines = ",\n".join("  " + json.dumps(item) for item in items)
@@ -213,6 +241,7 @@ def main():
             cases.append(case_of(title, changes, asked, path, rng))
     write("gradients", made_with, cases)
     write("rope", made_with, [frequencies_of(*case) for case in ROPE])
+    write("schedules", made_with, [rates_of(train) for train in SCHEDULES])
 
 
 if __name__ == "__main__":

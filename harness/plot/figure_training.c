@@ -73,7 +73,8 @@ static const json_t *part_of(const struct record *record, enum part part)
 }
 
 // Keys that go along a figure's axis, ending in NULL: they tell no curve from another.
-static const char *const of_steps[] = {"steps", "warmup", "evaluate_every", "evaluate_windows", NULL};
+static const char *const of_steps[] = {
+    "steps", "warmup", "stable_steps", "decay_steps", "evaluate_every", "evaluate_windows", NULL};
 static const char *const of_rates[] = {"rate", NULL};
 
 // Whether another run has that key of the part otherwise.

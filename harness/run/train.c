@@ -2,6 +2,7 @@
 #include "harness/run/ranks.h"
 #include "harness/run/step_batch.h"
 #include "harness/run/step_data.h"
+#include "harness/run/train_schedule.h"
 #include "kernels/base/timer.h"
 #include "kernels/transformer/bucket.h"
 #include "kernels/transformer/objective_pass.h"
@@ -313,24 +314,12 @@ static void sum_over_ranks(const struct train *train, struct objective_sums *sum
     world_sum(train->world, (double *)sums, OBJECTIVE_SUMS);
 }
 
-// What the rate of the step after `done` is multiplied by, as transformers' schedulers have it, but that step s of
-// a warm-up over w has s / w of the rate, so that the first one has some.
-static double rate_factor(const struct training *t, size_t done)
-{
-    if (done < t->warmup)
-        return (double)(done + 1) / (double)t->warmup;
-    double along = (double)(done - t->warmup) / (double)(t->steps - t->warmup);
-    if (t->schedule == SCHEDULE_COSINE)
-        return t->floor + (1 - t->floor) * (1 + cos(M_PI * along)) / 2;
-    return t->schedule == SCHEDULE_LINEAR ? t->floor + (1 - t->floor) * (1 - along) : 1;
-}
-
 bool train_step(struct train *train, struct step_report *report, struct status *status)
 {
     const struct trial *trial = train->trial;
     struct model *model = &train->setup->model;
     struct device *device = train->setup->device;
-    double factor = rate_factor(&trial->train, train->step);
+    double factor = train_schedule_factor(&trial->train, train->step);
     train->rate = factor * options_number(&trial->optimizer->options, trial->optimizer_options, "rate", NAN);
     report->sums = (struct objective_sums){0};
     device_timer_start(device);
@@ -372,9 +361,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
 
 bool train_evaluates(const struct train *train)
 {
-    const struct training *settings = &train->trial->train;
-    size_t every = settings->evaluate_every, step = train->step;
-    return train->evaluated && (step == 0 || step == settings->steps || (every && step % every == 0));
+    return train->evaluated && train_schedule_evaluates(&train->trial->train, train->step);
 }
 
 // Of so many sequences, all of them where there is one replica.

@@ -38,15 +38,21 @@ struct parallel {
     size_t node;     // so many of these, one after another, send each other before nodes do
 };
 
-enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+enum schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_WSD };
+// How wsd's warm-up rises and its decay falls.
+enum ramp { RAMP_LINEAR, RAMP_COSINE, RAMP_ONE_MINUS_SQRT };
 
 // A run of steps, each of which updates the weights.
 struct training {
     size_t steps;      // 0: none, a trial measures one step again and again
     size_t accumulate; // micro-batches of a step
     enum schedule schedule;
-    size_t warmup;               // steps until the rate is whole
-    double floor;                // of the rate, at the end of a schedule that falls
+    size_t warmup; // steps until the rate is whole
+    double floor;  // of the rate, at the end of a schedule that falls
+    // wsd's: steps at the whole rate, 0: until the decay ends with the run; steps of the decay; waves of a cosine.
+    size_t stable_steps, decay_steps;
+    enum ramp warmup_type, decay_type;
+    double cycles;
     double clip;                 // the gradient's norm is at most this; 0: it is not clipped
     size_t shuffle;              // seed of the order of windows or sequences; 0: the data's
     double held_out;             // share of these, the last ones, that are not trained on but evaluated

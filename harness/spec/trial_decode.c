@@ -112,6 +112,36 @@ static bool check_evaluation(const struct trial *trial, const struct trial_field
                            "nothing is evaluated; give \"held_out\" or \"evaluate\", or leave it out");
 }
 
+// Keys of schedule wsd, and what they say together.
+static bool check_wsd(const struct training *train, struct json_field field, struct status *status)
+{
+    bool cycled = train->cycles < 0.5 || train->cycles > 0.5;
+    const char *key = train->stable_steps                 ? "stable_steps"
+                      : train->decay_steps                ? "decay_steps"
+                      : train->warmup_type != RAMP_LINEAR ? "warmup_type"
+                      : train->decay_type != RAMP_COSINE  ? "decay_type"
+                      : cycled                            ? "cycles"
+                                                          : NULL;
+    if (train->schedule != SCHEDULE_WSD)
+        return !key || json_field_fail(json_field_get(field, key), status,
+                                       "is of schedule wsd; give \"schedule\" wsd, or leave it out");
+    if (!train->decay_steps)
+        return json_field_fail(json_field_get(field, "schedule"), status,
+                               "wsd ends with a decay; give its steps, \"decay_steps\", or take constant");
+    if (train->warmup_type != RAMP_LINEAR && !train->warmup)
+        return json_field_fail(json_field_get(field, "warmup_type"), status,
+                               "there is no warm-up; give its steps, \"warmup\", or leave this out");
+    if (train->decay_type != RAMP_COSINE && cycled)
+        return json_field_fail(json_field_get(field, "cycles"), status,
+                               "is of a cosine; give \"decay_type\" cosine, or leave this out");
+    return train->stable_steps || train->decay_steps <= train->steps - train->warmup ||
+           json_field_fail(
+               json_field_get(field, "decay_steps"), status,
+               "and the %zu steps of \"warmup\" are more than the run of %zu steps; give at most %zu, or "
+               "\"stable_steps\", after which the decay begins wherever the run ends",
+               train->warmup, train->steps, train->steps - train->warmup);
+}
+
 // Of the rate, what would never come to pass.
 static bool check_rate(const struct training *train, struct json_field field, struct status *status)
 {
@@ -121,10 +151,11 @@ static bool check_rate(const struct training *train, struct json_field field, st
             "is longer than the run of %zu steps, which would never reach its rate; give at most "
             "%zu, or more \"steps\"",
             train->steps, train->steps);
-    return train->floor == 0 || train->schedule != SCHEDULE_CONSTANT ||
-           json_field_fail(json_field_get(field, "floor"), status,
-                           "is where a schedule ends, and a constant rate has none; give \"schedule\" linear or "
-                           "cosine, or leave it out");
+    if (train->floor > 0 && train->schedule == SCHEDULE_CONSTANT)
+        return json_field_fail(json_field_get(field, "floor"), status,
+                               "is where a schedule ends, and a constant rate has none; give \"schedule\" linear, "
+                               "cosine or wsd, or leave it out");
+    return check_wsd(train, field, status);
 }
 
 // What keys say together and no one of them alone.
