@@ -212,6 +212,52 @@ static void eight_bits_are_those_of_a_plain_reference(void **state)
     fixture_close(&f);
 }
 
+// The moments of the embedding are those of adamw, to the bit, of a tied head with it; a head of its own has codes.
+static void embeddings_have_wide_moments(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optimizer, *options;
+        bool tied, wide; // the embedding's moments
+    } runs[] = {{"adamw", "form=bitsandbytes", false, true},
+                {"adam8bit", "", false, true},
+                {"adam8bit", "embedding_state=8bit", false, false},
+                {"adamw", "form=bitsandbytes", true, true},
+                {"adam8bit", "", true, true},
+                {"adam8bit", "embedding_state=8bit", true, false}};
+    double *expected = NULL;
+    for (size_t r = 0; r < COUNT(runs); r++) {
+        bool coded = strcmp(runs[r].optimizer, "adam8bit") == 0;
+        struct fixture f = fixture_default();
+        f.config.width = f.config.vocab = WIDTH;
+        f.config.tied = runs[r].tied;
+        fixture_set_optimizer(&f, optimizer_find(runs[r].optimizer), "rate=0.01 decay=0.1 %s", runs[r].options);
+        fixture_open(&f);
+        write_all(&f, false, first_weight, 0);
+        for (size_t t = 1; t <= 3; t++) {
+            optimizer_begin(&f.model, t, 1);
+            write_all(&f, true, noise, t);
+            optimizer_step(&f.model);
+        }
+        const struct parameter *embedding = f.model.embedding, *head = f.model.head;
+        assert_int_equal(head == embedding, runs[r].tied);
+        assert_int_equal(embedding->state[0].dtype == DTYPE_F64, runs[r].wide);
+        assert_int_equal(embedding->state[2].data != NULL, !runs[r].wide); // scales
+        assert_int_equal(head->state[2].data != NULL, runs[r].tied ? !runs[r].wide : coded);
+        double *found = values_of(&f, embedding);
+        size_t bytes = tensor_count(embedding->value) * sizeof *found;
+        if (!coded) {
+            free(expected);
+            expected = found;
+        } else {
+            assert_int_equal(memcmp(found, expected, bytes) == 0, runs[r].wide);
+            free(found);
+        }
+        fixture_close(&f);
+    }
+    free(expected);
+}
+
 static double one(size_t i, size_t t)
 {
     (void)i, (void)t;
@@ -299,6 +345,7 @@ int main(void)
         cmocka_unit_test(weights_are_those_of_pytorch),
         cmocka_unit_test(levels_are_those_of_bitsandbytes),
         cmocka_unit_test(eight_bits_are_those_of_a_plain_reference),
+        cmocka_unit_test(embeddings_have_wide_moments),
         cmocka_unit_test(stochastic_rounding_has_no_bias),
         cmocka_unit_test(a_master_keeps_what_rounding_loses),
     };

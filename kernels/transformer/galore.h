@@ -26,7 +26,8 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
          .offset = offsetof(struct adamw_options, state),                                                          \
          .choices = OPTION_CHOICES("gradient", "f32", "bf16", "8bit"),                                             \
          .help =                                                                                                   \
-             "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), bf16 in bf16, or adam8bit's"},  \
+             "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), bf16 in bf16, or 8 bits as "    \
+             "adam8bit's, the embedding's too"},                                                                   \
         {.name = "rank",                                                                                           \
          .type = OPTION_COUNT,                                                                                     \
          .offset = offsetof(struct galore_options, rank),                                                          \
