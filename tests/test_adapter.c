@@ -3,6 +3,8 @@
 // in silence, is refused by its key.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/files/adapter.h"
+#include "harness/files/adapter_tensors.h"
+#include "harness/files/folder.h"
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include "tests/trial_of.h"
@@ -392,6 +394,126 @@ static void adapters_of_fused_projections_are_the_bases_own(void **state)
 #undef PHI3
 }
 
+static bool has_tensor(const struct adapter_tensors *tensors, const char *module, const char *factor)
+{
+    char name[200];
+    snprintf(name, sizeof name, "base_model.model.%s.%s", module, factor);
+    for (size_t i = 0; i < tensors->count; i++)
+        if (strcmp(tensors->items[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+// Of the whole model's language model, as peft 0.21 names modules of AutoModelForImageTextToText in
+// transformers 5.24.
+static void names_within_a_larger_model_are_as_in_peft(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct {
+        const char *model_type, *decoder;
+    } types[] = {
+        {"gemma3", "model.language_model"},     {"llava", "model.language_model"},
+        {"llava_next", "model.language_model"}, {"llava_onevision", "model.language_model"},
+        {"vipllava", "model.language_model"},   {"mistral3", "model.language_model"},
+        {"internvl", "model.language_model"},   {"idefics3", "model.text_model"},
+        {"smolvlm", "model.text_model"},        {"qwen2_audio", "model.language_model"},
+        {"qwen2_vl", "model.language_model"},   {"qwen2_5_vl", "model.language_model"},
+        {"qwen3_vl", "model.language_model"},
+    };
+    const struct lora lora = {.rank = 2, .alpha = 4, .targets = LORA_Q | LORA_EMBEDDING | LORA_HEAD};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char text[400], layer[100], table[100];
+        snprintf(text, sizeof text,
+                 "{'model_type': '%s', 'text_config': {'hidden_size': 32, 'num_hidden_layers': 1, "
+                 "'num_attention_heads': 4, 'num_key_value_heads': 2, 'intermediate_size': 48, 'vocab_size': 64}}",
+                 types[i].model_type);
+        char *json = quoted(text);
+        scratch_file(scratch, "config.json", json, strlen(json));
+        free(json);
+        struct config config;
+        struct status status = {0};
+        if (!folder_read_config(scratch->folder, &config, &status))
+            fail_msg("%s", status.message);
+        struct model model;
+        model_list(&model, &config, &lora);
+        struct adapter_tensors tensors = adapter_tensors_of(&model, config.submodule);
+        snprintf(layer, sizeof layer, "%s.layers.0.self_attn.q_proj", types[i].decoder);
+        snprintf(table, sizeof table, "%s.embed_tokens", types[i].decoder);
+        assert_true(has_tensor(&tensors, layer, "lora_A.weight") && has_tensor(&tensors, layer, "lora_B.weight"));
+        assert_true(has_tensor(&tensors, table, "lora_embedding_A"));
+        assert_true(has_tensor(&tensors, "lm_head", "lora_A.weight"));
+        free(tensors.items);
+        model_close(&model);
+
+        assert_true(adapter_write_config(scratch->folder, NULL, &config, &lora, &status));
+        json_t *written = json_load_file(scratch_path(scratch, "adapter_config.json").text, 0, NULL);
+        json_t *targets = json_object_get(written, "target_modules");
+        assert_string_equal(json_string_value(json_array_get(targets, 0)), layer);
+        assert_string_equal(json_string_value(json_array_get(targets, 1)), table);
+        assert_string_equal(json_string_value(json_array_get(targets, 2)), "lm_head");
+        json_decref(written);
+    }
+}
+
+// They are read back, also under the names of older classes; those of another part of the model are refused.
+static void an_adapter_within_a_larger_model_is_read(void **state)
+{
+    struct scratch *scratch = *state;
+#define LLAVA                                                                                                      \
+    "$L train --model llava --dtype f64 --tokens text --context 12 --steps 2 --method full --held-out 0.3 "        \
+    "--quiet "
+    make(scratch);
+    assert_int_equal(run(scratch, "$L init --model tiny --dtype f64 --out llava && "
+                                  "(printf '{\"model_type\": \"llava\", \"tie_word_embeddings\": false, "
+                                  "\"text_config\": ' && cat llava/config.json && echo }) > c && mv c "
+                                  "llava/config.json"),
+                     0);
+    assert_int_equal(run(scratch, LLAVA "--lora "
+                                        "r=2,targets=q,v,layers_to_transform=1,2,rank_pattern=layers.1.self_attn.q_"
+                                        "proj:3,modules_to_save=norm,lm_head --out one"),
+                     0);
+    assert_int_equal(run(scratch, "grep -q '\"model.language_model.layers.1.self_attn.q_proj\": 3' "
+                                  "one/adapter_config.json && "
+                                  "grep -q '\"model.language_model.layers.0.input_layernorm\"' "
+                                  "one/adapter_config.json && ! grep -q '\"norm\"' one/adapter_config.json"),
+                     0);
+    double loss = evaluation(scratch, "one/steps.jsonl", true);
+    assert_int_equal(run(scratch, LLAVA "--lora one --out two"), 0);
+    assert_true(fabs(loss - evaluation(scratch, "two/steps.jsonl", false)) < 1e-12);
+
+    // As saved by peft over transformers before 4.52.
+    assert_int_equal(run(scratch,
+                         "grep -aq base_model.model.model.language_model.layers.1 one/adapter_model.safetensors "
+                         "&& sed -i 's/model\\.model\\.language_model\\./model.language_model.model./g' "
+                         "one/adapter_model.safetensors && ! grep -aq "
+                         "base_model.model.model.language_model one/adapter_model.safetensors && rm -r two"),
+                     0);
+    assert_int_equal(run(scratch, LLAVA "--lora one --out two"), 0);
+    assert_true(fabs(loss - evaluation(scratch, "two/steps.jsonl", false)) < 1e-12);
+
+    // As many bytes, so that the file's header stays as long.
+    assert_int_equal(run(scratch, "cp -r one seeing && sed -i 's/language_model\\.model\\.layers\\.2/"
+                                  "vision_tower.e.model.layers.2/g' seeing/adapter_model.safetensors && "
+                                  "$L plan --model llava --context 12 --lora seeing"),
+                     2);
+    assert_says(scratch, "err",
+                "tensor base_model.model.vision_tower.e.model.layers.2.input_layernorm.weight: "
+                "is not of the language model, which alone is read; train an adapter");
+    assert_int_equal(run(scratch, "sed -i 's/model\\.language_model\\.model\\.layers\\.2/"
+                                  "model.model.language_model.layers.1/g' one/adapter_model.safetensors && "
+                                  "$L plan --model llava --context 12 --lora one"),
+                     2);
+    assert_says(scratch, "err", "is there twice, under two names");
+
+    // Beside the weights, which are the language model's alone, an adapter is theirs; a run goes on from its own.
+#define BESIDE LLAVA "--optimizer bread-lora,rate=1e-3 --lora r=2 --checkpoint 1 --out beside"
+    assert_int_equal(run(scratch, BESIDE " && rm beside/adapter_* && " BESIDE " --resume"), 0);
+    assert_int_equal(run(scratch, "$L plan --model beside --context 12 --lora beside"), 0);
+    assert_int_equal(run(scratch, "grep -aq base_model.model.model.layers beside/adapter_model.safetensors"), 0);
+#undef BESIDE
+#undef LLAVA
+}
+
 // What was trained of it is of that base: over other weights nothing goes on.
 static void an_adapter_goes_on_over_its_own_base(void **state)
 {
@@ -422,6 +544,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(plans_and_gradients_hold_for_all_modules, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(adapters_of_fused_projections_are_the_bases_own, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(names_within_a_larger_model_are_as_in_peft, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(an_adapter_within_a_larger_model_is_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(an_adapter_goes_on_over_its_own_base, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

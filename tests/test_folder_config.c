@@ -150,10 +150,7 @@ static void text_configs_are_read(void **state)
     c = config_of(scratch, TEXT("llava_next") ", \"model_type\": \"mistral\", "
                                               "\"tie_word_embeddings\": true}}");
     assert_true(c.kv_heads == 2 && !c.tied);
-    struct status adapter = {0};
     c = config_of(scratch, TEXT("smolvlm") "}}");
-    assert_false(folder_takes_adapters(scratch->folder, &adapter));
-    assert_non_null(strstr(adapter.message, "smolvlm"));
     assert_true(c.norm_epsilon == 1e-5);
     c = config_of(
         scratch, TEXT("qwen3_vl") ", \"rope_scaling\": {\"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1], "

@@ -283,7 +283,9 @@ static void presets_are_as_published(void **state)
         }
         struct config config = read_config(*state, get(item, "config"));
         memcpy(config.name, preset->name, sizeof config.name);
-        config.fused = config.padded = false; // neither how files keep projections nor padding is part of a shape
+        // How files keep and name projections, and padding, are no part of a shape.
+        config.fused = config.padded = false;
+        config.submodule = NULL;
         config.pad = 0;
         if (memcmp(&config, preset, sizeof config) != 0) {
             fail_msg("%s is not what %s says", preset->name, text(item, "source"));

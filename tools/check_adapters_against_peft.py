@@ -4,18 +4,21 @@ and adapters that `longbp train` writes, which peft loads with all keys matched 
 
 Run by hand, after `make`:  tools/check_adapters_against_peft.py [--tolerance 1e-12]
 Needs torch, numpy, safetensors, transformers and peft. Exits 1 if a difference is too large. transformers' models compute
-RoPE and norms in f32; here they are computed by check_against_pytorch.py's, in f64.
+RoPE and norms in f32; here they are computed by check_against_pytorch.py's, in f64, but for models of images or sound,
+over whose language models adapters are held to --rough.
 """
 import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import warnings
 
-from check_against_pytorch import LONGBP, relative_l2, rms_norm, rope_angles  # first: it says how many threads there are
+# First: it says how many threads there are.
+from check_against_pytorch import COMPOSITES, LONGBP, loader_of, make_composite, relative_l2, rms_norm, rope_angles
 
 import numpy as np
 import torch
@@ -74,14 +77,25 @@ SAVED_HERE = {
     "phi3": ["r=4", "r=4,targets=q,k,v,gate,up,o", "r=4,targets=all-linear", "r=4,targets=qkv", "r=4,targets=q,k,v,rslora=true",
              "r=4,targets=gate,down,rank_pattern=gate_proj:3,alpha_pattern=gate_proj:12"],
 }
+# Over the language model of a model of images or sound; "text" stands for it in names.
+WITHIN = r"model\.text\.layers\.\d+\.(?:self_attn|mlp)\.(?:q|v|down)_proj"
+COMPOSITES_SAVED_BY_PEFT = [{"target_modules": WITHIN}, {"target_modules": WITHIN, "rank_pattern": {"text.layers.1.*": 2}},
+                            {"target_modules": ["model.text.layers.0.self_attn.q_proj", "text.layers.1.mlp.up_proj", "lm_head"]},
+                            {"target_modules": ["embed_tokens"], "modules_to_save": ["lm_head", "text.norm"]},
+                            {"target_modules": WITHIN, "modules_to_save": ["embed_tokens"]}]
+COMPOSITES_SAVED_HERE = ["r=4", "r=4,rslora=true,targets=all-linear", "r=2,targets=q,down,layers_to_transform=1,2",
+                         "r=3,targets=q,v,rank_pattern=q:2,alpha_pattern=q_proj:3", "r=4,targets=embed,head,q",
+                         "r=4,modules_to_save=lm_head,embed_tokens,norm", "r=4,modules_to_save=lm_head,ensure_weight_tying=true"]
 METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", "7"], ["seco", "--chunk", "7"]]
 
 
 def load(folder):
     """The base in f64 throughout."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
+    model = loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
     with open(f"{folder}/config.json") as file:
         config = {**SMALL, **json.load(file)}
+    if config["model_type"] in COMPOSITES:
+        return model
     gemma, types = config["model_type"].startswith("gemma"), config.get("layer_types") or []
 
     def angles_of(x, position_ids, layer_type=None):
@@ -103,6 +117,7 @@ def loss_of(model, ids):
 
 def name_here(name):
     """The name under which longbp has peft's parameter."""
+    name = re.sub(r"model\.(language_model|text_model)\.", "model.", name)
     if ".modules_to_save" in name:
         return name.replace(".modules_to_save.default", "").removeprefix("base_model.model.")
     return name.replace(".default", "")
@@ -155,10 +170,22 @@ def check_saved_here(binary, path, base, lora, data, ids):
     return abs(grad(binary, base, out, data, METHODS[0], f"{path}/gradients.safetensors")[0] - loss)
 
 
+def check_all(binary, path, base, title, saved_by_peft, saved_here, data, ids, tolerance):
+    """Whether a difference is too large."""
+    largest = 0
+    for kind, check, cases in (("peft's", check_saved_by_peft, saved_by_peft), ("ours", check_saved_here, saved_here)):
+        for case in cases:
+            worst = check(binary, path, base, case, data, ids)
+            largest = max(largest, worst)
+            print(f"{title}, {kind}, {case}: {worst:.1e}, allowed {tolerance:.0e}", flush=True)
+    return largest > tolerance
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--longbp", default=LONGBP)
     parser.add_argument("--tolerance", type=float, default=1e-12)
+    parser.add_argument("--rough", type=float, default=1e-5)
     arguments = parser.parse_args()
     if not peft:
         print("adapters: transformers and peft are not there")
@@ -166,7 +193,7 @@ def main():
     warnings.simplefilter("ignore")
     torch.manual_seed(1)
     torch.set_default_dtype(torch.float64)
-    largest = 0
+    failed = False
     with tempfile.TemporaryDirectory() as path:
         ids = np.random.default_rng(1).integers(0, VOCABULARY, CONTEXT).astype("uint16")
         ids.tofile(f"{path}/tokens.bin")
@@ -179,13 +206,16 @@ def main():
                 p.data += torch.randn_like(p) * 0.05
             base = f"{path}/model{i}"
             model.save_pretrained(base)
-            for kind, check, cases in (("peft's", check_saved_by_peft, SAVED_BY_PEFT), ("ours", check_saved_here, SAVED_HERE)):
-                for case in cases.get(title, []):
-                    worst = check(arguments.longbp, path, base, case, data, ids)
-                    largest = max(largest, worst)
-                    print(f"{title}, {kind}, {case}: {worst:.1e}")
-    print(f"peft {peft.__version__}: largest difference {largest:.1e}, allowed {arguments.tolerance:.0e}")
-    sys.exit(largest > arguments.tolerance)
+            failed |= check_all(arguments.longbp, path, base, title, SAVED_BY_PEFT.get(title, []), SAVED_HERE.get(title, []), data,
+                                ids, arguments.tolerance)
+        for i, model_type in enumerate(COMPOSITES):
+            base = f"{path}/composite{i}"
+            make_composite(base, model_type, i)
+            part = "text_model" if model_type in ("idefics3", "smolvlm") else "language_model"
+            saved = json.loads(re.sub(r"\btext\b", part, json.dumps(COMPOSITES_SAVED_BY_PEFT)))
+            failed |= check_all(arguments.longbp, path, base, model_type, saved, COMPOSITES_SAVED_HERE, data, ids, arguments.rough)
+    print(f"peft {peft.__version__}: {'too large a difference' if failed else 'equal'}")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

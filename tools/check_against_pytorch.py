@@ -313,6 +313,14 @@ def reference(folder, config, ids, documents, loss_of_logits, adapter=None):
     return loss.item(), {name: w.grad for name, w in trained.items()}
 
 
+def loader_of(folder):
+    """The class of transformers that loads the whole model."""
+    model_type = transformers.AutoConfig.from_pretrained(folder).model_type
+    return (transformers.AutoModelForCausalLM if model_type not in COMPOSITES else
+            transformers.Qwen2AudioForConditionalGeneration if model_type == "qwen2_audio" else
+            transformers.AutoModelForImageTextToText)
+
+
 def transformers_gradients(folder, adapter, config, ids, documents, labels, twins):
     """adapter: a folder with LoRA factors for peft to load over the model's, or None. Packed documents need a mask that
     is given, which then is every layer's."""
@@ -321,11 +329,7 @@ def transformers_gradients(folder, adapter, config, ids, documents, labels, twin
         mask = torch.zeros(seen(documents, None).shape, dtype=torch.float64)
         mask = mask.masked_fill(~seen(documents, window_of(config, 0)), -math.inf)[:, None]
         packed = {"attention_mask": mask, "position_ids": positions_of(documents)}
-    composite = transformers.AutoConfig.from_pretrained(folder).model_type
-    loader = (transformers.AutoModelForCausalLM if composite not in COMPOSITES else
-              transformers.Qwen2AudioForConditionalGeneration if composite == "qwen2_audio" else
-              transformers.AutoModelForImageTextToText)
-    model = loader.from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
+    model = loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
     if twins:
         gemma, types = config["model_type"].startswith("gemma"), config.get("layer_types") or []
 

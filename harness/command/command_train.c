@@ -401,8 +401,6 @@ static bool check_trial(const struct trial *trial, const struct arguments *argum
         return status_set(status, STATUS_BAD_INPUT, "--device %s trains nothing", trial->device);
     if (!check_checkpoints(arguments, trial->train.steps, status))
         return false;
-    if (trial->model_folder && trial->lora.rank > 0 && !folder_takes_adapters(trial->model_folder, status))
-        return false;
     return !arguments->lost_updates || trial->measure.lost_updates ||
            status_set(status, STATUS_BAD_INPUT,
                       "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");

@@ -2,6 +2,7 @@
 #include "harness/files/folder.h"
 #include "harness/files/lora_modules.h"
 #include "harness/files/output_file.h"
+#include "harness/files/weight_names.h"
 #include <math.h>
 #include <string.h>
 
@@ -155,10 +156,11 @@ static void describe_factors(const struct description *d, const char *name, stru
         json_object_set_new(d->alphas, name, json_real(factors.alpha));
 }
 
-// Under the short name where all layers have the same, else layer by layer.
+// Under the short name where all layers have the same, else layer by layer; and so within a larger model, whose
+// other parts have projections of the same short names.
 static void describe_target(const struct description *d, size_t target)
 {
-    bool outside = 1u << target & (LORA_EMBEDDING | LORA_HEAD), same = true;
+    bool outside = 1u << target & (LORA_EMBEDDING | LORA_HEAD), same = !d->config->submodule;
     size_t layers = outside ? 1 : d->config->layers;
     struct lora_factors first = own_factors(d->config, d->lora, 0, target);
     for (size_t l = 1; l < layers; l++) {
@@ -166,10 +168,11 @@ static void describe_target(const struct description *d, size_t target)
         same &= other.rank == first.rank && other.alpha == first.alpha;
     }
     for (size_t l = 0; l < (same ? 1 : layers); l++) {
-        char name[64];
+        char name[64], whole[96];
         struct lora_factors factors = own_factors(d->config, d->lora, l, target);
         lora_module_name(name, sizeof name, l, target);
-        const char *shown = same ? lora_module_leaf(target) : name;
+        weight_name_within(whole, sizeof whole, d->config->submodule, name);
+        const char *shown = same ? lora_module_leaf(target) : whole;
         if (factors.rank) {
             json_array_append_new(d->targets, json_string(shown));
             describe_factors(d, shown, factors);
@@ -206,8 +209,11 @@ bool adapter_write_config(const char *folder, const char *base, const struct con
     for (size_t i = 0; i < LORA_TARGETS; i++)
         if (lora_module_is_own(config, i))
             describe_target(&d, i);
-    for (char *const *name = lora->saved; name && *name; name++)
-        json_array_append_new(saved, json_string(*name));
+    for (char *const *name = lora->saved; name && *name; name++) {
+        char whole[160]; // of a module here; elsewhere a name of any length, as it was given
+        weight_name_within(whole, sizeof whole, config->submodule, *name);
+        json_array_append_new(saved, json_string(config->submodule ? whole : *name));
+    }
     json_t *json = json_pack(
         "{s:s, s:s, s:o, s:I, s:f, s:b, s:f, s:s, s:b, s:o, s:o, s:o, s:o, s:b}", "peft_type", "LORA", "task_type",
         "CAUSAL_LM", "base_model_name_or_path", base_name ? base_name : json_null(), "r", (json_int_t)d.base.rank,

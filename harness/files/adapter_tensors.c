@@ -1,7 +1,6 @@
 #include "harness/files/adapter_tensors.h"
+#include "harness/files/weight_names.h"
 #include <string.h>
-
-#define SAVED "base_model.model."
 
 // Parts of a fused projection and the rows of it that they begin with.
 struct part {
@@ -55,7 +54,16 @@ static void add_part(struct adapter_tensors *tensors, const struct parameter *p,
     }
 }
 
-struct adapter_tensors adapter_tensors_of(const struct model *model)
+// A tensor's name within the whole model.
+static void place(struct adapter_tensor *tensor, const char *submodule)
+{
+    char own[sizeof tensor->name];
+    size_t prefix = sizeof ADAPTER_PREFIX - 1;
+    memcpy(own, tensor->name, sizeof own);
+    weight_name_within(tensor->name + prefix, sizeof tensor->name - prefix, submodule, own + prefix);
+}
+
+struct adapter_tensors adapter_tensors_of(const struct model *model, const char *submodule)
 {
     struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
     CHECK(tensors.items);
@@ -66,7 +74,7 @@ struct adapter_tensors adapter_tensors_of(const struct model *model)
             add_part(&tensors, p, &part);
         } else if (parameter_is_factor(p) || p->saved) {
             struct adapter_tensor *tensor = &tensors.items[tensors.count++];
-            snprintf(tensor->name, sizeof tensor->name, "%s%s", p->saved ? SAVED : "", p->name);
+            snprintf(tensor->name, sizeof tensor->name, "%s%s", p->saved ? ADAPTER_PREFIX : "", p->name);
             tensor->rows = p->transposed ? p->value.cols : p->value.rows;
             tensor->cols = p->transposed ? p->value.rows : p->value.cols;
             tensor->vector = p->vector;
@@ -74,10 +82,12 @@ struct adapter_tensors adapter_tensors_of(const struct model *model)
             tensor->pieces[tensor->count++].parameter = p;
             if (p->saved && p == model->head && p == model->embedding) { // PEFT has a table that stays tied twice
                 tensors.items[tensors.count] = *tensor;
-                snprintf(tensors.items[tensors.count++].name, sizeof tensor->name, SAVED "lm_head.weight");
+                snprintf(tensors.items[tensors.count++].name, sizeof tensor->name, ADAPTER_PREFIX "lm_head.weight");
             }
         }
     }
+    for (size_t i = 0; i < tensors.count; i++)
+        place(&tensors.items[i], submodule);
     return tensors;
 }
 

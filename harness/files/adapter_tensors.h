@@ -3,6 +3,8 @@
 #include "harness/files/output_file.h"
 #include "kernels/transformer/model.h"
 
+#define ADAPTER_PREFIX "base_model.model." // of every tensor's name
+
 // A parameter's place in a tensor: its first row and column there.
 struct adapter_piece {
     const struct parameter *parameter;
@@ -21,11 +23,12 @@ struct adapter_tensor {
 };
 
 // Lists the tensors of a model that was listed or opened, in the order of its parameters; the caller frees them.
+// submodule: of the model that the adapter is over, as struct config has it.
 struct adapter_tensors {
     size_t count;
     struct adapter_tensor *items;
 };
-struct adapter_tensors adapter_tensors_of(const struct model *model);
+struct adapter_tensors adapter_tensors_of(const struct model *model, const char *submodule);
 // Number i of a parameter's values as it is in the tensor's: row-major.
 size_t adapter_tensor_index(const struct adapter_tensor *tensor, const struct adapter_piece *piece, size_t i);
 // Whether the tensor is the parameter, value by value.

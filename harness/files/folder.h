@@ -10,9 +10,6 @@
 // something else than the decoder of methods/methods.md is refused by its key. A head beside the embedding that has
 // other values is not tied to it, whatever the file says, as in transformers 5.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);
-// False and a status if the folder's is a model of images or sound: peft names the modules of an adapter by their
-// place in the whole model, and folder_save by that in the language model.
-bool folder_takes_adapters(const char *folder, struct status *status);
 // Says on stderr which weights of a folder are left aside, and that its head is not tied though config.json ties
 // it. NULL: nothing.
 void folder_say(const char *folder);

@@ -1,6 +1,7 @@
 #include "harness/files/adapter_tensors.h"
 #include "harness/files/folder.h"
 #include "harness/files/safetensors.h"
+#include "harness/files/weight_names.h"
 #include "kernels/transformer/weights.h"
 #include <string.h>
 
@@ -23,14 +24,20 @@ static void close_file(struct adapter_file *adapter)
 // the factors. NULL: it is something else.
 static struct parameter *table_of(const struct model *model, const char *name)
 {
-    static const char *const names[][2] = {
-        {"base_model.model.model.embed_tokens.base_layer.weight", "model.embed_tokens.weight"},
-        {"base_model.model.model.embed_tokens.weight", "model.embed_tokens.weight"},
-        {"base_model.model.lm_head.base_layer.weight", "lm_head.weight"},
-        {"base_model.model.lm_head.weight", "lm_head.weight"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i][0]) == 0)
-            return strcmp(names[i][1], "lm_head.weight") == 0 ? model->head : model->embedding;
+    const struct {
+        const char *name;
+        struct parameter *table;
+    } tables[] = {{"model.embed_tokens.base_layer.weight", model->embedding},
+                  {"model.embed_tokens.weight", model->embedding},
+                  {"lm_head.base_layer.weight", model->head},
+                  {"lm_head.weight", model->head}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        char whole[100] = ADAPTER_PREFIX;
+        size_t prefix = sizeof ADAPTER_PREFIX - 1;
+        weight_name_within(whole + prefix, sizeof whole - prefix, model->config.submodule, tables[i].name);
+        if (strcmp(name, whole) == 0)
+            return tables[i].table;
+    }
     return NULL;
 }
 
@@ -89,12 +96,45 @@ static bool check_file(const struct adapter_file *adapter, const struct model *m
     return true;
 }
 
+// Puts the tensors under the names that they have within the whole model: older classes put other names before
+// them. Those of its other parts are of no parameter here.
+static bool rename_tensors(struct safetensors *file, const char *submodule, struct status *status)
+{
+    const size_t prefix = sizeof ADAPTER_PREFIX - 1;
+    for (size_t i = 0; i < file->count; i++) {
+        struct safetensors_tensor *t = &file->tensors[i];
+        if (strncmp(t->name, ADAPTER_PREFIX, prefix) != 0)
+            continue;
+        char *own = weight_name(t->name + prefix);
+        if (!own)
+            return status_set(status, STATUS_BAD_INPUT,
+                              "%s: tensor %s: is not of the language model, which alone is read; train an adapter "
+                              "whose target_modules are the language model's, such as "
+                              "\"model\\.%s\\..*\\.(q|v)_proj\"",
+                              file->path, t->name, submodule);
+        size_t bytes = strlen(submodule) + strlen(own) + 2;
+        t->name = realloc(t->name, prefix + bytes);
+        CHECK(t->name);
+        weight_name_within(t->name + prefix, bytes, submodule, own);
+        free(own);
+    }
+    safetensors_sort(file);
+    for (size_t i = 1; i < file->count; i++)
+        if (strcmp(file->tensors[i - 1].name, file->tensors[i].name) == 0)
+            return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: is there twice, under two names",
+                              file->path, file->tensors[i].name);
+    return true;
+}
+
 static bool open_file(struct adapter_file *adapter, const char *folder, const struct model *model,
                       struct status *status)
 {
     char *path = folder_file(folder, FOLDER_ADAPTER);
-    *adapter = (struct adapter_file){.tensors = adapter_tensors_of(model)};
-    bool ok = safetensors_open(&adapter->file, path, status) && check_file(adapter, model, status);
+    const char *submodule = model->config.submodule;
+    *adapter = (struct adapter_file){.tensors = adapter_tensors_of(model, submodule)};
+    bool ok = safetensors_open(&adapter->file, path, status) &&
+              (!submodule || rename_tensors(&adapter->file, submodule, status)) &&
+              check_file(adapter, model, status);
     free(path);
     return ok;
 }

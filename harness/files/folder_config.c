@@ -390,6 +390,9 @@ bool folder_config_decode(struct json_field root, struct config *config, const s
     config->whole_qk_norm = family->whole_qk_norm;
     config->unit_offset = family->unit_offset;
     config->fused = family->fused;
+    if (text.composite) {
+        config->submodule = text.composite->submodule ? text.composite->submodule : "language_model";
+    }
     config->norms = family->norms;
     return read_sizes(&text, config, status) && read_pad(&text, config, status) &&
            (!text.composite || read_tie(root, text.composite, config, status)) &&

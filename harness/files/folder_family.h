@@ -48,10 +48,11 @@ struct composite {
     const char *model_type;
     const char *text_type; // of a text_config that does not say its model_type; of all of them where `fixed`
     bool fixed;
-    bool flat;           // older files have the keys of text_config beside it
-    bool tied;           // where tie_word_embeddings is left out
-    bool tied_by_text;   // tie_word_embeddings of text_config counts, too
-    double norm_epsilon; // where text_config leaves it out; 0: its family's
+    bool flat;             // older files have the keys of text_config beside it
+    bool tied;             // where tie_word_embeddings is left out
+    bool tied_by_text;     // tie_word_embeddings of text_config counts, too
+    double norm_epsilon;   // where text_config leaves it out; 0: its family's
+    const char *submodule; // of `model`, that is the language model; NULL: language_model
 };
 // Ending with a NULL model_type.
 extern const struct composite composites[];

@@ -69,18 +69,6 @@ bool folder_read_config(const char *folder, struct config *config, struct status
     return true;
 }
 
-bool folder_takes_adapters(const char *folder, struct status *status)
-{
-    struct config config;
-    const struct composite *composite = NULL;
-    return read_file(folder, &config, &composite, status) &&
-           (!composite || status_set(status, STATUS_BAD_INPUT,
-                                     "%s: is a %s; an adapter over its language model alone cannot be written by "
-                                     "peft's names for the whole model; train without --lora, or give a folder of "
-                                     "the language model alone",
-                                     folder, composite->model_type));
-}
-
 void folder_say(const char *folder)
 {
     struct config config;

@@ -100,11 +100,17 @@ static bool save_adapter_tensor(const struct saving *saving, const struct adapte
     return ok;
 }
 
+// The submodule by which the adapter names its modules: weights beside it are the language model's alone.
+static const char *submodule_of(const struct model *model)
+{
+    return model->lora_beside ? NULL : model->config.submodule;
+}
+
 // The weights, or the adapter's tensors, as the file is to have them: in the order of units.
 static struct adapter_tensors tensors_of(const struct model *model, bool adapter)
 {
     if (adapter)
-        return adapter_tensors_of(model);
+        return adapter_tensors_of(model, submodule_of(model));
     struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
     CHECK(tensors.items);
     for (size_t i = 0; i < model->parameter_count; i++) {
@@ -166,9 +172,11 @@ static bool save_weights(const char *folder, const char *name, struct model *mod
 static bool save_configs(const char *folder, const struct model *model, const char *base, struct status *status)
 {
     bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
-    return (!weights || folder_write_config(folder, &model->config, model->device->ops->dtype, status)) &&
+    struct config config = model->config;
+    config.submodule = submodule_of(model);
+    return (!weights || folder_write_config(folder, &config, model->device->ops->dtype, status)) &&
            (!weights || !base || folder_take_along(folder, base, status)) &&
-           (!adapter || adapter_write_config(folder, weights ? NULL : base, &model->config, &model->lora, status));
+           (!adapter || adapter_write_config(folder, weights ? NULL : base, &config, &model->lora, status));
 }
 
 bool folder_save(const char *folder, struct model *model, const char *base, const struct world *world,

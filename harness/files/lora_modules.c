@@ -1,11 +1,12 @@
 #include "harness/files/lora_modules.h"
 #include "harness/files/lora_rules.h"
+#include "harness/files/weight_names.h"
 #include "kernels/transformer/model.h"
 #include <math.h>
 #include <string.h>
 
 #define ALL_LINEAR "all-linear"
-#define NAME_BYTES 64
+#define NAME_BYTES 112
 
 struct request {
     const struct config *config;
@@ -82,6 +83,14 @@ static bool read_rules(const struct request *request, struct lora_rules *rules, 
 }
 
 // ---- names
+
+// A module's name as PEFT sees it, in the whole model.
+static void whole_name(const struct config *config, size_t layer, size_t target, char key[NAME_BYTES])
+{
+    char own[NAME_BYTES];
+    lora_module_name(own, sizeof own, layer, target);
+    weight_name_within(key, NAME_BYTES, config->submodule, own);
+}
 
 static bool ends_with_name(const char *key, const char *name)
 {
@@ -250,31 +259,55 @@ static bool read_exclude(struct request *request, struct status *status)
            (!is_pattern(request, field) || compile_one(&request->exclude, "^", field, "$", status));
 }
 
-// Whether a parameter that is there is of the module; fused: or of one that the base's files fuse with others.
-static bool saves_any(const struct lora *lora, const struct model *model, bool fused)
+static void append_saved(struct lora *lora, const char *name)
+{
+    size_t count = 0;
+    while (lora->saved && lora->saved[count])
+        count++;
+    lora->saved = realloc(lora->saved, (count + 2) * sizeof *lora->saved);
+    CHECK(lora->saved);
+    lora->saved[count] = strdup(name);
+    lora->saved[count + 1] = NULL;
+    CHECK(lora->saved[count]);
+}
+
+// Whether the name chooses a projection that the base's files fuse with others, or such a part.
+static bool saves_fused(const struct request *request, const struct lora *one)
 {
     bool any = false;
-    for (size_t l = 0; fused && l < model->config.layers; l++)
+    for (size_t l = 0; request->config->fused && l < request->config->layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
             char module[NAME_BYTES], name[NAME_BYTES + sizeof ".weight"];
-            lora_module_name(module, sizeof module, l, i);
+            whole_name(request->config, l, i, module);
             snprintf(name, sizeof name, "%s.weight", module);
-            any |= 1u << i & (LORA_FUSED_PARTS | LORA_QKV | LORA_GATE_UP) && lora_saves(lora, name);
+            any |= 1u << i & (LORA_FUSED_PARTS | LORA_QKV | LORA_GATE_UP) && lora_saves(one, name);
         }
-    for (size_t i = 0; !fused && !any && i < model->parameter_count; i++)
-        any = lora_saves(lora, model->parameters[i].name);
     return any;
 }
 
-static bool check_saved(const struct request *request, struct json_field item, char *name, struct status *status)
+// Adds the name; within a larger model, whose other parts have modules of such names, those that it chooses here.
+static bool add_saved(const struct request *request, struct json_field item, const char *name, struct lora *lora,
+                      struct status *status)
 {
-    const struct lora one = {.saved = (char *[]){name, NULL}};
+    const struct lora one = {.saved = (char *[]){(char *)name, NULL}};
     struct config config = *request->config;
     struct model model;
+    bool any = false, fused = saves_fused(request, &one);
     config.tied = false; // the head is a module, too, where its table is the embedding's
     model_list(&model, &config, &(struct lora){0});
-    bool any = saves_any(&one, &model, false), fused = request->config->fused && saves_any(&one, &model, true);
+    for (size_t i = 0; i < model.parameter_count; i++) {
+        char *own = model.parameters[i].name, whole[sizeof model.parameters[i].name + NAME_BYTES];
+        weight_name_within(whole, sizeof whole, config.submodule, own);
+        bool saves = lora_saves(&one, whole);
+        any |= saves;
+        if (saves && config.submodule && !lora_saves(lora, own)) {
+            *strrchr(own, '.') = '\0'; // ".weight"
+            append_saved(lora, own);
+        }
+    }
     model_close(&model);
+    if (!config.submodule)
+        append_saved(lora, name);
     if (fused)
         return json_field_fail(
             item, status,
@@ -291,16 +324,10 @@ static bool read_saved(struct request *request, struct lora *lora, struct status
     size_t count = name_count(field);
     if (!check_names(field, status))
         return false;
-    if (count == 0)
-        return true;
-    lora->saved = calloc(count + 2, sizeof *lora->saved); // one more where it is tied
-    CHECK(lora->saved);
     for (size_t i = 0; i < count; i++) {
         struct json_field item = name_at(field, i);
         const char *name = full_name(request, json_string_value(item.value));
-        lora->saved[i] = strdup(name);
-        CHECK(lora->saved[i]);
-        if (!check_saved(request, item, lora->saved[i], status) ||
+        if (!add_saved(request, item, name, lora, status) ||
             !lora_rules_add(&request->saved, item, name, "($|\\..*)", (struct lora_factors){0}, status))
             return false;
     }
@@ -323,13 +350,8 @@ static bool read_tying(const struct request *request, struct lora *lora, struct 
             "factors that the embedding and the head share are not supported; leave it out: each "
             "then has its own");
     lora->untied = saves && !tying;
-    if (saves && tying && !lora_saves(lora, "model.embed_tokens.weight")) {
-        size_t count = 0;
-        while (lora->saved[count])
-            count++;
-        lora->saved[count] = strdup("model.embed_tokens");
-        CHECK(lora->saved[count]);
-    }
+    if (saves && tying && !lora_saves(lora, "model.embed_tokens.weight"))
+        append_saved(lora, "model.embed_tokens");
     return true;
 }
 
@@ -356,11 +378,12 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
     lora->targets = 0;
     for (size_t l = 0; l < c->layers; l++)
         for (size_t i = 0; i < LORA_TARGETS; i++) {
-            char key[NAME_BYTES], weight[NAME_BYTES + 8];
+            char own[NAME_BYTES], key[NAME_BYTES], weight[NAME_BYTES + sizeof ".weight"];
             if (l > 0 && is_outside(i))
                 continue;
-            lora_module_name(key, sizeof key, l, i);
-            snprintf(weight, sizeof weight, "%s.weight", key);
+            lora_module_name(own, sizeof own, l, i);
+            whole_name(c, l, i, key);
+            snprintf(weight, sizeof weight, "%s.weight", own);
             bool target = request->fields->target_modules.value ? is_target(request, key, i) : before >> i & 1;
             if (!target || is_excluded(request, key) || !is_in_layers(request, key, l, i))
                 continue;

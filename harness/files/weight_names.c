@@ -2,6 +2,7 @@
 #include "kernels/base/host_memory.h"
 #include "kernels/base/status.h"
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,4 +66,12 @@ char *weight_name(const char *name)
     memcpy(copy, model, start);
     memmove(copy + start, known ? rest : whole, strlen(known ? rest : whole) + 1);
     return copy;
+}
+
+void weight_name_within(char *text, size_t bytes, const char *submodule, const char *name)
+{
+    static const char model[] = "model.";
+    size_t length = submodule && strncmp(name, model, sizeof model - 1) == 0 ? sizeof model - 1 : 0;
+    snprintf(text, bytes, "%.*s%s%s%s", (int)length, name, length ? submodule : "", length ? "." : "",
+             name + length);
 }

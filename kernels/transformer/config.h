@@ -40,6 +40,9 @@ struct config {
     bool whole_qk_norm; // OLMo 2: of these two, over all heads at once
     bool unit_offset;   // Gemma: a norm's gain is 1 + its weight
     bool fused;         // Phi-3: files keep q, k, v in one matrix and gate, up in one, and so do adapters
+    // The module of a model of images or sound that the decoder is, "language_model", by which adapters name their
+    // tensors; NULL: it is all of the model.
+    const char *submodule;
     enum norms norms;
     enum activation activation; // of the MLP's gate
     // What queries and embeddings are multiplied by; 0: 1. Attention's own scale is 1 / sqrt(head_dim).
