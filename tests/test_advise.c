@@ -432,7 +432,7 @@ static void what_cannot_be_is_said(void **state)
         {"--model tiny --context 512 --device-memory 1GiB --methods full --chunk 3", "--chunk", 2},
         {"--model tiny --context 512 --device-memory 1GiB --methods seco --chunk 0", "chunk", 2},
         {"--model tiny --context 512 --device-memory 1GiB --also dtype",
-         "\"dtype\" is none of weights, kv_gradient_dtype", 2},
+         "--also: unknown key \"dtype\"; known keys: weights, kv_gradient_dtype", 2},
         {"--model tiny --context 512 --device-memory 1GiB --offload kv", "checkpoint left out: ", 0},
         {"--model tiny --context 512 --device-memory 1GiB --optimizer sgd,when=walk", "seco left out: ", 0},
         // With no host's memory the limit is of what needs none.

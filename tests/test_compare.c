@@ -230,7 +230,8 @@ static void a_pull_request_gets_markdown_or_test_results(void **state)
     expect(*state, "--deterministic --format junit base new", 3, "tests='5' failures='0' errors='1' skipped='1'>");
     expect(*state, "--deterministic --format junit base new", 3,
            "name='verdict'>\n      <error>trials that were ok in BASE are not in NEW</error>");
-    expect(*state, "--format xml base new", 2, "--format: text, markdown, junit or json, not 'xml'");
+    expect(*state, "--format xml base new", 2,
+           "--format: unknown word 'xml'; known words: text, markdown, junit, json");
 }
 
 static void settings_of_one_file_are_held_against_each_other(void **state)

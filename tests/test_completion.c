@@ -213,8 +213,39 @@ static void help_tells_of_a_command_what_it_says_itself(void **state)
     assert_says(scratch, "err", "no command \"plam\"; did you mean \"plan\"?");
     assert_int_equal(run(scratch, "$L help trial"), 2);
     assert_int_equal(run(scratch, "$L completion tcsh"), 2);
-    assert_says(scratch, "err", "bash, zsh or fish, not \"tcsh\"");
+    assert_says(scratch, "err", "unknown word \"tcsh\"; known words: bash, zsh, fish");
     assert_int_equal(run(scratch, "$L completion"), 2);
+}
+
+// What a typing error explains is told, and nothing else; what argp understands or tells of is left to it.
+static void misspelt_options_are_told(void **state)
+{
+    static const struct {
+        const char *arguments, *says;
+    } cases[] = {
+        {"plan --contxt 5", "plan: unknown option --contxt; did you mean --context? `longbp plan --help` lists"},
+        {"plan --model=tiny --contxt=5", "--contxt; did you mean --context?"},
+        {"plan --head_chnk 5", "--head_chnk; did you mean --head-chunk?"},
+        {"plan --device cpu", "unknown option --device; `longbp plan --help` lists"},
+        {"plan --model tiny --context 5 --pl x", "option '--pl' is ambiguous"},
+        {"report --format text --colums a", "unknown option --colums; did you mean --columns?"},
+        {"run -o --otu --fersh", "unknown option --fersh; did you mean --fresh?"},
+        {"run -o x -- --fersh", "--fersh: "},
+        {"run -z --fersh", "invalid option -- 'z'"},
+        {"plot --figures memroy r",
+         "--figures: unknown word \"memroy\"; did you mean \"memory\"? known words: memory"},
+        {"list metods", "unknown word \"metods\"; did you mean \"methods\"?"},
+        {"init --model tiny --out x --dtype bfloat16",
+         "--dtype: unknown word \"bfloat16\"; did you mean \"bf16\"?"},
+    };
+    struct scratch *scratch = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[200];
+        snprintf(command, sizeof command, "$L %s", cases[i].arguments);
+        assert_int_equal(run(scratch, command), 2);
+        assert_says(scratch, "err", cases[i].says);
+    }
+    assert_int_equal(run(scratch, "$L plan --help --contxt > help && $L plan --mod tiny --contex 5"), 0);
 }
 
 // Choices of every option of every method, and its default.
@@ -333,6 +364,7 @@ int main(void)
         TEST(zsh_reads_its_script),
         TEST(fish_completes),
         TEST(help_tells_of_a_command_what_it_says_itself),
+        TEST(misspelt_options_are_told),
         TEST(help_has_choices_and_defaults),
         TEST(help_has_every_default),
         TEST(help_has_the_commands_own_defaults),

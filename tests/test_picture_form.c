@@ -137,9 +137,9 @@ static void test_panels_and_fonts(void **state)
     struct scratch_path path = scratch_path(scratch, "r.jsonl");
     const char *paths[] = {path.text};
     struct plot_request request = {
-        .paths = paths, .path_count = 1, .form = {.formats = "svg", .panel = "tokens"}, .figures = "time"};
+        .paths = paths, .path_count = 1, .form = {.formats = "svg", .panel = "per-tokn"}, .figures = "time"};
     assert_false(plot(&request, &status));
-    assert_non_null(strstr(status.message, "--panel: "));
+    assert_non_null(strstr(status.message, "has \"per-tokn\"; did you mean \"per-token\"? panels are "));
     assert_non_null(strstr(status.message, "time (time, per-token)"));
 }
 

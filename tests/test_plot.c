@@ -323,8 +323,9 @@ static void test_failures_say_why(void **state)
     expect_failure(scratch, "empty.jsonl", "svg", "plots", "no records: nothing can be drawn");
     expect_failure(scratch, "bad.jsonl", "svg", "plots", "bad.jsonl:1: not a record");
     expect_failure(scratch, "absent.jsonl", "svg", "plots", "No such file");
-    expect_failure(scratch, "r.jsonl", "gif", "plots", "--format: \"gif\" is not one of svg,png,pdf");
-    expect_failure(scratch, "r.jsonl", ",", "plots", "--format: no word");
+    expect_failure(scratch, "r.jsonl", "gif", "plots",
+                   "--format: unknown word \"gif\"; known words: svg, png, pdf, tsv");
+    expect_failure(scratch, "r.jsonl", ",", "plots", "--format: unknown word \"\"; known words: svg");
     expect_failure(scratch, "r.jsonl", "svg", scratch->folder, "holds no plot scripts");
     // Scripts that are broken: gnuplot's exit status is believed.
     scratch_file(scratch, "style.gp", "", 0);
@@ -441,11 +442,12 @@ static void test_choices_that_are_none(void **state)
     static const struct {
         const char *series, *condition, *message;
     } wrong[] = {
-        {"sec", NULL, "--series: no picture has \"sec\""},
+        {"sec", NULL, "--series: no picture has \"sec\"; did you mean \"seco\"? take"},
+        {"seco, chnk 64", NULL, "did you mean \"seco, chunk 64\"?"},
         {"full,seco, chunk 12", NULL, "of: \"full\" \"seco, chunk 64\" \"seco, chunk 128\""},
         {"", NULL, "--series: no picture has \"\""},
         {NULL, "context=7", "--where context=7: none of these 6 records; \"context\" is 256, 512 there"},
-        {NULL, "contxt=256", "--where: no field \"contxt\""},
+        {NULL, "contxt=256", "--where: no field \"contxt\"; did you mean \"context\"? `longbp list"},
         {NULL, "context", "--where: expected KEY=VALUE"},
         {NULL, "context=256", "none of these 3 records can be drawn"},
         {"full", "method=seco", "--series: no picture has \"full\""},

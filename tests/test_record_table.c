@@ -122,7 +122,11 @@ static void mistakes_are_told_before_anything_is_written(void **state)
     write_records(scratch, HOSTILE);
     scratch_file(scratch, "bad.jsonl", "{}\n", 3);
     assert_refused(scratch, "$L report r.jsonl --format csv --columns id,peek_bytes",
-                   "no field \"peek_bytes\"; did you mean \"peak_bytes\"?; `longbp list fields`");
+                   "no field \"peek_bytes\"; did you mean \"peak_bytes\"? `longbp list fields`");
+    assert_refused(scratch, "$L report r.jsonl --columns contxt",
+                   "--columns: no field \"contxt\"; did you mean \"context\"?");
+    assert_refused(scratch, "$L report r.jsonl --sort chnk", "--sort: no field \"chnk\"; did you mean \"chunk\"?");
+    assert_refused(scratch, "$L report r.jsonl --format markdwon", "did you mean \"markdown\"?");
     assert_refused(scratch, "$L report r.jsonl --format csv --columns trial.method.nam",
                    "did you mean \"trial.method.name\"?");
     assert_refused(scratch, "$L report r.jsonl --format csv --columns trial.method.chunky",
@@ -133,7 +137,7 @@ static void mistakes_are_told_before_anything_is_written(void **state)
     assert_refused(scratch, "$L report r.jsonl bad.jsonl", "bad.jsonl:1: not a record");
     expect(scratch, "cat r.jsonl | $L report /dev/stdin --format csv --columns status", "status\r\nok\r\n");
     assert_refused(scratch, "$L report r.jsonl --format tsv",
-                   "--format: text, markdown, latex, csv or json, not \"tsv\"");
+                   "--format: unknown word \"tsv\"; known words: text, markdown, latex, csv, json");
     assert_refused(scratch, "$L report", "name at least one result file");
     assert_int_equal(run(scratch, "$L report r.jsonl --format csv >/dev/full"), 2);
 }

@@ -2,6 +2,8 @@
 #include "harness/command/argument_words.h"
 #include "harness/command/command.h"
 #include "harness/command/help_text.h"
+#include "harness/files/names.h"
+#include "harness/files/word_list.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/status.h"
 #include <errno.h>
@@ -102,6 +104,22 @@ static size_t count_of(const struct flag *flag, const char *text, struct argp_st
     return (size_t)count;
 }
 
+// Whether an argument's or an operand's name is words of which one is given: "text|markdown".
+static bool is_choice(const char *name)
+{
+    return name && strchr(name, '|') && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-|")] == 0;
+}
+
+static void check_choice(const char *flag, const char *words, const char *text, const struct argp_state *state)
+{
+    char option[64] = "";
+    struct status status = {0};
+    if (flag)
+        snprintf(option, sizeof option, "--%s", flag);
+    if (!word_check(text, words, option, &status))
+        argp_error(state, "%s", status.message);
+}
+
 // What a command's arguments are parsed with.
 struct parsing {
     const struct flag *flags;
@@ -132,9 +150,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
         exit(EXIT_SUCCESS);
     }
     size_t i = 0;
-    while (flags && flags[i].name && (flags[i].kind == FLAG_OWN || key_of(flags, i) != key))
+    while (flags && flags[i].name && (flags[i].flags & OPTION_ALIAS || key_of(flags, i) != key))
         i++;
-    if (flags && flags[i].name) {
+    bool found = flags && flags[i].name;
+    if (found && is_choice(flags[i].arg))
+        check_choice(flags[i].name, flags[i].arg, text, state);
+    if (key == ARGP_KEY_ARG && is_choice(parsing->argp->args_doc))
+        check_choice(NULL, parsing->argp->args_doc, text, state);
+    if (found && flags[i].kind != FLAG_OWN) {
         char *place = (char *)parsing->input + flags[i].place;
         if (flags[i].kind == FLAG_TEXT)
             *(const char **)place = text;
@@ -150,6 +173,58 @@ static error_t parse(int key, char *text, struct argp_state *state)
     if (key == ARGP_KEY_ARG && error == ARGP_ERR_UNKNOWN)
         argp_error(state, "unexpected \"%s\"", text);
     return error;
+}
+
+// The long option that getopt does not know where argp would have it parse the words, without hyphens and value: to
+// be freed. NULL: it knows all, or argp tells of something else first.
+static char *unknown_option(const struct argp_option *options, int argc, char **argv)
+{
+    size_t count = 0, used = 0;
+    while (options[count].name || options[count].doc)
+        count++;
+    struct getopt_option *known = calloc(count + 1, sizeof *known), *next = known;
+    char *letters = calloc(2 * count + 1, 1), **words = calloc((size_t)argc + 1, sizeof *words);
+    CHECK(known && letters && words);
+    memcpy(words, argv, (size_t)argc * sizeof *words); // which getopt orders anew
+    for (const struct argp_option *option = options, *row = options; option < options + count; option++) {
+        row = option->flags & OPTION_ALIAS ? row : option;
+        if (option->key > ' ' && option->key < 0x7f)
+            used += (size_t)sprintf(letters + used, "%c%s", option->key, option->arg ? ":" : "");
+        if (option->name)
+            *next++ =
+                (struct getopt_option){option->name, row->arg ? required_argument : no_argument, NULL, row->key};
+    }
+    int found;
+    opterr = optind = 0;
+    while ((found = getopt_long(argc, words, letters, known, NULL)) != -1 && found != '?' && found != KEY_HELP)
+        ;
+    const char *word = found == '?' && optopt == 0 ? words[optind - 1] + strlen("--") : NULL;
+    size_t bytes = word ? strcspn(word, "=") : 0;
+    for (next = known; word && next->name; next++)
+        if (strncmp(next->name, word, bytes) == 0) // the beginning of several
+            word = NULL;
+    char *unknown = word ? strndup(word, bytes) : NULL;
+    CHECK(!word || unknown);
+    free(words);
+    free(letters);
+    free(known);
+    return unknown;
+}
+
+// Ends the program where an option is unknown, and says which was meant.
+static void check_options(const struct argp_option *options, int argc, char **argv)
+{
+    char *unknown = unknown_option(options, argc, argv);
+    struct names names = {0};
+    if (!unknown)
+        return;
+    for (const struct argp_option *option = options; option->name || option->doc; option++)
+        if (option->name && !(option->flags & OPTION_HIDDEN))
+            names_add(&names, option->name);
+    const char *nearest = names_nearest(&names, unknown);
+    fprintf(stderr, "%s: unknown option --%s; %s%s%s`%s --help` lists them\n", argv[0], unknown,
+            nearest ? "did you mean --" : "", nearest ? nearest : "", nearest ? "? " : "", argv[0]);
+    exit(EXIT_BAD_INPUT);
 }
 
 // The command's options, and those that each has; to be freed.
@@ -182,6 +257,7 @@ void arguments_parse(const struct argp *argp, const struct flag *flags, int argc
         free(own);
         exit(EXIT_SUCCESS);
     }
+    check_options(options, argc, argv);
     if (argp_parse(&whole, argc, argv, ARGP_NO_HELP, NULL, &parsing) != 0)
         host_memory_exhausted("arguments were read");
     free(options);

@@ -59,7 +59,7 @@ static bool find(struct plan_flags *flags, struct advice *advice, struct status 
                                            .variants = true,
                                            .also = flags->also,
                                            .host = json_object_get(limits, "host_memory")};
-    if (!plan_flags_device(flags, status) || !method_trials_decode(asked, &flags->trial, &request, status))
+    if (!method_trials_decode(asked, &flags->trial, &request, status))
         return false;
     const struct trial *first = &asked->trials[0];
     if (!ranks_possible(first, status))

@@ -17,9 +17,6 @@ static error_t parse(int key, char *value, struct argp_state *state)
     switch (key) {
     case OPTION_FORMAT:
         arguments->format = table_format_find(value);
-        if (arguments->format == TABLE_FORMATS || arguments->format == TABLE_LATEX ||
-            arguments->format == TABLE_CSV)
-            argp_error(state, "--format: text, markdown or json, not \"%s\"", value);
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num)

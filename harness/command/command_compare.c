@@ -43,8 +43,6 @@ static error_t parse(int key, char *value, struct argp_state *state)
         return 0;
     case OPTION_FORMAT:
         arguments->format = comparison_format_find(value);
-        if (arguments->format == COMPARISON_FORMATS)
-            argp_error(state, "--format: text, markdown, junit or json, not \"%s\"", value);
         return 0;
     case ARGP_KEY_ARG:
         if (arguments->path_count == 2)

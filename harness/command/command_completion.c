@@ -98,8 +98,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
         for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
             if (strcmp(shells[i].name, text) == 0)
                 *script = shells[i].script;
-        if (!*script)
-            argp_error(state, "bash, zsh or fish, not \"%s\"", text);
         return 0;
     case ARGP_KEY_END:
         if (!*script)

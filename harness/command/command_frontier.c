@@ -139,7 +139,6 @@ static bool find(struct arguments *arguments, struct frontier *frontier, struct 
     frontier->host.count = 1;
     if (!read_sizes(&frontier->device, "device-memory", arguments->device, status) ||
         (arguments->host && !read_sizes(&frontier->host, "host-memory", arguments->host, status)) ||
-        !plan_flags_device(&arguments->flags, status) ||
         !method_trials_decode(&frontier->asked, &arguments->flags.trial, &request, status))
         return false;
     divide(frontier);

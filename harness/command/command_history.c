@@ -16,12 +16,9 @@ struct arguments {
 static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
-    enum table_format *format = &arguments->report.format;
     switch (key) {
     case OPTION_FORMAT:
-        *format = table_format_find(value);
-        if (*format != TABLE_TEXT && *format != TABLE_MARKDOWN && *format != TABLE_JSON)
-            argp_error(state, "--format: text, markdown or json, not \"%s\"", value);
+        arguments->report.format = table_format_find(value);
         return 0;
     case OPTION_WHERE:
         arguments->conditions[arguments->condition_count++] = value;

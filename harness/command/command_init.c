@@ -58,8 +58,7 @@ static bool init(const struct arguments *arguments, struct status *status)
         return status_set(status, STATUS_BAD_INPUT, "no model \"%s\"; %s", arguments->model, hint);
     }
     enum dtype dtype;
-    if (!dtype_from_name(arguments->dtype, &dtype))
-        return status_set(status, STATUS_BAD_INPUT, "--dtype is f64, f32 or bf16, not \"%s\"", arguments->dtype);
+    CHECK(dtype_from_name(arguments->dtype, &dtype));
     char *end;
     errno = 0;
     unsigned long long seed = strtoull(arguments->seed, &end, 10);
@@ -87,7 +86,7 @@ int command_init(int argc, char **argv)
                                           {.name = "dtype",
                                            .key = 'd',
                                            TEXT_AT(struct arguments, dtype),
-                                           .arg = "DTYPE",
+                                           .arg = "f64|f32|bf16",
                                            .doc = "of the file: f64, f32 or bf16 (f32)"},
                                           {.name = "out",
                                            .key = 'o',

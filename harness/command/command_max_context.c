@@ -331,7 +331,7 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     if (extent == EXTENT_BATCH) // whatever the objective, a step can have two groups
         set_two_groups(arguments.flags.trial.trial);
-    bool done = plan_flags_device(&arguments.flags, &status) && find_all(&arguments, &table, &status);
+    bool done = find_all(&arguments, &table, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     else

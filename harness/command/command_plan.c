@@ -121,8 +121,7 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
     json_object_set_new(
         trial, "measure",
         json_pack("{s:b, s:b}", "timeline", arguments->timeline != NULL, "categories", arguments->categories));
-    if (!plan_flags_device(&arguments->flags, status) ||
-        !trial_flags_decode(&arguments->flags.trial, NULL, &plan->trial, status) ||
+    if (!trial_flags_decode(&arguments->flags.trial, NULL, &plan->trial, status) ||
         !plan_flags_limit(&arguments->flags, &plan->trial, &plan->limit_bytes, plan->limit_what,
                           sizeof plan->limit_what, status))
         return false;

@@ -20,8 +20,6 @@ static error_t parse(int key, char *value, struct argp_state *state)
     switch (key) {
     case OPTION_FORMAT:
         request->table.format = table_format_find(value);
-        if (request->table.format == TABLE_FORMATS)
-            argp_error(state, "--format: text, markdown, latex, csv or json, not \"%s\"", value);
         return 0;
     case OPTION_MAX_CONTEXT:
         arguments->max_context_paths[request->max_context_count++] = value;

@@ -126,8 +126,7 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
 {
     struct config config;
     struct verify_request request = {.shape = arguments->shape, .device = arguments->device};
-    if (!dtype_from_name(arguments->dtype, &request.dtype) || request.dtype > DTYPE_BF16)
-        return status_set(status, STATUS_BAD_INPUT, "--dtype is f64, f32 or bf16, not \"%s\"", arguments->dtype);
+    CHECK(dtype_from_name(arguments->dtype, &request.dtype));
     if (!read_accumulator("--kv-gradient-dtype", arguments->kv_gradient_dtype, request.dtype,
                           &request.kv_gradient_dtype, status) ||
         !read_accumulator("--gradient-dtype", arguments->gradient_dtype, request.dtype, &request.gradient_dtype,
@@ -175,8 +174,8 @@ int command_verify(int argc, char **argv)
         {.name = "dtype",
          .key = 't',
          TEXT_AT(struct arguments, dtype),
-         .arg = "DTYPE",
-         .doc = "f64, f32 or bf16 (f64)"},
+         .arg = "f64|f32|bf16",
+         .doc = "of weights and activations (f64)"},
         {.name = "device",
          .key = 'd',
          TEXT_AT(struct arguments, device),

@@ -320,18 +320,19 @@ static bool add_list(struct search *search, struct status *status)
 // Every key of --also is one that is tried only where it is named.
 static bool check_also(const struct search *search, struct status *status)
 {
-    char *copy = strdup(search->request.also ? search->request.also : ""), *rest = copy, *name, known[256] = "";
+    char *copy = strdup(search->request.also ? search->request.also : ""), *rest = copy, *name, hint[512];
+    struct names known = {0};
     CHECK(copy);
-    for (size_t i = 0, used = 0; i < search->tried_count && used < sizeof known; i++)
+    for (size_t i = 0; i < search->tried_count; i++)
         if (search->tried[i].key->rounds)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
-                                     flag_of(search->tried[i].key));
+            names_add(&known, flag_of(search->tried[i].key));
     while (search->request.also && (name = strsep(&rest, ","))) {
         bool found = false;
         for (size_t i = 0; i < search->tried_count; i++)
             found |= search->tried[i].key->rounds && is_listed(name, flag_of(search->tried[i].key));
+        names_hint(&known, name, "known keys", hint, sizeof hint);
         if (!found)
-            status_set(status, STATUS_BAD_INPUT, "--also: \"%.64s\" is none of %s", name, known);
+            status_set(status, STATUS_BAD_INPUT, "--also: unknown key \"%.64s\"; %s", name, hint);
     }
     free(copy);
     return status->code == STATUS_OK;

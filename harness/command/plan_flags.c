@@ -36,6 +36,14 @@ static void check_needs(const struct plan_flags *flags, struct argp_state *state
         argp_error(state, "say how much memory there is: --memory-limit or --profile");
 }
 
+static void set_device(struct plan_flags *flags)
+{
+    char device[16] = "plan";
+    if (flags->like)
+        snprintf(device, sizeof device, "plan-%s", flags->like);
+    json_object_set_new(flags->trial.trial, "device", json_string(device));
+}
+
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state)
 {
     switch (key) {
@@ -46,22 +54,11 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, st
         return 0;
     case ARGP_KEY_END:
         check_needs(flags, state);
+        set_device(flags);
         return 0;
     default:
         return trial_flags_parse(&flags->trial, key, text);
     }
-}
-
-bool plan_flags_device(struct plan_flags *flags, struct status *status)
-{
-    const char *like = flags->like;
-    if (like && strcmp(like, "cpu") != 0 && strcmp(like, "cuda") != 0)
-        return status_set(status, STATUS_BAD_INPUT, "--like is cpu or cuda, not \"%s\"", like);
-    char device[16] = "plan";
-    if (like)
-        snprintf(device, sizeof device, "plan-%s", like);
-    json_object_set_new(flags->trial.trial, "device", json_string(device));
-    return true;
 }
 
 // A card's rates beside the CPU's bytes are seldom what is meant.

@@ -37,10 +37,9 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct flag *own,
                      const char *host);
 void plan_flags_close(struct plan_flags *flags);
-// For the command's argp parser, with all keys that are not its own; at the end what is needed must be there.
+// For the command's argp parser, with all keys that are not its own; at the end what is needed must be there, and
+// the device is set.
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state);
-// Sets the device of the trial that is asked for. False and a status if there is no such device.
-bool plan_flags_device(struct plan_flags *flags, struct status *status);
 // The memory there is: what was given, else what the trial's profile says is usable, else 0. what: where that comes
 // from, in words. False and a status if it is no size. Says on stderr where a card's profile is planned as the CPU,
 // which was not asked for (not beside JSON, which has the device).

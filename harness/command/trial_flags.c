@@ -277,8 +277,6 @@ void trial_flags_append(const struct trial_flags *flags, const char *const *with
 bool trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *dtype, struct status *status)
 {
     bool bytes = dtype && strcmp(dtype, "bytes") == 0;
-    if (dtype && !bytes && strcmp(dtype, "u16") != 0 && strcmp(dtype, "u32") != 0)
-        return status_set(status, STATUS_BAD_INPUT, "--token-dtype is bytes, u16 or u32, not \"%s\"", dtype);
     if (dtype && !path)
         return status_set(status, STATUS_BAD_INPUT,
                           "--token-dtype %s is of --tokens FILE, and there is none; give it, or leave this out",

@@ -29,6 +29,6 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
 // which ends in NULL; of the method nothing.
 void trial_flags_append(const struct trial_flags *flags, const char *const *without, char **command);
 // Sets the data of the trial that is asked for to a file of tokens; path NULL: to none. dtype: bytes, u16 or u32;
-// NULL: left to the file. False and a status if it is another one, or given without a file.
+// NULL: left to the file. False and a status if it is given without a file.
 bool trial_flags_set_tokens(struct trial_flags *flags, const char *path, const char *dtype, struct status *status);
 void trial_flags_close(struct trial_flags *flags);

@@ -101,7 +101,7 @@ static const char *const others[][2] = {
     {"float32", "f32"}, {"fp32", "f32"},    {"float64", "f64"},
     {"fp64", "f64"},    {"double", "f64"},  {"checkpointing", "checkpoint"},
     {"f16", NULL},      {"gelu", NULL},     {"adam", NULL},
-    {"ppo", NULL},      {"kto", NULL},
+    {"ppo", NULL},      {"kto", NULL},      {"tsv", NULL},
 };
 
 static bool is_other(const struct names *names, const char *found, const char **ours)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define NAMES_MAX 256
+#define NAMES_MAX 512
 
 struct names {
     size_t count;

@@ -1,5 +1,6 @@
 #include "harness/files/word_list.h"
-#include <stdio.h>
+#include "harness/files/names.h"
+#include <stdlib.h>
 #include <string.h>
 
 size_t word_list_first(const char *list)
@@ -23,17 +24,27 @@ bool word_list_has(const char *list, const char *word)
     return false;
 }
 
+bool word_check(const char *word, const char *known, const char *option, struct status *status)
+{
+    struct names names = {0};
+    char *copy = strdup(known), *rest = copy, *name, hint[700];
+    CHECK(copy);
+    while ((name = strsep(&rest, ",|")))
+        names_add(&names, name);
+    bool found = names_find(&names, word) < names.count;
+    names_hint(&names, word, "known words", hint, sizeof hint);
+    free(copy);
+    return found || status_set(status, STATUS_BAD_INPUT, "%s%sunknown word \"%.60s\"; %s", option,
+                               *option ? ": " : "", word, hint);
+}
+
 bool word_list_check(const char *list, const char *known, const char *option, struct status *status)
 {
-    char words[256], *rest = NULL;
-    size_t count = 0;
-    if (snprintf(words, sizeof words, "%s", list) >= (int)sizeof words) {
-        return status_set(status, STATUS_BAD_INPUT, "%s: the list is too long", option);
-    }
-    for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest), count++) {
-        if (!word_list_has(known, word)) {
-            return status_set(status, STATUS_BAD_INPUT, "%s: \"%s\" is not one of %s", option, word, known);
-        }
-    }
-    return count || status_set(status, STATUS_BAD_INPUT, "%s: no word; take some of %s", option, known);
+    char *copy = strdup(list), *rest = copy, *word;
+    CHECK(copy);
+    bool fine = true;
+    while (fine && (word = strsep(&rest, ",")))
+        fine = word_check(word, known, option, status);
+    free(copy);
+    return fine;
 }

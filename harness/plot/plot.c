@@ -1,4 +1,5 @@
 #include "harness/plot/plot.h"
+#include "harness/files/names.h"
 #include "harness/files/text.h"
 #include "harness/files/word_list.h"
 #include "harness/plot/figure.h"
@@ -407,13 +408,21 @@ static bool is_asked_for(const struct plot_request *request, const struct figure
 // Whether a figure that is asked for has the panel.
 static bool check_panel(const struct plot_request *request, struct status *status)
 {
-    char known[700];
+    char known[700], words[700] = "", *rest = words, *word;
+    struct names names = {0};
     for (size_t i = 0; figures[i]; i++)
         if (is_asked_for(request, figures[i]))
             return true;
+    for (size_t i = 0; figures[i]; i++)
+        text_append(words, sizeof words, "%s,", figures[i]->panels ? figures[i]->panels : "");
+    while ((word = strsep(&rest, ",")))
+        if (names_find(&names, word) == names.count)
+            names_add(&names, word);
+    const char *nearest = names_nearest(&names, request->form.panel);
     plot_panels(known, sizeof known);
-    return status_set(status, STATUS_BAD_INPUT, "--panel: no figure%s has \"%.40s\"; panels are %s",
-                      request->figures ? " of --figures" : "", request->form.panel, known);
+    return status_set(status, STATUS_BAD_INPUT, "--panel: no figure%s has \"%.40s\"; %s%s%spanels are %s",
+                      request->figures ? " of --figures" : "", request->form.panel,
+                      nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "", known);
 }
 
 static bool check_request(const struct plot_request *request, struct status *status)

@@ -1,4 +1,5 @@
 #include "harness/plot/series_choice.h"
+#include "harness/files/names.h"
 #include "harness/files/text.h"
 #include "harness/files/word_list.h"
 #include <stdio.h>
@@ -170,13 +171,33 @@ char *series_choice_apply(struct series_choice *choice, const char *text)
     return written;
 }
 
+// One that was not found: which was meant among what was seen, and that.
+static bool tell(const struct series_choice *choice, const char *name, struct status *status)
+{
+    struct names names = {0};
+    char *labels = strdup(choice->seen), *heads = strdup(choice->seen), *rest = labels, *word;
+    CHECK(labels && heads);
+    while ((word = strsep(&rest, "\"")) && names.count + 2 < NAMES_MAX) { // what stands between is blank
+        char *head = heads + (word - labels);
+        head[strcspn(head, ",\"")] = 0;
+        if (names_find(&names, head) == names.count)
+            names_add(&names, head);
+        names_add(&names, word);
+    }
+    const char *nearest = names_nearest(&names, name);
+    status_set(status, STATUS_BAD_INPUT,
+               "--series: no picture has \"%.60s\"; %s%.200s%stake a method or a series, commas between, of:%s",
+               name, nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "",
+               *choice->seen ? choice->seen : " none, for nothing could be drawn");
+    free(labels);
+    free(heads);
+    return false;
+}
+
 bool series_choice_check(const struct series_choice *choice, struct status *status)
 {
     for (size_t i = 0; i < choice->count; i++)
         if (!choice->found[i])
-            return status_set(
-                status, STATUS_BAD_INPUT,
-                "--series: no picture has \"%.60s\"; take a method or a series, commas between, of:%s",
-                choice->names[i], *choice->seen ? choice->seen : " none, for nothing could be drawn");
+            return tell(choice, choice->names[i], status);
     return true;
 }

@@ -234,6 +234,9 @@ static bool unknown(const struct record_columns *columns, const char *asked_by, 
     json_t *value;
     for (const struct record_figure *figure = record_figures; figure->name; figure++)
         names_add(&names, figure->name);
+    trial_key_names(&names, trial_keys);
+    for (size_t i = 0; methods_option(i); i++)
+        names_add(&names, methods_option(i)->name);
     json_object_foreach(columns->known, key, value)
     {
         if (names.count < NAMES_MAX)
@@ -244,9 +247,9 @@ static bool unknown(const struct record_columns *columns, const char *asked_by, 
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: NAME in \"%.60s\" stands for a name in the records, as in \"%.200s\"", asked_by,
                           name, example);
-    return status_set(status, STATUS_BAD_INPUT, "%s: no field \"%.60s\"%s%.120s%s; `longbp list fields` lists them",
-                      asked_by, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                      nearest ? "\"?" : "");
+    return status_set(status, STATUS_BAD_INPUT, "%s: no field \"%.60s\"; %s%.120s%s`longbp list fields` lists them",
+                      asked_by, name, nearest ? "did you mean \"" : "", nearest ? nearest : "",
+                      nearest ? "\"? " : "");
 }
 
 // A name as axes have it: a key of a trial, an option of its method.
