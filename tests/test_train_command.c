@@ -393,6 +393,61 @@ static void wrong_use_is_said(void **state)
     assert_says(scratch, "err", "whole: the run was begun with data_bytes 600, not 601");
 }
 
+// A run of 6 steps goes on to 10, and is then the run of 10, under each schedule whose rates of the steps taken are
+// the same; the finished weights and the evaluation at the end give way.
+static void more_steps_go_on(void **state)
+{
+#define MORE TRAIN "--checkpoint 1 --keep-checkpoints 6 --dtype f64 "
+    struct scratch *scratch = *state;
+    static const char *const schedules[][2] = {
+        {"--schedule constant", ""},
+        {"--schedule constant --warmup 4", ""},
+        {"--schedule constant --lora r=2,alpha=4,targets=q,v", ""},
+        {"--schedule wsd --stable-steps 3 --decay-steps 8 --floor 0.1", ""}, // the decay begins before
+        {"--schedule wsd --decay-steps 2", "rm -r again/checkpoint-000005 again/checkpoint-000006;"}};
+    write_text(scratch);
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        const char *schedule = schedules[i][0];
+        char command[1200];
+        snprintf(command, sizeof command,
+                 "rm -rf whole again; " MORE "%s --out whole && " MORE "%s --steps 6 --out again && %s " MORE
+                 "%s --out again --resume",
+                 schedule, schedule, schedules[i][1], schedule);
+        if (run(scratch, command) != 0)
+            fail_msg("%s: %s", schedule, text_of(scratch, "err"));
+        assert_same_run(scratch, strstr(schedule, "lora") ? "adapter_model.safetensors" : "model.safetensors",
+                        STEPS);
+    }
+}
+
+static void other_steps_are_refused_where_rates_would_differ(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct refusal refusals[] = {
+        {"--schedule cosine --out cosine", "cosine: step 4 was taken at 0.8536 of the rate, and in a run of 10 "
+                                           "steps has 0.9619; resume with --steps 6, or "
+                                           "choose another --out"},
+        {"--schedule linear --out linear", "linear: step 4 was taken at 0.75 of the rate"},
+        {"--schedule wsd --decay-steps 2 --out wsd", "wsd: step 6 was taken at 0.5 of the rate"},
+        {"--schedule constant --out constant --steps 5",
+         "constant: 6 steps are done already; give more than --steps 5"},
+        {"--schedule constant --out none",
+         "none: all 6 steps are done, and no checkpoint has the optimizer's state"},
+    };
+    write_text(scratch);
+    assert_int_equal(run(scratch, "for s in cosine linear constant 'wsd --decay-steps 2'; do " TRAIN
+                                  "--steps 6 --checkpoint 6 --schedule $s --out ${s%% *} || exit 1; done; " TRAIN
+                                  "--steps 6 --schedule constant --out none && cp -r cosine kept"),
+                     0);
+    check_refusals(scratch, TRAIN "--resume ", refusals, sizeof refusals / sizeof *refusals);
+    assert_int_equal(run(scratch, "diff -r cosine kept"), 0);
+    // What no checkpoint holds was not taken.
+    assert_int_equal(run(scratch, "rm -r cosine/checkpoint-* cosine/model.safetensors && " TRAIN
+                                  "--schedule cosine --out cosine --resume && " TRAIN "--out whole && "
+                                  "cmp cosine/model.safetensors whole/model.safetensors"),
+                     0);
+}
+
 // Steps are data, of which the folder has the same; what is said is about how it goes.
 static void quiet_and_verbose(void **state)
 {
@@ -492,6 +547,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_files_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(more_steps_go_on, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(other_steps_are_refused_where_rates_would_differ, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test_setup_teardown(quiet_and_verbose, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(lost_updates_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_choice_goes_on, scratch_setup, scratch_teardown),

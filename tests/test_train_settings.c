@@ -25,14 +25,18 @@ static void other_data_are_another_run(void **state)
     assert_says(scratch, "err", "run: the run was begun with data_hash \"");
 }
 
-// Of a run of an earlier version, that says no hashes, nothing more is known.
-static void runs_without_hashes_go_on(void **state)
+// Of a run of an earlier version, that says no hashes, nothing more is known; keys that it had not are the
+// defaults.
+static void runs_of_earlier_versions_go_on(void **state)
 {
     const struct scratch *scratch = *state;
     write_texts(scratch);
     assert_int_equal(run(scratch, TRAIN "&& grep -q data_hash run/training.json"), 0);
     assert_int_equal(run(scratch, "sed -i -z 's/,[[:space:]]*\"data_hash\": \"[0-9a-f]*\"//' run/training.json && "
                                   "! grep -q data_hash run/training.json && cp other text && " TRAIN "--resume"),
+                     0);
+    assert_int_equal(run(scratch, "sed -i '/\"decay_steps\"/d' run/training.json && "
+                                  "! grep -q decay_steps run/training.json && " TRAIN "--resume"),
                      0);
 }
 
@@ -84,7 +88,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(other_data_are_another_run),
-        TEST(runs_without_hashes_go_on),
+        TEST(runs_of_earlier_versions_go_on),
         TEST(tokens_are_looked_at_first),
         TEST(a_reference_that_nothing_reads_is_refused),
     };

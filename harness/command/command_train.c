@@ -13,7 +13,6 @@
 #include "harness/run/ranks.h"
 #include "harness/run/train.h"
 #include "harness/run/train_folder.h"
-#include "harness/run/train_settings.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -52,7 +51,8 @@ static const struct flag own_flags[] = {
      .doc = "new folder for weights, checkpoints and steps.jsonl (required)"},
     {.name = "resume",
      SET_AT(struct arguments, resume),
-     .doc = "go on after the last checkpoint in DIR, if there is one"},
+     .doc = "go on after the last checkpoint in DIR, if there is one; --steps may be more, if the steps taken keep "
+            "their rates"},
     {.name = "checkpoint",
      COUNT_AT(struct arguments, checkpoint, 0, 0),
      .arg = "N",
@@ -355,11 +355,9 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     run->arguments = arguments;
     run->trial = trial;
     run->world = world;
-    json_t *settings = train_settings(trial);
     if (world->comm.size == 1)
         interrupt_open();
-    bool ok =
-        !is_first(run) || train_folder_open(&run->folder, arguments->out, settings, arguments->resume, status);
+    bool ok = !is_first(run) || train_folder_open(&run->folder, arguments->out, trial, arguments->resume, status);
     if (ok)
         train_folder_share(&run->folder, arguments->out, world);
     bool nothing_left = ok && run->folder.finished;
@@ -375,7 +373,6 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     setup_close(&run->setup);
     train_folder_close(&run->folder);
     step_report_free(&run->report);
-    json_decref(settings);
     free(run);
     return ok;
 }

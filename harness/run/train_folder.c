@@ -3,6 +3,10 @@
 #include "harness/files/folder.h"
 #include "harness/files/output_file.h"
 #include "harness/run/checkpoint.h"
+#include "harness/run/train_schedule.h"
+#include "harness/run/train_settings.h"
+#include "harness/spec/trial_key_decode.h"
+#include "harness/spec/trial_keys.h"
 #include "kernels/base/clock.h"
 #include <dirent.h>
 #include <errno.h>
@@ -116,17 +120,32 @@ static bool first_difference(const json_t *was, const json_t *is, char *path, si
     return true;
 }
 
-static bool check_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
+// What an earlier version did not say: keys of training runs, as they are by default, and hashes, as they are now.
+static void complete_settings(json_t *was, const json_t *settings)
 {
     static const char *const hashes[] = {"model_hash", "data_hash", "evaluate_hash"};
+    CHECK(json_object_set_new(was, "train", trial_key_recorded(&trial_keys[trial_key_find("train")], was)) == 0);
+    for (size_t i = 0; i < sizeof hashes / sizeof *hashes; i++) {
+        json_t *hash = json_object_get(settings, hashes[i]);
+        if (hash && !json_object_get(was, hashes[i]))
+            CHECK(json_object_set(was, hashes[i], hash) == 0);
+    }
+}
+
+// *steps: gets those that the run was begun with.
+static bool check_settings(const struct train_folder *folder, const json_t *settings, size_t *steps,
+                           struct status *status)
+{
     char *file = path_of(folder, SETTINGS), path[256] = "", *was_text, *is_text;
     json_error_t error;
     json_t *was = json_load_file(file, 0, &error);
-    bool same = was || status_set(status, STATUS_BAD_INPUT, "%s: %s", file, error.text);
-    for (size_t i = 0; same && i < sizeof hashes / sizeof *hashes; i++) {
-        json_t *hash = json_object_get(settings, hashes[i]);
-        if (hash && !json_object_get(was, hashes[i])) // an earlier version's
-            CHECK(json_object_set(was, hashes[i], hash) == 0);
+    bool same = json_is_object(was) ||
+                status_set(status, STATUS_BAD_INPUT, "%s: %s", file, was ? "is no object" : error.text);
+    if (same) {
+        complete_settings(was, settings);
+        json_t *train = json_object_get(was, "train");
+        *steps = (size_t)json_integer_value(json_object_get(train, "steps"));
+        json_object_set(train, "steps", json_object_get(json_object_get(settings, "train"), "steps"));
     }
     if (same && first_difference(was, settings, path, sizeof path, &was_text, &is_text)) {
         same =
@@ -151,6 +170,34 @@ json_t *train_folder_settings(const char *path)
     return settings;
 }
 
+// Whether a run of so many steps can go on as the one of `now`.
+static bool check_steps(const struct train_folder *folder, const struct training *now, size_t steps,
+                        struct status *status)
+{
+    struct training begun = *now;
+    begun.steps = steps;
+    size_t done = folder->finished ? steps : folder->step;
+    if (now->steps <= done)
+        return status_set(status, STATUS_BAD_INPUT, "%s: %zu steps are done already; give more than --steps %zu",
+                          folder->path, done, now->steps);
+    if (folder->finished && !folder->step)
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "%s: all %zu steps are done, and no checkpoint has the optimizer's state to take more; train "
+            "in another --out, with --checkpoint",
+            folder->path, steps);
+    for (size_t i = 0; i < folder->step; i++) {
+        double was = train_schedule_factor(&begun, i), is = train_schedule_factor(now, i);
+        if (was < is || was > is)
+            return status_set(
+                status, STATUS_BAD_INPUT,
+                "%s: step %zu was taken at %.4g of the rate, and in a run of %zu steps has %.4g; resume "
+                "with --steps %zu, or choose another --out",
+                folder->path, i + 1, was, now->steps, is, steps);
+    }
+    return true;
+}
+
 static bool write_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
 {
     char *file = path_of(folder, SETTINGS), *text = json_dumps(settings, JSON_INDENT(2));
@@ -161,10 +208,26 @@ static bool write_settings(const struct train_folder *folder, const json_t *sett
     return ok;
 }
 
+// The files of weights say that a run is finished, so they go first.
+static bool begin_longer(struct train_folder *folder, const json_t *settings, struct status *status)
+{
+    static const char *const weights[] = {FOLDER_WEIGHTS, FOLDER_ADAPTER};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        char *path = path_of(folder, weights[i]);
+        bool removed = unlink(path) == 0 || errno == ENOENT;
+        free(path);
+        if (!removed)
+            return failed(folder, "remove the weights after the last step", status);
+    }
+    folder->finished = false;
+    return write_settings(folder, settings, status);
+}
+
 // --- the lines
 
-// Up to the line after which steps are to be taken again; a line that was cut off is one of them.
-static bool cut_steps(struct train_folder *folder, struct status *status)
+// Up to the line after which steps are to be taken again; a line that was cut off is one of them, and so is that of
+// an evaluation at the end of a run that is longer now.
+static bool cut_steps(struct train_folder *folder, const struct training *training, struct status *status)
 {
     char *line = NULL;
     size_t capacity = 0;
@@ -172,9 +235,10 @@ static bool cut_steps(struct train_folder *folder, struct status *status)
     off_t end = 0;
     while (folder->step > 0 && (bytes = getline(&line, &capacity, folder->steps)) > 0) {
         json_t *json = json_loads(line, 0, NULL);
-        const json_t *step = json_object_get(json, "step");
-        bool kept =
-            line[bytes - 1] == '\n' && json_is_integer(step) && (size_t)json_integer_value(step) <= folder->step;
+        const json_t *number = json_object_get(json, "step");
+        size_t step = (size_t)json_integer_value(number);
+        bool kept = line[bytes - 1] == '\n' && json_is_integer(number) && step <= folder->step &&
+                    (!json_object_get(json, "evaluation_loss") || train_schedule_evaluates(training, step));
         json_decref(json);
         if (!kept)
             break;
@@ -185,7 +249,7 @@ static bool cut_steps(struct train_folder *folder, struct status *status)
            failed(folder, "shorten " STEPS, status);
 }
 
-static bool open_steps(struct train_folder *folder, struct status *status)
+static bool open_steps(struct train_folder *folder, const struct training *training, struct status *status)
 {
     char *path = path_of(folder, STEPS);
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -194,10 +258,24 @@ static bool open_steps(struct train_folder *folder, struct status *status)
         return failed(folder, "open " STEPS, status);
     folder->steps = fdopen(file, "r+");
     CHECK(folder->steps);
-    return cut_steps(folder, status);
+    return cut_steps(folder, training, status);
 }
 
-bool train_folder_open(struct train_folder *folder, const char *path, const json_t *settings, bool resume,
+static bool open_settings(struct train_folder *folder, const struct trial *trial, struct status *status)
+{
+    json_t *settings = train_settings(trial);
+    size_t steps = trial->train.steps;
+    bool ok =
+        folder->begun ? check_settings(folder, settings, &steps, status) : write_settings(folder, settings, status);
+    folder->finished = is_there(folder, trial->lora.rank ? FOLDER_ADAPTER : FOLDER_WEIGHTS); // the last written
+    folder->step = checkpoint_last(folder->path);
+    if (ok && steps != trial->train.steps)
+        ok = check_steps(folder, &trial->train, steps, status) && begin_longer(folder, settings, status);
+    json_decref(settings);
+    return ok;
+}
+
+bool train_folder_open(struct train_folder *folder, const char *path, const struct trial *trial, bool resume,
                        struct status *status)
 {
     *folder = (struct train_folder){.path = path, .lock = -1};
@@ -211,12 +289,7 @@ bool train_folder_open(struct train_folder *folder, const char *path, const json
     if (!empty && !folder->begun)
         return status_set(status, STATUS_BAD_INPUT, "%s: holds no training run that could be resumed", path);
     folder->ours = !folder->begun;
-    if (!(folder->begun ? check_settings(folder, settings, status) : write_settings(folder, settings, status)))
-        return false;
-    bool lora = json_is_object(json_object_get(settings, "lora"));
-    folder->finished = is_there(folder, lora ? FOLDER_ADAPTER : FOLDER_WEIGHTS); // the last that is written
-    folder->step = checkpoint_last(path);
-    return folder->finished || open_steps(folder, status);
+    return open_settings(folder, trial, status) && (folder->finished || open_steps(folder, &trial->train, status));
 }
 
 bool train_folder_note(struct train_folder *folder, const char *line, struct status *status)

@@ -6,8 +6,8 @@
 //   it
 //                      is done
 #pragma once
+#include "harness/spec/trial.h"
 #include "kernels/base/world.h"
-#include "kernels/transformer/model.h"
 #include <jansson.h>
 #include <stdio.h>
 
@@ -20,12 +20,13 @@ struct train_folder {
     bool made, ours, begun; // the folder, its settings by this process; the run: it holds something worth keeping
 };
 
-// Makes the folder, or with resume opens one that such a run was begun in. settings: what was asked for, an object
-// of values or of objects of values; all must be as they were. Lines of steps after the last checkpoint are
-// removed. False and a status: another process trains there (bad input), with resume for two seconds more; the
-// folder holds something else, without resume anything (bad input); it cannot be written to (io). Release with
-// train_folder_close, also after a failure.
-bool train_folder_open(struct train_folder *folder, const char *path, const json_t *settings, bool resume,
+// Makes the folder, or with resume opens one that such a run was begun in. What train_settings says of the trial
+// must be as it was, but for the number of steps, which may be another above those that are done, if each step up
+// to the last checkpoint has the same rate: then the run is one of that number from its beginning. Lines of steps
+// after the last checkpoint are removed. False and a status: another process trains there (bad input), with resume
+// for two seconds more; the folder holds something else, without resume anything (bad input); it cannot be written
+// to (io). Release with train_folder_close, also after a failure.
+bool train_folder_open(struct train_folder *folder, const char *path, const struct trial *trial, bool resume,
                        struct status *status);
 // What the run in a folder was begun with, a new reference; NULL: no run was, or nobody can read it.
 json_t *train_folder_settings(const char *path);
