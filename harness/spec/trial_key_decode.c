@@ -166,6 +166,14 @@ static json_t *default_of(const struct trial_key *key)
     return own ? json_null() : trial_key_decode(key, &scratch, (struct json_field){0}, &none);
 }
 
+// Of an object, also where the default is that there is none.
+static json_t *default_members(const struct trial_key *key)
+{
+    struct trial scratch = {.objective = objectives[0]};
+    struct status none = {0};
+    return read_simple(key, &scratch, (struct json_field){0}, &none) ? simple_json(key, &scratch) : NULL;
+}
+
 json_t *trial_key_recorded(const struct trial_key *key, const json_t *trial)
 {
     json_t *value = json_object_get(trial, key->name);
@@ -174,7 +182,7 @@ json_t *trial_key_recorded(const struct trial_key *key, const json_t *trial)
         members++;
     if (value && (!json_is_object(value) || json_object_size(value) >= members))
         return json_incref(value);
-    json_t *absent = default_of(key);
+    json_t *absent = value && key->type == KEY_OBJECT ? default_members(key) : default_of(key);
     if (!value)
         return absent;
     json_t *whole = json_copy(value);
