@@ -263,6 +263,34 @@ static void each_key_of_rope_is_read(void **state)
     }
 }
 
+// Each is read or told why not, so that none is taken for a misspelt other.
+static void every_type_that_transformers_knows_is_known(void **state)
+{
+    (void)state;
+    json_t *file = recorded_keys(), *type;
+    size_t i, count = 0;
+    json_array_foreach(json_object_get(file, "model_types"), i, type)
+    {
+        const char *name = json_string_value(type);
+        bool known = family_unread(name);
+        for (const struct family *family = families; family->model_type; family++) {
+            if (strcmp(family->model_type, name) == 0 && known) {
+                fail_msg("%s is read, and said not to be", name);
+            }
+            known |= strcmp(family->model_type, name) == 0;
+        }
+        for (const struct composite *composite = composites; composite->model_type; composite++) {
+            known |= strcmp(composite->model_type, name) == 0;
+        }
+        if (!known) {
+            fail_msg("%s: say in unread_families why it is not read", name);
+        }
+        count++;
+    }
+    assert_true(count > 800);
+    json_decref(file);
+}
+
 // Where the same is said twice.
 static void one_key_wins_over_another(void **state)
 {
@@ -328,6 +356,7 @@ int main(void)
         cmocka_unit_test(every_key_that_transformers_reads_is_known),
         cmocka_unit_test_setup_teardown(each_key_does_what_the_table_says, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(each_key_of_rope_is_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test(every_type_that_transformers_knows_is_known),
         cmocka_unit_test_setup_teardown(one_key_wins_over_another, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(padding_is_read_as_transformers_reads_it, scratch_setup, scratch_teardown),
     };

@@ -8,7 +8,8 @@ Needs torch and transformers.
 A key counts as read if it is a field of the family's configuration class, or if the source of that class, of the classes
 that the family's causal model consists of, or of what these share (masks, caches, RoPE, the choice of a class) takes it
 from a configuration. What a model takes while it is built and run is recorded too, and must be among those: else the
-sources are read wrongly. Options of generation, which the class drops, are listed apart.
+sources are read wrongly. Options of generation, which the class drops, are listed apart, and so are all types of models that
+transformers knows.
 """
 import ast
 import dataclasses
@@ -146,7 +147,7 @@ def main():
     read = set().union(*(keys["root"] for keys in families.values()))
     dropped = set(transformers.GenerationConfig._get_default_generation_params()) - read
     found = {"made_by": "tools/config_keys.py", "transformers": transformers.__version__, "families": families,
-             "generation": sorted(dropped)}
+             "generation": sorted(dropped), "model_types": sorted(CONFIG_MAPPING)}
     text = json.dumps(found, indent=1)
     with open(OUT, "w") as file:
         file.write(re.sub(r"\[[^]]*\]", lambda keys: " ".join(keys[0].split()), text) + "\n")  # a list is a line
