@@ -2,6 +2,7 @@
 // taken for what it is not.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/folder_bench.h"
+#include <jansson.h>
 
 // Names as a file has them: what stands in the place of "model.", before the head, and before "self_attn".
 struct naming {
@@ -220,6 +221,46 @@ static void quantised_weights_are_told_by_their_names(void **state)
     bench_close(&bench);
 }
 
+// Every weight in the dtype, zeros, of one byte each.
+static void write_bytes(const struct bench *bench, const char *dtype)
+{
+    json_t *header = json_object();
+    size_t end = 0;
+    for (size_t i = 0; i < bench->model.parameter_count; i++) {
+        const struct parameter *p = &bench->model.parameters[i];
+        size_t begin = end;
+        end += tensor_count(p->value);
+        json_t *shape = p->vector ? json_pack("[I]", (json_int_t)p->value.cols)
+                                  : json_pack("[I, I]", (json_int_t)p->value.rows, (json_int_t)p->value.cols);
+        json_object_set_new(header, p->name,
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", shape, "data_offsets",
+                                      (json_int_t)begin, (json_int_t)end));
+    }
+    char *text = json_dumps(header, JSON_COMPACT);
+    uint64_t length = strlen(text);
+    char *bytes = calloc(sizeof length + length + end, 1);
+    assert_non_null(bytes);
+    memcpy(bytes, &length, sizeof length);
+    memcpy(bytes + sizeof length, text, length);
+    scratch_file(&bench->scratch, "model.safetensors", bytes, sizeof length + length + end);
+    free(bytes);
+    free(text);
+    json_decref(header);
+}
+
+static void weights_of_one_byte_are_told_by_their_dtype(void **state)
+{
+    struct bench bench;
+    bench_open(&bench, *state, small, (struct lora){0}, DTYPE_F64);
+    write_bytes(&bench, "F8_E4M3");
+    expect_unread(&bench,
+                  "tensor model.embed_tokens.weight: expected F64, F32, BF16 or F16, found F8_E4M3; cast weights "
+                  "in F8 without scales by .to(torch.bfloat16), or give the folder of the weights in bf16");
+    write_bytes(&bench, "I8");
+    expect_unread(&bench, "expected F64, F32, BF16 or F16, found I8; give the folder of the weights in bf16");
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +268,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_head_of_its_own_is_not_dropped, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(frequencies_are_those_of_config_json, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(quantised_weights_are_told_by_their_names, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(weights_of_one_byte_are_told_by_their_dtype, scratch_setup,
+                                        scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,9 +189,16 @@ static const struct safetensors_tensor *check_tensor(const struct shards *shards
 {
     const char *name = name_in(shards, p);
     const struct safetensors *file = shards_find(shards, name);
-    const struct safetensors_tensor *t = safetensors_get(file, name, status);
+    const struct safetensors_tensor *t = safetensors_find(file, name);
     size_t shape[2], rank = shape_of(p, shape);
-    if (t && (t->rank != rank || memcmp(t->shape, shape, rank * sizeof *shape) != 0)) {
+    if (!t->readable) {
+        bool f8 = strncmp(t->dtype_name, "F8_", 3) == 0;
+        status_set(status, STATUS_UNSUPPORTED,
+                   "%s: tensor %s: expected F64, F32, BF16 or F16, found %s; %s" UNQUANTISED, file->path, name,
+                   t->dtype_name, f8 ? "cast weights in F8 without scales by .to(torch.bfloat16), or " : "");
+        return NULL;
+    }
+    if (t->rank != rank || memcmp(t->shape, shape, rank * sizeof *shape) != 0) {
         char expected[64], found[200];
         safetensors_shape_text(rank, shape, expected, sizeof expected);
         safetensors_shape_text(t->rank, t->shape, found, sizeof found);
