@@ -5,6 +5,9 @@
 
 const char *const norms_names[] = {"before", "after", "around", NULL};
 const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
+// The layers of Llama 3 8B, Llama 3.1 8B and Mistral 7B.
+#define LAYERS_8B .layers = 32, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 14336
+
 // Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
 const struct config config_presets[] = {
     {.name = "tiny",
@@ -19,12 +22,7 @@ const struct config config_presets[] = {
      .norm_epsilon = 1e-5,
      .max_context = 131072},
     {.name = "llama-3-8b",
-     .layers = 32,
-     .width = 4096,
-     .heads = 32,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .ffn = 14336,
+     LAYERS_8B,
      .vocab = 128256,
      .rope_theta = 500000,
      .norm_epsilon = 1e-5,
@@ -41,12 +39,7 @@ const struct config config_presets[] = {
      .norm_epsilon = 1e-5,
      .max_context = 8192},
     {.name = "llama-3.1-8b",
-     .layers = 32,
-     .width = 4096,
-     .heads = 32,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .ffn = 14336,
+     LAYERS_8B,
      .vocab = 128256,
      .rope_theta = 500000,
      .norm_epsilon = 1e-5,
@@ -77,12 +70,7 @@ const struct config config_presets[] = {
      .max_context = 131072,
      .rope_scaling = {.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
     {.name = "mistral-7b",
-     .layers = 32,
-     .width = 4096,
-     .heads = 32,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .ffn = 14336,
+     LAYERS_8B,
      .vocab = 32000,
      .rope_theta = 10000,
      .norm_epsilon = 1e-5,
