@@ -512,6 +512,19 @@ static void an_adapter_within_a_larger_model_is_read(void **state)
     assert_int_equal(run(scratch, "grep -aq base_model.model.model.layers beside/adapter_model.safetensors"), 0);
 #undef BESIDE
 #undef LLAVA
+
+    // Of a reference it is said, too, that it is read in part; of one that is the model, once.
+    assert_int_equal(run(scratch,
+                         "cp -r llava other && $L grad --model llava --lora r=2 --reference other --objective dpo "
+                         "--tokens text --context 12 --batch 2 --dtype f64 --out g"),
+                     0);
+    assert_says(scratch, "err", "llava: reads the language model of llava alone");
+    assert_says(scratch, "err", "other: reads the language model of llava alone");
+    assert_int_equal(run(scratch,
+                         "$L grad --model llava --lora r=2 --reference llava --objective dpo --tokens text "
+                         "--context 12 --batch 2 --dtype f64 --out g 2> said && "
+                         "test $(grep -c 'of llava alone' said) = 1"),
+                     0);
 }
 
 // What was trained of it is of that base: over other weights nothing goes on.

@@ -1,9 +1,9 @@
 // Command: `longbp grad`, one step's gradient of a model on given tokens, written to a file.
 #include "harness/command/command.h"
 #include "harness/command/rank_command.h"
+#include "harness/command/spec_doubts.h"
 #include "harness/command/trial_flags.h"
 #include "harness/files/doubtful_labels.h"
-#include "harness/files/folder.h"
 #include "harness/files/gradients.h"
 #include "harness/files/output_file.h"
 #include "harness/files/token_summary.h"
@@ -215,7 +215,7 @@ int command_grad(int argc, char **argv)
                  token_summary_say(&trial.data, trial.config.vocab, trial.context * trial.batch, false, &status));
     int code = EXIT_FINE;
     if (done && !arguments.as_rank)
-        folder_say(trial.model_folder);
+        spec_doubts_say_trial_folders(&trial);
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH)
         doubtful_labels_say(trial.data.path);
     if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {

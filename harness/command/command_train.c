@@ -1,6 +1,7 @@
 // Command: `longbp train`, a training run of a model on a file of tokens, or on batch files.
 #include "harness/command/command.h"
 #include "harness/command/rank_command.h"
+#include "harness/command/spec_doubts.h"
 #include "harness/command/trial_flags.h"
 #include "harness/files/doubtful_labels.h"
 #include "harness/files/folder.h"
@@ -458,7 +459,7 @@ int command_train(int argc, char **argv)
                 (arguments.as_rank || check_tokens(&trial, arguments.detail == PROGRESS_QUIET, &status));
     int code = EXIT_FINE;
     if (done && !arguments.as_rank)
-        folder_say(trial.model_folder);
+        spec_doubts_say_trial_folders(&trial);
     if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
         doubtful_labels_say(trial.data.path);
         if (trial.train.evaluate.path &&

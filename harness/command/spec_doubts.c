@@ -38,17 +38,34 @@ void spec_doubts_say_data(const struct spec *spec)
     json_decref(said);
 }
 
+// Each folder once. said: the paths of those before.
+static void say_folders(const struct trial *trial, json_t *said)
+{
+    const char *const folders[] = {trial->model_folder, trial->reference.folder};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        if (folders[i] && !json_object_get(said, folders[i])) {
+            json_object_set_new(said, folders[i], json_true());
+            folder_say(folders[i]);
+        }
+}
+
+void spec_doubts_say_trial_folders(const struct trial *trial)
+{
+    json_t *said = json_object();
+    say_folders(trial, said);
+    json_decref(said);
+}
+
 void spec_doubts_say_folders(const struct spec *spec)
 {
-    json_t *said = json_object(); // by path
-    for (size_t i = 0; i < (spec_varies(spec, trial_key_find("model")) ? spec->trial_count : 1); i++) {
+    json_t *said = json_object();
+    bool varies = spec_varies(spec, trial_key_find("model")) || spec_varies(spec, trial_key_find("reference")) ||
+                  spec_varies(spec, trial_key_find("objective"));
+    for (size_t i = 0; i < (varies ? spec->trial_count : 1); i++) {
         struct trial trial;
         struct status ignored = {0};
-        if (spec_trial(spec, i, &trial, &ignored) && trial.model_folder &&
-            !json_object_get(said, trial.model_folder)) {
-            json_object_set_new(said, trial.model_folder, json_true());
-            folder_say(trial.model_folder);
-        }
+        if (spec_trial(spec, i, &trial, &ignored))
+            say_folders(&trial, said);
         trial_free(&trial);
     }
     json_decref(said);

@@ -7,7 +7,9 @@
 // is read and how many ids of the vocabulary it has (harness/files/token_summary.h), but for the bytes of a model
 // of bytes.
 void spec_doubts_say_data(const struct spec *spec);
-// Says what is left aside in the folder of each model (harness/files/folder.h).
+// Says what is left aside in the folder of each model and reference (harness/files/folder.h); likewise of one
+// trial.
 void spec_doubts_say_folders(const struct spec *spec);
+void spec_doubts_say_trial_folders(const struct trial *trial);
 // Of each profile of a card that it is beside the CPU's times or bytes.
 void spec_doubts_say_cards(const struct spec *spec);
