@@ -54,7 +54,7 @@ static void folders_are_told_by_what_they_hold(void **state)
         struct scratch folder = scratch_within(((struct scratch *)*state)->folder);
         char text[400];
         scratch_text(&folder, cases[i].file, "");
-        folder_contents(folder.folder, text, sizeof text);
+        folder_contents(folder.folder, false, text, sizeof text);
         expect(text, cases[i].word);
         expect(text, cases[i].remedy);
     }
@@ -96,14 +96,53 @@ static void paths_beside_the_folder_are_told(void **state)
     // Names that the hub has, perhaps.
     expect_unread("organisation/name-8B", "nothing is downloaded");
     char text[400];
-    folder_contents("no/such/folder", text, sizeof text);
+    folder_contents("no/such/folder", false, text, sizeof text);
     assert_string_equal(text, "");
-    folder_contents("", text, sizeof text);
+    folder_contents("", false, text, sizeof text);
     assert_string_equal(text, "");
     // A name that would write to a terminal is not shown.
     make_folder(scratch_path(scratch, "hostile"));
     scratch_text(scratch, "hostile/\033[31m.gguf", "");
     expect_unread(scratch_path(scratch, "hostile").text, "config.json");
+}
+
+// As --lora and a reference have them.
+static void expect_no_adapter(const char *path, const char *word)
+{
+    char text[400];
+    folder_contents(path, true, text, sizeof text);
+    expect(text, word);
+}
+
+static void paths_beside_an_adapters_folder_are_told(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char *const cases[][2] = {
+        {"adapter_config.json", "copy adapter_model.safetensors, too"},
+        {"adapter_model.safetensors", "copy adapter_config.json, too"},
+        {"adapter_model.bin", "save_pretrained"},
+        {"config.json", "of a model; give its folder as the model"},
+        {"lora.gguf", "llama.cpp"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct scratch folder = scratch_within(scratch->folder);
+        scratch_text(&folder, cases[i][0], "{}");
+        expect_no_adapter(folder.folder, cases[i][1]);
+    }
+    expect_no_adapter("organisation/adapter", "if it is an adapter of the hub, `hf download organisation/adapter");
+    make_folder(scratch_path(scratch, "models--o--n"));
+    make_folder(scratch_path(scratch, "models--o--n/snapshots"));
+    make_folder(scratch_path(scratch, "models--o--n/snapshots/abc"));
+    make_folder(scratch_path(scratch, "models--o--n/snapshots/def"));
+    scratch_text(scratch, "models--o--n/snapshots/abc/adapter_config.json", "{}");
+    scratch_text(scratch, "models--o--n/snapshots/def/config.json", "{}");
+    expect_no_adapter(scratch_path(scratch, "models--o--n").text, "models--o--n/snapshots/abc");
+    make_folder(scratch_path(scratch, "run"));
+    make_folder(scratch_path(scratch, "run/checkpoint-8"));
+    scratch_text(scratch, "run/checkpoint-8/adapter_config.json", "{}");
+    expect_no_adapter(scratch_path(scratch, "run").text, "its folder checkpoint-8 has an adapter_config.json");
+    expect_no_adapter(scratch_text(scratch, "adapter_model.safetensors", "").text,
+                      "give the folder that holds adapter_config.json and adapter_model.safetensors");
 }
 
 static void files_are_told_by_what_they_begin_with(void **state)
@@ -151,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(folders_are_told_by_what_they_hold),
         TEST(paths_beside_the_folder_are_told),
+        TEST(paths_beside_an_adapters_folder_are_told),
         TEST(files_are_told_by_what_they_begin_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
+#include "harness/files/folder_contents.h"
 #include "harness/files/lora_modules.h"
 #include "harness/files/output_file.h"
 #include "harness/files/weight_names.h"
@@ -102,13 +103,14 @@ static bool read_config(const char *folder, const struct config *config, struct 
 
 bool adapter_read(const char *folder, const struct config *config, struct lora *lora, struct status *status)
 {
+    bool described = folder_has(folder, FOLDER_ADAPTER_CONFIG);
+    char contents[400];
     *lora = (struct lora){0};
-    if (!folder_has(folder, FOLDER_ADAPTER_CONFIG) || !adapter_is_in(folder))
+    if (!described || !adapter_is_in(folder)) {
+        folder_contents(folder, true, contents, sizeof contents);
         return status_set(status, STATUS_BAD_INPUT, "%s: is no PEFT adapter: it has no %s%s", folder,
-                          folder_has(folder, FOLDER_ADAPTER_CONFIG) ? FOLDER_ADAPTER : FOLDER_ADAPTER_CONFIG,
-                          folder_has(folder, "adapter_model.bin")
-                              ? " (adapter_model.bin must be converted: save it again with a newer peft)"
-                              : "");
+                          described ? FOLDER_ADAPTER : FOLDER_ADAPTER_CONFIG, contents);
+    }
     if (read_config(folder, config, lora, status) && folder_check_adapter(folder, config, lora, status))
         return true;
     lora_free(lora);

@@ -15,10 +15,13 @@
 
 #define PUBLISHED "give a folder with config.json and model.safetensors, as it is published for transformers"
 
-// The first pattern that a name in the folder matches says what it is.
-static const struct {
-    const char *pattern, *format; // printf's, of the name that matches
-} kinds[] = {
+// A pattern of names, and what a folder is that has one: printf's format, of the name that matches.
+struct kind {
+    const char *pattern, *format;
+};
+
+// Of those that fit, the first says what a folder is that should be a model's.
+static const struct kind model_kinds[] = {
     {"*.gguf",
      ": it holds %s, a GGUF model of llama.cpp; give the folder of the safetensors that it was made from"},
     {"*.safetensors.index.json", ": it holds %s, but the index is read from " FOLDER_INDEX},
@@ -36,6 +39,15 @@ static const struct {
      ": it holds %s, an adapter without the weights below it; give their folder, and this one as the "
      "adapter (--lora)"},
     {"*.safetensors", ": it holds %s, but weights are read from " FOLDER_WEIGHTS},
+    {0},
+};
+static const struct kind adapter_kinds[] = {
+    {"adapter_model.bin", ": it holds %s, an adapter as a pickle; save it again by peft's save_pretrained"},
+    {FOLDER_ADAPTER_CONFIG, ": it holds %s, but not the weights beside it; copy " FOLDER_ADAPTER ", too"},
+    {FOLDER_ADAPTER, ": it holds %s, but not what describes it; copy " FOLDER_ADAPTER_CONFIG ", too"},
+    {"config.json", ": it holds %s, of a model; give its folder as the model"},
+    {"*.gguf", ": it holds %s, in the format of llama.cpp; give the folder that peft's save_pretrained wrote"},
+    {0},
 };
 
 // Neither the folder itself, nor what would write to a terminal.
@@ -47,42 +59,49 @@ static int is_name(const struct dirent *entry)
     return !*name && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-// A folder within with a config.json; the last by name. NULL: none.
-static const char *model_within(const char *folder, struct dirent *const *entries, int count)
+static const char *config_of(bool adapter)
+{
+    return adapter ? FOLDER_ADAPTER_CONFIG : "config.json";
+}
+
+// A folder within with a configuration; the last by name. NULL: none.
+static const char *find_within(const char *folder, bool adapter, struct dirent *const *entries, int count)
 {
     const char *found = NULL;
     for (int i = 0; i < count; i++) {
         char *path = folder_file(folder, entries[i]->d_name);
-        found = folder_has(path, "config.json") ? entries[i]->d_name : found;
+        found = folder_has(path, config_of(adapter)) ? entries[i]->d_name : found;
         free(path);
     }
     return found;
 }
 
-static void describe_folder(const char *folder, struct dirent *const *entries, int count, char *text, size_t bytes)
+static void describe_folder(const char *folder, bool adapter, struct dirent *const *entries, int count, char *text,
+                            size_t bytes)
 {
-    const char *within = model_within(folder, entries, count), *tokenizer = NULL;
-    if (folder_has(folder, FOLDER_WEIGHTS) || folder_has(folder, FOLDER_INDEX)) {
+    const char *within = find_within(folder, adapter, entries, count), *tokenizer = NULL;
+    if (!adapter && (folder_has(folder, FOLDER_WEIGHTS) || folder_has(folder, FOLDER_INDEX))) {
         snprintf(text, bytes, " beside its weights; copy it from where they come from");
         return;
     }
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (const struct kind *kind = adapter ? adapter_kinds : model_kinds; kind->pattern; kind++)
         for (int i = 0; i < count; i++)
-            if (fnmatch(kinds[k].pattern, entries[i]->d_name, 0) == 0) {
-                snprintf(text, bytes, kinds[k].format, entries[i]->d_name);
+            if (fnmatch(kind->pattern, entries[i]->d_name, 0) == 0) {
+                snprintf(text, bytes, kind->format, entries[i]->d_name);
                 return;
             }
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count && !adapter; i++)
         tokenizer = fnmatch("tokenizer*", entries[i]->d_name, 0) == 0 ? entries[i]->d_name : tokenizer;
     if (within)
-        snprintf(text, bytes, "; its folder %s has a config.json: give that", within);
+        snprintf(text, bytes, "; its folder %s has %s %s: give that", within, adapter ? "an" : "a",
+                 config_of(adapter));
     else if (tokenizer)
         snprintf(text, bytes, ": it holds a tokenizer alone (%s); " PUBLISHED, tokenizer);
     else
         snprintf(text, bytes, count ? "" : ": it is empty");
 }
 
-static void describe_file(const char *path, char *text, size_t bytes)
+static void describe_file(const char *path, bool adapter, char *text, size_t bytes)
 {
     unsigned char head[KNOWN_FORMAT_BYTES];
     FILE *file = fopen(path, "re");
@@ -92,6 +111,7 @@ static void describe_file(const char *path, char *text, size_t bytes)
         fclose(file);
     snprintf(text, bytes, ": it is %s; %s", known ? known->name : "a file",
              known && known->elsewhere ? known->elsewhere
+             : adapter                 ? "give the folder that holds " FOLDER_ADAPTER_CONFIG " and " FOLDER_ADAPTER
                                        : "give the folder that holds config.json and model.safetensors");
 }
 
@@ -104,7 +124,7 @@ static bool is_hub_name(const char *path)
 }
 
 // The hub's cache keeps each revision in models--ORGANISATION--NAME/snapshots.
-void folder_contents(const char *path, char *text, size_t bytes)
+void folder_contents(const char *path, bool adapter, char *text, size_t bytes)
 {
     struct stat info;
     struct dirent **entries = NULL;
@@ -112,20 +132,18 @@ void folder_contents(const char *path, char *text, size_t bytes)
     int count = *path ? scandir(snapshots, &entries, is_name, versionsort) : -1;
     *text = '\0';
     if (count > 0) {
-        const char *revision = model_within(snapshots, entries, count);
-        snprintf(text, bytes, ": it is a folder of the hub's cache, whose models lie in snapshots; give %s/%s",
+        const char *revision = find_within(snapshots, adapter, entries, count);
+        snprintf(text, bytes, ": it is a folder of the hub's cache, whose revisions lie in snapshots; give %s/%s",
                  snapshots, revision ? revision : entries[0]->d_name);
     } else if ((count = scandir(path, &entries, is_name, versionsort)) >= 0) {
-        describe_folder(path, entries, count, text, bytes);
+        describe_folder(path, adapter, entries, count, text, bytes);
     } else if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
-        describe_file(path, text, bytes);
+        describe_file(path, adapter, text, bytes);
     } else if (count < 0 && errno == ENOENT && is_hub_name(path)) {
         snprintf(text, bytes,
-                 ": there is no such folder here, and nothing is downloaded; if it is a model of the hub, `hf "
-                 "download %s --local-dir DIR` fetches "
-                 "it to a "
-                 "DIR that can be given",
-                 path);
+                 ": there is no such folder here, and nothing is downloaded; if it is %s of the hub, `hf "
+                 "download %s --local-dir DIR` fetches it to a DIR that can be given",
+                 adapter ? "an adapter" : "a model", path);
     }
     for (int i = 0; i < count; i++)
         free(entries[i]);

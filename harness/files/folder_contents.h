@@ -1,7 +1,8 @@
-// Folder contents: what a path that should be a model's folder is instead.
+// Folder contents: what a path that should be the folder of a model, or of an adapter, is instead.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 // Writes the end of a message into text: ": it holds x.gguf, a GGUF model of llama.cpp; give the folder ...".
 // Nothing if nothing is recognised.
-void folder_contents(const char *path, char *text, size_t bytes);
+void folder_contents(const char *path, bool adapter, char *text, size_t bytes);

@@ -37,7 +37,7 @@ static bool read_file(const char *folder, struct config *config, const struct co
     }
     char contents[400] = "";
     if (!folder_has(folder, "config.json")) {
-        folder_contents(folder, contents, sizeof contents);
+        folder_contents(folder, false, contents, sizeof contents);
     }
     if (*contents) {
         return status_set(status, STATUS_IO, "%s: has no config.json%s", folder, contents);

@@ -86,7 +86,7 @@ static bool open_files(struct shards *shards, const char *folder, struct status 
         return open_index(shards, folder, status);
     }
     char contents[400];
-    folder_contents(folder, contents, sizeof contents);
+    folder_contents(folder, false, contents, sizeof contents);
     return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, FOLDER_INDEX,
                       contents);
 }

@@ -320,7 +320,7 @@ static bool unknown_model(struct json_field field, struct status *status)
     if (nearest)
         snprintf(hint, sizeof hint, "did you mean \"%s\"?", nearest);
     json_source_show(field.value, found, sizeof found);
-    folder_contents(name, contents, sizeof contents);
+    folder_contents(name, false, contents, sizeof contents);
     bool there = access(name, F_OK) == 0;
     return json_field_fail(field, status, "%s is neither a preset nor a folder with a config.json%s%s%s", found,
                            contents, there ? "" : "; ", there ? "" : hint);

@@ -1,5 +1,6 @@
 #include "harness/files/adapter.h"
 #include "harness/files/folder.h"
+#include "harness/files/folder_contents.h"
 #include "harness/files/lora_modules.h"
 #include "harness/spec/trial_values.h"
 #include <string.h>
@@ -104,11 +105,17 @@ static json_t *lora_json(const struct json_field members[MEMBERS], const struct 
 static bool check_folder(struct json_field field, const char *path, struct status *status)
 {
     struct stat info;
+    char contents[400];
     if (!path || !*path)
         return json_field_expected(field, status, EXPECTED);
     bool there = stat(path, &info) == 0;
-    return (there && S_ISDIR(info.st_mode)) || json_field_fail(field, status, "%.200s: %s; expected " EXPECTED,
-                                                               path, there ? "is not a folder" : "no such folder");
+    if (there && S_ISDIR(info.st_mode))
+        return true;
+    folder_contents(path, true, contents, sizeof contents);
+    return json_field_fail(field, status, "%.200s%s; expected " EXPECTED, path,
+                           *contents ? contents
+                           : there   ? ": is not a folder"
+                                     : ": no such folder");
 }
 
 // Each member that is given says what the adapter says.
