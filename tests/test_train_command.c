@@ -420,6 +420,25 @@ static void more_steps_go_on(void **state)
     }
 }
 
+// A longer run that is killed is not taken for finished by the weights of the shorter one.
+static void weights_of_a_shorter_run_give_way(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch, TRAIN "--schedule constant --steps 2 --checkpoint 2 --out again"), 0);
+    size_t lines = line_count(scratch, "again/steps.jsonl");
+    pid_t training =
+        start(scratch, "exec " TRAIN "--schedule constant --steps 100000 --checkpoint 2 --out again --resume");
+    for (int tries = 0; line_count(scratch, "again/steps.jsonl") <= lines; tries++) {
+        assert_true(tries < 4000);
+        pause_ms(2);
+    }
+    kill(training, SIGKILL);
+    assert_int_equal(finish(training), 128 + SIGKILL);
+    assert_int_equal(
+        run(scratch, "! ls again/model.safetensors && grep -q '\"steps\": 100000' again/training.json"), 0);
+}
+
 static void other_steps_are_refused_where_rates_would_differ(void **state)
 {
     struct scratch *scratch = *state;
@@ -548,6 +567,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_files_are_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_use_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(more_steps_go_on, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(weights_of_a_shorter_run_give_way, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_steps_are_refused_where_rates_would_differ, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(quiet_and_verbose, scratch_setup, scratch_teardown),
