@@ -379,7 +379,7 @@ static void wrong_use_is_said(void **state)
         {"--out new --keep-checkpoints 2", "--keep-checkpoints 2 is of those that --checkpoint N writes"},
         {"--out new --keep-checkpoints 0", "--keep-checkpoints is a whole number >= 1"},
         {"--out new --keep 2", "keep"},
-        {"--out new --token-dtype u8", "--token-dtype is bytes, u16 or u32"},
+        {"--out new --token-dtype u8", "--token-dtype: unknown word \"u8\"; known words: bytes, u16, u32"},
         {"", ": --out is needed"},
     };
     write_text(scratch);
