@@ -282,12 +282,12 @@ lint-tidy:
 	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 -DCUDA_PLUGIN_SOURCES=__FILE__ -DMPI_PLUGIN_SOURCES=__FILE__ $(ANALYZER) 2>/dev/null' clang-tidy
 .PHONY: lint-format lint-cppcheck lint-tidy
 
-# Man pages come from --help, one for the program and one per command.
+# Man pages come from --help-all, one for the program and one per command.
 COMMANDS = $(shell $(BUILD)/longbp --commands)
-man: all ## man pages, from --help
+man: all ## man pages, from --help-all
 	@mkdir -p $(BUILD)/man
 	@help2man -N -n "benchmark of long-context backpropagation" -o $(BUILD)/man/longbp.1 $(BUILD)/longbp
-	@for command in $(COMMANDS); do help2man -N -n "$$command, a command of longbp" --version-string="$$($(BUILD)/longbp --version)" \
+	@for command in $(COMMANDS); do help2man -N --help-option=--help-all -n "$$command, a command of longbp" --version-string="$$($(BUILD)/longbp --version)" \
 	  -o $(BUILD)/man/longbp-$$command.1 "$(BUILD)/longbp $$command" || exit 1; done
 
 SHARED   := $(wildcard plots/*.gp $(foreach kind,json csv txt md,experiments/*.$(kind) experiments/*/*.$(kind)))

@@ -5,6 +5,9 @@
 #include "harness/spec/profile.h"
 #include "methods/method.h"
 #include "tests/program.h"
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 static void expect_lines(const struct scratch *scratch, const char *words, const char *const *expected)
 {
@@ -48,7 +51,7 @@ static void options_are_those_of_the_help(void **state)
         if (!c->summary)
             continue;
         snprintf(command, sizeof command,
-                 "$L help %s | grep -oE '^ {2,6}(-., )?--[^ ]+(, --[^ ]+)*' | grep -oE -- "
+                 "$L %s --help-all | grep -oE '^ {2,6}(-., )?--[^ ]+(, --[^ ]+)*' | grep -oE -- "
                  "'--[a-z0-9-]+' | sort > help; $L --complete %s -- | cut -f 1 | sort > complete; cmp help "
                  "complete && [ -s help ]",
                  c->name, c->name);
@@ -223,10 +226,11 @@ static void misspelt_options_are_told(void **state)
     static const struct {
         const char *arguments, *says;
     } cases[] = {
-        {"plan --contxt 5", "plan: unknown option --contxt; did you mean --context? `longbp plan --help` lists"},
+        {"plan --contxt 5",
+         "plan: unknown option --contxt; did you mean --context? `longbp plan --help-all` lists"},
         {"plan --model=tiny --contxt=5", "--contxt; did you mean --context?"},
         {"plan --head_chnk 5", "--head_chnk; did you mean --head-chunk?"},
-        {"plan --device cpu", "unknown option --device; `longbp plan --help` lists"},
+        {"plan --device cpu", "unknown option --device; `longbp plan --help-all` lists"},
         {"plan --model tiny --context 5 --pl x", "option '--pl' is ambiguous"},
         {"report --format text --colums a", "unknown option --colums; did you mean --columns?"},
         {"run -o --otu --fersh", "unknown option --fersh; did you mean --fresh?"},
@@ -252,7 +256,7 @@ static void misspelt_options_are_told(void **state)
 static void help_has_choices_and_defaults(void **state)
 {
     struct scratch *scratch = *state;
-    assert_int_equal(run(scratch, "$L help grad | tr -s ' \\n' ' '"), 0);
+    assert_int_equal(run(scratch, "$L grad --help-all | tr -s ' \\n' ' '"), 0);
     char *help = text_of(scratch, "out");
     for (size_t m = 0; methods[m]; m++)
         for (const struct option *o = methods[m]->options.rows; o && o->name; o++) {
@@ -291,7 +295,7 @@ static void help_has_every_default(void **state)
         if (!c->summary)
             continue;
         snprintf(command, sizeof command,
-                 "$L help %s | awk '/^  (    |-., )--[a-z]/ { print \"\" } { printf "
+                 "$L %s --help-all | awk '/^  (    |-., )--[a-z]/ { print \"\" } { printf "
                  "\"%%s \", $0 } "
                  "!/^  / { print \"\" }' | grep -E '^ +(-., )?--[a-z-]+=' | grep -vE '\\(.*\\) *$'",
                  c->name);
@@ -312,7 +316,7 @@ static void help_has_the_commands_own_defaults(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];
-        snprintf(command, sizeof command, "$L help %s | tr -s ' \n' ' ' | grep -qF '%s'", cases[i].command,
+        snprintf(command, sizeof command, "$L %s --help-all | tr -s ' \n' ' ' | grep -qF '%s'", cases[i].command,
                  cases[i].says);
         if (run(scratch, command) != 0)
             fail_msg("%s: its help does not say \"%s\"", cases[i].command, cases[i].says);
@@ -329,10 +333,11 @@ static void help_stays_in_its_columns(void **state)
             continue;
         snprintf(
             command, sizeof command,
-            "$L help %s > help && ! grep -v '^Usage:' help | grep -E '.{80}' && sed -nE '/^  (    |-., )--/,/usage "
+            "$L %s --help-all > help && ! grep -v '^Usage:' help | grep -E '.{80}' && sed -nE '/^  (    |-., "
+            ")--/,/usage "
             " /p' help > "
             "options && "
-            "! grep -vE '^(  -., |      )--[^ ]+( --[^ ]+)*( +[^ ].*)?$|^ {29}[^ ]|^$|^ Options of the method:$' "
+            "! grep -vE '^(  -., |      )--[^ ]+( --[^ ]+)*( +[^ ].*)?$|^ {29}[^ ]|^$|^ [OA][^ ].*:$' "
             "options && "
             "! grep -E '^(  -., |      )--[^ ]+ +[^- ]' options | grep -vE '^.{27}  [^ ]' && grep -q usage options",
             c->name);
@@ -341,11 +346,85 @@ static void help_stays_in_its_columns(void **state)
     }
 }
 
+// The longest line of a command's help but for its usage and its examples.
+static size_t widest(const struct scratch *scratch, const char *before)
+{
+    char command[300];
+    snprintf(command, sizeof command, "%s $L train --help-all | sed '/^Usage/d; /^  longbp/d' | wc -L", before);
+    assert_int_equal(run(scratch, command), 0);
+    char *text = text_of(scratch, "out");
+    size_t columns = strtoul(text, NULL, 10);
+    free(text);
+    return columns;
+}
+
+static bool is_between(size_t number, size_t least, size_t most)
+{
+    return number >= least && number <= most;
+}
+
+// A terminal's own width counts, and where stdout is none $COLUMNS.
+static void help_is_as_wide_as_the_terminal(void **state)
+{
+    const struct scratch *scratch = *state;
+    assert_true(is_between(widest(scratch, "COLUMNS="), 75, 79) &&
+                is_between(widest(scratch, "COLUMNS=x"), 75, 79));
+    assert_true(is_between(widest(scratch, "COLUMNS=100"), 95, 99));
+    assert_true(is_between(widest(scratch, "COLUMNS=20"), 55, 59));
+    assert_true(is_between(widest(scratch, "COLUMNS=1000"), 115, 119));
+    char command[300], text[4096] = "";
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    assert_int_equal(ioctl(terminal, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 110}), 0);
+    // Less than a terminal holds that nobody reads.
+    snprintf(command, sizeof command, "exec 3<>%s; COLUMNS=70 $L list --help >&3", ptsname(terminal));
+    assert_int_equal(run(scratch, command), 0);
+    ssize_t bytes = read(terminal, text, sizeof text - 1);
+    assert_true(bytes > 0);
+    size_t most = 0;
+    for (char *rest = text, *line; (line = strsep(&rest, "\r\n"));)
+        most = strncmp(line, "Usage", 5) != 0 && strlen(line) > most ? strlen(line) : most;
+    assert_true(is_between(most, 100, 109));
+    close(terminal);
+}
+
+// What people use first, which ends with where the rest is; a command of few options shows all.
+static void help_shows_first_what_is_used_first(void **state)
+{
+    struct scratch *scratch = *state;
+    char command[400];
+    for (const struct command *c = commands; c->name; c++) {
+        if (!c->summary)
+            continue;
+        snprintf(
+            command, sizeof command,
+            "$L %s --help > help; $L %s --help-all > all; grep -oE '^ {2,6}(-., )?--[a-z-]+' help | sort > few; "
+            "grep -oE '^ {2,6}(-., )?--[a-z-]+' all | sort > every; ! grep -q 'shows the other' all && if cmp -s "
+            "few every; then cmp help all; else [ $(wc -l < few) -le 17 ] && [ -z \"$(comm -23 few every)\" ] && "
+            "grep -qF '`longbp %s --help-all` shows the other options.' help; fi",
+            c->name, c->name, c->name);
+        if (run(scratch, command) != 0)
+            fail_msg("%s: %s", c->name, text_of(scratch, "help"));
+    }
+    assert_int_equal(run(scratch,
+                         "$L train --help > help; $L train --help-all > all; grep -q -- --context= help && ! grep "
+                         "-q -- --keep= help && grep -q -- --keep= all"),
+                     0);
+    const char *parts[] = {"--context=", "\n Other options:\n",         "--verbose", "\n Of the trial, as in specs",
+                           "--seed=",    "\n Options of the method:\n", "--keep=",   "--help-all"};
+    char *text = text_of(scratch, "all"), *at = text;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        at = strstr(at, parts[i]);
+        assert_non_null(at);
+    }
+    free(text);
+}
+
 // The optimizer's default is no other key's.
 static void help_of_places_has_their_defaults(void **state)
 {
     const struct scratch *scratch = *state;
-    assert_int_equal(run(scratch, "$L train --help | tr -s ' \n' ' ' > help"), 0);
+    assert_int_equal(run(scratch, "$L train --help-all | tr -s ' \n' ' ' > help"), 0);
     assert_says(scratch, "help", "its state, but while a unit is updated (device)");
     assert_says(scratch, "help", "(adamw, rate=0.0001)");
 }
@@ -369,6 +448,8 @@ int main(void)
         TEST(help_has_every_default),
         TEST(help_has_the_commands_own_defaults),
         TEST(help_stays_in_its_columns),
+        TEST(help_is_as_wide_as_the_terminal),
+        TEST(help_shows_first_what_is_used_first),
         TEST(help_of_places_has_their_defaults),
     };
     return cmocka_run_group_tests_name("completion", tests, NULL, NULL);

@@ -1,7 +1,6 @@
 #include "harness/command/arguments.h"
 #include "harness/command/argument_words.h"
 #include "harness/command/command.h"
-#include "harness/command/help_text.h"
 #include "harness/files/names.h"
 #include "harness/files/word_list.h"
 #include "kernels/base/host_memory.h"
@@ -65,9 +64,10 @@ static void complete(const struct argp *argp, const char *before, const char *te
         offer_operands(argp->args_doc, typed);
 }
 
-#define FLAG_KEYS 0x400
-#define KEY_HELP  'h'
-#define KEY_USAGE 0x3ff
+#define FLAG_KEYS    0x400
+#define KEY_HELP     'h'
+#define KEY_USAGE    0x3ff
+#define KEY_HELP_ALL 0x3fe
 
 static int key_of(const struct flag *flags, size_t i)
 {
@@ -140,9 +140,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     const struct parsing *parsing = state->input;
     const struct flag *flags = parsing->flags;
-    if (key == KEY_HELP) {
+    if (key == KEY_HELP || key == KEY_HELP_ALL) {
         const struct command *command = command_titled(parsing->title);
-        help_text_write(parsing->argp, parsing->title, command ? command->examples : NULL, stdout);
+        help_text_write(parsing->argp, parsing->title, command ? command->examples : NULL, key == KEY_HELP_ALL,
+                        stdout);
         exit(EXIT_SUCCESS);
     }
     if (key == KEY_USAGE) {
@@ -196,7 +197,8 @@ static char *unknown_option(const struct argp_option *options, int argc, char **
     }
     int found;
     opterr = optind = 0;
-    while ((found = getopt_long(argc, words, letters, known, NULL)) != -1 && found != '?' && found != KEY_HELP)
+    while ((found = getopt_long(argc, words, letters, known, NULL)) != -1 && found != '?' && found != KEY_HELP &&
+           found != KEY_HELP_ALL)
         ;
     const char *word = found == '?' && optopt == 0 ? words[optind - 1] + strlen("--") : NULL;
     size_t bytes = word ? strcspn(word, "=") : 0;
@@ -222,7 +224,7 @@ static void check_options(const struct argp_option *options, int argc, char **ar
         if (option->name && !(option->flags & OPTION_HIDDEN))
             names_add(&names, option->name);
     const char *nearest = names_nearest(&names, unknown);
-    fprintf(stderr, "%s: unknown option --%s; %s%s%s`%s --help` lists them\n", argv[0], unknown,
+    fprintf(stderr, "%s: unknown option --%s; %s%s%s`%s --help-all` lists them\n", argv[0], unknown,
             nearest ? "did you mean --" : "", nearest ? nearest : "", nearest ? "? " : "", argv[0]);
     exit(EXIT_BAD_INPUT);
 }
@@ -231,7 +233,11 @@ static void check_options(const struct argp_option *options, int argc, char **ar
 static struct argp_option *with_help(const struct argp_option *options)
 {
     static const struct argp_option help[] = {
-        {.name = "help", .key = KEY_HELP, .doc = "what the command does, and its options", .group = -1},
+        {.name = "help", .key = KEY_HELP, .doc = "what the command does, and the options used first", .group = -1},
+        {.name = "help-all",
+         .key = KEY_HELP_ALL,
+         .doc = "what the command does, and all of its options",
+         .group = -1},
         {.name = "usage", .key = KEY_USAGE, .doc = "its options alone", .group = -1},
         {0}};
     size_t count = 0;

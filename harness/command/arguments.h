@@ -4,6 +4,7 @@
 #define option getopt_option
 #include <argp.h>
 #undef option
+#include "harness/command/help_text.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,7 +20,7 @@ struct flag {
     int key;         // a letter, for "-o"; of FLAG_OWN what the command's parser is given, below 0x400; else 0
     const char *arg; // its argument's name (argument_words.h); NULL: none
     const char *doc;
-    int flags; // OPTION_HIDDEN, OPTION_ALIAS
+    int flags; // OPTION_HIDDEN, OPTION_ALIAS, OPTION_FIRST
     enum flag_kind kind;
     size_t place;       // of the value in the command's struct
     size_t least, most; // FLAG_COUNT; most 0: any
@@ -38,7 +39,8 @@ struct flag {
 struct argp_option *flag_options(const struct flag *flags);
 // Parses the arguments into `input`, the command's struct: by the table, ending in a NULL name (NULL: no flags),
 // and what it does not take by argp's parser; an operand that this does not take is refused. argp's options: the
-// table's and others; NULL: the table's. Ends the program for --help, for wrong use, and after completing.
+// table's and others; NULL: the table's. Ends the program for --help and --help-all, for wrong use, and after
+// completing.
 void arguments_parse(const struct argp *argp, const struct flag *flags, int argc, char **argv, void *input);
 // Refuses what lacks one of two flags, or both: "--model is needed", "--model and --out are needed".
 void arguments_need(const struct argp_state *state, const char *a, bool has_a, const char *b, bool has_b);

@@ -20,6 +20,7 @@ static const char *const not_to_run[] = {"profile",           "links",          
 
 static const struct flag own_flags[] = {
     {.name = "methods",
+     .flags = OPTION_FIRST,
      TEXT_AT(struct plan_flags, methods),
      .arg = "all|METHOD,METHOD",
      .doc = "among which methods; all: the exact ones, and with an option of theirs those that draw columns (all)"},

@@ -26,6 +26,7 @@ struct arguments {
 
 static const struct flag own_flags[] = {
     {.name = "tokens",
+     .flags = OPTION_FIRST,
      TEXT_AT(struct arguments, tokens),
      .arg = "FILE",
      .doc = "token ids: .npy, llm.c's .bin, or raw (random ones)"},
@@ -33,7 +34,11 @@ static const struct flag own_flags[] = {
      TEXT_AT(struct arguments, token_dtype),
      .arg = "bytes|u16|u32",
      .doc = "of a raw file of token ids (bytes, if the vocabulary is 256)"},
-    {.name = "out", TEXT_AT(struct arguments, out), .arg = "FILE", .doc = "the gradients, safetensors (required)"},
+    {.name = "out",
+     .flags = OPTION_FIRST,
+     TEXT_AT(struct arguments, out),
+     .arg = "FILE",
+     .doc = "the gradients, safetensors (required)"},
     {.name = "launch",
      TEXT_AT(struct arguments, launch),
      .arg = "LAUNCHER",

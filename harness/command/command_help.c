@@ -1,6 +1,8 @@
 // Command: `longbp help`, all commands, or what `longbp COMMAND --help` says.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
+#include "harness/command/help_text.h"
+#include <string.h>
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -20,13 +22,18 @@ static void print_commands(void)
 {
     printf("Usage: longbp COMMAND [OPTION...]\n"
            "Memory, time and gradient error of long-context backpropagation, method by method.\n\n");
-    for (const struct command *command = commands; command->name; command++)
-        if (command->summary)
-            printf("  %-12s %s\n", command->name, command->summary);
-    printf("\n`longbp help COMMAND` and `longbp COMMAND --help` tell about one command, `longbp --version` the "
-           "program's "
-           "version.\n"
-           "Exit codes: 0 fine, 1 a check failed, 2 wrong use or bad input, 3 undecided.\n");
+    for (const struct command *command = commands; command->name; command++) {
+        if (!command->summary)
+            continue;
+        int column = printf("  %-12s ", command->name);
+        help_text_words(command->summary, strlen(command->summary), (size_t)column, (size_t)column, stdout);
+    }
+    static const char more[] = "`longbp help COMMAND` and `longbp COMMAND --help` tell about one command, `longbp "
+                               "COMMAND --help-all` about "
+                               "all of its options, `longbp --version` the program's version.\n"
+                               "Exit codes: 0 fine, 1 a check failed, 2 wrong use or bad input, 3 undecided.";
+    putchar('\n');
+    help_text_words(more, strlen(more), 0, 0, stdout);
 }
 
 int command_help(int argc, char **argv)

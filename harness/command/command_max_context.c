@@ -21,6 +21,7 @@ static const char *const without_context[] = {"train",  "device",       "context
 
 static const struct flag own_flags[] = {
     {.name = "methods",
+     .flags = OPTION_FIRST,
      TEXT_AT(struct plan_flags, methods),
      .arg = "all|METHOD,METHOD",
      .doc = "which methods; auto: the one, and the options, with which it goes furthest (all)"},

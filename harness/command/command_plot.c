@@ -67,40 +67,51 @@ int command_plot(int argc, char **argv)
     snprintf(figures, sizeof figures, "Only these: %s (default: all that can be drawn)", names);
     const struct flag options[] = {
         {.name = "out",
+         .flags = OPTION_FIRST,
          .key = 'o',
          TEXT_AT(struct arguments, request.form.folder),
          .arg = "DIR",
          .doc = "Folder of the pictures, made if it is not there (default: plots)"},
         {.name = "format",
+         .flags = OPTION_FIRST,
          .key = 'f',
          TEXT_AT(struct arguments, request.form.formats),
          .arg = "svg|png|pdf|tsv,svg|png|pdf|tsv",
          .doc = "Some of svg, png, pdf and tsv, the table that a picture is drawn from, with a header line "
                 "(default: svg,png)"},
-        {.name = "figures", TEXT_AT(struct arguments, request.figures), .arg = "FIGURE,FIGURE", .doc = figures},
+        {.name = "figures",
+         .flags = OPTION_FIRST,
+         TEXT_AT(struct arguments, request.figures),
+         .arg = "FIGURE,FIGURE",
+         .doc = figures},
         {.name = "where",
+         .flags = OPTION_FIRST,
          .key = OPTION_WHERE,
          .arg = "KEY=VALUE,VALUE",
          .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
                 "all)"},
         {.name = "series",
+         .flags = OPTION_FIRST,
          TEXT_AT(struct arguments, request.series),
          .arg = "LIST",
          .doc = "Only these methods or series, in the colours that they have among all: full,seco or \"seco, chunk "
                 "128\" (default: all)"},
         {.name = "title",
+         .flags = OPTION_FIRST,
          TEXT_AT(struct arguments, request.form.title),
          .arg = "TEXT",
          .doc =
              "Heading of the pictures of one figure, which --figures names; \"\": none, of any (default: what the "
              "figure shows)"},
         {.name = "size",
+         .flags = OPTION_FIRST,
          .key = OPTION_SIZE,
          .arg = "WIDTHxHEIGHT",
          .doc = "On paper, in mm, cm or in: 170x110mm, or a width alone: 85mm; what is of bars keeps its shape "
                 "within it "
                 "(default: 900 pixels wide)"},
         {.name = "style",
+         .flags = OPTION_FIRST,
          TEXT_AT(struct arguments, request.form.style),
          .arg = "bare|grey|serif,bare|grey|serif",
          .doc = "Some of bare, without heading and foot, which a caption says; grey, for print without colours; "
@@ -110,8 +121,13 @@ int command_plot(int argc, char **argv)
          .arg = "FAMILY",
          .doc = "Letters of this family, such as \"Times New Roman\" or \"Latin Modern Roman\", which must be "
                 "installed where the picture is drawn, or shown as svg (default: sans-serif)"},
-        {.name = "panel", TEXT_AT(struct arguments, request.form.panel), .arg = "NAME", .doc = panels},
+        {.name = "panel",
+         .flags = OPTION_FIRST,
+         TEXT_AT(struct arguments, request.form.panel),
+         .arg = "NAME",
+         .doc = panels},
         {.name = "log",
+         .flags = OPTION_FIRST,
          TEXT_AT(struct arguments, request.form.log),
          .arg = "AXES",
          .doc = "Logarithmic axes of figures that have curves: x, y, x,y or none (default: where that is legible)"},

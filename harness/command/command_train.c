@@ -34,6 +34,7 @@ struct arguments {
 
 static const struct flag own_flags[] = {
     {.name = "tokens",
+     .flags = OPTION_FIRST,
      TEXT_AT(struct arguments, tokens),
      .arg = "FILE",
      .doc = "token ids, of which every window is one sequence: .npy, llm.c's .bin, or raw (random ones)"},
@@ -47,10 +48,12 @@ static const struct flag own_flags[] = {
      .doc = "of --batch FILE, or of a folder of batch files, make a micro-batch; of windows --batch N says it "
             "(required of files)"},
     {.name = "out",
+     .flags = OPTION_FIRST,
      TEXT_AT(struct arguments, out),
      .arg = "DIR",
      .doc = "new folder for weights, checkpoints and steps.jsonl (required)"},
     {.name = "resume",
+     .flags = OPTION_FIRST,
      SET_AT(struct arguments, resume),
      .doc = "go on after the last checkpoint in DIR, if there is one; --steps may be more, if the steps taken keep "
             "their rates"},

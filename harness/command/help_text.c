@@ -1,13 +1,26 @@
 #include "harness/command/help_text.h"
-#include "kernels/base/host_memory.h"
 #include "kernels/base/status.h"
 #include <argp.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-#define WIDTH       79
+#define LEAST_WIDTH 60
+#define USUAL_WIDTH 80
+#define MOST_WIDTH  120
 #define TEXT_COLUMN 29 // of what an option is for
+
+size_t help_text_width(void)
+{
+    struct winsize terminal;
+    const char *columns = getenv("COLUMNS");
+    size_t width = columns ? strtoul(columns, NULL, 10) : 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col > 0)
+        width = terminal.ws_col;
+    width = width > 0 ? width : USUAL_WIDTH;
+    return width < LEAST_WIDTH ? LEAST_WIDTH : width > MOST_WIDTH ? MOST_WIDTH : width;
+}
 
 // Characters, of which in UTF-8 the first byte counts.
 static size_t columns_of(const char *text, size_t bytes)
@@ -18,15 +31,15 @@ static size_t columns_of(const char *text, size_t bytes)
     return columns;
 }
 
-// Words in lines that begin at the margin, the first one at `column`, where the stream is; ends the last one.
-static void write_words(const char *text, size_t bytes, size_t column, size_t margin, FILE *stream)
+void help_text_words(const char *text, size_t bytes, size_t column, size_t margin, FILE *stream)
 {
     bool first = true;
+    size_t width = help_text_width() - 1; // the last column stays blank
     for (const char *word = text, *end = text + bytes; word < end;) {
         size_t length = strcspn(word, " \n"), columns;
         length = length < (size_t)(end - word) ? length : (size_t)(end - word);
         columns = columns_of(word, length);
-        if (!first && column + 1 + columns > WIDTH) {
+        if (!first && column + 1 + columns > width) {
             fprintf(stream, "\n%*s", (int)margin, "");
             column = margin;
             first = true;
@@ -68,7 +81,7 @@ static void write_option(const struct argp_option *option, FILE *stream)
         column = 0;
     }
     fprintf(stream, "%*s", (int)(TEXT_COLUMN - column), "");
-    write_words(option->doc, strlen(option->doc), TEXT_COLUMN, TEXT_COLUMN, stream);
+    help_text_words(option->doc, strlen(option->doc), TEXT_COLUMN, TEXT_COLUMN, stream);
 }
 
 static int by_name(const void *a, const void *b)
@@ -76,34 +89,51 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(const struct argp_option *const *)a)->name, (*(const struct argp_option *const *)b)->name);
 }
 
-// From one header on, or from the beginning, to the next; of the group that is last or of the others.
-static const struct argp_option *write_group(const struct argp_option *option, bool last, FILE *stream)
+// Options that people use first, those that every command has, the others.
+enum part { PART_FIRST, PART_LAST, PART_OTHER };
+
+static bool is_of(const struct argp_option *option, enum part part)
 {
-    size_t most = 0, count = 0;
-    while (option[most].name)
-        most++;
-    const struct argp_option **sorted = calloc(most + 1, sizeof *sorted);
+    enum part own = option->group < 0 ? PART_LAST : option->flags & OPTION_FIRST ? PART_FIRST : PART_OTHER;
+    return option->name && !(option->flags & (OPTION_ALIAS | OPTION_HIDDEN)) && own == part;
+}
+
+// Those of a part between two rows, by name, under a header; how many they are. header NULL: none.
+static size_t write_part(const struct argp_option *from, const struct argp_option *to, enum part part,
+                         const char *header, FILE *stream)
+{
+    size_t count = 0;
+    const struct argp_option **sorted = calloc((size_t)(to - from) + 1, sizeof *sorted);
     CHECK(sorted);
-    for (; option->name; option++)
-        if (option->doc && !(option->flags & (OPTION_HIDDEN | OPTION_ALIAS)) && (option->group < 0) == last)
+    for (const struct argp_option *option = from; option < to; option++)
+        if (is_of(option, part))
             sorted[count++] = option;
-    qsort(sorted, count, sizeof *sorted, by_name);
     if (count)
-        putc('\n', stream);
+        fprintf(stream, header ? "\n %s\n" : "\n", header);
+    qsort(sorted, count, sizeof *sorted, by_name);
     for (size_t i = 0; i < count; i++)
         write_option(sorted[i], stream);
     free(sorted);
-    return option;
+    return count;
 }
 
-static void write_options(const struct argp_option *options, bool last, FILE *stream)
+static void write_options(const struct argp_option *options, bool all, const char *title, FILE *stream)
 {
-    const struct argp_option *option = write_group(options, last, stream);
-    while (option->doc) {
-        if (!last)
-            fprintf(stream, "\n %s", option->doc);
-        option = write_group(option + 1, last, stream);
+    const struct argp_option *end = options, *next;
+    while (end->name || end->doc)
+        end++;
+    size_t first = write_part(options, end, PART_FIRST, NULL, stream);
+    const char *header = first ? "Other options:" : NULL;
+    for (const struct argp_option *option = options; option < end && (all || !first);
+         option = next + (next < end)) {
+        for (next = option; next->name;)
+            next++;
+        write_part(option, next, PART_OTHER, header, stream);
+        header = next->doc;
     }
+    write_part(options, end, PART_LAST, NULL, stream);
+    if (first && !all)
+        fprintf(stream, "\n`%s --help-all` shows the other options.\n", title);
 }
 
 static void write_usage(const char *title, const char *operands, FILE *stream)
@@ -127,16 +157,15 @@ static void write_examples(const char *examples, FILE *stream)
     }
 }
 
-void help_text_write(const struct argp *argp, const char *title, const char *examples, FILE *stream)
+void help_text_write(const struct argp *argp, const char *title, const char *examples, bool all, FILE *stream)
 {
     size_t before = strcspn(argp->doc, "\v");
     write_usage(title, argp->args_doc ? argp->args_doc : "", stream);
-    write_words(argp->doc, before, 0, 0, stream);
-    write_options(argp->options, false, stream);
-    write_options(argp->options, true, stream);
+    help_text_words(argp->doc, before, 0, 0, stream);
+    write_options(argp->options, all, title, stream);
     if (argp->doc[before]) {
         putc('\n', stream);
-        write_words(argp->doc + before + 1, strlen(argp->doc + before + 1), 0, 0, stream);
+        help_text_words(argp->doc + before + 1, strlen(argp->doc + before + 1), 0, 0, stream);
     }
     if (examples)
         write_examples(examples, stream);

@@ -117,22 +117,25 @@ void trial_flags_open(struct trial_flags *flags, const char *const *without, con
     while (of_command[others].name)
         others++;
     add_keys(flags, trial_keys, NULL, without);
-    flags->options = calloc(2 * (flags->key_count + others + options) + 2, sizeof *flags->options);
+    flags->options = calloc(2 * (flags->key_count + others + options) + 3, sizeof *flags->options);
     CHECK(flags->options && flags->trial && flags->method);
     struct argp_option *next = flags->options;
     for (size_t i = 0; i < others; i++)
         add_flag(&next, of_command[i]);
     free(of_command);
+    *next++ = (struct argp_option){.doc = "Of the trial, as in specs (`longbp list keys`):"};
     for (size_t i = 0; i < flags->key_count; i++)
         add_flag(&next, (struct argp_option){.name = name_of(flags->keys[i]),
                                              .key = FIRST_KEY + (int)i,
                                              .arg = flags->keys[i].key->argument,
+                                             .flags = flags->keys[i].key->first ? OPTION_FIRST : 0,
                                              .doc = describe(flags->keys[i].key, NULL)});
     *next++ = (struct argp_option){.doc = "Options of the method:"};
     for (size_t i = 0; i < options; i++)
         add_flag(&next, (struct argp_option){.name = methods_option(i)->name,
                                              .key = FIRST_KEY + (int)(flags->key_count + i),
                                              .arg = option_argument(methods_option(i)),
+                                             .flags = methods_option(i)->telling ? OPTION_FIRST : 0,
                                              .doc = option_describe(methods_option(i))});
 }
 

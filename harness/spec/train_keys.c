@@ -9,6 +9,7 @@ static const char *const ramps[] = {"linear", "cosine", "1-sqrt", NULL}; // as o
 
 const struct trial_key train_keys[] = {
     {.name = "steps",
+     .first = true,
      .type = KEY_COUNT,
      .offset = AT(train.steps),
      .minimum = 1,

@@ -35,6 +35,7 @@ struct trial_key {
     const char *null;     // what null, the default, means; NULL: null is refused
     const char *telling;  // of an object: the member that says most
     bool quiet;           // mostly of a whole sweep: a trial's line has it only where it varies
+    bool first;           // of a flag: people use it first, and --help shows it
     const char *words;    // KEY_BOOL: what true is called where settings are described
     // Values, as flags have them, that a search over settings tries too where none is given (`longbp advise`);
     // NULL: none.
