@@ -121,12 +121,12 @@ pictures: all ## draw what was measured and planned (RESULTS=) anew (PICTURES=)
 papers: all ## regenerate the papers' figures from the plan; needs no GPU
 	@tools/papers $(BUILD)/longbp $(RESULTS) $(PICTURES)
 
-regress: all ## hold memory, work and accuracy against results/baseline
+REGRESS  := $(addprefix regress/,baseline baseline-plan baseline-families baseline-ranks)
+regress: $(REGRESS) ## hold memory, work and accuracy against results/baseline
+$(REGRESS): regress/%: all
 	@mkdir -p $(BUILD)/regress
-	@for name in baseline baseline-plan baseline-families baseline-ranks; do \
-	  $(BUILD)/longbp run experiments/$$name.json --fresh --out $(BUILD)/regress/$$name.jsonl $(RUN) > /dev/null && \
-	  $(BUILD)/longbp compare --deterministic --exact results/baseline/$$name.jsonl $(BUILD)/regress/$$name.jsonl \
-	  || exit $$?; done
+	@$(BUILD)/longbp run experiments/$*.json --fresh --quiet --out $(BUILD)/regress/$*.jsonl $(RUN) > /dev/null && \
+	  $(BUILD)/longbp compare --deterministic --exact results/baseline/$*.jsonl $(BUILD)/regress/$*.jsonl
 
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
 	$(BUILD)/longbp run experiments/speed.json --rounds 5 --out $(RESULTS)/speed.jsonl $(RUN)
@@ -162,15 +162,11 @@ $(BUILD)/tests/test_verify $(BUILD)/tests/test_samples: override LDLIBS += -Wl,-
 # Readings of counters and of a card's sensors that are made up.
 $(BUILD)/tests/test_event_counter: override LDLIBS += -Wl,--wrap=syscall
 $(BUILD)/tests/test_watch: override LDLIBS += $(foreach call,open close card_find read,-Wl,--wrap=sensors_$(call))
-ifdef SANITIZE
-$(BUILD)/harness/%.o $(TESTS:=.o): CFLAGS += -O1
-else
 # -O1 saves a second of the build; records by the hundred thousand (tools/scale) then take half as long again.
-$(BUILD)/harness/%.o: CFLAGS += -O2
+$(BUILD)/harness/%.o: CFLAGS += $(if $(SANITIZE),-O1,-O2)
 # Code of tests takes longer to be optimised than to run, but for tests that compute much themselves.
 $(TESTS:=.o): CFLAGS += -O1
 $(addsuffix .o,$(filter-out $(addprefix %/test_,bf16 galore optimizer ranks),$(TESTS))): CFLAGS += -O0
-endif
 $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/fixture.o $(BUILD)/tests/chosen_tests.o $(LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out $(LIBRARY),$^) $(LIBRARY) -lcmocka $(LDLIBS)
@@ -192,9 +188,15 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.
 # core to those that do not. tests/suite says what came of it. Under the sanitizers without the checks, which are of
 # sources, scripts and a page in a browser, and without gnuplot's points, while the program's part in them other suites
 # run; without what simulates times, whose code test_time_change runs too; and without what preloads a malloc or system
-# calls of its own.
+# calls of its own. Weekly alone (LONGBP_EXHAUSTIVE=1) come the longest of those whose code others run under them: the
+# planner at length (test_planner, test_max_context, test_plan_command and test_writers have its commands), commands over
+# ranks (test_ranks, test_train_ranks, test_ranks_ends and test_batch_command), names in plots (test_plot, test_writers),
+# and every method in bf16 (test_methods, test_bf16).
 SUITE     = BUILD=$(BUILD) tests/suite
-RUNS     := $(addprefix run/,$(filter-out $(if $(SANITIZE),tests/check_% %/test_drawn_figures %/test_time_noise %/test_host_memory %/test_sweep_crashes),$(wildcard tests/check_*) $(TESTS)))
+BRIEF    := $(and $(SANITIZE),$(if $(LONGBP_EXHAUSTIVE),,1))
+LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes)) \
+            $(if $(BRIEF),$(addprefix %/test_,advise plan_table ranks_command train_ranks_command plot_command))
+RUNS     := $(addprefix run/,$(filter-out $(LEFT_OUT),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
 run/$(BUILD)/tests/test_plugins: $(BUILD)/tests/stub_plugin.so
@@ -232,14 +234,11 @@ torture: all $(BUILD)/tests/test_host_memory $(BUILD)/tests/failing_malloc.so $(
 test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@ASAN_OPTIONS=$(ASAN) $(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -march=$(ARCH)" \
 	  SANITIZE="-fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow -fno-sanitize-recover=all" test
-ifdef SANITIZE
-$(KERNELS) $(filter $(BUILD)/kernels/cpu/real/%,$(OBJECTS)): COMMON += -O2
-else
-# What attention's compilation at -O3 takes longer its tests do not save.
+# Compiling CUDA's kernels takes longer at a higher level than their tests then save.
+$(filter $(BUILD)/kernels/cpu/real/%,$(OBJECTS)): CFLAGS += $(if $(SANITIZE),-O2)
 $(KERNELS): CXXFLAGS += -O1
 $(BUILD)/tests/simt/fibers.o: CXXFLAGS += -O2
-$(filter %/attention_forward.o %/attention_backward.o,$(KERNELS)): CXXFLAGS += -O2
-endif
+$(filter %/attention_forward.o %/attention_backward.o,$(KERNELS)): CXXFLAGS += $(if $(SANITIZE),-O1,-O2)
 
 mutants: ## put small mistakes into a copy of the code, one at a time: which do the tests find? hours; goes on
 	@tools/mutate
@@ -269,7 +268,7 @@ format: ## clang-format every source
 
 # Nearly all of clang-tidy's time is the static analyzer's, which by default gives a function 225,000 states: ANALYZER=
 # (.ci/run weekly).
-ANALYZER := -Xclang -analyzer-config -Xclang max-nodes=15000
+ANALYZER := -Xclang -analyzer-config -Xclang max-nodes=5000
 lint: ## clang-format, clang-tidy and cppcheck, all without a finding
 	@$(MAKE) --no-print-directory --output-sync=target $(PARALLEL) lint-format lint-cppcheck lint-tidy lint-cuda
 lint-format:
@@ -303,13 +302,14 @@ install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
 
 include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk tests/valgrind/valgrind.mk
 # Those that take longest are begun first, and those that wait apart from each other: so all cores are busy, and end together.
-LONGEST  := $(addprefix run/$(BUILD)/tests/test_,ranks_ends replicas ranks_command harness train_ranks_command simt_ops advise run_command ops \
-              train_command host_memory methods planner optimizer_steps sweep_crashes kills plot_command replica_updates)
-test-runs: $(LONGEST) test-cuda-emulated test-bf16 $(RUNS)
+LONGEST  := $(filter $(RUNS),$(addprefix run/$(BUILD)/tests/test_,ranks_ends replicas ranks_command harness train_command \
+              train_ranks_command advise planner simt_ops run_command ops host_memory sweep_crashes methods plot_command kills \
+              optimizer_steps replica_updates))
+test-runs: $(LONGEST) test-cuda-emulated $(if $(BRIEF),,test-bf16) $(RUNS)
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all help dependencies figures figure-programs pictures papers regress speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch fuzz-configs $(PYTORCH) bench format lint man install clean FORCE
+.PHONY: all help dependencies figures figure-programs pictures papers regress $(REGRESS) speed prediction pairs test test-programs test-runs $(RUNS) torture test-asan mutants test-pytorch fuzz-configs $(PYTORCH) bench format lint man install clean FORCE
 .SECONDARY:
