@@ -3,7 +3,7 @@
 load scripts.'/style.gp'
 
 names = ''
-do for [name in 'margin accuracy clip_low clip_high kl'] {
+do for [name in 'margin accuracy clip_low clip_high kl entropy z_loss'] {
     known = 0
     stats data using (count(column(name))) nooutput
     if (known) { names = names.(names eq '' ? '' : ' ').name }
@@ -11,7 +11,9 @@ do for [name in 'margin accuracy clip_low clip_high kl'] {
 title(name) = name eq 'margin' ? 'reward margin of the pairs (nats)' : \
               name eq 'accuracy' ? 'share of pairs with a margin above 0' : \
               name eq 'clip_low' ? 'share of ratios below the bound' : \
-              name eq 'clip_high' ? 'share of ratios above the bound' : 'divergence k3 (nats per token)'
+              name eq 'clip_high' ? 'share of ratios above the bound' : \
+              name eq 'kl' ? 'divergence k3 (nats per token)' : \
+              name eq 'entropy' ? 'entropy (nats per token)' : 'logsumexp^2 (mean of tokens)'
 tint(i) = method[i] eq 'spaco' && rank[i] ? hue(rank[i] - 1) : colour(method[i])
 
 panels = panels_of(names)

@@ -263,6 +263,11 @@ static const struct {
     {"grpo", "normaliser=dr_grpo length=19 policy=cispo ratio_max=0.9"},
     {"grpo", "normaliser=grpo policy=gspo clip_low=0.05 clip_high=0.05"},
     {"grpo", "policy=gspo beta=0.25"},
+    {"grpo", "policy=gspo entropy=on"},
+    {"grpo", "policy=gspo normaliser=grpo entropy_bonus=0.2 z_loss=0.1"},
+    {"grpo", "normaliser=dr_grpo length=19 entropy_bonus=0.2 sampling=token_mask mask_groups=2"},
+    {"sequence-mean", "z_loss=0.1 smoothing=0.2"},
+    {"weighted-mean", "z_loss=0.1 smoothing=1"},
     {"grpo", "normaliser=luspo policy=gspo"},
 };
 

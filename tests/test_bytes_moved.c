@@ -203,10 +203,15 @@ static void heads(struct held *h)
     struct tensor log_prob = f32(h, 6, 1), logsumexp = f32(h, 6, 1), grad = f32(h, 6, 1);
     op_cross_entropy(d, logits, targets, loss, 1, 1);
     expect(h, "cross_entropy", LIST(logits, targets), LIST(logits));
-    op_log_prob(d, log_prob, logsumexp, logits, targets);
+    struct tensor whole = f32(h, 6, DISTRIBUTION), none = tensor_none();
+    op_log_prob(d, log_prob, logsumexp, none, logits, targets);
     expect(h, "log_prob", LIST(logits, targets), LIST(log_prob, logsumexp));
-    op_log_prob_backward(d, logits, logsumexp, targets, grad);
+    op_log_prob(d, log_prob, logsumexp, whole, logits, targets);
+    expect(h, "log_prob", LIST(logits, targets), LIST(log_prob, logsumexp, whole));
+    op_log_prob_backward(d, logits, logsumexp, targets, grad, none);
     expect(h, "log_prob_backward", LIST(logits, logsumexp, targets, grad), LIST(logits));
+    op_log_prob_backward(d, logits, logsumexp, targets, grad, whole);
+    expect(h, "log_prob_backward", LIST(logits, logsumexp, targets, grad, whole), LIST(logits));
     struct objective_block block = {.sequences = 2,
                                     .of = i32(h, 6),
                                     .targets = targets,
@@ -221,6 +226,13 @@ static void heads(struct held *h)
            LIST(block.of, targets, log_prob, block.weights, block.shares, block.old, block.reference,
                 block.token_advantages),
            LIST(grad));
+    block.logsumexp = logsumexp;
+    block.distribution = whole;
+    op_objective_rows(d, (struct row_terms){.beta = 1, .z_loss = 1}, grad, loss, block, 1, 1);
+    expect(h, "objective_rows",
+           LIST(block.of, targets, log_prob, logsumexp, whole, block.weights, block.shares, block.old,
+                block.reference, block.token_advantages),
+           LIST(grad, whole));
     struct tensor sums = of(h, 2, 1, DTYPE_F64), counts = i32(h, 2), advantages = f32(h, 2, GAINS);
     op_sequence_sums(d, sums, block, block.reference);
     expect(h, "sequence_sums", LIST(block.of, targets, log_prob, block.reference, block.shares, sums), LIST(sums));

@@ -30,6 +30,28 @@ static int32_t target_of(int b, int t)
     return none ? NO_TARGET : (5 * b + 3 * t) % VOCAB;
 }
 
+// Of the rows, [BATCH, CONTEXT]: log(sum of exp(logits)), the mean of log p over the vocabulary, and the entropy.
+struct distributions {
+    double logsumexp[ROWS], mean[ROWS], entropy[ROWS];
+};
+
+static void distributions(struct distributions *of, const double *logits)
+{
+    *of = (struct distributions){0};
+    for (int i = 0; i < ROWS; i++) {
+        const double *row = logits + (i % CONTEXT * BATCH + i / CONTEXT) * VOCAB;
+        double sum = 0;
+        for (int j = 0; j < VOCAB; j++) {
+            sum += exp(row[j]);
+        }
+        of->logsumexp[i] = log(sum);
+        for (int j = 0; j < VOCAB; j++) {
+            of->mean[i] += log(exp(row[j]) / sum) / VOCAB;
+            of->entropy[i] -= exp(row[j]) / sum * log(exp(row[j]) / sum);
+        }
+    }
+}
+
 // Log-probs of the targets, [BATCH, CONTEXT]; 0 without one.
 static void log_probs(double *log_prob, const double *logits)
 {
@@ -128,6 +150,9 @@ static double apply(struct logits *l, size_t block, double *grad)
 static double number(const struct logits *l, const char *name)
 {
     const struct option *option = option_find(&l->asked.objective->options, name);
+    if (!option) {
+        return 0;
+    }
     const char *value = (const char *)l->asked.objective_settings + option->offset;
     return option->type == OPTION_COUNT ? (double)*(const size_t *)value : *(const double *)value;
 }
@@ -148,10 +173,11 @@ static int count_of(int b)
     return count;
 }
 
-static double likelihood(const struct logits *l, const double *log_prob, const double *held)
+static double likelihood(const struct logits *l, const double *log_prob, const double *held,
+                         const struct distributions *of)
 {
     const char *name = l->asked.objective->name;
-    double loss = 0, total = 0;
+    double loss = 0, total = 0, smoothing = number(l, "smoothing");
     for (int i = 0; i < ROWS; i++) {
         int b = i / CONTEXT;
         bool counts = target_of(b, i % CONTEXT) >= 0;
@@ -160,7 +186,9 @@ static double likelihood(const struct logits *l, const double *log_prob, const d
                         : strcmp(name, "sequence-mean") == 0 ? 1.0 / count_of(b)
                                                              : 1;
         total += weight;
-        loss -= weight * log_prob[i] * (strcmp(name, "dft") == 0 ? exp(held[i]) : 1);
+        double smoothed = (1 - smoothing) * log_prob[i] + smoothing * of->mean[i];
+        loss -= weight * smoothed * (strcmp(name, "dft") == 0 ? exp(held[i]) : 1);
+        loss += weight * number(l, "z_loss") * pow(of->logsumexp[i], 2);
     }
     return loss / (strcmp(name, "sequence-mean") == 0 ? BATCH : total);
 }
@@ -307,9 +335,10 @@ static bool gains(const struct logits *l, int b)
     return any;
 }
 
-static double policy(const struct logits *l, const double *log_prob, const double *held)
+static double policy(const struct logits *l, const double *log_prob, const double *held,
+                     const struct distributions *of)
 {
-    double loss = 0;
+    double loss = 0, entropy = 0;
     int rows = 0, sequences = 0;
     bool of_sequence = is(l, "sampling", "sequence_truncate") || is(l, "sampling", "sequence_mask");
     for (int b = 0; b < BATCH; b++) {
@@ -330,32 +359,38 @@ static double policy(const struct logits *l, const double *log_prob, const doubl
             sum += target_of(b, i % CONTEXT) < 0
                        ? 0
                        : policy_row(l, log_prob[i], held[i], l->old[i], l->reference[i], exp(mean), exp(held_mean),
-                                    factor * advantage_of(l, i));
+                                    factor * advantage_of(l, i)) +
+                             number(l, "z_loss") * pow(of->logsumexp[i], 2);
+            entropy += target_of(b, i % CONTEXT) < 0 ? 0 : of->entropy[i] / rows;
         }
         loss += sum / (is(l, "normaliser", "grpo")      ? sequences * (count ? count : 1)
                        : is(l, "normaliser", "dr_grpo") ? sequences * number(l, "length")
                        : is(l, "normaliser", "luspo")   ? sequences
                                                         : rows);
     }
-    return loss;
+    return loss - number(l, "entropy_bonus") * entropy;
 }
 
-static double meant(const struct logits *l, const double *log_prob, const double *held)
+// Of logits; held: the log-probs of those at which factors are held fixed.
+static double meant(const struct logits *l, const double *logits, const double *held)
 {
+    double log_prob[ROWS];
+    struct distributions of;
+    log_probs(log_prob, logits);
+    distributions(&of, logits);
     const char *name = l->asked.objective->name;
     return strcmp(name, "dpo") == 0 || strcmp(name, "orpo") == 0 ? preference(l, log_prob)
            : strcmp(name, "kto") == 0                            ? value(l, log_prob, held)
-           : strcmp(name, "grpo") == 0                           ? policy(l, log_prob, held)
-                                                                 : likelihood(l, log_prob, held);
+           : strcmp(name, "grpo") == 0                           ? policy(l, log_prob, held, &of)
+                                                                 : likelihood(l, log_prob, held, &of);
 }
 
 static double meant_at(const struct logits *l, int element, double by, const double *held)
 {
-    double moved[ROWS * VOCAB], log_prob[ROWS];
+    double moved[ROWS * VOCAB];
     memcpy(moved, l->start, sizeof moved);
     moved[element] += by;
-    log_probs(log_prob, moved);
-    return meant(l, log_prob, held);
+    return meant(l, moved, held);
 }
 
 static void test_central_differences(void **state)
@@ -369,7 +404,7 @@ static void test_central_differences(void **state)
         double grad[ROWS * VOCAB], held[ROWS], h = 1e-3;
         logits_open(&l, asked);
         log_probs(held, l.start);
-        double loss = apply(&l, 10, grad), expected = meant(&l, held, held);
+        double loss = apply(&l, 10, grad), expected = meant(&l, l.start, held);
         if (!(fabs(loss - expected) <= 1e-14 * (1 + fabs(expected)))) {
             fail_msg("%s %s: loss %.17g, expected %.17g", asked.objective->name, asked.settings, loss, expected);
         }
@@ -512,7 +547,7 @@ static void test_mismatched(void **state)
         logits_give(&without);
         double loss = apply(&l, 10, grad);
         apply(&without, 10, other);
-        assert_true(fabs(loss - meant(&l, log_prob, log_prob)) <= 1e-14);
+        assert_true(fabs(loss - meant(&l, l.start, log_prob)) <= 1e-14);
         for (int i = 0; i < ROWS * VOCAB; i++) {
             bool mismatched = i / VOCAB % BATCH % 2;
             assert_true(!mismatched || grad[i] == 0);
@@ -644,6 +679,7 @@ static void test_refused(void **state)
         {"grpo", "policy=gspo beta=0.1 importance=on", 1, 1, "leave it off"},
         {"grpo", "policy=gspo_token beta=0.1 importance=on", 1, 1, "\"gspo_token\" has none"},
         {"grpo", "estimator=k1", 1, 1, "beta is 0"},
+        {"grpo", "entropy=on entropy_bonus=0.1", 1, 1, "told with entropy_bonus, too; leave it out"},
         {"grpo", "sampling_min=0.1", 1, 1, "goes with sampling"},
         {"grpo", "sampling=token_mask sampling_min=4", 1, 1, "more than sampling_max"},
         {"grpo", "mask_groups=4", 6, 1, "use a multiple"},

@@ -269,8 +269,11 @@ static void test_no_room(void **state)
     assert_non_null(device);
     batch_open(&batch, device, &none, NULL, (size_t)1 << 40, 1);
     assert_int_equal(device->status.code, STATUS_OOM);
-    batch_set_objective(&batch, device, objective_find("sequence-mean"), NULL, NULL);
+    const struct objective *mean = objective_find("sequence-mean");
+    void *settings = options_new(&mean->options);
+    batch_set_objective(&batch, device, mean, settings, NULL);
     batch_close(&batch, device);
+    options_free(&mean->options, settings);
     device_close(device);
 }
 

@@ -41,6 +41,54 @@ static void log_probs(struct fixture *f, double *values)
     }
 }
 
+// The mean over rows with a target of the entropy of what the model predicts there: a forward for each token that
+// could be the target.
+static double entropy_of(struct fixture *f)
+{
+    int32_t own[ROWS], other[ROWS];
+    double sum = 0, count = 0;
+    op_download(f->device, own, f->batch.targets);
+    for (int32_t id = 0; id < (int32_t)f->config.vocab; id++) {
+        double l[ROWS];
+        for (int i = 0; i < ROWS; i++) {
+            other[i] = own[i] < 0 ? NO_TARGET : id;
+        }
+        op_upload(f->device, f->batch.targets, other);
+        log_probs(f, l);
+        for (int i = 0; i < ROWS; i++) {
+            sum -= targets[i] < 0 ? 0 : exp(l[i]) * l[i];
+        }
+    }
+    op_upload(f->device, f->batch.targets, own);
+    for (int i = 0; i < ROWS; i++) {
+        count += targets[i] >= 0;
+    }
+    return sum / count;
+}
+
+// That of the squares of logsumexp: what a z-loss of weight 1 adds to the cross-entropy.
+static double z_loss_of(struct fixture *f)
+{
+    const struct objective *own = f->objective, *mean = objective_find("token-mean");
+    void *settings = f->objective_settings;
+    double losses[2];
+    for (int i = 0; i < 2; i++) {
+        struct step_report report = {0};
+        f->objective = mean;
+        f->objective_settings = options_new(&mean->options);
+        assert_true(options_set(&mean->options, f->objective_settings, "z_loss", i ? "1" : "0"));
+        fixture_set_objective(f, f->device, &f->batch, 0);
+        free(fixture_step(f, "full", NULL, &report));
+        losses[i] = report.sums.loss;
+        step_report_free(&report);
+        options_free(&mean->options, f->objective_settings);
+    }
+    f->objective = own;
+    f->objective_settings = settings;
+    fixture_set_objective(f, f->device, &f->batch, 0);
+    return losses[1] - losses[0];
+}
+
 static double number(const struct fixture *f, const char *name)
 {
     const struct option *option = option_find(&f->objective->options, name);
@@ -162,6 +210,12 @@ static void test_what_they_mean(void **state)
             of_values(&f, l, expected);
         } else if (strcmp(f.objective->name, "grpo") == 0) {
             of_rows(&f, l, expected);
+        }
+        if (strstr(f.settings, "entropy")) {
+            expected[METRIC_ENTROPY] = entropy_of(&f);
+        }
+        if (strstr(f.settings, "z_loss")) {
+            expected[METRIC_Z_LOSS] = z_loss_of(&f);
         }
         free(fixture_step(&f, "full", NULL, &report));
         check(&f, "full", report.sums.metrics, expected, seen);

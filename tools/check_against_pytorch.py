@@ -381,7 +381,7 @@ def make_batch(path, rng, pairs=2):
 def objective_of(source, name, options, logits, batch):
     mask = (batch["labels"] >= 0).double()
     log_probs = logits.log_softmax(-1).gather(2, batch["labels"].clamp(min=0)[:, :, None])[:, :, 0]
-    return source.loss(name, options, log_probs, mask, batch)
+    return source.loss(name, options, log_probs, mask, {**batch, "logits": logits})
 
 
 def relative_l2(found, expected):
@@ -579,7 +579,7 @@ def main():
     folder, batch = f"{path}/init", make_batch(f"{path}/batch", rng)
     with open(f"{folder}/config.json") as file:
         config = json.load(file)
-    print("every objective, from a batch file: relative L2 against PyTorch in f64, and against TRL's own losses"
+    print("every objective, from a batch file: relative L2 against PyTorch in f64, and against the losses of TRL itself and transformers"
           + (f" ({objectives_in_trl.trl.__version__})" if objectives_in_trl.trl else ", which are not there"))
     for name, options in objectives.OBJECTIVES:
         flags = ["--batch", f"{path}/batch", "--objective", objectives.flag(name, options)]
@@ -592,7 +592,7 @@ def main():
                    arguments.tolerance)
         why = objectives_in_trl.left_out(name, options)
         if why is None:
-            report(f"{objectives.flag(name, options)}, against TRL", loss, gradients, *expect(objectives_in_trl), arguments.tolerance)
+            report(f"{objectives.flag(name, options)}, against {objectives_in_trl.owner(name)}", loss, gradients, *expect(objectives_in_trl), arguments.tolerance)
         elif objectives_in_trl.trl:
             print(f"  {objectives.flag(name, options)}: {why}")
     print("all within tolerance" if not failures else f"{failures} TOO LARGE")

@@ -1,11 +1,12 @@
 """Objectives of longbp written once more, in PyTorch, from their papers' formulas: what check_against_pytorch.py holds
 the program's losses and gradients against. Nothing here is taken from kernels/.
 
-All take l, the log-probs of the labels [B, T]; mask, where there is a label; and a batch file's tensors."""
+All take l, the log-probs of the labels [B, T]; mask, where there is a label; and a batch file's tensors, with the logits."""
 import math
 
 import torch
-from torch.nn.functional import logsigmoid, relu
+from torch.distributions import Categorical
+from torch.nn.functional import cross_entropy, logsigmoid, relu
 
 
 def dpo(l, mask, batch, kind="sigmoid", beta=0.1, smoothing=0.0, gamma=0.5, tau=0.05, sft=0.0, divergence="reverse-kl",
@@ -76,7 +77,7 @@ def kto(l, mask, batch, kind="kto", beta=0.1, desirable_weight=1.0, undesirable_
 
 def grpo(l, mask, batch, normaliser="dapo", policy="clip", clip_low=0.2, clip_high=0.2, dual=0.0, ratio_max=5.0,
          temperature=1.0, temperature_negative=1.05, beta=0.0, estimator="k3", importance="off", length=0, sampling="off",
-         sampling_min=0.0, sampling_max=3.0, mask_groups=0):
+         sampling_min=0.0, sampling_max=3.0, mask_groups=0, entropy_bonus=0.0, z_loss=0.0):
     """Shao et al. 2024, arXiv 2402.03300, and its relatives."""
     if mask_groups:
         gains = (batch["advantages"].view(-1, mask_groups) != 0).any(1).repeat_interleave(mask_groups)
@@ -112,24 +113,33 @@ def grpo(l, mask, batch, normaliser="dapo", policy="clip", clip_low=0.2, clip_hi
         gap = batch["reference_logprobs"] - l
         k = {"k1": -gap, "k2": gap ** 2 / 2, "k3": gap.exp() - gap - 1}[estimator]
         cost = cost + beta * k * ((l - old).exp() if importance == "on" else 1)
-    cost = cost * mask
+    cost = (cost + z_loss * batch["logits"].logsumexp(-1) ** 2) * mask
     sequences = l.shape[0]
-    return {"dapo": lambda: cost.sum() / rows.sum(), "bnpo": lambda: cost.sum() / rows.sum(),
+    bonus = entropy_bonus * (Categorical(logits=batch["logits"]).entropy() * mask).sum() / rows.sum()
+    return -bonus + {"dapo": lambda: cost.sum() / rows.sum(), "bnpo": lambda: cost.sum() / rows.sum(),
             "grpo": lambda: (cost.sum(1, keepdim=True) / rows).mean(), "luspo": lambda: cost.sum() / sequences,
             "dr_grpo": lambda: cost.sum() / (sequences * length)}[normaliser]()
 
 
-def mean(l, mask, batch, kind):
-    weight = {"token-mean": mask, "dft": mask * l.detach().exp(), "weighted-mean": mask * batch["weights"],
+def mean(l, mask, batch, kind, z_loss=0.0, smoothing=0.0):
+    """Label smoothing is torch's own; z-loss: Chowdhery et al. 2022, arXiv 2204.02311."""
+    costs = cross_entropy(batch["logits"].flatten(0, 1), batch["labels"].clamp(min=0).flatten(), reduction="none",
+                          label_smoothing=smoothing).view_as(l)
+    z = batch["logits"].logsumexp(-1) ** 2
+    if kind == "dft":
+        costs = costs * l.detach().exp()
+    weight = {"token-mean": mask, "dft": mask, "weighted-mean": mask * batch["weights"],
               "sequence-mean": mask / mask.sum(1, keepdim=True)}[kind]
     total = {"token-mean": mask.sum(), "dft": mask.sum(), "weighted-mean": (mask * batch["weights"]).sum(),
              "sequence-mean": l.shape[0]}[kind]
-    return -(weight * l).sum() / total
+    return (weight * (costs + z_loss * z)).sum() / total
 
 
 # As --objective takes them, every kind of each at least once.
 OBJECTIVES = [
     ("token-mean", {}), ("sequence-mean", {}), ("weighted-mean", {}), ("dft", {}),
+    ("token-mean", {"smoothing": 0.1}), ("token-mean", {"z_loss": 0.01}), ("sequence-mean", {"smoothing": 0.2, "z_loss": 0.01}),
+    ("weighted-mean", {"smoothing": 0.1, "z_loss": 0.01}), ("dft", {"z_loss": 0.01}),
     ("dpo", {}), ("dpo", {"smoothing": 0.1}), ("dpo", {"kind": "robust", "smoothing": 0.1}), ("dpo", {"kind": "ipo"}),
     ("dpo", {"kind": "hinge", "beta": 0.05}), ("dpo", {"kind": "simpo", "beta": 2.0}), ("dpo", {"sft": 0.5}),
     ("dpo", {"kind": "sigmoid_norm", "beta": 2.0}), ("dpo", {"kind": "cpo", "smoothing": 0.1, "sft": 1.0}),
@@ -156,6 +166,9 @@ OBJECTIVES = [
     ("grpo", {"sampling": "sequence_mask", "sampling_min": 0.2, "sampling_max": 0, "normaliser": "grpo"}),
     ("grpo", {"sampling": "token_truncate", "sampling_min": 0.9, "policy": "cispo"}),
     ("grpo", {"mask_groups": 2, "beta": 0.04, "normaliser": "grpo"}),
+    *(("grpo", {"normaliser": n, "entropy_bonus": 0.3, **({"length": 40} if n == "dr_grpo" else {})})
+      for n in ("dapo", "grpo", "bnpo", "dr_grpo", "luspo")),
+    ("grpo", {"policy": "gspo", "beta": 0.04, "entropy_bonus": 0.3}), ("grpo", {"policy": "cispo", "entropy_bonus": 0.3, "z_loss": 0.01}),
 ]
 
 
@@ -165,4 +178,4 @@ def flag(name, options):
 
 def loss(name, options, l, mask, batch):
     known = {"dpo": dpo, "orpo": orpo, "kto": kto, "grpo": grpo}
-    return known[name](l, mask, batch, **options) if name in known else mean(l, mask, batch, name)
+    return known[name](l, mask, batch, **options) if name in known else mean(l, mask, batch, name, **options)

@@ -1,5 +1,6 @@
-"""Objectives as Hugging Face's TRL has them: its trainers' own loss methods, called on log-probs without a trainer, for
-check_against_pytorch.py. What TRL computes otherwise, or not in f64, is left out, with the reason."""
+"""Objectives as Hugging Face's TRL has them: its trainers' own loss methods, called on log-probs without a trainer, and label
+smoothing as transformers has it, for check_against_pytorch.py. What TRL computes otherwise, or not in f64, is left out,
+with the reason."""
 from types import SimpleNamespace
 from unittest.mock import MagicMock, patch
 
@@ -9,7 +10,9 @@ try:
     import trl
     from trl import DPOTrainer, GRPOTrainer, KTOTrainer
     from trl.experimental.cpo import CPOTrainer
+    from transformers.trainer_pt_utils import LabelSmoother
     from trl.experimental.orpo import ORPOTrainer
+    from trl.trainer.utils import entropy_from_logits
 except ImportError:
     trl = None
 
@@ -21,6 +24,11 @@ def trainer(**settings):
     accelerator = MagicMock(device=torch.device("cpu"), num_processes=1)
     accelerator.gather_for_metrics = accelerator.gather = lambda x: x
     return MagicMock(accelerator=accelerator, aux_loss_enabled=False, **settings)
+
+
+def token_mean(l, mask, batch, options):
+    with patch.object(torch, "float32", torch.float64):  # in which transformers sums log-probs
+        return LabelSmoother(options["smoothing"])({"logits": batch["logits"]}, batch["labels"])
 
 
 def apart(x):
@@ -106,9 +114,10 @@ def grpo(l, mask, batch, options):
                    epsilon_low=options.get("clip_low", 0.2), top_entropy_quantile=1.0, off_policy_mask_threshold=None,
                    epsilon_high=options.get("ratio_max", 5.0) if policy == "cispo" else options.get("clip_high", 0.2),
                    max_completion_length=options.get("length"), use_vllm=options.get("sampling", "off") != "off",
-                   vllm_importance_sampling_correction=True, _entropy_bonus_enabled=False,
+                   vllm_importance_sampling_correction=True, _entropy_bonus_enabled=options.get("entropy_bonus", 0.0) > 0,
+                   entropy_coef=options.get("entropy_bonus", 0.0), use_adaptive_entropy=False,
                    current_gradient_accumulation_steps=1)
-    stub._get_per_token_logps_and_entropies = lambda *_, **__: (l, torch.zeros_like(l), None)
+    stub._get_per_token_logps_and_entropies = lambda *_, **__: (l, entropy_from_logits(batch["logits"]), None)
     return GRPOTrainer._compute_loss(stub, None, {
         "prompt_ids": empty, "prompt_mask": empty, "completion_ids": mask.long(), "completion_mask": mask.long(),
         "importance_sampling_ratio": sampling_ratio(mask, batch, options), "advantages": batch["advantages"], "old_per_token_logps": batch["old_logprobs"],
@@ -120,6 +129,10 @@ def left_out(name, options):
     if trl is None:
         return "TRL is not there"
     kind, policy, normaliser = options.get("kind", "sigmoid"), options.get("policy", "clip"), options.get("normaliser", "dapo")
+    if options.get("z_loss"):
+        return "neither TRL nor transformers has a z-loss"
+    if name == "token-mean" and "smoothing" in options:
+        return None
     if name not in ("dpo", "orpo", "kto", "grpo"):
         return "no loss method of TRL's"
     if name == "dpo" and kind in ("sigmoid", "sigmoid_norm") and options.get("smoothing"):
@@ -135,9 +148,14 @@ def left_out(name, options):
     return None
 
 
+def owner(name):
+    return "transformers" if name == "token-mean" else "TRL"
+
+
 def loss(name, options, l, mask, batch):
     torch.set_default_dtype(torch.float64)  # of numbers that TRL makes tensors of
     try:
-        return {"dpo": dpo, "orpo": orpo, "kto": kto, "grpo": grpo}[name](l, mask, batch, options)
+        of_name = {"token-mean": token_mean, "dpo": dpo, "orpo": orpo, "kto": kto, "grpo": grpo}
+        return of_name[name](l, mask, batch, options)
     finally:
         torch.set_default_dtype(torch.float32)

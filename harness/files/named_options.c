@@ -212,10 +212,16 @@ static json_t *option_json(const struct option *option, const void *options)
 json_t *named_options_json(const char *name, const struct option_table *table, const void *options)
 {
     json_t *json = json_object();
-    void *defaults = options ? NULL : options_new(table);
+    void *defaults = options_new(table);
     json_object_set_new(json, "name", json_string(name));
-    for (const struct option *option = table->rows; option && option->name; option++)
-        json_object_set_new(json, option->name, option_json(option, options ? options : defaults));
+    for (const struct option *option = table->rows; option && option->name; option++) {
+        json_t *value = option_json(option, options ? options : defaults);
+        json_t *unsaid = option->unsaid ? option_json(option, defaults) : NULL;
+        if (!unsaid || !json_equal(value, unsaid))
+            json_object_set(json, option->name, value);
+        json_decref(unsaid);
+        json_decref(value);
+    }
     options_free(table, defaults);
     return json;
 }

@@ -35,5 +35,6 @@ bool named_options_set(const struct named_options *given, const struct option_ta
                        struct status *status);
 // As named_options_set, of one option.
 bool named_option_set(struct json_field field, const struct option *option, void *options, struct status *status);
-// The name and every option: a new reference. Options NULL: the defaults.
+// The name and every option but those that are unsaid at their default: a new reference. Options NULL: the
+// defaults.
 json_t *named_options_json(const char *name, const struct option_table *table, const void *options);

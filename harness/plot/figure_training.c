@@ -281,8 +281,9 @@ static const char *const along_objectives[] = {"train", "optimizer", "objective"
 
 const struct figure figure_metrics = {
     .name = "metrics",
-    .panels = "margin,accuracy,clip_low,clip_high,kl",
-    .needs = "training runs (\"train\") by dpo or grpo at one context, at most 14; of more --where chooses",
+    .panels = "margin,accuracy,clip_low,clip_high,kl,entropy,z_loss",
+    .needs = "training runs (\"train\") whose objective has metrics, as dpo and grpo, at one context, at most 14; "
+             "of more --where chooses",
     .one_context = true,
     .within = along_objectives,
     .tabulate = tabulate_metrics,

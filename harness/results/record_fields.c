@@ -206,6 +206,8 @@ FIELDS curve_fields[] = {
     METRIC(METRIC_CLIP_LOW, "clip_low", FIELD_SIZE, "share of tokens whose ratio is below its bound"),
     METRIC(METRIC_CLIP_HIGH, "clip_high", FIELD_SIZE, "share of tokens whose ratio is above its bound"),
     METRIC(METRIC_KL, "kl", FIELD_NUMBER, "mean divergence of tokens from the reference, k3"),
+    METRIC(METRIC_ENTROPY, "entropy", FIELD_SIZE, "mean entropy of tokens' distributions over the vocabulary"),
+    METRIC(METRIC_Z_LOSS, "z_loss", FIELD_SIZE, "mean of the squares of tokens' logsumexp"),
     {0}};
 
 FIELDS ranks_fields[] = {

@@ -170,9 +170,10 @@ static void append_optimizer(char *text, size_t bytes, const json_t *optimizer)
     setting_named("optimizer", optimizer, text, bytes);
 }
 
+// The usual one goes without saying.
 static void append_objective(char *text, size_t bytes, const json_t *objective)
 {
-    if (strcmp(name_of(objective), objectives[0]->name) != 0)
+    if (json_is_object(objective) || strcmp(name_of(objective), objectives[0]->name) != 0)
         setting_named("objective", objective, text, bytes);
 }
 

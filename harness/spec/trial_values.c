@@ -226,7 +226,7 @@ json_t *decode_documents(struct trial *trial, struct json_field field, struct st
 }
 
 // Reads one of the names, and its options into a struct of its own, a new one; the value with its defaults spelled
-// out, which is just the name where it has no options.
+// out, which is just the name where no options are.
 static json_t *decode_named(const struct named_tables *tables, struct json_field field, size_t *index,
                             void **options, struct status *status)
 {
@@ -239,7 +239,11 @@ static json_t *decode_named(const struct named_tables *tables, struct json_field
     *options = options_new(table);
     if (!named_options_set(&given, table, *options, status))
         return NULL;
-    return table->rows ? named_options_json(name, table, *options) : json_string(name);
+    json_t *value = named_options_json(name, table, *options);
+    if (json_object_size(value) > 1)
+        return value;
+    json_decref(value);
+    return json_string(name);
 }
 
 json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status)

@@ -238,18 +238,20 @@ typedef void cross_entropy_op(struct device *device, struct tensor logits, struc
 
 // The same in three, for objectives that are another function of the rows' log-probs. log_prob, logsumexp and
 // grad: [n, 1], of the statistics' dtype. Rows without a target have log_prob, logsumexp, grad and logits 0.
-// logsumexp = log(sum over the row of exp(logits)), log_prob = logits[target] - logsumexp
+// logsumexp = log(sum over the row of exp(logits)), log_prob = logits[target] - logsumexp. distribution: [n,
+// DISTRIBUTION] (kernels/base/row_objective.h), of which OF_MEAN = the row's mean of log p and OF_ENTROPY = its
+// -sum of p log p, p = softmax(logits), the rest 0; no tensor: neither is wanted.
 typedef void log_prob_op(struct device *device, struct tensor log_prob, struct tensor logsumexp,
-                         struct tensor logits, struct tensor targets);
+                         struct tensor distribution, struct tensor logits, struct tensor targets);
 // A block of rows and what objectives read of them. No tensor: not given. of: [n, 1] i32, the sequence that a row
 // is one of; not given: (first + r) % sequences. log_prob, weights, shares, old, reference: [n, 1], and advantages:
 // [sequences, 1], or token_advantages: [n, 1], in its place, of the statistics' dtype; shares: what a row counts in
 // its sequence's sums, not given: 1; counts: [sequences, 1] i32, the sequence's rows with a target; slopes:
-// [sequences, 1] f64.
+// [sequences, 1] f64. logsumexp and distribution as log_prob has them, where the terms read them.
 struct objective_block {
     size_t first, sequences;
-    struct tensor of, targets, log_prob, weights, shares, old, reference, counts, advantages, token_advantages,
-        slopes;
+    struct tensor of, targets, log_prob, logsumexp, distribution, weights, shares, old, reference, counts,
+        advantages, token_advantages, slopes;
 };
 HOST_DEVICE static inline size_t objective_sequence(const struct objective_block *block, size_t row)
 {
@@ -260,7 +262,7 @@ HOST_DEVICE static inline size_t objective_sequence(const struct objective_block
 // sequence, or, under ROW_RATIO, no more: then slopes are the sequences' ratios), f the terms'. w: the row's
 // weight, or 1 / its sequence's count, or 1. old not given: log_prob; advantages: 1; slopes: 0. grad: [n, 1], and
 // may be log_prob. loss: [1, 1], or [OBJECTIVE_SUMS, 1], which has metrics below (kernels/base/objective_sums.h):
-// these += loss_weight * sum of the rows' own, each counting 1.
+// these += loss_weight * sum of the rows' own, each counting 1. A distribution becomes the gradient by itself.
 typedef void objective_rows_op(struct device *device, struct row_terms terms, struct tensor grad,
                                struct tensor loss, struct objective_block block, double loss_weight,
                                double grad_weight);
@@ -274,9 +276,10 @@ typedef void sequence_sums_op(struct device *device, struct tensor sums, struct 
 typedef void sequence_costs_op(struct device *device, struct sequence_terms terms, struct tensor sums,
                                struct tensor loss, struct tensor counts, struct tensor advantages,
                                double loss_weight);
-// logits = grad * (onehot(target) - softmax)
+// logits = grad * (onehot(target) - softmax), or, with the gradient by a distribution, as objective_rows leaves it,
+// grad * onehot(target) + p (OF_SOFTMAX - OF_ENTROPY log p) + OF_MEAN / vocabulary
 typedef void log_prob_backward_op(struct device *device, struct tensor logits, struct tensor logsumexp,
-                                  struct tensor targets, struct tensor grad);
+                                  struct tensor targets, struct tensor grad, struct tensor distribution);
 
 // Updates of weights (kernels/base/update.h). master: w before it was rounded, in the sums' dtype, which is then
 // what moves; no tensor: w moves. g, m, v: each in the sums' dtype or w's, m and v alike.

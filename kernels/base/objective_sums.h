@@ -11,6 +11,8 @@ enum objective_metric {
     METRIC_CLIP_LOW,  // whether the ratio of the row, or of its sequence, is below its bound
     METRIC_CLIP_HIGH, // above it
     METRIC_KL,        // the estimate of the divergence from the reference
+    METRIC_ENTROPY,   // of the row's distribution over the vocabulary
+    METRIC_Z_LOSS,    // the square of its logsumexp
     OBJECTIVE_METRICS
 };
 

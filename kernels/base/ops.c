@@ -259,17 +259,22 @@ static bool is_statistic(const struct device *device, struct tensor t, size_t ro
     return t.rows == rows && t.cols == 1 && t.dtype == dtype_statistic(device->ops->dtype);
 }
 
-void op_log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor logits,
-                 struct tensor targets)
+static bool is_distribution(const struct device *device, struct tensor t, size_t rows)
+{
+    return !t.data || (t.rows == rows && t.cols == DISTRIBUTION && t.dtype == dtype_statistic(device->ops->dtype));
+}
+
+void op_log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor distribution,
+                 struct tensor logits, struct tensor targets)
 {
     if (failed(device)) {
         return;
     }
     CHECK(logits.rows == tensor_count(targets) && is_statistic(device, log_prob, logits.rows) &&
-          is_statistic(device, logsumexp, logits.rows));
+          is_statistic(device, logsumexp, logits.rows) && is_distribution(device, distribution, logits.rows));
     if (begin(device, operation(WORK_HEAD, "log_prob"), 0,
-              bytes(logits) + bytes(targets) + bytes(log_prob) + bytes(logsumexp))) {
-        device->ops->log_prob(device, log_prob, logsumexp, logits, targets);
+              bytes(logits) + bytes(targets) + bytes(log_prob) + bytes(logsumexp) + bytes(distribution))) {
+        device->ops->log_prob(device, log_prob, logsumexp, distribution, logits, targets);
         range_pop(device);
     }
 }
@@ -292,6 +297,9 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
     }
     size_t rows = tensor_count(block.targets);
     CHECK(is_statistic(device, grad, rows) && is_statistic(device, block.log_prob, rows) && is_loss(loss));
+    CHECK(terms.z_loss == 0 || is_statistic(device, block.logsumexp, rows));
+    CHECK(is_distribution(device, block.distribution, rows));
+    CHECK(block.distribution.data || !(row_reads_distribution(&terms) || row_spreads(&terms)));
     CHECK(!block.of.data || is_of(block.of, rows, DTYPE_I32));
     CHECK(!block.weights.data || is_statistic(device, block.weights, rows));
     CHECK(!block.shares.data || is_statistic(device, block.shares, rows));
@@ -302,9 +310,9 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
     CHECK(!block.token_advantages.data || is_statistic(device, block.token_advantages, rows));
     CHECK(!block.slopes.data || is_of(block.slopes, block.sequences, DTYPE_F64));
     if (begin(device, operation(WORK_HEAD, "objective_rows"), 0,
-              bytes(block.log_prob) + bytes(block.weights) + bytes(block.shares) + bytes(block.old) +
-                  bytes(block.reference) + bytes(block.token_advantages) + bytes(block.targets) + bytes(block.of) +
-                  bytes(grad))) {
+              bytes(block.log_prob) + bytes(block.logsumexp) + 2 * bytes(block.distribution) +
+                  bytes(block.weights) + bytes(block.shares) + bytes(block.old) + bytes(block.reference) +
+                  bytes(block.token_advantages) + bytes(block.targets) + bytes(block.of) + bytes(grad))) {
         device->ops->objective_rows(device, terms, grad, loss, block, loss_weight, grad_weight);
         range_pop(device);
     }
@@ -347,16 +355,16 @@ void op_sequence_costs(struct device *device, struct sequence_terms terms, struc
 }
 
 void op_log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
-                          struct tensor targets, struct tensor grad)
+                          struct tensor targets, struct tensor grad, struct tensor distribution)
 {
     if (failed(device)) {
         return;
     }
     CHECK(logits.rows == tensor_count(targets) && is_statistic(device, logsumexp, logits.rows) &&
-          is_statistic(device, grad, logits.rows));
+          is_statistic(device, grad, logits.rows) && is_distribution(device, distribution, logits.rows));
     if (begin(device, operation(WORK_HEAD, "log_prob_backward"), 0,
-              2 * bytes(logits) + bytes(logsumexp) + bytes(targets) + bytes(grad))) {
-        device->ops->log_prob_backward(device, logits, logsumexp, targets, grad);
+              2 * bytes(logits) + bytes(logsumexp) + bytes(targets) + bytes(grad) + bytes(distribution))) {
+        device->ops->log_prob_backward(device, logits, logsumexp, targets, grad, distribution);
         range_pop(device);
     }
 }

@@ -19,6 +19,7 @@ struct option {
     bool share;                 // OPTION_COUNT: may be given as a share of what there is, "25%"
     bool draws;                 // how many columns are drawn: what figures show estimates against
     bool telling;               // it says how much is kept and computed: lines and labels show its default, too
+    bool unsaid; // left out of ids and records at its default: it came later than records of its owner did
     // What a search over methods tries: sets the value to number `index` of what is worth trying in a model
     // of so many layers at such a context; false: there is no such number. NULL: the value stays as it is.
     bool (*nth)(const struct option *option, void *value, size_t index, size_t layers, size_t context);

@@ -2,6 +2,8 @@
 // same source on every device. To add one: its name here and its case below.
 //   r = exp(l - o), o the log-prob under the policy that sampled the row; q that under a reference; A the
 //   sequence's advantage
+// Three terms are of the row's whole distribution p over the vocabulary: of its logsumexp, its mean log-prob
+// m = mean of log p and its entropy H = -sum of p log p.
 #pragma once
 #include "kernels/base/objective_sums.h"
 #include <math.h>
@@ -9,7 +11,7 @@
 
 enum row_objective {
     ROW_NONE,       // f = 0
-    ROW_LIKELIHOOD, // f = -l
+    ROW_LIKELIHOOD, // f = -(1 - smoothing) l - smoothing m. Szegedy et al. 2016, arXiv 1512.00567, section 7
     ROW_DFT,        // f = -p l, p = exp(l) held fixed: f' = -p. Wu et al. 2025, arXiv 2508.05629, equation 9
     ROW_CHOSEN,     // f = -scale l in the sequences 2i, 0 in the others
     ROW_CLIP,  // f = -min(r A, clip(r, 1 - low, 1 + high) A). Schulman et al. 2017, arXiv 1707.06347, equation 7;
@@ -36,7 +38,14 @@ struct clip {
     double low, high, dual;
 };
 
-// Every objective has beta k besides, or, by importance, beta r k.
+// Columns of a tensor [n, DISTRIBUTION] of what a row's whole distribution is, then of what the loss's gradient by
+// its logits is beside that by l:  p (of_softmax - of_entropy log p) + of_mean / vocabulary.
+enum row_distribution { OF_SOFTMAX, OF_MEAN, OF_ENTROPY, DISTRIBUTION };
+
+// Every objective has besides
+//   beta k, or, by importance, beta r k
+//   z_loss logsumexp^2 (Chowdhery et al. 2022, arXiv 2204.02311, section 5)
+//   -entropy_bonus H, without the row's weight w
 struct row_terms {
     enum row_objective kind;
     struct clip clip;
@@ -46,15 +55,31 @@ struct row_terms {
     double beta;
     bool importance;
     enum kl_estimate estimate;
+    double smoothing; // of ROW_LIKELIHOOD
+    double z_loss, entropy_bonus;
+    bool entropy; // H is wanted, for its bonus or as a metric
 };
+
+// Whether m and H are read, which are a pass over the logits.
+static inline bool row_reads_distribution(const struct row_terms *terms)
+{
+    return terms->smoothing > 0 || terms->entropy;
+}
+
+// Whether the gradient of logits is more than g (onehot - softmax).
+static inline bool row_spreads(const struct row_terms *terms)
+{
+    return terms->smoothing > 0 || terms->z_loss > 0 || terms->entropy_bonus > 0;
+}
 
 struct row_values {
     double log_prob, old, reference, advantage, ratio; // ratio: of ROW_RATIO
     bool chosen;                                       // its sequence is a pair's first
+    double logsumexp, mean, entropy;
 };
 
 struct row_cost {
-    double value, slope; // f(l), f'(l)
+    double value, slope; // f, its derivative by l
 };
 
 HOST_DEVICE static inline double objective_sigmoid(double x)
@@ -121,8 +146,8 @@ HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struc
     case ROW_NONE:
         break;
     case ROW_LIKELIHOOD:
-        cost.value = -l;
-        cost.slope = -1;
+        cost.value = -(1 - terms.smoothing) * l - terms.smoothing * row.mean;
+        cost.slope = -(1 - terms.smoothing);
         break;
     case ROW_DFT:
         factor = exp(l);
@@ -161,7 +186,24 @@ HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struc
         cost.value += terms.beta * (terms.importance ? ratio * k.value : k.value);
         cost.slope += terms.beta * (terms.importance ? ratio * (k.value + k.slope) : k.slope);
     }
+    cost.value += terms.z_loss * row.logsumexp * row.logsumexp;
     return cost;
+}
+
+// The columns of a row's gradient. weight: that of f; g: the gradient by l; grad_weight: that of what has no w.
+struct row_spread {
+    double of[DISTRIBUTION];
+};
+
+HOST_DEVICE static inline struct row_spread row_spread(struct row_terms terms, struct row_values row, double weight,
+                                                       double g, double grad_weight)
+{
+    struct row_spread spread;
+    spread.of[OF_MEAN] = -weight * terms.smoothing;
+    spread.of[OF_ENTROPY] = -grad_weight * terms.entropy_bonus;
+    spread.of[OF_SOFTMAX] =
+        2 * weight * terms.z_loss * row.logsumexp - g - spread.of[OF_MEAN] - spread.of[OF_ENTROPY] * row.entropy;
+    return spread;
 }
 
 // Adds a row to the metrics that are means over rows.
@@ -178,4 +220,6 @@ HOST_DEVICE static inline void row_metrics(struct row_terms terms, struct row_va
     }
     sums->metrics[METRIC_KL] +=
         terms.beta != 0 ? row_divergence(terms.estimate, row.reference - row.log_prob).value : 0;
+    sums->metrics[METRIC_ENTROPY] += terms.entropy ? row.entropy : 0;
+    sums->metrics[METRIC_Z_LOSS] += terms.z_loss > 0 ? row.logsumexp * row.logsumexp : 0;
 }

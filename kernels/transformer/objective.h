@@ -1,6 +1,6 @@
-// Objective: what a step minimises: a function of the rows' log-probs alone, l = log softmax(logits)[target], so
-// that the gradient of a row's logits is g (onehot - softmax) with one number g = dL/dl per row. The walks know
-// none of it.
+// Objective: what a step minimises: a function of the rows' log-probs, l = log softmax(logits)[target], so that the
+// gradient of a row's logits is g (onehot - softmax) with one number g = dL/dl per row; and, where it is asked for,
+// of the rows' distributions over the vocabulary (kernels/base/row_objective.h). The walks know none of it.
 //   L = (sum of w f(l) over the rows with a target + sum of what pairs or sequences cost by sums of l) / W
 // One that has sums sees every log-prob in a first pass. To add one: its entry in the array
 // (kernels/transformer/objectives.c); a new f in kernels/base/row_objective.h, a new cost of sums in
@@ -88,6 +88,7 @@ struct objective {
 // All objectives, ending in NULL; the first is that of a batch for which none is chosen.
 extern const struct objective *const objectives[];
 const struct objective *objective_find(const char *name);
+// settings, here and below: NULL for the first, which then has its defaults, and for one without options.
 struct objective_terms objective_terms(const struct objective *objective, const void *settings);
 // How many sequences, one after another, belong together.
 size_t objective_together(const struct objective *objective, const void *settings);

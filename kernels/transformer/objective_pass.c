@@ -40,6 +40,7 @@ static struct objective_terms terms_of(const struct batch *batch)
         terms.sequences.undesirable = -(double)values / (double)others;
     }
     terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0; // the rest is 1 / W
+    terms.rows.entropy_bonus *= n->rows ? divisor_of(&terms, n) / (double)n->rows : 0; // likewise: a mean over rows
     return terms;
 }
 
@@ -149,7 +150,8 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     double scale = weights.deferred ? 1 : scale_of(&terms, &batch->normaliser);
     struct tensor targets = tensor_rows(batch->targets, first_row, logits.rows);
     bool gathers = terms.sequences.kind != SEQUENCE_NONE;
-    if (terms.rows.kind == ROW_LIKELIHOOD && terms.weights == ROWS_ALIKE && !gathers) {
+    bool reads = row_reads_distribution(&terms.rows), spreads = row_spreads(&terms.rows);
+    if (terms.rows.kind == ROW_LIKELIHOOD && terms.weights == ROWS_ALIKE && !gathers && !spreads) {
         // Reads the logits twice instead of three times.
         op_cross_entropy(device, logits, targets, loss, weights.loss * scale, weights.grad * scale);
         return;
@@ -157,6 +159,10 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     enum dtype statistic = dtype_statistic(logits.dtype);
     struct tensor log_prob = tensor_new(device, logits.rows, 1, statistic, CATEGORY_LOGITS);
     struct tensor logsumexp = tensor_new(device, logits.rows, 1, statistic, CATEGORY_LOGITS);
+    struct tensor distribution = tensor_none(), none = tensor_none();
+    if (reads || spreads) {
+        distribution = tensor_new(device, logits.rows, DISTRIBUTION, statistic, CATEGORY_LOGITS);
+    }
     struct tensor grad = log_prob; // in place
     struct objective_block block = {
         .first = first_row % batch->batch,
@@ -164,29 +170,34 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
         .of = tensor_rows(batch->device_of, first_row, logits.rows),
         .targets = targets,
         .log_prob = log_prob,
+        .logsumexp = terms.rows.z_loss > 0 ? logsumexp : none,
+        .distribution = distribution,
         .weights = tensor_rows(batch->weights, first_row, logits.rows),
         .shares = tensor_rows(batch->shares, first_row, logits.rows),
         .old = tensor_rows(batch->old, first_row, logits.rows),
         .reference = tensor_rows(batch->reference, first_row, logits.rows),
-        .counts = terms.weights == ROWS_BY_SEQUENCE ? batch->counts : tensor_none(),
+        .counts = terms.weights == ROWS_BY_SEQUENCE ? batch->counts : none,
         .advantages = batch->advantages,
         .token_advantages = tensor_rows(batch->token_advantages, first_row, logits.rows),
         .slopes = weights.deferred ? batch->units : batch->sums,
     };
-    op_log_prob(device, log_prob, logsumexp, logits, targets);
+    op_log_prob(device, log_prob, logsumexp, reads ? distribution : none, logits, targets);
     if (gathers && (!backward || weights.deferred)) {
         gather(device, batch, &terms, block);
     }
     if (!backward) {
-        block.slopes = tensor_none(); // not yet
+        block.slopes = none; // not yet
     }
-    if (backward || !gathers || terms.rows.kind != ROW_NONE || terms.rows.beta != 0) {
+    if (backward || !gathers || terms.rows.kind != ROW_NONE || terms.rows.beta != 0 || reads || spreads) {
         // What the first pass counted counts once.
         op_objective_rows(device, terms.rows, grad, loss, block, gathers && backward ? 0 : weights.loss * scale,
                           weights.grad * scale);
     }
     if (backward) {
-        op_log_prob_backward(device, logits, logsumexp, targets, grad);
+        op_log_prob_backward(device, logits, logsumexp, targets, grad, spreads ? distribution : none);
+    }
+    if (distribution.data) {
+        tensor_free(device, &distribution);
     }
     tensor_free(device, &logsumexp);
     tensor_free(device, &log_prob);

@@ -8,35 +8,94 @@ const struct metric objective_metrics[OBJECTIVE_METRICS] = {
     [METRIC_CLIP_LOW] = {"clip_low", PER_ROW},
     [METRIC_CLIP_HIGH] = {"clip_high", PER_ROW},
     [METRIC_KL] = {"kl", PER_ROW},
+    [METRIC_ENTROPY] = {"entropy", PER_ROW},
+    [METRIC_Z_LOSS] = {"z_loss", PER_ROW},
 };
 
 #define HAS(metric) (1U << (metric))
+#define Z_LOSS_HELP                                                                                                \
+    "weight of the square of each token's logsumexp beside its cost (z-loss, Chowdhery et al. 2022, arXiv "        \
+    "2204.02311)"
+
+struct likelihood_settings {
+    double z_loss, smoothing;
+};
+
+static const struct option likelihood_options[] = {
+    {.name = "z_loss",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct likelihood_settings, z_loss),
+     .maximum = 1e6,
+     .unsaid = true,
+     .help = Z_LOSS_HELP},
+    {.name = "smoothing",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct likelihood_settings, smoothing),
+     .maximum = 1,
+     .unsaid = true,
+     .help = "share of a target that is spread evenly over the vocabulary (label smoothing)"},
+    {0}};
+
+static void likelihood_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct likelihood_settings *settings = of_objective;
+    terms->rows.z_loss = settings->z_loss;
+    terms->rows.smoothing = settings->smoothing;
+    terms->metrics = settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0;
+}
 
 static const struct objective token_mean = {
     .name = "token-mean",
     .summary = "cross-entropy, the mean over all tokens with a target",
     .source = "what libraries train with by default",
+    .options = {likelihood_options, sizeof(struct likelihood_settings)},
+    .set = likelihood_set,
     .terms = {.rows.kind = ROW_LIKELIHOOD, .divisor = PER_ROW},
 };
 static const struct objective sequence_mean = {
     .name = "sequence-mean",
     .summary = "cross-entropy, the mean over sequences of each one's mean",
     .source = "Shao et al. 2024, arXiv 2402.03300, as GRPO weighs tokens",
+    .options = {likelihood_options, sizeof(struct likelihood_settings)},
+    .set = likelihood_set,
     .terms = {.rows.kind = ROW_LIKELIHOOD, .weights = ROWS_BY_SEQUENCE, .divisor = PER_SEQUENCE},
 };
 static const struct objective weighted_mean = {
     .name = "weighted-mean",
     .summary = "cross-entropy, the mean over tokens by weights that are given",
     .source = "longbp",
+    .options = {likelihood_options, sizeof(struct likelihood_settings)},
+    .set = likelihood_set,
     .terms = {.rows.kind = ROW_LIKELIHOOD,
               .weights = ROWS_BY_WEIGHT,
               .divisor = PER_WEIGHT,
               .required = BATCH_WEIGHTS},
 };
+struct dft_settings {
+    double z_loss;
+};
+
+static const struct option dft_options[] = {{.name = "z_loss",
+                                             .type = OPTION_NUMBER,
+                                             .offset = offsetof(struct dft_settings, z_loss),
+                                             .maximum = 1e6,
+                                             .unsaid = true,
+                                             .help = Z_LOSS_HELP},
+                                            {0}};
+
+static void dft_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct dft_settings *settings = of_objective;
+    terms->rows.z_loss = settings->z_loss;
+    terms->metrics = settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0;
+}
+
 static const struct objective dft = {
     .name = "dft",
     .summary = "cross-entropy times the token's own probability, which is held fixed",
     .source = "Wu et al. 2025, arXiv 2508.05629",
+    .options = {dft_options, sizeof(struct dft_settings)},
+    .set = dft_set,
     .terms = {.rows.kind = ROW_DFT, .divisor = PER_ROW},
 };
 
@@ -376,9 +435,9 @@ enum policy { POLICY_CLIP, POLICY_CISPO, POLICY_SAPO, POLICY_GSPO, POLICY_REINFO
 enum normalisation { BY_DAPO, BY_GRPO, BY_BNPO, BY_DR_GRPO, BY_LUSPO };
 
 struct grpo_settings {
-    int normaliser, policy, importance, estimate, sampling; // estimate: enum kl_estimate
+    int normaliser, policy, importance, estimate, sampling, entropy; // estimate: enum kl_estimate
     struct clip clip;
-    double ratio_max, temperature, temperature_negative, beta, sampling_min, sampling_max;
+    double ratio_max, temperature, temperature_negative, beta, sampling_min, sampling_max, entropy_bonus, z_loss;
     size_t length, masked_group;
 };
 
@@ -486,6 +545,25 @@ static const struct option grpo_options[] = {
      .offset = GRPO_AT(length),
      .maximum = OPTION_COUNT_MAX,
      .help = "tokens of a completion that normaliser dr_grpo divides by, a constant of the run"},
+    {.name = "entropy_bonus",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(entropy_bonus),
+     .maximum = 1e6,
+     .unsaid = true,
+     .help = "weight of the tokens' mean entropy, which is taken off the loss, whatever the normaliser"},
+    {.name = "entropy",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(entropy),
+     .choices = OPTION_CHOICES("off", "on"),
+     .unsaid = true,
+     .help =
+         "whether a step tells that mean entropy without a bonus, at the cost of one more pass over the logits"},
+    {.name = "z_loss",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(z_loss),
+     .maximum = 1e6,
+     .unsaid = true,
+     .help = Z_LOSS_HELP},
     {0}};
 
 static bool of_sequences(int policy)
@@ -512,7 +590,10 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
                                      .temperature_negative = settings->temperature_negative,
                                      .beta = settings->beta,
                                      .importance = settings->importance,
-                                     .estimate = (enum kl_estimate)settings->estimate};
+                                     .estimate = (enum kl_estimate)settings->estimate,
+                                     .z_loss = settings->z_loss,
+                                     .entropy_bonus = settings->entropy_bonus,
+                                     .entropy = settings->entropy || settings->entropy_bonus > 0};
     terms->weights = settings->normaliser == BY_GRPO ? ROWS_BY_SEQUENCE : ROWS_ALIKE;
     terms->divisor = by_row ? PER_ROW : PER_SEQUENCE;
     terms->length = settings->normaliser == BY_DR_GRPO ? (double)settings->length : 0;
@@ -531,7 +612,9 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
         BATCH_ADVANTAGES | (settings->beta > 0 ? BATCH_REFERENCE : 0) | (sampling ? BATCH_OLD | BATCH_SAMPLING : 0);
     bool ratio = settings->policy != POLICY_REINFORCE || (settings->beta > 0 && settings->importance);
     terms->optional = ratio ? BATCH_OLD : 0;
-    terms->metrics = bounds[settings->policy] | (settings->beta > 0 ? HAS(METRIC_KL) : 0);
+    terms->metrics = bounds[settings->policy] | (settings->beta > 0 ? HAS(METRIC_KL) : 0) |
+                     (terms->rows.entropy ? HAS(METRIC_ENTROPY) : 0) |
+                     (settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0);
 }
 
 // As dpo_effectless.
@@ -555,6 +638,9 @@ static const char *grpo_effectless(const struct grpo_settings *settings)
     }
     if (settings->sampling == SAMPLING_OFF && bounds) {
         return "bound (sampling_min, sampling_max) goes with sampling, which is off";
+    }
+    if (settings->entropy && settings->entropy_bonus > 0) {
+        return "entropy is told with entropy_bonus, too";
     }
     if (settings->beta == 0 && settings->importance) {
         return "importance weighs what beta is the factor of, and beta is 0";

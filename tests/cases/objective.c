@@ -29,10 +29,23 @@ static double logsumexp_of(const double *row, size_t vocab)
     return largest + log(sum);
 }
 
+// By log p, said once more.
+static void distribution_of(double *of, const double *row, size_t vocab)
+{
+    double logsumexp = logsumexp_of(row, vocab);
+    of[OF_SOFTMAX] = of[OF_MEAN] = of[OF_ENTROPY] = 0;
+    for (size_t j = 0; j < vocab; j++) {
+        double log_prob = row[j] - logsumexp;
+        of[OF_MEAN] += log_prob / (double)vocab;
+        of[OF_ENTROPY] -= exp(log_prob) * log_prob;
+    }
+}
+
+// With the rows' distributions and without.
 void log_prob_cases(struct cases *c)
 {
-    for (size_t s = 0; s < SHAPES; s++) {
-        size_t n = shapes[s][0], vocab = shapes[s][1];
+    for (size_t variant = 0; variant < 2 * SHAPES; variant++) {
+        size_t s = variant / 2, n = shapes[s][0], vocab = shapes[s][1];
         if (case_is_too_large(c, (double)(n * vocab))) {
             continue;
         }
@@ -40,16 +53,27 @@ void log_prob_cases(struct cases *c)
         c->offset = s % 3 == 1;
         struct operand *logits = random_logits(c, n, vocab);
         c->offset = 0;
+        struct operand *whole = variant % 2 ? case_output_in(c, case_sums(c), n, DISTRIBUTION) : NULL;
         struct operand *log_prob = case_output_in(c, case_sums(c), n, 1);
         struct operand *logsumexp = case_output_in(c, case_sums(c), n, 1);
-        CASE_RUN(c, op_log_prob(c->device, log_prob->tensor, logsumexp->tensor, logits->tensor, targets->tensor));
+        CASE_RUN(c, op_log_prob(c->device, log_prob->tensor, logsumexp->tensor,
+                                whole ? whole->tensor : tensor_none(), logits->tensor, targets->tensor));
         for (size_t r = 0; r < n; r++) {
             double target = targets->values[r], *row = logits->values + r * vocab;
             logsumexp->values[r] = target < 0 ? 0 : logsumexp_of(row, vocab);
             log_prob->values[r] = target < 0 ? 0 : row[(size_t)target] - logsumexp->values[r];
+            for (int i = 0; i < DISTRIBUTION && whole; i++) {
+                whole->values[r * DISTRIBUTION + (size_t)i] = 0;
+            }
+            if (whole && target >= 0) {
+                distribution_of(whole->values + r * DISTRIBUTION, row, vocab);
+            }
         }
         case_check(c, log_prob, 0, 16, "log_prob");
         case_check(c, logsumexp, 0, 16, "logsumexp");
+        if (whole) {
+            case_check(c, whole, 0, 64, "distribution");
+        }
         case_end(c);
     }
 }
@@ -60,8 +84,10 @@ static double divergence_of(enum kl_estimate estimate, double gap)
     return estimate == KL_K3 ? exp(gap) - gap - 1 : estimate == KL_K2 ? gap * gap / 2 : -gap;
 }
 
+// x: log-prob, that of the policy that sampled, the reference's, advantage, ratio, logsumexp, mean log-prob,
+// entropy.
 static double cost_of(enum row_objective kind, enum kl_estimate estimate, const double *x, bool chosen,
-                      double *slope)
+                      double smoothing, double z_loss, double *slope)
 {
     double l = x[0], a = x[3], ratio = exp(l - x[1]), gap = x[2] - l, value = 0,
            s = 1 / (1 + exp(-0.9 * (ratio - 1)));
@@ -71,8 +97,8 @@ static double cost_of(enum row_objective kind, enum kl_estimate estimate, const 
     case ROW_NONE:
         break;
     case ROW_LIKELIHOOD:
-        value = -l;
-        *slope = -1;
+        value = -(1 - smoothing) * l - smoothing * x[6];
+        *slope = -(1 - smoothing);
         break;
     case ROW_DFT:
         value = -exp(l) * l;
@@ -103,7 +129,7 @@ static double cost_of(enum row_objective kind, enum kl_estimate estimate, const 
         break;
     }
     *slope += 0.3 * (estimate == KL_K3 ? 1 - exp(gap) : estimate == KL_K2 ? -gap : 1);
-    return value + 0.3 * divergence_of(estimate, gap);
+    return value + 0.3 * divergence_of(estimate, gap) + z_loss * x[5] * x[5];
 }
 
 // The loss alone, or with metrics; some are there already.
@@ -117,19 +143,21 @@ static struct operand *sums_of(struct cases *c, bool watched)
 }
 
 // Adds a row to the metrics: whether its ratio is beyond bounds, and k; beta 0.3.
-static void watch(struct operand *sums, enum row_objective kind, enum kl_estimate estimate, const double *x,
-                  double weight)
+static void watch(struct operand *sums, const struct row_terms *terms, const double *x, double weight)
 {
+    enum row_objective kind = terms->kind;
     double *metrics = sums->values + 1, a = x[3], ratio = exp(x[0] - x[1]), gap = x[2] - x[0];
     bool clips = kind == ROW_CLIP && a != 0, caps = kind == ROW_CISPO && a != 0;
     metrics[METRIC_CLIP_LOW] += weight * (clips && a < 0 && ratio < 0.8);
     metrics[METRIC_CLIP_HIGH] += weight * ((clips && ratio > (a > 0 ? 1.3 : 3)) || (caps && ratio > 1.1));
-    metrics[METRIC_KL] += weight * divergence_of(estimate, gap);
+    metrics[METRIC_KL] += weight * divergence_of(terms->estimate, gap);
+    metrics[METRIC_ENTROPY] += terms->entropy ? weight * x[7] : 0;
+    metrics[METRIC_Z_LOSS] += terms->z_loss > 0 ? weight * x[5] * x[5] : 0;
 }
 
 // Every objective, with metrics and without; with weights, by counts and with neither; with slopes of sequences,
 // which rows share and do not, and without; grad apart and in log_prob's place; blocks that begin within the
-// sequences, and rows that say whose they are.
+// sequences, and rows that say whose they are; with terms of the rows' distributions and without.
 void objective_rows_cases(struct cases *c)
 {
     static const size_t rows[] = {5, 600};
@@ -142,7 +170,14 @@ void objective_rows_cases(struct cases *c)
         bool weighted = variant / KINDS % 3 == 0, counted = variant / KINDS % 3 == 1,
              in_place = variant / KINDS % 2;
         bool watched = variant / KINDS % 2;
-        struct row_terms terms = {kind, {0.2, 0.3, 3}, 1.1, 0.9, 0.9, 0.7, 0.3, false, estimate};
+        struct row_terms terms = {kind, {0.2, 0.3, 3}, 1.1, 0.9, 0.9, 0.7, 0.3, false, estimate, 0, 0, 0, false};
+        bool spread = variant % 7 % 2;
+        if (spread) {
+            terms.smoothing = variant % 7 == 1 ? 0 : 0.2;
+            terms.z_loss = variant % 7 == 3 ? 0 : 0.1;
+            terms.entropy_bonus = variant % 7 == 5 ? 0 : 0.4;
+            terms.entropy = variant % 7 == 1 || terms.entropy_bonus > 0;
+        }
         struct operand *targets = case_integers(c, n, -1, 7);
         struct operand *of = variant % 5 == 2 ? case_integers(c, n, 0, (int32_t)sequences) : NULL;
         struct operand *counts = case_integers(c, sequences, 0, 5);
@@ -156,6 +191,8 @@ void objective_rows_cases(struct cases *c)
         struct operand *of_token =
             variant % 5 == 1 ? case_random_in(c, case_sums(c), n, 1, 1, "token advantages") : NULL;
         struct operand *shares = variant % 4 == 1 ? case_random_in(c, case_sums(c), n, 1, 1, "shares") : NULL;
+        struct operand *logsumexp = case_random_in(c, case_sums(c), n, 1, 2, "logsumexp");
+        struct operand *whole = spread ? case_random_in(c, case_sums(c), n, DISTRIBUTION, 1, "distribution") : NULL;
         struct operand *grad = in_place ? log_prob : case_output_in(c, case_sums(c), n, 1);
         advantages->values[0] = 0; // whatever the ratio
         for (size_t b = 0; b < sequences && kind == ROW_RATIO; b++) {
@@ -172,6 +209,8 @@ void objective_rows_cases(struct cases *c)
                                         .of = of ? of->tensor : none,
                                         .targets = targets->tensor,
                                         .log_prob = log_prob->tensor,
+                                        .logsumexp = spread ? logsumexp->tensor : none,
+                                        .distribution = spread ? whole->tensor : none,
                                         .weights = weighted ? weights->tensor : none,
                                         .shares = shares ? shares->tensor : none,
                                         .old = old->tensor,
@@ -185,25 +224,43 @@ void objective_rows_cases(struct cases *c)
         double scale = 1;
         for (size_t r = 0; r < n; r++) {
             size_t b = of ? (size_t)of->values[r] : (first + r) % sequences;
-            double row[] = {log_prob->values[r], old->values[r], reference->values[r],
+            double *of = spread ? whole->values + r * DISTRIBUTION : NULL;
+            double row[] = {log_prob->values[r],
+                            old->values[r],
+                            reference->values[r],
                             of_token ? of_token->values[r] : advantages->values[b],
-                            in_place ? slopes->values[b] : 1};
+                            in_place ? slopes->values[b] : 1,
+                            logsumexp->values[r],
+                            spread ? of[OF_MEAN] : 0,
+                            spread ? of[OF_ENTROPY] : 0};
             double slope;
             double count = counts->values[b], mean = count > 0 ? 1 / count : 0;
             double weight = weighted ? weights->values[r] : counted ? mean : 1;
-            double value = weight * cost_of(kind, estimate, row, b % 2 == 0, &slope);
+            double value =
+                weight * cost_of(kind, estimate, row, b % 2 == 0, terms.smoothing, terms.z_loss, &slope) -
+                terms.entropy_bonus * row[7];
             bool none_there = targets->values[r] < 0;
             loss->values[0] += none_there ? 0 : loss_weight * value;
             scale += none_there ? 0 : fabs(loss_weight * value);
             if (watched && !none_there) {
-                watch(loss, kind, estimate, row, loss_weight);
+                watch(loss, &terms, row, loss_weight);
             }
             double share = shares ? shares->values[r] : 1;
             double sum =
                 grad_weight * (weight * slope + (in_place && kind != ROW_RATIO ? share * slopes->values[b] : 0));
             grad->values[r] = none_there ? 0 : sum;
+            if (spread && !none_there) {
+                double by_entropy = -grad_weight * terms.entropy_bonus;
+                of[OF_MEAN] = -grad_weight * weight * terms.smoothing;
+                of[OF_SOFTMAX] = 2 * grad_weight * weight * terms.z_loss * row[5] - sum - of[OF_MEAN];
+                of[OF_SOFTMAX] -= by_entropy * row[7];
+                of[OF_ENTROPY] = by_entropy;
+            }
         }
         case_check(c, grad, 0, 256, "grad, objective %d", kind);
+        if (spread) {
+            case_check(c, whole, 0, 512, "distribution, objective %d", kind);
+        }
         for (size_t i = 1; watched && i < OBJECTIVE_SUMS; i++) {
             scale += fabs(loss->values[i]);
         }
@@ -443,10 +500,11 @@ void sequence_costs_cases(struct cases *c)
     }
 }
 
+// With the gradient by the rows' distributions and without.
 void log_prob_backward_cases(struct cases *c)
 {
-    for (size_t s = 0; s < SHAPES; s++) {
-        size_t n = shapes[s][0], vocab = shapes[s][1];
+    for (size_t variant = 0; variant < 2 * SHAPES; variant++) {
+        size_t s = variant / 2, n = shapes[s][0], vocab = shapes[s][1];
         if (case_is_too_large(c, (double)(n * vocab))) {
             continue;
         }
@@ -456,17 +514,24 @@ void log_prob_backward_cases(struct cases *c)
         c->offset = 0;
         struct operand *logsumexp = case_output_in(c, case_sums(c), n, 1);
         struct operand *grad = case_random_in(c, case_sums(c), n, 1, 1, "grad");
+        struct operand *whole =
+            variant % 2 ? case_random_in(c, case_sums(c), n, DISTRIBUTION, 1, "distribution") : NULL;
         for (size_t r = 0; r < n; r++) {
             bool none = targets->values[r] < 0;
             logsumexp->values[r] = none ? 0 : logsumexp_of(logits->values + r * vocab, vocab);
             grad->values[r] = none ? 0 : grad->values[r];
         }
-        CASE_RUN(c,
-                 op_log_prob_backward(c->device, logits->tensor, logsumexp->tensor, targets->tensor, grad->tensor));
+        CASE_RUN(c, op_log_prob_backward(c->device, logits->tensor, logsumexp->tensor, targets->tensor,
+                                         grad->tensor, whole ? whole->tensor : tensor_none()));
         for (size_t i = 0; i < n * vocab; i++) {
             size_t r = i / vocab;
-            double target = targets->values[r], softmax = exp(logits->values[i] - logsumexp->values[r]);
-            logits->values[i] = target < 0 ? 0 : grad->values[r] * (((double)(i % vocab) == target) - softmax);
+            double log_prob = logits->values[i] - logsumexp->values[r], softmax = exp(log_prob);
+            double at_target = (double)(i % vocab) == targets->values[r] ? grad->values[r] : 0;
+            double *of = whole ? whole->values + r * DISTRIBUTION : NULL;
+            double sum = whole
+                             ? softmax * (of[OF_SOFTMAX] - of[OF_ENTROPY] * log_prob) + of[OF_MEAN] / (double)vocab
+                             : -grad->values[r] * softmax;
+            logits->values[i] = targets->values[r] < 0 ? 0 : at_target + sum;
         }
         // exp(-300) has 300 epsilon, and logsumexp as many.
         case_check(c, logits, 1, 1024, "logits");

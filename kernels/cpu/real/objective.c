@@ -4,6 +4,7 @@
 //   where it has them;
 //   grad = grad_weight * (w f'(l) + share slope);  logits = grad * (onehot(target) - softmax). All 0 for rows
 //   without a target.
+// With a distribution also the rows' mean log-prob and entropy, what these cost, and their gradient.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
@@ -24,21 +25,42 @@ static real shifted_logsumexp(double *log_sum, const stored *row, size_t vocab)
     return largest;
 }
 
-void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor logits,
-                    struct tensor targets)
+// By log p = (x - largest) - log_sum: all terms of either sum have one sign.
+static void write_distribution(real *of, const stored *row, size_t vocab, real largest, double log_sum)
+{
+    double shifted = 0, weighted = 0;
+#pragma omp simd reduction(+ : shifted, weighted)
+    for (size_t j = 0; j < vocab; j++) {
+        real below = load(row[j]) - largest;
+        shifted += (double)below;
+        weighted += (double)real_exp(below) * (double)below;
+    }
+    of[OF_SOFTMAX] = 0;
+    of[OF_MEAN] = (real)(shifted / (double)vocab - log_sum);
+    of[OF_ENTROPY] = (real)(log_sum - weighted * exp(-log_sum));
+}
+
+void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor logsumexp,
+                    struct tensor distribution, struct tensor logits, struct tensor targets)
 {
     (void)device;
     const int32_t *target = targets.data;
-    real *l = log_prob.data, *lse = logsumexp.data;
+    real *l = log_prob.data, *lse = logsumexp.data, *of = distribution.data;
     size_t rows = logits.rows, vocab = logits.cols;
 #pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < rows; r++) {
         const stored *row = (const stored *)logits.data + r * vocab;
         lse[r] = l[r] = 0;
+        if (of) {
+            memset(of + r * DISTRIBUTION, 0, DISTRIBUTION * sizeof *of);
+        }
         if (target[r] >= 0) {
             double log_sum, largest = shifted_logsumexp(&log_sum, row, vocab);
             lse[r] = (real)(largest + log_sum);
             l[r] = (real)(load(row[target[r]]) - largest - log_sum);
+            if (of) {
+                write_distribution(of + r * DISTRIBUTION, row, vocab, (real)largest, log_sum);
+            }
         }
     }
 }
@@ -49,12 +71,12 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
     (void)device;
     const int32_t *target = block.targets.data, *count = block.counts.data;
     const real *l = block.log_prob.data, *weight = block.weights.data, *old = block.old.data;
-    const real *share = block.shares.data;
+    const real *share = block.shares.data, *lse = block.logsumexp.data;
     const real *reference = block.reference.data, *advantage = block.advantages.data;
     const real *of_token = block.token_advantages.data;
     bool by_ratio = terms.kind == ROW_RATIO;
     const double *slope = block.slopes.data;
-    real *g = grad.data;
+    real *g = grad.data, *of = block.distribution.data;
     struct objective_sums sums = {0};
     for (size_t r = 0; r < grad.rows; r++) {
         size_t b = objective_sequence(&block, r);
@@ -65,19 +87,30 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
                                               : advantage ? (double)advantage[b]
                                                           : 1,
                                  .ratio = slope ? slope[b] : 1,
-                                 .chosen = b % 2 == 0};
+                                 .chosen = b % 2 == 0,
+                                 .logsumexp = lse ? (double)lse[r] : 0,
+                                 .mean = terms.smoothing > 0 ? (double)of[r * DISTRIBUTION + OF_MEAN] : 0,
+                                 .entropy = terms.entropy ? (double)of[r * DISTRIBUTION + OF_ENTROPY] : 0};
         if (target[r] < 0) {
             g[r] = 0;
             continue;
         }
         real w = weight ? weight[r] : count ? (real)objective_share(count[b]) : 1;
         struct row_cost cost = row_cost(terms, row);
-        sums.loss += (double)w * cost.value;
+        sums.loss += (double)w * cost.value - terms.entropy_bonus * row.entropy;
         if (loss.rows > 1) {
             row_metrics(terms, row, &sums);
         }
         double s = share ? (double)share[r] : 1;
-        g[r] = (real)(grad_weight * (double)w * cost.slope + (slope && !by_ratio ? grad_weight * s * slope[b] : 0));
+        double by_log_prob =
+            grad_weight * (double)w * cost.slope + (slope && !by_ratio ? grad_weight * s * slope[b] : 0);
+        g[r] = (real)by_log_prob;
+        if (of) {
+            struct row_spread spread = row_spread(terms, row, grad_weight * (double)w, by_log_prob, grad_weight);
+            for (int i = 0; i < DISTRIBUTION; i++) {
+                of[r * DISTRIBUTION + i] = (real)spread.of[i];
+            }
+        }
     }
     objective_sums_add(loss.data, loss.rows, &sums, loss_weight);
 }
@@ -116,18 +149,36 @@ void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, st
     objective_sums_add(loss.data, loss.rows, &step, loss_weight);
 }
 
+// by: the row's gradient by its distribution.
+static void spread_gradient(stored *row, size_t vocab, int32_t target, real g, real lse, const real *by)
+{
+    real softmax = by[OF_SOFTMAX], entropy = by[OF_ENTROPY], mean = by[OF_MEAN] / (real)vocab;
+    real at_target = load(row[target]) - lse;
+    at_target = g + real_exp(at_target) * (softmax - entropy * at_target) + mean;
+#pragma omp simd
+    for (size_t j = 0; j < vocab; j++) {
+        real log_prob = load(row[j]) - lse;
+        row[j] = store(real_exp(log_prob) * (softmax - entropy * log_prob) + mean);
+    }
+    row[target] = store(at_target);
+}
+
 void NAME(log_prob_backward)(struct device *device, struct tensor logits, struct tensor logsumexp,
-                             struct tensor targets, struct tensor grad)
+                             struct tensor targets, struct tensor grad, struct tensor distribution)
 {
     (void)device;
     const int32_t *target = targets.data;
-    const real *g = grad.data, *lse = logsumexp.data;
+    const real *g = grad.data, *lse = logsumexp.data, *by = distribution.data;
     size_t rows = logits.rows, vocab = logits.cols;
 #pragma omp parallel for schedule(static) if (rows * vocab > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < rows; r++) {
         stored *row = (stored *)logits.data + r * vocab;
         if (target[r] < 0) {
             memset(row, 0, vocab * sizeof *row);
+            continue;
+        }
+        if (by) {
+            spread_gradient(row, vocab, target[r], g[r], lse[r], by + r * DISTRIBUTION);
             continue;
         }
         real at_target = g[r] - g[r] * real_exp(load(row[target[r]]) - lse[r]);
