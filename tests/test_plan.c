@@ -109,8 +109,8 @@ static void test_objectives(void **state)
 }
 
 // Besides what cross-entropy over the same tokens takes: the values that are read, 8 bytes per sequence for the
-// sums (16 where one pair's slope is deferred), and two statistics per row of the head's block; for LD-DPO what
-// each row counts. No more, with a first pass or without.
+// sums (16 where one pair's slope is deferred), and two statistics per row of the head's block, five with terms of
+// the rows' distributions; for LD-DPO what each row counts. No more, with a first pass or without.
 static void test_memory_of_objectives(void **state)
 {
     (void)state;
@@ -145,8 +145,9 @@ static void test_memory_of_objectives(void **state)
             }
             bytes += f.batch_size * ((terms.sequences.kind != SEQUENCE_NONE) * sizeof(double) +
                                      objective_counts(&terms) * sizeof(int32_t));
-            bytes += 2 * statistic * 16 * f.batch_size;
-            tensors += terms.desensitised;
+            bool whole = row_reads_distribution(&terms.rows) || row_spreads(&terms.rows);
+            bytes += (2 + (whole ? DISTRIBUTION : 0)) * statistic * 16 * f.batch_size;
+            tensors += terms.desensitised + whole;
             bytes += terms.desensitised ? statistic * rows : 0;
             measure(&f, "plan-cpu", *m, options, &arena, &counters);
             if (arena.peak_bytes > plain.peak_bytes + bytes + (tensors + 4) * ARENA_ALIGNMENT) {

@@ -16,6 +16,8 @@ static void pictures_name_the_objective(void **state)
     } cases[] = {
         {WITH(BATCH "'token-mean'"), "-token-mean", "tiny, f32"},
         {WITH(BATCH "'sequence-mean'"), "-sequence-mean", "tiny, sequence-mean, f32"},
+        {WITH(BATCH "{'name': 'token-mean', 'smoothing': 0.1}"), "-token-mean-smoothing-0.1",
+         "tiny, token-mean smoothing=0.1, f32"},
         {WITH(BATCH "'dpo'"), "-dpo-random", "tiny, dpo, f32"},
         {WITH(BATCH "{'name': 'dpo', 'beta': 0.2, 'kind': 'hinge'}"), "-dpo-beta-0.2-kind-hinge-random",
          "tiny, dpo beta=0.2 kind=hinge, f32"},

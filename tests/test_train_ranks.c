@@ -124,8 +124,12 @@ static void windows_have_the_losses_of_one_rank(void **state)
 static void sequences_have_the_losses_of_one_rank(void **state)
 {
     (void)state;
-    static const char *const objectives_of[] = {"'token-mean'", "{'name': 'dpo', 'sft': 0.3}", "'kto'",
-                                                "{'name': 'grpo', 'beta': 0.1}"};
+    static const char *const objectives_of[] = {"'token-mean'",
+                                                "{'name': 'dpo', 'sft': 0.3}",
+                                                "'kto'",
+                                                "{'name': 'grpo', 'beta': 0.1}",
+                                                "{'name': 'grpo', 'entropy_bonus': 0.2, 'z_loss': 0.1}",
+                                                "{'name': 'sequence-mean', 'smoothing': 0.2}"};
     for (size_t o = 0; o < COUNT(objectives_of); o++) {
         for (const struct method *const *m = methods; *m; m++) {
             char keys[300];

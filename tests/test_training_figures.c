@@ -66,18 +66,19 @@ static void test_metrics_table(void **state)
                "[0, 1], 'evaluation_accuracy': [0.25, 0.75]}"),
         run_of(2, full, grpo,
                ", 'samples_ms': [500, 500], 'curve': {'loss': [8, 2], 'gradient_norm': [1, 1], 'evaluation_step': "
-               "[], 'evaluation_loss': [], 'clip_low': [0.25, 0.5], 'clip_high': [0, 1], 'kl': [3, 4]}"),
+               "[], 'evaluation_loss': [], 'clip_low': [0.25, 0.5], 'clip_high': [0, 1], 'kl': [3, 4], "
+               "'entropy': [1, 2], 'z_loss': [5, 6]}"),
         run_of(3, full, "'train': {'steps': 1}",
                ", 'samples_ms': [500], 'curve': {'loss': [8], 'gradient_norm': [1], 'evaluation_step': [], "
                "'evaluation_loss': []}"),
         NULL,
     };
     expect_table("metrics", lines,
-                 "series\tmethod\tlabel\trank\tstep\tmargin\taccuracy\tclip_low\tclip_high\tkl\n"
-                 "1\tfull\tfull, dpo beta=0.5\t0\t0\t0.5\t0.25\tNaN\tNaN\tNaN\n"
-                 "1\tfull\tfull, dpo beta=0.5\t0\t2\t3\t0.75\tNaN\tNaN\tNaN\n"
-                 "2\tfull\tfull, grpo beta=0.25\t1\t1\tNaN\tNaN\t0.25\t0\t3\n"
-                 "2\tfull\tfull, grpo beta=0.25\t1\t2\tNaN\tNaN\t0.5\t1\t4\n");
+                 "series\tmethod\tlabel\trank\tstep\tmargin\taccuracy\tclip_low\tclip_high\tkl\tentropy\tz_loss\n"
+                 "1\tfull\tfull, dpo beta=0.5\t0\t0\t0.5\t0.25\tNaN\tNaN\tNaN\tNaN\tNaN\n"
+                 "1\tfull\tfull, dpo beta=0.5\t0\t2\t3\t0.75\tNaN\tNaN\tNaN\tNaN\tNaN\n"
+                 "2\tfull\tfull, grpo beta=0.25\t1\t1\tNaN\tNaN\t0.25\t0\t3\t1\t5\n"
+                 "2\tfull\tfull, grpo beta=0.25\t1\t2\tNaN\tNaN\t0.5\t1\t4\t2\t6\n");
     char *none[] = {run_of(3, full, "'train': {'steps': 1}",
                            ", 'samples_ms': [500], 'curve': {'loss': [8], 'gradient_norm': [1], 'evaluation_step': "
                            "[], 'evaluation_loss': []}"),

@@ -28,6 +28,12 @@ static void ids_stay_what_they_were(void **state)
          "{'context':64,'limits':{'memory':4096},'measure':{'gemm':true},'method':{'name':'full'},'model':'tiny'}"},
         {METHOD("{'name': 'spaco', 'chunk': 8, 'budget': 2}"),
          "{'context':64,'method':{'budget':2,'chunk':8,'name':'spaco'},'model':'tiny'}"},
+        // Options that came later than records did.
+        {WITH("'objective': 'sequence-mean'"),
+         "{'context':64,'method':{'name':'full'},'model':'tiny','objective':'sequence-mean'}"},
+        {WITH("'objective': {'name': 'token-mean', 'smoothing': 0.5, 'z_loss': 0}"),
+         "{'context':64,'method':{'name':'full'},'model':'tiny','objective':{'name':'token-mean','smoothing':0.5}"
+         "}"},
     };
     for (size_t i = 0; i < COUNT(trials); i++) {
         struct trial trial = trial_of(trials[i].json);
@@ -79,6 +85,9 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'deterministic': false"));
     expect_same(MINIMAL, WITH("'tf32': false"));
     expect_same(MINIMAL, WITH("'objective': 'token-mean'"));
+    expect_same(MINIMAL, WITH("'objective': {'name': 'token-mean', 'z_loss': 0}"));
+    expect_same(WITH("'objective': 'sequence-mean'"),
+                WITH("'objective': {'smoothing': 0, 'name': 'sequence-mean'}"));
     expect_same(MINIMAL, WITH("'reference': 'random'")); // which nothing reads
     expect_same(WITH("'objective': 'grpo'"),
                 WITH("'objective': {'name': 'grpo', 'beta': 0}, 'reference': 'adapter-off'"));

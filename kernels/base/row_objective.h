@@ -60,7 +60,7 @@ struct row_terms {
     bool entropy; // H is wanted, for its bonus or as a metric
 };
 
-// Whether m and H are read, which are a pass over the logits.
+// Whether m or H is read: either takes a pass over the logits.
 static inline bool row_reads_distribution(const struct row_terms *terms)
 {
     return terms->smoothing > 0 || terms->entropy;
@@ -79,7 +79,7 @@ struct row_values {
 };
 
 struct row_cost {
-    double value, slope; // f, its derivative by l
+    double value, slope; // f(l), f'(l)
 };
 
 HOST_DEVICE static inline double objective_sigmoid(double x)

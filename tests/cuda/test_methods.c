@@ -324,7 +324,9 @@ int main(int argc, char **argv)
         f.batch_size = 1;
         f.lora = (struct lora){.rank = 3, .alpha = 6, .targets = LORA_Q | LORA_V | LORA_DOWN};
         f.objective = objective_find("weighted-mean");
-        check_methods(&f, device, plan, dtypes[i], 3, "Qwen2, LoRA, weights");
+        snprintf(f.settings, sizeof f.settings, "z_loss=0.1 smoothing=0.2");
+        check_methods(&f, device, plan, dtypes[i], 3, "Qwen2, LoRA, weights, smoothed");
+        f.settings[0] = '\0';
         const char *family;
         f.lora = (struct lora){0};
         f.objective = NULL;
