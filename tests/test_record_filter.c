@@ -31,6 +31,9 @@ static void rows_are_those_of_which_all_holds(void **state)
                  {"chunk=null", "ad"},
                  {"peak_bytes=2048.0", "a"},
                  {"status=oom,ok", "abcd"},
+                 {"context=0.0625K", "acd"},
+                 {"trial.context=0.03125k,64", "abcd"},
+                 {"chunk=0.015625K", "c"},
                  {"method=seco --where chunk=null,16", "c"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[200];
@@ -56,6 +59,12 @@ static void what_cannot_be_meant_is_refused(void **state)
                    "--where method=none: none of these 4");
     assert_refused(scratch, "$L history r.jsonl --where method=none",
                    "--where method=none: none of these 4 records");
+    assert_refused(scratch, "$L report r.jsonl --where context=32K",
+                   "--where context=32K: none of these 4 records; \"context\" is");
+    assert_refused(
+        scratch, "$L report r.jsonl --where peak_bytes=2K",
+        "--where peak_bytes=2K: K and M are of tokens, which \"peak_bytes\" does not count; give the number");
+    assert_refused(scratch, "$L report r.jsonl --where model=32K", "\"model\" is tiny there");
     assert_refused(scratch, "$L report r.jsonl --where method", "--where: expected KEY=VALUE");
     assert_refused(scratch, "$L report r.jsonl --where metod=seco", "--where: no field \"metod\"");
     assert_refused(scratch, "$L report --max-context r.jsonl --where method=full", "--where is of records");

@@ -431,6 +431,19 @@ static void tokens_are_counted_in_K_and_M(void **state)
         assert_int_equal(options_count(table, trial.options, "head_chunk", 0), cases[i].head_chunk);
         trial_free(&trial);
     }
+    struct trial trial;
+    struct status status = {0};
+    assert_true(trial_decode(
+        &trial, "{\"model\": \"tiny\", \"context\": 9, \"method\": \"full\", \"documents\": [\"1K\", 3]}", "c",
+        &status));
+    assert_int_equal(trial.packing.lengths[0], 1024);
+    assert_non_null(strstr(trial.canonical, "\"documents\":[1024,3]"));
+    trial_free(&trial);
+    assert_true(trial_decode(
+        &trial, "{\"model\": \"tiny\", \"context\": 9, \"method\": \"full\", \"documents\": {\"mean\": \"2K\"}}",
+        "c", &status));
+    assert_non_null(strstr(trial.canonical, "\"documents\":{\"mean\":2048}"));
+    trial_free(&trial);
     static const struct bad bad[] = {
         {WITH("'prompt': '1G'"), "key 'prompt': expected a whole number of tokens >= 0, or one such as 32K or 1M"},
         {WITH("'prompt': '0.3K'"), "found '0.3K'"},

@@ -1,7 +1,10 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/results/record_filter.h"
+#include "harness/files/size.h"
 #include "harness/files/text.h"
 #include "harness/files/word_list.h"
 #include "harness/results/record_columns.h"
+#include "methods/method.h"
 #include <string.h>
 
 struct condition {
@@ -67,13 +70,19 @@ static void note_value(json_t *noted, const json_t *value)
     free(text);
 }
 
-// Of an option of the method what was asked for as a share, "25%"; else NULL.
-static const json_t *share_in(const struct record_column *column, const struct record *record)
+// The option of a method that the column is; NULL: it is none.
+static const struct option *option_of(const struct record_column *column)
 {
     const char *const *keys = column->path.keys;
     bool option = keys[0] && keys[1] && keys[2] && !keys[3] && strcmp(keys[0], "trial") == 0 &&
                   strcmp(keys[1], "method") == 0;
-    return option ? json_object_get(record->shares, keys[2]) : NULL;
+    return option ? methods_option_find(keys[2]) : NULL;
+}
+
+// Of an option of the method what was asked for as a share, "25%"; else NULL.
+static const json_t *share_in(const struct record_column *column, const struct record *record)
+{
+    return option_of(column) ? json_object_get(record->shares, column->path.keys[2]) : NULL;
 }
 
 static bool is_value(const json_t *value, const json_t *share, const char *word)
@@ -182,8 +191,43 @@ static void read_values(struct condition *condition, const char *list)
     }
 }
 
+static bool has_numbers(const struct record_column *column, const struct results *results)
+{
+    bool numbers = false;
+    for (size_t i = 0; !numbers && i < results->count; i++) {
+        json_t *value = record_column_value(column, results->records[i]);
+        numbers = json_is_number(value);
+        json_decref(value);
+    }
+    return numbers;
+}
+
+// "32K" of tokens as records have it, "32768"; of other numbers it is refused.
+static bool read_tokens(struct condition *condition, const struct results *results, struct status *status)
+{
+    const struct record_column *column = &condition->column;
+    const struct option *option = option_of(column);
+    bool tokens = option ? option->tokens : column->unit && strcmp(column->unit, "tokens") == 0;
+    for (size_t i = 0; i < condition->value_count; i++) {
+        size_t count;
+        char **value = &condition->values[i];
+        if (!size_parse_tokens(*value, &count))
+            continue;
+        if (!tokens && has_numbers(column, results))
+            return status_set(
+                status, STATUS_BAD_INPUT,
+                "--where %.100s: K and M are of tokens, which \"%.60s\" does not count; give the number",
+                condition->text, condition->name);
+        if (!tokens)
+            continue;
+        free(*value);
+        CHECK(asprintf(value, "%zu", count) > 0);
+    }
+    return true;
+}
+
 static bool read_condition(struct condition *condition, const struct record_columns *columns, const char *text,
-                           struct status *status)
+                           const struct results *results, struct status *status)
 {
     size_t bytes = strcspn(text, "=");
     *condition = (struct condition){.text = text, .name = strndup(text, bytes), .other = json_object()};
@@ -197,7 +241,7 @@ static bool read_condition(struct condition *condition, const struct record_colu
         return status_set(status, STATUS_BAD_INPUT,
                           "--where: \"%.60s\" is of a table, not of a record; take a field", condition->name);
     read_values(condition, text + bytes + 1);
-    return true;
+    return read_tokens(condition, results, status);
 }
 
 static void free_condition(struct condition *condition)
@@ -264,7 +308,7 @@ static bool filter(struct results *results, const char *const *texts, size_t cou
     CHECK(conditions);
     bool fine = true;
     for (size_t i = 0; fine && i < count; i++)
-        fine = read_condition(&conditions[i], &columns, texts[i], status) &&
+        fine = read_condition(&conditions[i], &columns, texts[i], results, status) &&
                check_list(&conditions[i], results, &columns, some, status);
     for (size_t i = 0; fine && i < count; i++) {
         size_t before = results->count;

@@ -263,7 +263,7 @@ const struct trial_key trial_keys[] = {
     {.name = "documents",
      .type = KEY_OWN,
      .meaning = "lengths in tokens of the documents that are packed into a sequence",
-     .values = "512, a list to be repeated, or {mean: 512}: at random",
+     .values = "512 or 2K, a list to be repeated, or {mean: 512}: at random",
      .null = "each sequence is one, or what a batch file says",
      .argument = "N|mean=N",
      .spelling = SPELLED_OBJECT,

@@ -199,7 +199,7 @@ static bool read_mean_length(struct json_field field, size_t *mean, struct statu
     struct json_field given = json_field_get(field, "mean");
     return json_field_object(field, &keys, "documents", status) &&
            (given.value || json_field_expected(given, status, "a whole number of tokens >= 1")) &&
-           json_field_count(given, 1, INT32_MAX, " of tokens", mean, status);
+           json_field_tokens(given, 1, INT32_MAX, " of tokens", mean, status);
 }
 
 json_t *decode_documents(struct trial *trial, struct json_field field, struct status *status)
@@ -209,20 +209,31 @@ json_t *decode_documents(struct trial *trial, struct json_field field, struct st
     if (!json_field_given(field))
         return json_null();
     if (json_is_object(field.value))
-        return read_mean_length(field, &packing->mean, status) ? json_incref(field.value) : NULL;
-    if (!json_is_integer(field.value) && (!list || json_array_size(field.value) == 0)) {
-        json_field_expected(field, status, "null, a number of tokens, a list of such, or {\"mean\": 512}");
+        return read_mean_length(field, &packing->mean, status)
+                   ? json_pack("{s:I}", "mean", (json_int_t)packing->mean)
+                   : NULL;
+    if (!json_is_integer(field.value) && !json_is_string(field.value) &&
+        (!list || json_array_size(field.value) == 0)) {
+        json_field_expected(field, status,
+                            "null, a number of tokens such as 512 or 32K, a list of such, or {\"mean\": 512}");
         return NULL;
     }
     packing->count = list ? json_array_size(field.value) : 1;
     packing->lengths = calloc(packing->count, sizeof *packing->lengths);
     CHECK(packing->lengths);
+    json_t *lengths = json_array();
     for (size_t i = 0; i < packing->count; i++) {
-        if (!json_field_count(list ? json_field_at(field, i) : field, 1, INT32_MAX, " of tokens",
-                              &packing->lengths[i], status))
+        if (!json_field_tokens(list ? json_field_at(field, i) : field, 1, INT32_MAX, " of tokens",
+                               &packing->lengths[i], status)) {
+            json_decref(lengths);
             return NULL;
+        }
+        json_array_append_new(lengths, json_integer((json_int_t)packing->lengths[i]));
     }
-    return json_incref(field.value);
+    json_t *canonical = list ? lengths : json_incref(json_array_get(lengths, 0));
+    if (!list)
+        json_decref(lengths);
+    return canonical;
 }
 
 // Reads one of the names, and its options into a struct of its own, a new one; the value with its defaults spelled
