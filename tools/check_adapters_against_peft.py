@@ -89,6 +89,10 @@ COMPOSITES_SAVED_HERE = ["r=4", "r=4,rslora=true,targets=all-linear", "r=2,targe
 METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", "7"], ["seco", "--chunk", "7"]]
 
 
+def epsilon_of(norm):
+    return norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+
+
 def load(folder):
     """The base in f64 throughout."""
     model = loader_of(folder).from_pretrained(folder, dtype=torch.float64, attn_implementation="sdpa")
@@ -105,7 +109,7 @@ def load(folder):
     model.model.rotary_emb.forward = angles_of
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):  # of the class: peft copies modules
-            type(module).forward = lambda self, x, one=int(gemma): rms_norm(x, self.weight + one, config["rms_norm_eps"])
+            type(module).forward = lambda self, x, one=int(gemma): rms_norm(x, self.weight + one, epsilon_of(self))
         if type(module).__name__.endswith("ScaledWordEmbedding"):
             module.embed_scale = torch.tensor(math.sqrt(config["hidden_size"]), dtype=torch.float64)
     return model
