@@ -142,7 +142,7 @@ static json_t *list_profiles(bool json)
         }
         if (!json)
             printf("%-14s %12.2f %12.2f %16.4g %14.4g %12.4g ", name, profile->memory_bytes.value / 0x1p30,
-                   profile->usable_bytes.value / 0x1p30, profile->flops_per_s[DTYPE_BF16].value / 1e12,
+                   (double)profile_limit_bytes(profile) / 0x1p30, profile->flops_per_s[DTYPE_BF16].value / 1e12,
                    profile->bandwidth_bytes_per_s.value / 1e9, profile->host_link_bytes_per_s.value / 1e9);
         for (size_t l = 0; !json && l < profile->links.count; l++)
             printf("%s %s %.4g", l ? "," : "", profile->links.levels[l].name,

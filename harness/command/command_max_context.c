@@ -29,6 +29,7 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,
     PLAN_FLAG_MEMORY_LIMIT,
+    PLAN_FLAG_RESERVE,
     PLAN_FLAG_JSON(""),
     {0}};
 

@@ -90,6 +90,18 @@ static void say_links(const struct plan_flags *flags, const struct trial *trial)
         fprintf(stderr, "longbp: links %s are not used: %s\n", trial->links->name, why);
 }
 
+// How much of the memory a step leaves free; `bytes` is there as the default.
+static bool read_reserve(const struct plan_flags *flags, size_t *bytes, struct status *status)
+{
+    const char *text = flags->reserve;
+    if (text && strcmp(text, "0") == 0)
+        *bytes = 0;
+    else if (text && !size_parse(text, bytes))
+        return status_set(status, STATUS_BAD_INPUT, "--reserve: expected 0 or %s, found \"%s\"",
+                          size_expected(text), text);
+    return true;
+}
+
 bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status)
 {
@@ -99,15 +111,31 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
     say_links(flags, trial);
     if (!flags->json)
         folder_say(trial->model_folder);
+    const struct profile *profile = trial->profile;
+    size_t reserve_bytes = 0;
     if (flags->memory) {
         snprintf(what, what_bytes, "%s", flags->memory_flag);
-        return size_parse(flags->memory, bytes) ||
-               status_set(status, STATUS_BAD_INPUT, "%s: expected %s, found \"%s\"", flags->memory_flag,
-                          size_expected(flags->memory), flags->memory);
+        if (!size_parse(flags->memory, bytes))
+            return status_set(status, STATUS_BAD_INPUT, "%s: expected %s, found \"%s\"", flags->memory_flag,
+                              size_expected(flags->memory), flags->memory);
+    } else if (profile) {
+        snprintf(what, what_bytes, "usable, profile %s", profile->name);
+        *bytes = (size_t)profile->usable_bytes.value;
+        reserve_bytes = *bytes - profile_limit_bytes(profile);
+    } else if (flags->reserve) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--reserve is of a device's memory; give --memory-limit or --profile");
     }
-    if (trial->profile) {
-        *bytes = (size_t)trial->profile->usable_bytes.value;
-        snprintf(what, what_bytes, "usable, profile %s", trial->profile->name);
-    }
+    if (!read_reserve(flags, &reserve_bytes, status))
+        return false;
+    char text[32];
+    size_text(reserve_bytes, text, sizeof text);
+    if (reserve_bytes && reserve_bytes >= *bytes)
+        return status_set(status, STATUS_BAD_INPUT, "a reserve of %s leaves nothing of the device's memory (%s)",
+                          text, what);
+    *bytes -= reserve_bytes;
+    size_t used = strlen(what);
+    if (reserve_bytes)
+        snprintf(what + used, what_bytes - used, ", less --reserve %s", text);
     return true;
 }

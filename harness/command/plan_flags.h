@@ -11,7 +11,7 @@ struct plan_flags {
     struct trial_flags trial;
     int needs;
     // As given; NULL: not. memory_flag: the name under which memory was.
-    const char *like, *memory, *memory_flag, *methods, *also;
+    const char *like, *memory, *memory_flag, *reserve, *methods, *also;
     bool exact, json;
 };
 
@@ -23,9 +23,12 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
     {.name = "like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
 #define PLAN_FLAG_MEMORY_LIMIT \
     {.name = "memory-limit", .flags = OPTION_FIRST, .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
-     .doc = "of the device, such as 24GiB or 24G, the same, or 80GB (what the profile says is usable)"}
+     .doc = "of the device, such as 24GiB or 24G, the same, or 80GB (what the profile says is usable, less --reserve)"}
 #define PLAN_FLAG_DEVICE_MEMORY \
-    {.name = "device-memory", .flags = OPTION_FIRST, .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (what the profile says is usable)"}
+    {.name = "device-memory", .flags = OPTION_FIRST, .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (what the profile says is usable, less --reserve)"}
+#define PLAN_FLAG_RESERVE \
+    {.name = "reserve", TEXT_AT(struct plan_flags, reserve), .arg = "SIZE", \
+     .doc = "device memory to leave free for context, kernels and the memory pool; 0: none (the profile's reserve_bytes; of a memory limit that is given, 0)"}
 #define PLAN_FLAG_ALSO \
     {.name = "also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
      .doc = "where a method is chosen: keys of which other values are tried, too, though they change the gradient: " \
@@ -40,8 +43,9 @@ void plan_flags_close(struct plan_flags *flags);
 // For the command's argp parser, with all keys that are not its own; at the end what is needed must be there, and
 // the device is set.
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state);
-// The memory there is: what was given, else what the trial's profile says is usable, else 0. what: where that comes
-// from, in words. False and a status if it is no size. Says on stderr where a card's profile is planned as the CPU,
-// which was not asked for (not beside JSON, which has the device).
+// The memory there is: what was given, else what the trial's profile says is usable, else 0; less the reserve.
+// what: where that comes from, in words. False and a status if it is no size, or the reserve leaves nothing. Says
+// on stderr where a card's profile is planned as the CPU, which was not asked for (not beside JSON, which has the
+// device).
 bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status);

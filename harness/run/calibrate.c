@@ -25,6 +25,8 @@
 #define DRAWN        ((size_t)1 << 20) // numbers of an operand, at least
 #define CARD_FLOPS   1e13              // a second; a card that has more takes large shapes in milliseconds
 
+#define POOL_BYTES ((double)(256 << 20)) // that a card's pool may reserve beyond the tensors that are alive
+
 static bool is_card(const char *device)
 {
     return strcmp(device, "cpu") != 0;
@@ -240,6 +242,8 @@ static void note_card(struct profile *profile, struct device *device, char where
     note(&profile->memory_bytes, (double)device->ops->total_bytes(device), "all of the card's memory", where);
     note(&profile->usable_bytes, (double)device->arena.limit_bytes, "what a step could take when it was opened",
          where);
+    note(&profile->reserve_bytes, POOL_BYTES,
+         "what its pool may not use: 29 to 248 MiB of an H200, results/cuda-chunk.jsonl", where);
     note(&profile->multiprocessors, (double)device->multiprocessors, "the card's own figure", where);
     note(&profile->compute_capability, (double)device->compute_capability / 10, "the card's own figure", where);
 }

@@ -159,7 +159,7 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
                                       trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : host_bytes};
     if (trial->planned) {
         if (!limits->device_bytes)
-            limits->device_bytes = trial->profile ? (size_t)trial->profile->usable_bytes.value : NO_LIMIT;
+            limits->device_bytes = trial->profile ? profile_limit_bytes(trial->profile) : NO_LIMIT;
         return true;
     }
     ranks_device(name, trial, world);

@@ -16,6 +16,7 @@ static const struct key {
 } keys[] = {
     {"memory_bytes", AT(memory_bytes), 1, 0x1p53, true},
     {"usable_bytes", AT(usable_bytes), 1, 0x1p53, true},
+    {"reserve_bytes", AT(reserve_bytes), 0, 0x1p53, false},
     // A rate below a million was meant in another unit, such as TFLOP/s.
     {"f64_flops_per_s", AT(flops_per_s[DTYPE_F64]), 1e6, 1e30, false},
     {"f32_flops_per_s", AT(flops_per_s[DTYPE_F32]), 1e6, 1e30, false},
@@ -77,6 +78,8 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
     }
     if (profile->usable_bytes.value > profile->memory_bytes.value)
         return json_field_fail(json_field_get(root, "usable_bytes"), status, "more than memory_bytes");
+    if (profile->reserve_bytes.value >= profile->usable_bytes.value)
+        return json_field_fail(json_field_get(root, "reserve_bytes"), status, "not less than usable_bytes");
     snprintf(profile->links.name, sizeof profile->links.name, "%s", profile->name);
     return links_read(&profile->links, json_field_get(root, "links"), status) &&
            read_rates(profile, json_field_get(root, "rates"), status);
@@ -133,7 +136,8 @@ static bool override_number(struct profile *profile, const char *name, const cha
     }
     double number = 0;
     size_t bytes = 0;
-    bool read = is_bytes(name) ? size_parse(value, &bytes) : *value && (number = strtod(value, &end), !*end);
+    bool read = is_bytes(name) ? size_parse(value, &bytes) || strcmp(value, "0") == 0
+                               : *value && (number = strtod(value, &end), !*end);
     if (!read)
         return status_set(status, STATUS_BAD_INPUT, "profile: %s is \"%.100s\"; expected %s", name, value,
                           is_bytes(name) ? size_expected(value) : "a number, such as 71e12");
@@ -167,9 +171,12 @@ static bool override_numbers(struct profile *profile, const char *text, struct s
         snprintf(profile->usable_bytes.source, sizeof profile->usable_bytes.source,
                  "memory_bytes, less what %s leaves out of its own", profile->name);
     }
-    return (profile->usable_bytes.value >= 1 && profile->usable_bytes.value <= profile->memory_bytes.value) ||
-           status_set(status, STATUS_BAD_INPUT, "profile: usable_bytes is %.0f of memory_bytes %.0f; give both",
-                      profile->usable_bytes.value, profile->memory_bytes.value);
+    if (profile->usable_bytes.value < 1 || profile->usable_bytes.value > profile->memory_bytes.value)
+        return status_set(status, STATUS_BAD_INPUT, "profile: usable_bytes is %.0f of memory_bytes %.0f; give both",
+                          profile->usable_bytes.value, profile->memory_bytes.value);
+    return profile->reserve_bytes.value < profile->usable_bytes.value ||
+           status_set(status, STATUS_BAD_INPUT, "profile: reserve_bytes is %.0f of usable_bytes %.0f; give both",
+                      profile->reserve_bytes.value, profile->usable_bytes.value);
 }
 
 bool profile_load(struct profile *profile, const char *name, struct status *status)
@@ -189,6 +196,11 @@ bool profile_load(struct profile *profile, const char *name, struct status *stat
     ok = override_numbers(profile, name + base + 1, status);
     snprintf(profile->name, sizeof profile->name, "%s", name);
     return ok;
+}
+
+size_t profile_limit_bytes(const struct profile *profile)
+{
+    return (size_t)(profile->usable_bytes.value - profile->reserve_bytes.value);
 }
 
 bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,

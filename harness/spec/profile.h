@@ -9,7 +9,8 @@
 
 struct profile {
     char name[PROFILE_NAME_BYTES];
-    struct profile_number memory_bytes, usable_bytes; // usable: what is left for the arena
+    struct profile_number memory_bytes, usable_bytes; // usable: what a process can have of it
+    struct profile_number reserve_bytes;              // of it, what the process needs beside a step; 0: none
     struct profile_number flops_per_s[DTYPE_COUNT];   // dense GEMM; f64, f32 and bf16 (sums in f32)
     struct profile_number bandwidth_bytes_per_s;      // of its own memory
     struct profile_number multiprocessors;            // a GEMM's blocks of rows on CUDA follow from it
@@ -25,11 +26,13 @@ struct profile {
 void profile_list_read(struct named_files *list);
 // Loads a profile by its name, from experiments/devices as share_resolve finds it, or, if the text has a "/" or
 // ends in ".json", from that file. Every key is known, every number is finite, positive and has a source. Numbers
-// of another card may follow: "rtx-3090,memory_bytes=12GiB,bandwidth_bytes_per_s=360e9"; what the driver and the
-// libraries take of its memory is then as much as in the profile, unless usable_bytes is given, too, and no
+// of another card may follow: "rtx-3090,memory_bytes=12GiB,bandwidth_bytes_per_s=360e9"; what the driver keeps of
+// its memory is then as much as in the profile, unless usable_bytes is given, too, and no
 // measured rate stays where a rate is given. False and a status that names file, line and column, or the number, if
 // not.
 bool profile_load(struct profile *profile, const char *name, struct status *status);
+// The default limit of a step's device memory, in bytes: usable_bytes less reserve_bytes.
+size_t profile_limit_bytes(const struct profile *profile);
 // The rates for operations in this dtype and for copies to and from the host; without the latter what is copied has
 // no estimate. What was measured is borrowed from the profile. False and a status (bad input) if the profile has
 // none.
