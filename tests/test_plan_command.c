@@ -244,7 +244,7 @@ static void the_host_is_planned(void **state)
     assert_true(json_is_null(json_object_get(alone, "host_peak_bytes")));
     assert_true(json_is_null(json_object_get(alone, "link_out_bytes")));
     assert_true(json_is_null(json_object_get(alone, "host_limit_bytes")));
-    assert_true(number(alone, "limit_bytes") == 24899485696); // what the card's profile calls usable
+    assert_true(number(alone, "limit_bytes") == 24577363149); // what the card's profile calls usable
     assert_true(near(number(plan, "estimate_ms"), number(alone, "estimate_ms")));
     assert_true(number(plan, "peak_bytes") < number(alone, "peak_bytes") - 29.0 * 4096 * 4096 * 2);
     json_decref(alone);
@@ -279,6 +279,11 @@ static void bad_input_is_refused(void **state)
          "--memory-limit: expected a size with its unit, such as 24GiB"},
         {"plan --model tiny --context 5 --memory-limit 24",
          "such as 24GiB (or 24G, the same), 80GB or 4096B, found \"24\""},
+        {"plan --model tiny --context 5 --memory-limit 1GiB --reserve 1",
+         "--reserve: expected 0 or a size with its unit"},
+        {"plan --model tiny --context 5 --memory-limit 1GiB --reserve 1GiB",
+         "a reserve of 1.00 GiB leaves nothing of the device's memory (--memory-limit)"},
+        {"plan --model tiny --context 5 --reserve 1GiB", "give --memory-limit or --profile"},
         {"plan --model tiny --context 5 --profile rtz-3090", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
         {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
@@ -398,7 +403,47 @@ static void a_plan_says_what_is_missing(void **state)
 }
 
 // A name and its options as a flag has them become what a spec has.
-// Links that no estimate takes are told.
+// A limit leaves the reserve out: by default that of the profile, of a limit that is given none. Planned bytes
+// stay.
+static void a_reserve_is_left_out(void **state)
+{
+    (void)state;
+#define USABLE  25436356608.0 // of rtx-3090
+#define RESERVE 858993459.0
+    static const struct {
+        const char *flags;
+        double limit_bytes;
+    } cases[] = {
+        {"--profile rtx-3090", USABLE - RESERVE},
+        {"--profile rtx-3090 --reserve 0", USABLE},
+        {"--profile rtx-3090 --reserve 1GiB", USABLE - 0x1p30},
+        {"--profile rtx-3090,reserve_bytes=1GiB", USABLE - 0x1p30},
+        {"--profile rtx-3090 --memory-limit 1GiB", 0x1p30},
+        {"--profile rtx-3090 --memory-limit 1GiB --reserve 256MiB", 0x1.8p29},
+    };
+    static const char *const commands[] = {"plan --context 64 --method full", "advise --context 64 --methods full",
+                                           "max-context --methods forward",
+                                           "max-batch --context 64 --methods forward"};
+    double peak_bytes = 0;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (size_t c = 0; c < (i == 2 ? COUNT(commands) : 1); c++) {
+            json_t *said = longbp_json("%s --model tiny --like cuda %s --json", commands[c], cases[i].flags);
+            if (number(said, "limit_bytes") != cases[i].limit_bytes)
+                fail_msg("%s %s: limit %.0f", commands[c], cases[i].flags, number(said, "limit_bytes"));
+            if (c == 0) {
+                assert_true(i == 0 || number(said, "peak_bytes") == peak_bytes);
+                peak_bytes = number(said, "peak_bytes");
+            }
+            json_decref(said);
+        }
+#undef RESERVE
+#undef USABLE
+    char *out;
+    assert_int_equal(longbp(&out, "plan --model tiny --context 64 --like cuda --profile rtx-3090"), 0);
+    assert_non_null(strstr(out, "usable, profile rtx-3090, less --reserve 819.20 MiB"));
+    free(out);
+}
+
 // A processor's profile beside a card's bytes.
 static void a_profile_of_another_kind_is_told(void **state)
 {
@@ -425,6 +470,7 @@ static void a_profile_of_another_kind_is_told(void **state)
     }
 }
 
+// Links that no estimate takes are told.
 static void links_without_a_use_are_told(void **state)
 {
     (void)state;
@@ -478,6 +524,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flag_names_options),
         cmocka_unit_test(links_without_a_use_are_told),
+        cmocka_unit_test(a_reserve_is_left_out),
         cmocka_unit_test_setup_teardown(a_profile_of_another_kind_is_told, scratch_setup, scratch_teardown),
         cmocka_unit_test(a_planned_record_is_the_measured_one),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),

@@ -258,7 +258,8 @@ static void lists_print_theirs(void **state)
     json_array_foreach(profiles, i, row)
     {
         expect_text(table, "\n%-14s %12.2f %12.2f %16.4g %14.4g %12.4g ", word(row, "name"),
-                    value_of(row, "memory_bytes") / 0x1p30, value_of(row, "usable_bytes") / 0x1p30,
+                    value_of(row, "memory_bytes") / 0x1p30,
+                    (value_of(row, "usable_bytes") - value_of(row, "reserve_bytes")) / 0x1p30,
                     value_of(row, "bf16_flops_per_s") / 1e12, value_of(row, "bandwidth_bytes_per_s") / 1e9,
                     value_of(row, "host_link_bytes_per_s") / 1e9);
         json_array_foreach(json_object_get(row, "links"), l, level)

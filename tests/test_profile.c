@@ -35,8 +35,10 @@ static void the_cards_are_there(void **state)
         assert_string_equal(profile.name, cards[i].name);
         assert_true(profile.memory_bytes.value / 0x1p30 > cards[i].gib - 0.1);
         assert_true(profile.memory_bytes.value / 0x1p30 < cards[i].gib + 0.1);
-        double kept = profile.memory_bytes.value - profile.usable_bytes.value;
-        assert_true(kept > 0.5 * 0x1p30 && kept < 1.5 * 0x1p30);
+        double kept = profile.memory_bytes.value - (double)profile_limit_bytes(&profile);
+        assert_true(kept > 0.8 * 0x1p30 && kept < 1.7 * 0x1p30);
+        assert_true(profile.reserve_bytes.value == floor(0.8 * 0x1p30) && profile.reserve_bytes.source[0]);
+        assert_int_equal(profile_limit_bytes(&profile), profile.usable_bytes.value - profile.reserve_bytes.value);
         assert_true(profile.flops_per_s[DTYPE_BF16].value == cards[i].bf16);
         assert_true(profile.flops_per_s[DTYPE_F32].value == cards[i].f32);
         assert_true(profile.flops_per_s[DTYPE_F64].value == cards[i].f64);
@@ -66,6 +68,9 @@ static void numbers_of_another_card(void **state)
         {"rtx-3090,launch_s=1e-6,twelve", "'twelve'; expected KEY=VALUE"},
         {"rtx-3090,usable_bytes=30GiB", "give both"},
         {"rtx-3090,memory_bytes=100MiB", "give both"},
+        {"rtx-3090,memory_bytes=1GiB", "reserve_bytes is 858993459 of usable_bytes 740294656; give both"},
+        {"rtx-3090,reserve_bytes=-1", "reserve_bytes is '-1'; expected a size with its unit"},
+        {"rtx-3090,launch_s=0", "launch_s is 0; expected"},
         {"rtz-3090,memory_bytes=12GiB", "no profile 'rtz-3090' in experiments/devices; did you mean 'rtx-3090'?"},
     };
     struct profile base, given;
@@ -79,6 +84,10 @@ static void numbers_of_another_card(void **state)
     assert_true(given.flops_per_s[DTYPE_BF16].value == base.flops_per_s[DTYPE_BF16].value);
     assert_true(profile_load(&given, "rtx-3090,memory_bytes=12GiB,usable_bytes=11GiB", &status));
     assert_true(given.usable_bytes.value == 11 * 0x1p30);
+    assert_true(profile_load(&given, "rtx-3090,reserve_bytes=0", &status));
+    assert_true(profile_limit_bytes(&given) == (size_t)base.usable_bytes.value);
+    assert_true(profile_load(&given, "rtx-3090,reserve_bytes=2GiB", &status));
+    assert_true(profile_limit_bytes(&given) == (size_t)base.usable_bytes.value - ((size_t)2 << 30));
     for (size_t i = 0; i < COUNT(bad); i++) {
         char *message = quoted(bad[i].message);
         status = (struct status){0};
@@ -136,6 +145,9 @@ static void bad_files_are_refused_with_the_place(void **state)
          "key 'unit': unknown key of 'memory_bytes'"},
         {"{'name': 'p',\n" MEMORY ",\n'usable_bytes': {'value': 1001, 'source': 'a'},\n" BANDWIDTH "," LAUNCH "}",
          "p.json:3:17: key 'usable_bytes': more than memory_bytes"},
+        {"{'name': 'p',\n" MEMORY "," USABLE ",\n'reserve_bytes': {'value': 900, 'source': 'a'},\n" BANDWIDTH
+         "," LAUNCH "}",
+         "p.json:3:18: key 'reserve_bytes': not less than usable_bytes"},
         {START ",\n'bf16_flops_per_s': {'value': -3e9, 'source': 'e'}}", "p.json:6:31: key 'value': expected"},
         {"{'name': 'p'," MEMORY "," USABLE "," BANDWIDTH "}", "key 'launch_s': missing"},
         {"{'name': 'p'," MEMORY "," USABLE "," LAUNCH "}", "key 'bandwidth_bytes_per_s': missing"},

@@ -211,8 +211,8 @@ static void the_table_says_what_differs(void **state)
 #define CHECKED(digit, method, error)                                                                              \
     RECORD(digit, TRIAL(method) ", 'samples_ms': [4], 'median_ms': 4, 'gradient': {'relative_l2': " error "}")
 
-// What an estimate strays by is said of all rows: that it is ok says no more than that it ran.
-static void the_error_of_estimates_is_told(void **state)
+// The gradient's error is a column wherever one was measured, of exact methods and of estimates.
+static void the_gradients_error_is_told(void **state)
 {
     const struct scratch *scratch = *state;
     static const char table[] = "$L report r.jsonl | grep -c gradient.relative_l2";
@@ -228,12 +228,15 @@ static void the_error_of_estimates_is_told(void **state)
     write_records(scratch, CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75"));
     assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
     assert_silent(scratch, "draw their columns");
-    // Exact methods, and all columns, have no more than rounding; of an estimate nobody may have measured it.
-    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("c", "'spaco', 'chunk': 4, 'budget': 2", "2e-7"));
-    assert_int_equal(run(scratch, table), 1);
-    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "null"));
-    assert_int_equal(run(scratch, table), 1);
-    write_records(scratch, CHECKED("a", "'forward'", "null") CHECKED("b", "'other'", "0.5"));
+    write_records(scratch, CHECKED("a", "'full'", "1e-7") CHECKED("c", "'seco', 'chunk': 4", "2e-7"));
+    expect(scratch, table, "1\n");
+    write_records(scratch, CHECKED("a", "'full'", "null") CHECKED("b", "'seco', 'chunk': 4", "2e-7"));
+    expect_lines(
+        scratch, "$L report r.jsonl",
+        "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / full\n"
+        "full - 4.000 1.000\nseco, chunk 4 2e-07 4.000 1.000\n\n"
+        "1 of 2 ratios of times are of one round and have no interval: `longbp run -rounds 3` gives one\n");
+    write_records(scratch, CHECKED("a", "'full'", "null") CHECKED("b", "'seco', 'chunk': 4", "null"));
     assert_int_equal(run(scratch, table), 1);
 }
 
@@ -524,7 +527,7 @@ int main(void)
                                        TEST(all_columns_are_those_of_the_table),
                                        TEST(mistakes_are_told_before_anything_is_written),
                                        TEST(the_table_says_what_differs),
-                                       TEST(the_error_of_estimates_is_told),
+                                       TEST(the_gradients_error_is_told),
                                        TEST(fixed_columns_have_no_budget),
                                        TEST(what_tells_rows_apart_is_said_of_each),
                                        TEST(what_has_several_records_is_told),

@@ -1,12 +1,9 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/record_table_report.h"
-#include "harness/results/recorded_method.h"
 #include "harness/results/setting.h"
 #include "harness/results/step_time.h"
 #include <math.h>
 #include <string.h>
-
-#define GRADIENT_ERROR "gradient.relative_l2"
 
 struct printer {
     const struct record_table_request *request;
@@ -188,32 +185,13 @@ static void write_base(const struct record_table *table, FILE *stream)
         fprintf(stream, "\nratios are over %s\n", table->base_name);
 }
 
-// Whether the gradient's error says something: exact methods' is checked before anything is timed, what an estimate
-// strays by is nowhere else.
-static bool any_estimate(const struct record_table *table)
-{
-    bool any = false;
-    for (size_t i = 0; !any && i < table->row_count; i++) {
-        const struct record *record = table->rows[i].record;
-        any = isfinite(record->gradient.relative_l2) &&
-              recorded_method_estimates(record->trial.method, (size_t)fmax(record->trial.context, 0));
-    }
-    return any;
-}
-
-static bool is_left_out(const struct record_table *table, size_t column)
-{
-    return record_table_is_silent(table, column) ||
-           (strcmp(table->columns[column].name, GRADIENT_ERROR) == 0 && !any_estimate(table));
-}
-
 static void write_for_people(const struct printer *printer, const struct results *results)
 {
     struct text_table table = {0};
     bool *silent = calloc(printer->table->column_count + 1, sizeof *silent), framed = !printer->request->columns;
     CHECK(silent);
     for (size_t c = 0; framed && c < printer->table->column_count; c++)
-        silent[c] = is_left_out(printer->table, c);
+        silent[c] = record_table_is_silent(printer->table, c);
     add_titles(printer, &table, silent);
     for (size_t r = 0; r < printer->table->row_count; r++)
         add_words(printer, &table, silent, r);
@@ -331,7 +309,7 @@ bool record_table_report(const struct record_table_request *request, const struc
                          struct status *status)
 {
     static const char for_people[] =
-        "setting,status," GRADIENT_ERROR ",last_loss,held_out_loss"
+        "setting,status,gradient.relative_l2,last_loss,held_out_loss"
         ",time_ms,spread_ms,estimate_ms,peak_bytes,host_peak_bytes,time_ratio,peak_ratio";
     struct record_table table;
     const struct printer printer = {request, &table, stream};

@@ -45,22 +45,6 @@ static bool same_options(const struct method *method, const void *a, const void 
     return same;
 }
 
-bool recorded_method_estimates(const json_t *entry, size_t context)
-{
-    const struct method *method = method_of(entry);
-    bool may = method && !method->exact && !method->no_gradient;
-    void *options = may ? read_options(entry, method) : NULL;
-    if (!options)
-        return false;
-    void *exact = options_copy(&method->options, options);
-    if (method->make_exact)
-        method->make_exact(exact, context);
-    bool estimates = !method->make_exact || !same_options(method, options, exact);
-    options_free(&method->options, exact);
-    options_free(&method->options, options);
-    return estimates;
-}
-
 // Sets what the point gives; false if the method has no such option.
 static bool apply(const struct published_point *point, const struct method *method, void *options)
 {

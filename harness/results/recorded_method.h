@@ -8,9 +8,6 @@
 // default. Whether the method leaves its columns to chance; false also for a method that this program does not
 // have.
 bool recorded_method_draws(const json_t *entry);
-// Whether its gradient at this context, tokens, is an estimate: not that of an exact method, nor one of all
-// columns. False also for a method without a gradient, or that this program does not have.
-bool recorded_method_estimates(const json_t *entry, size_t context);
 // Whether what a paper's point says of method and options is what the entry says. context: tokens, of a point that
 // may ask for more columns than there are; 0: as it is said.
 bool recorded_method_is(const json_t *entry, const struct published_point *point, size_t context);

@@ -90,7 +90,8 @@ static const struct trial_key limits_keys[] = {
      .offset = AT(memory_limit_bytes),
      .meaning = "of the device",
      .values = "a size such as 24GiB (or 24G, the same) or 80GB",
-     .null = "what the machine has free; planned: none, but of method auto what the profile calls usable, less its reserve",
+     .null = "what the machine has free; planned: none, but of method auto what the profile calls usable, less its "
+             "reserve",
      .argument = "SIZE",
      .flag = "memory_limit"},
     {.name = "host_memory",

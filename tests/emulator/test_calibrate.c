@@ -40,6 +40,7 @@ static void a_card_has_peaks(void **state)
         calibrated("--rates none --seconds 0.02", ">", scratch_path(*state, "card.json").text);
     assert_string_equal(profile->name, "no-gpu-cuda-emulated-on-the-cpu");
     assert_true(profile->memory_bytes.value == CARD_BYTES);
+    assert_true(profile->reserve_bytes.value == 256 << 20);
     assert_true(profile->usable_bytes.value < CARD_BYTES && profile->usable_bytes.value > 0.5 * CARD_BYTES);
     assert_true(profile->multiprocessors.value == 132 && profile->compute_capability.value == 9);
     for (int dtype = DTYPE_F64; dtype <= DTYPE_BF16; dtype++)
