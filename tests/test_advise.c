@@ -4,6 +4,7 @@
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
+#include "tests/scratch.h"
 
 // asked: of advise alone, planned: of plan.
 static void expect_agreement(const char *asked, const char *planned, const char *draw)
@@ -72,6 +73,98 @@ static void the_command_runs(void **state)
         fail_msg("%s: %s", command, out);
     free(out);
     free(run);
+    json_decref(advice);
+}
+
+// So does the training run, in the memory that is said.
+static void the_training_run_runs(void **state)
+{
+    const struct scratch *scratch = *state;
+    json_t *advice = longbp_json("advise --model tiny --context 64 --memory-limit 30MiB --lora r=2 --json");
+    const char *command = json_string_value(json_object_get(advice, "train_command")),
+               *out = strstr(command, " --out trained");
+    char *run, *said;
+    assert_non_null(out);
+    assert_non_null(strstr(command, "longbp train --model tiny --context 64 --lora "));
+    assert_true(asprintf(&run, "%.*s --steps 2 --out %s", (int)(out - command) - 7, command + 7,
+                         scratch_path(scratch, "trained").text) > 0);
+    if (longbp(&said, run) != 0)
+        fail_msg("%s: %s", run, said);
+    char *peak;
+    assert_true(asprintf(&peak, "\"peak_bytes\":%.0f}", number(advice, "train_peak_bytes")) > 0);
+    if (!strstr(said, peak))
+        fail_msg("%s is not in %s", peak, said);
+    free(peak);
+    free(said);
+    free(run);
+    json_decref(advice);
+    // An optimizer's state may take what is left.
+    advice = longbp_json("advise --model tiny --context 256 --memory-limit 8MiB --json");
+    assert_true(json_is_true(json_object_get(advice, "fits")));
+    assert_true(json_is_null(json_object_get(advice, "train_command")));
+    json_decref(advice);
+}
+
+// What else could be asked for is what advise says when it is asked for.
+static void remedies_are_planned(void **state)
+{
+    (void)state;
+#define ASKED "advise --model tiny --context 512 --batch 4 --device-memory 12MiB --json"
+    char *out;
+    assert_int_equal(longbp(&out, ASKED), 1);
+    json_t *advice = json_loads(out, 0, NULL), *remedies = json_object_get(advice, "remedies"), *remedy;
+    size_t i, fitting = 0, named = 0;
+    json_array_foreach(remedies, i, remedy)
+    {
+        static const char *const flags[] = {"--host-memory ",          "--chunk ",    "--dtype bf16", "--lora r=8",
+                                            "--dtype bf16 --lora r=8", "--parallel ", "--batch ",     "--context "};
+        const char *flag = json_string_value(json_object_get(remedy, "flags"));
+        char *again, *asked;
+        bool fits = json_is_true(json_object_get(remedy, "fits"));
+        for (size_t f = 0; f < COUNT(flags); f++)
+            named += strncmp(flag, flags[f], strlen(flags[f])) == 0;
+        if (strstr(flag, "SIZE"))
+            continue;
+        assert_true(asprintf(&asked, ASKED " %s", flag) > 0);
+        int code = longbp(&again, asked);
+        json_t *said = json_loads(again, 0, NULL);
+        const char *key = fits ? "choice" : "nearest";
+        if (code != !fits || !json_equal(json_object_get(said, key), json_object_get(remedy, key)))
+            fail_msg("%s: exit code %d: %s", asked, code, again);
+        assert_true(fits || json_equal(json_object_get(said, "limited_by"), json_object_get(remedy, "missing")));
+        fitting += fits;
+        json_decref(said);
+        free(asked);
+        free(again);
+    }
+#undef ASKED
+    assert_true(named >= 8 && fitting >= 4);
+    json_decref(advice);
+    free(out);
+    assert_int_equal(
+        longbp(&out, "advise --model tiny --context 512 --device-memory 5MiB --methods full --keep all"), 1);
+    assert_non_null(strstr(out, "\n  without --keep --methods         "));
+    free(out);
+}
+
+// A row is marked where its estimate does not tell it from the choice.
+static void seconds_that_are_not_told_apart_are_marked(void **state)
+{
+    (void)state;
+    json_t *advice = longbp_json("advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --profile "
+                                 "h100-80g --json"),
+           *range = json_object_get(advice, "measured_over_estimate"), *row;
+    double factor = number(range, "high") / number(range, "low"),
+           fastest = number(json_object_get(advice, "choice"), "estimate_ms");
+    size_t i, marked = 0;
+    json_array_foreach(json_object_get(advice, "front"), i, row)
+    {
+        double ms = number(row, "estimate_ms");
+        bool near = ms > fastest && ms <= factor * fastest;
+        assert_true(json_is_true(json_object_get(row, "may_be_as_fast")) == near);
+        marked += near;
+    }
+    assert_true(marked > 0 && marked < i - 1);
     json_decref(advice);
 }
 
@@ -404,8 +497,7 @@ static void what_cannot_be_is_said(void **state)
     (void)state;
     static const struct said cases[] = {
         {"--model tiny --context 512 --device-memory 1MiB", "Nothing fits", 1},
-        {"--model tiny --context 512 --device-memory 1MiB", "room: --host-memory, --also, --parallel (", 1},
-        {"--model tiny --context 512 --device-memory 1MiB --host-memory 1MiB", "room: --also, --parallel (", 1},
+        {"--model tiny --context 512 --device-memory 1MiB", "\n  --host-memory SIZE               does not: ", 1},
         {"--model tiny --context 512 --device-memory 40MiB --host-memory 1KiB --offload inputs --methods "
          "checkpoint",
          "the host's memory", 1},
@@ -426,6 +518,12 @@ static void what_cannot_be_is_said(void **state)
          "where columns are drawn, of the largest draw", 0},
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --columns 0,2",
          "for a nominal card, to rank by.", 0},
+        {"--model tiny --context 512 --device-memory 1GiB --profile results/host.json",
+         "at the rates that profile host measured: nine in ten", 0},
+        {"--model tiny --context 512 --like cuda --profile rtx-3090",
+         "on an H200,\ntook 1.6 to 2.1 times as long.\n", 0},
+        {"--model tiny --context 512 --device-memory 1GiB --lora r=4,targets=q,v",
+         "\nLoRA      rank 4, alpha 16, of q, v\n", 0},
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --columns 0,2",
          " --columns 0,2 ", 0},
         {"--model tiny --context 512 --device-memory 1GiB --methods spaco --exact", "exact", 2},
@@ -454,6 +552,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(advise_and_plan_agree),
         cmocka_unit_test(all_may_stand_in_a_list),
         cmocka_unit_test(the_command_runs),
+        cmocka_unit_test_setup_teardown(the_training_run_runs, scratch_setup, scratch_teardown),
+        cmocka_unit_test(remedies_are_planned),
+        cmocka_unit_test(seconds_that_are_not_told_apart_are_marked),
         cmocka_unit_test(blocks_longer_than_the_context_are_tried),
         cmocka_unit_test(auto_chooses_what_may_be_asked),
         cmocka_unit_test(a_card_planned_as_the_cpu_is_told),

@@ -1,5 +1,6 @@
 // Times of a step, measured and estimated: rates, where the time goes, and what an estimate is and says.
 #define _GNU_SOURCE // asprintf
+#include "harness/run/planned_step.h"
 #include "methods/sampler.h"
 #include "tests/asked.h"
 
@@ -29,6 +30,53 @@ static void a_rate_names_its_flops(void **state)
         json_decref(record);
         free(json);
     }
+}
+
+// The range of estimates at peak rates is that of the steps that were measured on a card, to a tenth outward.
+static void the_range_of_estimates_is_that_of_records(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"results/cuda-chunk.jsonl", "results/cuda-llama.jsonl"};
+    double low = INFINITY, high = 0;
+    size_t count = 0;
+    for (size_t f = 0; f < COUNT(files); f++) {
+        FILE *file = fopen(files[f], "r");
+        char *line = NULL;
+        size_t capacity = 0;
+        assert_non_null(file);
+        for (; getline(&line, &capacity, file) > 0; count++) {
+            json_t *measured = json_loads(line, 0, NULL), *trial = json_object_get(measured, "trial");
+            assert_non_null(trial);
+            json_object_set_new(trial, "device", json_string("plan-cuda"));
+            json_object_set_new(trial, "profile", json_string("h200-141g"));
+            char *text = json_dumps(trial, 0);
+            json_t *planned = record_of(text);
+            // A draw's mean; of one step again and again the median.
+            const char *ms = json_is_null(json_object_get(measured, "mean_ms")) ? "median_ms" : "mean_ms";
+            double ratio = number(measured, ms) / number(planned, "estimate_ms");
+            low = fmin(low, ratio);
+            high = fmax(high, ratio);
+            free(text);
+            json_decref(planned);
+            json_decref(measured);
+        }
+        free(line);
+        fclose(file);
+    }
+    struct trial trial = trial_of(
+        "{'model': 'tiny', 'context': 100, 'device': 'plan-cuda', 'profile': 'h200-141g', 'method': 'full'}");
+    struct estimate_range range = estimate_range_of(&trial);
+    trial_free(&trial);
+    assert_int_equal(count, 10);
+    assert_true(near(range.low, floor(10 * low) / 10) && near(range.high, ceil(10 * high) / 10));
+    assert_true(!range.measured && estimates_tell_apart(range, 1, 1.4) && !estimates_tell_apart(range, 1.3, 1));
+    // By measured rates it is the profile's own.
+    trial = trial_of("{'model': 'tiny', 'context': 100, 'device': 'plan-cpu', 'profile': 'results/host.json', "
+                     "'method': 'full'}");
+    range = estimate_range_of(&trial);
+    const struct rates *rates = &trial.profile->rates[DTYPE_F32];
+    assert_true(range.measured && range.low == rates->low && range.high == rates->high && range.low < range.high);
+    trial_free(&trial);
 }
 
 // Sums over the rows of where a step's time goes.
@@ -199,6 +247,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rate_names_its_flops),
         cmocka_unit_test(where_the_time_goes_adds_up),
+        cmocka_unit_test(the_range_of_estimates_is_that_of_records),
         cmocka_unit_test(an_estimate_says_that_it_is_one),
         cmocka_unit_test(an_estimate_over_draws_is_their_mean),
     };

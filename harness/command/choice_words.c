@@ -9,6 +9,7 @@
 struct words {
     const struct choice *choice;
     const json_t *first; // NULL: of a command, in which all is said that is not a default
+    bool trains;         // the command does
     void (*word)(void *visitor, const char *name, const char *value);
     void *visitor;
 };
@@ -52,6 +53,8 @@ static void visit_keys(const struct words *words)
                  tried[i].parent ? "." : "", tried[i].key->name);
         if (!json_is_string(value)) // null: none
             continue;
+        if (!words->first && !words->trains && strcmp(flag, "place_optimizer") == 0) // grad has no optimizer
+            continue;
         if (words->first && !json_equal(value, tried_key_value(tried[i], words->first)))
             visit_value(words, name, value);
         else if (!words->first && (!tried[i].parent || strcmp(json_string_value(value), "host") == 0))
@@ -75,18 +78,15 @@ static void add_word(void *visitor, const char *name, const char *value)
 void choice_describe(const struct choice *choice, const json_t *first, char *text, size_t bytes)
 {
     struct line line = {text, bytes};
-    const struct words words = {choice, first, add_word, &line};
+    const struct words words = {choice, first, false, add_word, &line};
     snprintf(text, bytes, "%s", choice->trial->method->name);
     visit_options(&words);
     visit_keys(&words);
 }
 
-// grad takes no optimizer, nor a place for what it keeps.
 static void add_flag(void *visitor, const char *name, const char *value)
 {
     char *flag;
-    if (strcmp(name, "place_optimizer") == 0)
-        return;
     CHECK(asprintf(&flag, "--%s", name) > 0);
     for (char *c = flag; *c; c++)
         *c = *c == '_' ? '-' : *c;
@@ -95,9 +95,9 @@ static void add_flag(void *visitor, const char *name, const char *value)
     free(flag);
 }
 
-void choice_append_flags(const struct choice *choice, char **command)
+void choice_append_flags(const struct choice *choice, bool trains, char **command)
 {
-    const struct words words = {choice, NULL, add_flag, command};
+    const struct words words = {choice, NULL, trains, add_flag, command};
     add_flag(command, "method", choice->trial->method->name);
     visit_options(&words);
     visit_keys(&words);
@@ -112,6 +112,18 @@ bool choice_draws(const struct choice *choice)
     return drawn;
 }
 
+void choice_set_keys(const struct choice *choice, json_t *trial)
+{
+    json_t *canonical = json_loads(choice->trial->canonical, 0, NULL);
+    struct tried_key tried[TRIAL_KEYS_MAX];
+    size_t count = trial_keys_tried(tried);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = tried[i].parent ? tried[i].parent->name : tried[i].key->name;
+        json_object_set(trial, name, json_object_get(canonical, name));
+    }
+    json_decref(canonical);
+}
+
 json_t *choice_json(const struct choice *choice, const json_t *first)
 {
     const struct planned_step *step = choice->step;
@@ -124,14 +136,7 @@ json_t *choice_json(const struct choice *choice, const json_t *first)
         (json_int_t)step->peak_bytes, "host_peak_bytes", (json_int_t)step->host_peak_bytes, "flops", step->flops,
         "floor_bytes_per_token", step->floor_bytes_per_token, "label", label);
     CHECK(object);
-    json_t *canonical = json_loads(choice->trial->canonical, 0, NULL);
-    struct tried_key tried[TRIAL_KEYS_MAX];
-    size_t count = trial_keys_tried(tried);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = tried[i].parent ? tried[i].parent->name : tried[i].key->name;
-        json_object_set(object, name, json_object_get(canonical, name));
-    }
-    json_decref(canonical);
+    choice_set_keys(choice, object);
     return object;
 }
 

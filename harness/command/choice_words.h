@@ -24,5 +24,8 @@ struct links_words {
     char text[256];
 };
 struct links_words choice_links(const struct trial *trial);
-// Appends " --method seco --chunk 4096 --place-weights host" to a shell's command line (shell.h) of grad.
-void choice_append_flags(const struct choice *choice, char **command);
+// Appends " --method seco --chunk 4096 --place-weights host" to a shell's command line (shell.h) of grad; of a
+// command that trains with the optimizer's place, too.
+void choice_append_flags(const struct choice *choice, bool trains, char **command);
+// Sets the keys of which values are tried (trial_keys.h) in a trial's JSON.
+void choice_set_keys(const struct choice *choice, json_t *trial);

@@ -1,13 +1,12 @@
 // Command: `longbp advise`, the fastest method and options that fit, and what less memory would cost in time.
-#include "harness/command/choice_words.h"
+#include "harness/command/advice.h"
 #include "harness/command/command.h"
-#include "harness/command/plan_flags.h"
+#include "harness/command/remedies.h"
 #include "harness/command/shell.h"
 #include "harness/files/size.h"
 #include "harness/results/setting.h"
-#include "harness/run/planner.h"
 #include "harness/run/provenance.h"
-#include "harness/run/ranks_possible.h"
+#include "harness/spec/method_decode.h"
 #include <string.h>
 
 // What means nothing here, or has a flag of the command's own.
@@ -17,6 +16,11 @@ static const char *const without[] = {"train",  "device", "seed",         "label
 static const char *const not_to_run[] = {"profile",           "links",           "optimizer",
                                          "kv_gradient_dtype", "weights",         "place_weights",
                                          "place_gradients",   "place_optimizer", NULL};
+
+// Likewise of the command that trains with the choice.
+static const char *const not_to_train[] = {
+    "profile", "links",         "kv_gradient_dtype", "weights",         "labels", "documents",
+    "prompt",  "place_weights", "place_gradients",   "place_optimizer", NULL};
 
 static const struct flag own_flags[] = {
     {.name = "methods",
@@ -35,16 +39,14 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_JSON(""),
     {0}};
 
-// What was asked, and what was found.
-struct advice {
-    struct method_trials asked;
-    json_t *first; // canonical, of what was asked for
-    struct space space;
-    struct planner planner;
-    struct planned_limits limits;
+// What was found, beside the choice.
+struct found {
+    struct advice advice;
     char limit_what[128];
-    struct candidate fastest, unlimited, *front;
+    struct candidate unlimited, *front;
     size_t front_count;
+    struct planned_step training; // of the choice
+    struct status training_status;
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -52,104 +54,98 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return plan_flags_parse(state->input, key, text, state);
 }
 
-static bool find(struct plan_flags *flags, struct advice *advice, struct status *status)
+// The trial that `longbp train` takes with the choice, with its own optimizer unless one was given.
+static bool decode_training(const struct plan_flags *flags, const struct advice *advice, struct trial *trial,
+                            struct status *status)
 {
-    struct method_trials *asked = &advice->asked;
-    const json_t *limits = json_object_get(flags->trial.trial, "limits");
-    const struct method_request request = {.names = flags->methods,
-                                           .exact = flags->exact,
-                                           .variants = true,
-                                           .also = flags->also,
-                                           .host = json_object_get(limits, "host_memory")};
-    if (!method_trials_decode(asked, &flags->trial, &request, status))
-        return false;
-    const struct trial *first = &asked->trials[0];
-    if (!ranks_possible(first, status))
-        return false;
-    advice->first = json_loads(first->canonical, 0, NULL);
-    advice->limits.host_bytes = first->host_memory_limit_bytes;
-    if (!plan_flags_limit(flags, first, &advice->limits.device_bytes, advice->limit_what, sizeof advice->limit_what,
-                          status))
-        return false;
-    space_open(&advice->space, asked->trials, asked->count, flags->trial.method);
+    struct choice choice = advice_choice(advice, &advice->fastest);
+    struct trial_flags training = flags->trial;
+    training.trial = json_deep_copy(flags->trial.trial);
+    training.method = method_json(choice.trial->method, choice.options);
+    json_object_set_new(training.trial, "train", json_object());
+    if (!choice.trial->optimizer)
+        json_object_set_new(training.trial, "optimizer", json_string(optimizers[0]->name));
+    if (choice.trial->data.kind == DATA_BATCH)
+        json_object_set_new(training.trial, "batch", json_integer((json_int_t)choice.trial->batch));
+    choice_set_keys(&choice, training.trial);
+    bool fine = trial_flags_decode(&training, NULL, trial, status);
+    json_decref(training.method);
+    json_decref(training.trial);
+    advice_choice_end(&choice);
+    return fine;
+}
+
+static void plan_training(const struct plan_flags *flags, struct found *found)
+{
+    struct trial trial;
+    struct planned_memos memos;
+    struct status *status = &found->training_status;
+    planned_memos_open(&memos);
+    if (decode_training(flags, &found->advice, &trial, status) &&
+        planned_step(&found->training, &trial, trial.options, found->advice.limits, &memos, status) &&
+        !found->training.fits)
+        *status = found->training.why;
+    planned_memos_close(&memos);
+    trial_free(&trial);
+}
+
+static bool find(struct plan_flags *flags, struct found *found, struct status *status)
+{
+    struct advice *advice = &found->advice;
     struct planner *planner = &advice->planner;
-    return planner_open(planner, &advice->space, advice->limits, status) &&
-           planner_fastest(planner, &advice->fastest, status) &&
-           planner_unlimited(planner, &advice->unlimited, status) &&
-           planner_front(planner, &advice->fastest, &advice->front, &advice->front_count, status);
+    size_t device_bytes = 0;
+    if (!advice_open(advice, flags, status) ||
+        !plan_flags_limit(flags, &advice->asked.trials[0], &device_bytes, found->limit_what,
+                          sizeof found->limit_what, status) ||
+        !advice_find(advice, device_bytes, status))
+        return false;
+    if (advice->fastest.step.fits)
+        plan_training(flags, found);
+    return planner_unlimited(planner, &found->unlimited, status) &&
+           planner_front(planner, &advice->fastest, &found->front, &found->front_count, status);
 }
 
-static const struct trial *trial_of(const struct advice *advice, const struct candidate *candidate)
+// One step of the choice, on the device that was planned for; or a training run with it.
+static char *command_of(const struct plan_flags *flags, const struct advice *advice, bool trains)
 {
-    return advice->space.families[candidate->family].trial;
-}
-
-// A candidate as a choice, with its options; to be freed by end_choice.
-static struct choice choice_of(const struct advice *advice, const struct candidate *candidate)
-{
-    return (struct choice){.trial = trial_of(advice, candidate),
-                           .options = family_options(&advice->space.families[candidate->family], candidate->rung),
-                           .step = &candidate->step};
-}
-
-static void end_choice(struct choice *choice)
-{
-    options_free(&choice->trial->method->options, (void *)choice->options);
-}
-
-struct line {
-    char text[400];
-};
-
-static struct line describe(const struct advice *advice, const struct candidate *candidate)
-{
-    struct line line = {""};
-    struct choice choice = choice_of(advice, candidate);
-    choice_describe(&choice, advice->first, line.text, sizeof line.text);
-    end_choice(&choice);
-    return line;
-}
-
-// One step of it, on the device that was planned for.
-static char *command_of(const struct plan_flags *flags, const struct advice *advice)
-{
-    char *command = NULL;
-    struct choice choice = choice_of(advice, &advice->fastest);
+    char *command = NULL, sequences[32];
+    struct choice choice = advice_choice(advice, &advice->fastest);
     shell_append(&command, "longbp");
-    shell_append(&command, "grad");
-    trial_flags_append(&flags->trial, not_to_run, &command);
+    shell_append(&command, trains ? "train" : "grad");
+    trial_flags_append(&flags->trial, trains ? not_to_train : not_to_run, &command);
+    if (trains && choice.trial->data.kind == DATA_BATCH) {
+        snprintf(sequences, sizeof sequences, "%zu", choice.trial->batch);
+        shell_append(&command, "--sequences");
+        shell_append(&command, sequences);
+    }
     shell_append(&command, "--device");
     shell_append(&command, strcmp(choice.trial->device, "plan-cuda") == 0 ? "cuda" : "cpu");
-    choice_append_flags(&choice, &command);
+    choice_append_flags(&choice, trains, &command);
     shell_append(&command, "--out");
-    shell_append(&command, "gradients.safetensors");
-    end_choice(&choice);
+    shell_append(&command, trains ? "trained" : "gradients.safetensors");
+    advice_choice_end(&choice);
     return command;
 }
 
 // What keeps the choice from being faster: nothing, or what the fastest of all would need.
-static void limit_text(const struct advice *advice, char *text, size_t bytes)
+static struct advice_words limit_words(const struct found *found)
 {
-    const struct planned_step *free_of_limits = &advice->unlimited.step;
-    const struct planned_limits *limits = &advice->limits;
-    bool device = free_of_limits->peak_bytes > limits->device_bytes,
-         host = free_of_limits->host_peak_bytes > limits->host_bytes;
-    if (advice->fastest.step.fits && !device && !host) {
-        snprintf(text, bytes, "nothing: with any memory it would be the fastest");
-        return;
-    }
-    const struct candidate *wanted = advice->fastest.step.fits ? &advice->unlimited : &advice->fastest;
-    const struct planned_step *step = &wanted->step;
-    device = step->peak_bytes > limits->device_bytes;
-    if (!device && step->host_peak_bytes <= limits->host_bytes) {
-        snprintf(text, bytes, "%.900s", step->why.message);
-        return;
-    }
-    size_t missing = device ? step->peak_bytes - limits->device_bytes : step->host_peak_bytes - limits->host_bytes;
-    char size[32];
-    size_text(missing, size, sizeof size);
-    snprintf(text, bytes, "%s memory: %s, which would take %.4g s, needs %s more",
-             device ? "the device's" : "the host's", describe(advice, wanted).text, step->seconds, size);
+    const struct advice *advice = &found->advice;
+    const struct planned_step *unlimited = &found->unlimited.step;
+    struct advice_words words = {"nothing: with any memory it would be the fastest"};
+    if (!advice->fastest.step.fits)
+        return advice_missing(advice, &advice->fastest);
+    if (unlimited->peak_bytes > advice->limits.device_bytes ||
+        unlimited->host_peak_bytes > advice->limits.host_bytes)
+        return advice_missing(advice, &found->unlimited);
+    return words;
+}
+
+// Whether another row may be as fast as the choice, for all that the estimates tell.
+static bool may_be_as_fast(const struct advice *advice, const struct candidate *candidate)
+{
+    return candidate->step.seconds > advice->fastest.step.seconds &&
+           !advice_tells_apart(advice, candidate, &advice->fastest);
 }
 
 static void print_step(const struct advice *advice, const struct candidate *candidate)
@@ -159,105 +155,156 @@ static void print_step(const struct advice *advice, const struct candidate *cand
     size_text(step->peak_bytes, peak, sizeof peak);
     if (step->host_peak_bytes)
         size_text(step->host_peak_bytes, host, sizeof host);
-    printf("%12.4g %12s %12s  %s\n", step->seconds, peak, host, describe(advice, candidate).text);
+    printf("%12.4g%c %11s %12s  %s\n", step->seconds, may_be_as_fast(advice, candidate) ? '~' : ' ', peak, host,
+           advice_describe(advice, candidate).text);
 }
 
 static bool draws(const struct advice *advice, const struct candidate *candidate)
 {
-    struct choice choice = choice_of(advice, candidate);
+    struct choice choice = advice_choice(advice, candidate);
     bool drawn = choice_draws(&choice);
-    end_choice(&choice);
+    advice_choice_end(&choice);
     return drawn;
 }
 
-// What was not asked for, and may make room.
-static void print_ways_out(const struct plan_flags *flags, const struct advice *advice)
+// "LoRA      rank 8, alpha 8, of q, v"; nothing if all weights train.
+static void print_lora(const json_t *setting)
 {
-    const struct {
-        const char *flag;
-        bool asked;
-    } ways[] = {{"--host-memory", advice->limits.host_bytes > 0},
-                {"--also", flags->also},
-                {"--parallel", trial_ranks(&advice->asked.trials[0]) > 1}};
-    const char *before = "Not asked for, and may make room: ";
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        if (!ways[i].asked) {
-            printf("%s%s", before, ways[i].flag);
-            before = ", ";
-        }
-    }
-    printf("%s", strcmp(before, ", ") == 0 ? " (longbp advise --help).\n" : "");
+    const json_t *lora = json_object_get(setting, "lora"), *targets = json_object_get(lora, "targets"), *target;
+    size_t i;
+    if (!lora || !json_is_array(targets))
+        return;
+    printf("LoRA      rank %lld, alpha %g, of ", (long long)json_integer_value(json_object_get(lora, "rank")),
+           json_number_value(json_object_get(lora, "alpha")));
+    json_array_foreach(targets, i, target) printf("%s%s", i ? ", " : "", json_string_value(target));
+    printf("\n");
 }
 
-static void print_table(const struct plan_flags *flags, const struct advice *advice)
+// How sure the seconds are.
+static void print_range(const struct advice *advice, bool drawn, bool unsure)
 {
     const struct trial *first = &advice->asked.trials[0];
+    const struct estimate_range *range = &advice->range;
+    const char *links = choice_links(first).text;
+    if (range->measured)
+        printf(
+            "Seconds are predictions at the rates that profile %s measured%s: nine in ten steps of its calibration "
+            "took %.3g to\n%.3g times as long",
+            first->profile->name, links, range->low, range->high);
+    else if (first->profile)
+        printf(
+            "Seconds are estimates at the peak rates of profile %s%s: steps that were measured, on an H200,\ntook "
+            "%.3g to %.3g times as long",
+            first->profile->name, links, range->low, range->high);
+    else
+        printf("Seconds are for a nominal card, to rank by%s", links);
+    printf("%s.\n", drawn ? "; where columns are drawn, of the largest draw, as bytes are" : "");
+    if (unsure)
+        printf("~ may be as fast: estimates within %.3g times of each other are not told apart.\n",
+               range->high / range->low);
+}
+
+static void print_limits(const struct found *found)
+{
+    const struct planned_limits *limits = &found->advice.limits;
+    char size[32];
+    size_text(limits->device_bytes, size, sizeof size);
+    printf("device    %12s  %zu %s (%s)\n", size, limits->device_bytes, size_text_unit(limits->device_bytes),
+           found->limit_what);
+    size_text(limits->host_bytes, size, sizeof size);
+    printf("host      %12s  %zu %s (--host-memory)\n", size, limits->host_bytes,
+           size_text_unit(limits->host_bytes));
+}
+
+static void print_commands(const struct plan_flags *flags, const struct found *found)
+{
+    const struct trial *first = &found->advice.asked.trials[0];
+    char *run = command_of(flags, &found->advice, false), *train = command_of(flags, &found->advice, true),
+         peak[32];
+    size_text(found->training.peak_bytes, peak, sizeof peak);
+    printf("run       %s%s\n", run, first->optimizer ? "  # the gradient: without the optimizer" : "");
+    if (found->training_status.code == STATUS_OK)
+        printf("train     %s  # %s with %s%s\n", train, peak,
+               first->optimizer ? first->optimizer->name : optimizers[0]->name,
+               first->data.kind == DATA_BATCH ? "" : "; random tokens: --tokens FILE names yours");
+    else
+        printf("train     not with %s (longbp advise --optimizer says what would): %s\n",
+               first->optimizer ? first->optimizer->name : optimizers[0]->name, found->training_status.message);
+    free(train);
+    free(run);
+}
+
+static void print_table(const struct plan_flags *flags, const struct found *found)
+{
+    const struct advice *advice = &found->advice;
+    const struct trial *first = &advice->asked.trials[0];
     json_t *setting = json_loads(first->canonical, 0, NULL);
-    char text[1024], size[32];
+    char text[1024];
     setting_describe(setting, (double)first->context, text, sizeof text);
+    printf("%s\n", text);
+    print_lora(setting);
     json_decref(setting);
-    size_text(advice->limits.device_bytes, size, sizeof size);
-    printf("%s\ndevice    %12s  %zu %s (%s)\n", text, size, advice->limits.device_bytes,
-           size_text_unit(advice->limits.device_bytes), advice->limit_what);
-    size_text(advice->limits.host_bytes, size, sizeof size);
-    printf("host      %12s  %zu %s (--host-memory)\n", size, advice->limits.host_bytes,
-           size_text_unit(advice->limits.host_bytes));
-    printf("\n%12s %12s %12s  of %zu candidates, %zu planned\n", "seconds", "device", "host",
+    print_limits(found);
+    printf("\n%12s  %11s %12s  of %zu candidates, %zu planned\n", "seconds", "device", "host",
            advice->space.candidates, advice->planner.plans);
-    bool drawn = false;
-    for (size_t i = 0; i < advice->front_count; i++) {
-        print_step(advice, &advice->front[i]);
-        drawn |= draws(advice, &advice->front[i]);
+    bool drawn = false, unsure = false;
+    for (size_t i = 0; i < found->front_count; i++) {
+        print_step(advice, &found->front[i]);
+        drawn |= draws(advice, &found->front[i]);
+        unsure |= may_be_as_fast(advice, &found->front[i]);
     }
-    limit_text(advice, text, sizeof text);
     method_trials_print_left_out(&advice->asked, 0);
     if (!advice->fastest.step.fits) {
-        printf("\nNothing fits. What comes nearest is limited by %s.\n", text);
-        print_ways_out(flags, advice);
+        printf("\nNothing fits. What comes nearest is limited by %s.\n", limit_words(found).text);
+        remedies_print(flags, advice);
         return;
     }
-    char *command = command_of(flags, advice);
-    printf("\nfastest   %s\nlimit     %s\nrun       %s%s\n", describe(advice, &advice->fastest).text, text, command,
-           first->optimizer ? "  # the gradient: without the optimizer" : "");
-    printf("Seconds are estimates%s%s%s%s.\n", first->profile ? " by profile " : " for a nominal card, to rank by",
-           first->profile ? first->profile->name : "", choice_links(first).text,
-           drawn ? "; where columns are drawn, of the largest draw, as bytes are" : "");
-    free(command);
+    printf("\nfastest   %s%s\nlimit     %s\n", advice_describe(advice, &advice->fastest).text,
+           unsure ? ", by its estimate" : "", limit_words(found).text);
+    print_commands(flags, found);
+    print_range(advice, drawn, unsure);
 }
 
-static json_t *candidate_json(const struct advice *advice, const struct candidate *candidate)
+static json_t *front_json(const struct found *found)
 {
-    struct choice choice = choice_of(advice, candidate);
-    json_t *object = choice_json(&choice, advice->first);
-    end_choice(&choice);
-    return object;
+    json_t *front = json_array();
+    for (size_t i = 0; i < found->front_count; i++) {
+        json_t *row = advice_json(&found->advice, &found->front[i]);
+        json_object_set_new(row, "may_be_as_fast", json_boolean(may_be_as_fast(&found->advice, &found->front[i])));
+        json_array_append_new(front, row);
+    }
+    return front;
 }
 
-static void print_json(const struct plan_flags *flags, const struct advice *advice)
+static void print_json(const struct plan_flags *flags, const struct found *found)
 {
-    json_t *front = json_array(), *setting = json_loads(advice->asked.trials[0].canonical, 0, NULL);
+    const struct advice *advice = &found->advice;
+    json_t *setting = json_loads(advice->asked.trials[0].canonical, 0, NULL);
     static const char *const varying[] = {"method", "measure", "limits", "data", "labels", "reference", "seed"};
     for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
         json_object_del(setting, varying[i]);
-    for (size_t i = 0; i < advice->front_count; i++)
-        json_array_append_new(front, candidate_json(advice, &advice->front[i]));
-    char limit[1024], *command = command_of(flags, advice);
-    limit_text(advice, limit, sizeof limit);
+    char *run = command_of(flags, advice, false), *train = command_of(flags, advice, true);
     struct provenance provenance;
     provenance_take(&provenance);
-    bool fits = advice->fastest.step.fits;
+    bool fits = advice->fastest.step.fits, trains = fits && found->training_status.code == STATUS_OK;
     json_int_t host = (json_int_t)advice->limits.host_bytes;
     json_t *object = json_pack(
-        "{s:o, s:I, s:s, s:o, s:b, s:o, s:o, s:o, s:O, s:s, s:o, s:I, s:I, s:s, s:o}", "setting", setting,
-        "limit_bytes", (json_int_t)advice->limits.device_bytes, "limit", advice->limit_what, "host_limit_bytes",
-        host ? json_integer(host) : json_null(), "fits", (int)fits, "choice",
-        fits ? candidate_json(advice, &advice->fastest) : json_null(), "nearest",
-        fits ? json_null() : candidate_json(advice, &advice->fastest), "front", front, "left_out",
-        advice->asked.left_out, "limited_by", limit, "command", fits ? json_string(command) : json_null(),
-        "candidates", (json_int_t)advice->space.candidates, "plans", (json_int_t)advice->planner.plans, "revision",
+        "{s:o, s:I, s:s, s:o, s:b, s:o, s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:o, s:{s:b, s:f, s:f}, s:I, s:I, s:s, "
+        "s:o}",
+        "setting", setting, "limit_bytes", (json_int_t)advice->limits.device_bytes, "limit", found->limit_what,
+        "host_limit_bytes", host ? json_integer(host) : json_null(), "fits", (int)fits, "choice",
+        fits ? advice_json(advice, &advice->fastest) : json_null(), "nearest",
+        fits ? json_null() : advice_json(advice, &advice->fastest), "front", front_json(found), "left_out",
+        advice->asked.left_out, "limited_by", limit_words(found).text, "command",
+        fits ? json_string(run) : json_null(), "train_command", trains ? json_string(train) : json_null(),
+        "train_peak_bytes", trains ? json_integer((json_int_t)found->training.peak_bytes) : json_null(), "remedies",
+        fits ? json_array() : remedies_json(flags, advice), "measured_over_estimate", "measured_rates",
+        (int)advice->range.measured, "low", advice->range.low, "high", advice->range.high, "candidates",
+        (json_int_t)advice->space.candidates, "plans", (json_int_t)advice->planner.plans, "revision",
         provenance.revision, "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
     command_print(object, JSON_INDENT(2));
-    free(command);
+    free(train);
+    free(run);
 }
 
 int command_advise(int argc, char **argv)
@@ -278,23 +325,22 @@ int command_advise(int argc, char **argv)
                "tried. The gradient of every candidate but those of --also is that of full backprop, but for the "
                "order of its sums; --methods may name others, which --exact leaves out. The table is the front of "
                "these: none of them has both less time and less memory than a row of it by more than 2 and 5 %. "
+               "Rows with ~ may be as fast as the choice, for estimates so near are not told apart. "
                "Where columns are drawn, seconds and bytes are of the draw that takes most; a share of the columns "
-               "is of each chunk's own. "
+               "is of each chunk's own. If nothing fits, other requests are planned, each by itself. "
                "Exit code 1: nothing fits."};
     struct status status = {0};
-    struct advice advice = {0};
+    struct found found = {0};
+    struct advice *advice = &found.advice;
     arguments_parse(&argp, own_flags, argc, argv, &flags);
-    bool done = find(&flags, &advice, &status);
+    bool done = find(&flags, &found, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     else
-        (flags.json ? print_json : print_table)(&flags, &advice);
-    bool fits = advice.fastest.step.fits;
-    free(advice.front);
-    planner_close(&advice.planner);
-    space_close(&advice.space);
-    json_decref(advice.first);
-    method_trials_free(&advice.asked);
+        (flags.json ? print_json : print_table)(&flags, &found);
+    bool fits = advice->fastest.step.fits;
+    free(found.front);
+    advice_close(advice);
     plan_flags_close(&flags);
     return !done ? EXIT_BAD_INPUT : fits ? EXIT_FINE : EXIT_CHECK_FAILED;
 }

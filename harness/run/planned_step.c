@@ -37,6 +37,19 @@ void planned_roofline(const struct trial *trial, struct roofline *roofline)
         CHECK(profile_roofline(trial->profile, trial->dtype, roofline, &why)); // checked when it was decoded
 }
 
+struct estimate_range estimate_range_of(const struct trial *trial)
+{
+    struct roofline roofline;
+    planned_roofline(trial, &roofline);
+    return roofline.rates ? (struct estimate_range){roofline.rates->low, roofline.rates->high, true}
+                          : (struct estimate_range){.low = 1.6, .high = 2.1};
+}
+
+bool estimates_tell_apart(struct estimate_range range, double a_seconds, double b_seconds)
+{
+    return fmax(a_seconds, b_seconds) > fmin(a_seconds, b_seconds) * range.high / range.low;
+}
+
 // What joins the ranks; NULL: they say more than can be timed.
 static const struct links *planned_links(const struct trial *trial)
 {
