@@ -398,7 +398,7 @@ static void long_contexts_fit(void **state)
         {TRAINED "--optimizer bcd", 17000, 4.6},
         {TRAINED "--optimizer " GALORE, 12000, 5},
         {TRAINED "--stages 4 --optimizer bcd", 45000, 5.6},
-        {TRAINED "--stages 4 --optimizer " GALORE, 45000, 6},
+        {TRAINED "--stages 4 --optimizer " GALORE, 42000, 6},
         // keys and values of 2^31 elements and more
         {LLAMA "--profile h200-141g --host-memory 2TiB --chunk 16384 --stages 4 --offload inputs+gradient", 9000000,
          6},

@@ -180,7 +180,8 @@ static void advice_prints_its_front(void **state)
         if (number(row, "host_peak_bytes") > 0)
             size_text((size_t)number(row, "host_peak_bytes"), host, sizeof host);
         on_host += number(row, "host_peak_bytes") > 0;
-        expect_text(table, "\n%12.4g %12s %12s  %s\n", number(row, "estimate_ms") / 1e3, peak, host,
+        expect_text(table, "\n%12.4g%c %11s %12s  %s\n", number(row, "estimate_ms") / 1e3,
+                    json_is_true(json_object_get(row, "may_be_as_fast")) ? '~' : ' ', peak, host,
                     word(row, "label"));
     }
     assert_true(on_host > 0);

@@ -35,14 +35,9 @@ void advice_close(struct advice *advice)
     method_trials_free(&advice->asked);
 }
 
-const struct trial *advice_trial(const struct advice *advice, const struct candidate *candidate)
-{
-    return advice->space.families[candidate->family].trial;
-}
-
 struct choice advice_choice(const struct advice *advice, const struct candidate *candidate)
 {
-    return (struct choice){.trial = advice_trial(advice, candidate),
+    return (struct choice){.trial = advice->space.families[candidate->family].trial,
                            .options = family_options(&advice->space.families[candidate->family], candidate->rung),
                            .step = &candidate->step};
 }

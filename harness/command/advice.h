@@ -22,8 +22,6 @@ bool advice_open(struct advice *advice, const struct plan_flags *flags, struct s
 // something cannot be planned at all.
 bool advice_find(struct advice *advice, size_t device_bytes, struct status *status);
 void advice_close(struct advice *advice);
-// The trial that a candidate is of.
-const struct trial *advice_trial(const struct advice *advice, const struct candidate *candidate);
 // A candidate as a choice, with its options. Release with advice_choice_end.
 struct choice advice_choice(const struct advice *advice, const struct candidate *candidate);
 void advice_choice_end(struct choice *choice);
