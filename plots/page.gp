@@ -39,6 +39,11 @@ if (exists('given_height')) {
     }
 }
 
+# Only a height that is given makes letters smaller than 6 pt (page_max of style.gp). The program shows what begins so.
+if (exists('telling') && 8.25 * zoom < 5.95) {
+    print sprintf('notice: %s: letters of %.1f pt; at this width 6 pt take a height of %.0f mm', telling, 8.25 * zoom, ceil(6 / 8.25 * height * 25.4 / 96))
+}
+
 face = exists('given_font') ? given_font : \
     format eq 'svg' ? (styled('serif') ? 'serif' : 'sans-serif') : (styled('serif') ? 'DejaVu Serif' : 'DejaVu Sans')
 if (format eq 'png') {

@@ -318,6 +318,22 @@ static void longest_contexts_say_what_is_claimed(void **state)
         "grep -q \"$(grep -o '\"max_context\": [0-9]*' $R/max-context-a800-80g-zero2-3.json | "
         "tail -1 | cut -d' ' -f2)\" drawn/cards.tsv && "
         "! grep -q Claimed drawn/max-context.svg");
+    // Each names its own files alone; others' sources in short.
+    expect_drawn(
+        scratch, "",
+        "grep -q '>From max-context-rtx-3090.json[<;]' drawn/max-context.svg && "
+        "grep -q '>From max-context-a800-80g-zero2-3.json<' drawn/cards.svg && "
+        "! grep -q 'other file' drawn/*.svg && ! grep -q 'zero2-3' drawn/max-context.svg && "
+        "$L plot --scripts \"$P\" --format svg --out two --max-context $R/max-context-a800-80g-zero2-3.json "
+        "--max-context $R/max-context-a800-80g-zero2-4.json --max-context $R/max-context-a800-80g-zero2-5.json && "
+        "grep -q '>From max-context-a800-80g-zero2-3.json and 2 other files<' two/cards.svg");
+    // Letters below 6 pt are told once, with the height that they take at that width; which is then enough.
+    expect_drawn(
+        scratch, "",
+        "small() { $L plot --scripts \"$P\" --format tsv,svg,png --out small --size 85x$1mm --max-context "
+        "$R/max-context-rtx-3090.json 2>&1 | grep ' pt; at this width 6 pt take a height of '; } && "
+        "small 40 > said && [ $(wc -l < said) = 1 ] && grep -q '^max-context: letters of [0-5][.][0-9] pt' said && "
+        "least=$(grep -oE '[0-9]+ mm$' said | cut -d' ' -f1) && ! small $least && small $((least - 3))");
     // Batches have a picture of their own; within a decade its axis begins at 0.
     expect_drawn(
         scratch, "",

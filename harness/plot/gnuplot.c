@@ -110,18 +110,21 @@ static int start(pid_t *child, const char *folder, char **arguments, FILE *table
     return error;
 }
 
-// Waits for it, and shows its messages if it failed.
+// Waits for it, and shows its messages if it failed, else those that a script means to be shown: "notice: ...".
 static bool finish(pid_t child, FILE *messages)
 {
+    static const char notice[] = "notice: ";
     int state;
-    if (waitpid(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0) {
-        return true;
-    }
+    bool fine = waitpid(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0;
     size_t bytes;
-    char *text = contents(messages, &bytes);
-    fputs(text, stderr);
+    char *text = contents(messages, &bytes), *rest = text, *line;
+    if (!fine)
+        fputs(text, stderr);
+    while (fine && (line = strsep(&rest, "\n")))
+        if (strncmp(line, notice, strlen(notice)) == 0)
+            fprintf(stderr, "%s\n", line + strlen(notice));
     free(text);
-    return false;
+    return fine;
 }
 
 char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_variable *variables, size_t count,

@@ -27,20 +27,36 @@ static bool is_dotted(const struct longest_group *group, bool batches)
     return group && batches == (group->batch_sequence > 0) && !is_over_cards(group);
 }
 
-// Of one kind of card.
-static size_t write_rows(const struct longest_contexts *contexts, bool batches, const char *card, FILE *table)
+// The rows of one picture: the dots of one kind of card, or what is alike over several cards.
+struct rows {
+    bool batches;
+    const char *card, *alike; // alike NULL: the dots
+};
+
+static bool has_group(const struct rows *rows, const struct longest_group *group)
+{
+    if (rows->alike)
+        return is_over_cards(group) && strcmp(group->alike, rows->alike) == 0;
+    return is_dotted(group, rows->batches) && strcmp(group->card, rows->card) == 0;
+}
+
+static bool has_row(const struct rows *rows, const struct longest_contexts *contexts, const struct longest_row *row)
+{
+    return has_group(rows, group_of(contexts, row)) && (!rows->alike || *row->method);
+}
+
+static size_t write_rows(const struct longest_contexts *contexts, const struct rows *rows, FILE *table)
 {
     size_t series = 0, groups = 0, last = 0;
     fprintf(table, "series\tmethod\tlabel\trank\tgroup\tgroup_label\t%s\tpublished\tmark\n",
-            batches ? "max_batch" : "max_context");
+            rows->batches ? "max_batch" : "max_context");
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
-        const struct longest_group *group = group_of(contexts, row);
-        if (!is_dotted(group, batches) || strcmp(group->card, card) != 0)
+        if (!has_row(rows, contexts, row))
             continue;
         groups += row->group != last;
         last = row->group;
         fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", ++series, *row->method ? row->method : "published", row->label,
-                groups, group->words);
+                groups, group_of(contexts, row)->words);
         TABLE_CELLS(table, row->extent, row->published);
         fprintf(table, "\t%s\n", *row->mark ? row->mark : "-"); // gnuplot has no empty words
     }
@@ -48,22 +64,21 @@ static size_t write_rows(const struct longest_contexts *contexts, bool batches, 
 }
 
 // Over several cards, of what is alike but for their number: a series for each method with its options.
-static void write_cards(const struct longest_contexts *contexts, const char *alike, FILE *table)
+static void write_cards(const struct longest_contexts *contexts, const struct rows *rows, FILE *table)
 {
     const char **labels = calloc(contexts->row_count + 1, sizeof *labels);
     size_t count = 0;
     CHECK(labels);
     fputs("series\tmethod\tlabel\trank\tcards\tmax_context\tpublished\n", table);
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
-        const struct longest_group *group = group_of(contexts, row);
-        if (!is_over_cards(group) || !*row->method || strcmp(group->alike, alike) != 0)
+        if (!has_row(rows, contexts, row))
             continue;
         size_t series = 0;
         while (series < count && strcmp(labels[series], row->label) != 0)
             series++;
         if (series == count)
             labels[count++] = row->label;
-        fprintf(table, "%zu\t%s\t%s\t0\t%zu", series + 1, row->method, row->label, group->cards);
+        fprintf(table, "%zu\t%s\t%s\t0\t%zu", series + 1, row->method, row->label, group_of(contexts, row)->cards);
         TABLE_ROW(table, row->extent > 0 ? row->extent : NAN, row->published);
     }
     free(labels);
@@ -75,49 +90,63 @@ static const char *file_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void list_files(const struct max_context_request *request, char *source, size_t bytes)
+// "From a.json and 3 other files; beside TRL's guide and 2 other sources": of the rows alone.
+static void list_sources(const struct longest_contexts *contexts, const struct rows *rows, char *text, size_t bytes)
 {
-    size_t count = request->path_count;
-    snprintf(source, bytes, "From %s", file_of(request->paths[0]));
-    if (count > 4)
-        text_append(source, bytes, " to %s, %zu files", file_of(request->paths[count - 1]), count);
-    for (size_t i = 1; count <= 4 && i < count; i++)
-        text_append(source, bytes, ", %s", file_of(request->paths[i]));
+    const char *first = NULL, *beside = NULL;
+    size_t files = 0, sources = 0;
+    for (size_t g = 0; g < contexts->group_count; g++) {
+        const struct longest_group *group = &contexts->groups[g];
+        if (!has_group(rows, group))
+            continue;
+        first = first ? first : group->path;
+        files += group->path_count;
+    }
+    for (size_t i = 0; i < contexts->row_count; i++) {
+        const char *source = has_row(rows, contexts, &contexts->rows[i]) ? contexts->rows[i].source : NULL;
+        bool known = !source;
+        for (size_t before = 0; !known && before < i; before++)
+            known = contexts->rows[before].source == source && has_row(rows, contexts, &contexts->rows[before]);
+        beside = beside ? beside : source;
+        sources += !known;
+    }
+    snprintf(text, bytes, "From %s", file_of(first));
+    if (files > 1)
+        text_append(text, bytes, " and %zu other file%s", files - 1, files > 2 ? "s" : "");
+    if (beside)
+        text_append(text, bytes, "; beside %s", beside);
+    if (sources > 1)
+        text_append(text, bytes, " and %zu other source%s", sources - 1, sources > 2 ? "s" : "");
 }
 
-// What the pictures have in common: where their numbers are from.
-struct origin {
-    char source[900], machine[700];
-};
-
-static struct origin origin_of(const struct max_context_request *request, const struct longest_contexts *contexts,
-                               bool batches)
+// Whether a row of ours has a published value.
+static bool any_published(const struct longest_contexts *contexts, const struct rows *rows)
 {
-    struct origin origin;
-    list_files(request, origin.source, sizeof origin.source);
-    if (*contexts->other_sources)
-        text_append(origin.source, sizeof origin.source, "; beside %s", contexts->other_sources);
-    snprintf(origin.machine, sizeof origin.machine, "planned, nothing was measured, at revision %s%s%s%s",
-             *contexts->revisions ? contexts->revisions : "unknown",
-             batches ? "" : ", with one sequence on a card where nothing else is said",
-             *contexts->sources ? "; published: " : "", contexts->sources);
-    return origin;
+    bool any = false;
+    for (size_t i = 0; i < contexts->row_count; i++)
+        any |= has_row(rows, contexts, &contexts->rows[i]) && *contexts->rows[i].method &&
+               isfinite(contexts->rows[i].published);
+    return any;
 }
 
-// What is named of a picture, with a claim and where its numbers are from.
+// What is named of a picture of these rows, with a claim and where its numbers are from.
 static bool draw(const struct max_context_request *request, const struct longest_contexts *contexts,
-                 const struct picture *named, struct status *status)
+                 const struct rows *rows, const struct picture *named, struct status *status)
 {
-    bool batches = strcmp(named->figure, "max-batch") == 0;
-    struct origin origin = origin_of(request, contexts, batches);
     struct picture picture = *named;
-    char claim[900] = "";
-    if (batches ? contexts->batches_reported : *contexts->sources) // what it shows is what a paper is about
+    bool beside = any_published(contexts, rows);
+    char claim[900] = "", source[900], machine[700];
+    list_sources(contexts, rows, source, sizeof source);
+    snprintf(machine, sizeof machine, "planned, nothing was measured, at revision %s%s%s%s",
+             *contexts->revisions ? contexts->revisions : "unknown",
+             rows->batches ? "" : ", with one sequence on a card where nothing else is said",
+             beside ? "; published: " : "", beside ? contexts->sources : "");
+    if (rows->batches ? contexts->batches_reported : *contexts->sources) // what it shows is what a paper is about
         claim_pictures_find(picture.kind, claim, sizeof claim);
     picture.form = request->form;
     picture.claim = *claim ? claim : NULL;
-    picture.source = origin.source;
-    picture.machine = origin.machine;
+    picture.source = source;
+    picture.machine = machine;
     return picture_draw(&picture, status);
 }
 
@@ -136,17 +165,17 @@ static size_t card_kinds(const struct longest_contexts *contexts, bool batches, 
 }
 
 static bool draw_card(const struct max_context_request *request, const struct longest_contexts *contexts,
-                      const struct picture *named, const char *card, struct status *status)
+                      const struct picture *named, const struct rows *rows, struct status *status)
 {
     char *words = NULL;
     size_t bytes;
     FILE *table = open_memstream(&words, &bytes);
     CHECK(table);
-    size_t count = write_rows(contexts, strcmp(named->figure, "max-batch") == 0, card, table);
+    size_t count = write_rows(contexts, rows, table);
     CHECK(fclose(table) == 0);
     struct picture picture = *named;
     picture.table = words;
-    bool fine = count == 0 || draw(request, contexts, &picture, status);
+    bool fine = count == 0 || draw(request, contexts, rows, &picture, status);
     free(words);
     return fine;
 }
@@ -173,7 +202,7 @@ static bool draw_rows(const struct max_context_request *request, const struct lo
             .figure = kind,
             .setting = batches ? "the last batch that fits: one sequence more does not"
                                : "the last context that fits: one token, or one chunk, more does not"};
-        fine = draw_card(request, contexts, &picture, card, status);
+        fine = draw_card(request, contexts, &picture, &(struct rows){.batches = batches, .card = card}, status);
     }
     return fine;
 }
@@ -196,12 +225,13 @@ static bool draw_cards(const struct max_context_request *request, const struct l
         size_t bytes;
         FILE *table = open_memstream(&words, &bytes);
         CHECK(table);
-        write_cards(contexts, group->alike, table);
+        const struct rows rows = {.alike = group->alike};
+        write_cards(contexts, &rows, table);
         CHECK(fclose(table) == 0);
         snprintf(name, sizeof name, drawn ? "cards-%zu" : "cards", drawn + 1);
         const struct picture picture = {
             .name = name, .kind = name, .figure = "cards", .setting = group->alike, .table = words};
-        fine = draw(request, contexts, &picture, status);
+        fine = draw(request, contexts, &rows, &picture, status);
         drawn++;
         free(words);
     }

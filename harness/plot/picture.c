@@ -51,18 +51,28 @@ static char *svg_of_size(const char *svg, struct picture_size size, size_t *byte
     return sized;
 }
 
+// Of several formats the first that is drawn tells what there is to tell of the picture.
+static bool is_telling(const char *formats, const char *format)
+{
+    bool first = strncmp(formats, format, strlen(format)) == 0;
+    return first || (strncmp(formats, "tsv,", 4) == 0 && is_telling(formats + 4, format));
+}
+
 // As gnuplot draws it, to be freed; NULL and a status if it failed.
 static char *drawn_by(const struct picture *picture, const char *format, size_t *bytes, struct status *status)
 {
     const struct picture_form *form = picture->form;
     char width[32], height[32];
-    struct gnuplot_variable variables[13] = {{"format", format},
+    struct gnuplot_variable variables[14] = {{"format", format},
                                              {"setting", picture->setting},
                                              {"source", picture->source},
                                              {"machine", picture->machine}};
     size_t count = 4;
     if (form->take) {
         variables[count++] = (struct gnuplot_variable){"interactive", "yes"};
+    }
+    if (!form->take && is_telling(form->formats, format)) {
+        variables[count++] = (struct gnuplot_variable){"telling", picture->name};
     }
     if (form->title) {
         variables[count++] = (struct gnuplot_variable){"given_title", form->title};

@@ -250,6 +250,7 @@ static void add_others(struct longest_contexts *contexts, const json_t *output, 
             row->published = point->value;
             row->mark = point->mark;
             row->setting = point->setting;
+            row->source = file->source;
             if (output && !strstr(contexts->sources, file->source))
                 add_words(contexts->other_sources, sizeof contexts->other_sources, "; ", file->source);
         }
@@ -311,17 +312,19 @@ static struct longest_group group_of(const json_t *output)
 }
 
 // Of outputs that follow one another with the same words. Their number.
-static size_t open_group(struct longest_contexts *contexts, json_t *const *outputs)
+static size_t open_group(struct longest_contexts *contexts, json_t *const *outputs, const char *path)
 {
     struct longest_group group = group_of(outputs[0]), next = group;
     size_t count = 0;
     contexts->groups = realloc(contexts->groups, (contexts->group_count + 1) * sizeof group);
     CHECK(contexts->groups);
-    contexts->groups[contexts->group_count++] = group;
     do {
         if (outputs[++count])
             next = group_of(outputs[count]);
     } while (outputs[count] && strcmp(next.words, group.words) == 0);
+    group.path = path;
+    group.path_count = count;
+    contexts->groups[contexts->group_count++] = group;
     return count;
 }
 
@@ -359,7 +362,7 @@ bool longest_contexts_open(struct longest_contexts *contexts, const char *const 
     for (size_t i = 0; status->code == STATUS_OK && i < count; i++)
         outputs[i] = read_output(paths[i], status);
     for (size_t i = 0; status->code == STATUS_OK && i < count;) {
-        size_t first = i, end = i + open_group(contexts, outputs + i);
+        size_t first = i, end = i + open_group(contexts, outputs + i, paths[i]);
         while (i < end && add_output(contexts, paths[i], outputs[i], published, status))
             i++;
         if (i == end)

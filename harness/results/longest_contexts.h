@@ -13,14 +13,17 @@ struct longest_row {
     char limit[160];            // what does not fit beyond; empty: not known
     double published;           // tokens; NaN: none
     const char *mark, *setting; // of a row of others: as in struct published_point, borrowed
+    const char *source;         // of a row of others: as in struct published_file, borrowed; else NULL
 };
 
 // What is planned for one model and training on one kind of card.
 struct longest_group {
-    char words[320];       // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
-    char card[64];         // "rtx-3090", the profile; empty: none
-    size_t cards;          // that have some of the sequences each
-    char alike[320];       // the words, but for how many
+    char words[320];  // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
+    char card[64];    // "rtx-3090", the profile; empty: none
+    size_t cards;     // that have some of the sequences each
+    char alike[320];  // the words, but for how many
+    const char *path; // the first of its files, borrowed, of which there are
+    size_t path_count;
     size_t batch_sequence; // of max-batch: tokens of each of the sequences that are counted; 0: of max-context
 };
 
