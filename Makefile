@@ -190,12 +190,13 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.
 # run; without what simulates times, whose code test_time_change runs too; and without what preloads a malloc or system
 # calls of its own. Weekly alone (LONGBP_EXHAUSTIVE=1) come the longest of those whose code others run under them: the
 # planner at length (test_planner, test_max_context, test_plan_command and test_writers have its commands), commands over
-# ranks (test_ranks, test_train_ranks, test_ranks_ends and test_batch_command), names in plots (test_plot, test_writers),
-# and every method in bf16 (test_methods, test_bf16).
+# ranks (test_ranks, test_train_ranks, test_ranks_ends and test_batch_command), interrupts of training (test_train,
+# test_adapter, test_kills), verdicts (test_compare_times and those of other kinds), names in plots (test_plot,
+# test_writers), and every method in bf16 (test_methods, test_bf16).
 SUITE     = BUILD=$(BUILD) tests/suite
 BRIEF    := $(and $(SANITIZE),$(if $(LONGBP_EXHAUSTIVE),,1))
 LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes)) \
-            $(if $(BRIEF),$(addprefix %/test_,advise plan_table ranks_command train_ranks_command plot_command))
+            $(if $(BRIEF),$(addprefix %/test_,advise plan_table ranks_command train_ranks_command train_command compare plot_command))
 RUNS     := $(addprefix run/,$(filter-out $(LEFT_OUT),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
