@@ -327,6 +327,22 @@ static void longest_contexts_say_what_is_claimed(void **state)
         "$L plot --scripts \"$P\" --format svg --out two --max-context $R/max-context-a800-80g-zero2-3.json "
         "--max-context $R/max-context-a800-80g-zero2-4.json --max-context $R/max-context-a800-80g-zero2-5.json && "
         "grep -q '>From max-context-a800-80g-zero2-3.json and 2 other files<' two/cards.svg");
+    // A panel alone, of published figures and of longest contexts; a word that is none draws nothing.
+    expect_drawn(
+        scratch, "",
+        "$L plot --scripts \"$P\" --format svg,tsv --out panel --figures published-memory --panel 'other methods' "
+        "$R/seco-figure6.jsonl && cut -f 5,6 panel/*-panel-other-methods.tsv | sort -u | grep -qx \"1\tother "
+        "methods\" "
+        "&& grep -q '>other methods<' panel/*.svg && ! grep -q '>spaco<' panel/*.svg && "
+        "$L plot --scripts \"$P\" --format svg,tsv --out panel --panel qwen3-8b --max-context "
+        "$R/max-context-h100-80g-adamw.json --max-context $R/max-context-h100-80g-qwen3-8b-adamw.json && "
+        "cut -f 6 panel/max-context-panel-qwen3-8b.tsv | grep -q ^qwen3-8b, && "
+        "! grep -q llama panel/max-context-panel-qwen3-8b.tsv && "
+        "! $L plot --scripts \"$P\" --format svg --out no --panel qwen3-8 --max-context "
+        "$R/max-context-h100-80g-adamw.json 2> said && grep -q 'no figure has .qwen3-8.; .*; of these data "
+        "\"llama-3-8b,' "
+        "said && ! $L plot --scripts \"$P\" --out no --panel spac $R/seco-figure6.jsonl 2> said && "
+        "grep -q 'did you mean \"spaco\"?' said && [ ! -e no ]");
     // Letters below 6 pt are told once, with the height that they take at that width; which is then enough.
     expect_drawn(
         scratch, "",

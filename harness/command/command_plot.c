@@ -60,10 +60,13 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int command_plot(int argc, char **argv)
 {
-    char names[256], figures[384], listed[700], panels[900];
+    char names[256], figures[384], listed[700], panels[1000];
     plot_figures(", ", names, sizeof names);
     plot_panels(listed, sizeof listed);
-    snprintf(panels, sizeof panels, "One panel alone of the figures that have several: %s (default: all)", listed);
+    snprintf(panels, sizeof panels,
+             "One panel alone of the figures that have several: %s; of published figures and longest contexts the "
+             "words above it, or the first of them up to a comma (default: all)",
+             listed);
     snprintf(figures, sizeof figures, "Only these: %s (default: all that can be drawn)", names);
     const struct flag options[] = {
         {.name = "out",

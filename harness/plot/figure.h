@@ -13,6 +13,7 @@ struct figure {
     const char *needs;  // the records it is drawn from, for the message when there are none
     bool one_context;   // a picture is of one context
     bool own_axes;      // has no curves, or axes as published: not to be set
+    bool row_panels;    // its rows say their panels, which depend on what was recorded
     bool every_commit;  // of all records of a trial; else of the last
     bool times;         // shows them: of a machine each, unless of every_commit, and whether they were disturbed
     bool estimates;     // of plans it shows estimates of time

@@ -30,14 +30,17 @@ static bool is_dotted(const struct longest_group *group, bool batches)
 // The rows of one picture: the dots of one kind of card, or what is alike over several cards.
 struct rows {
     bool batches;
-    const char *card, *alike; // alike NULL: the dots
+    const char *card, *alike;     // alike NULL: the dots
+    struct series_choice *series; // which panels, groups here, are chosen
 };
 
 static bool has_group(const struct rows *rows, const struct longest_group *group)
 {
     if (rows->alike)
-        return is_over_cards(group) && strcmp(group->alike, rows->alike) == 0;
-    return is_dotted(group, rows->batches) && strcmp(group->card, rows->card) == 0;
+        return is_over_cards(group) && strcmp(group->alike, rows->alike) == 0 &&
+               series_choice_has_panel(rows->series, rows->alike);
+    return is_dotted(group, rows->batches) && strcmp(group->card, rows->card) == 0 &&
+           series_choice_has_panel(rows->series, group->words);
 }
 
 static bool has_row(const struct rows *rows, const struct longest_contexts *contexts, const struct longest_row *row)
@@ -64,7 +67,7 @@ static size_t write_rows(const struct longest_contexts *contexts, const struct r
 }
 
 // Over several cards, of what is alike but for their number: a series for each method with its options.
-static void write_cards(const struct longest_contexts *contexts, const struct rows *rows, FILE *table)
+static size_t write_cards(const struct longest_contexts *contexts, const struct rows *rows, FILE *table)
 {
     const char **labels = calloc(contexts->row_count + 1, sizeof *labels);
     size_t count = 0;
@@ -82,6 +85,7 @@ static void write_cards(const struct longest_contexts *contexts, const struct ro
         TABLE_ROW(table, row->extent > 0 ? row->extent : NAN, row->published);
     }
     free(labels);
+    return count;
 }
 
 static const char *file_of(const char *path)
@@ -193,8 +197,10 @@ static bool draw_rows(const struct max_context_request *request, const struct lo
         if (card_kinds(contexts, batches, g) == card_kinds(contexts, batches, g + 1))
             continue;
         const char *card = contexts->groups[g].card;
-        char name[100];
+        char name[200];
         snprintf(name, sizeof name, "%s%s%s", kind, kinds > 1 ? "-" : "", kinds > 1 ? card : "");
+        if (request->form->panel)
+            text_append(name, sizeof name, "-panel-%s", request->form->panel);
         setting_slug(name);
         const struct picture picture = {
             .name = name,
@@ -202,7 +208,8 @@ static bool draw_rows(const struct max_context_request *request, const struct lo
             .figure = kind,
             .setting = batches ? "the last batch that fits: one sequence more does not"
                                : "the last context that fits: one token, or one chunk, more does not"};
-        fine = draw_card(request, contexts, &picture, &(struct rows){.batches = batches, .card = card}, status);
+        fine = draw_card(request, contexts, &picture,
+                         &(struct rows){.batches = batches, .card = card, .series = request->form->series}, status);
     }
     return fine;
 }
@@ -221,17 +228,22 @@ static bool draw_cards(const struct max_context_request *request, const struct l
                 break;
         if (!is_over_cards(group) || first != g)
             continue;
-        char *words = NULL, name[40];
+        char *words = NULL, name[200], kind[40];
         size_t bytes;
         FILE *table = open_memstream(&words, &bytes);
         CHECK(table);
-        const struct rows rows = {.alike = group->alike};
-        write_cards(contexts, &rows, table);
+        const struct rows rows = {.alike = group->alike, .series = request->form->series};
+        size_t count = write_cards(contexts, &rows, table);
         CHECK(fclose(table) == 0);
-        snprintf(name, sizeof name, drawn ? "cards-%zu" : "cards", drawn + 1);
+        snprintf(kind, sizeof kind, drawn ? "cards-%zu" : "cards", drawn + 1);
+        snprintf(name, sizeof name, "%s", kind);
+        if (request->form->panel) {
+            text_append(name, sizeof name, "-panel-%s", request->form->panel);
+            setting_slug(name);
+        }
         const struct picture picture = {
-            .name = name, .kind = name, .figure = "cards", .setting = group->alike, .table = words};
-        fine = draw(request, contexts, &rows, &picture, status);
+            .name = name, .kind = kind, .figure = "cards", .setting = group->alike, .table = words};
+        fine = count == 0 || draw(request, contexts, &rows, &picture, status);
         drawn++;
         free(words);
     }

@@ -356,8 +356,13 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
         if (group->context > 0 && longer_contexts(&grouping, group, 0) > 1) {
             text_append(suffix, sizeof suffix, "-context-%.0f", group->context);
         }
-        if (form->panel)
-            text_append(suffix, sizeof suffix, "-panel-%s", form->panel);
+        if (form->panel) {
+            char panel[100];
+            snprintf(panel, sizeof panel, "%s", form->panel);
+            if (figure->row_panels)
+                setting_slug(panel);
+            text_append(suffix, sizeof suffix, "-panel-%s", panel);
+        }
         fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
         say_pointless(group, figure, suffix);
         say_repeated(group, figure, suffix);
@@ -402,27 +407,36 @@ static bool is_asked_for(const struct plot_request *request, const struct figure
 {
     const char *panel = request->form.panel;
     return (!request->figures || word_list_has(request->figures, figure->name)) &&
-           (!panel || (figure->panels && word_list_has(figure->panels, panel)));
+           (!panel || figure->row_panels || (figure->panels && word_list_has(figure->panels, panel)));
 }
 
-// Whether a figure that is asked for has the panel.
-static bool check_panel(const struct plot_request *request, struct status *status)
+// Whether a figure that is asked for has the panel whatever is recorded.
+static bool is_panel(const struct plot_request *request)
 {
-    char known[700], words[700] = "", *rest = words, *word;
+    bool found = false;
+    for (size_t i = 0; figures[i]; i++)
+        found |= is_asked_for(request, figures[i]) && !figures[i]->row_panels;
+    return found;
+}
+
+// The panel that no picture has: which was meant, and which there are.
+static bool tell_panel(const struct plot_request *request, const struct series_choice *series,
+                       struct status *status)
+{
+    char known[700], words[1700] = "", *rest = words, *word;
     struct names names = {0};
     for (size_t i = 0; figures[i]; i++)
-        if (is_asked_for(request, figures[i]))
-            return true;
-    for (size_t i = 0; figures[i]; i++)
         text_append(words, sizeof words, "%s,", figures[i]->panels ? figures[i]->panels : "");
-    while ((word = strsep(&rest, ",")))
-        if (names_find(&names, word) == names.count)
+    text_append(words, sizeof words, "%s", series->panels_seen);
+    while ((word = strsep(&rest, ",\"")))
+        if (names_find(&names, word) == names.count && names.count < NAMES_MAX)
             names_add(&names, word);
     const char *nearest = names_nearest(&names, request->form.panel);
     plot_panels(known, sizeof known);
-    return status_set(status, STATUS_BAD_INPUT, "--panel: no figure%s has \"%.40s\"; %s%s%spanels are %s",
+    return status_set(status, STATUS_BAD_INPUT, "--panel: no figure%s has \"%.40s\"; %s%.200s%spanels are %s%s%s",
                       request->figures ? " of --figures" : "", request->form.panel,
-                      nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "", known);
+                      nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "", known,
+                      *series->panels_seen ? "; of these data" : "", series->panels_seen);
 }
 
 static bool check_request(const struct plot_request *request, struct status *status)
@@ -430,8 +444,7 @@ static bool check_request(const struct plot_request *request, struct status *sta
     char known[256];
     plot_figures(",", known, sizeof known);
     return picture_form_check(&request->form, status) &&
-           (!request->figures || word_list_check(request->figures, known, "--figures", status)) &&
-           (!request->form.panel || check_panel(request, status));
+           (!request->figures || word_list_check(request->figures, known, "--figures", status));
 }
 
 static bool nothing_drawn(const struct plot_request *request, const struct results *results, struct status *status)
@@ -473,10 +486,12 @@ bool plot(const struct plot_request *request, struct status *status)
     struct published published = {0};
     struct series_choice series;
     struct picture_form form = request->form;
-    series_choice_open(&series, request->series);
+    series_choice_open(&series, request->series, request->form.panel);
     form.series = &series;
     struct picture_queue chosen = {0};
-    form.queue = request->series ? &chosen : NULL; // else pictures would be there before a name is told to be none
+    form.queue = request->series || request->form.panel
+                     ? &chosen
+                     : NULL; // else pictures would be there before a name is told to be none
     const struct max_context_request bars = {request->max_context_paths, request->max_context_count, &form};
     const struct planned_request fronts = {request->advice_paths, request->advice_count, &form},
                                  frontiers = {request->frontier_paths, request->frontier_count, &form};
@@ -496,6 +511,8 @@ bool plot(const struct plot_request *request, struct status *status)
         fine = max_context_plot(&bars, &published, status);
     }
     fine = fine && front_plot(&fronts, status) && frontier_plot(&frontiers, status);
+    if (fine && request->form.panel && !series.panel_found && (drawn || !is_panel(request)))
+        fine = tell_panel(request, &series, status);
     if (fine && !drawn && !form.take && (request->path_count || !planned)) {
         fine = nothing_drawn(request, &results, status);
     }

@@ -8,9 +8,9 @@
 
 #define COLUMNS_MAX 64
 
-void series_choice_open(struct series_choice *choice, const char *list)
+void series_choice_open(struct series_choice *choice, const char *list, const char *panel)
 {
-    *choice = (struct series_choice){0};
+    *choice = (struct series_choice){.panel = panel};
     for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
         end = at + word_list_first(at);
         while (*end && end[1] == ' ') // a label's own comma
@@ -29,22 +29,34 @@ void series_choice_close(struct series_choice *choice)
     free(choice->found);
 }
 
-static void see(struct series_choice *choice, const char *label)
+static void see(char *seen, size_t bytes, const char *label)
 {
     char entry[256];
     snprintf(entry, sizeof entry, " \"%.200s\"", label);
-    if (!strstr(choice->seen, entry) && strlen(choice->seen) + strlen(entry) < sizeof choice->seen)
-        text_append(choice->seen, sizeof choice->seen, "%s", entry);
+    if (!strstr(seen, entry) && strlen(seen) + strlen(entry) < bytes)
+        text_append(seen, bytes, "%s", entry);
+}
+
+// Whether the label is the name, or begins with it up to a comma.
+static bool begins(const char *label, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(label, name, length) == 0 && (label[length] == ',' || !label[length]);
+}
+
+bool series_choice_has_panel(struct series_choice *choice, const char *label)
+{
+    bool is = !choice->panel || begins(label, choice->panel);
+    see(choice->panels_seen, sizeof choice->panels_seen, label);
+    choice->panel_found |= is;
+    return is;
 }
 
 static bool chosen(struct series_choice *choice, const char *method, const char *label)
 {
-    bool any = false;
+    bool any = !choice->count;
     for (size_t i = 0; i < choice->count; i++) {
-        const char *name = choice->names[i];
-        size_t length = strlen(name);
-        bool is = strcmp(name, method) == 0 ||
-                  (strncmp(label, name, length) == 0 && (label[length] == ',' || !label[length]));
+        bool is = strcmp(choice->names[i], method) == 0 || begins(label, choice->names[i]);
         choice->found[i] |= is;
         any |= is;
     }
@@ -56,7 +68,7 @@ static const char *const counted[] = {"series", "group", "panel"};
 enum { COUNTED = sizeof counted / sizeof *counted };
 
 struct table {
-    size_t columns, method, label, places[COUNTED]; // columns, where the table has no such one
+    size_t columns, method, label, panel, places[COUNTED]; // columns, where the table has no such one
     size_t rows;
     bool *kept[COUNTED]; // [rows + 1]: numbers that rows have which are chosen
 };
@@ -85,6 +97,9 @@ static void read_header(struct table *table, const char *text)
     *table = (struct table){.columns = split(line, fields)};
     table->method = column_of(fields, table->columns, "method");
     table->label = column_of(fields, table->columns, "label");
+    table->panel = column_of(fields, table->columns, "panel_label");
+    if (table->panel == table->columns)
+        table->panel = column_of(fields, table->columns, "group_label");
     for (const char *at = text; (at = strchr(at, '\n')); at++)
         table->rows++;
     for (size_t i = 0; i < COUNTED; i++) {
@@ -109,8 +124,9 @@ static char *chosen_row(struct series_choice *choice, const struct table *table,
     char *line = strndup(row, strcspn(row, "\n"));
     CHECK(line);
     CHECK(split(line, fields) == table->columns);
-    see(choice, fields[table->label]);
-    if (chosen(choice, fields[table->method], fields[table->label]))
+    bool is = table->panel == table->columns || series_choice_has_panel(choice, fields[table->panel]);
+    see(choice->seen, sizeof choice->seen, fields[table->label]);
+    if (chosen(choice, fields[table->method], fields[table->label]) && is)
         return line;
     free(line);
     return NULL;
@@ -153,10 +169,11 @@ static size_t walk_rows(struct series_choice *choice, struct table *table, const
 
 char *series_choice_apply(struct series_choice *choice, const char *text)
 {
-    if (!choice->count)
+    if (!choice->count && !choice->panel)
         return strdup(text);
     struct table table;
     read_header(&table, text);
+    choice->panel_found |= table.panel == table.columns;
     char *written = NULL;
     if (walk_rows(choice, &table, text, NULL)) {
         size_t bytes;
