@@ -196,9 +196,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     if (backward) {
         op_log_prob_backward(device, logits, logsumexp, targets, grad, spreads ? distribution : none);
     }
-    if (distribution.data) {
-        tensor_free(device, &distribution);
-    }
+    tensor_free(device, &distribution);
     tensor_free(device, &logsumexp);
     tensor_free(device, &log_prob);
 }
