@@ -101,7 +101,7 @@ static void logits_open(struct logits *l, struct fixture asked)
         l->old[i] = log_prob[i] - log(ratios[i % 7]);
         l->sampling[i] = l->old[i] - log(ratios[(i + 3) % 7]) / 2;
         l->token_advantages[i] = i % 5 ? (double)(i * 7 % 11 - 5) / 3 : 0;
-        l->reference[i] = log_prob[i] + random_normal(&random, (uint64_t)(ROWS * VOCAB + i)) / 2;
+        l->reference[i] = log_prob[i] + random_normal(&random, (uint64_t)ROWS * VOCAB + (uint64_t)i) / 2;
     }
     batch_open(&l->batch, l->device, ids, targets, CONTEXT, BATCH);
     logits_give(l);

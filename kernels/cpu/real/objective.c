@@ -89,8 +89,8 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
                                  .ratio = slope ? slope[b] : 1,
                                  .chosen = b % 2 == 0,
                                  .logsumexp = lse ? (double)lse[r] : 0,
-                                 .mean = terms.smoothing > 0 ? (double)of[r * DISTRIBUTION + OF_MEAN] : 0,
-                                 .entropy = terms.entropy ? (double)of[r * DISTRIBUTION + OF_ENTROPY] : 0};
+                                 .mean = of && terms.smoothing > 0 ? (double)of[r * DISTRIBUTION + OF_MEAN] : 0,
+                                 .entropy = of && terms.entropy ? (double)of[r * DISTRIBUTION + OF_ENTROPY] : 0};
         if (target[r] < 0) {
             g[r] = 0;
             continue;
