@@ -36,6 +36,8 @@ struct rows {
 
 static bool has_group(const struct rows *rows, const struct longest_group *group)
 {
+    if (!group)
+        return false;
     if (rows->alike)
         return is_over_cards(group) && strcmp(group->alike, rows->alike) == 0 &&
                series_choice_has_panel(rows->series, rows->alike);
@@ -114,6 +116,7 @@ static void list_sources(const struct longest_contexts *contexts, const struct r
         beside = beside ? beside : source;
         sources += !known;
     }
+    CHECK(first); // of rows that are drawn
     snprintf(text, bytes, "From %s", file_of(first));
     if (files > 1)
         text_append(text, bytes, " and %zu other file%s", files - 1, files > 2 ? "s" : "");
