@@ -303,6 +303,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'optimizer': 'sgd', 'train': {'schedule': 'wsd', 'decay_steps': 9, 'decay_type': 'linear', "
               "'cycles': 1}"),
          "key 'cycles': is of a cosine"},
+        {WITH("'optimizer': 'sgd', 'train': {'schedule': 'wsd', 'decay_steps': 9, 'cycles': 0}"),
+         "key 'cycles': never lets the rate fall; give a number above 0"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 9, 'schedule': 'wsd', 'warmup': 3, 'decay_steps': 7}"),
          "key 'decay_steps': and the 3 steps of 'warmup' are more than the run of 9 steps; give at most 6, or "
          "'stable_steps', after which the decay begins wherever the run ends"},

@@ -185,19 +185,19 @@ static void print_range(const struct advice *advice, bool drawn, bool unsure)
 {
     const struct trial *first = &advice->asked.trials[0];
     const struct estimate_range *range = &advice->range;
-    const char *links = choice_links(first).text;
+    const struct links_words links = choice_links(first);
     if (range->measured)
         printf(
             "Seconds are predictions at the rates that profile %s measured%s: nine in ten steps of its calibration "
             "took %.3g to\n%.3g times as long",
-            first->profile->name, links, range->low, range->high);
+            first->profile->name, links.text, range->low, range->high);
     else if (first->profile)
         printf(
             "Seconds are estimates at the peak rates of profile %s%s: steps that were measured, on an H200,\ntook "
             "%.3g to %.3g times as long",
-            first->profile->name, links, range->low, range->high);
+            first->profile->name, links.text, range->low, range->high);
     else
-        printf("Seconds are for a nominal card, to rank by%s", links);
+        printf("Seconds are for a nominal card, to rank by%s", links.text);
     printf("%s.\n", drawn ? "; where columns are drawn, of the largest draw, as bytes are" : "");
     if (unsure)
         printf("~ may be as fast: estimates within %.3g times of each other are not told apart.\n",
@@ -221,15 +221,17 @@ static void print_commands(const struct plan_flags *flags, const struct found *f
     const struct trial *first = &found->advice.asked.trials[0];
     char *run = command_of(flags, &found->advice, false), *train = command_of(flags, &found->advice, true),
          peak[32];
+    const char *optimizer = first->optimizer ? first->optimizer->name : optimizers[0]->name;
     size_text(found->training.peak_bytes, peak, sizeof peak);
     printf("run       %s%s\n", run, first->optimizer ? "  # the gradient: without the optimizer" : "");
     if (found->training_status.code == STATUS_OK)
-        printf("train     %s  # %s with %s%s\n", train, peak,
-               first->optimizer ? first->optimizer->name : optimizers[0]->name,
+        printf("train     %s  # %s with %s%s\n", train, peak, optimizer,
                first->data.kind == DATA_BATCH ? "" : "; random tokens: --tokens FILE names yours");
+    else if (found->training_status.code == STATUS_OOM)
+        printf("train     not with %s (longbp advise --optimizer says what would): %s\n", optimizer,
+               found->training_status.message);
     else
-        printf("train     not with %s (longbp advise --optimizer says what would): %s\n",
-               first->optimizer ? first->optimizer->name : optimizers[0]->name, found->training_status.message);
+        printf("train     not possible: %s\n", found->training_status.message);
     free(train);
     free(run);
 }

@@ -142,6 +142,8 @@ static void walk(struct plan *plan)
         optimizer_begin_again(&plan->setup.model, 1, 1);
     model_zero_gradients(&plan->setup.model);
     method_step(trial->method, &plan->setup.model, &plan->setup.batch, trial->options, &report);
+    if (trial->train.steps) // the optimizer of a training run steps without it
+        setup_close_batch(&plan->setup);
     if (trial->optimizer)
         optimizer_step(&plan->setup.model);
     step_report_free(&report);

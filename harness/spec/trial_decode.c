@@ -134,6 +134,9 @@ static bool check_wsd(const struct training *train, struct json_field field, str
     if (train->decay_type != RAMP_COSINE && cycled)
         return json_field_fail(json_field_get(field, "cycles"), status,
                                "is of a cosine; give \"decay_type\" cosine, or leave this out");
+    if (train->cycles <= 0)
+        return json_field_fail(json_field_get(field, "cycles"), status,
+                               "never lets the rate fall; give a number above 0, or take \"schedule\" constant");
     return train->stable_steps || train->decay_steps <= train->steps - train->warmup ||
            json_field_fail(
                json_field_get(field, "decay_steps"), status,
