@@ -312,7 +312,7 @@ static void help_has_the_commands_own_defaults(void **state)
         const char *command, *says;
     } cases[] = {
         {"train", "of `longbp list optimizers` (adamw, rate=0.0001) "},
-        {"grad", "a batch file says it itself (of --tokens FILE all that it has; of random tokens required) "},
+        {"grad", "a batch file sets it (of --tokens FILE all that it has; of random tokens required) "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];

@@ -282,7 +282,7 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 5 --memory-limit 1GiB --reserve 1",
          "--reserve: expected 0 or a size with its unit"},
         {"plan --model tiny --context 5 --memory-limit 1GiB --reserve 1GiB",
-         "a reserve of 1.00 GiB leaves nothing of the device's memory (--memory-limit)"},
+         "--reserve 1.00 GiB leaves nothing of the device's 1.00 GiB (--memory-limit); give a smaller one, or 0"},
         {"plan --model tiny --context 5 --reserve 1GiB", "give --memory-limit or --profile"},
         {"plan --model tiny --context 5 --profile rtz-3090", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
@@ -441,6 +441,12 @@ static void a_reserve_is_left_out(void **state)
     char *out;
     assert_int_equal(longbp(&out, "plan --model tiny --context 64 --like cuda --profile rtx-3090"), 0);
     assert_non_null(strstr(out, "usable, profile rtx-3090, less --reserve 819.20 MiB"));
+    free(out);
+#define LONG                                                                                                       \
+    "rtx-3090,bf16_flops_per_s=51e12,bandwidth_bytes_per_s=360e9,host_link_bytes_per_s=12e9,multiprocessors=28"
+    assert_int_equal(longbp(&out, "plan --model tiny --context 64 --like cuda --profile " LONG), 0);
+    assert_non_null(strstr(out, "usable, profile " LONG ", less --reserve 819.20 MiB\n"));
+#undef LONG
     free(out);
 }
 

@@ -372,7 +372,7 @@ static void wrong_use_is_said(void **state)
         {"--out new --sequences 2", "--sequences are those of a batch file"},
         {"--out new --group 2", "leave \"group\" out, or give \"data\" as {\"batch\": PATH}"},
         {"--out new --held-out 0", "key \"evaluate_every\": nothing is evaluated"},
-        {"--out new --device plan", "trains nothing"},
+        {"--out new --device plan", "--device plan-cpu trains nothing; give cpu or cuda"},
         {"--out new --warmup 11", "key \"warmup\": is longer than the run of 10 steps"},
         {"--out new --schedule constant --floor 0.1", "key \"floor\": is where a schedule ends"},
         {"--out new --checkpoint 11", "--checkpoint 11 is beyond the last of 10 steps, so none would be written"},
@@ -447,16 +447,22 @@ static void other_steps_are_refused_where_rates_would_differ(void **state)
                                            "steps has 0.9619; resume with --steps 6, or "
                                            "choose another --out"},
         {"--schedule linear --out linear", "linear: step 4 was taken at 0.75 of the rate"},
-        {"--schedule wsd --decay-steps 2 --out wsd", "wsd: step 6 was taken at 0.5 of the rate"},
+        {"--schedule wsd --decay-steps 2 --out wsd", "wsd: step 6 was taken at 0.5 of the rate, and in a run of 10 "
+                                                     "steps has 1; resume with --steps 6"},
+        {"--schedule wsd --decay-steps 2 --out several",
+         "has 1; remove the checkpoints after that of step 4, resume "
+         "with --steps 6, or choose another --out"},
         {"--schedule constant --out constant --steps 5",
-         "constant: 6 steps are done already; give more than --steps 5"},
+         "constant: 6 steps are done already; give --steps 7 or more"},
         {"--schedule constant --out none",
          "none: all 6 steps are done, and no checkpoint has the optimizer's state"},
     };
     write_text(scratch);
     assert_int_equal(run(scratch, "for s in cosine linear constant 'wsd --decay-steps 2'; do " TRAIN
                                   "--steps 6 --checkpoint 6 --schedule $s --out ${s%% *} || exit 1; done; " TRAIN
-                                  "--steps 6 --schedule constant --out none && cp -r cosine kept"),
+                                  "--steps 6 --schedule constant --out none && " TRAIN
+                                  "--steps 6 --checkpoint 2 --keep-checkpoints 3 --schedule wsd --decay-steps 2 "
+                                  "--out several && cp -r cosine kept"),
                      0);
     check_refusals(scratch, TRAIN "--resume ", refusals, sizeof refusals / sizeof *refusals);
     assert_int_equal(run(scratch, "diff -r cosine kept"), 0);

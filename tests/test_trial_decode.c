@@ -306,7 +306,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'optimizer': 'sgd', 'train': {'schedule': 'wsd', 'decay_steps': 9, 'cycles': 0}"),
          "key 'cycles': never lets the rate fall; give a number above 0"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 9, 'schedule': 'wsd', 'warmup': 3, 'decay_steps': 7}"),
-         "key 'decay_steps': and the 3 steps of 'warmup' are more than the run of 9 steps; give at most 6, or "
+         "key 'decay_steps': with the 3 steps of 'warmup' they are more than the run of 9 steps; give at most 6, "
+         "or "
          "'stable_steps', after which the decay begins wherever the run ends"},
         {WITH("'optimizer': 'sgd', 'train': {'shuffle': 3}"), "key 'shuffle': is of the order of data, and random"},
         {WITH("'optimizer': {'name': 'sgd', 'state': 'f32'}"), "state is of the momentum, and there is none"},
@@ -354,7 +355,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'limits': {'host_memory': '24Gib'}"), "key 'host_memory': expected a size with its unit"},
         {WITH("'limits': {'memory': 9, 'host_memory': 0}"),
          "key 'host_memory': expected a whole number of bytes >= 1, found 0"},
-        {WITH("'weights': 'nf4'"), "key 'weights': quantised weights cannot train: with 'lora' they do not"},
+        {WITH("'weights': 'nf4'"),
+         "key 'weights': quantised weights cannot train; give 'lora', whose factors train, or leave 'weights' out"},
         {WITH("'lora': {}, 'weights': 'mf4'"),
          "key 'weights': unknown quantisation 'mf4'; did you mean 'nf4'? known names: nf4, int8"},
         {WITH("'place': {'weights': 'disk'}"), "key 'weights': unknown place 'disk'"},

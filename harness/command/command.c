@@ -33,7 +33,7 @@ const struct command commands[] = {
      "longbp frontier --model llama-3-8b --lora r=8 --device-memory 16GiB,24GiB"},
     {"calibrate", "measure this machine for time estimates", command_calibrate, "longbp calibrate --out host.json"},
     {"sensors", "clocks, power and temperature of every card, again and again", command_sensors,
-     "longbp sensors --out sensors.jsonl"},
+     "longbp sensors --out sensors.csv"},
     {"compare", "whether anything became worse between two result files", command_compare,
      "longbp compare base.jsonl new.jsonl\n"
      "longbp compare --deterministic --format markdown base.jsonl new.jsonl\n"

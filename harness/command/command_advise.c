@@ -42,7 +42,7 @@ static const struct flag own_flags[] = {
 // What was found, beside the choice.
 struct found {
     struct advice advice;
-    char limit_what[128];
+    char limit_what[PLAN_LIMIT_BYTES];
     struct candidate unlimited, *front;
     size_t front_count;
     struct planned_step training; // of the choice

@@ -40,7 +40,7 @@ struct arguments {
 
 struct table {
     size_t limit_bytes, resident[CATEGORY_COUNT], resident_bytes;
-    char limit_what[128];
+    char limit_what[PLAN_LIMIT_BYTES];
     struct method_trials asked, open; // open: what auto chooses from; count 0: it was not asked for
     struct max_context *found;        // for each that was asked
     struct longest longest;           // of auto

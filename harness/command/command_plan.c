@@ -47,7 +47,7 @@ struct plan {
     struct record record;
     size_t limit_bytes, host_limit_bytes; // 0: none
     size_t largest_draw_bytes; // that no draw takes more than, but for one in a million; 0: none is drawn
-    char limit_what[128];
+    char limit_what[PLAN_LIMIT_BYTES];
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)

@@ -45,8 +45,8 @@ static const struct flag own_flags[] = {
     {.name = "sequences",
      COUNT_AT(struct arguments, sequences, 1, 0),
      .arg = "N",
-     .doc = "of --batch FILE, or of a folder of batch files, make a micro-batch; of windows --batch N says it "
-            "(required of files)"},
+     .doc = "sequences per micro-batch of --batch FILE, or of a folder of batch files; of windows --batch N sets "
+            "it (required with files)"},
     {.name = "out",
      .flags = OPTION_FIRST,
      TEXT_AT(struct arguments, out),
@@ -399,7 +399,9 @@ static bool check_checkpoints(const struct arguments *arguments, size_t steps, s
 static bool check_trial(const struct trial *trial, const struct arguments *arguments, struct status *status)
 {
     if (trial->planned)
-        return status_set(status, STATUS_BAD_INPUT, "--device %s trains nothing", trial->device);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--device %s trains nothing; give cpu or cuda, or plan a step by `longbp plan`",
+                          trial->device);
     if (!check_checkpoints(arguments, trial->train.steps, status))
         return false;
     return !arguments->lost_updates || trial->measure.lost_updates ||

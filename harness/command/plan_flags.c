@@ -130,9 +130,13 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
         return false;
     char text[32];
     size_text(reserve_bytes, text, sizeof text);
-    if (reserve_bytes && reserve_bytes >= *bytes)
-        return status_set(status, STATUS_BAD_INPUT, "a reserve of %s leaves nothing of the device's memory (%s)",
-                          text, what);
+    if (reserve_bytes && reserve_bytes >= *bytes) {
+        char limit[32];
+        size_text(*bytes, limit, sizeof limit);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--reserve %s leaves nothing of the device's %s (%s); give a smaller one, or 0", text,
+                          limit, what);
+    }
     *bytes -= reserve_bytes;
     size_t used = strlen(what);
     if (reserve_bytes)

@@ -43,6 +43,8 @@ void plan_flags_close(struct plan_flags *flags);
 // For the command's argp parser, with all keys that are not its own; at the end what is needed must be there, and
 // the device is set.
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state);
+#define PLAN_LIMIT_BYTES (PROFILE_NAME_BYTES + 64) // of a limit's words, which name its profile
+
 // The memory there is: what was given, else what the trial's profile says is usable, else 0; less the reserve.
 // what: where that comes from, in words. False and a status if it is no size, or the reserve leaves nothing. Says
 // on stderr where a card's profile is planned as the CPU, which was not asked for (not beside JSON, which has the

@@ -86,10 +86,11 @@ bool sequences_expect(const char *path, size_t context, size_t count, struct sta
     if (!sequences_shape(path, &has_context, &has_count, status))
         return false;
     if (has_context != context)
-        return status_set(status, STATUS_BAD_INPUT,
-                          "%s: sequences of %zu tokens, but context is %zu, that of the file that is trained on "
-                          "unless it is given",
-                          path, has_context, context);
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "%s: sequences of %zu tokens, but context is %zu; give a file of such sequences (without a "
+            "context it is that of the file that is trained on)",
+            path, has_context, context);
     return has_count >= count || status_set(status, STATUS_BAD_INPUT,
                                             "%s: has %zu sequences, but a micro-batch is to take %zu: give fewer",
                                             path, has_count, count);

@@ -52,8 +52,7 @@ static void remove_folder(const char *path)
     rmdir(path);
 }
 
-// The last whole one before step `below`; 0: there is none.
-static size_t last_before(const char *folder, size_t below)
+size_t checkpoint_before(const char *folder, size_t below)
 {
     DIR *entries = opendir(folder);
     const struct dirent *entry;
@@ -88,13 +87,13 @@ static void remove_unfinished(const char *folder)
 size_t checkpoint_last(const char *folder)
 {
     remove_unfinished(folder);
-    return last_before(folder, SIZE_MAX);
+    return checkpoint_before(folder, SIZE_MAX);
 }
 
 void checkpoint_prune(const char *folder, size_t keep)
 {
     size_t step = SIZE_MAX;
-    while ((step = last_before(folder, step)) > 0) {
+    while ((step = checkpoint_before(folder, step)) > 0) {
         char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED);
         if (keep > 0)
             keep--;

@@ -15,6 +15,8 @@ bool checkpoint_write(const char *folder, size_t step, struct model *model, cons
                       const struct world *world, struct status *status);
 // The step of the last one that is whole; 0: there is none. What an unfinished one left behind is removed.
 size_t checkpoint_last(const char *folder);
+// The last whole one of a step below `below`; 0: there is none.
+size_t checkpoint_before(const char *folder, size_t below);
 // The model's weights and optimizer state become that of the step.
 bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
                      struct status *status);

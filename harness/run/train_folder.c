@@ -178,8 +178,8 @@ static bool check_steps(const struct train_folder *folder, const struct training
     begun.steps = steps;
     size_t done = folder->finished ? steps : folder->step;
     if (now->steps <= done)
-        return status_set(status, STATUS_BAD_INPUT, "%s: %zu steps are done already; give more than --steps %zu",
-                          folder->path, done, now->steps);
+        return status_set(status, STATUS_BAD_INPUT, "%s: %zu steps are done already; give --steps %zu or more",
+                          folder->path, done, done + 1);
     if (folder->finished && !folder->step)
         return status_set(
             status, STATUS_BAD_INPUT,
@@ -188,12 +188,17 @@ static bool check_steps(const struct train_folder *folder, const struct training
             folder->path, steps);
     for (size_t i = 0; i < folder->step; i++) {
         double was = train_schedule_factor(&begun, i), is = train_schedule_factor(now, i);
-        if (was < is || was > is)
+        if (was < is || was > is) {
+            char earlier[80] = "";
+            size_t step = checkpoint_before(folder->path, i + 1);
+            if (step)
+                snprintf(earlier, sizeof earlier, "remove the checkpoints after that of step %zu, ", step);
             return status_set(
                 status, STATUS_BAD_INPUT,
-                "%s: step %zu was taken at %.4g of the rate, and in a run of %zu steps has %.4g; resume "
+                "%s: step %zu was taken at %.4g of the rate, and in a run of %zu steps has %.4g; %sresume "
                 "with --steps %zu, or choose another --out",
-                folder->path, i + 1, was, now->steps, is, steps);
+                folder->path, i + 1, was, now->steps, is, earlier, steps);
+        }
     }
     return true;
 }

@@ -140,7 +140,7 @@ static bool check_wsd(const struct training *train, struct json_field field, str
     return train->stable_steps || train->decay_steps <= train->steps - train->warmup ||
            json_field_fail(
                json_field_get(field, "decay_steps"), status,
-               "and the %zu steps of \"warmup\" are more than the run of %zu steps; give at most %zu, or "
+               "with the %zu steps of \"warmup\" they are more than the run of %zu steps; give at most %zu, or "
                "\"stable_steps\", after which the decay begins wherever the run ends",
                train->warmup, train->steps, train->steps - train->warmup);
 }

@@ -365,8 +365,9 @@ json_t *decode_weights(struct trial *trial, struct json_field field, struct stat
     if (!json_field_choice(field, &names, "quantisation", &index, status))
         return NULL;
     if (!trial->lora.rank) {
-        json_field_fail(field, status,
-                        "quantised weights cannot train: with \"lora\" they do not; else leave \"weights\" out");
+        json_field_fail(
+            field, status,
+            "quantised weights cannot train; give \"lora\", whose factors train, or leave \"weights\" out");
         return NULL;
     }
     if (saves_projection(trial)) {
