@@ -39,7 +39,7 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_JSON(""),
     {0}};
 
-// What was found, beside the choice.
+// The advice and what is shown beside it.
 struct found {
     struct advice advice;
     char limit_what[PLAN_LIMIT_BYTES];

@@ -98,7 +98,7 @@ static bool is_of(const struct argp_option *option, enum part part)
     return option->name && !(option->flags & (OPTION_ALIAS | OPTION_HIDDEN)) && own == part;
 }
 
-// Those of a part between two rows, by name, under a header; how many they are. header NULL: none.
+// Writes the options of a part between two rows, by name, under a header (NULL: none), and counts them.
 static size_t write_part(const struct argp_option *from, const struct argp_option *to, enum part part,
                          const char *header, FILE *stream)
 {

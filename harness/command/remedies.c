@@ -13,7 +13,7 @@ struct remedies {
     bool prints; // each as soon as it is planned
 };
 
-// What was asked for, to be changed; try_it releases it.
+// A copy of the request, to be changed; try_it releases it.
 static struct plan_flags copy(const struct remedies *remedies)
 {
     struct plan_flags flags = *remedies->flags;

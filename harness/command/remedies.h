@@ -3,8 +3,8 @@
 #include "harness/command/advice.h"
 
 // [{"flags": "--lora r=8", "fits", "choice" or "nearest", "missing"}]: of what the command line does not have yet.
-// Of a number of sequences or tokens it is the largest half, quarter and so on that fits. "choice" is what then is
-// the fastest, "nearest" what comes nearest. Remedies that are not possible with what was asked for are left out. A
+// A number of sequences or tokens is halved until it fits. "choice" is the fastest that fits, "nearest" the
+// candidate that comes nearest. Remedies that are not possible with what was asked for are left out. A
 // new reference.
 json_t *remedies_json(const struct plan_flags *flags, const struct advice *advice);
 // The same as lines.

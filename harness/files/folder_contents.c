@@ -20,7 +20,7 @@ struct kind {
     const char *pattern, *format;
 };
 
-// Of those that fit, the first says what a folder is that should be a model's.
+// The first that matches says what a folder is that should be a model's.
 static const struct kind model_kinds[] = {
     {"*.gguf",
      ": it holds %s, a GGUF model of llama.cpp; give the folder of the safetensors that it was made from"},

@@ -136,7 +136,7 @@ static bool any_published(const struct longest_contexts *contexts, const struct 
     return any;
 }
 
-// What is named of a picture of these rows, with a claim and where its numbers are from.
+// Draws a picture of these rows, with a claim and the sources of its numbers.
 static bool draw(const struct max_context_request *request, const struct longest_contexts *contexts,
                  const struct rows *rows, const struct picture *named, struct status *status)
 {

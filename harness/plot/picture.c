@@ -51,7 +51,7 @@ static char *svg_of_size(const char *svg, struct picture_size size, size_t *byte
     return sized;
 }
 
-// Of several formats the first that is drawn tells what there is to tell of the picture.
+// Whether gnuplot's notices about the picture come with this format: the first one that is drawn.
 static bool is_telling(const char *formats, const char *format)
 {
     bool first = strncmp(formats, format, strlen(format)) == 0;

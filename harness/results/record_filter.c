@@ -79,7 +79,7 @@ static const struct option *option_of(const struct record_column *column)
     return option ? methods_option_find(keys[2]) : NULL;
 }
 
-// Of an option of the method what was asked for as a share, "25%"; else NULL.
+// The share, "25%", that an option of the method was given as; NULL: it was given none.
 static const json_t *share_in(const struct record_column *column, const struct record *record)
 {
     return option_of(column) ? json_object_get(record->shares, column->path.keys[2]) : NULL;

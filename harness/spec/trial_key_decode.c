@@ -166,7 +166,7 @@ static json_t *default_of(const struct trial_key *key)
     return own ? json_null() : trial_key_decode(key, &scratch, (struct json_field){0}, &none);
 }
 
-// Of an object, also where the default is that there is none.
+// An object's members at their defaults, also where the default is no object.
 static json_t *default_members(const struct trial_key *key)
 {
     struct trial scratch = {.objective = objectives[0]};

@@ -26,9 +26,9 @@ static const struct option rows[] = {
      .type = OPTION_CHOICE,
      .offset = offsetof(struct adam8bit_options, embedding_state),
      .choices = OPTION_CHOICES("f32", "8bit"),
-     .help =
-         "dtype of the moments of the embedding, which a tied head is: f32 (f64 in f64), as transformers' Trainer "
-         "asks bitsandbytes for, or 8 bits, as those of all other matrices"},
+     .help = "dtype of the moments of the embedding and of a head tied to it: f32 (f64 in f64), as transformers' "
+             "Trainer "
+             "has bitsandbytes keep them, or 8 bits, like those of all other matrices"},
     OPTION_ROUND(struct adamw_options),
     OPTION_SEED(struct adamw_options),
     OPTION_WHEN(struct adamw_options),

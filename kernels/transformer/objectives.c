@@ -14,7 +14,7 @@ const struct metric objective_metrics[OBJECTIVE_METRICS] = {
 
 #define HAS(metric) (1U << (metric))
 #define Z_LOSS_HELP                                                                                                \
-    "weight of the square of each token's logsumexp beside its cost (z-loss, Chowdhery et al. 2022, arXiv "        \
+    "weight of each token's squared logsumexp, added to its cost (z-loss, Chowdhery et al. 2022, arXiv "           \
     "2204.02311)"
 
 struct likelihood_settings {
@@ -550,14 +550,13 @@ static const struct option grpo_options[] = {
      .offset = GRPO_AT(entropy_bonus),
      .maximum = 1e6,
      .unsaid = true,
-     .help = "weight of the tokens' mean entropy, which is taken off the loss, whatever the normaliser"},
+     .help = "weight of the tokens' mean entropy, subtracted from the loss under every normaliser"},
     {.name = "entropy",
      .type = OPTION_CHOICE,
      .offset = GRPO_AT(entropy),
      .choices = OPTION_CHOICES("off", "on"),
      .unsaid = true,
-     .help =
-         "whether a step tells that mean entropy without a bonus, at the cost of one more pass over the logits"},
+     .help = "whether steps report the tokens' mean entropy without a bonus; costs one more pass over the logits"},
     {.name = "z_loss",
      .type = OPTION_NUMBER,
      .offset = GRPO_AT(z_loss),
