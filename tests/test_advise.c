@@ -95,6 +95,7 @@ static void the_training_run_runs(void **state)
                              scratch_path(scratch, "trained").text, i) > 0);
         if (longbp(&said, run) != 0)
             fail_msg("%s: %s", run, said);
+        assert_true(json_is_null(json_object_get(advice, "train_limited_by")));
         char *peak;
         assert_true(asprintf(&peak, "\"peak_bytes\":%.0f}", number(advice, "train_peak_bytes")) > 0);
         if (!strstr(said, peak))
@@ -108,6 +109,7 @@ static void the_training_run_runs(void **state)
     json_t *advice = longbp_json("advise --model tiny --context 256 --memory-limit 8MiB --json");
     assert_true(json_is_true(json_object_get(advice, "fits")));
     assert_true(json_is_null(json_object_get(advice, "train_command")));
+    assert_non_null(strstr(json_string_value(json_object_get(advice, "train_limited_by")), "memory"));
     json_decref(advice);
 }
 

@@ -291,7 +291,8 @@ static void print_json(const struct plan_flags *flags, const struct found *found
     bool fits = advice->fastest.step.fits, trains = fits && found->training_status.code == STATUS_OK;
     json_int_t host = (json_int_t)advice->limits.host_bytes;
     json_t *object = json_pack(
-        "{s:o, s:I, s:s, s:o, s:b, s:o, s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:o, s:{s:b, s:f, s:f}, s:I, s:I, s:s, "
+        "{s:o, s:I, s:s, s:o, s:b, s:o, s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:b, s:f, s:f}, s:I, s:I, "
+        "s:s, "
         "s:o}",
         "setting", setting, "limit_bytes", (json_int_t)advice->limits.device_bytes, "limit", found->limit_what,
         "host_limit_bytes", host ? json_integer(host) : json_null(), "fits", (int)fits, "choice",
@@ -299,7 +300,8 @@ static void print_json(const struct plan_flags *flags, const struct found *found
         fits ? json_null() : advice_json(advice, &advice->fastest), "front", front_json(found), "left_out",
         advice->asked.left_out, "limited_by", limit_words(found).text, "command",
         fits ? json_string(run) : json_null(), "train_command", trains ? json_string(train) : json_null(),
-        "train_peak_bytes", trains ? json_integer((json_int_t)found->training.peak_bytes) : json_null(), "remedies",
+        "train_peak_bytes", trains ? json_integer((json_int_t)found->training.peak_bytes) : json_null(),
+        "train_limited_by", fits && !trains ? json_string(found->training_status.message) : json_null(), "remedies",
         fits ? json_array() : remedies_json(flags, advice), "measured_over_estimate", "measured_rates",
         (int)advice->range.measured, "low", advice->range.low, "high", advice->range.high, "candidates",
         (json_int_t)advice->space.candidates, "plans", (json_int_t)advice->planner.plans, "revision",
