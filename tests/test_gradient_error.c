@@ -1,6 +1,8 @@
-// Gradient errors by hand, hashes of gradients, and what the gradient check lets pass.
+// Gradient errors by hand, hashes of gradients, the bound on what rounding explains, and what the gradient check
+// lets pass.
 #include "harness/run/gradient_error.h"
 #include "harness/run/reference.h"
+#include "harness/run/rounding.h"
 #include "tests/fixture.h"
 #include <inttypes.h>
 #include <math.h>
@@ -64,10 +66,23 @@ static void zero_references(void **state)
     assert_true(report.tensors[0].error.relative_l2 == 0);
     assert_true(report.tensors[0].error.cosine == 1);
     assert_true(isinf(report.tensors[0].error.decimals));
-    assert_true(isinf(report.tensors[1].error.relative_l2));
+    // Nothing has a norm: 1 is the whole gradient's, which two of five elements share.
+    assert_close(report.overall.relative_l2, 1.);
+    assert_close(report.tensors[1].error.relative_l2, 1 / sqrt(2. / 5));
     assert_true(report.tensors[1].error.cosine == 0);
     assert_int_equal(report.worst, 1);
     gradient_report_free(&report);
+    // One tensor is 0 but for f64's rounding, and another not quite.
+    static const double nothing[] = {0, 4e-12, 7e-12};
+    for (size_t i = 0; i < 3; i++) {
+        report = compare(VALUES(3, 4, 0), VALUES(0, nothing[i] + 1e-6), VALUES(3, 4, 0), VALUES(0, nothing[i]));
+        double share = 5 * sqrt(2. / 5), scale = nothing[i] < 1e-12 * share ? share : nothing[i];
+        assert_int_equal(gradient_vanishes(&report.tensors[1].error), scale == share);
+        assert_close(report.tensors[1].error.share_l2, share);
+        assert_true(fabs(report.tensors[1].error.relative_l2 * scale - 1e-6) < 1e-15);
+        assert_true(report.tensors[0].error.relative_l2 == 0);
+        gradient_report_free(&report);
+    }
 }
 
 static void not_a_number_reaches_every_measure(void **state)
@@ -126,122 +141,151 @@ static void hashes_tell_bits_apart(void **state)
         gradient_set_free(&sets[i]);
 }
 
-// A gradient whose second tensor is off by `error`.
-static struct gradient_report off_by(double error)
+// A trial of a model whose numbers the bound is computed from by hand.
+static struct trial trial_in(enum dtype dtype)
 {
-    return compare(VALUES(1, 2, 3), VALUES(3, 4 + 5 * error), VALUES(1, 2, 3), VALUES(3, 4));
+    return (struct trial){.method = method_find("full"),
+                          .config = {.layers = 3, .width = 32, .ffn = 48, .vocab = 67},
+                          .dtype = dtype,
+                          .kv_gradient_dtype = dtype_accumulator(dtype),
+                          .gradient_dtype = dtype_accumulator(dtype),
+                          .context = 64,
+                          .batch = 2,
+                          .objective = objective_find("token-mean")};
 }
 
-// What reference_accepts says of it, where another order of sums makes `floor`, and sums in bf16 `of_sums`; 0:
-// none.
-static struct status verdict(enum dtype dtype, double error, double floor, double of_sums)
+// sigma: what is stored and what is summed, (L + 1) R (us^2 + ua^2 log2 n) / 3 of 128 tokens.
+static double by_hand(double stored, double sum)
 {
-    struct reference reference = {.gradients = set_of(VALUES(1, 2, 3), VALUES(3, 4)), .floor = off_by(floor)};
-    struct gradient_report report = off_by(error), sums = {0};
-    if (of_sums != 0)
-        sums = off_by(of_sums);
-    struct status status = {0};
-    bool accepted = reference_accepts(&reference, dtype, &report, &sums, &status);
-    assert_int_equal(accepted, status.code == STATUS_OK);
-    gradient_report_free(&report);
-    gradient_report_free(&sums);
-    reference_free(&reference);
-    return status;
+    return sqrt(4 * 32 * (stored * stored + sum * sum * 7) / 3);
 }
 
-static void check_accepts_rounding_alone(void **state)
+static bool is(double value, double expected)
 {
-    (void)state;
-    assert_int_equal(verdict(DTYPE_F64, 0, 0, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_F64, 9e-13, 0, 0).code, STATUS_OK);
-    struct status off = verdict(DTYPE_F64, 1.1e-12, 0, 0);
-    assert_int_equal(off.code, STATUS_FAILED);
-    assert_non_null(strstr(off.message, "tensor 1"));
-    assert_int_equal(verdict(DTYPE_F64, 3.1e-6, 1e-7, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_F64, 3.3e-6, 1e-7, 0).code, STATUS_FAILED);
-    // Where another order of sums changes nothing, results are rounded all the same.
-    assert_int_equal(verdict(DTYPE_BF16, 0.12, 1e-7, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_BF16, 0.13, 1e-7, 0).code, STATUS_FAILED);
-    assert_int_equal(verdict(DTYPE_F64, NAN, 1e-7, 0).code, STATUS_FAILED);
-    assert_int_equal(verdict(DTYPE_F64, INFINITY, 1e-7, 0).code, STATUS_FAILED);
-    // Where it changes much, nothing and the opposite are no gradients all the same: half of one is the most.
-    assert_int_equal(verdict(DTYPE_BF16, 0.31, 0.01, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_BF16, 0.33, 0.01, 0).code, STATUS_FAILED);
-    assert_int_equal(verdict(DTYPE_BF16, 0.49, 0.05, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_BF16, 0.51, 0.05, 0).code, STATUS_FAILED);
-    // But one that is noise itself, as that of keys' biases is.
-    assert_int_equal(verdict(DTYPE_BF16, 3.9, 1, 0).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_BF16, 4.1, 1, 0).code, STATUS_FAILED);
-    // What sums in bf16 change is rounding, too.
-    assert_int_equal(verdict(DTYPE_BF16, 0.31, 1e-7, 0.01).code, STATUS_OK);
-    assert_int_equal(verdict(DTYPE_BF16, 0.33, 1e-7, 0.01).code, STATUS_FAILED);
+    return fabs(value / expected - 1) < 1e-12;
 }
 
-// Where one tensor is rounded more than all are together, each may be off by so much, but not both at once.
-static void check_is_of_all_together(void **state)
-{
-    (void)state;
-    static const double errors[][2] = {{2.5e-6, 0}, {0, 3.1e-6}, {2.5e-6, 3.1e-6}};
-    for (size_t i = 0; i < 3; i++) {
-        struct reference reference = {.floor = off_by(1e-7)};
-        struct gradient_report report = compare(VALUES(1, 2, 3 + sqrt(14) * errors[i][0]),
-                                                VALUES(3, 4 + 5 * errors[i][1]), VALUES(1, 2, 3), VALUES(3, 4));
-        const struct gradient_report sums = {0};
-        struct status status = {0};
-        assert_int_equal(reference_accepts(&reference, DTYPE_F64, &report, &sums, &status), i < 2);
-        if (i == 2)
-            assert_non_null(strstr(status.message, "the gradient is off: relative L2 2.9"));
-        gradient_report_free(&report);
-        gradient_report_free(&reference.floor);
-    }
-}
-
-// A gradient that is 0 but for rounding is no smaller than what the others were rounded by.
-static void check_accepts_nothing_for_nothing(void **state)
+static void the_bound_follows_from_dtype_and_shape(void **state)
 {
     (void)state;
     static const struct {
         enum dtype dtype;
-        double value;
-        bool accepted;
-    } cases[] = {{DTYPE_F64, 1e-16, true}, {DTYPE_F64, 1e-15, false}, {DTYPE_F32, 1e-7, true},
-                 {DTYPE_F32, 1e-6, false}, {DTYPE_BF16, 1e-7, true},  {DTYPE_BF16, 1e-6, false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double value = cases[i].value;
-        struct reference reference = {
-            .floor = compare(VALUES(0, 2, 0), VALUES(0, 1e-18), VALUES(0, 2, 0), VALUES(0, 1e-18))};
-        struct gradient_report report =
-            compare(VALUES(0, 2, 0), VALUES(0, value), VALUES(0, 2, 0), VALUES(0, 1e-18));
-        const struct gradient_report sums = {0};
-        struct status status = {0};
-        assert_int_equal(reference_accepts(&reference, cases[i].dtype, &report, &sums, &status), cases[i].accepted);
-        gradient_report_free(&report);
-        gradient_report_free(&reference.floor);
+        double stored, sum;
+    } cases[] = {{DTYPE_F64, 0x1p-53, 0x1p-53}, {DTYPE_F32, 0x1p-24, 0x1p-24}, {DTYPE_BF16, 0x1p-8, 0x1p-24}};
+    double f64 = by_hand(0x1p-53, 0x1p-53);
+    for (size_t i = 0; i < 3; i++) {
+        struct trial trial = trial_in(cases[i].dtype);
+        double own = by_hand(cases[i].stored, cases[i].sum), sums = by_hand(cases[i].sum, cases[i].sum);
+        static const double noise[][2] = {{0, 5}, {0.49, 5}, {0.6, 6}, {2.3, 23}, {30, 250}}; // in sigma
+        for (size_t j = 0; j < 5; j++) {
+            struct rounding rounding = rounding_of(&trial, noise[j][0] * f64);
+            assert_true(is(rounding.relative, fmin(0.5, noise[j][1] * own)));
+            assert_true(is(rounding.cancelled, noise[j][1] * sums));
+        }
     }
+    struct trial trial = trial_in(DTYPE_F32);
+    trial.tf32 = true;
+    assert_true(is(rounding_of(&trial, 0).relative, 5 * by_hand(0x1p-11, 0x1p-24)));
+    trial.tf32 = false;
+    double plain = rounding_of(&trial, 0).relative;
+    trial.config.vocab = 1 << 14;
+    assert_true(is(rounding_of(&trial, 0).relative, plain * sqrt(15. / 8)));
 }
 
-// So is one that the dtype makes of nothing, 1e-6 long here: what another order of its sums changes is no less.
-static void check_accepts_what_rounding_makes_of_nothing(void **state)
+// Sums in bf16 get a part of each chunk, of the head's if that is shorter.
+static void the_bound_counts_parts_of_sums_in_bf16(void **state)
 {
     (void)state;
     static const struct {
-        double value, of_sums;
-        bool accepted;
+        const char *options;
+        double parts;
+    } cases[] = {{"chunk=8 head_chunk=0", 8}, {"chunk=30", 3}, {"chunk=8 head_chunk=2", 32}};
+    for (size_t i = 0; i < 3; i++) {
+        struct trial trial = trial_in(DTYPE_BF16);
+        double wide = rounding_of(&trial, 0).relative, part = 5 * 0x1p-8;
+        trial.method = method_find("seco");
+        void *options = fixture_options(trial.method, cases[i].options);
+        trial.options = options;
+        assert_true(rounding_of(&trial, 0).relative == wide);
+        trial.gradient_dtype = DTYPE_BF16;
+        assert_true(is(rounding_of(&trial, 0).relative, sqrt(wide * wide + part * part * cases[i].parts / 6)));
+        options_free(&trial.method->options, options);
+    }
+}
+
+// What reference_accepts says of a gradient and a noise floor whose tensors are off by these, relative to the
+// bound, from a reference of (3, 4, 0) and (0, second).
+struct off {
+    double first, second; // of the gradient
+    double floor_first, floor_second;
+};
+static struct status verdict(enum dtype dtype, double second, struct off off)
+{
+    struct trial trial = trial_in(dtype);
+    double bound = rounding_of(&trial, 0).relative;
+    struct reference reference = {.floor = compare(VALUES(3, 4, bound * off.floor_first),
+                                                   VALUES(bound * off.floor_second, second), VALUES(3, 4, 0),
+                                                   VALUES(0, second))};
+    struct gradient_report report = compare(VALUES(3, 4, bound * off.first), VALUES(bound * off.second, second),
+                                            VALUES(3, 4, 0), VALUES(0, second));
+    struct status status = {0};
+    bool accepted = reference_accepts(&reference, &trial, &report, &status);
+    assert_int_equal(accepted, status.code == STATUS_OK);
+    gradient_report_free(&report);
+    gradient_report_free(&reference.floor);
+    return status;
+}
+
+static void errors_and_floor_are_held_against_the_bound(void **state)
+{
+    (void)state;
+    static const struct {
+        double second;
+        struct off off;
+        const char *message; // NULL: accepted
     } cases[] = {
-        {3.9e-6, 0, true}, {4.1e-6, 0, false}, {NAN, 0, false}, {3.9e-5, 1e-5, true}, {4.1e-5, 1e-5, false}};
+        {12, {0, 0, 0, 0}, NULL},
+        {12, {12.9, 0, 12.9, 0}, NULL}, // of 13
+        {12, {13.1, 0, 0, 0}, "the gradient is off: relative L2"},
+        {12, {0, 0, 13.1, 0}, "the gradient depends on the order of sums: full summed in another order is off"},
+        {12, {NAN, 0, 0, 0}, "the gradient is off: relative L2 nan"},
+        {12, {0, INFINITY, 0, 0}, "the gradient is off: relative L2 inf"},
+        {12, {9.5, 9.5, 0, 0}, "the gradient is off"}, // each is good, both are not
+        // A tensor's is three times as large: of its norm, 1.2, or of a tenth of sqrt(2 / 5) of 5.
+        {1.2, {0, 3.5, 0, 3.5}, NULL},
+        {1.2, {0, 3.7, 0, 0}, "the gradient of tensor 1 is off"},
+        {1.2, {0, 0, 0, 3.7}, "the gradient of tensor 1 depends on the order of sums"},
+        {0.01, {0, 0.94, 0, 0}, NULL},
+        {0.01, {0, 0.96, 0, 0}, "the gradient of tensor 1 is off"},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct reference reference = {
-            .floor = compare(VALUES(0, 2, 0), VALUES(1e-6, 1e-6), VALUES(0, 2, 0), VALUES(1e-6, 0))};
+        struct status status = verdict(DTYPE_BF16, cases[i].second, cases[i].off);
+        const char *expected = cases[i].message;
+        if ((status.code == STATUS_OK) != !expected || (expected && !strstr(status.message, expected)))
+            fail_msg("%zu: expected \"%s\": %s", i, expected ? expected : "nothing", status.message);
+    }
+}
+
+// A tensor that is 0 has what the dtype of statistics leaves of its share, more than of one that is small in bf16;
+// and a gradient that is 0 altogether has that of 1.
+static void what_vanishes_is_held_against_its_share(void **state)
+{
+    (void)state;
+    static const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
+    for (size_t i = 0; i < 3; i++) // of all together, 5 is the most
+        assert_int_equal(verdict(dtypes[i], 0, (struct off){0, 4.9, 0, 4.9}).code,
+                         dtypes[i] == DTYPE_BF16 ? STATUS_FAILED : STATUS_OK);
+    struct trial trial = trial_in(DTYPE_BF16);
+    double bound = rounding_of(&trial, 0).cancelled;
+    for (int over = 0; over < 2; over++) {
+        double error = bound * (over ? 1.01 : 0.99);
+        struct reference reference = {.floor =
+                                          compare(VALUES(0, 0, 0), VALUES(0, 0), VALUES(0, 0, 0), VALUES(0, 0))};
         struct gradient_report report =
-            compare(VALUES(0, 2, 0), VALUES(cases[i].value, 0), VALUES(0, 2, 0), VALUES(0, 1e-18));
-        struct gradient_report sums = {0};
-        if (cases[i].of_sums > 0)
-            sums = compare(VALUES(0, 2, 0), VALUES(cases[i].of_sums, cases[i].of_sums), VALUES(0, 2, 0),
-                           VALUES(cases[i].of_sums, 0));
+            compare(VALUES(error, 0, 0), VALUES(0, 0), VALUES(0, 1e-16, 0), VALUES(0, 0));
         struct status status = {0};
-        assert_int_equal(reference_accepts(&reference, DTYPE_F32, &report, &sums, &status), cases[i].accepted);
+        assert_int_equal(reference_accepts(&reference, &trial, &report, &status), !over);
         gradient_report_free(&report);
-        gradient_report_free(&sums);
         gradient_report_free(&reference.floor);
     }
 }
@@ -253,10 +297,10 @@ int main(void)
         cmocka_unit_test(zero_references),
         cmocka_unit_test(not_a_number_reaches_every_measure),
         cmocka_unit_test(hashes_tell_bits_apart),
-        cmocka_unit_test(check_accepts_rounding_alone),
-        cmocka_unit_test(check_is_of_all_together),
-        cmocka_unit_test(check_accepts_nothing_for_nothing),
-        cmocka_unit_test(check_accepts_what_rounding_makes_of_nothing),
+        cmocka_unit_test(the_bound_follows_from_dtype_and_shape),
+        cmocka_unit_test(the_bound_counts_parts_of_sums_in_bf16),
+        cmocka_unit_test(errors_and_floor_are_held_against_the_bound),
+        cmocka_unit_test(what_vanishes_is_held_against_its_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

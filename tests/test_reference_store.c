@@ -53,6 +53,7 @@ static void a_setting_finds_its_own(void **state)
     reference_free(&found);
     assert_false(reference_store_find(store, &quantised, &found)); // other weights
     assert_true(reference_store_find(store, &seco, &found));
+    assert_true(taken.noise > 0 && found.noise == taken.noise);
     assert_true(found.loss == taken.loss && found.floor.overall.relative_l2 == taken.floor.overall.relative_l2);
     assert_int_equal(found.floor.worst, taken.floor.worst);
     assert_int_equal(found.gradients.count, taken.gradients.count);

@@ -462,8 +462,10 @@ static void a_step_without_a_loss_has_failed(void **state)
     expect(scratch,
            "sed 's/\"m\"/\"tiny\"/' spec.json > t.json && $L run t.json --axis context=1 --axis method=full --out "
            "o.jsonl",
-           1, "1 failed");
-    assert_says(scratch, "o.jsonl", "\"reason\":\"no token has a next one to predict, so there is no loss: ");
+           1, "1 unsupported");
+    assert_says(
+        scratch, "o.jsonl",
+        "\"status\":\"unsupported\",\"reason\":\"no token has a next one to predict, so there is no loss: ");
     expect(scratch, "$L grad --model tiny --context 1 --out g", 2, "no token has a next one to predict");
 }
 

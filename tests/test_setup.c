@@ -63,8 +63,10 @@ static void without_a_target_there_is_no_loss(void **state)
         struct setup_options options = setup_options_of(&trial);
         assert_true(setup_open(&setup, &trial, &options, &status));
         assert_int_equal(setup_check_targets(&setup, &trial, &status), !cases[i].message);
-        if (cases[i].message)
+        if (cases[i].message) {
+            assert_int_equal(status.code, STATUS_UNSUPPORTED);
             assert_non_null(strstr(status.message, cases[i].message));
+        }
         setup_close(&setup);
         trial_free(&trial);
     }

@@ -116,7 +116,9 @@ FIELDS trial_fields[] = {
     {0}};
 
 FIELDS tensor_fields[] = {
-    {FIELD(record_tensor, relative_l2), .type = FIELD_SIZE, .meaning = "||g - r|| / ||r||", .null = "not finite"},
+    {FIELD(record_tensor, relative_l2), .type = FIELD_SIZE,
+     .meaning = "||g - r|| / ||r||; of a tensor whose r is 0 but for rounding over its share of the whole",
+     .null = "not finite"},
     {FIELD(record_tensor, max_abs), .type = FIELD_SIZE, .meaning = "max |g - r|", .null = "not finite"},
     {FIELD(record_tensor, hash), .type = FIELD_HASH, .meaning = "XXH3 of its bytes as the device holds them"},
     {0}};

@@ -32,27 +32,33 @@ static void add(struct sums *sums, const double *g, const double *r, size_t coun
     sums->count += count;
 }
 
-static double ratio_of_norms(double numerator_squared, double denominator_squared)
+bool gradient_vanishes(const struct gradient_error *error)
 {
-    if (denominator_squared == 0)
-        return numerator_squared == 0 ? 0 : isnan(numerator_squared) ? NAN : INFINITY;
-    return sqrt(numerator_squared) / sqrt(denominator_squared);
+    return error->reference_l2 <= 1e-12 * error->share_l2;
 }
 
-static struct gradient_error error_of(const struct sums *sums)
+double gradient_scale(const struct gradient_error *error)
 {
+    return gradient_vanishes(error) ? error->share_l2 : error->reference_l2;
+}
+
+static struct gradient_error error_of(const struct sums *sums, double share_l2)
+{
+    double l2 = sqrt(sums->difference_squared), reference_l2 = sqrt(sums->reference_squared);
     double norms = sqrt(sums->value_squared) * sqrt(sums->reference_squared);
     bool both_zero = sums->value_squared == 0 && sums->reference_squared == 0;
-    return (struct gradient_error){
-        .relative_l2 = ratio_of_norms(sums->difference_squared, sums->reference_squared),
-        .l2 = sqrt(sums->difference_squared),
-        .reference_l2 = sqrt(sums->reference_squared),
+    struct gradient_error error = {
+        .l2 = l2,
+        .reference_l2 = reference_l2,
+        .share_l2 = share_l2,
         .max_abs = sums->max_abs,
         .cosine = norms == 0 ? both_zero : sums->product / norms,
         .decimals = -log10(sums->max_abs),
         .mean_abs = sums->count ? sums->absolute / (double)sums->count : 0,
         .mean_relative = sums->relative_count ? sums->relative / (double)sums->relative_count : 0,
     };
+    error.relative_l2 = l2 / gradient_scale(&error);
+    return error;
 }
 
 void gradient_set_hash(struct gradient_set *set)
@@ -111,25 +117,29 @@ void gradient_compare(struct gradient_report *report, const struct gradient_set 
 {
     *report = (struct gradient_report){.hash = set->hash, .count = set->count};
     report->tensors = calloc(set->count + 1, sizeof *report->tensors);
-    CHECK(report->tensors);
-    struct sums overall = {0};
+    struct sums overall = {0}, *sums = calloc(set->count + 1, sizeof *sums);
+    CHECK(report->tensors && sums);
     for (size_t i = 0, j = 0; i < set->count; i++, j++) {
         while (j < reference->count && strcmp(set->tensors[i].name, reference->tensors[j].name) != 0)
             j++;
         CHECK(j < reference->count);
         const struct gradient_tensor *g = &set->tensors[i], *r = &reference->tensors[j];
         CHECK(g->size == r->size);
-        struct sums sums = {0};
-        add(&sums, g->values, r->values, g->size);
+        add(&sums[i], g->values, r->values, g->size);
         add(&overall, g->values, r->values, g->size);
         memcpy(report->tensors[i].name, g->name, sizeof g->name);
         report->tensors[i].hash = g->hash;
-        report->tensors[i].error = error_of(&sums);
+    }
+    report->overall = error_of(&overall, 1);
+    double whole = gradient_scale(&report->overall);
+    for (size_t i = 0; i < set->count; i++) {
+        double share = whole * sqrt((double)sums[i].count / (double)overall.count);
+        report->tensors[i].error = error_of(&sums[i], share);
         double worst = report->tensors[report->worst].error.relative_l2;
         if (!isnan(worst) && !(report->tensors[i].error.relative_l2 <= worst))
             report->worst = i;
     }
-    report->overall = error_of(&overall);
+    free(sums);
 }
 
 void gradient_report_free(struct gradient_report *report)

@@ -19,15 +19,25 @@ struct gradient_set {
 
 // g: the gradient, r: the reference, all sums in f64.
 struct gradient_error {
-    double relative_l2;   // ||g - r|| / ||r||; r = 0: 0 if g = 0 too, else infinite
-    double l2;            // ||g - r||
-    double reference_l2;  // ||r||
+    // ||g - r|| / ||r||. A reference that is 0 but for the rounding of f64 (||r|| <= 1e-12 share_l2), such as that
+    // of the queries of a softmax over one token, has no scale of its own: ||g - r|| / share_l2.
+    double relative_l2;
+    double l2;           // ||g - r||
+    double reference_l2; // ||r||
+    // A tensor of n of the gradient's N elements: sqrt(n / N) of the whole gradient's norm. The whole gradient: 1,
+    // of the size of a mean loss's gradient by the logits. A tensor's is a share of 1 where the whole gradient is
+    // 0.
+    double share_l2;
     double max_abs;       // max |g - r|
     double cosine;        // g . r / (||g|| ||r||); 1 if both are 0, 0 if only one is
     double decimals;      // -log10(max_abs), infinite if they are equal (the SeCO paper's measure)
     double mean_abs;      // mean |g - r|
     double mean_relative; // mean |g - r| / |r| over the elements with r != 0
 };
+
+// Whether the reference is 0 but for rounding, and what relative_l2 is relative to.
+bool gradient_vanishes(const struct gradient_error *error);
+double gradient_scale(const struct gradient_error *error);
 
 struct tensor_error {
     char name[112];

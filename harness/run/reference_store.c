@@ -12,7 +12,7 @@
 struct entry {
     XXH128_hash_t setting;
     size_t bytes; // of the whole entry
-    double loss;
+    double loss, noise;
     struct gradient_error floor;
     size_t worst, tensors;
 };
@@ -118,6 +118,7 @@ bool reference_store_find(int store, const struct trial *trial, struct reference
         if (!XXH128_isEqual(entry.setting, setting))
             continue;
         reference->loss = entry.loss;
+        reference->noise = entry.noise;
         if (get_tensors(store, at, &entry, reference))
             return true;
         reference_free(reference);
@@ -140,6 +141,7 @@ void reference_store_add(int store, const struct trial *trial, const struct refe
     struct entry entry = {.setting = setting_of(trial),
                           .bytes = sizeof entry + floor->count * sizeof *floor->tensors,
                           .loss = reference->loss,
+                          .noise = reference->noise,
                           .floor = floor->overall,
                           .worst = floor->worst,
                           .tensors = set->count};

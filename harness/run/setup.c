@@ -159,11 +159,11 @@ bool setup_check_targets(const struct setup *setup, const struct trial *trial, s
     if (setup->batch.normaliser.rows)
         return true;
     if (trial->labels)
-        return status_set(status, STATUS_BAD_INPUT,
+        return status_set(status, STATUS_UNSUPPORTED,
                           "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
                           "predicted",
                           trial->labels);
-    return status_set(status, STATUS_BAD_INPUT, "no token has a next one to predict, so there is no loss: %s",
+    return status_set(status, STATUS_UNSUPPORTED, "no token has a next one to predict, so there is no loss: %s",
                       trial->context < 2 ? "the context is 1; give 2 or more" : "no document has two tokens");
 }
 

@@ -19,8 +19,8 @@ struct setup {
 // and a status (oom, unsupported, bad input).
 bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
                 struct status *status);
-// Whether any of the step's tokens, on any rank, has a target: a mean over none is no loss. False and a status if
-// not.
+// Whether any of the step's tokens, on any rank, has a target: a mean over none is no loss. False and a status
+// (unsupported) if not.
 bool setup_check_targets(const struct setup *setup, const struct trial *trial, struct status *status);
 // A device without data asks from here on once what comes again and again, as the cells of all layers.
 void setup_remember(struct setup *setup);

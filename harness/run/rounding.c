@@ -1,0 +1,65 @@
+#include "harness/run/rounding.h"
+#include <math.h>
+
+#define LAYER_RESULTS    32
+#define NOISE_FACTOR     10
+#define DEVIATIONS_LEAST 5
+#define DEVIATIONS_MOST  250
+#define RELATIVE_MOST    0.5
+#define TENSOR_FACTOR    3
+#define SMALL_SHARE      0.1
+#define TF32_EPSILON     0x1p-11
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+// A of the header: chunks of the context, or of the head's logits.
+static double parts(const struct trial *trial)
+{
+    if (trial->kv_gradient_dtype != DTYPE_BF16 && trial->gradient_dtype != DTYPE_BF16)
+        return 0;
+    double context = (double)trial_row_tokens(trial);
+    const struct option_table *options = &trial->method->options;
+    double chunk = (double)options_count(options, trial->options, "chunk", trial->context);
+    double head_chunk = (double)options_count(options, trial->options, "head_chunk", 0);
+    return ceil(larger(context / chunk, head_chunk > 0 ? context / head_chunk : 1));
+}
+
+// sigma of the header, where results are stored with one unit roundoff and sums have another.
+static double deviation(const struct trial *trial, double stored, double sum, double part_count)
+{
+    const struct config *config = &trial->config;
+    double tokens = (double)trial->context * (double)trial->batch, bf16 = dtype_epsilon(DTYPE_BF16);
+    double terms =
+        larger(larger((double)config->width, (double)config->ffn), larger((double)config->vocab, tokens));
+    double results = (double)(config->layers + 1) * LAYER_RESULTS;
+    return sqrt(results * (stored * stored + sum * sum * log2(terms)) / 3 + bf16 * bf16 * part_count / 6);
+}
+
+struct rounding rounding_of(const struct trial *trial, double noise)
+{
+    double f64 = dtype_epsilon(DTYPE_F64), own = dtype_epsilon(trial->dtype),
+           statistic = dtype_epsilon(dtype_statistic(trial->dtype));
+    double most =
+        larger(DEVIATIONS_LEAST, fmin(DEVIATIONS_MOST, NOISE_FACTOR * noise / deviation(trial, f64, f64, 0)));
+    double relative =
+        most * deviation(trial, trial->tf32 ? larger(own, TF32_EPSILON) : own, statistic, parts(trial));
+    return (struct rounding){
+        .relative = fmin(RELATIVE_MOST, relative),
+        .cancelled = most * deviation(trial, statistic, statistic, 0),
+    };
+}
+
+double rounding_whole(const struct rounding *rounding, const struct gradient_error *error)
+{
+    return gradient_vanishes(error) ? rounding->cancelled * error->share_l2
+                                    : rounding->relative * error->reference_l2;
+}
+
+double rounding_tensor(const struct rounding *rounding, const struct gradient_error *error)
+{
+    double relative = rounding->relative * larger(error->reference_l2, SMALL_SHARE * error->share_l2);
+    return TENSOR_FACTOR * larger(relative, rounding->cancelled * error->share_l2);
+}
