@@ -206,12 +206,40 @@ static void the_same_is_kept_once(void **state)
     interned_free(&interned);
 }
 
+// Records of rounds with the same bits have their arrays, and what stands apart, in memory once.
+static void records_have_what_is_alike_in_memory_once(void **state)
+{
+    (void)state;
+    struct interned interned = {0};
+    struct record records[3];
+    char *line = sample_line();
+    for (size_t i = 0; i < COUNT(records); i++) {
+        char *hash = i == 2 ? strstr(line, "\"max_abs\"") : NULL; // of a tensor
+        if (hash)
+            memcpy(strstr(hash, "0.5"), "0.6", 3);
+        assert_true(record_skim(&records[i], line, strlen(line), &interned));
+    }
+    const struct record_parts *first = &records[0].gradient.tensors, *second = &records[1].gradient.tensors,
+                              *third = &records[2].gradient.tensors;
+    assert_int_equal(first->count, 2);
+    assert_ptr_equal(first->items, second->items);
+    assert_ptr_not_equal(first->items, third->items);
+    assert_ptr_equal(first->names, third->names);
+    assert_ptr_equal(records[0].samples_ms.items, records[2].samples_ms.items);
+    assert_ptr_equal(records[0].categories, records[2].categories);
+    assert_ptr_equal(records[0].peak_by_category, records[2].peak_by_category);
+    for (size_t i = 0; i < COUNT(records); i++)
+        record_free(&records[i]); // frees nothing of theirs
+    free(line);
+    interned_free(&interned);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_records_are_skimmed),  cmocka_unit_test(every_type_is_read),
         cmocka_unit_test(others_take_a_closer_look), cmocka_unit_test(changed_lines_are_judged_as_their_json),
-        cmocka_unit_test(the_same_is_kept_once),
+        cmocka_unit_test(the_same_is_kept_once),     cmocka_unit_test(records_have_what_is_alike_in_memory_once),
     };
     return cmocka_run_group_tests_name("record_skim", tests, NULL, NULL);
 }

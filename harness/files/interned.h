@@ -1,4 +1,4 @@
-// Interned: texts, and JSON by its text, that many records have in common, in memory once.
+// Interned: texts, arrays, and JSON by its text, that many records have in common, in memory once.
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
@@ -13,7 +13,8 @@ struct interned {
     size_t left;                  // bytes of the block that is being filled
 };
 
-// The text, of so many bytes, with a zero after it; the same pointer for the same text, until interned_free.
+// The text, of so many bytes, with a zero after it; the same pointer for the same text, until interned_free. It may
+// be the bytes of any array, and is aligned for pointers and doubles.
 const char *interned_text(struct interned *interned, const char *text, size_t bytes);
 // The value that the text is, borrowed until interned_free; NULL: it is no JSON, or has a key twice.
 const json_t *interned_json(struct interned *interned, const char *text, size_t bytes);

@@ -12,16 +12,16 @@ static const char *const nothing[] = {NULL};
 
 static bool is_estimate(const struct record *record)
 {
-    return !isfinite(record->categories.step_ms);
+    return !isfinite(record->categories->step_ms);
 }
 
 // False if the record does not say.
 static bool times_of(const struct record *record, double ms[WORK_COUNT])
 {
-    const struct record_row *rows = record->categories.rows.items;
-    bool known = record->categories.rows.count > 0, estimate = is_estimate(record);
+    const struct record_row *rows = record->categories->rows.items;
+    bool known = record->categories->rows.count > 0, estimate = is_estimate(record);
     memset(ms, 0, WORK_COUNT * sizeof *ms);
-    for (size_t i = 0; known && i < record->categories.rows.count; i++) {
+    for (size_t i = 0; known && i < record->categories->rows.count; i++) {
         const char *name = text_or(rows[i].category, "");
         double own = estimate ? rows[i].estimate_ms : rows[i].ms;
         size_t work = 0;

@@ -19,7 +19,7 @@ struct kind {
 
 static struct kind kind_of(const struct record *record)
 {
-    const struct record_parallel *parallel = &record->trial.parallel;
+    const struct record_parallel *parallel = record->trial.parallel;
     return (struct kind){text_or(record->trial.links, ""),
                          parallel->sequence > 1 ? text_or(parallel->exchange, "") : "", parallel->zero};
 }
@@ -36,7 +36,7 @@ static bool is_timed(const struct record *record)
 
 static bool is_alone(const struct record *record)
 {
-    const struct record_parallel *parallel = &record->trial.parallel;
+    const struct record_parallel *parallel = record->trial.parallel;
     return record->status == RECORD_OK && !record->ranks->given && isfinite(record->estimate_ms) &&
            parallel->data * parallel->sequence * parallel->stage == 1;
 }

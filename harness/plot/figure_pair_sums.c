@@ -21,7 +21,7 @@ static const struct {
 
 static double error_of(const struct record *record, size_t accumulator)
 {
-    const void *error = (const char *)&record->pair_sums + accumulators[accumulator].member;
+    const void *error = (const char *)record->pair_sums + accumulators[accumulator].member;
     return *(const double *)error;
 }
 
@@ -36,7 +36,7 @@ static void put_series(FILE *table, const struct record *const *records, size_t 
     for (size_t i = 0; i < count; i++) {
         fprintf(table, "%zu\t%s\t%s%s\t%zu", accumulator + 1, label, label, exact ? ": no error" : "", accumulator);
         TABLE_ROW(table, records[i]->trial.context, error_of(records[i], accumulator),
-                  records[i]->pair_sums.difference);
+                  records[i]->pair_sums->difference);
     }
 }
 
@@ -53,7 +53,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     CHECK(kept);
     size_t kept_count = 0;
     for (size_t i = 0; i < count; i++) {
-        if (records[i]->status == RECORD_OK && records[i]->pair_sums.given) {
+        if (records[i]->status == RECORD_OK && records[i]->pair_sums->given) {
             kept[kept_count++] = records[i];
         }
     }

@@ -136,7 +136,7 @@ static void print_table(struct printer *p, struct line *lines, size_t count)
 // Which step these times are of, and which rates the shares.
 static void print_rates(const struct printer *p, const struct record *record)
 {
-    const struct record_roofline *roofline = &record->categories.roofline;
+    const struct record_roofline *roofline = &record->categories->roofline;
     const char *source = text_or(roofline->source, "?");
     bool drawn = step_time_is_drawn(record);
     char draw[80] = "";
@@ -147,7 +147,7 @@ static void print_rates(const struct printer *p, const struct record *record)
                 draw);
     else
         fprintf(p->stream, "a step of %.3f ms%s, taken apart beside the samples, whose %s is %s ms\n",
-                record->categories.step_ms, draw, drawn ? "mean over draws" : "median",
+                record->categories->step_ms, draw, drawn ? "mean over draws" : "median",
                 text_table_number(step_time_of(record).ms, 3).text);
     if (p->report->format == TABLE_MARKDOWN)
         fputc('\n', p->stream);
@@ -178,9 +178,10 @@ static void print_head(const struct category_report *report, const char *label, 
 
 bool category_report_table(const struct category_report *report, const struct record *record, FILE *stream)
 {
-    const struct record_row *rows = record->categories.rows.items;
-    struct printer printer = {.report = report, .planned = !isfinite(record->categories.step_ms), .stream = stream};
-    size_t count = record->categories.rows.count;
+    const struct record_row *rows = record->categories->rows.items;
+    struct printer printer = {
+        .report = report, .planned = !isfinite(record->categories->step_ms), .stream = stream};
+    size_t count = record->categories->rows.count;
     struct line *lines = calloc(count + 1, sizeof *lines);
     CHECK(lines);
     for (size_t i = 0; i < count; i++)
@@ -200,7 +201,7 @@ size_t category_report_write(const struct category_report *report, const struct 
     CHECK(records);
     size_t count = 0, written = 0;
     for (size_t i = 0; i < results->count; i++)
-        if (results->records[i]->categories.rows.count > 0)
+        if (results->records[i]->categories->rows.count > 0)
             records[count++] = results->records[i];
     struct series_table all;
     series_make(&all, records, count, nothing, true);

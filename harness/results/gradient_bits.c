@@ -38,34 +38,33 @@ bool gradient_bits_repeat(const struct record *base, const struct record *new)
     return is_repeatable(base) && is_repeatable(new) && different_causes(base, new) == 0;
 }
 
-// Of the tensor of that name, most likely at the same place; "": there is none.
-static const char *hash_of(const struct record_gradient *gradient, const char *name, size_t place)
+// Of the tensor of that name, most likely at the same place; 0: there is none.
+static uint64_t hash_of(const struct record_gradient *gradient, const char *name, size_t place)
 {
     const struct record_tensor *tensors = gradient->tensors.items;
     size_t count = gradient->tensors.count;
     for (size_t i = 0; i < count; i++) {
-        const struct record_tensor *tensor = &tensors[(place + i) % count];
-        if (strcmp(tensor->name, name) == 0)
-            return tensor->hash;
+        size_t at = (place + i) % count;
+        if (strcmp(gradient->tensors.names[at], name) == 0)
+            return tensors[at].hash;
     }
-    return "";
+    return 0;
 }
 
 struct gradient_bits gradient_bits_compare(const struct record *base, const struct record *new)
 {
     const struct record_gradient *before = &base->gradient, *after = &new->gradient;
-    struct gradient_bits bits = {.known =
-                                     *before->hash && *after->hash && is_repeatable(base) && is_repeatable(new)};
+    struct gradient_bits bits = {.known = before->hash && after->hash && is_repeatable(base) && is_repeatable(new)};
     if (!bits.known)
         return bits;
     const struct record_tensor *tensors = before->tensors.items;
     bits.causes = different_causes(base, new);
     bits.tensors = before->tensors.count;
     for (size_t i = 0; i < bits.tensors; i++) {
-        const char *hash = tensors[i].hash;
-        if (*hash && strcmp(hash, hash_of(after, tensors[i].name, i)) == 0)
+        uint64_t hash = tensors[i].hash;
+        if (hash && hash == hash_of(after, before->tensors.names[i], i))
             continue;
-        bits.first = bits.first ? bits.first : tensors[i].name;
+        bits.first = bits.first ? bits.first : before->tensors.names[i];
         bits.changed++;
     }
     return bits;

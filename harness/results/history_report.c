@@ -4,6 +4,7 @@
 #include "harness/results/comparison_rows.h"
 #include "harness/results/record_figure.h"
 #include "harness/results/step_time.h"
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -224,14 +225,14 @@ static json_t *number(double value)
 static json_t *point_json(const struct history_point *point)
 {
     const struct record *record = point->record;
-    const char *hash = record->gradient.hash;
+    uint64_t hash = record->gradient.hash;
     json_t *object = json_object();
     set(object, "commit", json_integer((json_int_t)point->commit));
     set(object, "status", json_string(record_status_name(record->status)));
     for (int q = 0; q < QUANTITY_COUNT; q++)
         if (q != QUANTITY_PEAK_BY_CATEGORY)
             set(object, quantity_name((enum quantity)q), number(quantity_of(record, (enum quantity)q)));
-    set(object, "gradient_hash", record->gradient.given && *hash ? json_string(hash) : json_null());
+    set(object, "gradient_hash", hash ? json_sprintf("%016" PRIx64, hash) : json_null());
     set(object, "gradient_relative_l2", number(record->gradient.relative_l2));
     set(object, "time_ms", number(time_of(record)));
     set(object, "spread_ms", number(spread_of(record)));

@@ -128,9 +128,9 @@ static bool same_core(const char *a, const char *b)
     return !left || !right || (length == strcspn(right, ";") && strncmp(left, right, length) == 0);
 }
 
-static bool same_hash(const char *a, const char *b)
+static bool same_hash(uint64_t a, uint64_t b)
 {
-    return !*a || !*b || strcmp(a, b) == 0;
+    return !a || !b || a == b;
 }
 
 bool record_same_data(const struct record *a, const struct record *b)

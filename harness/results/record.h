@@ -38,7 +38,8 @@ struct number_list {
 
 struct record_parts {
     size_t count;
-    void *items; // [count] structs of the field's kind
+    void *items;              // [count] structs of the field's kind
+    const char *const *names; // [count], of a map; NULL: of rows
 };
 
 struct record_measure {
@@ -80,11 +81,12 @@ struct record_trial {
         *gradient_dtype;
     double batch, context, seed, prompt, group;
     int deterministic, tf32, whole_attention, pad_gradient;
-    struct record_measure measure;
+    // Never NULL, here and in a record: of what is null all is, and is not given.
+    const struct record_measure *measure;
     struct record_limits limits;
-    struct record_place place;
-    struct record_host host;
-    struct record_parallel parallel;
+    const struct record_place *place;
+    const struct record_host *host;
+    const struct record_parallel *parallel;
 };
 
 struct record_sm_clock {
@@ -97,10 +99,9 @@ struct record_load {
     double before, cores, other_cores, stolen_cores, waited_cores;
 };
 
-struct record_tensor {
-    const char *name;
+struct record_tensor { // its name is the part's
     double relative_l2, max_abs;
-    char hash[17];
+    uint64_t hash;
 };
 
 struct record_gradient {
@@ -108,7 +109,7 @@ struct record_gradient {
     double relative_l2, max_abs, cosine, decimals, mean_abs, mean_relative;
     double noise_floor, sums_relative_l2, worst_relative_l2;
     const char *worst_tensor;
-    char hash[17];
+    uint64_t hash;
     struct record_parts tensors; // struct record_tensor
 };
 
@@ -177,34 +178,36 @@ struct record_rounds {
     const struct record **items; // [count], borrowed
 };
 
-// What is null in each: record_fields.h. Texts and JSON are borrowed; lists, parts and what stands apart are owned
-// (record_json.h).
+// What is null in each: record_fields.h. Texts and JSON are borrowed; so are lists, parts and what stands apart of
+// an interned record (record_skim.h), others own them (record_json.h).
 struct record {
+    bool interned;
     double schema;
     const char *id, *experiment, *reason, *profile, *command;
     enum record_status status;
     struct record_trial trial;
     const json_t *chosen, *shares;
-    char data_hash[17], model_hash[17];
+    uint64_t data_hash, model_hash;
     double loss;
     struct number_list columns, samples_ms, cpu_ms, sample_columns, slowdown;
     double median_ms, mean_ms, mean_error_ms, asked_ms;
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
     double estimate_low_ms, estimate_high_ms;
-    struct record_sm_clock sm_clock_mhz;
+    const struct record_sm_clock *sm_clock_mhz;
     struct record_load load;
-    double peak_bytes, peak_by_category[CATEGORY_COUNT], resident_bytes, device_used_bytes, device_reserved_bytes;
-    double host_peak_bytes, host_peak_by_category[CATEGORY_COUNT], unplanned_micro_batches;
+    double peak_bytes, resident_bytes, device_used_bytes, device_reserved_bytes;
+    double host_peak_bytes, unplanned_micro_batches;
+    const double *peak_by_category, *host_peak_by_category; // [CATEGORY_COUNT]
     double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
     double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches,
         instructions;
-    const struct record_ranks *ranks; // never NULL: of what is null all is, and is not given
+    const struct record_ranks *ranks;
     struct record_gradient gradient;
     struct record_bias bias;
-    struct record_pair_sums pair_sums;
-    const struct record_curve *curve; // likewise
+    const struct record_pair_sums *pair_sums;
+    const struct record_curve *curve;
     struct record_timeline timeline;
-    struct record_categories categories;
+    const struct record_categories *categories;
     struct record_provenance provenance;
     double wall_s;
     struct record_rounds rounds;

@@ -35,12 +35,11 @@ static json_t *keys_at(json_t *free_keys, const char *name)
     return json_object_get(free_keys, name);
 }
 
-static void note_names(json_t *keys, const struct record_field *field, const struct record_parts *parts)
+static void note_names(json_t *keys, const struct record_parts *parts)
 {
     for (size_t i = 0; i < parts->count; i++) {
-        const char *name = *(const char *const *)((const char *)parts->items + i * field->part_bytes);
-        if (!json_object_get(keys, name))
-            CHECK(json_object_set_new(keys, name, json_true()) == 0);
+        if (!json_object_get(keys, parts->names[i]))
+            CHECK(json_object_set_new(keys, parts->names[i], json_true()) == 0);
     }
 }
 
@@ -54,7 +53,7 @@ static void note_field(json_t *free_keys, const struct record_field *field, cons
         const struct record_parts *parts = value;
         const json_t *json = field->type == FIELD_MAP ? NULL : *(const json_t *const *)value;
         if (field->type == FIELD_MAP && parts->count)
-            note_names(keys_at(free_keys, name), field, parts);
+            note_names(keys_at(free_keys, name), parts);
         else if (json != before && json_is_object(json))
             CHECK(json_object_update_missing(keys_at(free_keys, name), (json_t *)json) == 0);
         before = json;

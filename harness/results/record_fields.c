@@ -10,11 +10,31 @@
 // Of a map or rows: the size of one of its parts.
 #define PARTS(of, part) .members = of, .part_bytes = sizeof(struct part)
 
-// Of an object that few records have: where its struct is, and what stands for null.
+// Of an object that few records have, or many have alike: where its struct is, and what stands for null.
 #define APART(of, part, null_part) .members = of, .part_bytes = sizeof(struct part), .absent = &(null_part)
+#define TALLY                      .type = FIELD_TALLY, .part_bytes = sizeof no_tally, .absent = no_tally
 
 static const struct record_curve no_curve;
 static const struct record_ranks no_ranks = {.count = NAN, .oversubscribed = -1};
+static const struct record_measure no_measure = {.warmup = NAN,
+                                                 .samples = NAN,
+                                                 .max_seconds = NAN,
+                                                 .timeline = -1,
+                                                 .gemm = -1,
+                                                 .bias = -1,
+                                                 .pair_sums = -1,
+                                                 .lost_updates = -1,
+                                                 .categories = -1};
+static const struct record_place no_place;
+static const struct record_host no_host;
+static const struct record_parallel no_parallel = {
+    .data = NAN, .sequence = NAN, .stage = NAN, .zero = NAN, .overlap = -1, .node = NAN};
+static const struct record_sm_clock no_sm_clock = {.min = NAN, .median = NAN, .max = NAN};
+static const struct record_pair_sums no_pair_sums = {
+    .difference = NAN, .f64_error = NAN, .f32_error = NAN, .bf16_error = NAN, .bf16_once_error = NAN};
+static const struct record_categories no_categories = {
+    .step_ms = NAN, .roofline = {.flops_per_s = NAN, .bytes_per_s = NAN, .launch_s = NAN, .link_bytes_per_s = NAN}};
+static const double no_tally[CATEGORY_COUNT] = {[0 ... CATEGORY_COUNT - 1] = NAN};
 
 FIELDS measure_fields[] = {
     {FIELD(record_measure, warmup), .type = FIELD_COUNT, .meaning = "steps before the samples"},
@@ -103,14 +123,14 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, method), .type = FIELD_OBJECT, .required = true,
      .meaning = "name, and every option it knows"},
     {FIELD(record_trial, parallel), .type = FIELD_OBJECT, .meaning = "ranks that share a step",
-     .members = parallel_fields},
+     APART(parallel_fields, record_parallel, no_parallel)},
     {FIELD(record_trial, measure), .type = FIELD_OBJECT, .meaning = "what was asked for",
-     .members = measure_fields},
+     APART(measure_fields, record_measure, no_measure)},
     {FIELD(record_trial, limits), .type = FIELD_OBJECT, .members = limits_fields},
     {FIELD(record_trial, place), .type = FIELD_OBJECT, .meaning = "where is kept what every method has",
-     .members = place_fields},
+     APART(place_fields, record_place, no_place)},
     {FIELD(record_trial, host), .type = FIELD_OBJECT, .meaning = "what the host's place is",
-     .null = "memory, pinned for a card", .members = host_fields},
+     .null = "memory, pinned for a card", APART(host_fields, record_host, no_host)},
     {FIELD(record_trial, train), .type = FIELD_OBJECT, .meaning = "the training run: steps, schedule and so on",
      .null = "one step was measured again and again"},
     {0}};
@@ -384,14 +404,14 @@ const struct record_field record_fields[] = {
     {FIELD(record, energy_j), .type = FIELD_SIZE, .unit = "J", .meaning = "of a step, by the card's sensors",
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},
     {FIELD(record, sm_clock_mhz), .type = FIELD_OBJECT, .meaning = "every 100 ms while the samples ran",
-     .null = "as energy_j", .members = sm_clock_fields},
+     .null = "as energy_j", APART(sm_clock_fields, record_sm_clock, no_sm_clock)},
     {FIELD(record, load), .type = FIELD_OBJECT, .meaning = "of the machine while the samples ran",
      .null = "planned, or several ranks", .members = load_fields},
     {FIELD(record, peak_bytes), .type = FIELD_COUNT, .unit = "bytes", .meaning = "the most live during a step"},
-    {FIELD(record, peak_by_category), .type = FIELD_TALLY, .unit = "bytes", .meaning = "what the peak consists of"},
+    {FIELD(record, peak_by_category), TALLY, .unit = "bytes", .meaning = "what the peak consists of"},
     {FIELD(record, host_peak_bytes), .type = FIELD_COUNT, .unit = "bytes",
      .meaning = "the most that was kept on the host during a step", .null = "nothing was"},
-    {FIELD(record, host_peak_by_category), .type = FIELD_TALLY, .unit = "bytes", .meaning = "what it consists of",
+    {FIELD(record, host_peak_by_category), TALLY, .unit = "bytes", .meaning = "what it consists of",
      .null = "nothing was"},
     {FIELD(record, resident_bytes), .type = FIELD_COUNT, .unit = "bytes", .meaning = "live before the step"},
     {FIELD(record, unplanned_micro_batches), .type = FIELD_COUNT,
@@ -436,13 +456,14 @@ const struct record_field record_fields[] = {
      .null = "not asked for, planned, or nothing is drawn", .members = bias_fields},
     {FIELD(record, pair_sums), .type = FIELD_OBJECT,
      .meaning = "means over pairs: how far a pair's difference of log-probs is off by the dtype of its sums",
-     .null = "not asked for, planned, or no objective of pairs", .members = pair_sums_fields},
+     .null = "not asked for, planned, or no objective of pairs",
+     APART(pair_sums_fields, record_pair_sums, no_pair_sums)},
     {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "of a training run, whose steps are the samples",
      .null = "no training run, or planned", APART(curve_fields, record_curve, no_curve)},
     {FIELD(record, timeline), .type = FIELD_OBJECT, .meaning = "live bytes over one step", .null = "not asked for",
      .members = timeline_fields},
     {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "where one step's time went, after the samples",
-     .null = "not asked for", .members = categories_fields},
+     .null = "not asked for", APART(categories_fields, record_categories, no_categories)},
     {FIELD(record, provenance), .type = FIELD_OBJECT, .members = provenance_fields},
     {FIELD(record, wall_s), .type = FIELD_SIZE, .unit = "s", .meaning = "of the whole trial"},
     {FIELD(record, command), .type = FIELD_STRING, .meaning = "that runs the trial again"},

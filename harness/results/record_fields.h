@@ -10,7 +10,7 @@ enum field_type {
     FIELD_BOOL,     // int; -1: null
     FIELD_STRING,   // const char *; NULL: null
     FIELD_STATUS,   // enum record_status
-    FIELD_HASH,     // char [17], 16 hexadecimal digits; "": null
+    FIELD_HASH,     // uint64_t, written as 16 hexadecimal digits; 0: null
     FIELD_COUNT,    // double, a whole number >= 0 and at most 2^53; NaN: null, here and in all other numbers
     FIELD_SIZE,     // double, >= 0
     FIELD_WHOLE,    // double, >= 0, written without a fraction while it has none and is exact
@@ -20,8 +20,8 @@ enum field_type {
     FIELD_OBJECT,   // with members a struct of them that begins with `bool given`, else const json_t *
     FIELD_TRIAL,    // such a struct, with the JSON it was read from after `given`, which is what is written
     FIELD_ROWS,     // struct record_parts: an array of objects, each a struct of `members`
-    FIELD_MAP,      // struct record_parts: an object of objects; each struct begins with its name, const char *
-    FIELD_TALLY,    // double [CATEGORY_COUNT], counts by category (kernels/base/arena.h); NaN: not named
+    FIELD_MAP,      // struct record_parts: an object of objects, each with its name
+    FIELD_TALLY,    // const double * to [CATEGORY_COUNT], counts by category (kernels/base/arena.h); NaN: not named
 };
 
 // How a list without numbers is written.
@@ -39,8 +39,8 @@ struct record_field {
     const char *null;                   // when it is null or absent besides not having been reached; NULL: never
     const struct record_field *members; // ending in a NULL name
     size_t part_bytes;                  // of a map's or rows' struct, and of an object's that stands apart
-    const void *absent;                 // NULL, or what stands for null of an object that few records have, whose
-                                        // struct stands apart: a record then holds a pointer to it
+    const void *absent;                 // NULL, or what stands for null of an object that few records have, or many
+                                        // have alike, or of a tally: it stands apart, and a record points to it
 };
 
 // Of the record itself, ending in a NULL name.

@@ -1,5 +1,6 @@
 #include "harness/results/record_json.h"
 #include "harness/files/interned.h"
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -40,7 +41,7 @@ static void clear_field(const struct record_field *field, void *value)
         *(enum record_status *)value = RECORD_STATUS_COUNT;
         return;
     case FIELD_HASH:
-        *(char *)value = 0;
+        *(uint64_t *)value = 0;
         return;
     case FIELD_ANY:
     case FIELD_ARRAY:
@@ -78,8 +79,7 @@ static void clear_field(const struct record_field *field, void *value)
         *(struct record_parts *)value = (struct record_parts){0};
         return;
     case FIELD_TALLY:
-        for (int i = 0; i < CATEGORY_COUNT; i++)
-            ((double *)value)[i] = NAN;
+        *(const void **)value = field->absent;
         return;
     }
 }
@@ -94,13 +94,14 @@ void record_clear(struct record *record)
 {
     record_fields_clear(record_fields, record);
     record->rounds = (struct record_rounds){0};
+    record->interned = false;
 }
 
 void *record_apart(const struct record_field *field, void *value)
 {
     void *part = calloc(1, field->part_bytes);
     CHECK(part);
-    record_fields_clear(field->members, part);
+    memcpy(part, field->absent, field->part_bytes);
     return *(void **)value = part;
 }
 
@@ -121,14 +122,14 @@ static void read_list(const json_t *array, struct number_list *list)
 static void read_parts(const struct record_field *field, const json_t *value, struct record_parts *parts)
 {
     size_t count = json_object_size(value) + json_array_size(value), i = 0;
-    *parts = (struct record_parts){count, calloc(count + 1, field->part_bytes)};
-    CHECK(parts->items);
-    const char *name;
+    const char **names = field->type == FIELD_MAP ? calloc(count + 1, sizeof *names) : NULL, *name;
+    *parts = (struct record_parts){count, calloc(count + 1, field->part_bytes), names};
+    CHECK(parts->items && (names || field->type == FIELD_ROWS));
     json_t *part;
     json_object_foreach((json_t *)value, name, part)
     {
         read_fields(field->members, part, part_at(field, parts, i));
-        *(const char **)part_at(field, parts, i++) = name;
+        names[i++] = name;
     }
     json_array_foreach(value, i, part)
     {
@@ -150,7 +151,7 @@ static void read_field(const struct record_field *field, const json_t *json, voi
         *(enum record_status *)value = text ? record_status_from_name(text) : RECORD_STATUS_COUNT;
         return;
     case FIELD_HASH:
-        snprintf(value, 17, "%s", text ? text : "");
+        *(uint64_t *)value = text ? strtoull(text, NULL, 16) : 0;
         return;
     case FIELD_ANY:
     case FIELD_ARRAY:
@@ -183,6 +184,7 @@ static void read_field(const struct record_field *field, const json_t *json, voi
         read_parts(field, json, value);
         return;
     case FIELD_TALLY:
+        value = record_apart(field, value);
         for (int i = 0; i < CATEGORY_COUNT; i++)
             ((double *)value)[i] = number_of(json_object_get(json, category_name((enum category)i)));
         return;
@@ -204,6 +206,7 @@ void record_read(struct record *record, const json_t *object)
 {
     read_fields(record_fields, object, record);
     record->rounds = (struct record_rounds){0};
+    record->interned = false;
 }
 
 // --- to JSON
@@ -266,7 +269,7 @@ static json_t *parts_json(const struct record_field *field, const struct record_
         const void *part = part_at(field, parts, i);
         json_t *json = fields_json(field->members, part);
         if (named)
-            set(all, *(const char *const *)part, json);
+            set(all, parts->names[i], json);
         else
             CHECK(json_array_append_new(all, json) == 0);
     }
@@ -303,7 +306,7 @@ static json_t *field_json(const struct record_field *field, const void *value)
     case FIELD_STATUS:
         return json_string(record_status_name(*(const enum record_status *)value));
     case FIELD_HASH:
-        return *(const char *)value ? json_string(value) : json_null();
+        return *(const uint64_t *)value ? json_sprintf("%016" PRIx64, *(const uint64_t *)value) : json_null();
     case FIELD_ANY:
     case FIELD_ARRAY:
         return borrowed(*(const json_t *const *)value);
@@ -329,7 +332,7 @@ static json_t *field_json(const struct record_field *field, const void *value)
     case FIELD_MAP:
         return parts_json(field, value);
     case FIELD_TALLY:
-        return tally_json(value);
+        return tally_json(*(const double *const *)value);
     }
     return NULL;
 }
@@ -391,7 +394,7 @@ static json_t *value_in_map(const struct record_path *path, size_t depth, const 
     const struct record_field *map = path->fields[depth - 1];
     for (size_t i = 0; i < parts->count; i++) {
         const void *part = part_at(map, parts, i);
-        if (strcmp(*(const char *const *)part, path->keys[depth]) == 0)
+        if (strcmp(parts->names[i], path->keys[depth]) == 0)
             return path->keys[depth + 1] ? value_at(path, depth + 1, part) : fields_json(map->members, part);
     }
     return NULL;
@@ -416,7 +419,7 @@ static json_t *value_at(const struct record_path *path, size_t depth, const void
     if (!*keys)
         return field_json(field, value);
     if (field->type == FIELD_TALLY)
-        return value_in_tally(value, keys);
+        return value_in_tally(*(const double *const *)value, keys);
     if (field->type == FIELD_MAP)
         return value_in_map(path, depth + 1, value);
     if (field->type == FIELD_ROWS)
@@ -442,7 +445,8 @@ static void free_apart(const struct record_field *field, void *value)
     void *part = *(void **)value;
     if (!part || part == field->absent) // a zeroed record has no part
         return;
-    free_fields(field->members, part);
+    if (field->members)
+        free_fields(field->members, part);
     free(part);
 }
 
@@ -453,12 +457,12 @@ static void free_fields(const struct record_field *fields, void *owner)
         struct record_parts *parts = value;
         if (field->list)
             free(((struct number_list *)value)->items);
-        if (!field->members)
-            continue;
         if (field->absent) {
             free_apart(field, value);
             continue;
         }
+        if (!field->members)
+            continue;
         if (field->type == FIELD_OBJECT || field->type == FIELD_TRIAL) {
             free_fields(field->members, value);
             continue;
@@ -466,11 +470,13 @@ static void free_fields(const struct record_field *fields, void *owner)
         for (size_t i = 0; i < parts->count; i++)
             free_fields(field->members, part_at(field, parts, i));
         free(parts->items);
+        free((void *)parts->names);
     }
 }
 
 void record_free(struct record *record)
 {
-    free_fields(record_fields, record);
+    if (!record->interned)
+        free_fields(record_fields, record);
     record_clear(record);
 }

@@ -5,11 +5,20 @@
 #include "harness/results/record_fields.h"
 #include "harness/results/record_json.h"
 #include "kernels/base/status.h"
+#include <stddef.h>
 #include <string.h>
 
 #define FIELDS_MAX 96
 
 #define COUNTS_MAX 16
+
+// Of a struct that stands apart, or of a part.
+#define PART_BYTES_MAX 512
+
+struct bytes {
+    char *items;
+    size_t count, capacity;
+};
 
 // What is left of the line, and what texts are kept in.
 struct reading {
@@ -18,6 +27,7 @@ struct reading {
     const struct record_field *trial; // the fields of its trial, once it is met
     size_t count_count;               // of the trial's counts, as they stand in it
     struct json_slice counts[COUNTS_MAX];
+    struct bytes arrays, names; // that are being read, one within the other; names of a map's parts
 };
 
 static struct json_slice slice_from(const struct reading *reading, const char *start)
@@ -93,14 +103,23 @@ static bool read_number(struct reading *reading, enum field_type type, double *v
            (type == FIELD_POSITIVE && *value > 0) || ((type == FIELD_SIZE || type == FIELD_WHOLE) && *value >= 0);
 }
 
-// Room for one more in an array that doubles.
-static void *grown(void *items, size_t count, size_t bytes)
+static void append(struct bytes *to, const void *item, size_t bytes)
 {
-    if (count & (count - 1))
-        return items;
-    items = realloc(items, (count ? 2 * count : 1) * bytes);
-    CHECK(items);
-    return items;
+    if (to->capacity - to->count < bytes) {
+        to->capacity = 2 * (to->capacity + bytes);
+        to->items = realloc(to->items, to->capacity);
+        CHECK(to->items);
+    }
+    memcpy(to->items + to->count, item, bytes);
+    to->count += bytes;
+}
+
+// The innermost array, which began at `start`; it is taken off.
+static void *array_from(struct reading *reading, struct bytes *from, size_t start)
+{
+    size_t bytes = from->count - start;
+    from->count = start;
+    return bytes ? (void *)interned_text(reading->interned, from->items + start, bytes) : NULL;
 }
 
 static bool read_list(struct reading *reading, const struct record_field *field, struct number_list *list)
@@ -109,25 +128,26 @@ static bool read_list(struct reading *reading, const struct record_field *field,
         return false;
     if (take(reading, ']'))
         return field->none != NONE_LEFT_OUT;
+    size_t start = reading->arrays.count;
     do {
         double value;
         json_cursor_space(&reading->cursor);
         if (!read_number(reading, field->type, &value))
             return false;
-        list->items = grown(list->items, list->count, sizeof *list->items);
-        list->items[list->count++] = value;
+        append(&reading->arrays, &value, sizeof value);
+        list->count++;
     } while (take(reading, ','));
+    list->items = array_from(reading, &reading->arrays, start);
     return take(reading, ']');
 }
 
-static bool read_hash(struct reading *reading, char hash[17])
+static bool read_hash(struct reading *reading, uint64_t *hash)
 {
     struct json_slice string;
     if (!take_string(reading, &string) || string.bytes != 18)
         return false;
-    memcpy(hash, string.text + 1, 16);
-    hash[16] = '\0';
-    return strspn(hash, "0123456789abcdef") == 16;
+    *hash = strtoull(string.text + 1, NULL, 16);
+    return strspn(string.text + 1, "0123456789abcdef") == 16;
 }
 
 static bool read_status(struct reading *reading, enum record_status *status)
@@ -183,20 +203,28 @@ static bool read_tally(struct reading *reading, double *counts)
 
 static bool read_members(struct reading *reading, const struct record_field *fields, void *owner);
 
-static void *add_part(const struct record_field *field, struct record_parts *parts)
+// The name of a map's part, which it has not had yet.
+static bool read_name(struct reading *reading)
 {
-    parts->items = grown(parts->items, parts->count, field->part_bytes);
-    void *part = (char *)parts->items + parts->count++ * field->part_bytes;
-    record_fields_clear(field->members, part);
-    return part;
+    struct json_slice key;
+    if (!take_key(reading, &key))
+        return false;
+    const char *name = text_of(reading, key);
+    bool found = false;
+    for (size_t at = 0; !found && at < reading->names.count; at += sizeof name)
+        found = memcmp(reading->names.items + at, &name, sizeof name) == 0;
+    append(&reading->names, &name, sizeof name);
+    return !found;
 }
 
-static bool is_named(const struct record_field *field, const struct record_parts *parts, const char *name)
+static bool read_part(struct reading *reading, const struct record_field *field)
 {
-    bool found = false;
-    for (size_t i = 0; !found && i < parts->count; i++)
-        found = *(const char *const *)((const char *)parts->items + i * field->part_bytes) == name;
-    return found;
+    _Alignas(max_align_t) char part[PART_BYTES_MAX] = {0};
+    CHECK(field->part_bytes <= sizeof part);
+    record_fields_clear(field->members, part);
+    bool fine = read_members(reading, field->members, part);
+    append(&reading->arrays, part, field->part_bytes);
+    return fine;
 }
 
 static bool read_parts(struct reading *reading, const struct record_field *field, struct record_parts *parts)
@@ -207,17 +235,14 @@ static bool read_parts(struct reading *reading, const struct record_field *field
         return false;
     if (take(reading, closing))
         return true;
+    size_t start = reading->arrays.count;
     do {
-        struct json_slice key;
-        const char *name = NULL;
-        if (named && (!take_key(reading, &key) || is_named(field, parts, name = text_of(reading, key))))
+        if ((named && !read_name(reading)) || !read_part(reading, field))
             return false;
-        void *part = add_part(field, parts);
-        if (!read_members(reading, field->members, part))
-            return false;
-        if (named)
-            *(const char **)part = name;
+        parts->count++;
     } while (take(reading, ','));
+    parts->items = array_from(reading, &reading->arrays, start);
+    parts->names = array_from(reading, &reading->names, 0);
     return take(reading, closing);
 }
 
@@ -244,13 +269,23 @@ static bool read_struct(struct reading *reading, const struct record_field *fiel
     const char *start = reading->cursor.at;
     if (field->type == FIELD_TRIAL)
         reading->trial = field->members;
-    value = field->absent ? record_apart(field, value) : value;
     if (!read_members(reading, field->members, value))
         return false;
     *(bool *)value = true;
     if (field->type == FIELD_TRIAL)
         ((struct record_trial *)value)->rest = rest_of(reading, start);
     return true;
+}
+
+static bool read_apart(struct reading *reading, const struct record_field *field, const void **value)
+{
+    _Alignas(max_align_t) char part[PART_BYTES_MAX] = {0};
+    CHECK(field->part_bytes <= sizeof part);
+    memcpy(part, field->absent, field->part_bytes);
+    bool fine =
+        field->type == FIELD_TALLY ? read_tally(reading, (double *)part) : read_struct(reading, field, part);
+    *value = interned_text(reading->interned, part, field->part_bytes);
+    return fine;
 }
 
 static bool read_bool(struct reading *reading, int *value)
@@ -284,12 +319,14 @@ static bool read_value(struct reading *reading, const struct record_field *field
         return field->list ? read_list(reading, field, value) : read_number(reading, field->type, value);
     case FIELD_OBJECT:
     case FIELD_TRIAL:
-        return field->members ? read_struct(reading, field, value) : read_json(reading, '{', value);
+        if (!field->members)
+            return read_json(reading, '{', value);
+        return field->absent ? read_apart(reading, field, value) : read_struct(reading, field, value);
     case FIELD_ROWS:
     case FIELD_MAP:
         return read_parts(reading, field, value);
     case FIELD_TALLY:
-        return read_tally(reading, value);
+        return read_apart(reading, field, value);
     }
     return false;
 }
@@ -383,8 +420,10 @@ bool record_skim(struct record *record, const char *text, size_t bytes, struct i
 {
     struct reading reading = {.cursor = {text, text + bytes}, .interned = interned};
     record_clear(record);
-    if (!read_members(&reading, record_fields, record))
-        return false;
+    record->interned = true;
+    bool fine = read_members(&reading, record_fields, record);
+    free(reading.arrays.items);
+    free(reading.names.items);
     json_cursor_space(&reading.cursor);
-    return reading.cursor.at == reading.cursor.end && holds(record);
+    return fine && reading.cursor.at == reading.cursor.end && holds(record);
 }

@@ -47,6 +47,8 @@ static bool alike(const struct record_field *field, const void *a, const void *b
     case FIELD_OBJECT:
         if (!field->members)
             return *(const json_t *const *)a == *(const json_t *const *)b;
+        a = record_field_members(field, a);
+        b = record_field_members(field, b);
         for (const struct record_field *member = field->members; same && member->name; member++)
             same = alike(member, (const char *)a + member->offset, (const char *)b + member->offset);
         return same && *(const bool *)a == *(const bool *)b;

@@ -295,7 +295,7 @@ static bool any_categories(const struct results *results)
 {
     bool any = false;
     for (size_t i = 0; i < results->count; i++)
-        any |= results->records[i]->categories.rows.count > 0;
+        any |= results->records[i]->categories->rows.count > 0;
     return any;
 }
 

@@ -228,7 +228,6 @@ static bool keep(void *visitor, const struct result_line *line, struct status *s
     struct record *record = add(kept);
     if (record_skim(record, line->text, line->bytes, &kept->interned))
         return true;
-    record_free(record);
     kept->count--;
     json_t *object = result_line_read(line, status);
     if (object)

@@ -1,7 +1,34 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/results/results.h"
 #include "harness/results/rounds.h"
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+// The slot of the record's trial in its experiment, or a free one.
+static uint32_t *slot_of(const struct results *results, const struct record *record)
+{
+    size_t mask = results->slots - 1;
+    uint64_t hash = XXH3_64bits_withSeed(record->experiment, strlen(record->experiment),
+                                         XXH3_64bits(record->id, strlen(record->id)));
+    for (size_t i = hash & mask;; i = (i + 1) & mask) {
+        const struct record *other = results->places[i] ? results->records[results->places[i] - 1] : NULL;
+        if (!other || (strcmp(other->id, record->id) == 0 && strcmp(other->experiment, record->experiment) == 0))
+            return &results->places[i];
+    }
+}
+
+// For that many places, and half as many again.
+static void make_slots(struct results *results, size_t count)
+{
+    while (2 * results->slots < 3 * count)
+        results->slots = results->slots ? 2 * results->slots : 64;
+    CHECK(count < UINT32_MAX);
+    free(results->places);
+    results->places = calloc(results->slots + 1, sizeof *results->places);
+    CHECK(results->places);
+    for (size_t i = 0; i < results->count; i++)
+        *slot_of(results, results->records[i]) = (uint32_t)i + 1;
+}
 
 static void make_room(struct results *results, size_t count)
 {
@@ -11,12 +38,13 @@ static void make_room(struct results *results, size_t count)
     results->rounds = realloc(results->rounds, (count + 1) * sizeof *results->rounds);
     results->joined = realloc(results->joined, (count + 1) * sizeof *results->joined);
     CHECK(results->records && results->origins && results->found && results->rounds && results->joined);
+    if (!results->every)
+        make_slots(results, count);
 }
 
 void results_begin(struct results *results, bool every)
 {
-    *results = (struct results){.places = every ? NULL : json_object()};
-    CHECK(every || results->places);
+    *results = (struct results){.every = every};
 }
 
 // A place after all.
@@ -27,32 +55,21 @@ static size_t new_place(struct results *results)
     return results->count++;
 }
 
-static char *key_of(const struct record *record)
-{
-    char *key;
-    CHECK(asprintf(&key, "%s %s", record->id, record->experiment) >= 0);
-    return key;
-}
-
 size_t results_place(const struct results *results, const struct record *record)
 {
-    char *key = key_of(record);
-    const json_t *place = json_object_get(results->places, key);
-    free(key);
-    return place ? (size_t)json_integer_value(place) : results->count;
+    uint32_t place = results->slots ? *slot_of(results, record) : 0;
+    return place ? place - 1 : results->count;
 }
 
 // Where a record stands: that of its trial in its experiment, else after all.
 static size_t place_of(struct results *results, const struct record *record)
 {
-    size_t at = results->places ? results_place(results, record) : results->count;
+    size_t at = results->every ? results->count : results_place(results, record);
     if (at < results->count)
         return at;
-    if (results->places) {
-        char *key = key_of(record);
-        CHECK(json_object_set_new(results->places, key, json_integer((json_int_t)at)) == 0);
-        free(key);
-    }
+    if (!results->every)
+        *slot_of(results, record) = (uint32_t)at + 1;
+    results->records[at] = record;
     return new_place(results);
 }
 
@@ -166,7 +183,7 @@ void results_close(struct results *results)
         result_file_close(&results->files[i]);
     for (size_t i = 0; i < results->count; i++)
         drop_joined(results, i);
-    json_decref(results->places);
+    free(results->places);
     line_set_free(&results->lines);
     free(results->files);
     free(results->records);

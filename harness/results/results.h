@@ -11,7 +11,9 @@ struct results {
     struct record **joined;        // [count], the record if it is of several rounds, else NULL
     size_t file_count;
     struct result_file *files;
-    json_t *places;        // {id and experiment: its place}; NULL: every record has its own
+    bool every;            // every record has its own place
+    size_t slots;          // a power of two, or 0
+    uint32_t *places;      // [slots], a hash table by trial and experiment: a place and 1; 0: free
     struct line_set lines; // of the files
 };
 

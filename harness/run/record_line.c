@@ -2,7 +2,6 @@
 #include "harness/results/record_json.h"
 #include "harness/run/choice.h"
 #include "harness/spec/method_decode.h"
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -107,16 +106,25 @@ static void fill_times(struct record *record, const struct trial_result *result)
     }
 }
 
+// What stands apart from the record.
+static void *apart(const void *part, size_t bytes)
+{
+    void *copy = malloc(bytes);
+    CHECK(copy);
+    return memcpy(copy, part, bytes);
+}
+
 static void fill_sensors(struct record *record, const struct trial_result *result)
 {
     const struct watch_report *watched = result->sample_count ? result->watched : NULL;
     if (!watched)
         return;
     record->energy_j = watched->energy_j / (double)result->sample_count;
-    record->sm_clock_mhz = (struct record_sm_clock){.given = isfinite(watched->sm_clock_median_mhz),
-                                                    .min = watched->sm_clock_min_mhz,
-                                                    .median = watched->sm_clock_median_mhz,
-                                                    .max = watched->sm_clock_max_mhz};
+    if (isfinite(watched->sm_clock_median_mhz))
+        record->sm_clock_mhz =
+            apart(&(struct record_sm_clock){true, watched->sm_clock_min_mhz, watched->sm_clock_median_mhz,
+                                            watched->sm_clock_max_mhz},
+                  sizeof *record->sm_clock_mhz);
 }
 
 static void fill_load(struct record *record, const struct trial_result *result)
@@ -127,19 +135,22 @@ static void fill_load(struct record *record, const struct trial_result *result)
             true, load->before, load->cores, load->other_cores, load->stolen_cores, load->waited_cores};
 }
 
-static void fill_hash(char text[17], uint64_t hash)
+static const double *tally_of(const size_t bytes[CATEGORY_COUNT])
 {
-    snprintf(text, 17, "%016" PRIx64, hash);
+    double tally[CATEGORY_COUNT];
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        tally[i] = (double)bytes[i];
+    return apart(tally, sizeof tally);
 }
 
 static void fill_memory(struct record *record, const struct trial_result *result)
 {
     record->peak_bytes = reached(result->peak_bytes);
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        record->peak_by_category[i] = result->peak_bytes ? (double)result->peak_by_category[i] : NAN;
+    if (result->peak_bytes)
+        record->peak_by_category = tally_of(result->peak_by_category);
     record->host_peak_bytes = reached(result->host_peak_bytes);
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        record->host_peak_by_category[i] = result->host_peak_bytes ? (double)result->host_peak_by_category[i] : NAN;
+    if (result->host_peak_bytes)
+        record->host_peak_by_category = tally_of(result->host_peak_by_category);
     record->resident_bytes = reached(result->resident_bytes);
     record->unplanned_micro_batches = reached(result->unplanned_micro_batches);
     record->device_used_bytes = reached(result->device_used_bytes);
@@ -169,7 +180,7 @@ static void fill_counts(struct record *record, const struct trial_result *result
 
 static void *make_parts(struct record_parts *parts, size_t count, size_t part_bytes)
 {
-    *parts = (struct record_parts){count, calloc(count + 1, part_bytes)};
+    *parts = (struct record_parts){count, calloc(count + 1, part_bytes), NULL};
     CHECK(parts->items);
     return parts->items;
 }
@@ -193,13 +204,15 @@ static void fill_gradient(struct record_gradient *gradient, const struct trial_r
                                  .sums_relative_l2 = result->sums_relative_l2,
                                  .worst_tensor = any ? report->tensors[report->worst].name : NULL,
                                  .worst_relative_l2 = any ? report->tensors[report->worst].error.relative_l2 : NAN};
-    fill_hash(gradient->hash, report->hash);
+    gradient->hash = report->hash;
     struct record_tensor *tensors = make_parts(&gradient->tensors, report->count, sizeof *tensors);
+    const char **names = calloc(report->count + 1, sizeof *names);
+    CHECK(names);
+    gradient->tensors.names = names;
     for (size_t i = 0; i < report->count; i++) {
         const struct tensor_error *tensor = &report->tensors[i];
-        tensors[i] = (struct record_tensor){
-            .name = tensor->name, .relative_l2 = tensor->error.relative_l2, .max_abs = tensor->error.max_abs};
-        fill_hash(tensors[i].hash, tensor->hash);
+        names[i] = tensor->name;
+        tensors[i] = (struct record_tensor){tensor->error.relative_l2, tensor->error.max_abs, tensor->hash};
     }
 }
 
@@ -261,15 +274,14 @@ static void fill_bias(struct record_bias *bias, const struct trial_result *resul
                                      .subsets = (double)result->bias->subsets};
 }
 
-static void fill_pair_sums(struct record_pair_sums *sums, const struct trial_result *result)
+static void fill_pair_sums(struct record *record, const struct trial_result *result)
 {
-    if (result->pair_sums)
-        *sums = (struct record_pair_sums){.given = true,
-                                          .difference = result->pair_sums->difference,
-                                          .f64_error = result->pair_sums->f64_error,
-                                          .f32_error = result->pair_sums->f32_error,
-                                          .bf16_error = result->pair_sums->bf16_error,
-                                          .bf16_once_error = result->pair_sums->bf16_once_error};
+    const struct pair_sums *sums = result->pair_sums;
+    if (sums)
+        record->pair_sums =
+            apart(&(struct record_pair_sums){true, sums->difference, sums->f64_error, sums->f32_error,
+                                             sums->bf16_error, sums->bf16_once_error},
+                  sizeof *record->pair_sums);
 }
 
 static size_t event_total(const struct arena_event *event)
@@ -328,7 +340,7 @@ static void fill_row(struct record_row *to, const struct breakdown_row *row, boo
         to->shape = number_list_copy(shape, 3);
 }
 
-static void fill_categories(struct record_categories *categories, const struct trial_result *result)
+static void fill_categories(struct record *record, const struct trial_result *result)
 {
     const struct breakdown *breakdown = result->breakdown;
     const struct roofline *roofline = &result->roofline;
@@ -336,18 +348,18 @@ static void fill_categories(struct record_categories *categories, const struct t
     bool timed = !result->trial->planned, estimated = roofline->bytes_per_s > 0;
     if (!breakdown)
         return;
-    categories->given = true;
-    categories->step_ms = timed ? result->breakdown_ms : NAN;
-    categories->roofline = (struct record_roofline){
+    struct record_categories categories = {.given = true, .step_ms = timed ? result->breakdown_ms : NAN};
+    categories.roofline = (struct record_roofline){
         .given = estimated,
         .source = profile ? profile->name : "measured",
         .flops_per_s = roofline->flops_per_s,
         .bytes_per_s = roofline->bytes_per_s,
         .launch_s = roofline->launch_s,
         .link_bytes_per_s = roofline->link_bytes_per_s > 0 ? roofline->link_bytes_per_s : NAN};
-    struct record_row *rows = make_parts(&categories->rows, breakdown->row_count, sizeof *rows);
+    struct record_row *rows = make_parts(&categories.rows, breakdown->row_count, sizeof *rows);
     for (size_t i = 0; i < breakdown->row_count; i++)
         fill_row(&rows[i], &breakdown->rows[i], timed, estimated);
+    record->categories = apart(&categories, sizeof categories);
 }
 
 static void fill_provenance(struct record_provenance *to, const struct provenance *from)
@@ -381,10 +393,8 @@ static void fill(struct record *record, const struct trial_result *result)
     record->trial.json = json_loads(result->trial->canonical, 0, NULL);
     record->chosen = choice_made(result->trial);
     record->wall_s = result->wall_s;
-    if (result->data_hash)
-        fill_hash(record->data_hash, result->data_hash);
-    if (result->model_hash)
-        fill_hash(record->model_hash, result->model_hash);
+    record->data_hash = result->data_hash;
+    record->model_hash = result->model_hash;
     fill_step(record, result);
     fill_times(record, result);
     fill_sensors(record, result);
@@ -394,11 +404,11 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_ranks(record, result);
     fill_gradient(&record->gradient, result);
     fill_bias(&record->bias, result);
-    fill_pair_sums(&record->pair_sums, result);
+    fill_pair_sums(record, result);
     if (result->curve)
         record->curve = curve_record(result->curve, result->trial);
     fill_timeline(&record->timeline, result);
-    fill_categories(&record->categories, result);
+    fill_categories(record, result);
     fill_provenance(&record->provenance, &result->provenance);
 }
 
