@@ -57,13 +57,18 @@ static const char *variable(char *const *variables, const char *start)
     return *variables ? *variables + length : NULL;
 }
 
+// As OpenBLAS counts them: OMP_NUM_THREADS of all processors that the machine has, whichever of them are ours; else
+// one for each of ours.
 static size_t blas_threads(char *const *variables)
 {
     cpu_set_t set;
-    size_t threads = sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : BLAS_THREADS_MAX;
-    const char *asked = variable(variables, "OMP_NUM_THREADS=");
-    size_t fewer = asked ? strtoul(asked, NULL, 10) : 0;
-    threads = fewer && fewer < threads ? fewer : threads;
+    const char *text = variable(variables, "OMP_NUM_THREADS=");
+    size_t asked = text ? strtoul(text, NULL, 10) : 0, threads = BLAS_THREADS_MAX;
+    if (asked)
+        threads = (size_t)sysconf(_SC_NPROCESSORS_CONF);
+    else if (sched_getaffinity(0, sizeof set, &set) == 0)
+        threads = (size_t)CPU_COUNT(&set);
+    threads = asked && asked < threads ? asked : threads;
     return threads < BLAS_THREADS_MAX ? threads : BLAS_THREADS_MAX;
 }
 

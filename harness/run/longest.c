@@ -63,7 +63,7 @@ static bool search_family(struct search *search, const struct family *family, do
     struct max_context *best = &search->longest->found, found;
     struct planned_step step;
     tried.memory_limit_bytes = search->limits.device_bytes;
-    tried.host_memory_limit_bytes = search->limits.host_bytes ? search->limits.host_bytes : 1;
+    tried.host_memory_limit_bytes = search->limits.host_bytes ? search->limits.host_bytes : ARENA_LIMIT_NOTHING;
     set_extent(&tried, search->extent, (size_t)most);
     at_most.trial = &tried;
     tried.options = family_options(&at_most, 0);

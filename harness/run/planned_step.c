@@ -189,7 +189,7 @@ static struct setup_options options_within(const struct trial *trial, struct pla
 {
     struct setup_options how = setup_options_planned(trial);
     how.memory_limit_bytes = limits.device_bytes == NO_LIMIT ? 0 : limits.device_bytes;
-    how.host_memory_limit_bytes = limits.host_bytes ? limits.host_bytes : 1; // an arena's 0 is no limit
+    how.host_memory_limit_bytes = limits.host_bytes ? limits.host_bytes : ARENA_LIMIT_NOTHING;
     return how;
 }
 

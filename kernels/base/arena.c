@@ -106,6 +106,7 @@ static void *over_limit(const struct arena *arena, size_t bytes, enum category c
     static const char *const where[PLACE_COUNT] = {"", " on the host"};
     const char *what;
     size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
+    limit_bytes = limit_bytes == ARENA_LIMIT_NOTHING ? 0 : limit_bytes;
     size_t missing_bytes = bytes - limit_bytes + live_bytes;
     status_set(status, STATUS_OOM,
                "%s for %s do not fit%s: %s are live and the limit is %s, %zu %s too few so far (%s)",

@@ -45,12 +45,14 @@ struct arena_source {
     void (*close)(struct arena *arena); // when the arena closes; NULL: nothing is left to do
 };
 
+#define ARENA_LIMIT_NOTHING ((size_t)1)
+
 struct arena {
     struct arena_source source;
     void *kept;            // the source's own
     struct device *device; // whose place it is of
     enum place place;
-    size_t limit_bytes;     // 0: no limit
+    size_t limit_bytes;     // 0: no limit; ARENA_LIMIT_NOTHING: nothing fits
     const char *limit_what; // what messages call it: its key in a trial, or what sets it where none is given
     // Another place in the same memory, and what was free there for both together; 0: no limit but the place's own.
     const struct arena *beside;

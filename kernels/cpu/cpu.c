@@ -31,7 +31,7 @@ static size_t address_space_left(void)
     bool read = fscanf(file, "%zu", &pages) == 1;
     fclose(file);
     size_t taken = pages * (size_t)sysconf(_SC_PAGESIZE) + (size_t)omp_get_max_threads() * THREAD_BYTES;
-    return !read ? SIZE_MAX : limit.rlim_cur > taken ? limit.rlim_cur - taken : 1;
+    return !read ? SIZE_MAX : limit.rlim_cur > taken ? limit.rlim_cur - taken : ARENA_LIMIT_NOTHING;
 }
 
 static size_t memory_left(void)
