@@ -110,7 +110,7 @@ static void a_time_line_is_a_result_file(void **state)
     if (!result_file_read(&file, path.text, &status))
         fail_msg("%s", status.message);
     assert_int_equal(file.count, 1);
-    const json_t *events = file.records[0].timeline.events, *event;
+    const json_t *events = file.records[0].timeline->events, *event;
     double highest = 0;
     size_t i;
     json_array_foreach(events, i, event)

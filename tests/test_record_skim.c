@@ -196,6 +196,7 @@ static void the_same_is_kept_once(void **state)
     assert_ptr_equal(interned_text(&interned, "text 77", 6), first);
     assert_string_equal(first, "text 7");
     assert_ptr_equal(interned_json(&interned, "[1, 2]", 6), list);
+    struct interned_item *later = interned_item(&interned, "[3]", 3);
     assert_int_equal(json_array_size(list), 2);
     assert_null(interned_json(&interned, "{\"a\": 1, \"a\": 1}", 16));
     assert_null(interned_json(&interned, "[1, 2", 5));
@@ -203,6 +204,9 @@ static void the_same_is_kept_once(void **state)
     memset(large, 'x', 199999);
     assert_string_equal(interned_text(&interned, large, 199999), large);
     free(large);
+    interned_finish(&interned);
+    assert_int_equal(json_array_size(interned_item_json(later)), 1);
+    assert_string_equal(first, "text 7");
     interned_free(&interned);
 }
 

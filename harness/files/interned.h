@@ -21,4 +21,6 @@ const json_t *interned_json(struct interned *interned, const char *text, size_t 
 // The text whose value may be asked for later, which makes it then.
 struct interned_item *interned_item(struct interned *interned, const char *text, size_t bytes);
 const json_t *interned_item_json(struct interned_item *item);
+// Releases what looking up takes: nothing may be added from now on.
+void interned_finish(struct interned *interned);
 void interned_free(struct interned *interned);

@@ -15,8 +15,8 @@ static void row_start(FILE *table, const struct series_table *all, const struct 
 
 static bool has_timeline(const struct record *record)
 {
-    return record->status == RECORD_OK && json_array_size(record->timeline.category_order) > 0 &&
-           json_array_size(record->timeline.events) > 1;
+    return record->status == RECORD_OK && json_array_size(record->timeline->category_order) > 0 &&
+           json_array_size(record->timeline->events) > 1;
 }
 
 // As many steps as a picture can show.
@@ -54,7 +54,7 @@ static size_t highest_of_step(const json_t *events, size_t categories, size_t ax
 static void timeline_rows(FILE *table, const struct series_table *all, const struct series *series,
                           const struct record *record, size_t categories)
 {
-    const json_t *events = record->timeline.events;
+    const json_t *events = record->timeline->events;
     // A plan has no clock; its steps lie along the FLOPs.
     bool planned = trial_plans_on(record->trial.device);
     size_t count = json_array_size(events);
@@ -103,7 +103,7 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
         const struct series *series = &all.series[s];
         const struct record *record = series->records[series->record_count - 1];
         if (!order) {
-            order = record->timeline.category_order;
+            order = record->timeline->category_order;
             for (size_t i = 0; i < json_array_size(order); i++) {
                 const char *name = json_string_value(json_array_get(order, i));
                 char word[64] = "";

@@ -181,10 +181,10 @@ struct record_rounds {
 // What is null in each: record_fields.h. Texts and JSON are borrowed; so are lists, parts and what stands apart of
 // an interned record (record_skim.h), others own them (record_json.h).
 struct record {
-    bool interned;
     double schema;
     const char *id, *experiment, *reason, *profile, *command;
     enum record_status status;
+    bool interned;
     struct record_trial trial;
     const json_t *chosen, *shares;
     uint64_t data_hash, model_hash;
@@ -206,7 +206,7 @@ struct record {
     struct record_bias bias;
     const struct record_pair_sums *pair_sums;
     const struct record_curve *curve;
-    struct record_timeline timeline;
+    const struct record_timeline *timeline;
     const struct record_categories *categories;
     struct record_provenance provenance;
     double wall_s;

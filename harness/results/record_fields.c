@@ -25,6 +25,7 @@ static const struct record_measure no_measure = {.warmup = NAN,
                                                  .pair_sums = -1,
                                                  .lost_updates = -1,
                                                  .categories = -1};
+static const struct record_timeline no_timeline;
 static const struct record_place no_place;
 static const struct record_host no_host;
 static const struct record_parallel no_parallel = {
@@ -461,7 +462,7 @@ const struct record_field record_fields[] = {
     {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "of a training run, whose steps are the samples",
      .null = "no training run, or planned", APART(curve_fields, record_curve, no_curve)},
     {FIELD(record, timeline), .type = FIELD_OBJECT, .meaning = "live bytes over one step", .null = "not asked for",
-     .members = timeline_fields},
+     APART(timeline_fields, record_timeline, no_timeline)},
     {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "where one step's time went, after the samples",
      .null = "not asked for", APART(categories_fields, record_categories, no_categories)},
     {FIELD(record, provenance), .type = FIELD_OBJECT, .members = provenance_fields},

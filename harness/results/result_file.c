@@ -241,6 +241,7 @@ static void take_over(struct result_file *file, const struct kept *kept)
     file->records = kept->records;
     file->repeated = kept->repeated;
     file->interned = kept->interned;
+    interned_finish(&file->interned);
     file->objects = kept->objects;
 }
 

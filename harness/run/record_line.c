@@ -316,14 +316,15 @@ static json_t *events_json(const struct arena *arena)
     return events;
 }
 
-static void fill_timeline(struct record_timeline *timeline, const struct trial_result *result)
+static void fill_timeline(struct record *record, const struct trial_result *result)
 {
     if (!result->timeline)
         return;
     json_t *order = json_array();
     for (int i = 0; i < CATEGORY_COUNT; i++)
         json_array_append_new(order, json_string(category_name((enum category)i)));
-    *timeline = (struct record_timeline){true, order, events_json(result->timeline)};
+    record->timeline =
+        apart(&(struct record_timeline){true, order, events_json(result->timeline)}, sizeof *record->timeline);
 }
 
 static void fill_row(struct record_row *to, const struct breakdown_row *row, bool timed, bool estimated)
@@ -407,7 +408,7 @@ static void fill(struct record *record, const struct trial_result *result)
     fill_pair_sums(record, result);
     if (result->curve)
         record->curve = curve_record(result->curve, result->trial);
-    fill_timeline(&record->timeline, result);
+    fill_timeline(record, result);
     fill_categories(record, result);
     fill_provenance(&record->provenance, &result->provenance);
 }
@@ -422,8 +423,8 @@ char *record_line(const struct trial_result *result)
     json_decref(object);
     json_decref((json_t *)record.trial.json);
     json_decref((json_t *)record.chosen);
-    json_decref((json_t *)record.timeline.category_order);
-    json_decref((json_t *)record.timeline.events);
+    json_decref((json_t *)record.timeline->category_order);
+    json_decref((json_t *)record.timeline->events);
     record_free(&record);
     return line;
 }
