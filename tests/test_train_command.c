@@ -466,6 +466,10 @@ static void other_steps_are_refused_where_rates_would_differ(void **state)
                      0);
     check_refusals(scratch, TRAIN "--resume ", refusals, sizeof refusals / sizeof *refusals);
     assert_int_equal(run(scratch, "diff -r cosine kept"), 0);
+    assert_int_equal(run(scratch, "sed -i 's/\"steps\": 6/\"steps\": -6/' constant/training.json; " TRAIN
+                                  "--schedule constant --out constant --resume"),
+                     2);
+    assert_says(scratch, "err", "constant: the run was begun with train.steps -6, not 10");
     // What no checkpoint holds was not taken.
     assert_int_equal(run(scratch, "rm -r cosine/checkpoint-* cosine/model.safetensors && " TRAIN
                                   "--schedule cosine --out cosine --resume && " TRAIN "--out whole && "

@@ -144,8 +144,11 @@ static bool check_settings(const struct train_folder *folder, const json_t *sett
     if (same) {
         complete_settings(was, settings);
         json_t *train = json_object_get(was, "train");
-        *steps = (size_t)json_integer_value(json_object_get(train, "steps"));
-        json_object_set(train, "steps", json_object_get(json_object_get(settings, "train"), "steps"));
+        json_int_t begun = json_integer_value(json_object_get(train, "steps"));
+        if (begun > 0) { // else it is told as any other difference
+            *steps = (size_t)begun;
+            json_object_set(train, "steps", json_object_get(json_object_get(settings, "train"), "steps"));
+        }
     }
     if (same && first_difference(was, settings, path, sizeof path, &was_text, &is_text)) {
         same =
