@@ -443,6 +443,34 @@ static void test_rounded_once(void **state)
     device_close(device);
 }
 
+// Gradients of an embedding in bf16 are added in slices of 65,536 tokens; those behind the first have their own ids
+// and their own gradients.
+static void test_tokens_beyond_a_slice(void **state)
+{
+    (void)state;
+    enum { SLICE = 65536, MORE = 3, COLS = 2 };
+    static int32_t id[SLICE + MORE];
+    static uint16_t values[(SLICE + MORE) * COLS];
+    device = device_open("cpu", DTYPE_BF16, 0, NULL);
+    struct tensor grad = tensor_new(device, SLICE + MORE, COLS, DTYPE_BF16, CATEGORY_ACTIVATIONS);
+    struct tensor ids = tensor_new(device, SLICE + MORE, 1, DTYPE_I32, CATEGORY_DATA);
+    struct tensor table = tensor_new(device, MORE + 1, COLS, DTYPE_BF16, CATEGORY_GRADIENTS);
+    for (size_t i = 0; i < (size_t)MORE * COLS; i++) {
+        id[SLICE + i / COLS] = (int32_t)(1 + i / COLS);
+        values[SLICE * COLS + i] = dtype_bf16((float)(1 + i));
+    }
+    op_upload(device, ids, id);
+    op_upload(device, grad, values);
+    op_zero(device, table);
+    op_embedding_backward(device, table, grad, ids, -1);
+    for (size_t i = 0; i < (size_t)(MORE + 1) * COLS; i++)
+        assert_true(get(table.data, DTYPE_BF16, i) == (i < COLS ? 0 : (double)(1 + i - COLS)));
+    tensor_free(device, &grad);
+    tensor_free(device, &ids);
+    tensor_free(device, &table);
+    device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -455,6 +483,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_devices_in_turn),
         cmocka_unit_test(test_attention_factors),
         cmocka_unit_test(test_rounded_once),
+        cmocka_unit_test(test_tokens_beyond_a_slice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
