@@ -246,6 +246,56 @@ static void full_disk_loses_nothing(void **state)
     assert_int_equal(run(scratch, "ls again | grep tmp"), 1);
 }
 
+// One byte of each file of a checkpoint in turn, in its middle.
+static void flipped_bytes_are_said(void **state)
+{
+    struct scratch *scratch = *state;
+    static const char *const kinds[] = {"", "--lora r=2,targets=q,v "};
+    write_text(scratch);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char command[1200];
+        snprintf(command, sizeof command,
+                 "rm -rf whole again && %s%s--checkpoint 4 --keep-checkpoints 2 --out whole && rm -f "
+                 "whole/*.safetensors && "
+                 "cd whole/checkpoint-000008 && ls | grep -c . && test -e checksums.xxh3",
+                 TRAIN, kinds[i]);
+        assert_int_equal(run(scratch, command), 0);
+        snprintf(command, sizeof command,
+                 "for f in $(ls whole/checkpoint-000008); do rm -rf again; cp -r whole again; "
+                 "g=again/checkpoint-000008/$f; n=$(($(stat -c %%s $g) / 2)); "
+                 "b=$(od -An -tu1 -j $n -N 1 $g); printf \"\\\\$(printf %%o $((b ^ 1)))\" | "
+                 "dd of=$g bs=1 seek=$n conv=notrunc 2>&1 | grep -q copied || exit 5; "
+                 "%s%s--checkpoint 4 --keep-checkpoints 2 --out again --resume > said 2>&1 && exit 6; "
+                 "grep -q \"again/checkpoint-000008/.*; remove again/checkpoint-000008, and --resume goes on from "
+                 "again/checkpoint-000004\" said || { cat said; exit 7; }; done",
+                 TRAIN, kinds[i]);
+        assert_int_equal(run(scratch, command), 0);
+        // The remedy, and what an earlier version wrote.
+        snprintf(command, sizeof command,
+                 "%s%s--checkpoint 4 --out new && rm -r again/checkpoint-000008 && rm "
+                 "again/checkpoint-000004/checksums.xxh3 && "
+                 "%s%s--checkpoint 4 --keep-checkpoints 2 --out again --resume && for f in new/*.safetensors; do "
+                 "cmp $f again/${f#new/} || exit 1; done; "
+                 "rm -r new",
+                 TRAIN, kinds[i], TRAIN, kinds[i]);
+        assert_int_equal(run(scratch, command), 0);
+        assert_says(scratch, "err", "again/checkpoint-000004: has no checksums.xxh3: an earlier version wrote it");
+    }
+}
+
+// Tokens that are overwritten in place, and batch files, the second of a folder, while steps are taken.
+static void data_written_to_ends_the_run(void **state)
+{
+    struct scratch *scratch = *state;
+    write_text(scratch);
+    assert_int_equal(run(scratch,
+                         LONG_TRAIN "--checkpoint 10 --out whole | { n=0; while read -r line; do n=$((n + 1)); "
+                                    "test $n = 3 && printf x | dd of=text conv=notrunc 2>/dev/null; done; }; test "
+                                    "! -e whole/model.safetensors"),
+                     0);
+    assert_says(scratch, "err", "text: was written to while it was read; with the file as it was --resume goes on");
+}
+
 // The weights that were written are what another run, and a gradient, start from.
 static void what_is_written_is_read(void **state)
 {
@@ -568,6 +618,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(projectors_go_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(adapter_goes_on_too, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(pairs_go_on_too, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(flipped_bytes_are_said, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(data_written_to_ends_the_run, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(interrupt_leaves_a_checkpoint, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(an_ignored_signal_ends_nothing, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(second_interrupt_ends_it, scratch_setup, scratch_teardown),

@@ -3,9 +3,12 @@
 // stays together.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/files/folder.h"
+#include "harness/files/sequences.h"
 #include "harness/run/predicted_trial.h"
 #include "tests/training_run.h"
 #include "tests/training_sequences.h"
+#include <fcntl.h>
+#include <sys/stat.h>
 
 enum { STEPS = 20 };
 
@@ -380,6 +383,40 @@ static void pairs_stay_together(void **state)
     free(path);
 }
 
+// The second file of a folder is written to in place: its hash, by which --resume knows the data, is another, and
+// whoever has it open is told; the first one is as it was.
+static void the_second_file_is_noticed(void **state)
+{
+    struct scratch *scratch = *state;
+    struct status status = {0};
+    struct sequences sequences;
+    struct batch_data data;
+    char *folder, *second;
+    assert_true(asprintf(&folder, "%s/folder", scratch->folder) > 0);
+    assert_true(asprintf(&second, "%s/b.safetensors", folder) > 0);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    write_file(scratch, "folder/a.safetensors", 0, 4, 0);
+    write_file(scratch, "folder/b.safetensors", 4, 4, 0);
+    // Not within the tick of the clock in which it is written to.
+    assert_int_equal(utimensat(AT_FDCWD, second, (const struct timespec[2]){{1, 0}, {1, 0}}, 0), 0);
+    uint64_t hash = sequences_hash(folder);
+    assert_true(hash && sequences_open(&sequences, folder, 1, 256, 0, &status));
+    assert_true(sequences_read(&sequences, 0, 8, &data, &status));
+    batch_data_free(&data);
+    FILE *file = fopen(second, "r+b");
+    assert_true(file && fseek(file, -4, SEEK_END) == 0 && fputc(3, file) == 3 && fclose(file) == 0);
+    assert_true(sequences_hash(folder) != hash);
+    assert_true(sequences_read(&sequences, 0, 4, &data, &status));
+    batch_data_free(&data);
+    assert_false(sequences_read(&sequences, 4, 1, &data, &status));
+    batch_data_free(&data);
+    assert_int_equal(status.code, STATUS_BAD_INPUT);
+    assert_non_null(strstr(status.message, "folder/b.safetensors: was written to while it was read"));
+    sequences_close(&sequences);
+    free(second);
+    free(folder);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -391,6 +428,7 @@ int main(int argc, char **argv)
         TEST(micro_batches_make_one_step),
         TEST(evaluation_is_a_steps_loss),
         TEST(files_and_groups_change_nothing),
+        TEST(the_second_file_is_noticed),
         TEST(references_stay),
         TEST(plans_are_of_all_steps),
         TEST(plans_have_the_references_pass),

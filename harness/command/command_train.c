@@ -367,10 +367,11 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     bool nothing_left = ok && run->folder.finished;
     if (nothing_left && is_first(run) && arguments->detail != PROGRESS_QUIET)
         fprintf(stderr, "%s: nothing left to do: all %zu steps are done\n", arguments->out, trial->train.steps);
+    bool begun = ok && !nothing_left && begin(run, status);
     if (!nothing_left)
-        ok = ok && begin(run, status) && take_steps(run, status);
+        ok = begun && take_steps(run, status);
     *interrupted = run->interrupted;
-    if (run->folder.steps && run->folder.step && (!ok || run->interrupted))
+    if (begun && run->folder.steps && run->folder.step && (!ok || run->interrupted))
         fprintf(stderr, "%s: stopped; the same command with --resume goes on after step %zu\n", arguments->out,
                 run->folder.step);
     train_close(&run->train);

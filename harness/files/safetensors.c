@@ -266,7 +266,7 @@ static bool map_file(struct safetensors *file, struct status *status)
         return status_set(status, STATUS_IO, "%s: %s", file->path, strerror(errno));
     }
     struct stat info;
-    bool ok = fstat(descriptor, &info) == 0;
+    bool ok = fstat(descriptor, &info) == 0 && file_stamp_take(&file->stamp, descriptor);
     if (!ok) {
         status_set(status, STATUS_IO, "%s: %s", file->path, strerror(errno));
     } else if (!S_ISREG(info.st_mode)) {

@@ -1,6 +1,7 @@
 // Safetensors: reading and writing tensors by name in Hugging Face's file format.
 // A file: 8 bytes of header length, little-endian; a JSON object {name: {dtype, shape, data_offsets}}; the data.
 #pragma once
+#include "harness/files/file_stamp.h"
 #include "harness/files/output_file.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
@@ -24,6 +25,7 @@ struct safetensors {
     char *path;
     unsigned char *map;
     size_t map_bytes;
+    struct file_stamp stamp; // when it was mapped
     size_t count;
     struct safetensors_tensor *tensors; // sorted by name
 };

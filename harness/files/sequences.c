@@ -218,7 +218,8 @@ bool sequences_read(struct sequences *sequences, size_t index, size_t count, str
     for (size_t i = 0; ok && i < count; i++) {
         size_t number;
         const struct batch_file *file = file_of(sequences, sequences_item(sequences, index + i), &number);
-        ok = batch_file_take(file, number, 1, sequences->vocab, data, i, status);
+        ok = batch_file_take(file, number, 1, sequences->vocab, data, i, status) &&
+             file_stamp_check(&file->tensors.stamp, -1, file->tensors.path, status);
     }
     return ok;
 }

@@ -28,7 +28,8 @@ bool sequences_split(struct sequences *sequences, double share, struct sequences
 size_t sequences_count(const struct sequences *sequences);
 // The sequence of the files that comes as number `index`.
 size_t sequences_item(struct sequences *sequences, size_t index);
-// Those that come as number `index` and after it. Release with batch_data_free, also after a failure.
+// Those that come as number `index` and after it. False and a status, too, if a file of theirs was written to since
+// it was opened. Release with batch_data_free, also after a failure.
 bool sequences_read(struct sequences *sequences, size_t index, size_t count, struct batch_data *data,
                     struct status *status);
 // Where sequence `item` stands: the file's path, and its number there.

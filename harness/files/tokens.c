@@ -215,6 +215,8 @@ bool token_stream_open(struct token_stream *stream, const struct data_source *so
     stream->file = file.file;
     stream->format = file.format;
     stream->count = file.count;
+    ok = ok && (file_stamp_take(&stream->stamp, fileno(file.file)) ||
+                status_set(status, STATUS_IO, "%s: %s", source->path, strerror(errno)));
     return ok && (stream->count < SIZE_MAX ||
                   status_set(status, STATUS_BAD_INPUT,
                              "%s: is no regular file, and tokens are read from any place in it", source->path));
@@ -236,7 +238,8 @@ bool token_stream_read(struct token_stream *stream, size_t first, size_t count, 
         status_set(status, STATUS_IO, "%s: cannot read token %zu: %s", source->path, first,
                    ferror(stream->file) ? strerror(errno) : "the file has become shorter");
     }
-    ok = ok && decode_all(ids, bytes, first, count, format, stream->vocab, source->path, status);
+    ok = ok && file_stamp_check(&stream->stamp, fileno(stream->file), source->path, status) &&
+         decode_all(ids, bytes, first, count, format, stream->vocab, source->path, status);
     free(bytes);
     return ok;
 }

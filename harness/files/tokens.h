@@ -2,6 +2,7 @@
 // (batch_file.h) holds both.
 // Sequence b of a batch is the ids [b * context, (b + 1) * context) of its source.
 #pragma once
+#include "harness/files/file_stamp.h"
 #include "harness/files/token_format.h"
 #include <stddef.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size
 struct token_stream {
     const struct data_source *source; // borrowed
     FILE *file;                       // NULL: random
+    struct file_stamp stamp;          // of the file when it was opened
     struct token_format format;       // of the file
     size_t count;                     // ids; SIZE_MAX: random ones never end
     size_t vocab;
@@ -43,7 +45,8 @@ struct token_stream {
 // token_stream_close, also after a failure.
 bool token_stream_open(struct token_stream *stream, const struct data_source *source, size_t vocab, uint64_t seed,
                        struct status *status);
-// ids: those of the source from `first` on, which must be there.
+// ids: those of the source from `first` on, which must be there. False and a status if the file was written to
+// since it was opened.
 bool token_stream_read(struct token_stream *stream, size_t first, size_t count, int32_t *ids,
                        struct status *status);
 // How many distinct ids the first `count` of a file are, all of them at most. False and a status if one is not

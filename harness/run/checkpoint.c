@@ -2,6 +2,7 @@
 #include "harness/run/checkpoint.h"
 #include "harness/files/folder.h"
 #include "harness/files/safetensors.h"
+#include "harness/run/checkpoint_sums.h"
 #include "kernels/base/ops.h"
 #include "kernels/transformer/optimizer_step.h"
 #include <dirent.h>
@@ -282,7 +283,7 @@ bool checkpoint_write(const char *folder, size_t step, struct model *model, cons
     }
     if (ok) {
         world->ops->meet(world); // when all parts are whole
-        ok = !first || give_name(unfinished, path, status);
+        ok = !first || (checkpoint_sums_write(unfinished, status) && give_name(unfinished, path, status));
     }
     if (!ok)
         remove_folder(unfinished);
@@ -292,6 +293,32 @@ bool checkpoint_write(const char *folder, size_t step, struct model *model, cons
     return ok;
 }
 
+static bool check_sums(const char *folder, size_t step, const char *path, const char *state,
+                       const struct world *world, struct status *status)
+{
+    bool known;
+    if (!checkpoint_sums_check(path, "optimizer", strrchr(state, '/') + 1, &known, status)) {
+        struct status cause = *status;
+        size_t before = checkpoint_before(folder, step);
+        char *earlier = path_of(folder, before, "");
+        *status = (struct status){0};
+        if (before)
+            status_set(status, cause.code, "%s; remove %s, and --resume goes on from %s", cause.message, path,
+                       earlier);
+        else
+            status_set(status, cause.code, "%s; no checkpoint is before it: begin the run anew in another folder",
+                       cause.message);
+        free(earlier);
+        return false;
+    }
+    if (!known && world->comm.rank == 0)
+        fprintf(stderr,
+                "%s: has no " CHECKPOINT_SUMS
+                ": an earlier version wrote it, and its files are taken as they are\n",
+                path);
+    return true;
+}
+
 bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
                      struct status *status)
 {
@@ -299,7 +326,8 @@ bool checkpoint_read(const char *folder, size_t step, struct model *model, const
     enum dtype dtype = model->device->ops->dtype;
     optimizer_begin(model, step, 1); // what then had a state has one
     bool adapter = model->lora.rank, weights = !adapter || model->lora_beside;
-    bool ok = (!weights || folder_read_weights(path, model, 0, dtype, status)) &&
+    bool ok = check_sums(folder, step, path, state, world, status) &&
+              (!weights || folder_read_weights(path, model, 0, dtype, status)) &&
               (!adapter || folder_read_adapter(path, model, dtype, status)) && read_states(state, model, status);
     free(state);
     free(path);

@@ -17,7 +17,8 @@ bool checkpoint_write(const char *folder, size_t step, struct model *model, cons
 size_t checkpoint_last(const char *folder);
 // The last whole one of a step below `below`; 0: there is none.
 size_t checkpoint_before(const char *folder, size_t below);
-// The model's weights and optimizer state become that of the step.
+// The model's weights and optimizer state become that of the step. False and a status if a file is not as it was
+// written: the checkpoint before it, if there is one, is named as the remedy.
 bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
                      struct status *status);
 // Removes all but the last `keep`.
