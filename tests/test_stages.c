@@ -294,6 +294,24 @@ static void memory_is_the_formula(void **state)
     }
 }
 
+// Stages are sized by the share of columns that is drawn: of a fixed set its size, whether a budget says so or not.
+static void a_fixed_set_is_its_own_budget(void **state)
+{
+    (void)state;
+    static const char set[] = "chunk=1024 sampler=fixed columns=0,1,2,3,4,5,6";
+    for (size_t stages = 2; stages <= 8; stages++) {
+        char text[2][128];
+        double grown[2], floors[2];
+        for (size_t i = 0; i < 2; i++) {
+            snprintf(text[i], sizeof text[i], "%s stages=%zu budget=%d", set, stages, i ? 7 : 0);
+            grown[i] = growth(method_find("spaco"), text[i], &floors[i]);
+        }
+        if (grown[0] != grown[1] || floors[0] != floors[1])
+            fail_msg("%s: %.0f bytes per token, floor %.0f; with a budget %.0f and %.0f", text[0], grown[0],
+                     floors[0], grown[1], floors[1]);
+    }
+}
+
 static void bad_input_is_refused(void **state)
 {
     (void)state;
@@ -325,9 +343,9 @@ int main(int argc, char **argv)
     (void)argc;
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_the_same_bits), cmocka_unit_test(sizes_keep_least),
-        cmocka_unit_test(work_is_the_closed_form),     cmocka_unit_test(memory_is_the_formula),
-        cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test(gradients_are_the_same_bits),   cmocka_unit_test(sizes_keep_least),
+        cmocka_unit_test(work_is_the_closed_form),       cmocka_unit_test(memory_is_the_formula),
+        cmocka_unit_test(a_fixed_set_is_its_own_budget), cmocka_unit_test(bad_input_is_refused),
     };
     return cmocka_run_group_tests_name("stages", tests, NULL, NULL);
 }
