@@ -5,7 +5,6 @@
 #include "harness/results/history_report.h"
 #include "harness/results/longest_report.h"
 #include "harness/results/prediction_report.h"
-#include "harness/results/record_filter.h"
 #include <stdlib.h>
 
 struct text {
@@ -30,24 +29,19 @@ static void text_close(struct text *text, FILE *html)
 // Of records of which the page's table has the last of each trial, every one counts.
 bool history_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
-    const struct report_request *report = page->report;
+    (void)status;
     const struct history_report form = {.format = TABLE_MARKDOWN, .compared = true};
-    struct results results = {0};
     struct histories histories = {0};
     struct text text;
-    bool fine = results_open(&results, report->paths, report->path_count, true, status) &&
-                record_filter_some(&results, report->conditions, report->condition_count, status);
     text_open(&text);
-    if (fine)
-        histories_make(&histories, results.records, results.count);
+    histories_make(&histories, page->every.records, page->every.count);
     for (size_t i = 0; i < histories.count; i++)
         *count += history_compared(&histories.items[i]) > 0;
     if (*count)
         history_report_write(&form, &histories, text.stream);
     text_close(&text, stream);
     histories_free(&histories);
-    results_close(&results);
-    return fine;
+    return true;
 }
 
 bool time_part(const struct page *page, FILE *stream, size_t *count, struct status *status)

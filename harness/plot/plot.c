@@ -475,7 +475,7 @@ static bool open_records(struct results *every, struct results *last, const stru
                          struct status *status)
 {
     bool fine = results_open(every, request->paths, request->path_count, true, status);
-    results_last(last, every);
+    results_of(last, every, false);
     return fine && record_filter_some(every, request->conditions, request->condition_count, status) &&
            record_filter_some(last, request->conditions, request->condition_count, status);
 }

@@ -73,7 +73,7 @@ static bool side_open(struct side *side, const struct claim_query *query, const 
     bool fine = longest_results_open(&side->every, query->records, length_of(query->records), true, status) &&
                 record_filter(&side->every, is_ok, 1, status) &&
                 record_filter(&side->every, conditions, length_of(conditions), status);
-    results_last(&side->results, &side->every);
+    results_of(&side->results, &side->every, false);
     record_columns_open(&columns, &side->every);
     fine = fine && record_columns_find(&columns, "field", query->field, &column, status);
     side->rests = calloc(side->results.count + 1, sizeof *side->rests);

@@ -120,12 +120,12 @@ void results_add(struct results *results, const struct result_file *file)
         add_record(results, &file->records[i], file->path);
 }
 
-void results_last(struct results *last, const struct results *every)
+void results_of(struct results *results, const struct results *all, bool every)
 {
-    results_begin(last, false);
-    make_room(last, every->count);
-    for (size_t i = 0; i < every->count; i++)
-        add_record(last, every->records[i], every->origins[i]);
+    results_begin(results, every);
+    make_room(results, all->count);
+    for (size_t i = 0; i < all->count; i++)
+        add_record(results, all->records[i], all->origins[i]);
 }
 
 bool results_open(struct results *results, const char *const *paths, size_t count, bool every,
