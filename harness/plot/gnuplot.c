@@ -80,17 +80,21 @@ static void close_file(FILE *file)
         fclose(file);
 }
 
-// All that was written to the file, with a 0 after it, to be freed.
-static char *contents(FILE *file, size_t *bytes)
+// All that was written to the file, with a 0 after it, to be freed; NULL and a status if it cannot be read.
+static char *contents(FILE *file, size_t *bytes, struct status *status)
 {
-    struct stat info;
-    CHECK(fstat(fileno(file), &info) == 0);
+    struct stat info = {0};
+    bool known = fstat(fileno(file), &info) == 0;
     char *text = malloc((size_t)info.st_size + 1);
+    CHECK(text);
     rewind(file);
-    CHECK(text && fread(text, 1, (size_t)info.st_size, file) == (size_t)info.st_size);
-    text[info.st_size] = 0;
-    *bytes = (size_t)info.st_size;
-    return text;
+    *bytes = known ? fread(text, 1, (size_t)info.st_size, file) : 0;
+    text[*bytes] = 0;
+    if (known && *bytes == (size_t)info.st_size)
+        return text;
+    status_set(status, STATUS_IO, "cannot read what gnuplot wrote: %zu of %zu bytes", *bytes, (size_t)info.st_size);
+    free(text);
+    return NULL;
 }
 
 // Starts gnuplot in the folder of the scripts. It is given no path that anybody named, for a leading | or < of one
@@ -111,13 +115,15 @@ static int start(pid_t *child, const char *folder, char **arguments, FILE *table
 }
 
 // Waits for it, and shows its messages if it failed, else those that a script means to be shown: "notice: ...".
-static bool finish(pid_t child, FILE *messages)
+static bool finish(pid_t child, FILE *messages, struct status *status)
 {
     static const char notice[] = "notice: ";
     int state;
     bool fine = waitpid(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0;
     size_t bytes;
-    char *text = contents(messages, &bytes), *rest = text, *line;
+    char *text = contents(messages, &bytes, status), *rest = text, *line;
+    if (!text)
+        return false;
     if (!fine)
         fputs(text, stderr);
     while (fine && (line = strsep(&rest, "\n")))
@@ -156,9 +162,9 @@ char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_va
                    "gnuplot was not found; install it (Debian: apt install gnuplot-nox) or put it on the PATH");
     } else if (error) {
         status_set(status, STATUS_IO, "gnuplot could not be started: %s", strerror(error));
-    } else if (finish(child, messages)) {
-        picture = contents(output, bytes);
-    } else {
+    } else if (finish(child, messages, status)) {
+        picture = contents(output, bytes, status);
+    } else if (status->code == STATUS_OK) {
         status_set(status, STATUS_FAILED, "gnuplot could not draw %.400s/%s: its messages are above", folder,
                    script);
     }
