@@ -649,6 +649,27 @@ static void test_ties(void **state)
     assert_true(expected[target_of(0, 0)] < -0.01);
 }
 
+// The policy that sampled is read by what takes a ratio to it: not reinforce, unless its divergence is weighed by
+// one.
+static void test_who_reads_old_logprobs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings;
+        bool reads;
+    } cases[] = {{"policy=clip", true},
+                 {"policy=reinforce", false},
+                 {"policy=reinforce beta=0.1", false},
+                 {"policy=reinforce beta=0.1 importance=on", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct logits l = logits_of("grpo", cases[i].settings);
+        struct objective_terms terms = objective_terms(l.asked.objective, l.asked.objective_settings);
+        assert_int_equal(terms.optional & BATCH_OLD, cases[i].reads ? BATCH_OLD : 0);
+        assert_false(terms.required & BATCH_OLD);
+        logits_close(&l);
+    }
+}
+
 // What settings alone cannot say, and what a step must be like.
 static void test_refused(void **state)
 {
@@ -723,6 +744,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_masked_groups),
         cmocka_unit_test(test_no_advantage),
         cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_who_reads_old_logprobs),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
