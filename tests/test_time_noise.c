@@ -1,98 +1,187 @@
-// What the rules of harness/time_change are for, simulated: on a machine that drifts, two runs of one build must be
-// called the same and a slow-down of 15 % be found, each in 19 of 20 tries.
+// The rule of time (harness/compare/time_change.h) on simulated machines: how often two runs of one build are
+// called the same, and how often a slow-down passes as the same. 12 trials, a thousand pairs of each kind.
+#include "harness/compare/round_times.h"
+#include "harness/compare/time_change.h"
+#include "kernels/base/random.h"
 #include "tests/chosen_tests.h"
-#include "tests/noisy_machine.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
-struct rates {
-    double good, slower; // good: the same or faster, exit 0
+#include <cmocka.h>
+
+#define TRIALS       12
+#define ROUNDS_MOST  5
+#define SAMPLES_MOST 10
+#define NOISE        0.05 // standard deviation of a sample's logarithm
+
+struct machine {
+    const char *name;
+    double sample; // share of samples that take 1.3 times as long
+    double round;  // standard deviation of what a round does to the trials of both builds
+    double record; // share of a trial's rounds that take 1.25 times as long
 };
 
-static struct rates simulate(const char *name, const struct machine *machine, const struct sweep *sweep,
-                             enum slowed slowed, double factor)
+static const struct machine machines[] = {
+    {.name = "lognormal"},
+    {.name = "a quarter of samples x 1.3", .sample = 0.25},
+    {.name = "rounds differ by 8 %", .round = 0.08},
+    {.name = "15 % of records x 1.25", .record = 0.15},
+};
+
+enum slowed { NOTHING, ONE_TRIAL, ALL_TRIALS };
+
+struct stream {
+    struct random random;
+    uint64_t next;
+};
+
+static double uniform(struct stream *stream)
 {
-    struct attempt *attempt = malloc(sizeof *attempt);
-    struct rates rates = {0, 0};
-    const size_t tries = exhaustive() ? 400 : 200;
-    struct stream stream = {.random = random_named(1, name)};
-    assert_non_null(attempt);
-    for (size_t i = 0; i < tries; i++) {
-        struct time_change change;
-        measure(attempt, &stream, machine, sweep, slowed, factor);
-        time_change_judge(&change, TIME_THRESHOLD, attempt->trials, attempt->count);
-        rates.good += (change.verdict == TIME_SAME || change.verdict == TIME_FASTER) / (double)tries;
-        rates.slower += (change.verdict == TIME_SLOWER) / (double)tries;
-        time_change_free(&change);
+    return random_uniform(&stream->random, stream->next++);
+}
+
+static double normal(struct stream *stream)
+{
+    return random_normal(&stream->random, stream->next++);
+}
+
+// A record that was measured by a build in a round.
+static void measure(struct record *record, double *samples, size_t count, double level,
+                    const struct machine *machine, struct stream *stream)
+{
+    double shared = level + (uniform(stream) < machine->record ? log(1.25) : 0);
+    for (size_t i = 0; i < count; i++)
+        samples[i] = exp(shared + NOISE * normal(stream) + (uniform(stream) < machine->sample ? log(1.3) : 0));
+    *record = (struct record){.status = RECORD_OK,
+                              .samples_ms = {count, samples},
+                              .load = {.other_cores = NAN, .waited_cores = NAN, .before = NAN},
+                              .provenance = {.threads = 1, .spin_count = 0}};
+}
+
+// The verdict over one pair of builds.
+static struct time_change judge(const struct machine *machine, size_t rounds, size_t samples, enum slowed slowed,
+                                double factor, struct stream *stream)
+{
+    static const char *const methods[] = {"full", "checkpoint", "streambp", "seco"}, *const contexts[] = {"1", "2",
+                                                                                                          "3"};
+    static struct record records[2][TRIALS][ROUNDS_MOST];
+    static double values[2][TRIALS][ROUNDS_MOST][SAMPLES_MOST];
+    struct time_trial trials[TRIALS] = {0};
+    struct round_times times[TRIALS];
+    double drift[ROUNDS_MOST];
+    for (size_t k = 0; k < rounds; k++)
+        drift[k] = machine->round * normal(stream);
+    for (size_t t = 0; t < TRIALS; t++) {
+        const struct record *lists[2][ROUNDS_MOST];
+        double level = 3 * uniform(stream);
+        for (size_t side = 0; side < 2; side++)
+            for (size_t k = 0; k < rounds; k++) {
+                bool slow = side && (slowed == ALL_TRIALS || (slowed == ONE_TRIAL && t == 5));
+                measure(&records[side][t][k], values[side][t][k], samples,
+                        level + drift[k] + (slow ? log(factor) : 0), machine, stream);
+                lists[side][k] = &records[side][t][k];
+            }
+        struct record_list base = {.count = rounds, .records = lists[0]},
+                           new = {.count = rounds, .records = lists[1]};
+        times[t] = round_times_take(&base, &new, false);
+        assert_null(times[t].unusable);
+        trials[t] = (struct time_trial){.groups = {methods[t % 4], contexts[t / 4], "f32"},
+                                        .rounds = times[t].rounds,
+                                        .base = times[t].base,
+                                        .new = times[t].new};
     }
-    free(attempt);
-    print_message("%-40s same or faster %5.1f %%, slower %5.1f %%\n", name, 100 * rates.good, 100 * rates.slower);
+    struct time_change change;
+    time_change_judge(&change, TIME_THRESHOLD, trials, TRIALS);
+    time_change_free(&change);
+    for (size_t t = 0; t < TRIALS; t++)
+        free(times[t].base);
+    return change;
+}
+
+struct rates {
+    double good, worse; // exit 0, exit 1
+};
+
+static struct rates simulate(const struct machine *machine, size_t rounds, size_t samples, enum slowed slowed,
+                             double factor)
+{
+    static const char *const names[] = {"nothing", "one trial", "all trials"};
+    const size_t pairs = rounds == 1 ? 20 : exhaustive() ? 5000 : 1000;
+    struct stream stream = {.random = random_named(1, machine->name)};
+    struct rates rates = {0};
+    for (size_t i = 0; i < pairs; i++) {
+        enum verdict verdict = judge(machine, rounds, samples, slowed, factor, &stream).verdict;
+        rates.good += verdict <= VERDICT_BETTER ? 1 / (double)pairs : 0;
+        rates.worse += verdict == VERDICT_WORSE ? 1 / (double)pairs : 0;
+    }
+    print_message("%-27s %zu rounds of %2zu, %-10s x %.2f: exit 0 %5.1f %%, exit 1 %5.1f %%\n", machine->name,
+                  rounds, samples, names[slowed], factor, 100 * rates.good, 100 * rates.worse);
     return rates;
 }
 
-// Neighbours slow a whole run by several percent (two runs differ by 2.8 %), a trial's process by as much again,
-// and a sample in thirty is an outlier.
-static const struct machine noisy = {.noise = 0.03, .outlier = 0.03, .trial = 0.02, .run = 0.02};
-// The same drift between runs, trials and samples closer together.
-static const struct machine drifting = {.noise = 0.02, .outlier = 0.03, .trial = 0.01, .run = 0.02};
-// A neighbour comes and goes: in one of seven trials' processes every sample takes up to half as long again.
-static const struct machine shared = {.noise = 0.03, .outlier = 0.03, .trial = 0.02, .run = 0.02, .hit = 0.15};
-static const struct sweep three_rounds = {.methods = 6, .options = 4, .contexts = 2, .samples = 5, .runs = 3};
-static const struct sweep default_sweep = {.methods = 4, .options = 2, .contexts = 4, .samples = 5, .runs = 1};
-static const struct sweep small = {.methods = 5, .options = 1, .contexts = 2, .samples = 5, .runs = 1};
-static const struct sweep one_trial_twice = {.methods = 1, .options = 1, .contexts = 1, .samples = 10, .runs = 2};
+#define EACH(machine)                                                                                              \
+    for (const struct machine *machine = machines; machine < machines + sizeof machines / sizeof *machines;        \
+         machine++)
 
 static void one_build_is_the_same(void **state)
 {
     (void)state;
-    assert_true(simulate("48 trials, noisy, nothing", &noisy, &baseline, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("32 trials, noisy, nothing", &noisy, &default_sweep, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("10 trials, noisy, nothing", &noisy, &small, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("48 trials, drifting, nothing", &drifting, &baseline, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("10 trials, drifting, nothing", &drifting, &small, NOTHING, 1).good >= 0.95);
-    assert_true(simulate("48 trials, shared, three rounds, nothing", &shared, &three_rounds, NOTHING, 1).good >=
-                0.95);
-    assert_true(simulate("one trial, two runs, nothing", &drifting, &one_trial_twice, NOTHING, 1).good >= 0.95);
+    EACH(machine)
+    {
+        for (size_t samples = 5; samples <= 10; samples += 5) {
+            struct rates rates = simulate(machine, 3, samples, NOTHING, 1);
+            assert_true(rates.worse <= 0.01);
+            assert_true(rates.good >= 0.90);
+        }
+    }
 }
 
-static void slow_build_is_found(void **state)
+static void a_slow_trial_does_not_pass(void **state)
 {
     (void)state;
-    assert_true(simulate("48 trials, noisy, all", &noisy, &baseline, ALL_CELLS, 1.15).slower >= 0.95);
-    assert_true(simulate("48 trials, noisy, a method", &noisy, &baseline, ONE_METHOD, 1.15).slower >= 0.95);
-    assert_true(simulate("48 trials, noisy, a context", &noisy, &baseline, ONE_CONTEXT, 1.15).slower >= 0.95);
-    assert_true(simulate("32 trials, noisy, all", &noisy, &default_sweep, ALL_CELLS, 1.15).slower >= 0.95);
-    assert_true(simulate("32 trials, noisy, a method", &noisy, &default_sweep, ONE_METHOD, 1.15).slower >= 0.95);
-    assert_true(simulate("32 trials, noisy, a context", &noisy, &default_sweep, ONE_CONTEXT, 1.15).slower >= 0.95);
-    assert_true(simulate("48 trials, shared, three rounds, all", &shared, &three_rounds, ALL_CELLS, 1.15).slower >=
-                0.95);
-    assert_true(
-        simulate("48 trials, shared, three rounds, a method", &shared, &three_rounds, ONE_METHOD, 1.15).slower >=
-        0.95);
-    assert_true(simulate("10 trials, drifting, all", &drifting, &small, ALL_CELLS, 1.15).slower >= 0.95);
-    assert_true(simulate("10 trials, drifting, a context", &drifting, &small, ONE_CONTEXT, 1.15).slower >= 0.95);
-    assert_true(simulate("one trial, two runs, slower", &drifting, &one_trial_twice, ALL_CELLS, 1.15).slower >=
-                0.95);
+    EACH(machine)
+    for (size_t samples = 5; samples <= 10; samples += 5)
+        assert_true(simulate(machine, 3, samples, ONE_TRIAL, 1.2).good <= 0.02);
 }
 
-static void single_trial_is_found_in_several_runs(void **state)
+static void a_slow_build_does_not_pass(void **state)
 {
     (void)state;
-    struct sweep sweep = baseline;
-    struct rates once = simulate("48 trials, one trial by 40 %, a run", &drifting, &sweep, ONE_CELL, 1.4);
-    assert_true(once.good <= 0.05 && once.slower <= 0.05); // cannot tell
-    sweep.runs = 3;
-    assert_true(simulate("48 trials, one trial by 40 %, three runs", &drifting, &sweep, ONE_CELL, 1.4).slower >=
-                0.95);
-    assert_true(simulate("48 trials, one trial by 15 %, three runs", &drifting, &sweep, ONE_CELL, 1.15).slower >=
-                0.8);
-    assert_true(simulate("48 trials, three runs, nothing", &noisy, &sweep, NOTHING, 1).good >= 0.95);
+    EACH(machine)
+    for (size_t samples = 5; samples <= 10; samples += 5)
+        assert_true(simulate(machine, 3, samples, ALL_TRIALS, 1.1).good <= 0.02);
+}
+
+static void a_slow_build_is_found(void **state)
+{
+    (void)state;
+    EACH(machine)
+    assert_true(simulate(machine, 5, 5, ALL_TRIALS, 1.2).worse >= 0.95);
+}
+
+// One round says nothing about how far two rounds differ.
+static void one_round_decides_nothing(void **state)
+{
+    (void)state;
+    static const double factors[] = {1, 3, 50};
+    EACH(machine)
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(simulate(machine, 1, 5, ONE_TRIAL, factors[i]).good == 0);
+        assert_true(simulate(machine, 1, 5, ALL_TRIALS, factors[i]).good == 0);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_build_is_the_same),
-        cmocka_unit_test(slow_build_is_found),
-        cmocka_unit_test(single_trial_is_found_in_several_runs),
+        cmocka_unit_test(one_build_is_the_same),      cmocka_unit_test(a_slow_trial_does_not_pass),
+        cmocka_unit_test(a_slow_build_does_not_pass), cmocka_unit_test(a_slow_build_is_found),
+        cmocka_unit_test(one_round_decides_nothing),
     };
-    return cmocka_run_group_tests_name("time_noise", tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

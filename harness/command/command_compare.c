@@ -2,7 +2,7 @@
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/command/compare_files.h"
-#include "harness/results/comparison_by.h"
+#include "harness/compare/comparison_by.h"
 #include <string.h>
 
 enum { OPTION_THRESHOLD = 256, OPTION_FORMAT };
@@ -38,7 +38,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
     case OPTION_THRESHOLD:
         arguments->options.threshold = read_threshold(value);
         if (!(arguments->options.threshold > 0 && arguments->options.threshold <= 1))
-            argp_error(state, "--threshold: expected a share above 0 and up to 100%%, such as 7%%, found \"%s\"",
+            argp_error(state, "--threshold: expected a share above 0 and up to 100%%, such as 10%%, found \"%s\"",
                        value);
         return 0;
     case OPTION_FORMAT:
@@ -60,11 +60,14 @@ static error_t parse(int key, char *value, struct argp_state *state)
     }
 }
 
-static int exit_code(enum comparison_verdict verdict)
+// Another setting may well read other data; two files of one trial may not.
+static int exit_code(const struct comparison *comparison)
 {
-    return verdict == COMPARISON_REGRESSION    ? EXIT_CHECK_FAILED
-           : verdict == COMPARISON_CANNOT_TELL ? EXIT_UNDECIDED
-                                               : EXIT_FINE;
+    enum verdict verdict = comparison->verdict;
+    bool changed = verdict == VERDICT_CHANGED && !comparison->options.rules.settings;
+    return verdict == VERDICT_WORSE                  ? EXIT_CHECK_FAILED
+           : changed || verdict == VERDICT_UNDECIDED ? EXIT_UNDECIDED
+                                                     : EXIT_FINE;
 }
 
 int compare_files(const char *base_path, const char *new_path, const struct comparison_options *options,
@@ -75,7 +78,7 @@ int compare_files(const char *base_path, const char *new_path, const struct comp
     int code = EXIT_BAD_INPUT;
     if (result_file_read(&base, base_path, status) && result_file_read(&new, new_path, status) &&
         comparison_make(&item.comparison, &base, &new, options, status)) {
-        code = exit_code(item.comparison.verdict);
+        code = exit_code(&item.comparison);
         result_file_warn(&base);
         result_file_warn(&new);
         comparison_write(&item, 1, format, all, stdout);
@@ -109,7 +112,7 @@ static int compare_settings(const struct arguments *arguments, struct status *st
         for (size_t i = 0; i < count; i++)
             result_file_warn(&files[i]);
         for (size_t i = 0; i < by.count; i++)
-            code = worse_code(code, exit_code(by.items[i].comparison.verdict));
+            code = worse_code(code, exit_code(&by.items[i].comparison));
         comparison_write(by.items, by.count, arguments->format, arguments->all, stdout);
     }
     comparison_by_free(&by);
@@ -120,88 +123,76 @@ static int compare_settings(const struct arguments *arguments, struct status *st
 }
 
 static const char help[] =
-    "Compares two result files trial by trial, by id: did anything become worse?\n\n"
-    "Status: ok that became anything else is worse. Bytes and counts (peak_bytes, each part of peak_by_category, "
-    "flops, bytes_moved, launches, host_peak_bytes, link_out_bytes, link_in_bytes) must be equal; less is better, "
-    "more is worse, unless --allow says how much is "
-    "fine. So with the processor's instructions, if both files counted them on one kind of processor with as many "
-    "threads: more by 3 % than before, for threads that wait retire some. Gradient errors may grow by twice the "
-    "noise floor, of which rounding every result once is the least. "
-    "The loss of a step is of the same data and weights: more or less by twice that floor, as a share of it, is "
-    "worse, and so is a loss that is no longer finite. Of a training run the losses that it ends with are "
-    "compared, "
-    "last_loss (the mean over its last quarter of steps) and held_out_loss (of what it evaluated last): more is "
-    "worse, less is better. "
-    "Gradients whose bits changed are named, and change "
-    "no "
-    "verdict, for another order of a sum is no fault; where processor, card, BLAS, compiler, flags or threads are "
-    "not the same they are counted alone. A card's are compared if the trial is `deterministic`. Times are "
-    "compared "
-    "by a rank test per trial, and over all trials, methods, contexts and dtypes, for a machine is never as quiet "
-    "as one trial's samples look.\v"
-    "A ratio of times, new / base, counts as slower if its 95 % interval lies above 1 and the ratio above 1 + "
-    "threshold; as the same if it is within the threshold. All trials that are slower are a regression; a part of "
-    "them must besides stand out from the others, and a single trial among many must do so in two rounds, and "
-    "where rounds differ much in more, for otherwise it was the machine.\n\n"
-    "For times that can be trusted, measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 "
-    "--against OTHER-BUILD --compare`, which ends with this comparison. Machines drift, and what disturbs them "
-    "adds time, "
-    "and comes and goes. The last record of a trial counts for all else; samples of all its records of the "
-    "same revision and machine are pooled, of lines that are the same byte for byte once, and of several rounds "
-    "the faster half counts. Five samples of a "
-    "trial in a round are enough where there are many trials, ten or more where there are few; below four in "
-    "all nothing can be told.\n\n"
-    "Of samples that other programs disturbed, processor times are compared, where both files have them and "
-    "threads do "
-    "not spin while they wait (record fields cpu_ms, provenance.spin_count): what a step waits for is not in "
-    "them, and several threads that are slower by the clock alone leave it undecided. Where both files have as "
-    "many rounds of a trial, round is held against round: what the processors' speed does from one to the next it "
-    "does to both builds. Threads that spin are not compared to threads that do not: of these two the one that "
-    "more rounds of both files have counts, and how many are left out is said.\n\n"
-    "A method that draws its columns walks the same draws in both files, and a sample is held against those of "
-    "its draw; the faster half is that of each draw. Six draws of a trial in one round or five in three are the "
-    "least.\n\n"
-    "Two training runs that learn as well do not end at one loss: rounding in another order grows over steps, and "
-    "other draws are other noise. So last_loss and held_out_loss are worse or better beyond twice the standard "
-    "error "
-    "of the difference of two such means, by how much the loss scatters from step to step over the last quarter, "
-    "of "
-    "two runs of one trial in the steadier; --allow last_loss=2% lets more pass. Where a run repeats bit for bit "
-    "(the CPU, or a trial that is `deterministic`, with nothing but the program changed), a smaller change is "
-    "listed, too, as otherwise changed. Losses of other data (data_hash) or another objective are otherwise "
-    "changed, "
-    "and so is a step's loss under another setting (--by).\n\n"
-    "Bytes, counts, the loss of a step and the gradient error of a method that draws its columns are of one draw, "
-    "draw 0. Where its columns are not the same in both records, as under another sampler, budget or sampler_seed, "
-    "they are otherwise changed, neither better nor worse; in two files, where the same seed drew other columns, "
-    "that "
-    "leaves the verdict undecided. How many pairs that are is said at the end. Biases and the losses of training "
-    "runs are of many draws, and "
-    "judged; so are times, where sample by sample as many columns were drawn.\n\n"
-    "Trials that were ok in BASE and are missing in NEW leave it undecided. Of trials that NEW alone has, one that "
-    "crashed, failed (as with a wrong gradient) or ran out of time is worse; one that is ok, oom or unsupported is "
-    "not. "
-    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was ok and "
-    "ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: less is worse, "
-    "too, for work that "
-    "is "
-    "no longer counted looks like work that was saved; if it was, record BASE anew.\n\n"
-    "--by KEY pairs the trials of one file, or of two files together, that differ in that key alone, the first of "
-    "its values with each of the others: what is called worse there is what a setting costs.\n\n"
-    "--by device MEASURED PLANNED holds a plan (plan-cpu, plan-cuda) against what was measured. These two "
-    "may differ besides in profile, links and measure, and in a limit of memory that one side has none of; "
-    "of several records that are the same but for these the last one counts, and oom on one side and ok on the "
-    "other is no fault where one has a limit that the other has not. The title names the plan's profile and the "
-    "card: a card's number of multiprocessors changes its plan, so plan-cuda wants --profile. Bytes and counts "
-    "must be equal, "
-    "resident_bytes, model_flops and attention_glue_bytes among them: less is worse, too, for one of the two "
-    "is wrong. What a plan has none of is left out: times, losses, gradient errors, what the driver says, "
-    "energy; and that a trial crashed, failed, ran out of time or was unsupported there makes no plan "
-    "wrong.\n\n"
-    "What --allow let pass is listed as such.\n\n"
-    "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
-    "line), 3 cannot tell. In junit a trial that is worse is a failure, and a verdict that cannot be told an "
-    "error.";
+    "Compares two result files trial by trial, by id: did anything become worse?\n"
+    "\n"
+    "Every trial, every round and every quantity ends as same, better, worse, changed or undecided, and "
+    "the verdict is the worst of them. The records of a trial are its rounds: all that the revision and "
+    "the machine of its last record measured. Of a quantity the largest of NEW's rounds is held against "
+    "the largest of BASE's, and the least against the least.\n"
+    "\n"
+    "What changed, and which verdict that is:\n"
+    "  status: ok in every round of BASE and not in NEW: worse; back to ok: better; an end of the same "
+    "weight, such as oom for timeout: changed\n"
+    "  a trial only in BASE: undecided; only in NEW: worse if it crashed, failed or ran out of time, else"
+    " not judged\n"
+    "  inputs (data_hash, model_hash): another: changed, and nothing else of the trial is judged\n"
+    "  bytes and counts (peak_bytes, each part of peak_by_category, resident_bytes, flops, model_flops, "
+    "bytes_moved, attention_glue_bytes, launches, host_peak_bytes, link_out_bytes, link_in_bytes): more: "
+    "worse; less: better, with --exact worse\n"
+    "  a part of a peak that fell: not judged\n"
+    "  instructions: 3 % more: worse; 3 % less: better; of another processor: not judged\n"
+    "  loss of the first step: more or less beyond the tolerance: worse; not finite: worse\n"
+    "  last_loss, held_out_loss of a training run: more beyond their noise: worse; less: better\n"
+    "  gradient.relative_l2, gradient.noise_floor, the error of each tensor, bias.relative_l2, "
+    "bias.rms_error: more beyond the tolerance: worse; less: better\n"
+    "  whatever NEW does not know and BASE does: undecided; what NEW alone knows: not judged, and counted\n"
+    "  figures of one draw, where a method drew other columns: changed\n"
+    "  time: by the rule below; in one round: undecided\n"
+    "  gradient bits: told, and not judged\n"
+    "\n"
+    "\v--allow lets a quantity grow; what it let pass is listed. Tolerances come from BASE and the dtype "
+    "alone: of gradient errors and, as a share of it, of a step's loss twice BASE's noise floor, which is"
+    " taken for no less than rounding every result once; of one tensor's error twice what it is in BASE, "
+    "up to 32 floors. The losses that a training run ends with have noise: twice the standard error of "
+    "the difference of two such means, by how much BASE's loss scatters from step to step over its last "
+    "quarter.\n"
+    "\n"
+    "Times: measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 --against OTHER-"
+    "BUILD --compare`, which ends with this comparison. What disturbs a machine adds time, so that the "
+    "faster half of a trial's samples counts in each round. Over all trials the ratio new / base is the "
+    "mean over the rounds, with Student's interval: worse if the interval lies above 1 and the ratio "
+    "above 1 + half the threshold, same if the interval lies below 1 + threshold. Of one trial the "
+    "fastest rounds are compared, with half as much again as threshold; how far they may be off shows in "
+    "the second fastest. It is worse if it also stands out from the other trials, and if no disturbance "
+    "that comes and goes explains it. Groups of trials of one method, context or dtype are judged "
+    "likewise. Whatever is not the same, better or worse is undecided, and the verdict says how many "
+    "rounds would do.\n"
+    "\n"
+    "Of samples that other programs disturbed, processor times are compared, where both files have them "
+    "and threads do not spin while they wait (record fields cpu_ms, provenance.spin_count); what a step "
+    "waits for is not in them, and several threads that are slower by the clock alone are undecided. A "
+    "method that draws its columns walks the same draws in both files, and a sample is held against those"
+    " of its draw.\n"
+    "\n"
+    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was"
+    " ok and ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: "
+    "work that is no longer counted looks like work that was saved; if it was, record BASE anew.\n"
+    "\n"
+    "--by KEY pairs the trials of one file, or of two files together, that differ in that key alone, the "
+    "first of its values with each of the others: what is called worse there is what a setting costs. A "
+    "loss of another setting, of other data or of other columns is changed, which is no fault there.\n"
+    "\n"
+    "--by device MEASURED PLANNED holds a plan (plan-cpu, plan-cuda) against what was measured. These two"
+    " may differ besides in profile, links and measure, and in a limit of memory that one side has none "
+    "of; oom on one side and ok on the other is no fault where one has a limit that the other has not. "
+    "Bytes and counts must be equal: less is worse, too, for one of the two is wrong. What a plan has "
+    "none of is not judged: times, losses, gradient errors, what the driver says, energy; and that a "
+    "trial crashed, failed, ran out of time or was unsupported there makes no plan wrong. A card's number"
+    " of multiprocessors changes its plan, so plan-cuda wants --profile.\n"
+    "\n"
+    "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn"
+    " last line, or with two trials under one id), 3 changed or undecided. In junit a trial that is worse"
+    " is a failure, one that is changed or undecided is skipped, and a verdict of these is an error.";
 
 int command_compare(int argc, char **argv)
 {
@@ -213,7 +204,7 @@ int command_compare(int argc, char **argv)
         {.name = "threshold",
          .key = OPTION_THRESHOLD,
          .arg = "SHARE",
-         .doc = "How far a ratio of times may be off 1 (default: 7%)"},
+         .doc = "The slow-down of all trials that must not pass as the same (default: 10%)"},
         {.name = "deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
         {.name = "exact",
          SET_AT(struct arguments, options.rules.exact),

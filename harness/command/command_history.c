@@ -1,7 +1,7 @@
 // Command: `longbp history`, how figures went from commit to commit, and where they changed.
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
-#include "harness/results/history_report.h"
+#include "harness/compare/history_report.h"
 #include "harness/results/record_filter.h"
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // Compare files: what `longbp compare` does with two result files.
 #pragma once
-#include "harness/results/comparison_report.h"
+#include "harness/compare/comparison_report.h"
 
 // Writes to stdout how the second compares to the first. The exit code: 0 same or better, 1 something is worse, 3
 // cannot tell; 2 and a status for a bad file.

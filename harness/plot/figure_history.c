@@ -3,7 +3,7 @@
 #include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/history.h"
+#include "harness/compare/history.h"
 #include "harness/results/step_time.h"
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static double peak_of(const struct record *record)
 static bool has_changed_time(const struct history *history, const struct history_trial *trial, size_t commit)
 {
     const struct trial_comparison *change = history_change(history, trial, commit);
-    return change && (change->time.verdict == TIME_SLOWER || change->time.verdict == TIME_FASTER);
+    return change && (change->time.verdict == VERDICT_WORSE || change->time.verdict == VERDICT_BETTER);
 }
 
 // How many of the trials before this one, which are series, have its method.

@@ -1,5 +1,5 @@
 #include "harness/results/prediction_report.h"
-#include "harness/results/rank_test.h"
+#include "harness/results/sample.h"
 #include "harness/results/series.h"
 #include "harness/results/setting.h"
 #include "harness/results/step_time.h"

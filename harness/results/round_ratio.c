@@ -11,7 +11,7 @@ struct shift round_ratio(const double *times, const double *over, size_t rounds)
         squares += pow(log(times[i] / over[i]) - mean, 2);
     double error = INFINITY;
     if (rounds > 1)
-        error = student_t_quantile(RANK_TEST_LEVEL, rounds - 1) * sqrt(squares / (count - 1) / count);
+        error = student_t_quantile(SAMPLE_LEVEL, rounds - 1) * sqrt(squares / (count - 1) / count);
     return (struct shift){exp(mean), exp(mean - error), exp(mean + error)};
 }
 

@@ -3,7 +3,7 @@
 // so for both: a round is one value, the ratio of its two times, and of these the mean's interval is Student's
 // (1908).
 #pragma once
-#include "harness/results/rank_test.h"
+#include "harness/results/sample.h"
 #include "harness/results/record.h"
 
 // The geometric mean of times[i] / over[i] and its interval of 95 %. Of one round there is none: from 0 to

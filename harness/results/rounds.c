@@ -1,5 +1,5 @@
 #include "harness/results/rounds.h"
-#include "harness/results/rank_test.h"
+#include "harness/results/sample.h"
 #include "harness/results/record_json.h"
 #include <math.h>
 #include <stdlib.h>
@@ -26,16 +26,17 @@ static bool has_samples(const struct record *record)
     return record->status == RECORD_OK && record->samples_ms.count > 0;
 }
 
-static bool same_code(const struct record_provenance *a, const struct record_provenance *b)
+bool rounds_same_build(const struct record *a, const struct record *b)
 {
-    return strcmp(text_or(a->revision, ""), text_or(b->revision, "")) == 0 &&
-           strcmp(text_or(a->blas, ""), text_or(b->blas, "")) == 0;
+    const struct record_provenance *first = &a->provenance, *second = &b->provenance;
+    return strcmp(text_or(first->revision, ""), text_or(second->revision, "")) == 0 &&
+           strcmp(text_or(first->blas, ""), text_or(second->blas, "")) == 0;
 }
 
 bool rounds_belong(const struct record *a, const struct record *b)
 {
     return has_samples(a) && has_samples(b) && record_same_machine(a, b) && rounds_same_draws(a, b) &&
-           same_code(&a->provenance, &b->provenance);
+           rounds_same_build(a, b);
 }
 
 static struct number_list join_samples(const struct number_list *a, const struct number_list *b)

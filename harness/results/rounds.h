@@ -4,6 +4,8 @@
 
 // Whether sample i of both walked the same columns, as far as records tell; also if no columns were drawn.
 bool rounds_same_draws(const struct record *a, const struct record *b);
+// Whether both are of one revision and one BLAS.
+bool rounds_same_build(const struct record *a, const struct record *b);
 // Whether both are of one revision, machine and BLAS, with samples, which of draws walked the same ones: samples of
 // one step.
 bool rounds_belong(const struct record *a, const struct record *b);

@@ -1,7 +1,7 @@
 // Step time: what a record says that one step takes: the median of its samples or, where each walked a draw of
 // columns of its own, their mean, which estimates the expectation over draws without bias; the median would not.
 #pragma once
-#include "harness/results/rank_test.h"
+#include "harness/results/sample.h"
 #include "harness/results/record.h"
 #include <stdbool.h>
 

@@ -12,7 +12,7 @@
 // long enough for the clock.
 #define _GNU_SOURCE // qsort_r
 #include "harness/run/calibrate_rates.h"
-#include "harness/results/rank_test.h"
+#include "harness/results/sample.h"
 #include "harness/run/rate_probe.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/ops.h"

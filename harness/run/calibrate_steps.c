@@ -1,6 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/run/calibrate_steps.h"
-#include "harness/results/rank_test.h"
+#include "harness/results/sample.h"
 #include "harness/run/calibrate_rates.h"
 #include "harness/run/setup.h"
 #include "harness/run/yardstick.h"

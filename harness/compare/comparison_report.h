@@ -1,7 +1,7 @@
 // Comparison report: comparisons as a table for people, as a comment or as test results for a pull request, or as
 // JSON for programs.
 #pragma once
-#include "harness/results/comparison.h"
+#include "harness/compare/comparison.h"
 #include <stdio.h>
 
 enum comparison_format {
@@ -23,19 +23,19 @@ struct titled_comparison {
 // What changed and a summary, of each; all: every trial.
 void comparison_write(const struct titled_comparison *comparisons, size_t count, enum comparison_format format,
                       bool all, FILE *stream);
-// {"verdict", "reason", "trials": {"both", "base_only", "new_only", "worse", "open", "better", "allowed", "other",
-//  "same"}, "note": what besides is to be known, null, "other_columns": trials whose two records are of other
-//  draws, "gradient_bits": {"known", "changed", "not_the_same": [keys of the record and its provenance]} (trials),
-//  "time": {"verdict", "reason", "threshold", "measured", "judged", "unsteady", "spread", "shared",
+// {"verdict", "reason", "trials": {"both", "base_only", "new_only", and how many have each verdict}, "note": what
+//  besides is to be known, null, "news": quantities that NEW alone knows, "older": records of another revision or
+//  machine, "left_out": timed records that no round is held against, "other_columns": trials whose two records are
+//  of other draws, "gradient_bits": {"known", "changed", "not_the_same": [keys of the record and its provenance]}
+//  (trials), "time": {"verdict", "threshold", "timed", "judged", "rounds", "rounds_wanted", "error", "disturbed",
 //           "all": GROUP, "groups": [GROUP...]},
-//  "changed": [{"id", "what", "command", "change", "status": {"base", "new", "change"},
-//               "quantities": [{"name", "base", "new", "change", "allowance"}...],
+//  "changed": [{"id", "what", "command", "verdict", "status": {"base", "new", "verdict"}, "inputs": verdict,
+//               "quantities": [{"name", "base", "new", "verdict", "allowance"}...],
 //               "gradient_bits": null | {"tensors", "changed", "first"},
-//               "time": null | {"verdict", "reason", "ratio", "low", "high", "p", "p_holm", "regression", "open",
-//                               "base_samples", "new_samples", "processor_time", "draws", "base_ms",
+//               "time": null | {"verdict", "reason", "ratio", "low", "high", "rounds", "processor_time", "base_ms",
 //                               "new_ms"}}...]}
-// base_ms and new_ms are medians, of draws means. draws: 0 of a method that draws nothing. allowance: what --allow
-// said, null. GROUP is {"axis", "name", "trials", "verdict", "ratio", "low", "high", "regression", "open"}.
+// A verdict is one of verdict.h's names. base_ms and new_ms are those of the fastest round. allowance: what --allow
+// said, null. GROUP is {"axis", "name", "trials", "verdict", "ratio", "low", "high"}.
 // Comparisons with a title are an array, each with its "title". New reference.
 json_t *comparison_json(const struct comparison *comparison, bool all);
 // Writes the same, with its title if it has one, so many spaces further in.

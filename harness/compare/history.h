@@ -5,7 +5,7 @@
 // has it: figures that are the same in every run change where they are not equal, times where the test of `compare`
 // says so.
 #pragma once
-#include "harness/results/comparison.h"
+#include "harness/compare/comparison.h"
 #include "harness/results/results.h"
 
 struct history_commit {

@@ -1,6 +1,6 @@
 // Tests of harness/rank_test: p-values against published tables, enumeration and hand calculation; intervals
 // against what the test itself rejects.
-#include "harness/results/rank_test.h"
+#include "harness/results/sample.h"
 #include "kernels/base/random.h"
 #include <math.h>
 #include <setjmp.h>
@@ -186,7 +186,7 @@ static void interval_holds_what_the_test_does_not_reject(void **state)
         for (size_t e = 0; e < 4; e++) {
             for (size_t j = 0; j < m; j++)
                 moved[j] = b[j] - edges[e];
-            bool rejected = tested(a, n, moved, m).p <= RANK_TEST_LEVEL;
+            bool rejected = tested(a, n, moved, m).p <= SAMPLE_LEVEL;
             bool inside = e == 1 || e == 2;
             if (rejected == inside && k + 1 < COUNT(sizes)) // the approximation may be off by one rank
                 fail_msg("%zu and %zu, edge %zu: p %g", n, m, e, tested(a, n, moved, m).p);
@@ -301,7 +301,7 @@ static void blocks_take_out_what_both_samples_share(void **state)
         align(kept, count, moved, count, blocks);
         struct rank_test test;
         rank_test(&test, kept, count, moved, count, blocks);
-        assert_true(test.p <= RANK_TEST_LEVEL);
+        assert_true(test.p <= SAMPLE_LEVEL);
         expect_near(test.shift.estimate, 1, 0.06);
         assert_true(test.shift.low > 0.85 && test.shift.low < test.shift.estimate);
         assert_true(test.shift.high < 1.15 && test.shift.high > test.shift.estimate);
@@ -315,7 +315,7 @@ static void blocks_take_out_what_both_samples_share(void **state)
             align(kept, count, moved, count, blocks);
             struct rank_test at_edge;
             rank_test(&at_edge, kept, count, moved, count, blocks);
-            assert_int_equal(at_edge.p <= RANK_TEST_LEVEL, e == 0 || e == 3);
+            assert_int_equal(at_edge.p <= SAMPLE_LEVEL, e == 0 || e == 3);
         }
     }
 }

@@ -1,5 +1,5 @@
-#include "harness/results/comparison_report.h"
-#include "harness/results/comparison_rows.h"
+#include "harness/compare/comparison_report.h"
+#include "harness/compare/comparison_rows.h"
 #include "harness/results/text_table.h"
 #include <string.h>
 
@@ -17,10 +17,10 @@ enum comparison_format comparison_format_find(const char *name)
 static void write_row(const struct comparison_row *row, FILE *stream)
 {
     if (row->trial)
-        fprintf(stream, "%-11s %.8s  %s: ", row->change, (row->trial->new ? row->trial->new : row->trial->base)->id,
+        fprintf(stream, "%-11s %.8s  %s: ", row->word, (row->trial->new ? row->trial->new : row->trial->base)->id,
                 row->what);
     else
-        fprintf(stream, "%-11s %s: ", row->change, row->what);
+        fprintf(stream, "%-11s %s: ", row->word, row->what);
     if (*row->base)
         fprintf(stream, "%s %s -> %s%s%s\n", row->subject, row->base, row->new, *row->note ? ", " : "", row->note);
     else
@@ -43,49 +43,55 @@ static void write_bits(const struct comparison *comparison, const char *before, 
     fputc('\n', stream);
 }
 
+static void write_note(const char *before, size_t count, const char *one, const char *several, FILE *stream)
+{
+    if (count)
+        fprintf(stream, "%s%zu %s\n", before, count, count == 1 ? one : several);
+}
+
 // before: of each line.
 static void write_counts(const struct comparison *comparison, const char *before, FILE *stream)
 {
-    const size_t *trials = comparison->by_change;
-    fprintf(
-        stream,
-        "%s%zu trials in both, %zu only in BASE, %zu only in NEW: %zu worse, %zu open, %zu better, %zu otherwise "
-        "changed\n",
-        before, comparison->both, comparison->base_only, comparison->new_only, trials[CHANGE_WORSE],
-        trials[CHANGE_LOST], trials[CHANGE_BETTER], trials[CHANGE_ALLOWED] + trials[CHANGE_OTHER]);
-    if (comparison->let_pass)
-        fprintf(stream, "%s%zu figures changed and were let pass by --allow\n", before, comparison->let_pass);
+    const size_t *trials = comparison->by_verdict;
+    const struct time_change *time = &comparison->time;
+    fprintf(stream,
+            "%s%zu trials in both, %zu only in BASE, %zu only in NEW: %zu worse, %zu undecided, %zu changed, %zu "
+            "better, %zu same, %zu not judged\n",
+            before, comparison->both, comparison->base_only, comparison->new_only, trials[VERDICT_WORSE],
+            trials[VERDICT_UNDECIDED], trials[VERDICT_CHANGED], trials[VERDICT_BETTER], trials[VERDICT_SAME],
+            trials[VERDICT_NONE]);
+    write_note(before, comparison->let_pass, "figure changed and was let pass by --allow",
+               "figures changed and were let pass by --allow", stream);
+    write_note(before, comparison->news, "figure is only in NEW, and not judged",
+               "figures are only in NEW, and not judged", stream);
+    write_note(before, comparison->older, "record of another revision or machine than its trial's last is left out",
+               "records of another revision or machine than their trial's last are left out", stream);
     write_bits(comparison, before, stream);
-    if (comparison->other_columns)
-        fprintf(stream,
-                "%s%zu pair%s drew other columns: bytes, work and gradient error are of one draw each, and not "
-                "judged\n",
-                before, comparison->other_columns, comparison->other_columns == 1 ? "" : "s");
+    write_note(before, comparison->other_columns, "pair drew other columns: its figures of one draw are not judged",
+               "pairs drew other columns: their figures of one draw are not judged", stream);
     if (comparison->options.deterministic)
         fprintf(stream, "%stimes: left out\n", before);
     else if (comparison->planned)
-        fprintf(stream, "%stimes: not compared: %s\n", before, comparison->time.reason);
+        fprintf(stream, "%stimes: not compared: %s is planned, and a plan has none\n", before, comparison->planned);
     else
-        fprintf(stream, "%stimes: %s (%zu of %zu trials judged, threshold %.3g %%)\n", before,
-                time_verdict_name(comparison->time.verdict), comparison->time.judged, comparison->time.measured,
+        fprintf(stream, "%stimes: %s (%zu of %zu trials judged, %zu round%s, threshold %.3g %%)\n", before,
+                verdict_name(time->verdict), time->judged, time->timed, time->rounds, time->rounds == 1 ? "" : "s",
                 100 * comparison->options.threshold);
-    if (comparison->other_waits)
-        fprintf(stream,
-                "%s%zu record%s left out of the times: their threads waited in another way at barriers "
-                "(provenance.spin_count)\n",
-                before, comparison->other_waits, comparison->other_waits == 1 ? " is" : "s are");
-    if (comparison->processor_times)
-        fprintf(stream,
-                "%sprocessor time of %zu of them, whose samples other programs disturbed: waits are not in it\n",
-                before, comparison->processor_times);
+    if (!comparison->planned)
+        write_note(before, comparison->left_out, "timed record has no round in the other file to be held against",
+                   "timed records have no round in the other file to be held against", stream);
+    write_note(before, comparison->processor_times,
+               "trial is judged by processor time, for other programs disturbed it: waits are not in it",
+               "trials are judged by processor time, for other programs disturbed them: waits are not in it",
+               stream);
     if (*comparison->note)
         fprintf(stream, "%snote: %s\n", before, comparison->note);
 }
 
 static void write_verdict(const struct comparison *comparison, FILE *stream)
 {
-    fprintf(stream, "verdict: %s%s%s", comparison_verdict_name(comparison->verdict),
-            *comparison->reason ? ": " : "", comparison->reason);
+    fprintf(stream, "verdict: %s%s%s", verdict_name(comparison->verdict), *comparison->reason ? ": " : "",
+            comparison->reason);
 }
 
 static void write_text(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
@@ -105,7 +111,7 @@ static void write_markdown(const struct titled_comparison *item, const struct co
     text_table_row(&table, (const char *const[]){"", "trial", "", "before", "after", "", NULL});
     for (size_t i = 0; i < rows->count; i++) {
         const struct comparison_row *row = &rows->rows[i];
-        text_table_row(&table, (const char *const[]){row->change, row->what, row->subject, row->base, row->new,
+        text_table_row(&table, (const char *const[]){row->word, row->what, row->subject, row->base, row->new,
                                                      row->note, NULL});
     }
     if (item->title)
@@ -157,7 +163,7 @@ static void write_case(const struct test_case *test, FILE *stream)
         fprintf(stream, "      <%s>", element);
         for (size_t i = 0; i < test->count; i++) {
             const struct comparison_row *row = &test->rows[i];
-            const char *const words[] = {row->change,  " ",
+            const char *const words[] = {row->word,    " ",
                                          row->subject, *row->base ? " " : "",
                                          row->base,    *row->base ? " -> " : "",
                                          row->new,     *row->note ? ", " : "",
@@ -178,8 +184,9 @@ static struct test_case case_of(const struct comparison_rows *rows, size_t *next
     const struct comparison_row *first = &rows->rows[*next];
     struct test_case test = {.name = first->what, .rows = first, .reason = ""};
     do {
-        test.failure |= rows->rows[*next].failure;
-        test.open |= rows->rows[*next].open;
+        enum verdict verdict = rows->rows[*next].verdict;
+        test.failure |= verdict == VERDICT_WORSE;
+        test.open |= verdict == VERDICT_UNDECIDED || verdict == VERDICT_CHANGED;
         test.count++;
         (*next)++;
     } while (first->trial && *next < rows->count && rows->rows[*next].trial == first->trial);
@@ -197,9 +204,9 @@ static void write_suite(const struct titled_comparison *item, const struct compa
         tests[count++] = case_of(rows, &next);
     tests[count++] = (struct test_case){
         .name = "verdict",
-        .failure = comparison->verdict == COMPARISON_REGRESSION,
-        .error = comparison->verdict == COMPARISON_CANNOT_TELL,
-        .reason = *comparison->reason ? comparison->reason : comparison_verdict_name(comparison->verdict)};
+        .failure = comparison->verdict == VERDICT_WORSE,
+        .error = comparison->verdict == VERDICT_CHANGED || comparison->verdict == VERDICT_UNDECIDED,
+        .reason = *comparison->reason ? comparison->reason : verdict_name(comparison->verdict)};
     for (size_t i = 0; i < count; i++) {
         failures += tests[i].failure;
         errors += tests[i].error;

@@ -1,4 +1,4 @@
-#include "harness/results/gradient_bits.h"
+#include "harness/compare/gradient_bits.h"
 #include <math.h>
 #include <string.h>
 

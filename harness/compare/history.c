@@ -1,4 +1,4 @@
-#include "harness/results/history.h"
+#include "harness/compare/history.h"
 #include "harness/results/revision_order.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 // Comparison rows: what a comparison has to say, line by line, whatever form it is written in.
 #pragma once
+#include "harness/compare/comparison.h"
 #include "harness/files/interned.h"
-#include "harness/results/comparison.h"
 
 struct comparison_row {
-    const char *change;                   // "worse", "allowed", "slower?"
-    bool failure, open;                   // a regression, or part of what cannot be told
+    enum verdict verdict;
+    const char *word;                     // the verdict, or "allowed", "bits", "only in NEW"
     const struct trial_comparison *trial; // NULL: of a group of trials, by their times
     const char *what;                     // the trial, or the group
     const char *subject;                  // "status", "peak_bytes", "time"

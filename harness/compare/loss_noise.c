@@ -1,6 +1,5 @@
-#include "harness/results/loss_noise.h"
+#include "harness/compare/loss_noise.h"
 #include <math.h>
-#include <string.h>
 
 // s^2.
 static double scatter(const struct record *record, size_t steps)
@@ -17,8 +16,5 @@ double loss_noise(const struct record *base, const struct record *new)
     size_t base_steps = record_last_steps(base), new_steps = record_last_steps(new);
     if (!base_steps || !new_steps)
         return 0;
-    double before = scatter(base, base_steps), after = scatter(new, new_steps);
-    if (strcmp(base->id, new->id) == 0)
-        before = after = fmin(before, after);
-    return 2 * sqrt(before / (double)base_steps + after / (double)new_steps);
+    return 2 * sqrt(scatter(base, base_steps) * (1 / (double)base_steps + 1 / (double)new_steps));
 }

@@ -1,7 +1,7 @@
-#include "harness/results/history_report.h"
+#include "harness/compare/history_report.h"
+#include "harness/compare/comparison_report.h"
+#include "harness/compare/comparison_rows.h"
 #include "harness/files/size.h"
-#include "harness/results/comparison_report.h"
-#include "harness/results/comparison_rows.h"
 #include "harness/results/record_figure.h"
 #include "harness/results/step_time.h"
 #include <inttypes.h>
@@ -42,19 +42,19 @@ static void print_table(const struct history_report *report, const char *title, 
 static void print_commits(const struct history_report *report, const struct history *history, FILE *stream)
 {
     struct text_table table = {0};
-    ROW(&table, "commit", "recorded", "trials", "compared", "worse", "better", "otherwise", "other bits", "times");
+    ROW(&table, "commit", "recorded", "trials", "compared", "worse", "better", "open", "other bits", "times");
     for (size_t i = 0; i < history->commit_count; i++) {
         const struct history_commit *commit = &history->commits[i];
         const struct comparison *comparison = &commit->comparison;
-        const size_t *by_change = comparison->by_change;
+        const size_t *trials = comparison->by_verdict;
         char day[11];
         snprintf(day, sizeof day, "%.10s", *commit->time ? commit->time : "-");
         ROW(&table, commit_words(commit).text, day, count_words(commit->trials).text,
-            count_words(comparison->both).text, count_words(by_change[CHANGE_WORSE]).text,
-            count_words(by_change[CHANGE_BETTER]).text,
-            count_words(by_change[CHANGE_OTHER] + by_change[CHANGE_LOST]).text,
+            count_words(comparison->both).text, count_words(trials[VERDICT_WORSE]).text,
+            count_words(trials[VERDICT_BETTER]).text,
+            count_words(trials[VERDICT_CHANGED] + trials[VERDICT_UNDECIDED]).text,
             count_words(comparison->bits_changed).text,
-            comparison->both ? time_verdict_name(comparison->time.verdict) : "-");
+            comparison->both ? verdict_name(comparison->time.verdict) : "-");
     }
     print_table(report, "Commits, the oldest first; each trial against the last commit before that has it", &table,
                 stream);
@@ -69,7 +69,7 @@ static void print_changes(const struct history_report *report, const struct hist
         comparison_rows_make(&rows, &history->commits[i].comparison, false);
         for (size_t r = 0; r < rows.count; r++) {
             const struct comparison_row *row = &rows.rows[r];
-            ROW(&table, commit_words(&history->commits[i]).text, row->change, row->what, row->subject, row->base,
+            ROW(&table, commit_words(&history->commits[i]).text, row->word, row->what, row->subject, row->base,
                 row->new, row->note);
         }
         comparison_rows_free(&rows);
@@ -146,9 +146,9 @@ static struct trend time_trend(const struct history *history, const struct histo
     for (size_t p = 0; p < trial->count; p++) {
         const struct history_point *point = &trial->points[p];
         const struct trial_comparison *change = p ? history_change(history, trial, point->commit) : NULL;
-        enum time_verdict verdict = change ? change->time.verdict : TIME_NOT_MEASURED;
+        enum verdict verdict = change ? change->time.verdict : VERDICT_NONE;
         trend_add(&trend, &history->commits[point->commit], time_of(point->record),
-                  verdict == TIME_SLOWER || verdict == TIME_FASTER);
+                  verdict == VERDICT_WORSE || verdict == VERDICT_BETTER);
     }
     double spread = spread_of(trial->points[trial->count - 1].record);
     if (isfinite(spread))

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE // asprintf
-#include "harness/results/comparison_by.h"
+#include "harness/compare/comparison_by.h"
 #include "harness/files/names.h"
 #include "harness/files/text.h"
 #include "harness/results/recorded_key.h"
@@ -219,7 +219,7 @@ static bool any_pair_differs(const struct comparison *comparison)
     bool differs = false;
     for (size_t i = 0; i < comparison->count; i++) {
         const struct trial_comparison *trial = &comparison->trials[i];
-        differs |= trial->base && trial->new && trial->change != CHANGE_NONE;
+        differs |= trial->base && trial->new && trial->verdict > VERDICT_SAME;
     }
     return differs;
 }

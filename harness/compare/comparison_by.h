@@ -5,7 +5,7 @@
 // that estimates are made from, what is measured, and a limit of memory that no trial of one side has. Their title
 // says the plan's profile and the card that was measured, and a note that a plan of no card in particular is one.
 #pragma once
-#include "harness/results/comparison_report.h"
+#include "harness/compare/comparison_report.h"
 
 struct comparison_by {
     size_t count;

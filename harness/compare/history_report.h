@@ -1,6 +1,6 @@
 // History report: the commits, what changed at which, and how every figure went, as tables or as JSON.
 #pragma once
-#include "harness/results/history.h"
+#include "harness/compare/history.h"
 #include "harness/results/text_table.h"
 #include <stdio.h>
 

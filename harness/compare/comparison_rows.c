@@ -1,4 +1,4 @@
-#include "harness/results/comparison_rows.h"
+#include "harness/compare/comparison_rows.h"
 #include "harness/files/size.h"
 #include "harness/files/text.h"
 #include <float.h>
@@ -11,8 +11,8 @@ const char *const comparison_axis_names[TIME_AXES] = {"method", "context", "dtyp
 // Whether a trial's times are worth a line by themselves.
 static bool time_shown(const struct trial_comparison *trial, bool all)
 {
-    bool measured = trial->time.verdict != TIME_NOT_MEASURED;
-    return measured && (all || trial->time.regression || trial->time.open);
+    enum verdict verdict = trial->time.verdict;
+    return verdict >= (all ? VERDICT_SAME : VERDICT_UNDECIDED) || verdict == VERDICT_BETTER;
 }
 
 // Changed bits are worth a line by themselves where nothing explains them but the program.
@@ -21,23 +21,32 @@ static bool bits_shown(const struct trial_comparison *trial, bool all)
     return trial->bits.changed && (all || !trial->bits.causes);
 }
 
+static bool any_told(const struct trial_comparison *trial)
+{
+    bool any = false;
+    for (size_t i = 0; i < trial->changes.count; i++)
+        any |= trial->changes.items[i].allowed || trial->changes.items[i].news;
+    return any;
+}
+
 bool comparison_trial_shown(const struct trial_comparison *trial, bool all)
 {
-    return all || trial->change != CHANGE_NONE || bits_shown(trial, all);
+    bool alone = !trial->base || !trial->new;
+    return all || trial->verdict > VERDICT_SAME || any_told(trial) || alone || bits_shown(trial, all);
 }
 
 // A row while it is put into words.
 struct draft {
-    const char *change, *subject;
-    bool failure, open;
+    enum verdict verdict;
+    const char *word, *subject;
     const struct trial_comparison *trial;
     char what[360], base[48], new[48], note[480];
 };
 
 static struct draft draft_of(const struct comparison_rows *rows, const struct trial_comparison *trial,
-                             const char *change, const char *subject)
+                             enum verdict verdict, const char *subject)
 {
-    struct draft draft = {.change = change, .subject = subject, .trial = trial};
+    struct draft draft = {.verdict = verdict, .word = verdict_name(verdict), .subject = subject, .trial = trial};
     if (trial)
         snprintf(draft.what, sizeof draft.what, "%s", comparison_name(rows->comparison, trial).text);
     return draft;
@@ -54,9 +63,8 @@ static void add(struct comparison_rows *rows, const struct draft *draft)
         rows->rows = realloc(rows->rows, (2 * rows->count + 1) * sizeof *rows->rows);
         CHECK(rows->rows);
     }
-    rows->rows[rows->count++] = (struct comparison_row){.change = draft->change,
-                                                        .failure = draft->failure,
-                                                        .open = draft->open,
+    rows->rows[rows->count++] = (struct comparison_row){.verdict = draft->verdict,
+                                                        .word = draft->word,
                                                         .trial = draft->trial,
                                                         .what = kept(rows, draft->what),
                                                         .subject = kept(rows, draft->subject),
@@ -67,14 +75,25 @@ static void add(struct comparison_rows *rows, const struct draft *draft)
 
 // --- a trial
 
+// "ok", or "crash in 1 of 3 rounds".
+static void write_status(const struct trial_comparison *trial, size_t side, char *text, size_t size)
+{
+    const struct record_list *rounds = &trial->rounds[side];
+    const struct record *worst = trial->statuses[side];
+    size_t alike = 0;
+    for (size_t i = 0; i < rounds->count; i++)
+        alike += rounds->records[i]->status == worst->status;
+    snprintf(text, size, "%s", worst ? record_status_name(worst->status) : "-");
+    if (alike < rounds->count)
+        text_append(text, size, " in %zu of %zu rounds", alike, rounds->count);
+}
+
 static void add_status(struct comparison_rows *rows, const struct trial_comparison *trial)
 {
-    struct draft draft = draft_of(rows, trial, change_name(trial->status), "status"), *row = &draft;
-    row->failure = trial->status == CHANGE_WORSE;
-    row->open = trial->status == CHANGE_LOST;
-    snprintf(row->base, sizeof row->base, "%s", trial->base ? record_status_name(trial->base->status) : "-");
-    snprintf(row->new, sizeof row->new, "%s", trial->new ? record_status_name(trial->new->status) : "-");
-    const char *reason = trial->new ? text_or(trial->new->reason, "") : "", *side = "";
+    struct draft draft = draft_of(rows, trial, trial->status, "status"), *row = &draft;
+    const char *reason = trial->statuses[1] ? text_or(trial->statuses[1]->reason, "") : "", *side = "";
+    write_status(trial, 0, row->base, sizeof row->base);
+    write_status(trial, 1, row->new, sizeof row->new);
     if (!trial->new)
         side = "only in BASE";
     else if (!trial->base)
@@ -82,6 +101,28 @@ static void add_status(struct comparison_rows *rows, const struct trial_comparis
     else if (record_one_is_planned(trial->base, trial->new) && record_one_is_limited(trial->base, trial->new))
         side = "one has a limit that the other has not";
     snprintf(row->note, sizeof row->note, "%s%s%.160s", side, *side && *reason ? ": " : "", reason);
+    add(rows, row);
+}
+
+// Whether the status alone says something: it changed, or one side has none.
+static bool status_shown(const struct trial_comparison *trial)
+{
+    const struct record *base = trial->statuses[0], *new = trial->statuses[1];
+    return trial->status > VERDICT_SAME || !base || !new || base->status != new->status;
+}
+
+static void add_inputs(struct comparison_rows *rows, const struct trial_comparison *trial)
+{
+    struct draft draft = draft_of(rows, trial, VERDICT_CHANGED, "inputs"), *row = &draft;
+    bool data = record_same_data(trial->base, trial->new), model = record_same_model(trial->base, trial->new);
+    snprintf(row->note, sizeof row->note, "%s (%s), nothing else is judged",
+             data && model ? "a round read other data or another model"
+             : data        ? "another model"
+             : model       ? "other data"
+                           : "other data and another model",
+             data    ? "model_hash"
+             : model ? "data_hash"
+                     : "data_hash, model_hash");
     add(rows, row);
 }
 
@@ -112,10 +153,9 @@ static void write_values(struct draft *row, const struct quantity_change *change
 static void add_quantity(struct comparison_rows *rows, const struct trial_comparison *trial,
                          const struct quantity_change *change)
 {
-    struct draft draft = draft_of(rows, trial, change_name(change->change), change->name), *row = &draft;
+    struct draft draft = draft_of(rows, trial, change->verdict, change->name), *row = &draft;
     bool bytes = quantity_is_bytes(change->name), known = isfinite(change->base) && isfinite(change->new);
-    row->failure = change->change == CHANGE_WORSE;
-    row->open = change->change == CHANGE_LOST;
+    row->word = change->allowed ? "allowed" : change->news ? "only in NEW" : row->word;
     write_values(row, change, bytes);
     if (known && bytes) {
         char difference[32];
@@ -125,15 +165,16 @@ static void add_quantity(struct comparison_rows *rows, const struct trial_compar
     if (known && change->base > 0)
         text_append(row->note, sizeof row->note, "%s%+.3g %%", *row->note ? ", " : "",
                     100 * (change->new / change->base - 1));
-    if (*change->allowance)
+    if (change->allowed)
         text_append(row->note, sizeof row->note, "%slet pass by --allow %s", *row->note ? ", " : "",
-                    change->allowance);
+                    change->allowed);
     add(rows, row);
 }
 
 static void add_bits(struct comparison_rows *rows, const struct trial_comparison *trial)
 {
-    struct draft draft = draft_of(rows, trial, "bits", "gradient bits"), *row = &draft;
+    struct draft draft = draft_of(rows, trial, VERDICT_NONE, "gradient bits"), *row = &draft;
+    row->word = "bits";
     snprintf(row->note, sizeof row->note, "changed in %zu of %zu tensors, first in %.200s", trial->bits.changed,
              trial->bits.tensors, trial->bits.first);
     add(rows, row);
@@ -141,54 +182,47 @@ static void add_bits(struct comparison_rows *rows, const struct trial_comparison
 
 static void append_ratio(struct draft *row, struct shift ratio)
 {
-    text_append(row->note, sizeof row->note, "x%.3f [%.3f, %.3f]", ratio.estimate, ratio.low, ratio.high);
-}
-
-static const char *time_word(enum time_verdict verdict, bool open)
-{
-    return open ? "slower?" : time_verdict_name(verdict);
+    text_append(row->note, sizeof row->note, "x%.3f", ratio.estimate);
+    if (isfinite(ratio.high))
+        text_append(row->note, sizeof row->note, " [%.3f, %.3f]", ratio.low, ratio.high);
 }
 
 static void add_time(struct comparison_rows *rows, const struct trial_comparison *trial)
 {
     const struct time_trial *time = &trial->time;
-    struct draft draft = draft_of(rows, trial, time_word(time->verdict, time->open), "time"), *row = &draft;
-    row->failure = time->regression;
-    row->open = time->open;
-    if (time->judged) {
-        snprintf(row->base, sizeof row->base, "%.4g ms", time_samples_middle(time->base));
-        snprintf(row->new, sizeof row->new, "%.4g ms", time_samples_middle(time->new));
-        if (trial->time.processor_time)
-            text_append(row->note, sizeof row->note, "of the processors, %s",
-                        time->base.rounds ? "round by round, " : "");
-        if (time->base.draws)
-            text_append(row->note, sizeof row->note, "mean of %zu draws, ", time->base.draws);
+    struct draft draft = draft_of(rows, trial, time->verdict, "time"), *row = &draft;
+    if (time->rounds && !time->unusable) {
+        snprintf(row->base, sizeof row->base, "%.4g ms", exp(sample_quantile(trial->times.base, time->rounds, 0)));
+        snprintf(row->new, sizeof row->new, "%.4g ms", exp(sample_quantile(trial->times.new, time->rounds, 0)));
+        if (trial->times.processor_time)
+            text_append(row->note, sizeof row->note, "of the processors, ");
         append_ratio(row, time->ratio);
-        text_append(row->note, sizeof row->note, ", p %.2g, for so many trials %.2g", time->p, time->p_holm);
-    } else {
-        text_append(row->note, sizeof row->note, "of %zu and %zu samples", time->base.count, time->new.count);
+        text_append(row->note, sizeof row->note, ", %zu round%s", time->rounds, time->rounds == 1 ? "" : "s");
     }
-    text_append(row->note, sizeof row->note, "%s%s", *time->reason ? ": " : "", time->reason);
+    text_append(row->note, sizeof row->note, "%s%s", *row->note && *time->reason ? ": " : "", time->reason);
     add(rows, row);
 }
 
 static void add_same(struct comparison_rows *rows, const struct trial_comparison *trial)
 {
-    struct draft draft = draft_of(rows, trial, "same", record_status_name(trial->new->status));
+    struct draft draft = draft_of(rows, trial, trial->verdict, record_status_name(trial->new->status));
     add(rows, &draft);
 }
 
 static void add_trial(struct comparison_rows *rows, const struct trial_comparison *trial, bool all)
 {
-    if (trial->status != CHANGE_NONE)
+    size_t before = rows->count;
+    if (status_shown(trial))
         add_status(rows, trial);
-    for (size_t i = 0; i < trial->change_count; i++)
-        add_quantity(rows, trial, &trial->changes[i]);
+    if (trial->inputs == VERDICT_CHANGED)
+        add_inputs(rows, trial);
+    for (size_t i = 0; i < trial->changes.count; i++)
+        add_quantity(rows, trial, &trial->changes.items[i]);
     if (bits_shown(trial, all))
         add_bits(rows, trial);
     if (time_shown(trial, all))
         add_time(rows, trial);
-    else if (all && trial->change == CHANGE_NONE && !trial->bits.changed)
+    if (rows->count == before)
         add_same(rows, trial);
 }
 
@@ -196,14 +230,11 @@ static void add_trial(struct comparison_rows *rows, const struct trial_compariso
 
 static void add_group(struct comparison_rows *rows, const struct time_group *group)
 {
-    bool open = group->open || (group->verdict == TIME_SLOWER && !group->regression);
-    struct draft draft = draft_of(rows, NULL, time_word(group->verdict, open), "time"), *row = &draft;
-    row->failure = group->regression;
-    row->open = open;
+    struct draft draft = draft_of(rows, NULL, group->verdict, "time"), *row = &draft;
     snprintf(row->what, sizeof row->what, "%s%s%s", group->axis < 0 ? "" : comparison_axis_names[group->axis],
              group->axis < 0 ? "" : " ", group->name);
     append_ratio(row, group->ratio);
-    text_append(row->note, sizeof row->note, " over %zu trials", group->trials);
+    text_append(row->note, sizeof row->note, " over %zu trial%s", group->trials, group->trials == 1 ? "" : "s");
     add(rows, row);
 }
 
@@ -214,11 +245,9 @@ void comparison_rows_make(struct comparison_rows *rows, const struct comparison 
     for (size_t i = 0; i < comparison->count; i++)
         if (comparison_trial_shown(&comparison->trials[i], all))
             add_trial(rows, &comparison->trials[i], all);
-    for (size_t i = 0; i < time->group_count; i++) {
-        const struct time_group *group = &time->groups[i];
-        if (all || group->regression || group->open || group->verdict == TIME_FASTER)
-            add_group(rows, group);
-    }
+    for (size_t i = 0; i < time->group_count; i++)
+        if (all || time->groups[i].verdict > VERDICT_SAME)
+            add_group(rows, &time->groups[i]);
     if (time->judged)
         add_group(rows, &time->all);
 }

@@ -1,5 +1,5 @@
-#include "harness/results/comparison_report.h"
-#include "harness/results/comparison_rows.h"
+#include "harness/compare/comparison_report.h"
+#include "harness/compare/comparison_rows.h"
 #include <math.h>
 #include <string.h>
 
@@ -26,10 +26,8 @@ static json_t *group_json(const struct time_group *group)
     set(object, "axis", group->axis < 0 ? json_null() : json_string(comparison_axis_names[group->axis]));
     set(object, "name", json_string(group->name));
     set(object, "trials", json_integer((json_int_t)group->trials));
-    set(object, "verdict", json_string(time_verdict_name(group->verdict)));
+    set(object, "verdict", json_string(verdict_name(group->verdict)));
     set_ratio(object, group->trials > 0, group->ratio);
-    set(object, "regression", json_boolean(group->regression));
-    set(object, "open", json_boolean(group->open));
     return object;
 }
 
@@ -37,17 +35,14 @@ static json_t *times_json(const struct comparison *comparison)
 {
     const struct time_change *time = &comparison->time;
     json_t *object = json_object(), *groups = json_array();
-    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
-    set(object, "reason", json_string(time->reason));
+    set(object, "verdict", json_string(verdict_name(time->verdict)));
     set(object, "threshold", number(time->threshold));
-    set(object, "measured", json_integer((json_int_t)time->measured));
+    set(object, "timed", json_integer((json_int_t)time->timed));
     set(object, "judged", json_integer((json_int_t)time->judged));
-    set(object, "unsteady", json_integer((json_int_t)time->unsteady));
-    set(object, "other_waits", json_integer((json_int_t)comparison->other_waits));
-    set(object, "spread", time->spread_known ? number(time->spread) : json_null());
-    set(object, "shared", number(time->shared));
+    set(object, "rounds", json_integer((json_int_t)time->rounds));
+    set(object, "rounds_wanted", time->rounds_wanted ? json_integer((json_int_t)time->rounds_wanted) : json_null());
+    set(object, "error", number(time->error));
     set(object, "disturbed", number(time->disturbed));
-    set(object, "chance", number(time->chance));
     set(object, "all", group_json(&time->all));
     for (size_t i = 0; i < time->group_count; i++)
         json_array_append_new(groups, group_json(&time->groups[i]));
@@ -55,31 +50,24 @@ static json_t *times_json(const struct comparison *comparison)
     return object;
 }
 
-static json_t *middle_json(struct time_samples samples)
+static json_t *least_json(const double *logs, size_t rounds)
 {
-    return samples.count ? number(time_samples_middle(samples)) : json_null();
+    return rounds ? number(exp(sample_quantile(logs, rounds, 0))) : json_null();
 }
 
 static json_t *time_json(const struct trial_comparison *trial)
 {
     const struct time_trial *time = &trial->time;
-    if (time->verdict == TIME_NOT_MEASURED)
+    if (time->verdict == VERDICT_NONE)
         return json_null();
     json_t *object = json_object();
-    set(object, "verdict", json_string(time_verdict_name(time->verdict)));
+    set(object, "verdict", json_string(verdict_name(time->verdict)));
     set(object, "reason", json_string(time->reason));
-    set_ratio(object, time->judged, time->ratio);
-    set(object, "p", time->judged ? number(time->p) : json_null());
-    set(object, "p_holm", time->judged ? number(time->p_holm) : json_null());
-    set(object, "regression", json_boolean(time->regression));
-    set(object, "open", json_boolean(time->open));
-    set(object, "base_samples", json_integer((json_int_t)time->base.taken));
-    set(object, "new_samples", json_integer((json_int_t)time->new.taken));
-    set(object, "processor_time", json_boolean(trial->time.processor_time));
-    set(object, "draws", json_integer((json_int_t)time->base.draws));
-    set(object, "rounds", json_integer((json_int_t)time->base.rounds));
-    set(object, "base_ms", middle_json(time->base));
-    set(object, "new_ms", middle_json(time->new));
+    set_ratio(object, !isnan(time->ratio.estimate), time->ratio);
+    set(object, "rounds", json_integer((json_int_t)time->rounds));
+    set(object, "processor_time", json_boolean(trial->times.processor_time));
+    set(object, "base_ms", least_json(trial->times.base, time->rounds));
+    set(object, "new_ms", least_json(trial->times.new, time->rounds));
     return object;
 }
 
@@ -89,8 +77,8 @@ static json_t *quantity_json(const struct quantity_change *change)
     set(object, "name", json_string(change->name));
     set(object, "base", number(change->base));
     set(object, "new", number(change->new));
-    set(object, "change", json_string(change_name(change->change)));
-    set(object, "allowance", *change->allowance ? json_string(change->allowance) : json_null());
+    set(object, "verdict", json_string(verdict_name(change->verdict)));
+    set(object, "allowance", change->allowed ? json_string(change->allowed) : json_null());
     return object;
 }
 
@@ -129,13 +117,14 @@ static json_t *trial_json(const struct comparison *comparison, const struct tria
     set(object, "id", json_string(record->id));
     set(object, "what", json_string(comparison_name(comparison, trial).text));
     set(object, "command", record->command ? json_string(record->command) : json_null());
-    set(object, "change", json_string(change_name(trial->change)));
-    set(status, "base", status_json(trial->base));
-    set(status, "new", status_json(trial->new));
-    set(status, "change", json_string(change_name(trial->status)));
+    set(object, "verdict", json_string(verdict_name(trial->verdict)));
+    set(status, "base", status_json(trial->statuses[0]));
+    set(status, "new", status_json(trial->statuses[1]));
+    set(status, "verdict", json_string(verdict_name(trial->status)));
     set(object, "status", status);
-    for (size_t i = 0; i < trial->change_count; i++)
-        json_array_append_new(quantities, quantity_json(&trial->changes[i]));
+    set(object, "inputs", json_string(verdict_name(trial->inputs)));
+    for (size_t i = 0; i < trial->changes.count; i++)
+        json_array_append_new(quantities, quantity_json(&trial->changes.items[i]));
     set(object, "quantities", quantities);
     set(object, "gradient_bits", bits_json(&trial->bits));
     set(object, "time", time_json(trial));
@@ -145,21 +134,19 @@ static json_t *trial_json(const struct comparison *comparison, const struct tria
 // All but the trials one by one.
 static json_t *summary_json(const struct comparison *comparison)
 {
-    const size_t *by_change = comparison->by_change;
     json_t *object = json_object(), *trials = json_object();
-    set(object, "verdict", json_string(comparison_verdict_name(comparison->verdict)));
+    set(object, "verdict", json_string(verdict_name(comparison->verdict)));
     set(object, "reason", json_string(comparison->reason));
     set(trials, "both", json_integer((json_int_t)comparison->both));
     set(trials, "base_only", json_integer((json_int_t)comparison->base_only));
     set(trials, "new_only", json_integer((json_int_t)comparison->new_only));
-    set(trials, "worse", json_integer((json_int_t)by_change[CHANGE_WORSE]));
-    set(trials, "open", json_integer((json_int_t)by_change[CHANGE_LOST]));
-    set(trials, "better", json_integer((json_int_t)by_change[CHANGE_BETTER]));
-    set(trials, "allowed", json_integer((json_int_t)by_change[CHANGE_ALLOWED]));
-    set(trials, "other", json_integer((json_int_t)by_change[CHANGE_OTHER]));
-    set(trials, "same", json_integer((json_int_t)by_change[CHANGE_NONE]));
+    for (enum verdict i = VERDICT_NONE; i < VERDICT_COUNT; i++)
+        set(trials, verdict_name(i), json_integer((json_int_t)comparison->by_verdict[i]));
     set(object, "trials", trials);
     set(object, "note", *comparison->note ? json_string(comparison->note) : json_null());
+    set(object, "news", json_integer((json_int_t)comparison->news));
+    set(object, "older", json_integer((json_int_t)comparison->older));
+    set(object, "left_out", json_integer((json_int_t)comparison->left_out));
     set(object, "other_columns", json_integer((json_int_t)comparison->other_columns));
     set(object, "gradient_bits", bits_summary_json(comparison));
     set(object, "time", times_json(comparison));

@@ -1,0 +1,81 @@
+// Comparison: two result files, trial by trial: did anything become worse?
+//
+// Trials are the same if their ids are. The records of a trial are rounds: all that the revision and the machine of
+// its last one measured. Every round of NEW is held against BASE's: its status, its quantities (quantity.h), its
+// data and its model; times together by one rule (time_change.h). Everything ends as a verdict (verdict.h), and the
+// verdict of the comparison is the worst of them. A plan is held against what was measured by what a plan has
+// exactly.
+#pragma once
+#include "harness/compare/gradient_bits.h"
+#include "harness/compare/quantity.h"
+#include "harness/compare/round_times.h"
+#include "harness/compare/time_change.h"
+#include "harness/results/result_file.h"
+#include "harness/results/trial_names.h"
+
+struct comparison_options {
+    // Of settings (--by), neither bits nor inputs are judged, nor a trial that one side alone has.
+    struct quantity_rules rules;
+    bool deterministic; // leave the times out
+    double threshold;   // of the ratio of times
+};
+
+struct trial_comparison {
+    const struct record *base, *new;  // the last records, borrowed; NULL: the file has none
+    struct record_list rounds[2];     // of BASE and NEW; their arrays are the comparison's
+    enum verdict verdict;             // the worst of what follows
+    enum verdict status;              // none: nothing is asked of it
+    const struct record *statuses[2]; // what the status is judged by: the worst round of either; NULL as above
+    enum verdict inputs;              // changed: other data or another model
+    struct quantity_changes changes;
+    struct gradient_bits bits; // told, and not judged
+    struct round_times times;
+    struct time_trial time;
+    char context[24];
+};
+
+struct comparison {
+    struct comparison_options options;
+    struct trial_comparison *trials; // [count], in the order of base, then those of new alone
+    size_t count, both, base_only, new_only;
+    size_t by_verdict[VERDICT_COUNT]; // trials
+    size_t processor_times;           // trials whose times are of the processors
+    size_t left_out;                  // timed records that no round of the other file is held against
+    size_t other_columns;             // trials whose two records are of other draws
+    size_t older;                     // records of an earlier revision or of another machine than a trial's last
+    size_t news;                      // quantities that NEW alone knows
+    const char *planned;              // "BASE" or "NEW" where that side was planned and the other measured, or NULL
+    size_t let_pass;                  // quantities that changed within what --allow says
+    size_t bits_known, bits_changed;  // trials whose gradients have hashes in both; of them, those with other bits
+    unsigned long bits_causes;        // of those that changed
+    struct time_change time;
+    enum verdict verdict;
+    char reason[480]; // of changed and undecided
+    char note[160];   // what besides is to be known of it; "": nothing
+    struct record_lists lists[2];
+    const struct record **rounds; // what the trials' rounds point to
+    const struct record **named;  // [count], what names are made of
+    struct trial_names names;
+};
+
+// The records of one side, borrowed, and what pairs each with those of the other side: records of the same key are
+// of one trial.
+struct comparison_side {
+    size_t count;
+    const struct record **records; // [count]
+    const char **keys;             // [count]
+};
+void comparison_side_add(struct comparison_side *side, const struct record *record, const char *key);
+void comparison_side_free(struct comparison_side *side);
+// A trial in words: "seco, chunk 128, context 1024, f32 cpu".
+struct trial_name comparison_name(const struct comparison *comparison, const struct trial_comparison *trial);
+// Compares two sides. Release with comparison_free.
+void comparison_make_sides(struct comparison *comparison, const struct comparison_side *base,
+                           const struct comparison_side *new, const struct comparison_options *options);
+// False and a status if the last line is torn: what was cut off might be what became worse.
+bool comparison_is_whole(const struct result_file *file, struct status *status);
+// Compares two files; the records stay theirs. False and a status if one is not whole, or has another trial under
+// an id than the other. Release with comparison_free, also after a failure.
+bool comparison_make(struct comparison *comparison, const struct result_file *base, const struct result_file *new,
+                     const struct comparison_options *options, struct status *status);
+void comparison_free(struct comparison *comparison);

@@ -1,0 +1,465 @@
+#include "harness/compare/quantity.h"
+#include "harness/compare/loss_noise.h"
+#include "harness/files/names.h"
+#include "harness/files/size.h"
+#include "harness/results/recorded_key.h"
+#include "kernels/base/dtype.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Errors below this are rounding in f64, whatever the noise floor came to.
+#define ERROR_LEAST 1e-12
+// Root mean square of the relative error of rounding once, over the dtype's epsilon: an error uniform within half a
+// unit in the last place over a mantissa m of density 1 / (m ln 2), m from 1 to 2: 1 / sqrt(8 ln 2).
+#define ROUNDING_RMS 0.4247
+// How many floors a tensor's own error may be and still be noise.
+#define TENSOR_FLOORS 32
+// How far counts of instructions of one build may be apart, of which threads that wait for others retire some.
+#define INSTRUCTIONS_NOISE 0.03
+
+enum kind { COUNT_KIND, INSTRUCTIONS_KIND, LOSS_KIND, RUN_LOSS_KIND, ERROR_KIND, PARTS_KIND };
+
+static const struct {
+    const char *name;
+    enum kind kind;
+} quantities[QUANTITY_COUNT] = {
+    [QUANTITY_PEAK_BYTES] = {"peak_bytes", COUNT_KIND},
+    [QUANTITY_PEAK_BY_CATEGORY] = {"peak_by_category", PARTS_KIND},
+    [QUANTITY_RESIDENT_BYTES] = {"resident_bytes", COUNT_KIND},
+    [QUANTITY_FLOPS] = {"flops", COUNT_KIND},
+    [QUANTITY_MODEL_FLOPS] = {"model_flops", COUNT_KIND},
+    [QUANTITY_BYTES_MOVED] = {"bytes_moved", COUNT_KIND},
+    [QUANTITY_ATTENTION_GLUE_BYTES] = {"attention_glue_bytes", COUNT_KIND},
+    [QUANTITY_LAUNCHES] = {"launches", COUNT_KIND},
+    [QUANTITY_HOST_PEAK_BYTES] = {"host_peak_bytes", COUNT_KIND},
+    [QUANTITY_LINK_OUT_BYTES] = {"link_out_bytes", COUNT_KIND},
+    [QUANTITY_LINK_IN_BYTES] = {"link_in_bytes", COUNT_KIND},
+    [QUANTITY_INSTRUCTIONS] = {"instructions", INSTRUCTIONS_KIND},
+    [QUANTITY_LOSS] = {"loss", LOSS_KIND},
+    [QUANTITY_LAST_LOSS] = {"last_loss", RUN_LOSS_KIND},
+    [QUANTITY_HELD_OUT_LOSS] = {"held_out_loss", RUN_LOSS_KIND},
+    [QUANTITY_GRADIENT_ERROR] = {"gradient.relative_l2", ERROR_KIND},
+    [QUANTITY_NOISE_FLOOR] = {"gradient.noise_floor", ERROR_KIND},
+    [QUANTITY_TENSOR_ERROR] = {"gradient.tensors", PARTS_KIND},
+    [QUANTITY_BIAS] = {"bias.relative_l2", ERROR_KIND},
+    [QUANTITY_BIAS_RMS] = {"bias.rms_error", ERROR_KIND},
+};
+
+const char *quantity_name(enum quantity quantity)
+{
+    return quantities[quantity].name;
+}
+
+bool quantity_is_bytes(const char *name)
+{
+    return strstr(name, "bytes") || strncmp(name, "peak_by_category", strlen("peak_by_category")) == 0;
+}
+
+// --- allowances
+
+// "1%", "0", "250", "64 KiB".
+static bool read_amount(const char *text, struct allowance *allowance)
+{
+    char *end;
+    double number = strtod(text, &end);
+    size_t bytes = 0;
+    bool digits = *text && strspn(text, "0123456789.") == (size_t)(end - text);
+    allowance->given = true;
+    allowance->relative = digits && strcmp(end, "%") == 0;
+    if (digits && (allowance->relative || !*end)) {
+        allowance->amount = allowance->relative ? number / 100 : number;
+        return true;
+    }
+    bool sized = size_parse(text, &bytes);
+    allowance->amount = (double)bytes;
+    return sized;
+}
+
+bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *text, struct status *status)
+{
+    struct names names = {0};
+    char *copy = strdup(text), *rest = copy, *item;
+    CHECK(copy);
+    for (size_t i = 0; i < QUANTITY_COUNT; i++)
+        names_add(&names, quantities[i].name);
+    while (status->code == STATUS_OK && (item = strsep(&rest, ","))) {
+        char *value = item + strcspn(item, "="), hint[512];
+        bool assigned = *value == '=';
+        *value = 0;
+        size_t i = names_find(&names, item);
+        names_hint(&names, item, "quantities", hint, sizeof hint);
+        if (i == names.count)
+            status_set(status, STATUS_BAD_INPUT, "--allow: no quantity \"%.40s\"; %s", item, hint);
+        else if (!assigned || !read_amount(value + 1, &allowances[i]))
+            status_set(status, STATUS_BAD_INPUT,
+                       "--allow: %s: expected a share or an amount, such as %s=1%% or %s=4096", item, item, item);
+        else
+            snprintf(allowances[i].text, sizeof allowances[i].text, "%.26s=%.20s", item, value + 1);
+    }
+    free(copy);
+    return status->code == STATUS_OK;
+}
+
+static double extra(const struct allowance *allowance, double base)
+{
+    return allowance->relative ? allowance->amount * fabs(base) : allowance->amount;
+}
+
+// --- values
+
+// Null means that nothing was kept on the host, in a record that tells of its step.
+static double kept_on_host(const struct record *record, double bytes)
+{
+    return isnan(bytes) && !isnan(record->peak_bytes) ? 0 : bytes;
+}
+
+// Null is a loss that is not finite, but for what computes none.
+static double step_loss(const struct record *record)
+{
+    bool computed = record->status == RECORD_OK && !record_is_planned(record);
+    return isnan(record->loss) && computed ? INFINITY : record->loss;
+}
+
+double quantity_of(const struct record *record, enum quantity quantity)
+{
+    switch (quantity) {
+    case QUANTITY_PEAK_BYTES:
+        return record->peak_bytes;
+    case QUANTITY_RESIDENT_BYTES:
+        return record->resident_bytes;
+    case QUANTITY_FLOPS:
+        return record->flops;
+    case QUANTITY_MODEL_FLOPS:
+        return record->model_flops;
+    case QUANTITY_BYTES_MOVED:
+        return record->bytes_moved;
+    case QUANTITY_ATTENTION_GLUE_BYTES:
+        return record->attention_glue_bytes;
+    case QUANTITY_LAUNCHES:
+        return record->launches;
+    case QUANTITY_HOST_PEAK_BYTES:
+        return kept_on_host(record, record->host_peak_bytes);
+    case QUANTITY_LINK_OUT_BYTES:
+        return kept_on_host(record, record->link_out_bytes);
+    case QUANTITY_LINK_IN_BYTES:
+        return kept_on_host(record, record->link_in_bytes);
+    case QUANTITY_INSTRUCTIONS:
+        return record->instructions;
+    case QUANTITY_LOSS:
+        return step_loss(record);
+    case QUANTITY_LAST_LOSS:
+        return record_last_loss(record);
+    case QUANTITY_HELD_OUT_LOSS:
+        return record_held_out_loss(record);
+    case QUANTITY_GRADIENT_ERROR:
+        return record->gradient.relative_l2;
+    case QUANTITY_NOISE_FLOOR:
+        return record->gradient.noise_floor;
+    case QUANTITY_BIAS:
+        return record->bias.relative_l2;
+    case QUANTITY_BIAS_RMS:
+        return record->bias.rms_error;
+    default:
+        return NAN;
+    }
+}
+
+// --- tolerances, of BASE and the dtype
+
+// The noise floor of a record is one draw: the difference that one other order of sums makes. In bf16, whose sums
+// are in f32, it may change no result at all in one build and some in the next, each by a whole unit in the last
+// place.
+static double floor_of(const struct record *base)
+{
+    enum dtype dtype = DTYPE_F64;
+    dtype_from_name(base->trial.dtype, &dtype);
+    double unmeasured = dtype == DTYPE_F64 ? 0 : dtype == DTYPE_F32 ? 1e-6 : 1e-2;
+    double floor = isnan(base->gradient.noise_floor) ? unmeasured : base->gradient.noise_floor;
+    return fmax(floor, ROUNDING_RMS * dtype_epsilon(dtype));
+}
+
+static double error_slack(const struct record *base)
+{
+    return fmax(2 * floor_of(base), ERROR_LEAST);
+}
+
+// A tensor has no floor of its own. Up to some floors its error is noise; beyond, that of a sampled gradient, which
+// is large but known to rounding.
+static double tensor_slack(const struct record *base, double error)
+{
+    double noise = fmin(error, TENSOR_FLOORS * floor_of(base));
+    return fmax(2 * fmax(noise, floor_of(base)), ERROR_LEAST);
+}
+
+static bool same_inputs(const struct record *base, const struct record *new)
+{
+    return record_same_data(base, new) && record_same_model(base, new);
+}
+
+// What two runs of one build may be apart; NaN: the two cannot be compared.
+static double noise_of(enum quantity quantity, const struct record *base, const struct record *new)
+{
+    double value = fabs(quantity_of(base, quantity));
+    switch (quantities[quantity].kind) {
+    case INSTRUCTIONS_KIND:
+        return record_same_machine(base, new) && record_waits_alike(base, new) ? INSTRUCTIONS_NOISE * value : NAN;
+    case LOSS_KIND:
+        return same_inputs(base, new) ? error_slack(base) * value : NAN;
+    case RUN_LOSS_KIND:
+        return same_inputs(base, new) ? fmax(error_slack(base) * value, loss_noise(base, new)) : NAN;
+    case ERROR_KIND:
+        return error_slack(base);
+    default:
+        return 0;
+    }
+}
+
+bool quantity_comparable(enum quantity quantity, const struct record *base, const struct record *new)
+{
+    return !isnan(noise_of(quantity, base, new));
+}
+
+bool quantity_changed(enum quantity quantity, const struct record *base, const struct record *new)
+{
+    return fabs(quantity_of(new, quantity) - quantity_of(base, quantity)) > noise_of(quantity, base, new);
+}
+
+// --- changes
+
+// What the rounds of one side say of a quantity.
+struct extremes {
+    double least, most;
+    bool known, gap; // by some round that was ok; by some not
+};
+
+static void extremes_add(struct extremes *extremes, double value)
+{
+    extremes->gap |= isnan(value);
+    if (isnan(value))
+        return;
+    extremes->least = extremes->known ? fmin(extremes->least, value) : value;
+    extremes->most = extremes->known ? fmax(extremes->most, value) : value;
+    extremes->known = true;
+}
+
+struct judging {
+    const struct record_list *base, *new;
+    const struct record *before, *after; // the last of either that was ok
+    const struct quantity_rules *rules;
+    bool planned, exact, other_columns;
+    struct quantity_changes changes;
+};
+
+// What may come out of two values that both are known: less, more, or within the tolerance.
+struct judged {
+    enum verdict verdict;
+    bool allowed;
+};
+
+// Less by more than the slack is better, or with exact worse, and more by more than the slack is worse.
+static struct judged judge_value(double base, double new, double slack, double allowance, bool exact)
+{
+    double more = new - base;
+    if (fabs(more) <= slack || base == new)
+        return (struct judged){VERDICT_SAME, false};
+    if (more < 0 && !exact)
+        return (struct judged){VERDICT_BETTER, false};
+    bool allowed = fabs(more) <= slack + allowance;
+    return (struct judged){allowed ? VERDICT_SAME : VERDICT_WORSE, allowed};
+}
+
+// A judgement of two pairs of extremes; *from and *to: the values that it rests on.
+static struct judged judge_extremes(const struct extremes *base, const struct extremes *new, double slack,
+                                    double allowance, bool exact, double *from, double *to)
+{
+    struct judged most = judge_value(base->most, new->most, slack, allowance, exact),
+                  least = judge_value(base->least, new->least, slack, allowance, exact);
+    bool by_least = least.verdict > most.verdict || (least.allowed && !most.allowed);
+    *from = by_least ? base->least : base->most;
+    *to = by_least ? new->least : new->most;
+    return by_least ? least : most;
+}
+
+static bool same_objective(const struct record *base, const struct record *new)
+{
+    const struct recorded_key key = recorded_key_of(&trial_keys[trial_key_find("objective")]);
+    json_t *before = recorded_key_value(key, base), *after = recorded_key_value(key, new);
+    bool same = json_equal(before, after);
+    json_decref(before);
+    json_decref(after);
+    return same;
+}
+
+// Whether two values are not of one thing: a loss of other data or of another setting, or what is of other columns.
+static bool is_of_another(const struct judging *judging, enum quantity quantity, double noise)
+{
+    enum kind kind = quantities[quantity].kind;
+    bool settings = judging->rules->settings, one_draw = kind != RUN_LOSS_KIND && quantity != QUANTITY_BIAS &&
+                                                         quantity != QUANTITY_BIAS_RMS && kind != INSTRUCTIONS_KIND;
+    return isnan(noise) || (one_draw && judging->other_columns) || (kind == LOSS_KIND && settings) ||
+           (kind == RUN_LOSS_KIND && settings && !same_objective(judging->before, judging->after));
+}
+
+static void add(struct judging *judging, const char *name, struct quantity_change change)
+{
+    struct quantity_changes *changes = &judging->changes;
+    if ((changes->count & (changes->count - 1)) == 0) { // room for twice as many
+        changes->items = realloc(changes->items, (2 * changes->count + 1) * sizeof *changes->items);
+        CHECK(changes->items);
+    }
+    snprintf(change.name, sizeof change.name, "%s", name);
+    changes->items[changes->count++] = change;
+}
+
+// Adds what a quantity, or a part of one, changed, if it did.
+static void judge(struct judging *judging, enum quantity quantity, const char *name, const struct extremes *base,
+                  const struct extremes *new, double noise, const struct allowance *allowance)
+{
+    enum kind kind = quantities[quantity].kind;
+    struct quantity_change change = {.base = base->known ? base->most : NAN, .new = new->known ? new->most : NAN};
+    bool lost = base->known && (!new->known || (new->gap && !base->gap)),
+         of_another = is_of_another(judging, quantity, noise);
+    if (judging->planned && (lost || !base->known))
+        return;
+    if (lost) {
+        change.verdict = VERDICT_UNDECIDED;
+    } else if (!base->known) {
+        change.news = new->known;
+    } else if (kind == INSTRUCTIONS_KIND && of_another) {
+        return;
+    } else if (of_another) {
+        change.verdict = base->most != new->most || base->least != new->least ? VERDICT_CHANGED : VERDICT_SAME;
+    } else {
+        bool both_ways = kind == LOSS_KIND || (kind == COUNT_KIND && judging->exact) ||
+                         (quantity == QUANTITY_PEAK_BY_CATEGORY && judging->exact);
+        struct judged judged =
+            judge_extremes(base, new, noise, extra(allowance, base->most), both_ways, &change.base, &change.new);
+        change.verdict = judged.verdict;
+        change.allowed = judged.allowed ? allowance->text : NULL;
+    }
+    if (change.verdict > VERDICT_SAME || change.allowed || change.news)
+        add(judging, name, change);
+}
+
+static struct extremes extremes_of(const struct record_list *list, enum quantity quantity)
+{
+    struct extremes extremes = {0};
+    for (size_t i = 0; i < list->count; i++)
+        if (list->records[i]->status == RECORD_OK)
+            extremes_add(&extremes, quantity_of(list->records[i], quantity));
+    return extremes;
+}
+
+static void judge_quantity(struct judging *judging, enum quantity quantity)
+{
+    struct extremes base = extremes_of(judging->base, quantity), new = extremes_of(judging->new, quantity);
+    judge(judging, quantity, quantities[quantity].name, &base, &new,
+          noise_of(quantity, judging->before, judging->after), &judging->rules->allowances[quantity]);
+}
+
+static bool has_categories(const struct record *record)
+{
+    bool any = false;
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        any |= !isnan(record->peak_by_category[i]);
+    return any;
+}
+
+// A category that a record does not name held nothing.
+static struct extremes extremes_of_category(const struct record_list *list, int category)
+{
+    struct extremes extremes = {0};
+    for (size_t i = 0; i < list->count; i++) {
+        const struct record *record = list->records[i];
+        if (record->status == RECORD_OK && has_categories(record))
+            extremes_add(&extremes, fmax(record->peak_by_category[category], 0));
+    }
+    return extremes;
+}
+
+// Parts of a peak that fell may grow: nothing was asked of them, but where a plan is held against what was
+// measured.
+static void judge_categories(struct judging *judging)
+{
+    const struct allowance *own = &judging->rules->allowances[QUANTITY_PEAK_BY_CATEGORY],
+                           *peak = &judging->rules->allowances[QUANTITY_PEAK_BYTES];
+    if (!judging->planned && judging->after->peak_bytes < judging->before->peak_bytes)
+        return;
+    for (int i = 0; i < CATEGORY_COUNT; i++) {
+        struct extremes base = extremes_of_category(judging->base, i), new = extremes_of_category(judging->new, i);
+        struct allowance of_peak = *peak;
+        of_peak.amount = extra(peak, judging->before->peak_bytes);
+        of_peak.relative = false;
+        char name[64];
+        snprintf(name, sizeof name, "peak_by_category.%s", category_name((enum category)i));
+        judge(judging, QUANTITY_PEAK_BY_CATEGORY, name, &base, &new, 0, own->given ? own : &of_peak);
+    }
+}
+
+// The error of the tensor of that name, most likely at the same place; NaN: there is none.
+static double tensor_error(const struct record *record, const char *name, size_t place)
+{
+    const struct record_tensor *tensors = record->gradient.tensors.items;
+    size_t count = record->gradient.tensors.count;
+    for (size_t i = 0; i < count; i++) {
+        const struct record_tensor *tensor = &tensors[(place + i) % count];
+        if (strcmp(tensor->name, name) == 0)
+            return tensor->relative_l2;
+    }
+    return NAN;
+}
+
+static struct extremes extremes_of_tensor(const struct record_list *list, const char *name, size_t place)
+{
+    struct extremes extremes = {0};
+    for (size_t i = 0; i < list->count; i++)
+        if (list->records[i]->status == RECORD_OK && list->records[i]->gradient.tensors.count)
+            extremes_add(&extremes, tensor_error(list->records[i], name, place));
+    return extremes;
+}
+
+static void judge_tensors(struct judging *judging)
+{
+    const struct record_gradient *before = &judging->before->gradient, *after = &judging->after->gradient;
+    const struct record_tensor *tensors = before->tensors.items;
+    for (size_t i = 0; after->given && i < before->tensors.count; i++) {
+        struct extremes base = extremes_of_tensor(judging->base, tensors[i].name, i),
+                        new = extremes_of_tensor(judging->new, tensors[i].name, i);
+        judge(judging, QUANTITY_TENSOR_ERROR, tensors[i].name, &base, &new,
+              tensor_slack(judging->before, base.most), &judging->rules->allowances[QUANTITY_TENSOR_ERROR]);
+    }
+}
+
+static const struct record *last_ok(const struct record_list *list)
+{
+    const struct record *last = NULL;
+    for (size_t i = 0; i < list->count; i++)
+        last = list->records[i]->status == RECORD_OK ? list->records[i] : last;
+    return last;
+}
+
+struct quantity_changes quantity_changes(const struct record_list *base, const struct record_list *new,
+                                         const struct quantity_rules *rules)
+{
+    struct judging judging = {
+        .base = base, .new = new, .before = last_ok(base), .after = last_ok(new), .rules = rules};
+    CHECK(judging.before && judging.after);
+    judging.planned = record_one_is_planned(judging.before, judging.after);
+    judging.exact = rules->exact || judging.planned;
+    judging.other_columns = record_other_columns(judging.before, judging.after);
+    for (enum quantity i = 0; i < QUANTITY_COUNT; i++) {
+        enum kind kind = quantities[i].kind;
+        bool learned =
+            kind == LOSS_KIND || kind == RUN_LOSS_KIND || kind == ERROR_KIND || i == QUANTITY_TENSOR_ERROR;
+        if (judging.planned && learned)
+            continue;
+        if (i == QUANTITY_PEAK_BY_CATEGORY)
+            judge_categories(&judging);
+        else if (i == QUANTITY_TENSOR_ERROR)
+            judge_tensors(&judging);
+        else
+            judge_quantity(&judging, i);
+    }
+    return judging.changes;
+}

@@ -1,0 +1,378 @@
+#include "harness/compare/time_change.h"
+#include "harness/results/student_t.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ERROR_LEAST  0.01 // of a trial's log ratio, whatever its rounds say: placement of memory and code
+#define STANDS_OUT   4    // errors
+#define EXCESS_LEAST 0.05 // and by so much, as a ratio
+#define DISTURBED    0.10 // of a round's time over the least
+#define CHANCE_MOST  0.01 // trials that look slower for no reason, in all
+#define NEARLY       0.02 // below the threshold, as a logarithm
+
+// The data of all trials that can be judged.
+struct sheet {
+    const struct time_trial **trials; // [count]
+    size_t count, rounds;             // the most that a trial has
+    double *level[2];                 // [rounds]: what a round did to all trials of BASE and of NEW
+    double *least[2], *gaps;          // [count], [2 count]: the least time, and how far the second lies above it
+    size_t gap_count;
+    double *values; // [2 count + rounds], scratch
+};
+
+static const double *times_of(const struct time_trial *trial, size_t side)
+{
+    return side ? trial->new : trial->base;
+}
+
+static double median(const double *values, size_t count)
+{
+    return sample_quantile(values, count, 0.5);
+}
+
+// The median over the trials that have the round of how far its time lies off the trial's median. A single trial
+// shows nothing that all share.
+static double level_of(const struct sheet *sheet, size_t side, size_t round)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < sheet->count; i++) {
+        const struct time_trial *trial = sheet->trials[i];
+        if (round < trial->rounds)
+            sheet->values[found++] = times_of(trial, side)[round] - median(times_of(trial, side), trial->rounds);
+    }
+    return found > 1 ? median(sheet->values, found) : 0;
+}
+
+static void find_least(struct sheet *sheet, size_t at, size_t side)
+{
+    const struct time_trial *trial = sheet->trials[at];
+    double least = INFINITY, second = INFINITY;
+    for (size_t k = 0; k < trial->rounds; k++) {
+        double time = times_of(trial, side)[k] - sheet->level[side][k];
+        second = fmin(second, fmax(time, least));
+        least = fmin(least, time);
+    }
+    sheet->least[side][at] = least;
+    if (trial->rounds > 1)
+        sheet->gaps[sheet->gap_count++] = second - least;
+}
+
+static void sheet_make(struct sheet *sheet, const struct time_trial *trials, size_t count)
+{
+    *sheet = (struct sheet){.trials = calloc(count + 1, sizeof(void *))};
+    CHECK(sheet->trials);
+    for (size_t i = 0; i < count; i++) {
+        if (!trials[i].rounds || trials[i].unusable)
+            continue;
+        sheet->trials[sheet->count++] = &trials[i];
+        sheet->rounds = trials[i].rounds > sheet->rounds ? trials[i].rounds : sheet->rounds;
+    }
+    sheet->gaps = calloc(2 * count + 1, sizeof(double));
+    sheet->values = calloc(2 * count + sheet->rounds + 1, sizeof(double));
+    CHECK(sheet->gaps && sheet->values);
+    for (size_t side = 0; side < 2; side++) {
+        sheet->level[side] = calloc(sheet->rounds + 1, sizeof(double));
+        sheet->least[side] = calloc(count + 1, sizeof(double));
+        CHECK(sheet->level[side] && sheet->least[side]);
+        for (size_t k = 0; k < sheet->rounds; k++)
+            sheet->level[side][k] = level_of(sheet, side, k);
+        for (size_t i = 0; i < sheet->count; i++)
+            find_least(sheet, i, side);
+    }
+}
+
+static void sheet_free(struct sheet *sheet)
+{
+    for (size_t side = 0; side < 2; side++) {
+        free(sheet->level[side]);
+        free(sheet->least[side]);
+    }
+    free(sheet->trials);
+    free(sheet->gaps);
+    free(sheet->values);
+}
+
+// --- what is known of all trials
+
+// Over the gap of a trial's times the standard deviation of the difference of two least ones: of so many normal
+// values each, sqrt 2 times the least one's standard deviation over the median of the second's distance to it.
+static double error_per_gap(size_t rounds)
+{
+    static const double factors[] = {1.23, 1.52, 1.67, 1.77, 1.84, 1.90, 1.94, 1.98, 2.02};
+    size_t last = sizeof factors / sizeof *factors - 1, at = rounds - 2;
+    return factors[at < last ? at : last];
+}
+
+// What a round took from n trials by their median is gone from their gaps, too.
+static double error_of(const struct sheet *sheet)
+{
+    double count = (double)sheet->count, gap = sheet->gap_count ? median(sheet->gaps, sheet->gap_count) : INFINITY;
+    double shared = sheet->count > 1 ? sqrt(count / (count - 1)) : 1;
+    return sheet->gap_count ? fmax(gap * shared * error_per_gap(sheet->rounds), ERROR_LEAST) : INFINITY;
+}
+
+// The share of rounds that something disturbed, as if one more round were: none seen is not none.
+static double disturbed_share(const struct sheet *sheet)
+{
+    size_t disturbed = 1, rounds = 2;
+    for (size_t i = 0; i < sheet->count; i++)
+        for (size_t side = 0; side < 2; side++)
+            for (size_t k = 0; k < sheet->trials[i]->rounds; k++) {
+                double time = times_of(sheet->trials[i], side)[k] - sheet->level[side][k];
+                disturbed += time > sheet->least[side][i] + log(1 + DISTURBED);
+                rounds++;
+            }
+    return (double)disturbed / (double)(rounds - 2 * sheet->count);
+}
+
+static double ratio_of(const struct sheet *sheet, size_t at)
+{
+    return sheet->least[1][at] - sheet->least[0][at];
+}
+
+// --- all trials
+
+struct mean {
+    double estimate, deviation; // of one round
+    size_t rounds;
+};
+
+// Rounds that fewer than half of the trials have say nothing about all.
+static struct mean mean_of_rounds(const struct sheet *sheet)
+{
+    struct mean mean = {0};
+    double *rounds = calloc(sheet->rounds + 1, sizeof *rounds), squares = 0;
+    CHECK(rounds);
+    for (size_t k = 0; k < sheet->rounds; k++) {
+        size_t found = 0;
+        for (size_t i = 0; i < sheet->count; i++)
+            if (k < sheet->trials[i]->rounds)
+                sheet->values[found++] = sheet->trials[i]->new[k] - sheet->trials[i]->base[k];
+        if (2 * found >= sheet->count)
+            rounds[mean.rounds++] = median(sheet->values, found);
+    }
+    for (size_t k = 0; k < mean.rounds; k++)
+        mean.estimate += rounds[k] / (double)mean.rounds;
+    for (size_t k = 0; k < mean.rounds; k++)
+        squares += pow(rounds[k] - mean.estimate, 2);
+    mean.deviation = mean.rounds > 1 ? sqrt(squares / (double)(mean.rounds - 1)) : INFINITY;
+    free(rounds);
+    return mean;
+}
+
+// Half the interval, were there so many rounds.
+static double half_interval(struct mean mean, size_t rounds)
+{
+    double error = fmax(mean.deviation / sqrt((double)rounds), ERROR_LEAST / 2);
+    return rounds > 1 ? student_t_quantile(SAMPLE_LEVEL, rounds - 1) * error : INFINITY;
+}
+
+static double threshold_of(const struct time_change *change, size_t trials)
+{
+    bool all = trials > 1 && trials == change->judged;
+    return log(1 + change->threshold * (all ? 1 : 1 + 0.5 / sqrt((double)trials)));
+}
+
+static enum verdict judge_all(const struct time_change *change, struct mean mean, size_t rounds)
+{
+    double half = half_interval(mean, rounds), least = log(1 + change->threshold / 2);
+    if (mean.estimate - half > 0 && mean.estimate > least)
+        return VERDICT_WORSE;
+    if (mean.estimate + half < 0 && mean.estimate < -least)
+        return VERDICT_BETTER;
+    return mean.estimate + half <= threshold_of(change, change->judged) ? VERDICT_SAME : VERDICT_UNDECIDED;
+}
+
+// --- a trial, or a group of them
+
+// The log ratios of some trials: their mean, and the least and the largest that half of them reach.
+struct part {
+    size_t trials;
+    double mean, low, high;
+};
+
+static bool belongs(const struct time_trial *trial, int axis, const char *name)
+{
+    return axis < 0 || strcmp(trial->groups[axis], name) == 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct part part_of(const struct sheet *sheet, int axis, const char *name)
+{
+    struct part part = {0};
+    for (size_t i = 0; i < sheet->count; i++)
+        if (belongs(sheet->trials[i], axis, name))
+            sheet->values[part.trials++] = ratio_of(sheet, i);
+    if (!part.trials)
+        return part;
+    for (size_t i = 0; i < part.trials; i++)
+        part.mean += sheet->values[i] / (double)part.trials;
+    qsort(sheet->values, part.trials, sizeof *sheet->values, by_value);
+    part.low = sheet->values[(part.trials - 1) / 2];
+    part.high = sheet->values[part.trials / 2];
+    return part;
+}
+
+// What the rounds say of parts of the trials, were there so many of them.
+struct evidence {
+    double middle, error; // of all trials; of a trial's log ratio
+    bool no_chance;       // that chance slows a trial in every round is out of the question
+};
+
+static struct evidence evidence_of(const struct time_change *change, const struct sheet *sheet, size_t rounds)
+{
+    double least = rounds > 1 ? change->error * sqrt((double)sheet->rounds / (double)rounds) : INFINITY;
+    return (struct evidence){.middle = part_of(sheet, -1, NULL).low,
+                             .error = isfinite(change->error) ? fmax(least, ERROR_LEAST) : INFINITY,
+                             .no_chance =
+                                 (double)sheet->count * pow(change->disturbed, (double)rounds) <= CHANCE_MOST};
+}
+
+static enum verdict judge_part(const struct time_change *change, const struct part *part,
+                               const struct evidence *evidence)
+{
+    double error = evidence->error / sqrt((double)part->trials), limit = threshold_of(change, part->trials);
+    double excess = fmax(STANDS_OUT * error, log(1 + EXCESS_LEAST));
+    bool proves = part->trials > 1 || evidence->no_chance;
+    if (proves && part->low - evidence->middle > excess && part->low > limit - NEARLY)
+        return VERDICT_WORSE;
+    if (proves && evidence->middle - part->high > excess && part->high < NEARLY - limit)
+        return VERDICT_BETTER;
+    return part->mean + error <= limit ? VERDICT_SAME : VERDICT_UNDECIDED;
+}
+
+static struct shift ratio_within(double log_ratio, double half)
+{
+    return (struct shift){exp(log_ratio), exp(log_ratio - half), exp(log_ratio + half)};
+}
+
+// In a group that is slower, a trial that is slower by itself is so, too.
+static enum verdict judge_in_group(const struct time_group *group, const struct time_trial *trial, int axis)
+{
+    bool within = belongs(trial, axis, group->name);
+    if (within && group->verdict == VERDICT_WORSE && trial->ratio.low > 1)
+        return VERDICT_WORSE;
+    return within && group->verdict == VERDICT_BETTER && trial->ratio.high < 1 ? VERDICT_BETTER : VERDICT_NONE;
+}
+
+static void judge_trials(struct time_change *change, const struct sheet *sheet, struct time_trial *trials,
+                         size_t count)
+{
+    struct evidence evidence = evidence_of(change, sheet, sheet->rounds);
+    for (size_t i = 0, at = 0; i < count; i++) {
+        struct time_trial *trial = &trials[i];
+        trial->verdict = trial->unusable ? VERDICT_UNDECIDED : VERDICT_NONE;
+        trial->reason = trial->unusable ? trial->unusable : "";
+        trial->ratio = (struct shift){NAN, NAN, NAN};
+        if (!trial->rounds || trial->unusable)
+            continue;
+        double ratio = ratio_of(sheet, at++), error = trial->rounds > 1 ? evidence.error : INFINITY;
+        struct part part = {1, ratio, ratio, ratio};
+        trial->ratio = ratio_within(ratio, 2 * error);
+        trial->verdict = trial->rounds > 1 ? judge_part(change, &part, &evidence) : VERDICT_UNDECIDED;
+        enum verdict shared = judge_in_group(&change->all, trial, -1);
+        for (size_t g = 0; g < change->group_count; g++)
+            shared = verdict_worst(shared, judge_in_group(&change->groups[g], trial, change->groups[g].axis));
+        trial->verdict = shared != VERDICT_NONE && trial->verdict != VERDICT_WORSE ? shared : trial->verdict;
+        if (trial->verdict == VERDICT_UNDECIDED)
+            trial->reason = trial->rounds > 1 ? "the rounds differ too much, or are too few" : "one round";
+    }
+}
+
+static bool has_group(const struct time_change *change, int axis, const char *name)
+{
+    for (size_t i = 0; i < change->group_count; i++)
+        if (change->groups[i].axis == axis && strcmp(change->groups[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+// Every group of at least two trials that is not all of them.
+static void judge_groups(struct time_change *change, const struct sheet *sheet)
+{
+    struct evidence evidence = evidence_of(change, sheet, sheet->rounds);
+    for (int axis = 0; axis < TIME_AXES; axis++) {
+        for (size_t i = 0; i < sheet->count; i++) {
+            const char *name = sheet->trials[i]->groups[axis];
+            struct part part = part_of(sheet, axis, name);
+            if (part.trials < 2 || part.trials == sheet->count || has_group(change, axis, name))
+                continue;
+            double half = 2 * evidence.error / sqrt((double)part.trials);
+            change->groups = realloc(change->groups, (change->group_count + 1) * sizeof *change->groups);
+            CHECK(change->groups);
+            change->groups[change->group_count++] = (struct time_group){
+                axis, name, part.trials, judge_part(change, &part, &evidence), ratio_within(part.mean, half)};
+        }
+    }
+}
+
+// --- how many rounds would do
+
+static bool settled(const struct time_change *change, const struct sheet *sheet, struct mean mean, size_t rounds)
+{
+    struct evidence evidence = evidence_of(change, sheet, rounds);
+    bool all = judge_all(change, mean, rounds) != VERDICT_UNDECIDED;
+    for (size_t i = 0; all && i < sheet->count; i++) {
+        double ratio = ratio_of(sheet, i);
+        all = judge_part(change, &(struct part){1, ratio, ratio, ratio}, &evidence) != VERDICT_UNDECIDED;
+    }
+    for (size_t i = 0; all && i < change->group_count; i++) {
+        struct part part = part_of(sheet, change->groups[i].axis, change->groups[i].name);
+        all = judge_part(change, &part, &evidence) != VERDICT_UNDECIDED;
+    }
+    return all;
+}
+
+static size_t rounds_wanted(const struct time_change *change, const struct sheet *sheet, struct mean mean)
+{
+    if (sheet->rounds < 2)
+        return 3;
+    for (size_t rounds = sheet->rounds + 1; rounds <= TIME_ROUNDS_MOST; rounds++)
+        if (settled(change, sheet, mean, rounds))
+            return rounds;
+    return 0;
+}
+
+void time_change_judge(struct time_change *change, double threshold, struct time_trial *trials, size_t count)
+{
+    struct sheet sheet;
+    sheet_make(&sheet, trials, count);
+    *change = (struct time_change){.threshold = threshold,
+                                   .judged = sheet.count,
+                                   .rounds = sheet.rounds,
+                                   .all = {.axis = -1, .name = "all trials", .trials = sheet.count}};
+    for (size_t i = 0; i < count; i++)
+        change->timed += trials[i].rounds || trials[i].unusable;
+    if (sheet.count) {
+        struct mean mean = mean_of_rounds(&sheet);
+        change->error = error_of(&sheet);
+        change->disturbed = disturbed_share(&sheet);
+        change->all.verdict = judge_all(change, mean, mean.rounds);
+        change->all.ratio = ratio_within(mean.estimate, half_interval(mean, mean.rounds));
+        judge_groups(change, &sheet);
+        judge_trials(change, &sheet, trials, count);
+        change->verdict = change->all.verdict;
+        for (size_t i = 0; i < change->group_count; i++)
+            change->verdict = verdict_worst(change->verdict, change->groups[i].verdict);
+    } else {
+        judge_trials(change, &sheet, trials, count);
+    }
+    for (size_t i = 0; i < count; i++)
+        change->verdict = verdict_worst(change->verdict, trials[i].verdict);
+    if (change->verdict == VERDICT_UNDECIDED && sheet.count)
+        change->rounds_wanted = rounds_wanted(change, &sheet, mean_of_rounds(&sheet));
+    sheet_free(&sheet);
+}
+
+void time_change_free(struct time_change *change)
+{
+    free(change->groups);
+    change->groups = NULL;
+}

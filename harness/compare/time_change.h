@@ -1,0 +1,69 @@
+// Time change: whether a build became slower, from the times that trials took in rounds of two builds on a machine
+// that is never quiet.
+//
+// A trial's time in a round is the geometric mean of the faster half of its samples: whatever disturbs a machine
+// adds time and takes none away (Chen and Revels 2016). Of drawn columns, sample i is first divided by the median
+// of draw i over both builds.
+//
+//   all trials   Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's speed
+//   does
+//                from round to round it does to both. A round is one value, the median over the trials of
+//                log(new / base); the mean over the rounds has Student's interval of 95 % (1908).
+//   one trial    The ratio of its least times over the rounds, each without what its round did to all trials (the
+//                median over the trials). How far it may be off shows in how far the second least time lies above
+//                the least (Robson and Whitlock 1964), the median over all trials and both builds.
+//   a group      Trials of one method, context or dtype: the mean of their log ratios.
+//
+// With the threshold T, of one trial 1.5 T and of k trials T (1 + 0.5 / sqrt k):
+//
+//   same       the ratio and its error lie below 1 + threshold
+//   worse      all trials: the interval lies above 1 and the ratio above 1 + T / 2. A trial or a group: the ratio
+//              exceeds the threshold, or nearly so, and exceeds the median of all trials by four errors and by 5 %;
+//              of a trial besides, chance does not explain it: n q^rounds <= 0.01, where q is the share of rounds
+//              in which something slowed a trial by 10 % and more.
+//   better     likewise, below 1
+//   undecided  otherwise, and always in one round, which says nothing about how far two rounds differ
+#pragma once
+#include "harness/compare/verdict.h"
+#include "harness/results/sample.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#define TIME_AXES      3
+#define TIME_THRESHOLD 0.10
+// Where even so many rounds would not do, the machine is too restless.
+#define TIME_ROUNDS_MOST 30
+
+struct time_trial {
+    const char *groups[TIME_AXES]; // its method, context and dtype
+    size_t rounds;                 // that both builds have; 0: it was not timed
+    const double *base, *new;      // [rounds]: logarithms of its time in each, borrowed
+    const char *unusable;          // NULL, or why the two may not be compared
+    // Filled in:
+    enum verdict verdict; // none: not timed
+    const char *reason;   // of undecided, else ""
+    struct shift ratio;   // new / base; all NaN: unusable; one round has no interval
+};
+
+struct time_group {
+    int axis;         // -1: all trials
+    const char *name; // one of a trial's groups, borrowed
+    size_t trials;
+    enum verdict verdict;
+    struct shift ratio;
+};
+
+struct time_change {
+    double threshold;
+    size_t timed, judged, rounds; // trials; trials with a ratio; the most rounds that a trial has
+    struct time_group all, *groups;
+    size_t group_count;
+    double error;         // of a trial's log ratio
+    double disturbed;     // q
+    size_t rounds_wanted; // how many would settle what is undecided; 0: nothing is, or not even TIME_ROUNDS_MOST
+    enum verdict verdict; // the worst of all
+};
+
+// Judges every trial, every group of two trials and more, and all of them. Release with time_change_free.
+void time_change_judge(struct time_change *change, double threshold, struct time_trial *trials, size_t count);
+void time_change_free(struct time_change *change);
