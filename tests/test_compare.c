@@ -8,10 +8,10 @@
 static void equal_files_are_the_same(void **state)
 {
     BASE(*state, {.trial = 0}, {.trial = 1}, {.trial = 2, .status = "oom"});
-    expect(*state, "base base", 0, "3 trials in both, 0 only in BASE, 0 only in NEW: 0 worse, 0 open");
-    expect(*state, "base base", 0, "verdict: same\n");
+    expect(*state, "--deterministic base base", 0, "3 trials in both, 0 only in BASE, 0 only in NEW: 0 worse, 0 open");
     expect(*state, "--deterministic base base", 0, "verdict: same\n");
-    expect_silent(*state, "base base", 0, "context 512"); // only what changed
+    expect(*state, "--deterministic base base", 0, "verdict: same\n");
+    expect_silent(*state, "--deterministic base base", 0, "context 512"); // only what changed
     expect(*state, "--all base base", 0, "full, context 512, f32 cpu: time 10.02 ms -> 10.02 ms, x1.000");
     expect(*state, "--all base base", 0, "full, context 1024, f32 cpu: oom");
 }
@@ -27,7 +27,7 @@ static void statuses(void **state)
             NEW(*state, {.trial = 1}, {.status = names[j]});
             char part[64];
             snprintf(part, sizeof part, "status %s -> %s", names[i], names[j]);
-            expect(*state, "base new", expected[i][j], i == j ? "verdict: same" : part);
+            expect(*state, "--deterministic base new", expected[i][j], i == j ? "verdict: same" : part);
             // Another machine may be too slow.
             expect(*state, "--deterministic base new", i == 0 && j == 2 ? 3 : expected[i][j],
                    i == j ? "verdict: same" : part);
@@ -35,7 +35,7 @@ static void statuses(void **state)
     }
     BASE(*state, {.status = "oom"});
     NEW(*state, {.trial = 0});
-    expect(*state, "base new", 0, "verdict: better");
+    expect(*state, "--deterministic base new", 0, "verdict: better");
 }
 
 static void bytes_and_counts_must_be_equal(void **state)
@@ -60,12 +60,12 @@ static void bytes_and_counts_must_be_equal(void **state)
         {{.more = ", 'host_peak_bytes': 5"}, 1, "host_peak_bytes 0 B -> 5 B, +5 B"},
         {{.more = ", 'link_out_bytes': 6"}, 1, "link_out_bytes 0 B -> 6 B"},
         {{.more = ", 'link_in_bytes': 7"}, 1, "link_in_bytes 0 B -> 7 B"},
-        {{.launches = 71, .flops = 4000}, 1, "verdict: regression"}, // one does not pay for the other
+        {{.launches = 71, .flops = 4000}, 1, "verdict: worse"}, // one does not pay for the other
     };
     BASE(*state, {.trial = 0});
     for (size_t i = 0; i < COUNT(cases); i++) {
         NEW(*state, cases[i].new);
-        expect(*state, "base new", cases[i].code, cases[i].part);
+        expect(*state, "--deterministic base new", cases[i].code, cases[i].part);
         expect(*state, "--deterministic base new", cases[i].code, cases[i].part);
     }
 }
@@ -94,7 +94,7 @@ static void less_is_worse_where_it_must_be_equal(void **state)
     }
     NEW(*state, {.launches = 69});
     expect(*state, "--exact --allow launches=1 base new", 0, "verdict: same");
-    expect(*state, "--exact --allow launches=1% base new", 1, "verdict: regression");
+    expect(*state, "--exact --allow launches=1% base new", 1, "verdict: worse");
 }
 
 // Of one build they are within 3 % of each other; on another processor they are of other code.
@@ -107,18 +107,18 @@ static void instructions_have_their_noise(void **state)
         const char *part, *flags;
     } cases[] = {
         {{INSTRUCTIONS(1200000000)}, 1, "instructions 1000000000 -> 1200000000, +20 %\n", ""},
-        {{INSTRUCTIONS(1200000000)}, 1, "verdict: regression", "--allow instructions=10%"},
+        {{INSTRUCTIONS(1200000000)}, 1, "verdict: worse", "--allow instructions=10%"},
         {{INSTRUCTIONS(1090000000)}, 0, "let pass by --allow instructions=10%", "--allow instructions=10%"},
-        {{INSTRUCTIONS(1031000000)}, 1, "verdict: regression", ""},
+        {{INSTRUCTIONS(1031000000)}, 1, "verdict: worse", ""},
         {{INSTRUCTIONS(1029000000)}, 0, "verdict: same", "--all"},
         {{INSTRUCTIONS(971000000)}, 0, "verdict: same", "--exact"},
         {{INSTRUCTIONS(800000000)}, 0, "verdict: better", ""},
-        {{INSTRUCTIONS(800000000)}, 1, "verdict: regression", "--exact"},
+        {{INSTRUCTIONS(800000000)}, 1, "verdict: worse", "--exact"},
         {{INSTRUCTIONS(null)}, 0, "verdict: same", ""},
         {{INSTRUCTIONS(1200000000), .cpu = "another"}, 0, "verdict: same", ""},
         {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': 0"}, 0, "verdict: same", "--deterministic"},
-        {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': 5000"}, 1, "verdict: regression", ""},
-        {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': null"}, 1, "verdict: regression", ""},
+        {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': 5000"}, 1, "verdict: worse", ""},
+        {{INSTRUCTIONS(1200000000), .machine = ", 'spin_count': null"}, 1, "verdict: worse", ""},
     };
     BASE(*state, {INSTRUCTIONS(1000000000), .machine = ", 'spin_count': 5000"});
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -133,7 +133,7 @@ static void allowances(void **state)
 {
     BASE(*state, {.trial = 0});
     NEW(*state, {.peak_bytes = 1010, .activations = 610, .launches = 72});
-    expect(*state, "base new", 1, "verdict: regression");
+    expect(*state, "--deterministic base new", 1, "verdict: worse");
     expect(*state, "--allow peak_bytes=1%,launches=2 base new", 0, "allowed     00000000");
     expect(*state, "--allow peak_bytes=10 --allow launches=3% base new", 0, "verdict: same");
     expect(*state, "--allow peak_bytes=10B,launches=2 base new", 0, "verdict: same");
@@ -177,18 +177,18 @@ static void gradient_errors_may_move_within_rounding(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         BASE(*state, cases[i].base);
         NEW(*state, cases[i].new);
-        expect(*state, "base new", cases[i].code, cases[i].code ? "gradient.relative_l2" : NULL);
+        expect(*state, "--deterministic base new", cases[i].code, cases[i].code ? "gradient.relative_l2" : NULL);
         expect(*state, "--deterministic base new", cases[i].code, NULL);
     }
     BASE(*state, {.error = 1e-5});
     NEW(*state, {.error = 1e-7});
-    expect(*state, "base new", 0, "better      00000000");
+    expect(*state, "--deterministic base new", 0, "better      00000000");
     BASE(*state, {.more = ", 'bias': {'relative_l2': 0.1, 'rms_error': 0.5}"});
     NEW(*state, {.more = ", 'bias': {'relative_l2': 0.1, 'rms_error': 0.6}"});
-    expect(*state, "base new", 1, "bias.rms_error 0.5 -> 0.6");
+    expect(*state, "--deterministic base new", 1, "bias.rms_error 0.5 -> 0.6");
     NEW(*state, {.more = ", 'bias': null"});
-    expect(*state, "base new", 3, "lost        00000000");
-    expect(*state, "new base", 0, "other       00000000");
+    expect(*state, "--deterministic base new", 3, "lost        00000000");
+    expect(*state, "--deterministic new base", 0, "other       00000000");
 }
 
 static void what_allow_let_pass_is_listed(void **state)
@@ -214,7 +214,7 @@ static void a_pull_request_gets_markdown_or_test_results(void **state)
     expect(*state, "--deterministic --format markdown base base", 0, "**verdict: same**\n\n- 4 trials in both");
     expect_silent(*state, "--deterministic --format markdown base base", 0, "|");
     expect(*state, "--deterministic --format markdown base new", 1,
-           "**verdict: regression**\n\n- 3 trials in both");
+           "**verdict: worse**\n\n- 3 trials in both");
     expect(*state, "--deterministic --format markdown base new", 1,
            "| peak_bytes | 1000 B | 1.00 MiB | +1023.02 KiB, ");
     // A case for each trial and one for the verdict: those that are worse fail, those that are open are skipped.
@@ -246,7 +246,7 @@ static void settings_of_one_file_are_held_against_each_other(void **state)
     expect(*state, "--by head_chunk base", 1,
            "other       00000000  seco, head_chunk 0, context 1024, f32 cpu: status ok -> -");
     expect(*state, "--by head_chunk base", 1, "2 trials in both, 0 only in BASE");
-    expect(*state, "--by head_chunk base", 1, "verdict: regression\n"); // of the second pair
+    expect(*state, "--by head_chunk base", 1, "verdict: worse\n"); // of the second pair
     expect_silent(*state, "--by head_chunk base", 1, "bits");
     expect(*state, "--by head_chunk --format json base", 1, "'title': 'BASE: head_chunk 0, NEW: head_chunk 1'");
     expect(*state, "--by head_chunk --format junit base", 1,
@@ -276,16 +276,16 @@ static void trials_of_one_file_alone(void **state)
 {
     BASE(*state, {.trial = 0}, {.trial = 1});
     NEW(*state, {.trial = 0});
-    expect(*state, "base new", 3, "lost        00000000  seco, context 512, f32 cpu: status ok -> -, only in BASE");
-    expect(*state, "base new", 3, "trials that were ok in BASE are not in NEW");
-    expect(*state, "new base", 0, "1 trials in both, 0 only in BASE, 1 only in NEW");
+    expect(*state, "--deterministic base new", 3, "lost        00000000  seco, context 512, f32 cpu: status ok -> -, only in BASE");
+    expect(*state, "--deterministic base new", 3, "trials that were ok in BASE are not in NEW");
+    expect(*state, "--deterministic new base", 0, "1 trials in both, 0 only in BASE, 1 only in NEW");
     BASE(*state, {.trial = 0}, {.trial = 1, .status = "oom"});
-    expect(*state, "base new", 0, "status oom -> -, only in BASE");
+    expect(*state, "--deterministic base new", 0, "status oom -> -, only in BASE");
     BASE(*state, {.trial = 0}, {.trial = 1});
     NEW(*state, {.peak_bytes = 2000});
-    expect(*state, "base new", 1, "verdict: regression"); // known, whatever else is missing
+    expect(*state, "--deterministic base new", 1, "verdict: worse"); // known, whatever else is missing
     scratch_file(*state, "new", "", 0);
-    expect(*state, "base new", 3, "no trial is in both files");
+    expect(*state, "--deterministic base new", 3, "no trial is in both files");
     expect(*state, "new new", 3, "no trial is in both files");
 }
 
@@ -304,16 +304,16 @@ static void new_trials_must_not_fail(void **state)
                  cases[i].row, cases[i].status);
         BASE(*state, {.trial = 0});
         NEW(*state, {.trial = 0}, {.trial = 1, .status = cases[i].status});
-        expect(*state, "base new", cases[i].code, row);
+        expect(*state, "--deterministic base new", cases[i].code, row);
         expect(*state, "--deterministic base new", cases[i].code, row);
         expect(*state, "--deterministic --format junit base new", cases[i].code,
                cases[i].code ? "tests='3' failures='2' errors='0' skipped='0'>"
                              : "tests='3' failures='0' errors='0'");
         scratch_file(*state, "base", "", 0);
-        expect(*state, "base new", cases[i].code ? 1 : 3, row);
+        expect(*state, "--deterministic base new", cases[i].code ? 1 : 3, row);
     }
     NEW(*state, {.trial = 1, .status = "failed", .reason = "a wrong gradient"});
-    expect(*state, "base new", 1, "status - -> failed, only in NEW: a wrong gradient\n");
+    expect(*state, "--deterministic base new", 1, "status - -> failed, only in NEW: a wrong gradient\n");
     // Of settings one side's trials are no part of what the setting costs.
     BASE(*state, {.trial = 1}, {.trial = 5}, {.trial = 7, .status = "crash"});
     expect(*state, "--deterministic --by head_chunk base", 0, "status - -> crash, only in NEW");
@@ -324,7 +324,7 @@ static void json_says_the_same(void **state)
     BASE(*state, {.trial = 0}, {.trial = 1});
     NEW(*state, {.trial = 0, .ms = 12}, {.trial = 1, .ms = 12, .peak_bytes = 1001});
     int code;
-    char *text = output_of(*state, "--format json base new", &code);
+    char *text = output_of(*state, "--deterministic --format json base new", &code);
     assert_int_equal(code, 1);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
@@ -389,7 +389,7 @@ static void labels_tell_trials_apart(void **state)
         BASE(scratch, {.setting = cases[i].settings[0]}, {.trial = 1, .setting = cases[i].settings[1]});
         NEW(scratch, {.setting = cases[i].settings[0]}, {.trial = 1, .setting = cases[i].settings[1]});
         for (size_t side = 0; side < 2; side++)
-            expect(scratch, "--all base new", 0, cases[i].labels[side]);
+            expect(scratch, "--deterministic --all base new", 0, cases[i].labels[side]);
     }
 }
 
@@ -422,7 +422,7 @@ static void bad_files_are_refused(void **state)
                              scratch->folder) > 0);
         assert_int_equal(system(command), 0);
         free(command);
-        expect(scratch, "base new", 2, cases[i].part);
+        expect(scratch, "--deterministic base new", 2, cases[i].part);
         expect(scratch, "--deterministic new base", 2, cases[i].part);
     }
     expect(scratch, "base absent", 2, "absent: No such file");
@@ -440,10 +440,10 @@ static void torn_last_lines_are_refused(void **state)
                          scratch->folder) > 0);
     assert_int_equal(system(command), 0);
     free(command);
-    expect(scratch, "base new", 2, "new:2: the last line is torn");
-    expect(scratch, "new base", 2, "new:2: the last line is torn");
+    expect(scratch, "--deterministic base new", 2, "new:2: the last line is torn");
+    expect(scratch, "--deterministic new base", 2, "new:2: the last line is torn");
     expect(scratch, "--by method base new", 2, "new:2: the last line is torn");
-    expect(scratch, "base unterminated", 0, "verdict: same"); // whole but for its newline
+    expect(scratch, "--deterministic base unterminated", 0, "verdict: same"); // whole but for its newline
 }
 
 // What `longbp run` writes is what `longbp compare` reads.

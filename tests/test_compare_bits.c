@@ -7,18 +7,18 @@ static void changed_bits_are_told_and_no_regression(void **state)
 {
     static const char first[] = "bits        00000000  full, context 512, f32 cpu: gradient bits changed in ";
     BASE(*state, {.bits = HASHES("1", "2", "3")}, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 2});
-    expect(*state, "base base", 0, "gradients: bits changed in 0 of 2 trials\n");
-    expect_silent(*state, "base base", 0, "bits  ");
+    expect(*state, "--deterministic base base", 0, "gradients: bits changed in 0 of 2 trials\n");
+    expect_silent(*state, "--deterministic base base", 0, "bits  ");
     NEW(*state, {.bits = HASHES("4", "2", "5")}, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 2});
-    expect(*state, "base new", 0, first);
-    expect(*state, "base new", 0, "changed in 1 of 2 tensors, first in norm\n");
+    expect(*state, "--deterministic base new", 0, first);
+    expect(*state, "--deterministic base new", 0, "changed in 1 of 2 tensors, first in norm\n");
     expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 2 trials\n");
-    expect(*state, "base new", 0, "verdict: same\n");
-    expect(*state, "--format json base new", 0, "'first': 'norm'");
-    expect(*state, "--format json base new", 0, "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
+    expect(*state, "--deterministic base new", 0, "verdict: same\n");
+    expect(*state, "--deterministic --format json base new", 0, "'first': 'norm'");
+    expect(*state, "--deterministic --format json base new", 0, "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
     NEW(*state, {.bits = HASHES("4", "6", "5")}, {.trial = 1}, {.trial = 2, .bits = HASHES("1", "2", "3")});
-    expect(*state, "base new", 0, "changed in 2 of 2 tensors, first in embed\n");
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n"); // no hash, nothing to say
+    expect(*state, "--deterministic base new", 0, "changed in 2 of 2 tensors, first in embed\n");
+    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials\n"); // no hash, nothing to say
     // Elsewhere sums run in another order.
     NEW(*state, {.bits = HASHES("4", "2", "5"), .cpu = "Another CPU"});
     BASE(*state, {.bits = HASHES("1", "2", "3")});
@@ -28,15 +28,15 @@ static void changed_bits_are_told_and_no_regression(void **state)
     expect(*state, "--deterministic --all base new", 0, first);
     BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'data_hash': '0123456789abcdef'"});
     NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'data_hash': '0123456789abcdee'"});
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: data_hash\n");
+    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: data_hash\n");
     BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'model_hash': '0123456789abcdef'"});
     NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'model_hash': '0123456789abcdee'"});
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: model_hash\n");
+    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: model_hash\n");
     NEW(*state, {.bits = HASHES("4", "2", "5")}); // has no hash of its data
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
+    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials\n");
     BASE(*state, {.trial = 0});
     NEW(*state, {.trial = 0});
-    expect_silent(*state, "base new", 0, "gradients: ");
+    expect_silent(*state, "--deterministic base new", 0, "gradients: ");
 }
 
 static void bits_of_a_card_count_where_it_is_deterministic(void **state)
@@ -44,10 +44,10 @@ static void bits_of_a_card_count_where_it_is_deterministic(void **state)
     static const char card[] = ", 'deterministic': false", deterministic[] = ", 'deterministic': true";
     BASE(*state, {.bits = HASHES("1", "2", "3"), .device = "cuda", .setting = card});
     NEW(*state, {.bits = HASHES("4", "2", "5"), .device = "cuda", .setting = card});
-    expect_silent(*state, "base new", 0, "gradients: ");
+    expect_silent(*state, "--deterministic base new", 0, "gradients: ");
     BASE(*state, {.bits = HASHES("1", "2", "3"), .device = "cuda", .setting = deterministic});
     NEW(*state, {.bits = HASHES("4", "2", "5"), .device = "cuda", .setting = deterministic});
-    expect(*state, "base new", 0, "gradients: bits changed in 1 of 1 trials\n");
+    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials\n");
 }
 
 int main(void)

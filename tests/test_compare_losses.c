@@ -37,15 +37,15 @@ static void a_step_has_the_same_loss_but_for_rounding(void **state)
          0,
          "other       00000000  full, context 512, f32 cpu: loss 3 -> 4"},
         {{HASHED("3", "1")}, {HASHED("null", "2")}, 1, "loss 3 -> not finite"},
-        {{HASHED("3", "1")}, {HASHED("4", "1")}, 1, "verdict: regression"},
-        {{LOSS("3")}, {HASHED("4", "1")}, 1, "verdict: regression"},
+        {{HASHED("3", "1")}, {HASHED("4", "1")}, 1, "verdict: worse"},
+        {{LOSS("3")}, {HASHED("4", "1")}, 1, "verdict: worse"},
         {{OF_MODEL("3", "1")}, {OF_MODEL("4", "2")}, 0, "1 otherwise changed"},
-        {{OF_MODEL("3", "1")}, {OF_MODEL("4", "1")}, 1, "verdict: regression"},
+        {{OF_MODEL("3", "1")}, {OF_MODEL("4", "1")}, 1, "verdict: worse"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         BASE(*state, cases[i].base);
         NEW(*state, cases[i].new);
-        expect(*state, "base new", cases[i].code, cases[i].part);
+        expect(*state, "--deterministic base new", cases[i].code, cases[i].part);
         expect(*state, "--deterministic base new", cases[i].code, cases[i].part);
     }
     BASE(*state, {LOSS("3")});
@@ -155,7 +155,7 @@ static void settings_are_held_by_where_their_runs_end(void **state)
     expect(*state, "--by seed base", 0, "verdict: same\n");
     BASE(*state, {.trial = 0, .setting = ", 'seed': 1", .more = RUN("2.71", "1")},
          {.trial = 0, .setting = ", 'seed': 2", .more = RUN("3.99", "1")});
-    expect(*state, "--by seed base", 1, "verdict: regression\n");
+    expect(*state, "--by seed base", 1, "verdict: worse\n");
 }
 
 int main(void)

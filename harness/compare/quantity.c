@@ -331,8 +331,8 @@ static void judge(struct judging *judging, enum quantity quantity, const char *n
     } else if (of_another) {
         change.verdict = base->most != new->most || base->least != new->least ? VERDICT_CHANGED : VERDICT_SAME;
     } else {
-        bool both_ways = kind == LOSS_KIND || (kind == COUNT_KIND && judging->exact) ||
-                         (quantity == QUANTITY_PEAK_BY_CATEGORY && judging->exact);
+        bool counted = kind == COUNT_KIND || kind == INSTRUCTIONS_KIND || quantity == QUANTITY_PEAK_BY_CATEGORY;
+        bool both_ways = kind == LOSS_KIND || (counted && judging->exact);
         struct judged judged =
             judge_extremes(base, new, noise, extra(allowance, base->most), both_ways, &change.base, &change.new);
         change.verdict = judged.verdict;
