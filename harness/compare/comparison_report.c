@@ -14,8 +14,9 @@ enum comparison_format comparison_format_find(const char *name)
 
 // --- for people
 
-static void write_row(const struct comparison_row *row, FILE *stream)
+static void write_row(const struct comparison_row *row, void *data)
 {
+    FILE *stream = data;
     if (row->trial)
         fprintf(stream, "%-11s %.8s  %s: ", row->word, (row->trial->new ? row->trial->new : row->trial->base)->id,
                 row->what);
@@ -94,33 +95,34 @@ static void write_verdict(const struct comparison *comparison, FILE *stream)
             comparison->reason);
 }
 
-static void write_text(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
+static void write_text(const struct titled_comparison *item, bool all, FILE *stream)
 {
     if (item->title)
         fprintf(stream, "%s\n", item->title);
-    for (size_t i = 0; i < rows->count; i++)
-        write_row(&rows->rows[i], stream);
+    comparison_read(&item->comparison, all, &(struct comparison_reader){write_row, stream});
     write_counts(&item->comparison, "", stream);
     write_verdict(&item->comparison, stream);
     fputc('\n', stream);
 }
 
-static void write_markdown(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
+static void add_to_table(const struct comparison_row *row, void *table)
+{
+    text_table_row(table,
+                   (const char *const[]){row->word, row->what, row->subject, row->base, row->new, row->note, NULL});
+}
+
+static void write_markdown(const struct titled_comparison *item, bool all, FILE *stream)
 {
     struct text_table table = {0};
     text_table_row(&table, (const char *const[]){"", "trial", "", "before", "after", "", NULL});
-    for (size_t i = 0; i < rows->count; i++) {
-        const struct comparison_row *row = &rows->rows[i];
-        text_table_row(&table, (const char *const[]){row->word, row->what, row->subject, row->base, row->new,
-                                                     row->note, NULL});
-    }
+    comparison_read(&item->comparison, all, &(struct comparison_reader){add_to_table, &table});
     if (item->title)
         fprintf(stream, "### %s\n\n", item->title);
     fputs("**", stream);
     write_verdict(&item->comparison, stream);
     fputs("**\n\n", stream);
     write_counts(&item->comparison, "- ", stream);
-    if (rows->count) {
+    if (table.rows > 1) {
         fputc('\n', stream);
         text_table_print(&table, TABLE_MARKDOWN, stream);
     }
@@ -145,81 +147,79 @@ static void write_escaped(const char *text, FILE *stream)
     }
 }
 
-struct test_case {
-    const char *name;
-    bool failure, error, open;
-    const struct comparison_row *rows; // [count]: what is said of it
-    size_t count;
-    const char *reason; // of one without rows
-};
-
-static void write_case(const struct test_case *test, FILE *stream)
+static const char *element_of(enum verdict verdict, const char *undecided)
 {
-    const char *element = test->failure ? "failure" : test->error ? "error" : test->open ? "skipped" : "system-out";
+    bool open = verdict == VERDICT_UNDECIDED || verdict == VERDICT_CHANGED;
+    return verdict == VERDICT_WORSE ? "failure" : open ? undecided : "system-out";
+}
+
+static void begin_case(const char *name, const char *element, FILE *stream)
+{
     fputs("    <testcase classname=\"longbp.compare\" name=\"", stream);
-    write_escaped(test->name, stream);
-    fputs("\">\n", stream);
-    if (test->count || *test->reason) {
-        fprintf(stream, "      <%s>", element);
-        for (size_t i = 0; i < test->count; i++) {
-            const struct comparison_row *row = &test->rows[i];
-            const char *const words[] = {row->word,    " ",
-                                         row->subject, *row->base ? " " : "",
-                                         row->base,    *row->base ? " -> " : "",
-                                         row->new,     *row->note ? ", " : "",
-                                         row->note};
-            for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-                write_escaped(words[w], stream);
-            fputc('\n', stream);
-        }
-        write_escaped(test->reason, stream);
-        fprintf(stream, "</%s>\n", element);
-    }
-    fputs("    </testcase>\n", stream);
+    write_escaped(name, stream);
+    fprintf(stream, "\">\n      <%s>", element);
 }
 
-// The trial, or the group, that begins at row *next, which moves on.
-static struct test_case case_of(const struct comparison_rows *rows, size_t *next)
+static void end_case(const char *element, FILE *stream)
 {
-    const struct comparison_row *first = &rows->rows[*next];
-    struct test_case test = {.name = first->what, .rows = first, .reason = ""};
-    do {
-        enum verdict verdict = rows->rows[*next].verdict;
-        test.failure |= verdict == VERDICT_WORSE;
-        test.open |= verdict == VERDICT_UNDECIDED || verdict == VERDICT_CHANGED;
-        test.count++;
-        (*next)++;
-    } while (first->trial && *next < rows->count && rows->rows[*next].trial == first->trial);
-    return test;
+    fprintf(stream, "</%s>\n    </testcase>\n", element);
 }
 
-// rows: of all trials. The verdict is a case, too, so that the suite is not passed where the command fails.
-static void write_suite(const struct titled_comparison *item, const struct comparison_rows *rows, FILE *stream)
+static void write_case_row(const struct comparison_row *row, void *data)
+{
+    FILE *stream = data;
+    const char *const words[] = {row->word,    " ",
+                                 row->subject, *row->base ? " " : "",
+                                 row->base,    *row->base ? " -> " : "",
+                                 row->new,     *row->note ? ", " : "",
+                                 row->note};
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        write_escaped(words[w], stream);
+    fputc('\n', stream);
+}
+
+static void write_group_case(const struct comparison_row *row, void *data)
+{
+    const char *element = element_of(row->verdict, "skipped");
+    begin_case(row->what, element, data);
+    write_case_row(row, data);
+    end_case(element, data);
+}
+
+static void count_group(const struct comparison_row *row, void *data)
+{
+    size_t *counts = data; // [VERDICT_COUNT]
+    counts[row->verdict]++;
+}
+
+// All trials and groups, and the verdict, so that the suite is not passed where the command fails.
+static void write_suite(const struct titled_comparison *item, FILE *stream)
 {
     const struct comparison *comparison = &item->comparison;
-    struct test_case *tests = calloc(rows->count + 1, sizeof *tests);
-    CHECK(tests);
-    size_t count = 0, failures = 0, errors = 0, skipped = 0;
-    for (size_t next = 0; next < rows->count;)
-        tests[count++] = case_of(rows, &next);
-    tests[count++] = (struct test_case){
-        .name = "verdict",
-        .failure = comparison->verdict == VERDICT_WORSE,
-        .error = comparison->verdict == VERDICT_CHANGED || comparison->verdict == VERDICT_UNDECIDED,
-        .reason = *comparison->reason ? comparison->reason : verdict_name(comparison->verdict)};
-    for (size_t i = 0; i < count; i++) {
-        failures += tests[i].failure;
-        errors += tests[i].error;
-        skipped += tests[i].open && !tests[i].failure;
-    }
+    size_t counts[VERDICT_COUNT], cases = 1, open = 0;
+    enum verdict verdict = comparison->verdict;
+    memcpy(counts, comparison->by_verdict, sizeof counts);
+    comparison_read_groups(comparison, true, &(struct comparison_reader){count_group, counts});
+    for (size_t i = 0; i < VERDICT_COUNT; i++)
+        cases += counts[i];
+    open = counts[VERDICT_CHANGED] + counts[VERDICT_UNDECIDED];
     fputs("  <testsuite name=\"", stream);
     write_escaped(item->title ? item->title : "longbp compare", stream);
-    fprintf(stream, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"%zu\">\n", count, failures, errors,
-            skipped);
-    for (size_t i = 0; i < count; i++)
-        write_case(&tests[i], stream);
+    fprintf(stream, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%d\" skipped=\"%zu\">\n", cases,
+            counts[VERDICT_WORSE] + (verdict == VERDICT_WORSE),
+            verdict == VERDICT_CHANGED || verdict == VERDICT_UNDECIDED, open);
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct trial_comparison *trial = &comparison->trials[i];
+        const char *element = element_of(trial->verdict, "skipped");
+        begin_case(comparison_name(comparison, trial).text, element, stream);
+        comparison_read_trial(comparison, trial, true, &(struct comparison_reader){write_case_row, stream});
+        end_case(element, stream);
+    }
+    comparison_read_groups(comparison, true, &(struct comparison_reader){write_group_case, stream});
+    begin_case("verdict", element_of(verdict, "error"), stream);
+    write_escaped(*comparison->reason ? comparison->reason : verdict_name(verdict), stream);
+    end_case(element_of(verdict, "error"), stream);
     fputs("  </testsuite>\n", stream);
-    free(tests);
 }
 
 // --- all
@@ -230,7 +230,7 @@ static void write_json(const struct titled_comparison *comparisons, size_t count
     fputs(titled ? "[\n " : "", stream);
     for (size_t i = 0; i < count; i++) {
         fputs(i ? ",\n " : "", stream);
-        comparison_json_write(&comparisons[i].comparison, all, comparisons[i].title, titled, stream);
+        comparison_json_write(&comparisons[i].comparison, all, comparisons[i].title, stream);
     }
     fputs(titled ? "\n]\n" : "\n", stream);
 }
@@ -245,17 +245,12 @@ void comparison_write(const struct titled_comparison *comparisons, size_t count,
     if (format == COMPARISON_JUNIT)
         fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n", stream);
     for (size_t i = 0; i < count; i++) {
-        struct comparison_rows rows;
-        comparison_rows_make(&rows, &comparisons[i].comparison, all || format == COMPARISON_JUNIT);
         if (i && format != COMPARISON_JUNIT)
             fputc('\n', stream);
         if (format == COMPARISON_JUNIT)
-            write_suite(&comparisons[i], &rows, stream);
-        else if (format == COMPARISON_MARKDOWN)
-            write_markdown(&comparisons[i], &rows, stream);
+            write_suite(&comparisons[i], stream);
         else
-            write_text(&comparisons[i], &rows, stream);
-        comparison_rows_free(&rows);
+            (format == COMPARISON_MARKDOWN ? write_markdown : write_text)(&comparisons[i], all, stream);
     }
     if (format == COMPARISON_JUNIT)
         fputs("</testsuites>\n", stream);

@@ -38,6 +38,5 @@ void comparison_write(const struct titled_comparison *comparisons, size_t count,
 // said, null. GROUP is {"axis", "name", "trials", "verdict", "ratio", "low", "high"}.
 // Comparisons with a title are an array, each with its "title". New reference.
 json_t *comparison_json(const struct comparison *comparison, bool all);
-// Writes the same, with its title if it has one, so many spaces further in.
-void comparison_json_write(const struct comparison *comparison, bool all, const char *title, int depth,
-                           FILE *stream);
+// Writes the same, a trial a line, with its title if it has one.
+void comparison_json_write(const struct comparison *comparison, bool all, const char *title, FILE *stream);

@@ -35,42 +35,27 @@ bool comparison_trial_shown(const struct trial_comparison *trial, bool all)
     return all || trial->verdict > VERDICT_SAME || any_told(trial) || alone || bits_shown(trial, all);
 }
 
-// A row while it is put into words.
-struct draft {
-    enum verdict verdict;
-    const char *word, *subject;
-    const struct trial_comparison *trial;
-    char what[360], base[48], new[48], note[480];
+static struct comparison_row row_of(const struct comparison *comparison, const struct trial_comparison *trial,
+                                    enum verdict verdict, const char *subject)
+{
+    struct comparison_row row = {
+        .verdict = verdict, .word = verdict_name(verdict), .subject = subject, .trial = trial};
+    if (trial)
+        snprintf(row.what, sizeof row.what, "%s", comparison_name(comparison, trial).text);
+    return row;
+}
+
+// Where rows are written to, and what of.
+struct writing {
+    const struct comparison *comparison;
+    const struct comparison_reader *reader;
+    size_t count;
 };
 
-static struct draft draft_of(const struct comparison_rows *rows, const struct trial_comparison *trial,
-                             enum verdict verdict, const char *subject)
+static void add(struct writing *to, const struct comparison_row *row)
 {
-    struct draft draft = {.verdict = verdict, .word = verdict_name(verdict), .subject = subject, .trial = trial};
-    if (trial)
-        snprintf(draft.what, sizeof draft.what, "%s", comparison_name(rows->comparison, trial).text);
-    return draft;
-}
-
-static const char *kept(struct comparison_rows *rows, const char *text)
-{
-    return interned_text(&rows->words, text, strlen(text));
-}
-
-static void add(struct comparison_rows *rows, const struct draft *draft)
-{
-    if ((rows->count & (rows->count - 1)) == 0) { // room for twice as many
-        rows->rows = realloc(rows->rows, (2 * rows->count + 1) * sizeof *rows->rows);
-        CHECK(rows->rows);
-    }
-    rows->rows[rows->count++] = (struct comparison_row){.verdict = draft->verdict,
-                                                        .word = draft->word,
-                                                        .trial = draft->trial,
-                                                        .what = kept(rows, draft->what),
-                                                        .subject = kept(rows, draft->subject),
-                                                        .base = kept(rows, draft->base),
-                                                        .new = kept(rows, draft->new),
-                                                        .note = kept(rows, draft->note)};
+    to->reader->read(row, to->reader->data);
+    to->count++;
 }
 
 // --- a trial
@@ -88,9 +73,9 @@ static void write_status(const struct trial_comparison *trial, size_t side, char
         text_append(text, size, " in %zu of %zu rounds", alike, rounds->count);
 }
 
-static void add_status(struct comparison_rows *rows, const struct trial_comparison *trial)
+static void add_status(struct writing *to, const struct trial_comparison *trial)
 {
-    struct draft draft = draft_of(rows, trial, trial->status, "status"), *row = &draft;
+    struct comparison_row words = row_of(to->comparison, trial, trial->status, "status"), *row = &words;
     const char *reason = trial->statuses[1] ? text_or(trial->statuses[1]->reason, "") : "", *side = "";
     write_status(trial, 0, row->base, sizeof row->base);
     write_status(trial, 1, row->new, sizeof row->new);
@@ -101,7 +86,7 @@ static void add_status(struct comparison_rows *rows, const struct trial_comparis
     else if (record_one_is_planned(trial->base, trial->new) && record_one_is_limited(trial->base, trial->new))
         side = "one has a limit that the other has not";
     snprintf(row->note, sizeof row->note, "%s%s%.160s", side, *side && *reason ? ": " : "", reason);
-    add(rows, row);
+    add(to, row);
 }
 
 // Whether the status alone says something: it changed, or one side has none.
@@ -111,9 +96,9 @@ static bool status_shown(const struct trial_comparison *trial)
     return trial->status > VERDICT_SAME || !base || !new || base->status != new->status;
 }
 
-static void add_inputs(struct comparison_rows *rows, const struct trial_comparison *trial)
+static void add_inputs(struct writing *to, const struct trial_comparison *trial)
 {
-    struct draft draft = draft_of(rows, trial, VERDICT_CHANGED, "inputs"), *row = &draft;
+    struct comparison_row words = row_of(to->comparison, trial, VERDICT_CHANGED, "inputs"), *row = &words;
     bool data = record_same_data(trial->base, trial->new), model = record_same_model(trial->base, trial->new);
     snprintf(row->note, sizeof row->note, "%s (%s), nothing else is judged",
              data && model ? "a round read other data or another model"
@@ -123,7 +108,7 @@ static void add_inputs(struct comparison_rows *rows, const struct trial_comparis
              data    ? "model_hash"
              : model ? "data_hash"
                      : "data_hash, model_hash");
-    add(rows, row);
+    add(to, row);
 }
 
 static void write_value(double value, bool bytes, int digits, char *text, size_t size)
@@ -141,7 +126,7 @@ static void write_value(double value, bool bytes, int digits, char *text, size_t
 }
 
 // Of what is no count as many digits as tell the two apart.
-static void write_values(struct draft *row, const struct quantity_change *change, bool bytes)
+static void write_values(struct comparison_row *row, const struct quantity_change *change, bool bytes)
 {
     int digits = 4;
     do {
@@ -150,10 +135,10 @@ static void write_values(struct draft *row, const struct quantity_change *change
     } while (strcmp(row->base, row->new) == 0 && digits++ < DBL_DECIMAL_DIG);
 }
 
-static void add_quantity(struct comparison_rows *rows, const struct trial_comparison *trial,
+static void add_quantity(struct writing *to, const struct trial_comparison *trial,
                          const struct quantity_change *change)
 {
-    struct draft draft = draft_of(rows, trial, change->verdict, change->name), *row = &draft;
+    struct comparison_row words = row_of(to->comparison, trial, change->verdict, change->name), *row = &words;
     bool bytes = quantity_is_bytes(change->name), known = isfinite(change->base) && isfinite(change->new);
     row->word = change->allowed ? "allowed" : change->news ? "only in NEW" : row->word;
     write_values(row, change, bytes);
@@ -168,29 +153,29 @@ static void add_quantity(struct comparison_rows *rows, const struct trial_compar
     if (change->allowed)
         text_append(row->note, sizeof row->note, "%slet pass by --allow %s", *row->note ? ", " : "",
                     change->allowed);
-    add(rows, row);
+    add(to, row);
 }
 
-static void add_bits(struct comparison_rows *rows, const struct trial_comparison *trial)
+static void add_bits(struct writing *to, const struct trial_comparison *trial)
 {
-    struct draft draft = draft_of(rows, trial, VERDICT_NONE, "gradient bits"), *row = &draft;
+    struct comparison_row words = row_of(to->comparison, trial, VERDICT_NONE, "gradient bits"), *row = &words;
     row->word = "bits";
     snprintf(row->note, sizeof row->note, "changed in %zu of %zu tensors, first in %.200s", trial->bits.changed,
              trial->bits.tensors, trial->bits.first);
-    add(rows, row);
+    add(to, row);
 }
 
-static void append_ratio(struct draft *row, struct shift ratio)
+static void append_ratio(struct comparison_row *row, struct shift ratio)
 {
     text_append(row->note, sizeof row->note, "x%.3f", ratio.estimate);
     if (isfinite(ratio.high))
         text_append(row->note, sizeof row->note, " [%.3f, %.3f]", ratio.low, ratio.high);
 }
 
-static void add_time(struct comparison_rows *rows, const struct trial_comparison *trial)
+static void add_time(struct writing *to, const struct trial_comparison *trial)
 {
     const struct time_trial *time = &trial->time;
-    struct draft draft = draft_of(rows, trial, time->verdict, "time"), *row = &draft;
+    struct comparison_row words = row_of(to->comparison, trial, time->verdict, "time"), *row = &words;
     if (time->rounds && !time->unusable) {
         snprintf(row->base, sizeof row->base, "%.4g ms", exp(sample_quantile(trial->times.base, time->rounds, 0)));
         snprintf(row->new, sizeof row->new, "%.4g ms", exp(sample_quantile(trial->times.new, time->rounds, 0)));
@@ -200,61 +185,61 @@ static void add_time(struct comparison_rows *rows, const struct trial_comparison
         text_append(row->note, sizeof row->note, ", %zu round%s", time->rounds, time->rounds == 1 ? "" : "s");
     }
     text_append(row->note, sizeof row->note, "%s%s", *row->note && *time->reason ? ": " : "", time->reason);
-    add(rows, row);
+    add(to, row);
 }
 
-static void add_same(struct comparison_rows *rows, const struct trial_comparison *trial)
+static void add_same(struct writing *to, const struct trial_comparison *trial)
 {
-    struct draft draft = draft_of(rows, trial, trial->verdict, record_status_name(trial->new->status));
-    add(rows, &draft);
+    struct comparison_row words =
+        row_of(to->comparison, trial, trial->verdict, record_status_name(trial->new->status));
+    add(to, &words);
 }
 
-static void add_trial(struct comparison_rows *rows, const struct trial_comparison *trial, bool all)
+void comparison_read_trial(const struct comparison *comparison, const struct trial_comparison *trial, bool all,
+                           const struct comparison_reader *reader)
 {
-    size_t before = rows->count;
+    struct writing to = {.comparison = comparison, .reader = reader};
     if (status_shown(trial))
-        add_status(rows, trial);
+        add_status(&to, trial);
     if (trial->inputs == VERDICT_CHANGED)
-        add_inputs(rows, trial);
+        add_inputs(&to, trial);
     for (size_t i = 0; i < trial->changes.count; i++)
-        add_quantity(rows, trial, &trial->changes.items[i]);
+        add_quantity(&to, trial, &trial->changes.items[i]);
     if (bits_shown(trial, all))
-        add_bits(rows, trial);
+        add_bits(&to, trial);
     if (time_shown(trial, all))
-        add_time(rows, trial);
-    if (rows->count == before)
-        add_same(rows, trial);
+        add_time(&to, trial);
+    if (!to.count)
+        add_same(&to, trial);
 }
 
 // --- groups of trials
 
-static void add_group(struct comparison_rows *rows, const struct time_group *group)
+static void add_group(struct writing *to, const struct time_group *group)
 {
-    struct draft draft = draft_of(rows, NULL, group->verdict, "time"), *row = &draft;
+    struct comparison_row words = row_of(to->comparison, NULL, group->verdict, "time"), *row = &words;
     snprintf(row->what, sizeof row->what, "%s%s%s", group->axis < 0 ? "" : comparison_axis_names[group->axis],
              group->axis < 0 ? "" : " ", group->name);
     append_ratio(row, group->ratio);
     text_append(row->note, sizeof row->note, " over %zu trial%s", group->trials, group->trials == 1 ? "" : "s");
-    add(rows, row);
+    add(to, row);
 }
 
-void comparison_rows_make(struct comparison_rows *rows, const struct comparison *comparison, bool all)
+void comparison_read_groups(const struct comparison *comparison, bool all, const struct comparison_reader *reader)
 {
     const struct time_change *time = &comparison->time;
-    *rows = (struct comparison_rows){.comparison = comparison};
-    for (size_t i = 0; i < comparison->count; i++)
-        if (comparison_trial_shown(&comparison->trials[i], all))
-            add_trial(rows, &comparison->trials[i], all);
+    struct writing to = {.comparison = comparison, .reader = reader};
     for (size_t i = 0; i < time->group_count; i++)
         if (all || time->groups[i].verdict > VERDICT_SAME)
-            add_group(rows, &time->groups[i]);
+            add_group(&to, &time->groups[i]);
     if (time->judged)
-        add_group(rows, &time->all);
+        add_group(&to, &time->all);
 }
 
-void comparison_rows_free(struct comparison_rows *rows)
+void comparison_read(const struct comparison *comparison, bool all, const struct comparison_reader *reader)
 {
-    interned_free(&rows->words);
-    free(rows->rows);
-    *rows = (struct comparison_rows){0};
+    for (size_t i = 0; i < comparison->count; i++)
+        if (comparison_trial_shown(&comparison->trials[i], all))
+            comparison_read_trial(comparison, &comparison->trials[i], all, reader);
+    comparison_read_groups(comparison, all, reader);
 }

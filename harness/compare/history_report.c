@@ -60,19 +60,26 @@ static void print_commits(const struct history_report *report, const struct hist
                 stream);
 }
 
+// Where the changes of a commit go.
+struct changes_to {
+    struct text_table *table;
+    const struct history_commit *commit;
+};
+
+static void print_change(const struct comparison_row *row, void *data)
+{
+    const struct changes_to *to = data;
+    ROW(to->table, commit_words(to->commit).text, row->word, row->what, row->subject, row->base, row->new,
+        row->note);
+}
+
 static void print_changes(const struct history_report *report, const struct history *history, FILE *stream)
 {
     struct text_table table = {0};
     ROW(&table, "commit", "", "trial", "figure", "before", "after", "");
     for (size_t i = 0; i < history->commit_count; i++) {
-        struct comparison_rows rows;
-        comparison_rows_make(&rows, &history->commits[i].comparison, false);
-        for (size_t r = 0; r < rows.count; r++) {
-            const struct comparison_row *row = &rows.rows[r];
-            ROW(&table, commit_words(&history->commits[i]).text, row->word, row->what, row->subject, row->base,
-                row->new, row->note);
-        }
-        comparison_rows_free(&rows);
+        struct changes_to to = {&table, &history->commits[i]};
+        comparison_read(&history->commits[i].comparison, false, &(struct comparison_reader){print_change, &to});
     }
     if (table.rows == 1)
         fputs(report->format == TABLE_MARKDOWN ? "\nNothing changed.\n" : "\nnothing changed\n", stream);

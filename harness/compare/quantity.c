@@ -5,6 +5,7 @@
 #include "harness/results/recorded_key.h"
 #include "kernels/base/dtype.h"
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,32 +19,38 @@
 // How far counts of instructions of one build may be apart, of which threads that wait for others retire some.
 #define INSTRUCTIONS_NOISE 0.03
 
-enum kind { COUNT_KIND, INSTRUCTIONS_KIND, LOSS_KIND, RUN_LOSS_KIND, ERROR_KIND, PARTS_KIND };
+enum kind { COUNT_KIND, HOST_KIND, INSTRUCTIONS_KIND, LOSS_KIND, RUN_LOSS_KIND, ERROR_KIND, PARTS_KIND };
 
+// member: of a record, a double; that of parts and of a training run's losses is not used.
+#define QUANTITY(kind, name, member)                                                                               \
+    {                                                                                                              \
+        name, kind##_KIND, offsetof(struct record, member)                                                         \
+    }
 static const struct {
     const char *name;
     enum kind kind;
+    size_t offset;
 } quantities[QUANTITY_COUNT] = {
-    [QUANTITY_PEAK_BYTES] = {"peak_bytes", COUNT_KIND},
-    [QUANTITY_PEAK_BY_CATEGORY] = {"peak_by_category", PARTS_KIND},
-    [QUANTITY_RESIDENT_BYTES] = {"resident_bytes", COUNT_KIND},
-    [QUANTITY_FLOPS] = {"flops", COUNT_KIND},
-    [QUANTITY_MODEL_FLOPS] = {"model_flops", COUNT_KIND},
-    [QUANTITY_BYTES_MOVED] = {"bytes_moved", COUNT_KIND},
-    [QUANTITY_ATTENTION_GLUE_BYTES] = {"attention_glue_bytes", COUNT_KIND},
-    [QUANTITY_LAUNCHES] = {"launches", COUNT_KIND},
-    [QUANTITY_HOST_PEAK_BYTES] = {"host_peak_bytes", COUNT_KIND},
-    [QUANTITY_LINK_OUT_BYTES] = {"link_out_bytes", COUNT_KIND},
-    [QUANTITY_LINK_IN_BYTES] = {"link_in_bytes", COUNT_KIND},
-    [QUANTITY_INSTRUCTIONS] = {"instructions", INSTRUCTIONS_KIND},
-    [QUANTITY_LOSS] = {"loss", LOSS_KIND},
-    [QUANTITY_LAST_LOSS] = {"last_loss", RUN_LOSS_KIND},
-    [QUANTITY_HELD_OUT_LOSS] = {"held_out_loss", RUN_LOSS_KIND},
-    [QUANTITY_GRADIENT_ERROR] = {"gradient.relative_l2", ERROR_KIND},
-    [QUANTITY_NOISE_FLOOR] = {"gradient.noise_floor", ERROR_KIND},
-    [QUANTITY_TENSOR_ERROR] = {"gradient.tensors", PARTS_KIND},
-    [QUANTITY_BIAS] = {"bias.relative_l2", ERROR_KIND},
-    [QUANTITY_BIAS_RMS] = {"bias.rms_error", ERROR_KIND},
+    [QUANTITY_PEAK_BYTES] = QUANTITY(COUNT, "peak_bytes", peak_bytes),
+    [QUANTITY_PEAK_BY_CATEGORY] = QUANTITY(PARTS, "peak_by_category", peak_by_category),
+    [QUANTITY_RESIDENT_BYTES] = QUANTITY(COUNT, "resident_bytes", resident_bytes),
+    [QUANTITY_FLOPS] = QUANTITY(COUNT, "flops", flops),
+    [QUANTITY_MODEL_FLOPS] = QUANTITY(COUNT, "model_flops", model_flops),
+    [QUANTITY_BYTES_MOVED] = QUANTITY(COUNT, "bytes_moved", bytes_moved),
+    [QUANTITY_ATTENTION_GLUE_BYTES] = QUANTITY(COUNT, "attention_glue_bytes", attention_glue_bytes),
+    [QUANTITY_LAUNCHES] = QUANTITY(COUNT, "launches", launches),
+    [QUANTITY_HOST_PEAK_BYTES] = QUANTITY(HOST, "host_peak_bytes", host_peak_bytes),
+    [QUANTITY_LINK_OUT_BYTES] = QUANTITY(HOST, "link_out_bytes", link_out_bytes),
+    [QUANTITY_LINK_IN_BYTES] = QUANTITY(HOST, "link_in_bytes", link_in_bytes),
+    [QUANTITY_INSTRUCTIONS] = QUANTITY(INSTRUCTIONS, "instructions", instructions),
+    [QUANTITY_LOSS] = QUANTITY(LOSS, "loss", loss),
+    [QUANTITY_LAST_LOSS] = QUANTITY(RUN_LOSS, "last_loss", curve),
+    [QUANTITY_HELD_OUT_LOSS] = QUANTITY(RUN_LOSS, "held_out_loss", curve),
+    [QUANTITY_GRADIENT_ERROR] = QUANTITY(ERROR, "gradient.relative_l2", gradient.relative_l2),
+    [QUANTITY_NOISE_FLOOR] = QUANTITY(ERROR, "gradient.noise_floor", gradient.noise_floor),
+    [QUANTITY_TENSOR_ERROR] = QUANTITY(PARTS, "gradient.tensors", gradient.tensors),
+    [QUANTITY_BIAS] = QUANTITY(ERROR, "bias.relative_l2", bias.relative_l2),
+    [QUANTITY_BIAS_RMS] = QUANTITY(ERROR, "bias.rms_error", bias.rms_error),
 };
 
 const char *quantity_name(enum quantity quantity)
@@ -108,61 +115,20 @@ static double extra(const struct allowance *allowance, double base)
 
 // --- values
 
-// Null means that nothing was kept on the host, in a record that tells of its step.
-static double kept_on_host(const struct record *record, double bytes)
-{
-    return isnan(bytes) && !isnan(record->peak_bytes) ? 0 : bytes;
-}
-
-// Null is a loss that is not finite, but for what computes none.
-static double step_loss(const struct record *record)
-{
-    bool computed = record->status == RECORD_OK && !record_is_planned(record);
-    return isnan(record->loss) && computed ? INFINITY : record->loss;
-}
-
 double quantity_of(const struct record *record, enum quantity quantity)
 {
-    switch (quantity) {
-    case QUANTITY_PEAK_BYTES:
-        return record->peak_bytes;
-    case QUANTITY_RESIDENT_BYTES:
-        return record->resident_bytes;
-    case QUANTITY_FLOPS:
-        return record->flops;
-    case QUANTITY_MODEL_FLOPS:
-        return record->model_flops;
-    case QUANTITY_BYTES_MOVED:
-        return record->bytes_moved;
-    case QUANTITY_ATTENTION_GLUE_BYTES:
-        return record->attention_glue_bytes;
-    case QUANTITY_LAUNCHES:
-        return record->launches;
-    case QUANTITY_HOST_PEAK_BYTES:
-        return kept_on_host(record, record->host_peak_bytes);
-    case QUANTITY_LINK_OUT_BYTES:
-        return kept_on_host(record, record->link_out_bytes);
-    case QUANTITY_LINK_IN_BYTES:
-        return kept_on_host(record, record->link_in_bytes);
-    case QUANTITY_INSTRUCTIONS:
-        return record->instructions;
-    case QUANTITY_LOSS:
-        return step_loss(record);
-    case QUANTITY_LAST_LOSS:
-        return record_last_loss(record);
-    case QUANTITY_HELD_OUT_LOSS:
-        return record_held_out_loss(record);
-    case QUANTITY_GRADIENT_ERROR:
-        return record->gradient.relative_l2;
-    case QUANTITY_NOISE_FLOOR:
-        return record->gradient.noise_floor;
-    case QUANTITY_BIAS:
-        return record->bias.relative_l2;
-    case QUANTITY_BIAS_RMS:
-        return record->bias.rms_error;
-    default:
+    enum kind kind = quantities[quantity].kind;
+    if (kind == PARTS_KIND)
         return NAN;
-    }
+    if (kind == RUN_LOSS_KIND)
+        return quantity == QUANTITY_LAST_LOSS ? record_last_loss(record) : record_held_out_loss(record);
+    double value = *(const double *)(const void *)((const char *)record + quantities[quantity].offset);
+    // Null means that nothing was kept on the host, in a record that tells of its step, and of a step's loss that
+    // it is not finite.
+    if (isnan(value) && kind == HOST_KIND && !isnan(record->peak_bytes))
+        return 0;
+    bool computed = record->status == RECORD_OK && !record_is_planned(record);
+    return isnan(value) && kind == LOSS_KIND && computed ? INFINITY : value;
 }
 
 // --- tolerances, of BASE and the dtype
@@ -331,7 +297,8 @@ static void judge(struct judging *judging, enum quantity quantity, const char *n
     } else if (of_another) {
         change.verdict = base->most != new->most || base->least != new->least ? VERDICT_CHANGED : VERDICT_SAME;
     } else {
-        bool counted = kind == COUNT_KIND || kind == INSTRUCTIONS_KIND || quantity == QUANTITY_PEAK_BY_CATEGORY;
+        bool counted = kind == COUNT_KIND || kind == HOST_KIND || kind == INSTRUCTIONS_KIND ||
+                       quantity == QUANTITY_PEAK_BY_CATEGORY;
         bool both_ways = kind == LOSS_KIND || (counted && judging->exact);
         struct judged judged =
             judge_extremes(base, new, noise, extra(allowance, base->most), both_ways, &change.base, &change.new);

@@ -14,5 +14,3 @@ struct round_times {
 // any of them, every record has them, and threads do not spin while they wait; waits are not in them. clock: not
 // even then.
 struct round_times round_times_take(const struct record_list *base, const struct record_list *new, bool clock);
-// Whether round_times_take may take other times by the clock: of several threads, of which some wait for others.
-bool round_times_wait(const struct round_times *times, const struct record_list *new);
