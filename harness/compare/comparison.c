@@ -399,6 +399,24 @@ bool comparison_is_whole(const struct result_file *file, struct status *status)
                       file->path, file->torn_line);
 }
 
+// Whether two values are equal, as far as both say: an earlier version had fewer members.
+static bool agree(const json_t *a, const json_t *b)
+{
+    const char *name;
+    json_t *member;
+    if (json_is_number(a) && json_is_number(b))
+        return json_number_value(a) == json_number_value(b);
+    if (!json_is_object(a) || !json_is_object(b))
+        return json_equal(a, b);
+    bool same = true;
+    json_object_foreach((json_t *)a, name, member)
+    {
+        const json_t *other = json_object_get(b, name);
+        same &= !other || agree(member, other);
+    }
+    return same;
+}
+
 // The first key of a trial in which two records differ that both say it; NULL: none.
 static const char *differing_key(const struct record *a, const struct record *b)
 {
@@ -408,7 +426,7 @@ static const char *differing_key(const struct record *a, const struct record *b)
         if (recorded_key_alike(recorded, a, b))
             continue;
         json_t *one = recorded_key_value(recorded, a), *other = recorded_key_value(recorded, b);
-        differing = one && other && !json_equal(one, other) ? key->name : NULL;
+        differing = one && other && !agree(one, other) ? key->name : NULL;
         json_decref(one);
         json_decref(other);
     }

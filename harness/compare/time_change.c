@@ -175,6 +175,16 @@ static double threshold_of(const struct time_change *change, size_t trials)
     return log(1 + change->threshold * (all ? 1 : 1 + 0.5 / sqrt((double)trials)));
 }
 
+// Whether both files have the very same measurements.
+static bool is_one_file(const struct sheet *sheet)
+{
+    bool same = true;
+    for (size_t i = 0; same && i < sheet->count; i++)
+        for (size_t k = 0; same && k < sheet->trials[i]->rounds; k++)
+            same = sheet->trials[i]->base[k] == sheet->trials[i]->new[k];
+    return same;
+}
+
 static enum verdict judge_all(const struct time_change *change, struct mean mean, size_t rounds)
 {
     double half = half_interval(mean, rounds), least = log(1 + change->threshold / 2);
@@ -262,21 +272,32 @@ static enum verdict judge_in_group(const struct time_group *group, const struct 
     return within && group->verdict == VERDICT_BETTER && trial->ratio.high < 1 ? VERDICT_BETTER : VERDICT_NONE;
 }
 
+// As if nothing had changed.
+static void judge_same(struct time_trial *trial)
+{
+    bool judged = trial->rounds && !trial->unusable;
+    trial->verdict = judged ? VERDICT_SAME : trial->unusable ? VERDICT_UNDECIDED : VERDICT_NONE;
+    trial->reason = trial->unusable ? trial->unusable : "";
+    trial->ratio = judged ? (struct shift){1, 1, 1} : (struct shift){NAN, NAN, NAN};
+}
+
 static void judge_trials(struct time_change *change, const struct sheet *sheet, struct time_trial *trials,
                          size_t count)
 {
-    struct evidence evidence = evidence_of(change, sheet, sheet->rounds);
     for (size_t i = 0, at = 0; i < count; i++) {
         struct time_trial *trial = &trials[i];
-        trial->verdict = trial->unusable ? VERDICT_UNDECIDED : VERDICT_NONE;
-        trial->reason = trial->unusable ? trial->unusable : "";
-        trial->ratio = (struct shift){NAN, NAN, NAN};
-        if (!trial->rounds || trial->unusable)
+        judge_same(trial);
+        if (trial->verdict != VERDICT_SAME)
             continue;
-        double ratio = ratio_of(sheet, at++), error = trial->rounds > 1 ? evidence.error : INFINITY;
+        struct evidence evidence = evidence_of(change, sheet, trial->rounds);
+        double ratio = ratio_of(sheet, at++);
         struct part part = {1, ratio, ratio, ratio};
-        trial->ratio = ratio_within(ratio, 2 * error);
-        trial->verdict = trial->rounds > 1 ? judge_part(change, &part, &evidence) : VERDICT_UNDECIDED;
+        trial->ratio = ratio_within(ratio, 2 * evidence.error);
+        trial->verdict = judge_part(change, &part, &evidence);
+        if (sheet->count == 1) { // nothing tells it from all
+            trial->ratio = change->all.ratio;
+            trial->verdict = change->all.verdict;
+        }
         enum verdict shared = judge_in_group(&change->all, trial, -1);
         for (size_t g = 0; g < change->group_count; g++)
             shared = verdict_worst(shared, judge_in_group(&change->groups[g], trial, change->groups[g].axis));
@@ -319,7 +340,7 @@ static bool settled(const struct time_change *change, const struct sheet *sheet,
 {
     struct evidence evidence = evidence_of(change, sheet, rounds);
     bool all = judge_all(change, mean, rounds) != VERDICT_UNDECIDED;
-    for (size_t i = 0; all && i < sheet->count; i++) {
+    for (size_t i = 0; all && sheet->count > 1 && i < sheet->count; i++) {
         double ratio = ratio_of(sheet, i);
         all = judge_part(change, &(struct part){1, ratio, ratio, ratio}, &evidence) != VERDICT_UNDECIDED;
     }
@@ -350,7 +371,12 @@ void time_change_judge(struct time_change *change, double threshold, struct time
                                    .all = {.axis = -1, .name = "all trials", .trials = sheet.count}};
     for (size_t i = 0; i < count; i++)
         change->timed += trials[i].rounds || trials[i].unusable;
-    if (sheet.count) {
+    if (sheet.count && is_one_file(&sheet)) {
+        change->all.verdict = change->verdict = VERDICT_SAME;
+        change->all.ratio = (struct shift){1, 1, 1};
+        for (size_t i = 0; i < count; i++)
+            judge_same(&trials[i]);
+    } else if (sheet.count) {
         struct mean mean = mean_of_rounds(&sheet);
         change->error = error_of(&sheet);
         change->disturbed = disturbed_share(&sheet);
