@@ -89,7 +89,7 @@ int compare_files(const char *base_path, const char *new_path, const struct comp
     return code;
 }
 
-// A regression counts before what cannot be told, and that before what is fine.
+// Worse counts before what is undecided, and that before what is fine.
 static int worse_code(int a, int b)
 {
     return a == EXIT_CHECK_FAILED || b == EXIT_CHECK_FAILED ? EXIT_CHECK_FAILED
