@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define ERROR_LEAST  0.01 // of a trial's log ratio, whatever its rounds say: placement of memory and code
-#define STANDS_OUT   4    // errors
+#define STANDS_OUT   4    // errors; a group one less, for there are fewer groups
 #define EXCESS_LEAST 0.05 // and by so much, as a ratio
 #define DISTURBED    0.10 // of a round's time over the least
 #define CHANCE_MOST  0.01 // trials that look slower for no reason, in all
@@ -19,6 +19,7 @@ struct sheet {
     double *level[2];                 // [rounds]: what a round did to all trials of BASE and of NEW
     double *least[2], *gaps;          // [count], [2 count]: the least time, and how far the second lies above it
     size_t gap_count;
+    double gap;     // the median; infinite: one round
     double *values; // [2 count + rounds], scratch
 };
 
@@ -59,6 +60,16 @@ static void find_least(struct sheet *sheet, size_t at, size_t side)
         sheet->gaps[sheet->gap_count++] = second - least;
 }
 
+// The median gap once all least times are found.
+static double find_all_least(struct sheet *sheet)
+{
+    sheet->gap_count = 0;
+    for (size_t side = 0; side < 2; side++)
+        for (size_t i = 0; i < sheet->count; i++)
+            find_least(sheet, i, side);
+    return sheet->gap_count ? median(sheet->gaps, sheet->gap_count) : INFINITY;
+}
+
 static void sheet_make(struct sheet *sheet, const struct time_trial *trials, size_t count)
 {
     *sheet = (struct sheet){.trials = calloc(count + 1, sizeof(void *))};
@@ -76,11 +87,18 @@ static void sheet_make(struct sheet *sheet, const struct time_trial *trials, siz
         sheet->level[side] = calloc(sheet->rounds + 1, sizeof(double));
         sheet->least[side] = calloc(count + 1, sizeof(double));
         CHECK(sheet->level[side] && sheet->least[side]);
+    }
+    double without = find_all_least(sheet);
+    for (size_t side = 0; side < 2; side++)
         for (size_t k = 0; k < sheet->rounds; k++)
             sheet->level[side][k] = level_of(sheet, side, k);
-        for (size_t i = 0; i < sheet->count; i++)
-            find_least(sheet, i, side);
-    }
+    sheet->gap = find_all_least(sheet);
+    if (sheet->gap < without)
+        return;
+    // What disturbs one trial at a time says nothing about a round.
+    for (size_t side = 0; side < 2; side++)
+        memset(sheet->level[side], 0, sheet->rounds * sizeof(double));
+    sheet->gap = find_all_least(sheet);
 }
 
 static void sheet_free(struct sheet *sheet)
@@ -105,12 +123,9 @@ static double error_per_gap(size_t rounds)
     return factors[at < last ? at : last];
 }
 
-// What a round took from n trials by their median is gone from their gaps, too.
 static double error_of(const struct sheet *sheet)
 {
-    double count = (double)sheet->count, gap = sheet->gap_count ? median(sheet->gaps, sheet->gap_count) : INFINITY;
-    double shared = sheet->count > 1 ? sqrt(count / (count - 1)) : 1;
-    return sheet->gap_count ? fmax(gap * shared * error_per_gap(sheet->rounds), ERROR_LEAST) : INFINITY;
+    return sheet->gap_count ? fmax(sheet->gap * error_per_gap(sheet->rounds), ERROR_LEAST) : INFINITY;
 }
 
 // The share of rounds that something disturbed, as if one more round were: none seen is not none.
@@ -249,7 +264,7 @@ static enum verdict judge_part(const struct time_change *change, const struct pa
                                const struct evidence *evidence)
 {
     double error = evidence->error / sqrt((double)part->trials), limit = threshold_of(change, part->trials);
-    double excess = fmax(STANDS_OUT * error, log(1 + EXCESS_LEAST));
+    double excess = fmax((STANDS_OUT - (part->trials > 1)) * error, log(1 + EXCESS_LEAST));
     bool proves = part->trials > 1 || evidence->no_chance;
     if (proves && part->low - evidence->middle > excess && part->low > limit - NEARLY)
         return VERDICT_WORSE;

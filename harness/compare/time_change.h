@@ -9,18 +9,20 @@
 //   does
 //                from round to round it does to both. A round is one value, the median over the trials of
 //                log(new / base); the mean over the rounds has Student's interval of 95 % (1908).
-//   one trial    The ratio of its least times over the rounds, each without what its round did to all trials (the
-//                median over the trials). How far it may be off shows in how far the second least time lies above
-//                the least (Robson and Whitlock 1964), the median over all trials and both builds.
+//   one trial    The ratio of its least times over the rounds; where that brings the second least nearer, each
+//   without
+//                what its round did to all trials (the median over the trials). How far it may be off shows in how
+//                far the second least time lies above the least (Robson and Whitlock 1964), the median over all
+//                trials and both builds.
 //   a group      Trials of one method, context or dtype: the mean of their log ratios.
 //
 // With the threshold T, of one trial 1.5 T and of k trials T (1 + 0.5 / sqrt k):
 //
 //   same       the ratio and its error lie below 1 + threshold
 //   worse      all trials: the interval lies above 1 and the ratio above 1 + T / 2. A trial or a group: the ratio
-//              exceeds the threshold, or nearly so, and exceeds the median of all trials by four errors and by 5 %;
-//              of a trial besides, chance does not explain it: n q^rounds <= 0.01, where q is the share of rounds
-//              in which something slowed a trial by 10 % and more.
+//              exceeds the threshold, or nearly so, and exceeds the median of all trials by four errors (a group:
+//              three) and by 5 %; of a trial besides, chance does not explain it: n q^rounds <= 0.01, where q is
+//              the share of rounds in which something slowed a trial by 10 % and more.
 //   better     likewise, below 1
 //   undecided  otherwise, and always in one round, which says nothing about how far two rounds differ
 #pragma once
