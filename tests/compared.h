@@ -135,6 +135,58 @@ static inline void expect_silent(const struct scratch *scratch, const char *argu
     free(text);
 }
 
+// What it says as JSON, to be released. It must have that verdict, and the exit code that goes with it.
+static inline json_t *judged(const struct scratch *scratch, const char *arguments, const char *verdict)
+{
+    bool fine = strcmp(verdict, "same") == 0 || strcmp(verdict, "better") == 0;
+    int code, expected = fine ? 0 : strcmp(verdict, "worse") == 0 ? 1 : 3;
+    char with_format[320];
+    snprintf(with_format, sizeof with_format, "--format json %s", arguments);
+    char *text = output_of(scratch, with_format, &code);
+    json_t *comparison = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    const char *found = json_string_value(json_object_get(comparison, "verdict"));
+    if (code != expected || !found || strcmp(found, verdict) != 0)
+        fail_msg("compare %s: expected \"%s\" and %d, found %d and\n%s", arguments, verdict, expected, code, text);
+    free(text);
+    return comparison;
+}
+
+// The verdict on "status", "inputs", "time" or a quantity of a trial; "": nothing is said of it.
+static inline const char *verdict_on(const json_t *comparison, unsigned trial, const char *what)
+{
+    size_t i, j;
+    json_t *item, *quantity;
+    char id[33];
+    snprintf(id, sizeof id, "%032x", trial);
+    json_array_foreach(json_object_get(comparison, "changed"), i, item)
+    {
+        if (strcmp(json_string_value(json_object_get(item, "id")), id) != 0)
+            continue;
+        json_t *own = json_object_get(item, what);
+        if (own)
+            return json_is_string(own) ? json_string_value(own)
+                                       : json_string_value(json_object_get(own, "verdict"));
+        json_array_foreach(json_object_get(item, "quantities"), j,
+                           quantity) if (strcmp(json_string_value(json_object_get(quantity, "name")), what) ==
+                                         0) return json_string_value(json_object_get(quantity, "verdict"));
+    }
+    return "";
+}
+
+// The verdict of all, and on something of trial 0, which is `verdict`, too, where `on` is NULL.
+static inline void expect_judged(const struct scratch *scratch, const char *arguments, const char *verdict,
+                                 const char *what, const char *on)
+{
+    json_t *comparison = judged(scratch, arguments, verdict);
+    const char *found = verdict_on(comparison, 0, what);
+    if (strcmp(found ? found : "", on ? on : verdict) != 0) {
+        char *text = json_dumps(comparison, JSON_INDENT(1));
+        fail_msg("compare %s: expected %s: \"%s\", found \"%s\" in\n%s", arguments, what, on ? on : verdict, found,
+                 text);
+    }
+    json_decref(comparison);
+}
+
 // Of all gradients and of two tensors, for .bits: the last digit of each.
 #define HASHES(all, a, b)                                                                                          \
     ", 'hash': '000000000000000" all "', 'tensors': {'embed': {'hash': '000000000000000" a                         \
