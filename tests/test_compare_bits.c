@@ -1,9 +1,9 @@
 // Tests of `longbp compare`: gradients whose bits changed are told, with what is not the same in both, and are no
-// regression.
+// fault.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
 #include "tests/compared.h"
 
-static void changed_bits_are_told_and_no_regression(void **state)
+static void changed_bits_are_told_and_no_fault(void **state)
 {
     static const char first[] = "bits        00000000  full, context 512, f32 cpu: gradient bits changed in ";
     BASE(*state, {.bits = HASHES("1", "2", "3")}, {.trial = 1, .bits = HASHES("1", "2", "3")}, {.trial = 2});
@@ -15,10 +15,12 @@ static void changed_bits_are_told_and_no_regression(void **state)
     expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 2 trials\n");
     expect(*state, "--deterministic base new", 0, "verdict: same\n");
     expect(*state, "--deterministic --format json base new", 0, "'first': 'norm'");
-    expect(*state, "--deterministic --format json base new", 0, "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
+    expect(*state, "--deterministic --format json base new", 0,
+           "'known': 2,\n  'changed': 1,\n  'not_the_same': []");
     NEW(*state, {.bits = HASHES("4", "6", "5")}, {.trial = 1}, {.trial = 2, .bits = HASHES("1", "2", "3")});
     expect(*state, "--deterministic base new", 0, "changed in 2 of 2 tensors, first in embed\n");
-    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials\n"); // no hash, nothing to say
+    expect(*state, "--deterministic base new", 0,
+           "gradients: bits changed in 1 of 1 trials\n"); // no hash, nothing to say
     // Elsewhere sums run in another order.
     NEW(*state, {.bits = HASHES("4", "2", "5"), .cpu = "Another CPU"});
     BASE(*state, {.bits = HASHES("1", "2", "3")});
@@ -28,11 +30,12 @@ static void changed_bits_are_told_and_no_regression(void **state)
     expect(*state, "--deterministic --all base new", 0, first);
     BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'data_hash': '0123456789abcdef'"});
     NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'data_hash': '0123456789abcdee'"});
-    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: data_hash\n");
-    BASE(*state, {.bits = HASHES("1", "2", "3"), .more = ", 'model_hash': '0123456789abcdef'"});
-    NEW(*state, {.bits = HASHES("4", "2", "5"), .more = ", 'model_hash': '0123456789abcdee'"});
-    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials; not the same in both: model_hash\n");
-    NEW(*state, {.bits = HASHES("4", "2", "5")}); // has no hash of its data
+    expect_silent(*state, "--deterministic base new", 3, "gradients: "); // other data, other bits
+    NEW(*state, {.bits = HASHES("4", "2", "5")});                        // has no hash of its data
+    expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials\n");
+    // In any round.
+    BASE(*state, {.bits = HASHES("1", "2", "3")});
+    NEW(*state, {.bits = HASHES("4", "2", "5")}, {.bits = HASHES("1", "2", "3")});
     expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 1 trials\n");
     BASE(*state, {.trial = 0});
     NEW(*state, {.trial = 0});
@@ -53,7 +56,7 @@ static void bits_of_a_card_count_where_it_is_deterministic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(changed_bits_are_told_and_no_regression),
+        TEST(changed_bits_are_told_and_no_fault),
         TEST(bits_of_a_card_count_where_it_is_deterministic),
     };
     return cmocka_run_group_tests_name("compare bits", tests, NULL, NULL);
