@@ -77,7 +77,7 @@ static void training_runs_end_at_another_loss(void **state)
         {{STEADY("3", "3.1")}, {STEADY("6", "6.1")}, "worse", "last_loss", NULL},
         {{STEADY("3", "3.1")}, {STEADY("6", "6.1")}, "worse", "held_out_loss", NULL},
         {{STEADY("3", "3.1")}, {STEADY("3", "6.1")}, "worse", "last_loss", ""},
-        {{STEADY("6", "6.1")}, {STEADY("3", "3.1")}, "better", "last_loss", NULL},
+        {{STEADY("6", "6.1")}, {STEADY("2", "2.1")}, "better", "last_loss", NULL},
         // BASE's last two steps are 0.9 from the step before: 2 sqrt((0.9^2 + 0.9^2) / 4 (1/2 + 1/2)) = 1.27.
         {{SCATTERED("2.6, 3.5", "3")}, {SCATTERED("2.6, 3.5", "4.2")}, "same", "held_out_loss", ""},
         {{SCATTERED("2.6, 3.5", "3")}, {SCATTERED("2.6, 3.5", "4.3")}, "worse", "held_out_loss", NULL},
