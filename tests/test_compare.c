@@ -323,6 +323,12 @@ static void two_trials_under_one_id_are_refused(void **state)
     NEW(*state, {.trial = 1}, {.trial = 1, .setting = ", 'seed': 2"}, {.trial = 0}); // nor in one file alone
     BASE(*state, {.trial = 0});
     expect(*state, "base new", 2, "00000001: two trials that differ in 'seed' have it");
+    // A version before a member of a key has none to say.
+    BASE(*state, {.setting = ", 'measure': {'samples': 5}"});
+    NEW(*state, {.setting = ", 'measure': {'samples': 5, 'pair_sums': false}"});
+    expect_judged(*state, "--deterministic base new", "same", "flops", "");
+    NEW(*state, {.setting = ", 'measure': {'samples': 6, 'pair_sums': false}"});
+    expect(*state, "--deterministic base new", 2, "two trials that differ in 'measure' have it");
 }
 
 // The rounds of a trial are what the revision and the machine of its last record measured.

@@ -368,7 +368,7 @@ static void two_builds_are_compared(void **state)
     assert_int_equal(run(scratch, "$L run spec.json --out r.jsonl --against ./other --compare"), 1);
     assert_says(scratch, "out", "worse ");
     assert_says(scratch, "out", "launches 1 -> ");
-    assert_says(scratch, "out", "verdict: regression");
+    assert_says(scratch, "out", "verdict: worse");
     assert_int_equal(line_count(scratch, "r-against.jsonl"), 1);
     // The other way round, and as the command that is for it.
     assert_int_equal(run(scratch, "mv r-against.jsonl a.jsonl; $L run spec.json --out a.jsonl --against ./other "
