@@ -343,6 +343,10 @@ static void records_of_another_build_or_machine_are_left_out(void **state)
     expect_judged(*state, "--deterministic base new", "worse", "flops", NULL);
     NEW(*state, {.trial = 0}, {.status = "crash"}, {.trial = 0});
     expect(*state, "--deterministic base new", 1, "status ok -> crash in 1 of 3 rounds\n");
+    // Other data are seen beside a round that crashed and does not say which it read.
+    BASE(*state, {.more = ", 'data_hash': '0000000000000001'"}, {.status = "crash"});
+    NEW(*state, {.more = ", 'data_hash': '0000000000000002'"}, {.status = "crash"});
+    expect_judged(*state, "--deterministic base new", "changed", "inputs", NULL);
 }
 
 // What comes with a fault is no better for being new; a card that is too small is no fault.
