@@ -94,14 +94,32 @@ static int severity(enum record_status status)
     return status == RECORD_OK ? 0 : status == RECORD_CRASH || status == RECORD_FAILED ? 2 : 1;
 }
 
-// The last of the rounds that ended worst.
-static const struct record *worst_round(const struct record_list *rounds)
+// The last of the rounds that ended worst; of those, one that ended as none of the other side's did.
+static const struct record *worst_round(const struct record_list *rounds, unsigned others)
 {
-    const struct record *worst = rounds->count ? rounds->records[0] : NULL;
-    for (size_t i = 1; i < rounds->count; i++)
-        if (severity(rounds->records[i]->status) >= severity(worst->status))
-            worst = rounds->records[i];
+    const struct record *worst = NULL;
+    for (size_t i = 0; i < rounds->count; i++) {
+        const struct record *record = rounds->records[i];
+        int more = worst ? severity(record->status) - severity(worst->status) : 1;
+        bool known = others >> record->status & 1, worst_known = worst && others >> worst->status & 1;
+        if (more > 0 || (more == 0 && (!known || worst_known)))
+            worst = record;
+    }
     return worst;
+}
+
+// Bit i: some round ended with status i, and none worse.
+static unsigned statuses_of(const struct record_list *rounds)
+{
+    unsigned statuses = 0;
+    int worst = 0;
+    for (size_t i = 0; i < rounds->count; i++) {
+        enum record_status status = rounds->records[i]->status;
+        statuses = severity(status) > worst ? 0 : statuses;
+        worst = severity(status) > worst ? severity(status) : worst;
+        statuses |= severity(status) == worst ? 1U << status : 0;
+    }
+    return statuses;
 }
 
 static size_t count_ok(const struct record_list *rounds)
@@ -134,8 +152,9 @@ static enum verdict judge_planned_status(const struct record *base, const struct
 
 static enum verdict judge_status(struct trial_comparison *trial, const struct comparison_options *options)
 {
-    const struct record *base = trial->statuses[0] = worst_round(&trial->rounds[0]),
-                        *new = trial->statuses[1] = worst_round(&trial->rounds[1]);
+    const unsigned before = statuses_of(&trial->rounds[0]), after = statuses_of(&trial->rounds[1]);
+    const struct record *base = trial->statuses[0] = worst_round(&trial->rounds[0], after),
+                        *new = trial->statuses[1] = worst_round(&trial->rounds[1], before);
     if (!base || !new)
         return options->rules.settings ? VERDICT_NONE : judge_single(base, new);
     if (record_one_is_planned(base, new))
@@ -148,19 +167,22 @@ static enum verdict judge_status(struct trial_comparison *trial, const struct co
         return VERDICT_WORSE;
     if (severity(new->status) < severity(base->status))
         return VERDICT_BETTER;
-    return base->status == new->status ? VERDICT_SAME : VERDICT_CHANGED;
+    return before == after ? VERDICT_SAME : VERDICT_CHANGED;
 }
 
 // --- inputs, quantities, bits
 
 static enum verdict judge_inputs(const struct trial_comparison *trial)
 {
+    const struct record *first = NULL;
     bool same = true;
     for (size_t side = 0; side < 2; side++)
         for (size_t i = 0; i < trial->rounds[side].count; i++) {
             const struct record *record = trial->rounds[side].records[i];
-            same &= record->status != RECORD_OK ||
-                    (record_same_data(trial->base, record) && record_same_model(trial->base, record));
+            if (record->status != RECORD_OK)
+                continue;
+            first = first ? first : record;
+            same &= record_same_data(first, record) && record_same_model(first, record);
         }
     return same ? VERDICT_SAME : VERDICT_CHANGED;
 }
@@ -190,7 +212,7 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
     if (trial->inputs == VERDICT_CHANGED)
         return;
     trial->changes = quantity_changes(&trial->rounds[0], &trial->rounds[1], &options->rules);
-    comparison->other_columns += record_other_columns(trial->base, trial->new);
+    comparison->other_columns += quantity_other_columns(&trial->rounds[0], &trial->rounds[1]);
     if (!options->rules.settings)
         trial->bits = compare_bits(trial);
     if (!options->deterministic && !planned)
@@ -302,7 +324,7 @@ static void append_times(struct comparison *comparison)
                     ": %zu rounds of each build in turn would do, there %s %zu (`longbp run SPEC --rounds %zu "
                     "--against OTHER-BUILD`)",
                     time->rounds_wanted, time->rounds == 1 ? "is" : "are", time->rounds, time->rounds_wanted);
-    else if (time->judged)
+    else if (time->restless)
         text_append(reason, sizeof comparison->reason, ": not even %d rounds would do; use a quieter machine",
                     TIME_ROUNDS_MOST);
 }

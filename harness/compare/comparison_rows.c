@@ -29,10 +29,16 @@ static bool any_told(const struct trial_comparison *trial)
     return any;
 }
 
+// Whether the status alone says something: it changed, or one side has none.
+static bool status_shown(const struct trial_comparison *trial)
+{
+    const struct record *base = trial->statuses[0], *new = trial->statuses[1];
+    return trial->status > VERDICT_SAME || !base || !new || base->status != new->status;
+}
+
 bool comparison_trial_shown(const struct trial_comparison *trial, bool all)
 {
-    bool alone = !trial->base || !trial->new;
-    return all || trial->verdict > VERDICT_SAME || any_told(trial) || alone || bits_shown(trial, all);
+    return all || trial->verdict > VERDICT_SAME || any_told(trial) || status_shown(trial) || bits_shown(trial, all);
 }
 
 static struct comparison_row row_of(const struct comparison *comparison, const struct trial_comparison *trial,
@@ -87,13 +93,6 @@ static void add_status(struct writing *to, const struct trial_comparison *trial)
         side = "one has a limit that the other has not";
     snprintf(row->note, sizeof row->note, "%s%s%.160s", side, *side && *reason ? ": " : "", reason);
     add(to, row);
-}
-
-// Whether the status alone says something: it changed, or one side has none.
-static bool status_shown(const struct trial_comparison *trial)
-{
-    const struct record *base = trial->statuses[0], *new = trial->statuses[1];
-    return trial->status > VERDICT_SAME || !base || !new || base->status != new->status;
 }
 
 static void add_inputs(struct writing *to, const struct trial_comparison *trial)

@@ -292,16 +292,18 @@ static void judge(struct judging *judging, enum quantity quantity, const char *n
         change.verdict = VERDICT_UNDECIDED;
     } else if (!base->known) {
         change.news = new->known;
-    } else if (kind == INSTRUCTIONS_KIND && of_another) {
-        return;
+    } else if (isinf(new->most) && !isinf(base->most)) {
+        change.verdict = VERDICT_WORSE;
     } else if (of_another) {
         change.verdict = base->most != new->most || base->least != new->least ? VERDICT_CHANGED : VERDICT_SAME;
     } else {
         bool counted = kind == COUNT_KIND || kind == HOST_KIND || kind == INSTRUCTIONS_KIND ||
                        quantity == QUANTITY_PEAK_BY_CATEGORY;
         bool both_ways = kind == LOSS_KIND || (counted && judging->exact);
-        struct judged judged =
-            judge_extremes(base, new, noise, extra(allowance, base->most), both_ways, &change.base, &change.new);
+        // A part of the peak may grow by as much as the peak.
+        bool of_peak = allowance == &judging->rules->allowances[QUANTITY_PEAK_BYTES];
+        double allowed = extra(allowance, of_peak ? judging->before->peak_bytes : base->most);
+        struct judged judged = judge_extremes(base, new, noise, allowed, both_ways, &change.base, &change.new);
         change.verdict = judged.verdict;
         change.allowed = judged.allowed ? allowance->text : NULL;
     }
@@ -309,20 +311,29 @@ static void judge(struct judging *judging, enum quantity quantity, const char *n
         add(judging, name, change);
 }
 
-static struct extremes extremes_of(const struct record_list *list, enum quantity quantity)
+// Of rounds whose instructions are comparable with BASE's last; other quantities always are.
+static struct extremes extremes_of(const struct judging *judging, const struct record_list *list,
+                                   enum quantity quantity)
 {
+    bool instructions = quantities[quantity].kind == INSTRUCTIONS_KIND;
     struct extremes extremes = {0};
     for (size_t i = 0; i < list->count; i++)
-        if (list->records[i]->status == RECORD_OK)
+        if (list->records[i]->status == RECORD_OK &&
+            (!instructions || quantity_comparable(quantity, judging->before, list->records[i])))
             extremes_add(&extremes, quantity_of(list->records[i], quantity));
     return extremes;
 }
 
 static void judge_quantity(struct judging *judging, enum quantity quantity)
 {
-    struct extremes base = extremes_of(judging->base, quantity), new = extremes_of(judging->new, quantity);
+    struct extremes base = extremes_of(judging, judging->base, quantity),
+                    new = extremes_of(judging, judging->new, quantity);
+    if (quantities[quantity].kind == INSTRUCTIONS_KIND && (!base.known || !new.known))
+        return;
     judge(judging, quantity, quantities[quantity].name, &base, &new,
-          noise_of(quantity, judging->before, judging->after), &judging->rules->allowances[quantity]);
+          noise_of(quantity, judging->before,
+                   quantities[quantity].kind == INSTRUCTIONS_KIND ? judging->before : judging->after),
+          &judging->rules->allowances[quantity]);
 }
 
 static bool has_categories(const struct record *record)
@@ -339,8 +350,8 @@ static struct extremes extremes_of_category(const struct record_list *list, int 
     struct extremes extremes = {0};
     for (size_t i = 0; i < list->count; i++) {
         const struct record *record = list->records[i];
-        if (record->status == RECORD_OK && has_categories(record))
-            extremes_add(&extremes, fmax(record->peak_by_category[category], 0));
+        if (record->status == RECORD_OK)
+            extremes_add(&extremes, has_categories(record) ? fmax(record->peak_by_category[category], 0) : NAN);
     }
     return extremes;
 }
@@ -351,16 +362,14 @@ static void judge_categories(struct judging *judging)
 {
     const struct allowance *own = &judging->rules->allowances[QUANTITY_PEAK_BY_CATEGORY],
                            *peak = &judging->rules->allowances[QUANTITY_PEAK_BYTES];
-    if (!judging->planned && judging->after->peak_bytes < judging->before->peak_bytes)
+    if (!judging->planned && extremes_of(judging, judging->new, QUANTITY_PEAK_BYTES).most <
+                                 extremes_of(judging, judging->base, QUANTITY_PEAK_BYTES).most)
         return;
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         struct extremes base = extremes_of_category(judging->base, i), new = extremes_of_category(judging->new, i);
-        struct allowance of_peak = *peak;
-        of_peak.amount = extra(peak, judging->before->peak_bytes);
-        of_peak.relative = false;
         char name[64];
         snprintf(name, sizeof name, "peak_by_category.%s", category_name((enum category)i));
-        judge(judging, QUANTITY_PEAK_BY_CATEGORY, name, &base, &new, 0, own->given ? own : &of_peak);
+        judge(judging, QUANTITY_PEAK_BY_CATEGORY, name, &base, &new, 0, own->given ? own : peak);
     }
 }
 
@@ -381,7 +390,7 @@ static struct extremes extremes_of_tensor(const struct record_list *list, const 
 {
     struct extremes extremes = {0};
     for (size_t i = 0; i < list->count; i++)
-        if (list->records[i]->status == RECORD_OK && list->records[i]->gradient.tensors.count)
+        if (list->records[i]->status == RECORD_OK)
             extremes_add(&extremes, tensor_error(list->records[i], name, place));
     return extremes;
 }
@@ -406,6 +415,15 @@ static const struct record *last_ok(const struct record_list *list)
     return last;
 }
 
+bool quantity_other_columns(const struct record_list *base, const struct record_list *new)
+{
+    const struct record *before = last_ok(base);
+    bool any = false;
+    for (size_t i = 0; i < new->count; i++)
+        any |= new->records[i]->status == RECORD_OK &&record_other_columns(before, new->records[i]);
+    return any;
+}
+
 struct quantity_changes quantity_changes(const struct record_list *base, const struct record_list *new,
                                          const struct quantity_rules *rules)
 {
@@ -414,7 +432,7 @@ struct quantity_changes quantity_changes(const struct record_list *base, const s
     CHECK(judging.before && judging.after);
     judging.planned = record_one_is_planned(judging.before, judging.after);
     judging.exact = rules->exact || judging.planned;
-    judging.other_columns = record_other_columns(judging.before, judging.after);
+    judging.other_columns = quantity_other_columns(base, new);
     for (enum quantity i = 0; i < QUANTITY_COUNT; i++) {
         enum kind kind = quantities[i].kind;
         bool learned =

@@ -83,3 +83,5 @@ struct quantity_changes {
 // and errors, which a plan has none of, are left out, and so is what one of them does not know.
 struct quantity_changes quantity_changes(const struct record_list *base, const struct record_list *new,
                                          const struct quantity_rules *rules);
+// Whether a round of NEW that was ok drew other columns than BASE's last.
+bool quantity_other_columns(const struct record_list *base, const struct record_list *new);

@@ -301,7 +301,6 @@ static void judge_trials(struct time_change *change, const struct sheet *sheet, 
 {
     for (size_t i = 0, at = 0; i < count; i++) {
         struct time_trial *trial = &trials[i];
-        judge_same(trial);
         if (trial->verdict != VERDICT_SAME)
             continue;
         struct evidence evidence = evidence_of(change, sheet, trial->rounds);
@@ -354,16 +353,16 @@ static void judge_groups(struct time_change *change, const struct sheet *sheet)
 static bool settled(const struct time_change *change, const struct sheet *sheet, struct mean mean, size_t rounds)
 {
     struct evidence evidence = evidence_of(change, sheet, rounds);
-    bool all = judge_all(change, mean, rounds) != VERDICT_UNDECIDED;
-    for (size_t i = 0; all && sheet->count > 1 && i < sheet->count; i++) {
+    enum verdict worst = judge_all(change, mean, rounds);
+    for (size_t i = 0; sheet->count > 1 && i < sheet->count; i++) {
         double ratio = ratio_of(sheet, i);
-        all = judge_part(change, &(struct part){1, ratio, ratio, ratio}, &evidence) != VERDICT_UNDECIDED;
+        worst = verdict_worst(worst, judge_part(change, &(struct part){1, ratio, ratio, ratio}, &evidence));
     }
-    for (size_t i = 0; all && i < change->group_count; i++) {
+    for (size_t i = 0; i < change->group_count; i++) {
         struct part part = part_of(sheet, change->groups[i].axis, change->groups[i].name);
-        all = judge_part(change, &part, &evidence) != VERDICT_UNDECIDED;
+        worst = verdict_worst(worst, judge_part(change, &part, &evidence));
     }
-    return all;
+    return worst != VERDICT_UNDECIDED;
 }
 
 static size_t rounds_wanted(const struct time_change *change, const struct sheet *sheet, struct mean mean)
@@ -386,11 +385,11 @@ void time_change_judge(struct time_change *change, double threshold, struct time
                                    .all = {.axis = -1, .name = "all trials", .trials = sheet.count}};
     for (size_t i = 0; i < count; i++)
         change->timed += trials[i].rounds || trials[i].unusable;
+    for (size_t i = 0; i < count; i++)
+        judge_same(&trials[i]);
     if (sheet.count && is_one_file(&sheet)) {
-        change->all.verdict = change->verdict = VERDICT_SAME;
+        change->all.verdict = VERDICT_SAME;
         change->all.ratio = (struct shift){1, 1, 1};
-        for (size_t i = 0; i < count; i++)
-            judge_same(&trials[i]);
     } else if (sheet.count) {
         struct mean mean = mean_of_rounds(&sheet);
         change->error = error_of(&sheet);
@@ -399,16 +398,18 @@ void time_change_judge(struct time_change *change, double threshold, struct time
         change->all.ratio = ratio_within(mean.estimate, half_interval(mean, mean.rounds));
         judge_groups(change, &sheet);
         judge_trials(change, &sheet, trials, count);
-        change->verdict = change->all.verdict;
-        for (size_t i = 0; i < change->group_count; i++)
-            change->verdict = verdict_worst(change->verdict, change->groups[i].verdict);
-    } else {
-        judge_trials(change, &sheet, trials, count);
     }
+    change->verdict = change->all.verdict;
+    for (size_t i = 0; i < change->group_count; i++)
+        change->verdict = verdict_worst(change->verdict, change->groups[i].verdict);
+    for (size_t i = 0; i < count; i++)
+        if (!trials[i].unusable)
+            change->verdict = verdict_worst(change->verdict, trials[i].verdict);
+    if (change->verdict == VERDICT_UNDECIDED)
+        change->rounds_wanted = rounds_wanted(change, &sheet, mean_of_rounds(&sheet));
+    change->restless = change->verdict == VERDICT_UNDECIDED && !change->rounds_wanted;
     for (size_t i = 0; i < count; i++)
         change->verdict = verdict_worst(change->verdict, trials[i].verdict);
-    if (change->verdict == VERDICT_UNDECIDED && sheet.count)
-        change->rounds_wanted = rounds_wanted(change, &sheet, mean_of_rounds(&sheet));
     sheet_free(&sheet);
 }
 

@@ -62,7 +62,8 @@ struct time_change {
     size_t group_count;
     double error;         // of a trial's log ratio
     double disturbed;     // q
-    size_t rounds_wanted; // how many would settle what is undecided; 0: nothing is, or not even TIME_ROUNDS_MOST
+    size_t rounds_wanted; // how many would settle what is undecided; 0: nothing is that rounds would settle, or:
+    bool restless;        // not even TIME_ROUNDS_MOST would
     enum verdict verdict; // the worst of all
 };
 
