@@ -9,8 +9,8 @@ enum { TRIALS = 3, ROUNDS = 3 };
 // In which rounds of NEW something changed.
 enum extent { FIRST, MIDDLE, LAST, ALL };
 
-// Members that a record of BASE and one that changed may have, and how a sketch of them begins.
-#define BYTES(name, value) ", '" name "': " value
+// Other members of a record, and of its gradient.
+#define MEMBER(name, value) ", '" name "': " value
 #define CURVE(last, held_out)                                                                                      \
     ", 'curve': {'loss': [5, 4, 3.5, 3.2, 3, 3, 3, " last "], 'evaluation_step': [8], 'evaluation_loss': "         \
     "[" held_out "]}"
@@ -41,14 +41,14 @@ static const struct row {
     {{.status = "failed"}, {.status = "crash"}, IS("status", "changed")},
     {{.status = "oom"}, {.status = "failed"}, IS("status", "worse")},
     // Inputs, and nothing else of the trial.
-    {{.more = BYTES("data_hash", "'0000000000000001'")},
-     {.flops = 9000, .more = BYTES("data_hash", "'0000000000000002'")},
+    {{.more = MEMBER("data_hash", "'0000000000000001'")},
+     {.flops = 9000, .more = MEMBER("data_hash", "'0000000000000002'")},
      IS("inputs", "changed")},
-    {{.more = BYTES("model_hash", "'0000000000000001'")},
-     {.flops = 9000, .more = BYTES("model_hash", "'0000000000000002'")},
+    {{.more = MEMBER("model_hash", "'0000000000000001'")},
+     {.flops = 9000, .more = MEMBER("model_hash", "'0000000000000002'")},
      IS("inputs", "changed")},
-    {{.more = BYTES("data_hash", "'0000000000000001'")},
-     {.flops = 9000, .more = BYTES("data_hash", "'0000000000000002'")},
+    {{.more = MEMBER("data_hash", "'0000000000000001'")},
+     {.flops = 9000, .more = MEMBER("data_hash", "'0000000000000002'")},
      IS("flops", "changed"),
      .on = ""},
     // Bytes and counts.
@@ -68,45 +68,47 @@ static const struct row {
     {{.trial = 0}, {.bytes_moved = 899}, IS("bytes_moved", "better"), .exact = "worse"},
     {{.trial = 0}, {.launches = 71}, IS("launches", "worse")},
     {{.trial = 0}, {.launches = 69}, IS("launches", "better"), .exact = "worse"},
-#define MEMBER(name)                                                                                               \
-    {{.more = BYTES(name, "5")}, {.more = BYTES(name, "6")}, IS(name, "worse")},                                   \
+#define BOTH_WAYS(name)                                                                                            \
+    {{.more = MEMBER(name, "5")}, {.more = MEMBER(name, "6")}, IS(name, "worse")},                                 \
     {                                                                                                              \
-        {.more = BYTES(name, "5")}, {.more = BYTES(name, "4")}, IS(name, "better"), .exact = "worse"               \
+        {.more = MEMBER(name, "5")}, {.more = MEMBER(name, "4")}, IS(name, "better"), .exact = "worse"             \
     }
-    MEMBER("resident_bytes"),
-    MEMBER("model_flops"),
-    MEMBER("attention_glue_bytes"),
-    MEMBER("host_peak_bytes"),
-    MEMBER("link_out_bytes"),
-    MEMBER("link_in_bytes"),
+    BOTH_WAYS("resident_bytes"),
+    BOTH_WAYS("model_flops"),
+    BOTH_WAYS("attention_glue_bytes"),
+    BOTH_WAYS("host_peak_bytes"),
+    BOTH_WAYS("link_out_bytes"),
+    BOTH_WAYS("link_in_bytes"),
     // Nothing on the host is 0 bytes.
-    {{.trial = 0}, {.more = BYTES("host_peak_bytes", "5")}, IS("host_peak_bytes", "worse")},
-    {{.more = BYTES("link_in_bytes", "5")}, {.trial = 0}, IS("link_in_bytes", "better"), .exact = "worse"},
+    {{.trial = 0}, {.more = MEMBER("host_peak_bytes", "5")}, IS("host_peak_bytes", "worse")},
+    {{.more = MEMBER("link_in_bytes", "5")}, {.trial = 0}, IS("link_in_bytes", "better"), .exact = "worse"},
     // One does not pay for the other.
     {{.trial = 0}, {.flops = 4000, .launches = 71}, IS("flops", "worse"), .on = "better", .exact = "worse"},
     // Instructions.
-    {{.more = BYTES("instructions", "1000")},
-     {.more = BYTES("instructions", "1029")},
+    {{.more = MEMBER("instructions", "1000")},
+     {.more = MEMBER("instructions", "1029")},
      IS("instructions", "same"),
      .on = ""},
-    {{.more = BYTES("instructions", "1000")}, {.more = BYTES("instructions", "1031")}, IS("instructions", "worse")},
-    {{.more = BYTES("instructions", "1000")},
-     {.more = BYTES("instructions", "969")},
+    {{.more = MEMBER("instructions", "1000")},
+     {.more = MEMBER("instructions", "1031")},
+     IS("instructions", "worse")},
+    {{.more = MEMBER("instructions", "1000")},
+     {.more = MEMBER("instructions", "969")},
      IS("instructions", "better"),
      .exact = "worse"},
-    {{.more = BYTES("instructions", "1000")},
-     {.cpu = "another", .more = BYTES("instructions", "2000")},
+    {{.more = MEMBER("instructions", "1000")},
+     {.cpu = "another", .more = MEMBER("instructions", "2000")},
      IS("instructions", "same"),
      .on = ""},
-    {{.more = BYTES("instructions", "1000"), .machine = ", 'spin_count': 0"},
-     {.more = BYTES("instructions", "2000"), .machine = ", 'spin_count': 9"},
+    {{.more = MEMBER("instructions", "1000"), .machine = ", 'spin_count': 0"},
+     {.more = MEMBER("instructions", "2000"), .machine = ", 'spin_count': 9"},
      IS("instructions", "same"),
      .on = ""},
     // The loss of the first step: the tolerance is 1.2e-6 of it.
-    {{.more = BYTES("loss", "3")}, {.more = BYTES("loss", "3.000003")}, IS("loss", "same"), .on = ""},
-    {{.more = BYTES("loss", "3")}, {.more = BYTES("loss", "3.000004")}, IS("loss", "worse")},
-    {{.more = BYTES("loss", "3")}, {.more = BYTES("loss", "2.999996")}, IS("loss", "worse")},
-    {{.more = BYTES("loss", "3")}, {.more = BYTES("loss", "null")}, IS("loss", "worse")},
+    {{.more = MEMBER("loss", "3")}, {.more = MEMBER("loss", "3.000003")}, IS("loss", "same"), .on = ""},
+    {{.more = MEMBER("loss", "3")}, {.more = MEMBER("loss", "3.000004")}, IS("loss", "worse")},
+    {{.more = MEMBER("loss", "3")}, {.more = MEMBER("loss", "2.999996")}, IS("loss", "worse")},
+    {{.more = MEMBER("loss", "3")}, {.more = MEMBER("loss", "null")}, IS("loss", "worse")},
     // The losses that a training run ends with: a steady one has no noise but rounding.
     {{.more = CURVE("3", "3")}, {.more = CURVE("3.1", "3")}, IS("last_loss", "worse")},
     {{.more = CURVE("3", "3")}, {.more = CURVE("2.9", "3")}, IS("last_loss", "better")},
@@ -132,11 +134,11 @@ static const struct row {
 // What BASE alone knows, and what NEW alone does.
 #define LOST(name)                                                                                                 \
     {                                                                                                              \
-        {.more = BYTES(name, "5")}, {.trial = 0}, IS(name, "undecided")                                            \
+        {.more = MEMBER(name, "5")}, {.trial = 0}, IS(name, "undecided")                                           \
     }
 #define NEWS(name)                                                                                                 \
     {                                                                                                              \
-        {.trial = 0}, {.more = BYTES(name, "5")}, IS(name, "same"), .on = "not judged"                             \
+        {.trial = 0}, {.more = MEMBER(name, "5")}, IS(name, "same"), .on = "not judged"                            \
     }
 #define FORGOTTEN(name, what)                                                                                      \
     {                                                                                                              \
@@ -176,14 +178,14 @@ static const struct row {
     {{BIASES("0.1", "0.5")}, {.trial = 0}, IS("bias.rms_error", "undecided")},
     {{.trial = 0}, {BIASES("0.1", "0.5")}, IS("bias.rms_error", "same"), .on = "not judged"},
     // What is of one draw, of other columns; a bias is of all.
-    {{.more = BYTES("columns", "[0, 3]")},
-     {.flops = 5001, .more = BYTES("columns", "[2]")},
+    {{.more = MEMBER("columns", "[0, 3]")},
+     {.flops = 5001, .more = MEMBER("columns", "[2]")},
      IS("flops", "changed")},
-    {{.more = BYTES("columns", "[0, 3]")},
-     {.peak_bytes = 999, .more = BYTES("columns", "[2]")},
+    {{.more = MEMBER("columns", "[0, 3]")},
+     {.peak_bytes = 999, .more = MEMBER("columns", "[2]")},
      IS("peak_bytes", "changed")},
-    {{.more = BYTES("columns", "[0, 3]")},
-     {.error = 0.1, .more = BYTES("columns", "[2]")},
+    {{.more = MEMBER("columns", "[0, 3]")},
+     {.error = 0.1, .more = MEMBER("columns", "[2]")},
      IS("gradient.relative_l2", "changed")},
     // Bits are told.
     {{.bits = HASHES("1", "2", "3")}, {.bits = HASHES("4", "2", "5")}, IS("flops", "same"), .on = ""},
