@@ -305,11 +305,11 @@ static void two_trials_under_one_id_are_refused(void **state)
     BASE(*state, {.trial = 0});
     expect(*state, "base new", 2, "00000001: two trials that differ in 'seed' have it");
     // A version before a member of a key has none to say.
-    BASE(*state, {.setting = ", 'measure': {'samples': 5}"});
-    NEW(*state, {.setting = ", 'measure': {'samples': 5, 'pair_sums': false}"});
+    BASE(*state, {.setting = ", 'optimizer': {'name': 'sgd'}"});
+    NEW(*state, {.setting = ", 'optimizer': {'name': 'sgd', 'momentum': 0}"});
     expect_judged(*state, "--deterministic base new", "same", "flops", "");
-    NEW(*state, {.setting = ", 'measure': {'samples': 6, 'pair_sums': false}"});
-    expect(*state, "--deterministic base new", 2, "two trials that differ in 'measure' have it");
+    NEW(*state, {.setting = ", 'optimizer': {'name': 'adamw', 'momentum': 0}"});
+    expect(*state, "--deterministic base new", 2, "two trials that differ in 'optimizer' have it");
 }
 
 // The rounds of a trial are what the revision and the machine of its last record measured.
