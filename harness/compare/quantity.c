@@ -328,11 +328,11 @@ static void judge_quantity(struct judging *judging, enum quantity quantity)
 {
     struct extremes base = extremes_of(judging, judging->base, quantity),
                     new = extremes_of(judging, judging->new, quantity);
-    if (quantities[quantity].kind == INSTRUCTIONS_KIND && (!base.known || !new.known))
+    bool instructions = quantities[quantity].kind == INSTRUCTIONS_KIND;
+    if (instructions && (!base.known || (!new.known && !isnan(judging->after->instructions))))
         return;
     judge(judging, quantity, quantities[quantity].name, &base, &new,
-          noise_of(quantity, judging->before,
-                   quantities[quantity].kind == INSTRUCTIONS_KIND ? judging->before : judging->after),
+          noise_of(quantity, judging->before, instructions ? judging->before : judging->after),
           &judging->rules->allowances[quantity]);
 }
 
