@@ -163,13 +163,19 @@ static bool same_inputs(const struct record *base, const struct record *new)
     return record_same_data(base, new) && record_same_model(base, new);
 }
 
+// Whether instructions may be compared: of one processor, as many threads, and waits of one kind.
+static bool counted_alike(const struct record *base, const struct record *new)
+{
+    return record_same_machine(base, new) && record_waits_alike(base, new);
+}
+
 // What two runs of one build may be apart; NaN: the two cannot be compared.
 static double noise_of(enum quantity quantity, const struct record *base, const struct record *new)
 {
     double value = fabs(quantity_of(base, quantity));
     switch (quantities[quantity].kind) {
     case INSTRUCTIONS_KIND:
-        return record_same_machine(base, new) && record_waits_alike(base, new) ? INSTRUCTIONS_NOISE * value : NAN;
+        return counted_alike(base, new) ? INSTRUCTIONS_NOISE * value : NAN;
     case LOSS_KIND:
         return same_inputs(base, new) ? error_slack(base) * value : NAN;
     case RUN_LOSS_KIND:
@@ -319,7 +325,7 @@ static struct extremes extremes_of(const struct judging *judging, const struct r
     struct extremes extremes = {0};
     for (size_t i = 0; i < list->count; i++)
         if (list->records[i]->status == RECORD_OK &&
-            (!instructions || quantity_comparable(quantity, judging->before, list->records[i])))
+            (!instructions || counted_alike(judging->before, list->records[i])))
             extremes_add(&extremes, quantity_of(list->records[i], quantity));
     return extremes;
 }
@@ -329,7 +335,7 @@ static void judge_quantity(struct judging *judging, enum quantity quantity)
     struct extremes base = extremes_of(judging, judging->base, quantity),
                     new = extremes_of(judging, judging->new, quantity);
     bool instructions = quantities[quantity].kind == INSTRUCTIONS_KIND;
-    if (instructions && (!base.known || (!new.known && !isnan(judging->after->instructions))))
+    if (instructions && base.known && !new.known && !isnan(judging->after->instructions))
         return;
     judge(judging, quantity, quantities[quantity].name, &base, &new,
           noise_of(quantity, judging->before, instructions ? judging->before : judging->after),
@@ -379,9 +385,9 @@ static double tensor_error(const struct record *record, const char *name, size_t
     const struct record_tensor *tensors = record->gradient.tensors.items;
     size_t count = record->gradient.tensors.count;
     for (size_t i = 0; i < count; i++) {
-        const struct record_tensor *tensor = &tensors[(place + i) % count];
-        if (strcmp(tensor->name, name) == 0)
-            return tensor->relative_l2;
+        size_t at = (place + i) % count;
+        if (strcmp(record->gradient.tensors.names[at], name) == 0)
+            return tensors[at].relative_l2;
     }
     return NAN;
 }
@@ -397,13 +403,13 @@ static struct extremes extremes_of_tensor(const struct record_list *list, const 
 
 static void judge_tensors(struct judging *judging)
 {
-    const struct record_gradient *before = &judging->before->gradient, *after = &judging->after->gradient;
-    const struct record_tensor *tensors = before->tensors.items;
-    for (size_t i = 0; after->given && i < before->tensors.count; i++) {
-        struct extremes base = extremes_of_tensor(judging->base, tensors[i].name, i),
-                        new = extremes_of_tensor(judging->new, tensors[i].name, i);
-        judge(judging, QUANTITY_TENSOR_ERROR, tensors[i].name, &base, &new,
-              tensor_slack(judging->before, base.most), &judging->rules->allowances[QUANTITY_TENSOR_ERROR]);
+    const struct record_parts *tensors = &judging->before->gradient.tensors;
+    for (size_t i = 0; judging->after->gradient.given && i < tensors->count; i++) {
+        const char *name = tensors->names[i];
+        struct extremes base = extremes_of_tensor(judging->base, name, i),
+                        new = extremes_of_tensor(judging->new, name, i);
+        judge(judging, QUANTITY_TENSOR_ERROR, name, &base, &new, tensor_slack(judging->before, base.most),
+              &judging->rules->allowances[QUANTITY_TENSOR_ERROR]);
     }
 }
 
