@@ -133,6 +133,7 @@ static size_t count_ok(const struct record_list *rounds)
 // Of a trial that one side alone has: a trial must not vanish, and what is new must not come with a fault.
 static enum verdict judge_single(const struct record *base, const struct record *new)
 {
+    CHECK(base || new);
     if (base)
         return VERDICT_UNDECIDED;
     return severity(new->status) == 2 || new->status == RECORD_TIMEOUT ? VERDICT_WORSE : VERDICT_NONE;

@@ -73,7 +73,7 @@ static void write_status(const struct trial_comparison *trial, size_t side, char
     const struct record *worst = trial->statuses[side];
     size_t alike = 0;
     for (size_t i = 0; i < rounds->count; i++)
-        alike += rounds->records[i]->status == worst->status;
+        alike += worst && rounds->records[i]->status == worst->status;
     snprintf(text, size, "%s", worst ? record_status_name(worst->status) : "-");
     if (alike < rounds->count)
         text_append(text, size, " in %zu of %zu rounds", alike, rounds->count);
