@@ -15,8 +15,7 @@ static void changed_bits_are_told_and_no_fault(void **state)
     expect(*state, "--deterministic base new", 0, "gradients: bits changed in 1 of 2 trials\n");
     expect(*state, "--deterministic base new", 0, "verdict: same\n");
     expect(*state, "--deterministic --format json base new", 0, "'first': 'norm'");
-    expect(*state, "--deterministic --format json base new", 0,
-           "'known': 2, 'changed': 1, 'not_the_same': []");
+    expect(*state, "--deterministic --format json base new", 0, "'known': 2, 'changed': 1, 'not_the_same': []");
     NEW(*state, {.bits = HASHES("4", "6", "5")}, {.trial = 1}, {.trial = 2, .bits = HASHES("1", "2", "3")});
     expect(*state, "--deterministic base new", 0, "changed in 2 of 2 tensors, first in embed\n");
     expect(*state, "--deterministic base new", 0,

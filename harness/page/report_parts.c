@@ -1,8 +1,8 @@
 // What reports write as markdown, on the page.
+#include "harness/compare/history_report.h"
 #include "harness/page/markdown.h"
 #include "harness/page/part.h"
 #include "harness/results/category_report.h"
-#include "harness/compare/history_report.h"
 #include "harness/results/longest_report.h"
 #include "harness/results/prediction_report.h"
 #include <stdlib.h>

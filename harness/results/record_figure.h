@@ -1,8 +1,8 @@
 // Record figures: what a table says of a record beside its fields: the trial in words, what a step takes, and
 // ratios over a baseline of the same model, context, batch and kind of device, of times also of the same machine.
 #pragma once
-#include "harness/results/sample.h"
 #include "harness/results/record.h"
+#include "harness/results/sample.h"
 
 struct table_row {
     const struct record *record;

@@ -3,8 +3,8 @@
 // so for both: a round is one value, the ratio of its two times, and of these the mean's interval is Student's
 // (1908).
 #pragma once
-#include "harness/results/sample.h"
 #include "harness/results/record.h"
+#include "harness/results/sample.h"
 
 // The geometric mean of times[i] / over[i] and its interval of 95 %. Of one round there is none: from 0 to
 // infinity. All times > 0; rounds > 0.

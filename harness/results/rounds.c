@@ -1,6 +1,6 @@
 #include "harness/results/rounds.h"
-#include "harness/results/sample.h"
 #include "harness/results/record_json.h"
+#include "harness/results/sample.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

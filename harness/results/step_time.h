@@ -1,8 +1,8 @@
 // Step time: what a record says that one step takes: the median of its samples or, where each walked a draw of
 // columns of its own, their mean, which estimates the expectation over draws without bias; the median would not.
 #pragma once
-#include "harness/results/sample.h"
 #include "harness/results/record.h"
+#include "harness/results/sample.h"
 #include <stdbool.h>
 
 // ms; what is not known is NaN.
