@@ -129,6 +129,20 @@ static void test_changes_are_told_of_their_commit(void **state)
     json_decref(history);
 }
 
+// Of one round of each commit times say nothing, and nothing is open for their sake.
+static void test_times_of_one_round_are_left_out(void **state)
+{
+    struct scratch *scratch = *state;
+    write_points(scratch, points, COUNT(points));
+    json_t *history = history_of(scratch);
+    const json_t *comparison =
+        json_object_get(json_array_get(json_object_get(history, "commits"), 3), "comparison");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(comparison, "time"), "verdict")),
+                        "not judged");
+    assert_string_equal(json_string_value(json_object_get(changed_at(history, 3, 0), "verdict")), "better");
+    json_decref(history);
+}
+
 static void test_every_point_is_there(void **state)
 {
     struct scratch *scratch = *state;
@@ -278,6 +292,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_changes_are_told_of_their_commit), TEST(test_every_point_is_there), TEST(test_tables),
+        TEST(test_times_of_one_round_are_left_out),  TEST(test_every_point_is_there), TEST(test_tables),
         TEST(test_creeping_growth_is_told),          TEST(test_order_of_git),         TEST(test_losses)};
     return cmocka_run_group_tests_name("history", tests, NULL, NULL);
 }

@@ -163,7 +163,8 @@ static json_t *commits_before(const struct history *history, size_t commit)
 static void compare_commit(struct history *history, size_t commit, const struct record *const *records,
                            const size_t *commits, size_t count)
 {
-    const struct comparison_options options = {.threshold = TIME_THRESHOLD};
+    struct comparison_options options = {.threshold = TIME_THRESHOLD};
+    struct comparison *comparison = &history->commits[commit].comparison;
     struct comparison_side base = {0}, new = {0};
     json_t *before = commits_before(history, commit);
     for (size_t i = 0; i < count; i++) {
@@ -173,7 +174,13 @@ static void compare_commit(struct history *history, size_t commit, const struct 
         if (from && commits[i] == commit)
             comparison_side_add(&new, records[i], records[i]->id);
     }
-    comparison_make_sides(&history->commits[commit].comparison, &base, &new, &options);
+    comparison_make_sides(comparison, &base, &new, &options);
+    // Most commits have one round of each trial, whose times say nothing: they are left out.
+    if (comparison->time.rounds == 1) {
+        comparison_free(comparison);
+        options.deterministic = true;
+        comparison_make_sides(comparison, &base, &new, &options);
+    }
     comparison_side_free(&base);
     comparison_side_free(&new);
     json_decref(before);
