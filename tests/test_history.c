@@ -290,9 +290,12 @@ static void test_order_of_git(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        TEST(test_changes_are_told_of_their_commit), TEST(test_every_point_is_there), TEST(test_tables),
-        TEST(test_times_of_one_round_are_left_out),  TEST(test_every_point_is_there), TEST(test_tables),
-        TEST(test_creeping_growth_is_told),          TEST(test_order_of_git),         TEST(test_losses)};
+    const struct CMUnitTest tests[] = {TEST(test_changes_are_told_of_their_commit),
+                                       TEST(test_every_point_is_there),
+                                       TEST(test_tables),
+                                       TEST(test_times_of_one_round_are_left_out),
+                                       TEST(test_creeping_growth_is_told),
+                                       TEST(test_order_of_git),
+                                       TEST(test_losses)};
     return cmocka_run_group_tests_name("history", tests, NULL, NULL);
 }
