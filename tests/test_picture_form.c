@@ -136,8 +136,10 @@ static void test_panels_and_fonts(void **state)
     struct status status = {0};
     struct scratch_path path = scratch_path(scratch, "r.jsonl");
     const char *paths[] = {path.text};
-    struct plot_request request = {
-        .paths = paths, .path_count = 1, .form = {.formats = "svg", .panel = "per-tokn"}, .figures = "time"};
+    struct plot_request request = {.paths = paths,
+                                   .path_count = 1,
+                                   .form = {.formats = "svg", .panel = "per-tokn", .scripts = "plots"},
+                                   .figures = "time"};
     assert_false(plot(&request, &status));
     assert_non_null(strstr(status.message, "has \"per-tokn\"; did you mean \"per-token\"? panels are "));
     assert_non_null(strstr(status.message, "time (time, per-token)"));

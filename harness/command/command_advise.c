@@ -176,7 +176,10 @@ static void print_lora(const json_t *setting)
         return;
     printf("LoRA      rank %lld, alpha %g, of ", (long long)json_integer_value(json_object_get(lora, "rank")),
            json_number_value(json_object_get(lora, "alpha")));
-    json_array_foreach(targets, i, target) printf("%s%s", i ? ", " : "", json_string_value(target));
+    json_array_foreach(targets, i, target)
+    {
+        printf("%s%s", i ? ", " : "", json_string_value(target));
+    }
     printf("\n");
 }
 

@@ -111,8 +111,10 @@ static void try_free(struct remedies *remedies)
     size_t used = 0;
     const char *option;
     json_t *value;
-    json_object_foreach(asked->trial.method, option, value) used +=
-        (size_t)snprintf(given + used, used < sizeof given ? sizeof given - used : 0, " --%s", option);
+    json_object_foreach(asked->trial.method, option, value)
+    {
+        used += (size_t)snprintf(given + used, used < sizeof given ? sizeof given - used : 0, " --%s", option);
+    }
     if (strcmp(asked->methods, "all") != 0)
         strncat(given, " --methods", sizeof given - strlen(given) - 1);
     for (char *c = given; *c; c++)

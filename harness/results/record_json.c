@@ -128,6 +128,7 @@ static void read_parts(const struct record_field *field, const json_t *value, st
     json_t *part;
     json_object_foreach((json_t *)value, name, part)
     {
+        CHECK(names); // an object is a map
         read_fields(field->members, part, part_at(field, parts, i));
         names[i++] = name;
     }

@@ -90,6 +90,7 @@ static void check_attention(struct attention_shape s, struct tensor q, struct te
 static size_t keys_read(struct attention_shape s)
 {
     size_t keys = 0, apart = sequences_apart(&s);
+    CHECK(apart > 0);
     for (size_t b = 0; b < apart; b++) {
         keys += attention_keys(s) - first_key_of(&s, b) - keys_left_out(&s, b);
     }
