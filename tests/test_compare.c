@@ -78,7 +78,7 @@ static void changes_are_told(void **state)
     expect(*state, "--deterministic base new", 3, "verdict: undecided: 1 trial lacks figures that BASE has\n");
 }
 
-// Of one build they are within 3 % of each other, less as well as more.
+// Those of one build are within 3 % of each other, less as well as more.
 static void instructions_have_their_noise(void **state)
 {
 #define INSTRUCTIONS(count) .more = ", 'instructions': " #count
@@ -221,7 +221,7 @@ static void a_pull_request_gets_markdown_or_test_results(void **state)
            "name='seco, context 1024, f32 cpu'>\n      <skipped>undecided status ok -&gt; -, only in "
            "BASE\n</skipped>");
     expect(*state, "--deterministic --format junit base base", 0, "tests='5' failures='0' errors='0' skipped='0'");
-    // What is undecided is an error: nobody has seen that it is fine.
+    // An undecided verdict is an error: nobody has seen that it is fine.
     NEW(*state, {.trial = 1}, {.trial = 2}, {.trial = 3});
     expect(*state, "--deterministic --format junit base new", 3, "tests='5' failures='0' errors='1' skipped='1'>");
     expect(*state, "--deterministic --format junit base new", 3,
@@ -264,7 +264,7 @@ static void settings_of_one_file_are_held_against_each_other(void **state)
     expect(*state, "--deterministic --by head_chunk new base", 1, "1 record is left out");
     expect(*state, "--by dtype base new", 2, "--by dtype: base and new have one value of it");
     expect(*state, "--by dtype base ./base", 2, "--by dtype: base, given twice, has one value of it");
-    // Of them one may be of a version before a key.
+    // One of them may be of a version before a key.
     BASE(*state, {.trial = 0, .setting = ", 'parallel': {'stage': 1}"},
          {.trial = 1, .setting = ", 'parallel': {'data': 1, 'stage': 1, 'zero': 0}, 'group': 1"});
     expect(*state, "--deterministic --by method base", 0, "1 trials in both, 0 only in BASE, 0 only in NEW");
@@ -330,7 +330,7 @@ static void records_of_another_build_or_machine_are_left_out(void **state)
     expect_judged(*state, "--deterministic base new", "changed", "inputs", NULL);
 }
 
-// What comes with a fault is no better for being new; a card that is too small is no fault.
+// A trial with a fault is no better for being new; a card that is too small is no fault.
 static void new_trials_must_not_fail(void **state)
 {
     BASE(*state, {.trial = 0});
@@ -343,7 +343,7 @@ static void new_trials_must_not_fail(void **state)
     expect(*state, "--deterministic --format junit base new", 1, "tests='3' failures='2' errors='0' skipped='0'>");
     scratch_file(*state, "base", "", 0);
     expect(*state, "--deterministic base new", 1, "verdict: worse"); // though no trial is in both
-    // Of settings one side's trials are no part of what the setting costs.
+    // Under --by one side's trials are no part of what the setting costs.
     BASE(*state, {.trial = 1}, {.trial = 5}, {.trial = 7, .status = "crash"});
     expect(*state, "--deterministic --by head_chunk base", 0, "status - -> crash, only in NEW");
 }
@@ -382,7 +382,7 @@ static void json_says_the_same(void **state)
     json_decref(json);
 }
 
-// What tells two trials apart is said, and no more: of a key in which they differ its value, of an object those
+// A name says no more than tells two trials apart: the value of a key in which they differ, of an object those
 // members of it.
 static void labels_tell_trials_apart(void **state)
 {
@@ -469,7 +469,7 @@ static void torn_last_lines_are_refused(void **state)
     expect(scratch, "--deterministic base unterminated", 0, "verdict: same"); // whole but for its newline
 }
 
-// What `longbp run` writes is what `longbp compare` reads.
+// `longbp compare` reads what `longbp run` writes.
 static void real_records(void **state)
 {
     struct scratch *scratch = *state;

@@ -121,7 +121,7 @@ static void settings_are_held_by_where_their_runs_end(void **state)
          {RUN("3.99", "1"), RUN("2.71", "1")},
          0,
          "better"},
-        // Of other data, and of another objective, a loss says nothing of how well a run learned.
+        // A loss of other data or of another objective says nothing of how well a run learned.
         {"objective",
          {", 'objective': {'name': 'sft'}", ", 'objective': {'name': 'dpo'}"},
          {RUN("2.71", "1"), RUN("3.99", "1")},

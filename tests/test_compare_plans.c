@@ -10,7 +10,7 @@
     .device = "plan-cpu", .samples = -1,                                                                           \
     .setting = ", 'profile': 'rtx-3090', 'links': 'infiniband', "                                                  \
                "'measure': {'samples': 1, 'warmup': 0, 'gradient': 'none'}"
-// Of the records' other members: what a measurement has, and a plan.
+// The records' other members: what a measurement has, and a plan.
 #define RAN        ", 'loss': 3, 'bias': {'rms_error': 0.5}, 'instructions': 7, 'energy_j': 2, 'device_used_bytes': 9"
 #define COUNTED    ", 'estimate_ms': 4"
 #define MORE_BYTES ", 'resident_bytes': 500, 'model_flops': 4000, 'attention_glue_bytes': 20"
@@ -74,7 +74,7 @@ static void a_plan_with_other_bytes_is_worse(void **state)
     }
     expect(*state, "--by device --allow attention_glue_bytes=5% new base", 0,
            "let pass by --allow attention_glue_bytes=5%");
-    // What one of them does not know is no fault.
+    // A figure that one of them does not know is no fault.
     BASE(*state, {PLANNED, .more = COUNTED ", 'model_flops': 4000, 'attention_glue_bytes': 20"});
     expect_silent(*state, "--by device new base", 0, "resident_bytes");
     expect(*state, "--by device base new", 0, "verdict: same\n");
@@ -126,7 +126,7 @@ static void limits_of_one_side_are_left_out(void **state)
         expect(*state, "--by device new base", cases[i].code, cases[i].part);
         expect(*state, "--by device base new", cases[i].code, cases[i].part);
     }
-    // Where both sides have several, each is held against its own.
+    // If both sides have several, each is held against its own.
     BASE(*state, {.device = "plan-cpu", .samples = -1, .more = COUNTED, LIMITED("2048", "null")},
          {.device = "plan-cpu", .samples = -1, .more = COUNTED, .flops = 6000, LIMITED("4096", "null")});
     NEW(*state, {LIMITED("4096", "null"), .flops = 6000}, {LIMITED("2048", "null")});
@@ -171,7 +171,7 @@ static void a_limit_of_one_side_explains_oom(void **state)
         expect(*state, "--by device new base", 0, "0 better, 0 same, 1 not judged\n");
         expect(*state, "--by device base new", 0, "verdict: not judged\n");
     }
-    // What no memory explains, and a limit that both have.
+    // An end that no memory explains, and a limit that both have.
     NEW(*state, {LIMITED("2048", "null"), .status = "ok"});
     BASE(*state, {PLANNED, .status = "unsupported"});
     expect(*state, "--by device new base", 1, "verdict: worse\n");

@@ -131,7 +131,7 @@ static const struct row {
     {{BIASES("0.1", "0.5")}, {BIASES("0.05", "0.5")}, IS("bias.relative_l2", "better")},
     {{BIASES("0.1", "0.5")}, {BIASES("0.1", "0.6")}, IS("bias.rms_error", "worse")},
     {{BIASES("0.1", "0.5")}, {BIASES("0.1", "0.4")}, IS("bias.rms_error", "better")},
-// What BASE alone knows, and what NEW alone does.
+// Figures that BASE alone knows, and that NEW alone does.
 #define LOST(name)                                                                                                 \
     {                                                                                                              \
         {.more = MEMBER(name, "5")}, {.trial = 0}, IS(name, "undecided")                                           \
@@ -177,7 +177,7 @@ static const struct row {
      IS("w", "undecided")},
     {{BIASES("0.1", "0.5")}, {.trial = 0}, IS("bias.rms_error", "undecided")},
     {{.trial = 0}, {BIASES("0.1", "0.5")}, IS("bias.rms_error", "same"), .on = "not judged"},
-    // What is of one draw, of other columns; a bias is of all.
+    // Figures of one draw, of other columns; a bias is of all.
     {{.more = MEMBER("columns", "[0, 3]")},
      {.flops = 5001, .more = MEMBER("columns", "[2]")},
      IS("flops", "changed")},

@@ -24,7 +24,7 @@
         __VA_ARGS__                                                                                                \
     }
 #define SAMPLES(...) .status = RECORD_OK, .samples_ms = LIST(__VA_ARGS__)
-// Of two threads that wait by spinning so often.
+// Two threads that wait by spinning so often.
 #define WAITING(spins) .provenance = {.threads = 2, .spin_count = (spins)}
 
 #define TAKE(base, new, clock)                                                                                     \
@@ -162,7 +162,7 @@ static void processor_times_stand_in_for_disturbed_samples(void **state)
     free(times.base);
 }
 
-// Of several ways to wait at barriers the one that both sides have most rounds of, the latest of equals.
+// The way to wait at barriers that both sides have most rounds of counts, the latest of equals.
 static void rounds_wait_alike(void **state)
 {
     (void)state;

@@ -28,7 +28,7 @@ static size_t take_logs(double *times)
     return rounds;
 }
 
-// Of trial i the method is "a" in the first half and "b" in the second, context and dtype are the same.
+// The method of trial i is "a" in the first half and "b" in the second, context and dtype are the same.
 static struct time_change judge(struct machine *machine)
 {
     struct time_change change;
@@ -119,7 +119,7 @@ static void one_round_decides_nothing(void **state)
     time_change_free(&change);
 }
 
-// What a round did to all trials is taken out of each.
+// A round's effect on all trials is taken out of each.
 static void what_a_round_does_to_all_is_taken_out(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void a_trial_stands_out_from_the_others(void **state)
     }
 }
 
-// Where two of three rounds of every trial are disturbed, 13 / 14 of them in all, no number of rounds would do.
+// If two of three rounds of every trial are disturbed, 13 / 14 of them in all, no number of rounds would do.
 static void a_restless_machine_proves_nothing(void **state)
 {
     (void)state;

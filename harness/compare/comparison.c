@@ -130,7 +130,7 @@ static size_t count_ok(const struct record_list *rounds)
     return count;
 }
 
-// Of a trial that one side alone has: a trial must not vanish, and what is new must not come with a fault.
+// A trial that one side alone has: none must vanish, and a new one must not come with a fault.
 static enum verdict judge_single(const struct record *base, const struct record *new)
 {
     CHECK(base || new);
@@ -230,7 +230,7 @@ static void set_times(struct time_trial *time, const struct round_times *times)
     time->unusable = times->unusable;
 }
 
-// Of several threads that wait for each other more than before, no processor time grows.
+// Processor time does not grow where threads wait for each other longer than before: the clock judges that.
 static void judge_waits(struct comparison *comparison, struct time_trial *times)
 {
     struct round_times *clocks = calloc(comparison->count + 1, sizeof *clocks);

@@ -14,7 +14,7 @@
 #include "harness/results/trial_names.h"
 
 struct comparison_options {
-    // Of settings (--by), neither bits nor inputs are judged, nor a trial that one side alone has.
+    // Under --by neither bits nor inputs are judged, nor a trial that one side alone has.
     struct quantity_rules rules;
     bool deterministic; // leave the times out
     double threshold;   // of the ratio of times

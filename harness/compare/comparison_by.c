@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-// Where a trial has the key.
+// The place of the key in a trial.
 struct compared_key {
     const char *key;
     bool option; // of the method, not a key of the trial
@@ -233,7 +233,7 @@ static void note_profile(struct comparison *comparison, const struct side *base,
                  side, any_pair_differs(comparison) ? ": plan with --profile NAME" : "");
 }
 
-// Of the device, or of the host.
+// A limit of the device, or of the host.
 static bool any_limit(const struct side *side, bool host)
 {
     bool any = false;
@@ -289,7 +289,7 @@ static void name_files(const struct result_file *files, size_t count, char *text
         snprintf(text, bytes, "%.200s%s has", files[0].path, count == 2 ? ", given twice," : "");
 }
 
-// What would make the other side of the only device.
+// Names the command that makes the side that is missing.
 static bool tell_other_device(const struct record *record, const char *files, struct status *status)
 {
     const char *device = text_or(record->trial.device, "cpu");

@@ -20,7 +20,7 @@ struct titled_comparison {
     struct comparison comparison;
 };
 
-// What changed and a summary, of each; all: every trial.
+// Writes the changes and a summary of each comparison; all: every trial.
 void comparison_write(const struct titled_comparison *comparisons, size_t count, enum comparison_format format,
                       bool all, FILE *stream);
 // {"verdict", "reason", "trials": {"both", "base_only", "new_only", and how many have each verdict}, "note": what

@@ -51,7 +51,7 @@ static struct comparison_row row_of(const struct comparison *comparison, const s
     return row;
 }
 
-// Where rows are written to, and what of.
+// The reader of the rows, and how many it has read.
 struct writing {
     const struct comparison *comparison;
     const struct comparison_reader *reader;
@@ -124,7 +124,7 @@ static void write_value(double value, bool bytes, int digits, char *text, size_t
         snprintf(text, size, "%.*g", digits, value);
 }
 
-// Of what is no count as many digits as tell the two apart.
+// A value that is no count gets as many digits as tell the two apart.
 static void write_values(struct comparison_row *row, const struct quantity_change *change, bool bytes)
 {
     int digits = 4;

@@ -17,7 +17,7 @@ struct comparison_reader {
     void *data;
 };
 
-// What changed of a trial, or with all also what did not; and of groups of trials.
+// Reads the changes of a trial or of the groups; all: also what did not change.
 void comparison_read_trial(const struct comparison *comparison, const struct trial_comparison *trial, bool all,
                            const struct comparison_reader *reader);
 void comparison_read_groups(const struct comparison *comparison, bool all, const struct comparison_reader *reader);

@@ -38,7 +38,7 @@ bool gradient_bits_repeat(const struct record *base, const struct record *new)
     return is_repeatable(base) && is_repeatable(new) && different_causes(base, new) == 0;
 }
 
-// Of the tensor of that name, most likely at the same place; 0: there is none.
+// The hash of the tensor of that name, most likely at the same place; 0: there is none.
 static uint64_t hash_of(const struct record_gradient *gradient, const char *name, size_t place)
 {
     const struct record_tensor *tensors = gradient->tensors.items;

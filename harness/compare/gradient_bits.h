@@ -2,7 +2,7 @@
 #pragma once
 #include "harness/results/record.h"
 
-// What bits depend on besides the program's own code, in bits of struct gradient_bits: keys of a record and of its
+// Bits depend on these besides the program's own code, in bits of struct gradient_bits: keys of a record and of its
 // provenance.
 #define GRADIENT_BITS_CAUSES 9
 extern const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES];

@@ -45,6 +45,6 @@ void histories_make(struct histories *histories, const struct record *const *rec
 void histories_free(struct histories *histories);
 // How many trials several commits have.
 size_t history_compared(const struct history *history);
-// What the trial's comparison at a commit says; NULL: it was not compared there.
+// The trial's comparison at a commit; NULL: it was not compared there.
 const struct trial_comparison *history_change(const struct history *history, const struct history_trial *trial,
                                               size_t commit);

@@ -60,7 +60,7 @@ static void print_commits(const struct history_report *report, const struct hist
                 stream);
 }
 
-// Where the changes of a commit go.
+// The table that the changes of a commit go to.
 struct changes_to {
     struct text_table *table;
     const struct history_commit *commit;

@@ -169,7 +169,7 @@ static bool counted_alike(const struct record *base, const struct record *new)
     return record_same_machine(base, new) && record_waits_alike(base, new);
 }
 
-// What two runs of one build may be apart; NaN: the two cannot be compared.
+// How far two runs of one build may be apart; NaN: the two cannot be compared.
 static double noise_of(enum quantity quantity, const struct record *base, const struct record *new)
 {
     double value = fabs(quantity_of(base, quantity));
@@ -199,7 +199,7 @@ bool quantity_changed(enum quantity quantity, const struct record *base, const s
 
 // --- changes
 
-// What the rounds of one side say of a quantity.
+// The least and the largest value of a quantity in the rounds of one side.
 struct extremes {
     double least, most;
     bool known, gap; // by some round that was ok; by some not
@@ -223,7 +223,7 @@ struct judging {
     struct quantity_changes changes;
 };
 
-// What may come out of two values that both are known: less, more, or within the tolerance.
+// The judgement of two values that are known.
 struct judged {
     enum verdict verdict;
     bool allowed;
@@ -317,7 +317,7 @@ static void judge(struct judging *judging, enum quantity quantity, const char *n
         add(judging, name, change);
 }
 
-// Of rounds whose instructions are comparable with BASE's last; other quantities always are.
+// Instructions count in rounds that are comparable with BASE's last; other quantities always do.
 static struct extremes extremes_of(const struct judging *judging, const struct record_list *list,
                                    enum quantity quantity)
 {

@@ -79,7 +79,7 @@ struct quantity_changes {
 // than 1e-12; of one tensor twice its own error in BASE, up to 32 such floors. A step's loss: as a share of it, the
 // same. What a training run ends with: loss_noise.h.
 //
-// Where one of the two is planned and the other was measured (record_one_is_planned), less is worse, too; losses
+// If one of the two is planned and the other was measured (record_one_is_planned), less is worse, too; losses
 // and errors, which a plan has none of, are left out, and so is what one of them does not know.
 struct quantity_changes quantity_changes(const struct record_list *base, const struct record_list *new,
                                          const struct quantity_rules *rules);

@@ -10,7 +10,7 @@ struct round_times {
     const char *unusable; // why there are none; NULL
 };
 
-// Of two lists whose records are of one trial. Processor times stand in for the samples where something disturbed
-// any of them, every record has them, and threads do not spin while they wait; waits are not in them. clock: not
-// even then.
+// Takes the times of two lists whose records are of one trial. Processor times stand in for the samples where
+// something disturbed any of them, every record has them, and threads do not spin while they wait; waits are not in
+// them. clock: not even then.
 struct round_times round_times_take(const struct record_list *base, const struct record_list *new, bool clock);

@@ -95,7 +95,7 @@ static void sheet_make(struct sheet *sheet, const struct time_trial *trials, siz
     sheet->gap = find_all_least(sheet);
     if (sheet->gap < without)
         return;
-    // What disturbs one trial at a time says nothing about a round.
+    // A disturbance of one trial at a time says nothing about a round.
     for (size_t side = 0; side < 2; side++)
         memset(sheet->level[side], 0, sheet->rounds * sizeof(double));
     sheet->gap = find_all_least(sheet);
@@ -245,7 +245,7 @@ static struct part part_of(const struct sheet *sheet, int axis, const char *name
     return part;
 }
 
-// What the rounds say of parts of the trials, were there so many of them.
+// The evidence on parts of the trials, were there so many rounds.
 struct evidence {
     double middle, error; // of all trials; of a trial's log ratio
     bool no_chance;       // that chance slows a trial in every round is out of the question

@@ -33,7 +33,7 @@
 
 #define TIME_AXES      3
 #define TIME_THRESHOLD 0.10
-// Where even so many rounds would not do, the machine is too restless.
+// The machine is too restless if even so many rounds would not do.
 #define TIME_ROUNDS_MOST 30
 
 struct time_trial {
