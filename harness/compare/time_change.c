@@ -72,7 +72,8 @@ static double find_all_least(struct sheet *sheet)
 
 static void sheet_make(struct sheet *sheet, const struct time_trial *trials, size_t count)
 {
-    *sheet = (struct sheet){.trials = calloc(count + 1, sizeof(void *))};
+    *sheet = (struct sheet){0};
+    sheet->trials = calloc(count + 1, sizeof *sheet->trials);
     CHECK(sheet->trials);
     for (size_t i = 0; i < count; i++) {
         if (!trials[i].rounds || trials[i].unusable)
