@@ -33,11 +33,6 @@ static unsigned long different_causes(const struct record *base, const struct re
     return causes;
 }
 
-bool gradient_bits_repeat(const struct record *base, const struct record *new)
-{
-    return is_repeatable(base) && is_repeatable(new) && different_causes(base, new) == 0;
-}
-
 // The hash of the tensor of that name, most likely at the same place; 0: there is none.
 static uint64_t hash_of(const struct record_gradient *gradient, const char *name, size_t place)
 {

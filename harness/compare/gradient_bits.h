@@ -15,7 +15,5 @@ struct gradient_bits {
     unsigned long causes; // bit i: cause i is not the same in both
 };
 
-// Whether two runs of one program would have the same bits: nothing else that bits depend on differs.
-bool gradient_bits_repeat(const struct record *base, const struct record *new);
 // The CPU's bits are the same in every run, and another device's where the trial asks for it (`deterministic`).
 struct gradient_bits gradient_bits_compare(const struct record *base, const struct record *new);

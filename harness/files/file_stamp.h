@@ -11,7 +11,7 @@ struct file_stamp {
     struct timespec modified;
 };
 
-// Of an open file. False if its system does not say.
+// Takes the stamp of an open file. False if its system does not say.
 bool file_stamp_take(struct file_stamp *stamp, int descriptor);
 // Held against the file as it is: the open one, or below 0 what now has the path, unless that is another file.
 // Asked after a read, it vouches for what was read. False and a status (bad input) if size or time differ.

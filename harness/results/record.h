@@ -178,8 +178,8 @@ struct record_rounds {
     const struct record **items; // [count], borrowed
 };
 
-// What is null in each: record_fields.h. Texts and JSON are borrowed; so are lists, parts and what stands apart of
-// an interned record (record_skim.h), others own them (record_json.h).
+// record_fields.h says what is null in each. Texts and JSON are borrowed; so are lists, parts and what stands apart
+// of an interned record (record_skim.h), others own them (record_json.h).
 struct record {
     double schema;
     const char *id, *experiment, *reason, *profile, *command;

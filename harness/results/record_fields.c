@@ -10,7 +10,7 @@
 // Of a map or rows: the size of one of its parts.
 #define PARTS(of, part) .members = of, .part_bytes = sizeof(struct part)
 
-// Of an object that few records have, or many have alike: where its struct is, and what stands for null.
+// An object that few records have, or many have alike, stands apart: null_part stands for null.
 #define APART(of, part, null_part) .members = of, .part_bytes = sizeof(struct part), .absent = &(null_part)
 #define TALLY                      .type = FIELD_TALLY, .part_bytes = sizeof no_tally, .absent = no_tally
 

@@ -12,7 +12,7 @@
 
 #define COUNTS_MAX 16
 
-// Of a struct that stands apart, or of a part.
+// The largest struct that stands apart, or is a part.
 #define PART_BYTES_MAX 512
 
 struct bytes {

@@ -24,7 +24,7 @@ bool results_open(struct results *results, const char *const *paths, size_t coun
 // The same file by file, which they take over: results_begin, then results_add.
 void results_begin(struct results *results, bool every);
 void results_add(struct results *results, const struct result_file *file);
-// Of the records of `all` one of each trial in its experiment, or with `every` each; they stay with `all`, which is
+// Takes one record of each trial in its experiment from `all`, or with `every` each; they stay with `all`, which is
 // closed later.
 void results_of(struct results *results, const struct results *all, bool every);
 // Where the record of that trial in that experiment stands, of one of each trial; count: nowhere.

@@ -4,7 +4,7 @@
 
 #define CHECKPOINT_SUMS "checksums.xxh3"
 
-// Of all files in the folder. False and a status (io).
+// Writes the sums of all files in the folder. False and a status (io).
 bool checkpoint_sums_write(const char *folder, struct status *status);
 // Reads the files that it lists, but those of other ranks' states: which begin with `others` and are not `own`.
 // False and a status (bad input) that names the first that is not as it was written. A folder without sums is of an

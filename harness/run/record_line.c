@@ -106,7 +106,7 @@ static void fill_times(struct record *record, const struct trial_result *result)
     }
 }
 
-// What stands apart from the record.
+// A copy of a part that stands apart from the record.
 static void *apart(const void *part, size_t bytes)
 {
     void *copy = malloc(bytes);

@@ -269,7 +269,7 @@ uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial
                  {data->old_logprobs, rows * sizeof *data->old_logprobs},
                  {data->advantages, data->batch * sizeof *data->advantages},
                  {data->reference_logprobs, rows * sizeof *data->reference_logprobs}}; // of a file alone
-    // Of data without these the hash is that of the above.
+    // The hash of data without these is that of the above.
     const struct part rare[] = {{data->desirable, data->batch * sizeof *data->desirable},
                                 {data->sampling_logprobs, rows * sizeof *data->sampling_logprobs},
                                 {data->token_advantages, rows * sizeof *data->token_advantages}};

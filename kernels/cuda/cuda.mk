@@ -47,7 +47,7 @@ $(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(CUDA_LINK)
-# What driver.c leaves out fails as in the toolkit's own stub.
+# A function that driver.c leaves out fails as in the toolkit's own stub library.
 $(BUILD)/stubs/libcuda.so.1: tests/cuda/driver.c
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
