@@ -24,6 +24,7 @@ struct machine {
     double sample; // share of samples that take 1.3 times as long
     double round;  // standard deviation of what a round does to the trials of both builds
     double record; // share of a trial's rounds that take 1.25 times as long
+    double speed;  // standard deviation of what a trial's round does to both builds, which run in turn
 };
 
 static const struct machine machines[] = {
@@ -31,6 +32,7 @@ static const struct machine machines[] = {
     {.name = "a quarter of samples x 1.3", .sample = 0.25},
     {.name = "rounds differ by 8 %", .round = 0.08},
     {.name = "15 % of records x 1.25", .record = 0.15},
+    {.name = "the speed changes by 25 %", .speed = 0.25},
 };
 
 enum slowed { NOTHING, ONE_TRIAL, ALL_TRIALS };
@@ -73,17 +75,19 @@ static struct time_change judge(const struct machine *machine, size_t rounds, si
     static double values[2][TRIALS][ROUNDS_MOST][SAMPLES_MOST];
     struct time_trial trials[TRIALS] = {0};
     struct round_times times[TRIALS];
-    double drift[ROUNDS_MOST];
+    double drift[ROUNDS_MOST], speed[TRIALS][ROUNDS_MOST];
     for (size_t k = 0; k < rounds; k++)
         drift[k] = machine->round * normal(stream);
     for (size_t t = 0; t < TRIALS; t++) {
         const struct record *lists[2][ROUNDS_MOST];
         double level = 3 * uniform(stream);
+        for (size_t k = 0; k < rounds; k++)
+            speed[t][k] = machine->speed > 0 ? machine->speed * normal(stream) : 0;
         for (size_t side = 0; side < 2; side++)
             for (size_t k = 0; k < rounds; k++) {
                 bool slow = side && (slowed == ALL_TRIALS || (slowed == ONE_TRIAL && t == 5));
                 measure(&records[side][t][k], values[side][t][k], samples,
-                        level + drift[k] + (slow ? log(factor) : 0), machine, stream);
+                        level + drift[k] + speed[t][k] + (slow ? log(factor) : 0), machine, stream);
                 lists[side][k] = &records[side][t][k];
             }
         struct record_list base = {.count = rounds, .records = lists[0]},

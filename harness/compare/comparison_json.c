@@ -35,11 +35,11 @@ static json_t *times_json(const struct time_change *time)
            *wanted = time->rounds_wanted ? json_integer(integer(time->rounds_wanted)) : json_null();
     for (size_t i = 0; i < time->group_count; i++)
         json_array_append_new(groups, group_json(&time->groups[i]));
-    return checked(json_pack("{s:s, s:f, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o}", "verdict",
+    return checked(json_pack("{s:s, s:f, s:I, s:I, s:I, s:o, s:b, s:o, s:f, s:o, s:o}", "verdict",
                              verdict_name(time->verdict), "threshold", time->threshold, "timed",
                              integer(time->timed), "judged", integer(time->judged), "rounds", integer(time->rounds),
-                             "rounds_wanted", wanted, "error", number(time->error), "disturbed", time->disturbed,
-                             "all", group_json(&time->all), "groups", groups));
+                             "rounds_wanted", wanted, "paired", time->paired, "error", number(time->error),
+                             "disturbed", time->disturbed, "all", group_json(&time->all), "groups", groups));
 }
 
 static json_t *least_json(const double *logs, size_t rounds)

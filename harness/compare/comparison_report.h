@@ -27,7 +27,8 @@ void comparison_write(const struct titled_comparison *comparisons, size_t count,
 //  besides is to be known, null, "news": quantities that NEW alone knows, "older": records of another revision or
 //  machine, "left_out": timed records that no round is held against, "other_columns": trials whose two records are
 //  of other draws, "gradient_bits": {"known", "changed", "not_the_same": [keys of the record and its provenance]}
-//  (trials), "time": {"verdict", "threshold", "timed", "judged", "rounds", "rounds_wanted", "error", "disturbed",
+//  (trials), "time": {"verdict", "threshold", "timed", "judged", "rounds", "rounds_wanted", "paired", "error",
+//  "disturbed",
 //           "all": GROUP, "groups": [GROUP...]},
 //  "changed": [{"id", "what", "command", "verdict", "status": {"base", "new", "verdict"}, "inputs": verdict,
 //               "quantities": [{"name", "base", "new", "verdict", "allowance"}...],

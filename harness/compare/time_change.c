@@ -10,6 +10,7 @@
 #define EXCESS_LEAST 0.05 // and by so much, as a ratio
 #define DISTURBED    0.10 // of a round's time over the least
 #define CHANCE_MOST  0.01 // trials that look slower for no reason, in all
+#define PAIRED_BELOW 0.5  // the error of least times
 #define NEARLY       0.02 // below the threshold, as a logarithm
 
 // The data of all trials that can be judged.
@@ -20,6 +21,9 @@ struct sheet {
     double *least[2], *gaps;          // [count], [2 count]: the least time, and how far the second lies above it
     size_t gap_count;
     double gap;     // the median; infinite: one round
+    double *ratios; // [count]: logarithms, new / base
+    bool paired;    // ratios are medians over the rounds, not ratios of least times
+    double error;   // of a ratio; infinite: one round
     double *values; // [2 count + rounds], scratch
 };
 
@@ -70,25 +74,8 @@ static double find_all_least(struct sheet *sheet)
     return sheet->gap_count ? median(sheet->gaps, sheet->gap_count) : INFINITY;
 }
 
-static void sheet_make(struct sheet *sheet, const struct time_trial *trials, size_t count)
+static void find_levels(struct sheet *sheet)
 {
-    *sheet = (struct sheet){0};
-    sheet->trials = calloc(count + 1, sizeof *sheet->trials);
-    CHECK(sheet->trials);
-    for (size_t i = 0; i < count; i++) {
-        if (!trials[i].rounds || trials[i].unusable)
-            continue;
-        sheet->trials[sheet->count++] = &trials[i];
-        sheet->rounds = trials[i].rounds > sheet->rounds ? trials[i].rounds : sheet->rounds;
-    }
-    sheet->gaps = calloc(2 * count + 1, sizeof(double));
-    sheet->values = calloc(2 * count + sheet->rounds + 1, sizeof(double));
-    CHECK(sheet->gaps && sheet->values);
-    for (size_t side = 0; side < 2; side++) {
-        sheet->level[side] = calloc(sheet->rounds + 1, sizeof(double));
-        sheet->least[side] = calloc(count + 1, sizeof(double));
-        CHECK(sheet->level[side] && sheet->least[side]);
-    }
     double without = find_all_least(sheet);
     for (size_t side = 0; side < 2; side++)
         for (size_t k = 0; k < sheet->rounds; k++)
@@ -102,19 +89,6 @@ static void sheet_make(struct sheet *sheet, const struct time_trial *trials, siz
     sheet->gap = find_all_least(sheet);
 }
 
-static void sheet_free(struct sheet *sheet)
-{
-    for (size_t side = 0; side < 2; side++) {
-        free(sheet->level[side]);
-        free(sheet->least[side]);
-    }
-    free(sheet->trials);
-    free(sheet->gaps);
-    free(sheet->values);
-}
-
-// --- what is known of all trials
-
 // Over the gap of a trial's times the standard deviation of the difference of two least ones: of so many normal
 // values each, sqrt 2 times the least one's standard deviation over the median of the second's distance to it.
 static double error_per_gap(size_t rounds)
@@ -124,28 +98,104 @@ static double error_per_gap(size_t rounds)
     return factors[at < last ? at : last];
 }
 
-static double error_of(const struct sheet *sheet)
+// Over the median absolute deviation of so many normal values the standard deviation of their median. The factors
+// make that deviation unbiased (Croux and Rousseeuw 1992, section 3).
+static double error_per_deviation(size_t rounds)
 {
-    return sheet->gap_count ? fmax(sheet->gap * error_per_gap(sheet->rounds), ERROR_LEAST) : INFINITY;
+    static const double factors[] = {1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107};
+    double n = (double)rounds, factor = rounds < 10 ? factors[rounds - 2] : n / (n - 0.8);
+    return sqrt(M_PI / 2 / n) * 1.4826 * factor;
 }
 
-// The share of rounds that something disturbed, as if one more round were: none seen is not none.
+// The log ratio of a trial in a round; values: [rounds].
+static void take_pairs(const struct time_trial *trial, double *values)
+{
+    for (size_t k = 0; k < trial->rounds; k++)
+        values[k] = trial->new[k] - trial->base[k];
+}
+
+// Fills in ratios with the trials' medians over the rounds; returns their error.
+static double find_paired(struct sheet *sheet)
+{
+    double *deviations = sheet->ratios + sheet->count;
+    size_t found = 0;
+    for (size_t i = 0; i < sheet->count; i++) {
+        size_t rounds = sheet->trials[i]->rounds;
+        take_pairs(sheet->trials[i], sheet->values);
+        double middle = sheet->ratios[i] = median(sheet->values, rounds);
+        for (size_t k = 0; k < rounds; k++)
+            sheet->values[k] = fabs(sheet->values[k] - middle);
+        if (rounds > 1)
+            deviations[found++] = median(sheet->values, rounds) * error_per_deviation(rounds);
+    }
+    return found ? median(deviations, found) : INFINITY;
+}
+
+// Takes the least times, which rare disturbances leave alone, unless pairs are far less off: the machine's speed
+// changes by more than what disturbs it.
+static void find_ratios(struct sheet *sheet)
+{
+    double least = sheet->gap_count ? sheet->gap * error_per_gap(sheet->rounds) : INFINITY;
+    double paired = find_paired(sheet);
+    sheet->paired = sheet->rounds > 2 && paired < PAIRED_BELOW * least;
+    sheet->error = fmax(sheet->paired ? paired : least, ERROR_LEAST);
+    for (size_t i = 0; !sheet->paired && i < sheet->count; i++)
+        sheet->ratios[i] = sheet->least[1][i] - sheet->least[0][i];
+}
+
+static void sheet_make(struct sheet *sheet, const struct time_trial *trials, size_t count)
+{
+    *sheet = (struct sheet){0};
+    sheet->trials = calloc(count + 1, sizeof *sheet->trials);
+    CHECK(sheet->trials);
+    for (size_t i = 0; i < count; i++) {
+        if (!trials[i].rounds || trials[i].unusable)
+            continue;
+        sheet->trials[sheet->count++] = &trials[i];
+        sheet->rounds = trials[i].rounds > sheet->rounds ? trials[i].rounds : sheet->rounds;
+    }
+    sheet->gaps = calloc(2 * count + 1, sizeof(double));
+    sheet->ratios = calloc(2 * count + 1, sizeof(double));
+    sheet->values = calloc(2 * count + sheet->rounds + 1, sizeof(double));
+    CHECK(sheet->gaps && sheet->ratios && sheet->values);
+    for (size_t side = 0; side < 2; side++) {
+        sheet->level[side] = calloc(sheet->rounds + 1, sizeof(double));
+        sheet->least[side] = calloc(count + 1, sizeof(double));
+        CHECK(sheet->level[side] && sheet->least[side]);
+    }
+    find_levels(sheet);
+    find_ratios(sheet);
+}
+
+static void sheet_free(struct sheet *sheet)
+{
+    for (size_t side = 0; side < 2; side++) {
+        free(sheet->level[side]);
+        free(sheet->least[side]);
+    }
+    free(sheet->trials);
+    free(sheet->gaps);
+    free(sheet->ratios);
+    free(sheet->values);
+}
+
+// The share of rounds that something disturbed, as if one more round were: none seen is not none. In pairs these
+// are the ones that lie as far off the trial's ratio, above or below.
 static double disturbed_share(const struct sheet *sheet)
 {
     size_t disturbed = 1, rounds = 2;
-    for (size_t i = 0; i < sheet->count; i++)
-        for (size_t side = 0; side < 2; side++)
-            for (size_t k = 0; k < sheet->trials[i]->rounds; k++) {
-                double time = times_of(sheet->trials[i], side)[k] - sheet->level[side][k];
-                disturbed += time > sheet->least[side][i] + log(1 + DISTURBED);
-                rounds++;
-            }
-    return (double)disturbed / (double)(rounds - 2 * sheet->count);
-}
-
-static double ratio_of(const struct sheet *sheet, size_t at)
-{
-    return sheet->least[1][at] - sheet->least[0][at];
+    for (size_t i = 0; i < sheet->count; i++) {
+        const struct time_trial *trial = sheet->trials[i];
+        for (size_t k = 0; k < trial->rounds; k++) {
+            for (size_t side = 0; !sheet->paired && side < 2; side++)
+                disturbed +=
+                    times_of(trial, side)[k] - sheet->level[side][k] > sheet->least[side][i] + log(1 + DISTURBED);
+            if (sheet->paired)
+                disturbed += fabs(trial->new[k] - trial->base[k] - sheet->ratios[i]) > log(1 + DISTURBED);
+        }
+        rounds += sheet->paired ? trial->rounds : 2 * (trial->rounds - 1);
+    }
+    return (double)disturbed / (double)rounds;
 }
 
 // --- all trials
@@ -235,7 +285,7 @@ static struct part part_of(const struct sheet *sheet, int axis, const char *name
     struct part part = {0};
     for (size_t i = 0; i < sheet->count; i++)
         if (belongs(sheet->trials[i], axis, name))
-            sheet->values[part.trials++] = ratio_of(sheet, i);
+            sheet->values[part.trials++] = sheet->ratios[i];
     if (!part.trials)
         return part;
     for (size_t i = 0; i < part.trials; i++)
@@ -252,13 +302,24 @@ struct evidence {
     bool no_chance;       // that chance slows a trial in every round is out of the question
 };
 
+// That so many rounds of a trial are disturbed that its ratio is: all, in pairs half of them.
+static double chance_of(const struct sheet *sheet, double disturbed, size_t rounds)
+{
+    double sum = 0, n = (double)rounds;
+    for (size_t k = sheet->paired ? (rounds + 1) / 2 : rounds; k <= rounds; k++) {
+        double ways = lgamma(n + 1) - lgamma((double)k + 1) - lgamma(n - (double)k + 1);
+        sum += exp(ways) * pow(disturbed, (double)k) * pow(1 - disturbed, n - (double)k);
+    }
+    return sum;
+}
+
 static struct evidence evidence_of(const struct time_change *change, const struct sheet *sheet, size_t rounds)
 {
     double least = rounds > 1 ? change->error * sqrt((double)sheet->rounds / (double)rounds) : INFINITY;
     return (struct evidence){.middle = part_of(sheet, -1, NULL).low,
                              .error = isfinite(change->error) ? fmax(least, ERROR_LEAST) : INFINITY,
                              .no_chance =
-                                 (double)sheet->count * pow(change->disturbed, (double)rounds) <= CHANCE_MOST};
+                                 (double)sheet->count * chance_of(sheet, change->disturbed, rounds) <= CHANCE_MOST};
 }
 
 static enum verdict judge_part(const struct time_change *change, const struct part *part,
@@ -305,7 +366,7 @@ static void judge_trials(struct time_change *change, const struct sheet *sheet, 
         if (trial->verdict != VERDICT_SAME)
             continue;
         struct evidence evidence = evidence_of(change, sheet, trial->rounds);
-        double ratio = ratio_of(sheet, at++);
+        double ratio = sheet->ratios[at++];
         struct part part = {1, ratio, ratio, ratio};
         trial->ratio = ratio_within(ratio, 2 * evidence.error);
         trial->verdict = judge_part(change, &part, &evidence);
@@ -356,7 +417,7 @@ static bool settled(const struct time_change *change, const struct sheet *sheet,
     struct evidence evidence = evidence_of(change, sheet, rounds);
     enum verdict worst = judge_all(change, mean, rounds);
     for (size_t i = 0; sheet->count > 1 && i < sheet->count; i++) {
-        double ratio = ratio_of(sheet, i);
+        double ratio = sheet->ratios[i];
         worst = verdict_worst(worst, judge_part(change, &(struct part){1, ratio, ratio, ratio}, &evidence));
     }
     for (size_t i = 0; i < change->group_count; i++) {
@@ -393,7 +454,8 @@ void time_change_judge(struct time_change *change, double threshold, struct time
         change->all.ratio = (struct shift){1, 1, 1};
     } else if (sheet.count) {
         struct mean mean = mean_of_rounds(&sheet);
-        change->error = error_of(&sheet);
+        change->error = sheet.error;
+        change->paired = sheet.paired;
         change->disturbed = disturbed_share(&sheet);
         change->all.verdict = judge_all(change, mean, mean.rounds);
         change->all.ratio = ratio_within(mean.estimate, half_interval(mean, mean.rounds));

@@ -6,14 +6,14 @@
 // of draw i over both builds.
 //
 //   all trials   Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's speed
-//   does
-//                from round to round it does to both. A round is one value, the median over the trials of
+//                does from round to round it does to both. A round is one value, the median over the trials of
 //                log(new / base); the mean over the rounds has Student's interval of 95 % (1908).
 //   one trial    The ratio of its least times over the rounds; where that brings the second least nearer, each
-//   without
-//                what its round did to all trials (the median over the trials). How far it may be off shows in how
-//                far the second least time lies above the least (Robson and Whitlock 1964), the median over all
-//                trials and both builds.
+//                without what its round did to all trials (the median over the trials). How far it may be off
+//                shows in how far the second least time lies above the least (Robson and Whitlock 1964), the median
+//                over all trials and both builds. From three rounds on, the median of log(new / base) over the
+//                rounds if its error, from the median absolute deviation, is less than half of that: the machine's
+//                speed changes from trial to trial.
 //   a group      Trials of one method, context or dtype: the mean of their log ratios.
 //
 // With the threshold T, of one trial 1.5 T and of k trials T (1 + 0.5 / sqrt k):
@@ -21,8 +21,9 @@
 //   same       the ratio and its error lie below 1 + threshold
 //   worse      all trials: the interval lies above 1 and the ratio above 1 + T / 2. A trial or a group: the ratio
 //              exceeds the threshold, or nearly so, and exceeds the median of all trials by four errors (a group:
-//              three) and by 5 %; of a trial besides, chance does not explain it: n q^rounds <= 0.01, where q is
-//              the share of rounds in which something slowed a trial by 10 % and more.
+//              three) and by 5 %; of a trial besides, chance does not explain it: with n trials and the share q of
+//              rounds in which something disturbed a trial by 10 % and more, n times the chance that all of a
+//              trial's rounds are disturbed (of medians: half of them) is at most 0.01.
 //   better     likewise, below 1
 //   undecided  otherwise, and always in one round, which says nothing about how far two rounds differ
 #pragma once
@@ -60,6 +61,7 @@ struct time_change {
     size_t timed, judged, rounds; // trials; trials with a ratio; the most rounds that a trial has
     struct time_group all, *groups;
     size_t group_count;
+    bool paired;          // ratios are medians over the rounds, not ratios of least times
     double error;         // of a trial's log ratio
     double disturbed;     // q
     size_t rounds_wanted; // how many would settle what is undecided; 0: nothing is that rounds would settle, or:
