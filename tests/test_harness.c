@@ -295,6 +295,8 @@ static void rounds_go_through_all_trials_and_resume(void **state)
     assert_int_equal(file.count, 6);
     for (size_t round = 0; round < 3; round++) // every trial once
         assert_int_equal(same_id(objects, 0, 2 * round, 2 * round + 2), 1);
+    for (size_t i = 0; i < 6; i++)
+        assert_true(file.records[i].round == (double)(i / 2 + 1));
     assert_int_equal(same_id(objects, 0, 0, 6), 3);
     json_decref(objects);
     result_file_close(&file);

@@ -50,6 +50,9 @@ static void a_record_may_be_short_or_null(void **state)
     (void)state;
     expect_good(RECORD(TRIAL("")));
     expect_good(RECORD(TRIAL(", 'row_weights': null"))); // a key that there is no more
+    expect_good(RECORD(TRIAL("") ", 'round': 1000"));
+    expect_bad(RECORD(TRIAL("") ", 'round': 0"), "'round' is not a whole number from 1 to 1000");
+    expect_bad(RECORD(TRIAL("") ", 'round': 1001"), "'round' is not a whole number from 1 to 1000");
     expect_good(RECORD(TRIAL(
         ", 'labels': null, 'lora': {'rank': 2}, 'limits': {'memory': null}") ", 'loss': null, 'peak_bytes': null, "
                                                                              "'peak_by_category': null, "

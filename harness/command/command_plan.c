@@ -135,7 +135,7 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
     plan->trial.host_memory_limit_bytes = 0;
     tell_long(&plan->trial);
     char *line = trial_run(&plan->trial, -1),
-         *complete = completed_record(line, &plan->trial, "plan", command, &ended);
+         *complete = completed_record(line, &plan->trial, "plan", command, 0, &ended);
     CHECK(complete);
     plan->object = json_loads(complete, 0, NULL);
     CHECK(plan->object);

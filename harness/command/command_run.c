@@ -31,8 +31,6 @@ struct arguments {
     bool list, dry_run, fresh, retry, compare, json;
 };
 
-#define ROUNDS_MAX 1000
-
 static const struct flag flags[] = {
     {.name = "out",
      .flags = OPTION_FIRST,
@@ -105,7 +103,7 @@ static const struct flag flags[] = {
     {.name = "rounds",
      .flags = OPTION_FIRST,
      .key = 'n',
-     COUNT_AT(struct arguments, rounds, 1, ROUNDS_MAX),
+     COUNT_AT(struct arguments, rounds, 1, RECORD_ROUNDS_MAX),
      .arg = "N",
      .doc = "go through the trials N times, a record each: for times that `longbp compare` can trust (1)"},
     {.name = "against",
@@ -317,7 +315,8 @@ static int print_trial(const struct spec *spec, const char *id, const char *laun
     struct sweep_trial outcome = {0};
     int code = EXIT_BAD_INPUT;
     bool decoded = spec_trial(spec, index, &trial, status);
-    if (signals >= 0 && decoded && sweep_trial(spec, &trial, NULL, launch, rerun, -1, signals, &outcome, status)) {
+    if (signals >= 0 && decoded &&
+        sweep_trial(spec, &trial, 0, NULL, launch, rerun, -1, signals, &outcome, status)) {
         code = !outcome.line ? EXIT_INTERRUPTED : outcome.status == RECORD_OK ? EXIT_FINE : EXIT_CHECK_FAILED;
         if (outcome.line)
             printf("%s\n", outcome.line);

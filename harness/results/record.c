@@ -67,6 +67,18 @@ double record_held_out_loss(const struct record *record)
     return loss->count ? loss->items[loss->count - 1] : NAN;
 }
 
+const struct record_tensor *record_tensor_find(const struct record_gradient *gradient, const char *name,
+                                               size_t place)
+{
+    size_t count = gradient->tensors.count;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = (place + i) % count;
+        if (strcmp(gradient->tensors.names[at], name) == 0)
+            return (const struct record_tensor *)gradient->tensors.items + at;
+    }
+    return NULL;
+}
+
 bool record_disturbed(const struct record *record)
 {
     const struct record_load *load = &record->load;

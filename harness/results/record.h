@@ -14,7 +14,8 @@
 
 #define RECORD_SCHEMA 2
 // Below this every whole number is a double.
-#define RECORD_EXACT_MAX 0x1p53
+#define RECORD_EXACT_MAX  0x1p53
+#define RECORD_ROUNDS_MAX 1000
 
 struct interned_item;
 
@@ -181,7 +182,7 @@ struct record_rounds {
 // record_fields.h says what is null in each. Texts and JSON are borrowed; so are lists, parts and what stands apart
 // of an interned record (record_skim.h), others own them (record_json.h).
 struct record {
-    double schema;
+    double schema, round;
     const char *id, *experiment, *reason, *profile, *command;
     enum record_status status;
     bool interned;
@@ -226,6 +227,9 @@ size_t record_last_steps(const struct record *record);
 // was evaluated last. NaN: it is no such run, or nothing was evaluated.
 double record_last_loss(const struct record *record);
 double record_held_out_loss(const struct record *record);
+// The tensor of that name, most likely at that place; NULL: there is none.
+const struct record_tensor *record_tensor_find(const struct record_gradient *gradient, const char *name,
+                                               size_t place);
 // Whether something else ran on the processors that the samples needed: on more than a twentieth of them, on
 // average, or the record's own threads waited for as many. False where the record does not say.
 bool record_disturbed(const struct record *record);

@@ -164,6 +164,15 @@ static bool check_trial(const json_t *record, const char *where, struct status *
     return true;
 }
 
+static bool check_round(const json_t *record, const char *where, struct status *status)
+{
+    const json_t *round = json_object_get(record, "round");
+    double number = json_number_value(round);
+    return !json_is_number(round) || (number >= 1 && number <= RECORD_ROUNDS_MAX) ||
+           status_set(status, STATUS_BAD_INPUT, "%s: \"round\" is not a whole number from 1 to %d", where,
+                      RECORD_ROUNDS_MAX);
+}
+
 // Each sample has its number of columns; a plan has the columns alone. And each has its slowdown, if any has.
 static bool check_samples(const json_t *record, const char *where, struct status *status)
 {
@@ -202,7 +211,7 @@ bool record_check(const json_t *record, const char *where, struct status *status
                           json_integer_value(schema) < RECORD_SCHEMA ? "; `longbp convert` makes one of the other"
                                                                      : "");
     if (!check_object(record, record_fields, where, "", status) || !check_trial(record, where, status) ||
-        !check_samples(record, where, status))
+        !check_round(record, where, status) || !check_samples(record, where, status))
         return false;
     const json_t *method = json_object_get(json_object_get(record, "trial"), "method");
     if (!record_check_method(method))

@@ -339,6 +339,8 @@ const struct record_field record_fields[] = {
     {FIELD(record, id), .type = FIELD_STRING, .required = true,
      .meaning = "hash of what differs from the defaults: 32 hex"},
     {FIELD(record, experiment), .type = FIELD_STRING, .required = true},
+    {FIELD(record, round), .type = FIELD_COUNT, .meaning = "of `run --rounds`, from 1",
+     .null = "measured by itself, or by a version before this field"},
     {FIELD(record, status), .type = FIELD_STATUS, .required = true,
      .meaning = "ok, oom, timeout, crash, unsupported or failed"},
     {FIELD(record, reason), .type = FIELD_STRING, .meaning = "of a status that is not ok"},

@@ -410,9 +410,9 @@ static bool holds(const struct record *record)
 {
     const struct record_trial *trial = &record->trial;
     size_t times = record->samples_ms.count;
-    return record->schema == RECORD_SCHEMA && strlen(record->id) == 32 &&
-           strspn(record->id, "0123456789abcdef") == 32 && trial->batch >= 1 && trial->context >= 1 &&
-           as_many(&record->sample_columns, times) && as_many(&record->slowdown, times) &&
+    return record->schema == RECORD_SCHEMA && !(record->round < 1) && !(record->round > RECORD_ROUNDS_MAX) &&
+           strlen(record->id) == 32 && strspn(record->id, "0123456789abcdef") == 32 && trial->batch >= 1 &&
+           trial->context >= 1 && as_many(&record->sample_columns, times) && as_many(&record->slowdown, times) &&
            record_check_method(trial->method);
 }
 

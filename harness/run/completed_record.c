@@ -3,7 +3,7 @@
 #include <string.h>
 
 char *completed_record(const char *line, const struct trial *trial, const char *experiment, const char *command,
-                       enum record_status *status)
+                       size_t round, enum record_status *status)
 {
     struct record record;
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
@@ -13,6 +13,8 @@ char *completed_record(const char *line, const struct trial *trial, const char *
     if (record.id && strcmp(record.id, trial->id) == 0 && record.status < RECORD_STATUS_COUNT) {
         CHECK(json_object_set_new(object, "experiment", record_text(experiment)) == 0);
         CHECK(json_object_set_new(object, "command", record_text(command)) == 0);
+        if (round)
+            CHECK(json_object_set_new(object, "round", json_integer((json_int_t)round)) == 0);
         if (trial->shares)
             CHECK(json_object_set_new(object, "shares", json_loads(trial->shares, 0, NULL)) == 0);
         completed = json_dumps(object, JSON_COMPACT);

@@ -52,8 +52,9 @@ static char *obituary_of_child(const struct trial *trial, struct child_result *c
     return obituary(trial, status, child->reason, child->wall_s);
 }
 
-bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *launch_words,
-                 const char *rerun, int store, int signals, struct sweep_trial *outcome, struct status *status)
+bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t round, const char *program,
+                 const char *launch_words, const char *rerun, int store, int signals, struct sweep_trial *outcome,
+                 struct status *status)
 {
     struct child_result result = {0};
     struct launch launch = {0};
@@ -74,11 +75,11 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, const char 
     launch_close(&launch);
     CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
     if (!own && result.end == CHILD_RECORD)
-        outcome->line = completed_record(result.line, trial, spec->experiment, command, &outcome->status);
+        outcome->line = completed_record(result.line, trial, spec->experiment, command, round, &outcome->status);
     if (!own && !outcome->line && result.end != CHILD_INTERRUPTED)
         own = obituary_of_child(trial, &result);
     if (own) {
-        outcome->line = completed_record(own, trial, spec->experiment, command, &outcome->status);
+        outcome->line = completed_record(own, trial, spec->experiment, command, round, &outcome->status);
         CHECK(outcome->line);
         free(own);
     }
@@ -141,16 +142,18 @@ static void set_order(struct sweep *sweep, size_t round)
 }
 
 // False if the trial could not be run or written, or a signal came.
-static bool run_trial(struct sweep *sweep, struct side *side, const struct trial *trial, struct status *status)
+static bool run_trial(struct sweep *sweep, struct side *side, const struct trial *trial, size_t round,
+                      struct status *status)
 {
     struct sweep_trial outcome = {0};
     sweep->interrupted = child_signals_interrupted(sweep->signals);
     if (sweep->interrupted)
         return false;
     progress_begin(&sweep->progress, trial, side->program);
-    bool running = sweep_trial(sweep->spec, trial, side->program, sweep->options->launch, sweep->options->rerun,
-                               side->program ? -1 : sweep->references, sweep->signals, &outcome, status) &&
-                   (!outcome.line || result_log_append(&side->log, outcome.line, status));
+    bool running =
+        sweep_trial(sweep->spec, trial, round + 1, side->program, sweep->options->launch, sweep->options->rerun,
+                    side->program ? -1 : sweep->references, sweep->signals, &outcome, status) &&
+        (!outcome.line || result_log_append(&side->log, outcome.line, status));
     side->any_ok |= running && outcome.line && outcome.status == RECORD_OK;
     if (running && outcome.line)
         progress_end(&sweep->progress, trial, side->program, outcome.status, outcome.line);
@@ -160,10 +163,10 @@ static bool run_trial(struct sweep *sweep, struct side *side, const struct trial
 }
 
 // Decodes the trial again, which takes far less than to start its process.
-static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, struct status *status)
+static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, size_t round, struct status *status)
 {
     struct trial trial;
-    bool running = spec_trial(sweep->spec, index, &trial, status) && run_trial(sweep, side, &trial, status);
+    bool running = spec_trial(sweep->spec, index, &trial, status) && run_trial(sweep, side, &trial, round, status);
     trial_free(&trial);
     return running;
 }
@@ -192,7 +195,7 @@ static bool run_round(struct sweep *sweep, size_t round, struct status *status)
         for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
             struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
             if (rounds_done(sweep, side, trial) <= round)
-                running = run_trial_at(sweep, side, trial, status);
+                running = run_trial_at(sweep, side, trial, round, status);
         }
     }
     return running;

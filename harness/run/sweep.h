@@ -32,7 +32,8 @@ struct sweep_trial {
     enum record_status status;
     bool interrupted;
 };
-// Measures one trial in `program` (NULL: this one). launch: as above. store: of references; -1: none. signals: of
-// child_signals_open. False and a status if no process could be started.
-bool sweep_trial(const struct spec *spec, const struct trial *trial, const char *program, const char *launch,
-                 const char *rerun, int store, int signals, struct sweep_trial *outcome, struct status *status);
+// Measures one trial in `program` (NULL: this one). round: from 1; 0: of none. launch: as above. store: of
+// references; -1: none. signals: of child_signals_open. False and a status if no process could be started.
+bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t round, const char *program,
+                 const char *launch, const char *rerun, int store, int signals, struct sweep_trial *outcome,
+                 struct status *status);
