@@ -1,17 +1,12 @@
 #include "harness/results/predicted_order.h"
+#include "harness/results/sample.h"
 #include "kernels/base/status.h"
 #include <stdlib.h>
 
-static int by_value(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 static int by_measured(const void *a, const void *b)
 {
-    return by_value(&((const struct predicted_time *)a)->measured_ms,
-                    &((const struct predicted_time *)b)->measured_ms);
+    return sample_by_value(&((const struct predicted_time *)a)->measured_ms,
+                           &((const struct predicted_time *)b)->measured_ms);
 }
 
 // How many of the ascending values are less.
@@ -53,7 +48,7 @@ struct predicted_order predicted_order_of(struct predicted_time *times, size_t c
     qsort(times, count, sizeof *times, by_measured);
     for (size_t i = 0; i < count; i++)
         estimates[i] = times[i].estimate_ms;
-    qsort(estimates, count, sizeof *estimates, by_value);
+    qsort(estimates, count, sizeof *estimates, sample_by_value);
     for (size_t i = 0; i < count; i++) {
         for (; times[i].measured_ms / times[faster].measured_ms >= apart; faster++)
             add_at(sums, count, count_less(estimates, count, times[faster].estimate_ms));

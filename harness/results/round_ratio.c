@@ -1,18 +1,16 @@
 #include "harness/results/round_ratio.h"
-#include "harness/results/student_t.h"
 #include <math.h>
+#include <stdlib.h>
 
 struct shift round_ratio(const double *times, const double *over, size_t rounds)
 {
-    double mean = 0, squares = 0, count = (double)rounds;
+    double *logs = malloc((rounds + 1) * sizeof *logs);
+    CHECK(logs);
     for (size_t i = 0; i < rounds; i++)
-        mean += log(times[i] / over[i]) / count;
-    for (size_t i = 0; i < rounds; i++)
-        squares += pow(log(times[i] / over[i]) - mean, 2);
-    double error = INFINITY;
-    if (rounds > 1)
-        error = student_t_quantile(SAMPLE_LEVEL, rounds - 1) * sqrt(squares / (count - 1) / count);
-    return (struct shift){exp(mean), exp(mean - error), exp(mean + error)};
+        logs[i] = log(times[i] / over[i]);
+    struct sample_mean mean = sample_mean(logs, rounds);
+    free(logs);
+    return sample_ratio(mean.estimate, sample_half_interval(mean, rounds, 0));
 }
 
 struct shift round_ratio_last(const struct number_list *times, const struct number_list *over)

@@ -1,5 +1,6 @@
 #include "harness/run/record_line.h"
 #include "harness/results/record_json.h"
+#include "harness/results/sample.h"
 #include "harness/run/choice.h"
 #include "harness/spec/method_decode.h"
 #include <math.h>
@@ -8,23 +9,6 @@
 // A time line is recorded with at most this many events: of each run of neighbours the one with the most live
 // bytes, so that thinning never lowers a peak.
 #define TIMELINE_EVENTS_MAX 4096
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, size_t count)
-{
-    double *sorted = malloc(count * sizeof *sorted);
-    CHECK(sorted);
-    memcpy(sorted, values, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, by_value);
-    double result = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
-    free(sorted);
-    return result;
-}
 
 static double mean(const double *values, size_t count)
 {
@@ -52,7 +36,8 @@ static double reached(size_t value)
 // The middle of the samples of one and the same step, and the mean of those of different draws.
 static double middle(const struct trial_result *result, const double *values)
 {
-    return result->sample_columns ? mean(values, result->sample_count) : median(values, result->sample_count);
+    return result->sample_columns ? mean(values, result->sample_count)
+                                  : sample_quantile(values, result->sample_count, 0.5);
 }
 
 static void fill_step(struct record *record, const struct trial_result *result)
@@ -79,7 +64,7 @@ static void fill_samples(struct record *record, const struct trial_result *resul
     }
     if (timed && result->slowdown)
         record->slowdown = number_list_copy(result->slowdown, result->sample_count);
-    record->median_ms = timed ? median(result->samples_ms, result->sample_count) : NAN;
+    record->median_ms = timed ? sample_quantile(result->samples_ms, result->sample_count, 0.5) : NAN;
     record->mean_ms = drawn ? mean(result->samples_ms, result->sample_count) : NAN;
     record->mean_error_ms = drawn ? mean_error(result->samples_ms, result->sample_count) : NAN;
     record->asked_ms = timed && result->asked_ms ? middle(result, result->asked_ms) : NAN;
