@@ -49,6 +49,38 @@ static void a_step_has_the_same_loss_but_for_rounding(void **state)
     expect(*state, "--allow lass=1% base new", 2, "did you mean 'loss'?");
 }
 
+// Of three rounds, in the last of which BASE's loss is not finite: that is no tolerance for the others.
+static void a_loss_that_is_not_finite_excuses_nothing(void **state)
+{
+    static const struct {
+        const char *base[3], *new[3], *verdict;
+    } cases[] = {
+        {{"3", "3", "null"}, {"3", "3", "3"}, "changed"},
+        {{"3", "3", "null"}, {"4", "4", "4"}, "worse"},
+        {{"3", "3", "null"}, {"3", "3", "null"}, "same"},
+        {{"null", "3", "3"}, {"3", "3", "null"}, "same"},
+        {{"3", "3", "null"}, {"4", "4", "null"}, "worse"},
+        {{"3", "3", "null"}, {"null", "null", "null"}, "worse"},
+        {{"3", "3", "3"}, {"3", "null", "3"}, "worse"},
+        {{"null", "null", "null"}, {"3", "3", "3"}, "changed"},
+        {{"null", "null", "null"}, {"null", "3", "3"}, "changed"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct sketch sides[2][3] = {0};
+        char losses[6][20];
+        for (size_t k = 0; k < 6; k++) {
+            snprintf(losses[k], sizeof losses[k], ", 'loss': %s", k < 3 ? cases[i].base[k] : cases[i].new[k - 3]);
+            sides[k / 3][k % 3].more = losses[k];
+        }
+        write_records(*state, "base", sides[0], 3);
+        write_records(*state, "new", sides[1], 3);
+        bool same = strcmp(cases[i].verdict, "same") == 0;
+        expect_judged(*state, "--deterministic base new", cases[i].verdict, "loss", same ? "" : NULL);
+        if (strcmp(cases[i].verdict, "changed") == 0) // whatever is allowed
+            expect_judged(*state, "--deterministic --allow loss=100% base new", "changed", "loss", NULL);
+    }
+}
+
 static void the_loss_of_another_setting_is_another(void **state)
 {
     BASE(*state, {.trial = 1, LOSS("3")}, {.trial = 5, LOSS("4")});
@@ -143,9 +175,8 @@ static void settings_are_held_by_where_their_runs_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_step_has_the_same_loss_but_for_rounding),
-        TEST(the_loss_of_another_setting_is_another),
-        TEST(training_runs_end_at_another_loss),
+        TEST(a_step_has_the_same_loss_but_for_rounding), TEST(a_loss_that_is_not_finite_excuses_nothing),
+        TEST(the_loss_of_another_setting_is_another),    TEST(training_runs_end_at_another_loss),
         TEST(settings_are_held_by_where_their_runs_end),
     };
     return cmocka_run_group_tests_name("compare losses", tests, NULL, NULL);

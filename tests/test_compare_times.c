@@ -176,6 +176,23 @@ static void rounds_are_held_against_each_other(void **state)
     expect(*state, "base new", 0, "3 timed records have no round in the other file to be held against\n");
 }
 
+// BASE's last round has none in NEW: by their numbers the first two belong together, and the machine's drift is in
+// neither.
+static void rounds_are_paired_by_their_numbers(void **state)
+{
+#define NUMBERED(number, time) {.ms = (time), .more = ", 'round': " #number}
+    BASE(*state, NUMBERED(1, 10), NUMBERED(2, 14), NUMBERED(3, 20));
+    NEW(*state, NUMBERED(1, 10.1), NUMBERED(2, 14.1));
+    expect_judged(*state, "base new", "same", "time", "");
+    expect(*state, "base new", 0,
+           "1 timed record has no round in the other file to be held against: round 3 of BASE\n");
+    expect(*state, "--format json base new", 0, "'left_out_rounds': {'base': [3], 'new': []}");
+    NEW(*state, NUMBERED(2, 14.1), NUMBERED(3, 20.1), NUMBERED(4, 30), NUMBERED(64, 30), NUMBERED(70, 30));
+    expect(*state, "base new", 0, ": round 1 of BASE, rounds 4, 64 and later of NEW\n");
+    NEW(*state, NUMBERED(0, 10));
+    expect(*state, "base new", 2, "new:1: 'round' is not a whole number from 1 to 1000");
+}
+
 // A fifth of one method alone: its trials are slower, and so are they together; the others are the same.
 static void a_slower_method_is_told_as_a_group(void **state)
 {
@@ -249,6 +266,7 @@ int main(void)
         TEST(times_of_other_waits_are_not_compared),
         TEST(disturbed_samples_count_by_processor_time),
         TEST(rounds_are_held_against_each_other),
+        TEST(rounds_are_paired_by_their_numbers),
         TEST(a_slower_method_is_told_as_a_group),
         TEST(repeated_lines_count_once),
         TEST(draws_are_held_against_the_same_draws),

@@ -75,6 +75,41 @@ static void rounds_that_one_side_has_are_left_out(void **state)
     assert_true(times.rounds == 0 && times.left_out == 0 && !times.unusable && !times.base);
 }
 
+// By their numbers, whichever side lacks one; the last of several of one number.
+static void rounds_are_paired_by_their_numbers(void **state)
+{
+    (void)state;
+#define NUMBERED(number, ms) RECORD(SAMPLES(ms), .round = number)
+    const struct record *base[] = {NUMBERED(1, 10), NUMBERED(2, 20), NUMBERED(3, 30)},
+                        *last[] = {NUMBERED(1, 11), NUMBERED(2, 21)},
+                        *middle[] = {NUMBERED(1, 11), NUMBERED(3, 31), NUMBERED(3, 32)},
+                        *other[] = {NUMBERED(70, 40)}, *some[] = {NUMBERED(1, 11), RECORD(SAMPLES(12))};
+    struct round_times times = TAKE(base, last, false);
+    assert_true(times.rounds == 2 && times.left_out == 1);
+    assert_true(times.left_rounds[0] == 4 && times.left_rounds[1] == 0);
+    for (size_t k = 0; k < 2; k++) {
+        assert_ms(times.base[k], 10 + 10. * (double)k);
+        assert_ms(times.new[k], 11 + 10. * (double)k);
+        assert_true(times.places[k] == (double)k);
+    }
+    free(times.base);
+    times = TAKE(base, middle, false);
+    assert_true(times.rounds == 2 && times.left_out == 2 && times.places[1] == 2);
+    assert_true(times.left_rounds[0] == 2 && times.left_rounds[1] == 0);
+    assert_ms(times.base[1], 30);
+    assert_ms(times.new[1], 32);
+    free(times.base);
+    times = TAKE(base, other, false);
+    assert_string_equal(times.unusable, "no round is in both files");
+    assert_true(times.rounds == 0 && times.left_rounds[1] == (uint64_t)1 << 63);
+    free(times.base);
+    times = TAKE(base, some, false); // from the end, as if none had a number
+    assert_true(times.rounds == 2 && times.left_rounds[0] == 0 && times.left_rounds[1] == 0);
+    assert_ms(times.base[0], 20);
+    assert_ms(times.new[0], 11);
+    free(times.base);
+}
+
 // Sample i is divided by the median of draw i over both builds: 10, 100 and 1000 ms here.
 static void samples_are_held_against_their_draws(void **state)
 {
@@ -197,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_round_is_the_faster_half_of_its_samples),
         cmocka_unit_test(rounds_that_one_side_has_are_left_out),
+        cmocka_unit_test(rounds_are_paired_by_their_numbers),
         cmocka_unit_test(samples_are_held_against_their_draws),
         cmocka_unit_test(times_of_another_machine_are_unusable),
         cmocka_unit_test(processor_times_stand_in_for_disturbed_samples),

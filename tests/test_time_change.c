@@ -356,6 +356,54 @@ static void judge_method_at(double ratio, enum verdict expected)
     time_change_free(&change);
 }
 
+// All trials are a fifth slower, and in two rounds no group stands out: none is told as undecided beside them.
+static void a_group_is_no_better_than_all(void **state)
+{
+    (void)state;
+    struct machine machine = {.count = 8};
+    for (size_t i = 0; i < 8; i++)
+        for (size_t k = 0; k < 2; k++) {
+            machine.base[i][k] = 100 + 8. * (double)k;
+            machine.new[i][k] = machine.base[i][k] * (i < 4 ? 1.12 : 1.4);
+        }
+    struct time_change change = judge(&machine);
+    assert_verdict(change.all.verdict, VERDICT_WORSE);
+    assert_int_equal(change.group_count, 2);
+    for (size_t g = 0; g < 2; g++)
+        assert_verdict(change.groups[g].verdict, VERDICT_WORSE);
+    time_change_free(&change);
+    // Of a group that is no slower nothing is known: its trials were disturbed in one of two rounds.
+    machine = (struct machine){.count = 8};
+    for (size_t i = 0; i < 8; i++)
+        for (size_t k = 0; k < 2; k++) {
+            machine.base[i][k] = i % 2 == k ? 130 : 100;
+            machine.new[i][k] = machine.base[i][k] * (i < 4 ? 0.99 : 1.4);
+        }
+    change = judge(&machine);
+    assert_verdict(change.all.verdict, VERDICT_WORSE);
+    assert_string_equal(change.groups[0].name, "a");
+    assert_verdict(change.groups[0].verdict, VERDICT_NONE);
+    assert_verdict(change.groups[1].verdict, VERDICT_WORSE);
+    time_change_free(&change);
+}
+
+// What rounds do to all trials, one of which lacks the middle one.
+static void a_round_is_one_of_all_trials(void **state)
+{
+    (void)state;
+    static const double places[] = {0, 2};
+    struct machine machine = {.count = 4,
+                              .base = {{100, 200}, {100, 150, 200}, {100, 150, 200}, {100, 150, 200}},
+                              .new = {{100, 200}, {100, 150, 200}, {100, 150, 200}, {101, 150, 200}}};
+    machine.trials[0].places = places;
+    struct time_change change = judge(&machine);
+    assert_near(change.error, 0.01); // no round lies off what it did to all
+    assert_near(change.disturbed, 1. / 16);
+    assert_int_equal(change.rounds, 3);
+    assert_verdict(change.verdict, VERDICT_SAME);
+    time_change_free(&change);
+}
+
 // The threshold of four trials is 12.5 %, 0.1178 in the logarithm; of each alone, 15 %.
 static void groups_of_trials(void **state)
 {
@@ -380,6 +428,8 @@ int main(void)
         cmocka_unit_test(trials_of_unequal_counts_of_rounds),
         cmocka_unit_test(what_cannot_be_compared_is_undecided),
         cmocka_unit_test(groups_of_trials),
+        cmocka_unit_test(a_group_is_no_better_than_all),
+        cmocka_unit_test(a_round_is_one_of_all_trials),
     };
     return cmocka_run_group_tests_name("time_change", tests, NULL, NULL);
 }

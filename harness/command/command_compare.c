@@ -60,14 +60,16 @@ static error_t parse(int key, char *value, struct argp_state *state)
     }
 }
 
-// Another setting may well read other data; two files of one trial may not.
-static int exit_code(const struct comparison *comparison)
+// Of the worst verdict. Another setting may well read other data; two files of one trial may not.
+static int exit_code(const struct titled_comparison *items, size_t count)
 {
-    enum verdict verdict = comparison->verdict;
-    bool changed = verdict == VERDICT_CHANGED && !comparison->options.rules.settings;
-    return verdict == VERDICT_WORSE                  ? EXIT_CHECK_FAILED
-           : changed || verdict == VERDICT_UNDECIDED ? EXIT_UNDECIDED
-                                                     : EXIT_FINE;
+    enum verdict worst = VERDICT_NONE;
+    for (size_t i = 0; i < count; i++)
+        worst = verdict_worst(worst, items[i].comparison.verdict);
+    bool changed = worst == VERDICT_CHANGED && !items[0].comparison.options.rules.settings;
+    return worst == VERDICT_WORSE                  ? EXIT_CHECK_FAILED
+           : changed || worst == VERDICT_UNDECIDED ? EXIT_UNDECIDED
+                                                   : EXIT_FINE;
 }
 
 int compare_files(const char *base_path, const char *new_path, const struct comparison_options *options,
@@ -78,7 +80,7 @@ int compare_files(const char *base_path, const char *new_path, const struct comp
     int code = EXIT_BAD_INPUT;
     if (result_file_read(&base, base_path, status) && result_file_read(&new, new_path, status) &&
         comparison_make(&item.comparison, &base, &new, options, status)) {
-        code = exit_code(&item.comparison);
+        code = exit_code(&item, 1);
         result_file_warn(&base);
         result_file_warn(&new);
         comparison_write(&item, 1, format, all, stdout);
@@ -87,14 +89,6 @@ int compare_files(const char *base_path, const char *new_path, const struct comp
     result_file_close(&new);
     result_file_close(&base);
     return code;
-}
-
-// Worse counts before what is undecided, and that before what is fine.
-static int worse_code(int a, int b)
-{
-    return a == EXIT_CHECK_FAILED || b == EXIT_CHECK_FAILED ? EXIT_CHECK_FAILED
-           : a == EXIT_UNDECIDED || b == EXIT_UNDECIDED     ? EXIT_UNDECIDED
-                                                            : EXIT_FINE;
 }
 
 static int compare_settings(const struct arguments *arguments, struct status *status)
@@ -108,11 +102,9 @@ static int compare_settings(const struct arguments *arguments, struct status *st
     for (size_t i = 0; fine && i < count; i++)
         fine = result_file_read_next(&files[i], arguments->paths[i], &lines, status);
     if (fine && comparison_by_make(&by, files, count, arguments->by, &arguments->options, status)) {
-        code = EXIT_FINE;
+        code = exit_code(by.items, by.count);
         for (size_t i = 0; i < count; i++)
             result_file_warn(&files[i]);
-        for (size_t i = 0; i < by.count; i++)
-            code = worse_code(code, exit_code(&by.items[i].comparison));
         comparison_write(by.items, by.count, arguments->format, arguments->all, stdout);
     }
     comparison_by_free(&by);
@@ -122,79 +114,84 @@ static int compare_settings(const struct arguments *arguments, struct status *st
     return code;
 }
 
-static const char help[] =
+static const char before_rules[] =
     "Compares two result files trial by trial, by id: did anything become worse?\n"
     "\n"
-    "Every trial, every round and every quantity ends as same, better, worse, changed or undecided, and "
-    "the verdict is the worst of them. The records of a trial are its rounds: all that the revision and "
-    "the machine of its last record measured. Of a quantity the largest of NEW's rounds is held against "
-    "the largest of BASE's, and the least against the least.\n"
+    "Every trial, every round and every quantity ends as same, better, worse, changed or undecided, and the "
+    "verdict is the worst of them. The records of a trial are its rounds: all that the revision and the machine "
+    "of its last record measured. Of a quantity the largest of NEW's rounds is held against the largest of "
+    "BASE's, and the least against the least.\n"
     "\n"
     "What changed, and which verdict that is:\n"
-    "  status: ok in every round of BASE and not in NEW: worse; back to ok: better; an end of the same "
-    "weight, such as oom for timeout: changed\n"
-    "  a trial only in BASE: undecided; only in NEW: worse if it crashed, failed or ran out of time, else"
-    " not judged\n"
-    "  inputs (data_hash, model_hash): another: changed, and nothing else of the trial is judged\n"
-    "  bytes and counts (peak_bytes, each part of peak_by_category, resident_bytes, flops, model_flops, "
-    "bytes_moved, attention_glue_bytes, launches, host_peak_bytes, link_out_bytes, link_in_bytes): more: "
-    "worse; less: better, with --exact worse\n"
-    "  a part of a peak that fell: not judged\n"
-    "  instructions: 3 % more: worse; 3 % less: better, with --exact worse; of another processor: not judged\n"
-    "  loss of the first step: more or less beyond the tolerance: worse; not finite: worse\n"
-    "  last_loss, held_out_loss of a training run: more beyond their noise: worse; less: better\n"
-    "  gradient.relative_l2, gradient.noise_floor, the error of each tensor, bias.relative_l2, "
-    "bias.rms_error: more beyond the tolerance: worse; less: better\n"
+    "  status: ok in every round of BASE and not in NEW: worse; back to ok: better; an end of the same weight, "
+    "such as oom for timeout: changed\n"
+    "  a trial only in BASE: undecided; only in NEW: worse if it crashed, failed or ran out of time, else not "
+    "judged\n"
+    "  inputs (data_hash, model_hash): another: changed, and nothing else of the trial is judged\n";
+
+static const char after_rules[] =
+    "  a value that is not finite: worse, where it was finite; finite again: changed\n"
     "  whatever NEW does not know and BASE does: undecided; what NEW alone knows: not judged, and counted\n"
     "  figures of one draw, where a method drew other columns: changed\n"
     "  time: by the rule below; in one round: undecided, but for the very same measurement\n"
     "  gradient bits: told, and not judged\n"
     "\n"
-    "\v--allow lets a quantity grow; what it let pass is listed. Tolerances come from BASE and the dtype "
-    "alone: of gradient errors and, as a share of it, of a step's loss twice BASE's noise floor, which is"
-    " taken for no less than rounding every result once; of one tensor's error twice what it is in BASE, "
-    "up to 32 floors. The losses that a training run ends with have noise: twice the standard error of "
-    "the difference of two such means, by how much BASE's loss scatters from step to step over its last "
-    "quarter.\n"
+    "\v--allow lets a quantity grow; what it let pass is listed. Tolerances come from BASE and the dtype alone: "
+    "of gradient errors and, as a share of it, of a step's loss twice BASE's noise floor, which is taken for no "
+    "less than rounding every result once; of one tensor's error twice what it is in BASE, up to 32 floors. The "
+    "losses that a training run ends with have noise: twice the standard error of the difference of two such "
+    "means, by how much BASE's loss scatters from step to step over its last quarter.\n"
     "\n"
-    "Times: measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 --against OTHER-"
-    "BUILD --compare`, which ends with this comparison. What disturbs a machine adds time, so that the "
-    "faster half of a trial's samples counts in each round. Over all trials the ratio new / base is the "
-    "mean over the rounds, with Student's interval: worse if the interval lies above 1 and the ratio "
-    "above 1 + half the threshold, same if the interval lies below 1 + threshold. Of one trial the "
-    "fastest rounds are compared, with half as much again as threshold; how far they may be off shows in "
-    "the second fastest. On a machine whose speed changes all the time the median of its rounds' ratios is "
-    "less than half as far off, and is compared instead. A trial is worse if it also stands out from the other "
-    "trials, and if no disturbance "
-    "that comes and goes explains it. Groups of trials of one method, context or dtype are judged "
-    "likewise. Whatever is not the same, better or worse is undecided, and the verdict says how many "
-    "rounds would do.\n"
+    "Times: measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 --against OTHER-BUILD "
+    "--compare`, which ends with this comparison. Rounds of one number belong together (record field round); "
+    "records without one are paired from the last on, and what is left out is told. What disturbs a machine adds "
+    "time, so that the faster half of a trial's samples counts in each round. Over all trials the ratio new / "
+    "base is the mean over the rounds, with Student's interval: worse if the interval lies above 1 and the ratio "
+    "above 1 + half the threshold, same if the interval lies below 1 + threshold. Of one trial the fastest rounds "
+    "are compared, with half as much again as threshold; how far they may be off shows in the second fastest. On "
+    "a machine whose speed changes all the time the median of its rounds' ratios is less than half as far off, "
+    "and is compared instead. A trial is worse if it also stands out from the other trials, and if no disturbance "
+    "that comes and goes explains it. Groups of trials of one method, context or dtype are judged likewise. "
+    "Whatever is not the same, better or worse is undecided, and the verdict says how many rounds would do.\n"
     "\n"
-    "Of samples that other programs disturbed, processor times are compared, where both files have them "
-    "and threads do not spin while they wait (record fields cpu_ms, provenance.spin_count); what a step "
-    "waits for is not in them, and several threads that are slower by the clock alone are undecided. A "
-    "method that draws its columns walks the same draws in both files, and a sample is held against those"
-    " of its draw.\n"
+    "Of samples that other programs disturbed, processor times are compared, where both files have them and "
+    "threads do not spin while they wait (record fields cpu_ms, provenance.spin_count); what a step waits for is "
+    "not in them, and several threads that are slower by the clock alone are undecided. A method that draws its "
+    "columns walks the same draws in both files, and a sample is held against those of its draw.\n"
     "\n"
-    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was"
-    " ok and ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: "
-    "work that is no longer counted looks like work that was saved; if it was, record BASE anew.\n"
+    "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was ok and "
+    "ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: work that is no "
+    "longer counted looks like work that was saved; if it was, record BASE anew.\n"
     "\n"
-    "--by KEY pairs the trials of one file, or of two files together, that differ in that key alone, the "
-    "first of its values with each of the others: what is called worse there is what a setting costs. A "
-    "loss of another setting, of other data or of other columns is changed, which is no fault there.\n"
+    "--by KEY pairs the trials of one file, or of two files together, that differ in that key alone, the first of "
+    "its values with each of the others: what is called worse there is what a setting costs. A loss of another "
+    "setting, of other data or of other columns is changed, which is no fault there.\n"
     "\n"
-    "--by device MEASURED PLANNED holds a plan (plan-cpu, plan-cuda) against what was measured. These two"
-    " may differ besides in profile, links and measure, and in a limit of memory that one side has none "
-    "of; oom on one side and ok on the other is no fault where one has a limit that the other has not. "
-    "Bytes and counts must be equal: less is worse, too, for one of the two is wrong. What a plan has "
-    "none of is not judged: times, losses, gradient errors, what the driver says, energy; and that a "
-    "trial crashed, failed, ran out of time or was unsupported there makes no plan wrong. A card's number"
-    " of multiprocessors changes its plan, so plan-cuda wants --profile.\n"
+    "--by device MEASURED PLANNED holds a plan (plan-cpu, plan-cuda) against what was measured. These two may "
+    "differ besides in profile, links and measure, and in a limit of memory that one side has none of; oom on one "
+    "side and ok on the other is no fault where one has a limit that the other has not. Bytes and counts must be "
+    "equal: less is worse, too, for one of the two is wrong. What a plan has none of is not judged: times, "
+    "losses, gradient errors, what the driver says, energy; and that a trial crashed, failed, ran out of time or "
+    "was unsupported there makes no plan wrong. A card's number of multiprocessors changes its plan, so plan-cuda "
+    "wants --profile.\n"
     "\n"
-    "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn"
-    " last line, or with two trials under one id), 3 changed or undecided. In junit a trial that is worse"
-    " is a failure, one that is changed or undecided is skipped, and a verdict of these is an error.";
+    "Exit status: 0 same or better, 1 something is worse, 2 wrong use or a bad file (also one with a torn last "
+    "line, or with two trials under one id), 3 changed or undecided. In junit a trial that is worse is a failure, "
+    "one that is changed or undecided is skipped, and a verdict of these is an error.";
+
+// To be freed.
+static char *help_text(void)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    CHECK(stream);
+    fputs(before_rules, stream);
+    quantity_rules_write(stream);
+    fputs(after_rules, stream);
+    CHECK(fclose(stream) == 0);
+    return text;
+}
 
 int command_compare(int argc, char **argv)
 {
@@ -224,7 +221,8 @@ int command_compare(int argc, char **argv)
          .doc = "For people, a comment for a pull request, test results as XML, or JSON (default: text)"},
         {0},
     };
-    static const struct argp argp = {NULL, parse, "BASE NEW\n--by KEY FILE [FILE]", help, NULL, NULL, NULL};
+    char *help = help_text();
+    const struct argp argp = {NULL, parse, "BASE NEW\n--by KEY FILE [FILE]", help, NULL, NULL, NULL};
     struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
@@ -233,5 +231,6 @@ int command_compare(int argc, char **argv)
                                             arguments.format, arguments.all, &status);
     if (status.code != STATUS_OK)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    free(help);
     return code;
 }

@@ -1,70 +1,86 @@
 #include "harness/compare/comparison.h"
 #include "harness/files/text.h"
-#include "harness/results/record.h"
 #include "harness/results/recorded_key.h"
 #include "harness/results/rounds.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+const struct comparison_count_words comparison_counts[COMPARISON_COUNTS] = {
+    [COUNT_LET_PASS] = {"let_pass", "figure changed and was let pass by --allow",
+                        "figures changed and were let pass by --allow"},
+    [COUNT_NEWS] = {"news", "figure is only in NEW, and not judged", "figures are only in NEW, and not judged"},
+    [COUNT_OLDER] = {"older", "record of another revision or machine than its trial's last is left out",
+                     "records of another revision or machine than their trial's last are left out"},
+    [COUNT_OTHER_COLUMNS] = {"other_columns", "pair drew other columns: its figures of one draw are not judged",
+                             "pairs drew other columns: their figures of one draw are not judged"},
+    [COUNT_LEFT_OUT] = {"left_out", "timed record has no round in the other file to be held against",
+                        "timed records have no round in the other file to be held against"},
+    [COUNT_PROCESSOR_TIMES] = {"processor_times",
+                               "trial is judged by processor time, for other programs disturbed it: waits are not "
+                               "in it",
+                               "trials are judged by processor time, for other programs disturbed them: waits are "
+                               "not in it"},
+    [COUNT_MISSING] = {"missing", "trial is only in BASE", "trials are only in BASE"},
+    [COUNT_INPUTS] = {"inputs", "trial read other data or another model",
+                      "trials read other data or another model"},
+    [COUNT_ANOTHER] = {"another", "trial has figures of other columns or another loss",
+                       "trials have figures of other columns or another loss"},
+    [COUNT_UNKNOWN] = {"unknown", "trial lacks figures that BASE has", "trials lack figures that BASE has"},
+    [COUNT_ENDED] = {"ended", "trial ended in another way", "trials ended in another way"},
+};
+
 // --- pairs
 
-// The rounds of a list: what the revision and the machine of its last record measured. Written to *end, which moves
-// on.
-static struct record_list rounds_of(const struct record_list *list, const struct record ***end)
+// The rounds of a list: what the revision and the machine of its last record measured.
+static void keep_rounds(struct comparison *comparison, struct record_list *list)
 {
-    struct record_list rounds = {.key = list->key, .records = *end};
     const struct record *last = record_list_last(list);
+    size_t kept = 0;
     for (size_t i = 0; i < list->count; i++)
         if (rounds_same_build(list->records[i], last) && record_same_machine(list->records[i], last))
-            rounds.records[rounds.count++] = list->records[i];
-    *end += rounds.count;
-    return rounds;
+            list->records[kept++] = list->records[i];
+    comparison->counts[COUNT_OLDER] += list->count - kept;
+    list->count = kept;
 }
 
-static void set_side(struct comparison *comparison, struct trial_comparison *trial, size_t side,
-                     const struct record_list *list, const struct record ***end)
+static void add_trial(struct comparison *comparison, const struct record_list *base, const struct record_list *new)
 {
-    const struct record *last = record_list_last(list);
-    *(side ? &trial->new : &trial->base) = last;
-    trial->rounds[side] = rounds_of(list, end);
-    comparison->older += list->count - trial->rounds[side].count;
+    static const struct record_list none;
+    comparison->trials[comparison->count++] =
+        (struct trial_comparison){.base = base ? record_list_last(base) : NULL,
+                                  .new = new ? record_list_last(new) : NULL,
+                                  .rounds = {base ? base : &none, new ? new : &none}};
 }
 
-static void make_pairs(struct comparison *comparison, const struct comparison_side *base,
-                       const struct comparison_side *new)
+static void make_lists(struct comparison *comparison, const struct keyed_records *base,
+                       const struct keyed_records *new, const struct comparison_options *options)
+{
+    *comparison = (struct comparison){.options = *options};
+    record_lists_make(&comparison->lists[0], base);
+    record_lists_make(&comparison->lists[1], new);
+    record_lists_match(&comparison->lists[0], &comparison->lists[1]);
+}
+
+static void make_pairs(struct comparison *comparison)
 {
     struct record_lists *lists = comparison->lists;
-    record_lists_make(&lists[0], base->records, base->keys, base->count);
-    record_lists_make(&lists[1], new->records, new->keys, new->count);
-    record_lists_match(&lists[0], &lists[1]);
     comparison->trials = calloc(lists[0].count + lists[1].count + 1, sizeof *comparison->trials);
-    comparison->rounds = calloc(base->count + new->count + 1, sizeof *comparison->rounds);
-    CHECK(comparison->trials && comparison->rounds);
-    const struct record **end = comparison->rounds;
+    CHECK(comparison->trials);
+    for (size_t side = 0; side < 2; side++)
+        for (size_t i = 0; i < lists[side].count; i++)
+            keep_rounds(comparison, &lists[side].lists[i]);
     for (size_t i = 0; i < lists[0].count; i++) {
-        const struct record_list *list = lists[0].in_order[i];
-        struct trial_comparison *trial = &comparison->trials[comparison->count++];
-        set_side(comparison, trial, 0, list, &end);
-        if (list->match)
-            set_side(comparison, trial, 1, list->match, &end);
-        comparison->both += list->match != NULL;
+        add_trial(comparison, lists[0].in_order[i], lists[0].in_order[i]->match);
+        comparison->both += lists[0].in_order[i]->match != NULL;
     }
-    comparison->base_only = comparison->count - comparison->both;
     for (size_t i = 0; i < lists[1].count; i++)
         if (!lists[1].in_order[i]->match)
-            set_side(comparison, &comparison->trials[comparison->count++], 1, lists[1].in_order[i], &end);
-    comparison->new_only = comparison->count - comparison->base_only - comparison->both;
+            add_trial(comparison, NULL, lists[1].in_order[i]);
+    comparison->base_only = lists[0].count - comparison->both;
+    comparison->new_only = lists[1].count - comparison->both;
 }
 
 // --- names
-
-static const struct record *either(const struct trial_comparison *trial)
-{
-    const struct record *record = trial->new ? trial->new : trial->base;
-    CHECK(record);
-    return record;
-}
 
 static void name_trials(struct comparison *comparison)
 {
@@ -72,11 +88,8 @@ static void name_trials(struct comparison *comparison)
     CHECK(comparison->named);
     for (size_t i = 0; i < comparison->count; i++) {
         struct trial_comparison *trial = &comparison->trials[i];
-        const struct record *record = comparison->named[i] = either(trial);
-        snprintf(trial->context, sizeof trial->context, "%.0f", record->trial.context);
-        trial->time.groups[0] = record_method(record);
-        trial->time.groups[1] = trial->context;
-        trial->time.groups[2] = text_or(record->trial.dtype, "");
+        comparison->named[i] = trial->new ? trial->new : trial->base;
+        snprintf(trial->context, sizeof trial->context, "%.0f", comparison->named[i]->trial.context);
     }
     trial_names_open(&comparison->names, comparison->named, comparison->count, true);
 }
@@ -94,40 +107,38 @@ static int severity(enum record_status status)
     return status == RECORD_OK ? 0 : status == RECORD_CRASH || status == RECORD_FAILED ? 2 : 1;
 }
 
+// How the rounds of one side ended.
+struct ends {
+    int worst;         // severity
+    unsigned statuses; // bit i: some round ended with status i, and none worse
+    size_t ok;
+};
+
+static struct ends ends_of(const struct record_list *rounds)
+{
+    struct ends ends = {0};
+    for (size_t i = 0; i < rounds->count; i++) {
+        enum record_status status = rounds->records[i]->status;
+        ends.ok += status == RECORD_OK;
+        if (severity(status) > ends.worst)
+            ends.statuses = 0;
+        ends.worst = severity(status) > ends.worst ? severity(status) : ends.worst;
+        ends.statuses |= severity(status) == ends.worst ? 1U << status : 0;
+    }
+    return ends;
+}
+
 // The last of the rounds that ended worst; of those, one that ended as none of the other side's did.
-static const struct record *worst_round(const struct record_list *rounds, unsigned others)
+static const struct record *worst_round(const struct record_list *rounds, unsigned statuses, unsigned others)
 {
     const struct record *worst = NULL;
     for (size_t i = 0; i < rounds->count; i++) {
         const struct record *record = rounds->records[i];
-        int more = worst ? severity(record->status) - severity(worst->status) : 1;
-        bool known = others >> record->status & 1, worst_known = worst && others >> worst->status & 1;
-        if (more > 0 || (more == 0 && (!known || worst_known)))
+        bool among = statuses >> record->status & 1, known = others >> record->status & 1;
+        if (among && (!worst || !known || others >> worst->status & 1))
             worst = record;
     }
     return worst;
-}
-
-// Bit i: some round ended with status i, and none worse.
-static unsigned statuses_of(const struct record_list *rounds)
-{
-    unsigned statuses = 0;
-    int worst = 0;
-    for (size_t i = 0; i < rounds->count; i++) {
-        enum record_status status = rounds->records[i]->status;
-        statuses = severity(status) > worst ? 0 : statuses;
-        worst = severity(status) > worst ? severity(status) : worst;
-        statuses |= severity(status) == worst ? 1U << status : 0;
-    }
-    return statuses;
-}
-
-static size_t count_ok(const struct record_list *rounds)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < rounds->count; i++)
-        count += rounds->records[i]->status == RECORD_OK;
-    return count;
 }
 
 // A trial that one side alone has: none must vanish, and a new one must not come with a fault.
@@ -153,22 +164,23 @@ static enum verdict judge_planned_status(const struct record *base, const struct
 
 static enum verdict judge_status(struct trial_comparison *trial, const struct comparison_options *options)
 {
-    const unsigned before = statuses_of(&trial->rounds[0]), after = statuses_of(&trial->rounds[1]);
-    const struct record *base = trial->statuses[0] = worst_round(&trial->rounds[0], after),
-                        *new = trial->statuses[1] = worst_round(&trial->rounds[1], before);
+    const struct ends before = ends_of(trial->rounds[0]), after = ends_of(trial->rounds[1]);
+    const struct record *base = worst_round(trial->rounds[0], before.statuses, after.statuses),
+                        *new = worst_round(trial->rounds[1], after.statuses, before.statuses);
+    trial->statuses[0] = base;
+    trial->statuses[1] = new;
     if (!base || !new)
         return options->rules.settings ? VERDICT_NONE : judge_single(base, new);
     if (record_one_is_planned(base, new))
         return judge_planned_status(base, new);
-    bool none_left = count_ok(&trial->rounds[0]) && !count_ok(&trial->rounds[1]);
     // Another machine may be too slow for the limit of time.
     if (options->deterministic && base->status == RECORD_OK && new->status == RECORD_TIMEOUT)
         return VERDICT_UNDECIDED;
-    if (severity(new->status) > severity(base->status) || none_left)
+    if (after.worst > before.worst || (before.ok && !after.ok))
         return VERDICT_WORSE;
-    if (severity(new->status) < severity(base->status))
+    if (after.worst < before.worst)
         return VERDICT_BETTER;
-    return before == after ? VERDICT_SAME : VERDICT_CHANGED;
+    return before.statuses == after.statuses ? VERDICT_SAME : VERDICT_CHANGED;
 }
 
 // --- inputs, quantities, bits
@@ -178,8 +190,8 @@ static enum verdict judge_inputs(const struct trial_comparison *trial)
     const struct record *first = NULL;
     bool same = true;
     for (size_t side = 0; side < 2; side++)
-        for (size_t i = 0; i < trial->rounds[side].count; i++) {
-            const struct record *record = trial->rounds[side].records[i];
+        for (size_t i = 0; i < trial->rounds[side]->count; i++) {
+            const struct record *record = trial->rounds[side]->records[i];
             if (record->status != RECORD_OK)
                 continue;
             first = first ? first : record;
@@ -192,8 +204,8 @@ static enum verdict judge_inputs(const struct trial_comparison *trial)
 static struct gradient_bits compare_bits(const struct trial_comparison *trial)
 {
     struct gradient_bits bits = {0};
-    for (size_t i = trial->rounds[1].count; i-- > 0;) {
-        struct gradient_bits other = gradient_bits_compare(trial->base, trial->rounds[1].records[i]);
+    for (size_t i = trial->rounds[1]->count; i-- > 0;) {
+        struct gradient_bits other = gradient_bits_compare(trial->base, trial->rounds[1]->records[i]);
         if (!bits.known || other.changed)
             bits = other;
     }
@@ -204,7 +216,7 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
 {
     const struct comparison_options *options = &comparison->options;
     trial->status = judge_status(trial, options);
-    if (!trial->base || !trial->new || !count_ok(&trial->rounds[0]) || !count_ok(&trial->rounds[1]))
+    if (!trial->base || !trial->new || !ends_of(trial->rounds[0]).ok || !ends_of(trial->rounds[1]).ok)
         return;
     bool planned = record_one_is_planned(trial->base, trial->new);
     if (planned)
@@ -212,102 +224,98 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
     trial->inputs = options->rules.settings ? VERDICT_NONE : judge_inputs(trial);
     if (trial->inputs == VERDICT_CHANGED)
         return;
-    trial->changes = quantity_changes(&trial->rounds[0], &trial->rounds[1], &options->rules);
-    comparison->other_columns += quantity_other_columns(&trial->rounds[0], &trial->rounds[1]);
+    trial->changes = quantity_changes(trial->rounds[0], trial->rounds[1], &options->rules);
+    comparison->counts[COUNT_OTHER_COLUMNS] += quantity_other_columns(trial->rounds[0], trial->rounds[1]);
     if (!options->rules.settings)
         trial->bits = compare_bits(trial);
     if (!options->deterministic && !planned)
-        trial->times = round_times_take(&trial->rounds[0], &trial->rounds[1], false);
+        trial->times = round_times_take(trial->rounds[0], trial->rounds[1], false);
 }
 
 // --- times
 
-static void set_times(struct time_trial *time, const struct round_times *times)
+static struct time_trial time_of(const struct trial_comparison *trial, const struct round_times *times)
 {
-    time->rounds = times->rounds;
-    time->base = times->base;
-    time->new = times->new;
-    time->unusable = times->unusable;
+    const struct record *record = trial->new ? trial->new : trial->base;
+    return (struct time_trial){.groups = {record_method(record), trial->context, text_or(record->trial.dtype, "")},
+                               .rounds = times->rounds,
+                               .base = times->base,
+                               .new = times->new,
+                               .places = times->places,
+                               .unusable = times->unusable};
 }
 
 // Processor time does not grow where threads wait for each other longer than before: the clock judges that.
-static void judge_waits(struct comparison *comparison, struct time_trial *times)
+static void judge_waits(struct comparison *comparison)
 {
     struct round_times *clocks = calloc(comparison->count + 1, sizeof *clocks);
-    struct time_trial *by_clock = calloc(comparison->count + 1, sizeof *by_clock);
+    struct time_trial *by_clock = calloc(comparison->count + 1, sizeof *by_clock), *times = comparison->times;
     struct time_change change;
-    bool any = false;
     CHECK(clocks && by_clock);
     for (size_t i = 0; i < comparison->count; i++) {
-        struct trial_comparison *trial = &comparison->trials[i];
-        if (trial->times.processor_time && trial->new->provenance.threads != 1) {
-            clocks[i] = round_times_take(&trial->rounds[0], &trial->rounds[1], true);
-            memcpy(by_clock[i].groups, trial->time.groups, sizeof by_clock[i].groups);
-            set_times(&by_clock[i], &clocks[i]);
-            any = true;
+        const struct trial_comparison *trial = &comparison->trials[i];
+        if (trial->times.processor_time && trial->new->provenance.threads != 1)
+            clocks[i] = round_times_take(trial->rounds[0], trial->rounds[1], true);
+        by_clock[i] = time_of(trial, &clocks[i]);
+    }
+    time_change_judge(&change, comparison->options.threshold, by_clock, comparison->count);
+    for (size_t i = 0; i < comparison->count; i++) {
+        free(clocks[i].base);
+        if (by_clock[i].verdict == VERDICT_WORSE && times[i].verdict < VERDICT_UNDECIDED) {
+            times[i].verdict = VERDICT_UNDECIDED;
+            times[i].reason =
+                "slower by the clock, but not by processor time: threads waited, or other programs ran";
+            comparison->time.verdict = verdict_worst(comparison->time.verdict, VERDICT_UNDECIDED);
         }
     }
-    if (any) {
-        time_change_judge(&change, comparison->options.threshold, by_clock, comparison->count);
-        for (size_t i = 0; i < comparison->count; i++)
-            if (by_clock[i].verdict == VERDICT_WORSE && times[i].verdict < VERDICT_UNDECIDED) {
-                times[i].verdict = VERDICT_UNDECIDED;
-                times[i].reason = "slower by the clock, but not by processor time: threads waited, or other "
-                                  "programs ran";
-                comparison->time.verdict = verdict_worst(comparison->time.verdict, VERDICT_UNDECIDED);
-            }
-        time_change_free(&change);
-    }
-    for (size_t i = 0; i < comparison->count; i++)
-        free(clocks[i].base);
+    time_change_free(&change);
     free(clocks);
     free(by_clock);
 }
 
-// Times are judged in one array, for they are judged together.
 static void compare_times(struct comparison *comparison)
 {
-    struct time_trial *times = calloc(comparison->count + 1, sizeof *times);
-    CHECK(times);
-    for (size_t i = 0; i < comparison->count; i++) {
-        times[i] = comparison->trials[i].time;
-        set_times(&times[i], &comparison->trials[i].times);
-    }
-    time_change_judge(&comparison->time, comparison->options.threshold, times, comparison->count);
-    judge_waits(comparison, times);
+    comparison->times = calloc(comparison->count + 1, sizeof *comparison->times);
+    CHECK(comparison->times);
     for (size_t i = 0; i < comparison->count; i++) {
         struct trial_comparison *trial = &comparison->trials[i];
-        trial->time = times[i];
-        comparison->left_out += trial->times.left_out;
-        comparison->processor_times += trial->times.processor_time;
+        comparison->times[i] = time_of(trial, &trial->times);
+        trial->time = &comparison->times[i];
+        comparison->counts[COUNT_LEFT_OUT] += trial->times.left_out;
+        comparison->counts[COUNT_PROCESSOR_TIMES] += trial->times.processor_time;
+        for (size_t side = 0; side < 2; side++)
+            comparison->left_rounds[side] |= trial->times.left_rounds[side];
     }
-    free(times);
+    time_change_judge(&comparison->time, comparison->options.threshold, comparison->times, comparison->count);
+    if (comparison->counts[COUNT_PROCESSOR_TIMES])
+        judge_waits(comparison);
 }
 
 // --- the verdict
 
 static void count_trial(struct comparison *comparison, struct trial_comparison *trial)
 {
-    trial->verdict = verdict_worst(verdict_worst(trial->status, trial->inputs), trial->time.verdict);
+    size_t *counts = comparison->counts;
+    bool lost = false, another = false,
+         open = trial->status == VERDICT_CHANGED || trial->status == VERDICT_UNDECIDED;
+    trial->verdict = verdict_worst(verdict_worst(trial->status, trial->inputs), trial->time->verdict);
     for (size_t i = 0; i < trial->changes.count; i++) {
         const struct quantity_change *change = &trial->changes.items[i];
         trial->verdict = verdict_worst(trial->verdict, change->verdict);
-        comparison->let_pass += change->allowed != NULL;
-        comparison->news += change->news;
+        counts[COUNT_LET_PASS] += change->allowed != NULL;
+        counts[COUNT_NEWS] += change->news;
+        lost |= change->verdict == VERDICT_UNDECIDED;
+        another |= change->verdict == VERDICT_CHANGED;
     }
+    counts[COUNT_MISSING] += open && !trial->new;
+    counts[COUNT_ENDED] += open && trial->new;
+    counts[COUNT_INPUTS] += trial->inputs == VERDICT_CHANGED;
+    counts[COUNT_ANOTHER] += another;
+    counts[COUNT_UNKNOWN] += lost;
     comparison->by_verdict[trial->verdict]++;
     comparison->bits_known += trial->bits.known;
-    if (trial->bits.changed) {
-        comparison->bits_changed++;
-        comparison->bits_causes |= trial->bits.causes;
-    }
-}
-
-static void append(struct comparison *comparison, size_t count, const char *one, const char *several)
-{
-    if (count)
-        text_append(comparison->reason, sizeof comparison->reason, "%s%zu %s", *comparison->reason ? "; " : "",
-                    count, count == 1 ? one : several);
+    comparison->bits_changed += trial->bits.changed > 0;
+    comparison->bits_causes |= trial->bits.changed ? trial->bits.causes : 0;
 }
 
 static void append_times(struct comparison *comparison)
@@ -333,28 +341,15 @@ static void append_times(struct comparison *comparison)
 // Why nothing better can be said than that it changed, or that it is undecided.
 static void explain(struct comparison *comparison)
 {
-    size_t inputs = 0, columns = 0, missing = 0, unknown = 0, ended = 0;
-    for (size_t i = 0; i < comparison->count; i++) {
-        const struct trial_comparison *trial = &comparison->trials[i];
-        bool lost = false, other = false;
-        for (size_t j = 0; j < trial->changes.count; j++) {
-            lost |= trial->changes.items[j].verdict == VERDICT_UNDECIDED;
-            other |= trial->changes.items[j].verdict == VERDICT_CHANGED;
-        }
-        inputs += trial->inputs == VERDICT_CHANGED;
-        columns += other;
-        unknown += lost;
-        missing += !trial->new && trial->status == VERDICT_UNDECIDED;
-        ended += trial->new && (trial->status == VERDICT_CHANGED || trial->status == VERDICT_UNDECIDED);
-    }
+    char *reason = comparison->reason;
     if (!comparison->both)
-        text_append(comparison->reason, sizeof comparison->reason, "no trial is in both files");
-    append(comparison, missing, "trial is only in BASE", "trials are only in BASE");
-    append(comparison, inputs, "trial read other data or another model", "trials read other data or another model");
-    append(comparison, columns, "trial has figures of other columns or another loss",
-           "trials have figures of other columns or another loss");
-    append(comparison, unknown, "trial lacks figures that BASE has", "trials lack figures that BASE has");
-    append(comparison, ended, "trial ended in another way", "trials ended in another way");
+        text_append(reason, sizeof comparison->reason, "no trial is in both files");
+    for (enum comparison_count i = COUNT_REASONS; i < COMPARISON_COUNTS; i++) {
+        size_t count = comparison->counts[i];
+        if (count)
+            text_append(reason, sizeof comparison->reason, "%s%zu %s", *reason ? "; " : "", count,
+                        count == 1 ? comparison_counts[i].one : comparison_counts[i].several);
+    }
     append_times(comparison);
 }
 
@@ -372,11 +367,9 @@ static void conclude(struct comparison *comparison)
         explain(comparison);
 }
 
-void comparison_make_sides(struct comparison *comparison, const struct comparison_side *base,
-                           const struct comparison_side *new, const struct comparison_options *options)
+static void compare(struct comparison *comparison)
 {
-    *comparison = (struct comparison){.options = *options};
-    make_pairs(comparison, base, new);
+    make_pairs(comparison);
     name_trials(comparison);
     for (size_t i = 0; i < comparison->count; i++)
         compare_records(comparison, &comparison->trials[i]);
@@ -384,34 +377,14 @@ void comparison_make_sides(struct comparison *comparison, const struct compariso
     conclude(comparison);
 }
 
-void comparison_side_add(struct comparison_side *side, const struct record *record, const char *key)
+void comparison_make_sides(struct comparison *comparison, const struct keyed_records *base,
+                           const struct keyed_records *new, const struct comparison_options *options)
 {
-    if ((side->count & (side->count - 1)) == 0) { // room for twice as many
-        size_t capacity = side->count ? 2 * side->count : 1;
-        side->records = realloc(side->records, capacity * sizeof *side->records);
-        side->keys = realloc(side->keys, capacity * sizeof *side->keys);
-        CHECK(side->records && side->keys);
-    }
-    side->records[side->count] = record;
-    side->keys[side->count++] = key;
-}
-
-void comparison_side_free(struct comparison_side *side)
-{
-    free(side->records);
-    free(side->keys);
-    *side = (struct comparison_side){0};
+    make_lists(comparison, base, new, options);
+    compare(comparison);
 }
 
 // --- two files
-
-static struct comparison_side side_of(const struct result_file *file)
-{
-    struct comparison_side side = {0};
-    for (size_t i = 0; i < file->count; i++)
-        comparison_side_add(&side, &file->records[i], file->records[i].id);
-    return side;
-}
 
 bool comparison_is_whole(const struct result_file *file, struct status *status)
 {
@@ -422,71 +395,43 @@ bool comparison_is_whole(const struct result_file *file, struct status *status)
                       file->path, file->torn_line);
 }
 
-// Whether two values are equal, as far as both say: an earlier version had fewer members.
-static bool agree(const json_t *a, const json_t *b)
-{
-    const char *name;
-    json_t *member;
-    if (json_is_number(a) && json_is_number(b))
-        return json_number_value(a) == json_number_value(b);
-    if (!json_is_object(a) || !json_is_object(b))
-        return json_equal(a, b);
-    bool same = true;
-    json_object_foreach((json_t *)a, name, member)
-    {
-        const json_t *other = json_object_get(b, name);
-        same &= !other || agree(member, other);
-    }
-    return same;
-}
-
-// The first key of a trial in which two records differ that both say it; NULL: none.
-static const char *differing_key(const struct record *a, const struct record *b)
-{
-    const char *differing = NULL;
-    for (const struct trial_key *key = trial_keys; !differing && key->name; key++) {
-        struct recorded_key recorded = recorded_key_of(key);
-        if (recorded_key_alike(recorded, a, b))
-            continue;
-        json_t *one = recorded_key_value(recorded, a), *other = recorded_key_value(recorded, b);
-        differing = one && other && !agree(one, other) ? key->name : NULL;
-        json_decref(one);
-        json_decref(other);
-    }
-    return differing;
-}
-
 // An id is a hash of its trial: another trial under it was written by hand.
 static bool ids_hold(const struct comparison *comparison, struct status *status)
 {
-    for (size_t side = 0; side < 2; side++) {
-        const struct record_lists *lists = &comparison->lists[side];
-        for (size_t i = 0; i < lists->count; i++) {
-            const struct record_list *list = &lists->lists[i];
+    const char *key = NULL, *id = "";
+    for (size_t side = 0; side < 2; side++)
+        for (size_t i = 0; i < comparison->lists[side].count; i++) {
+            const struct record_list *list = &comparison->lists[side].lists[i];
             const struct record *first = list->match && side ? list->match->records[0] : list->records[0];
-            for (size_t j = 0; j < list->count; j++) {
-                const char *key = differing_key(first, list->records[j]);
-                if (key)
-                    return status_set(status, STATUS_BAD_INPUT,
-                                      "id %s: two trials that differ in \"%s\" have it; an id is a hash of its "
-                                      "trial, so that one of the records was edited. Measure it anew",
-                                      list->key, key);
+            for (size_t j = 0; !key && j < list->count; j++) {
+                key = recorded_key_differing(first, list->records[j]);
+                id = list->key;
             }
         }
-    }
-    return true;
+    return !key || status_set(status, STATUS_BAD_INPUT,
+                              "id %s: two trials that differ in \"%s\" have it; an id is a hash of its trial, so "
+                              "that one of the records was edited. Measure it anew",
+                              id, key);
 }
 
 bool comparison_make(struct comparison *comparison, const struct result_file *base, const struct result_file *new,
                      const struct comparison_options *options, struct status *status)
 {
+    const struct result_file *const files[2] = {base, new};
+    struct keyed_records sides[2] = {0};
+    *comparison = (struct comparison){0};
     if (!comparison_is_whole(base, status) || !comparison_is_whole(new, status))
         return false;
-    struct comparison_side sides[2] = {side_of(base), side_of(new)};
-    comparison_make_sides(comparison, &sides[0], &sides[1], options);
-    comparison_side_free(&sides[0]);
-    comparison_side_free(&sides[1]);
-    return ids_hold(comparison, status);
+    for (size_t side = 0; side < 2; side++)
+        for (size_t i = 0; i < files[side]->count; i++)
+            keyed_records_add(&sides[side], &files[side]->records[i], files[side]->records[i].id);
+    make_lists(comparison, &sides[0], &sides[1], options);
+    bool fine = ids_hold(comparison, status);
+    if (fine)
+        compare(comparison);
+    keyed_records_free(&sides[0]);
+    keyed_records_free(&sides[1]);
+    return fine;
 }
 
 void comparison_free(struct comparison *comparison)
@@ -500,7 +445,7 @@ void comparison_free(struct comparison *comparison)
     for (size_t side = 0; side < 2; side++)
         record_lists_free(&comparison->lists[side]);
     free(comparison->trials);
-    free(comparison->rounds);
+    free(comparison->times);
     free(comparison->named);
     *comparison = (struct comparison){0};
 }

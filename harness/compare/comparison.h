@@ -21,57 +21,66 @@ struct comparison_options {
 };
 
 struct trial_comparison {
-    const struct record *base, *new;  // the last records, borrowed; NULL: the file has none
-    struct record_list rounds[2];     // of BASE and NEW; their arrays are the comparison's
-    enum verdict verdict;             // the worst of what follows
-    enum verdict status;              // none: nothing is asked of it
-    const struct record *statuses[2]; // what the status is judged by: the worst round of either; NULL as above
-    enum verdict inputs;              // changed: other data or another model
+    const struct record *base, *new;     // the last records, borrowed; NULL: the file has none
+    const struct record_list *rounds[2]; // of BASE and NEW; the comparison's
+    enum verdict verdict;                // the worst of what follows
+    enum verdict status;                 // none: nothing is asked of it
+    const struct record *statuses[2];    // what the status is judged by: the worst round of either; NULL as above
+    enum verdict inputs;                 // changed: other data or another model
     struct quantity_changes changes;
     struct gradient_bits bits; // told, and not judged
     struct round_times times;
-    struct time_trial time;
+    const struct time_trial *time; // the comparison's
     char context[24];
 };
+
+// What is told of a comparison besides its verdicts, and why it is changed or undecided: how many there are of
+// each.
+enum comparison_count {
+    COUNT_LET_PASS,        // quantities that changed within what --allow says
+    COUNT_NEWS,            // quantities that NEW alone knows
+    COUNT_OLDER,           // records of an earlier revision or of another machine than a trial's last
+    COUNT_OTHER_COLUMNS,   // trials whose two records are of other draws
+    COUNT_LEFT_OUT,        // timed records that no round of the other file is held against
+    COUNT_PROCESSOR_TIMES, // trials whose times are of the processors
+    COUNT_REASONS,
+    COUNT_MISSING = COUNT_REASONS, // trials that BASE alone has
+    COUNT_INPUTS,                  // trials of other data or another model
+    COUNT_ANOTHER,                 // trials with figures of something else
+    COUNT_UNKNOWN,                 // trials with figures that NEW does not know
+    COUNT_ENDED,                   // trials that ended in another way
+    COMPARISON_COUNTS
+};
+// key: in JSON; one, several: what stands behind the number.
+extern const struct comparison_count_words {
+    const char *key, *one, *several;
+} comparison_counts[COMPARISON_COUNTS];
 
 struct comparison {
     struct comparison_options options;
     struct trial_comparison *trials; // [count], in the order of base, then those of new alone
+    struct time_trial *times;        // [count]
     size_t count, both, base_only, new_only;
     size_t by_verdict[VERDICT_COUNT]; // trials
-    size_t processor_times;           // trials whose times are of the processors
-    size_t left_out;                  // timed records that no round of the other file is held against
-    size_t other_columns;             // trials whose two records are of other draws
-    size_t older;                     // records of an earlier revision or of another machine than a trial's last
-    size_t news;                      // quantities that NEW alone knows
-    const char *planned;              // "BASE" or "NEW" where that side was planned and the other measured, or NULL
-    size_t let_pass;                  // quantities that changed within what --allow says
-    size_t bits_known, bits_changed;  // trials whose gradients have hashes in both; of them, those with other bits
-    unsigned long bits_causes;        // of those that changed
+    size_t counts[COMPARISON_COUNTS];
+    uint64_t left_rounds[2];         // of BASE and NEW: the numbers of what is left out, as in round_times.h
+    const char *planned;             // "BASE" or "NEW" where that side was planned and the other measured, or NULL
+    size_t bits_known, bits_changed; // trials whose gradients have hashes in both; of them, those with other bits
+    unsigned long bits_causes;       // of those that changed
     struct time_change time;
     enum verdict verdict;
     char reason[480]; // of changed and undecided
     char note[160];   // what besides is to be known of it; "": nothing
     struct record_lists lists[2];
-    const struct record **rounds; // what the trials' rounds point to
-    const struct record **named;  // [count], what names are made of
+    const struct record **named; // [count], what names are made of
     struct trial_names names;
 };
 
-// The records of one side, borrowed, and what pairs each with those of the other side: records of the same key are
-// of one trial.
-struct comparison_side {
-    size_t count;
-    const struct record **records; // [count]
-    const char **keys;             // [count]
-};
-void comparison_side_add(struct comparison_side *side, const struct record *record, const char *key);
-void comparison_side_free(struct comparison_side *side);
 // A trial in words: "seco, chunk 128, context 1024, f32 cpu".
 struct trial_name comparison_name(const struct comparison *comparison, const struct trial_comparison *trial);
-// Compares two sides. Release with comparison_free.
-void comparison_make_sides(struct comparison *comparison, const struct comparison_side *base,
-                           const struct comparison_side *new, const struct comparison_options *options);
+// Compares two sides, whose records of one key are of one trial. Release with comparison_free.
+void comparison_make_sides(struct comparison *comparison, const struct keyed_records *base,
+                           const struct keyed_records *new, const struct comparison_options *options);
 // False and a status if the last line is torn: what was cut off might be what became worse.
 bool comparison_is_whole(const struct result_file *file, struct status *status);
 // Compares two files; the records stay theirs. False and a status if one is not whole, or has another trial under

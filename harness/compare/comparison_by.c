@@ -10,108 +10,84 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-// The place of the key in a trial.
+// The key of a trial; NULL: an option of the method.
 struct compared_key {
-    const char *key;
-    bool option; // of the method, not a key of the trial
+    const char *name;
+    const struct trial_key *key;
 };
 
-static bool find_place(struct compared_key *place, const char *key, struct status *status)
+static bool find_key(struct compared_key *by, const char *name, struct status *status)
 {
     struct names known = {0};
     char hint[640];
-    *place = (struct compared_key){.key = key, .option = trial_key_find(key) == trial_key_count()};
-    if (!place->option || methods_option_find(key))
+    size_t place = trial_key_find(name);
+    *by = (struct compared_key){name, place < trial_key_count() ? &trial_keys[place] : NULL};
+    if (by->key || methods_option_find(name))
         return true;
     trial_key_names(&known, trial_keys);
     const struct option *option;
     for (size_t i = 0; (option = methods_option(i)); i++)
         names_add(&known, option->name);
-    names_hint(&known, key, "known keys", hint, sizeof hint);
-    return status_set(status, STATUS_BAD_INPUT, "--by: no key \"%.40s\"; %s", key, hint);
+    names_hint(&known, name, "known keys", hint, sizeof hint);
+    return status_set(status, STATUS_BAD_INPUT, "--by: no key \"%.40s\"; %s", name, hint);
 }
 
 // NULL: the trial has none. A new reference.
-static json_t *value_in(const struct compared_key *place, const struct record *record)
+static json_t *value_in(const struct compared_key *by, const struct record *record)
 {
-    if (place->option)
-        return json_incref((json_t *)record_option(record, place->key));
-    return recorded_key_value(recorded_key_of(&trial_keys[trial_key_find(place->key)]), record);
-}
-
-// A hash, as ids are, of what two records have in common that differ in these keys and this option alone.
-static const char *hash_of_rest(const struct record *record, const char *const *keys, const char *option,
-                                struct interned *interned)
-{
-    char *rest = trial_rest_of_record(record, keys, option), text[33];
-    XXH128_hash_t hash = XXH3_128bits(rest, strlen(rest));
-    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
-    free(rest);
-    return interned_text(interned, text, strlen(text));
-}
-
-static const char *rest_of(const struct compared_key *place, const struct record *record, struct interned *interned)
-{
-    const char *const keys[] = {place->option ? NULL : place->key, NULL};
-    return hash_of_rest(record, keys, place->option ? place->key : NULL, interned);
+    return by->key ? recorded_key_value(recorded_key_of(by->key), record)
+                   : json_incref((json_t *)record_option(record, by->name));
 }
 
 // --- the sides
 
 struct side {
-    json_t *value;              // owned
-    const struct record *first; // a record that has it
-    struct comparison_side records;
+    json_t *value; // owned
+    size_t count;
+    const struct record **records; // [count], that have it, at least one
 };
 
 struct sides {
     size_t count;
     struct side *sides;
-    json_t *places; // {value: its place}
-    bool exact;     // sizes are told to the byte, for some are not told apart otherwise
+    bool exact; // sizes are told to the byte, for some are not told apart otherwise
 };
 
-static void add_side(struct sides *sides, json_t *value, const struct record *record)
+static void add_record(struct sides *sides, json_t *value, const struct record *record)
 {
-    sides->sides = realloc(sides->sides, (sides->count + 1) * sizeof *sides->sides);
-    CHECK(sides->sides);
-    sides->sides[sides->count++] = (struct side){.value = json_incref(value), .first = record};
-}
-
-static struct side *side_of(struct sides *sides, json_t *value, const struct record *record)
-{
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
-    CHECK(text);
-    const json_t *place = json_object_get(sides->places, text);
-    size_t at = place ? (size_t)json_integer_value(place) : sides->count;
-    if (!place) {
-        CHECK(json_object_set_new(sides->places, text, json_integer((json_int_t)at)) == 0);
-        add_side(sides, value, record);
+    size_t at = 0;
+    while (at < sides->count && !json_equal(sides->sides[at].value, value))
+        at++;
+    if (at == sides->count) {
+        sides->sides = realloc(sides->sides, ++sides->count * sizeof *sides->sides);
+        CHECK(sides->sides);
+        sides->sides[at] = (struct side){.value = json_incref(value)};
     }
-    free(text);
-    return &sides->sides[at];
+    struct side *side = &sides->sides[at];
+    if ((side->count & (side->count - 1)) == 0) { // room for twice as many
+        side->records = realloc(side->records, (2 * side->count + 1) * sizeof *side->records);
+        CHECK(side->records);
+    }
+    side->records[side->count++] = record;
 }
 
-static void take_sides(struct sides *sides, struct interned *interned, const struct compared_key *place,
-                       const struct result_file *file)
+static void take_sides(struct sides *sides, const struct compared_key *by, const struct result_file *file)
 {
     for (size_t i = 0; i < file->count; i++) {
-        const struct record *record = &file->records[i];
-        json_t *value = value_in(place, record);
+        json_t *value = value_in(by, &file->records[i]);
         if (value)
-            comparison_side_add(&side_of(sides, value, record)->records, record, rest_of(place, record, interned));
+            add_record(sides, value, &file->records[i]);
         json_decref(value);
     }
 }
 
-static bool any_ambiguous(const struct compared_key *place, const struct sides *sides)
+static bool any_ambiguous(const struct compared_key *by, const struct sides *sides)
 {
     json_t *said = json_object();
     bool ambiguous = false;
     CHECK(said);
-    for (size_t i = 0; !place->option && i < sides->count; i++)
-        ambiguous |=
-            trial_key_text_is_ambiguous(said, &trial_keys[trial_key_find(place->key)], sides->sides[i].value);
+    for (size_t i = 0; by->key && i < sides->count; i++)
+        ambiguous |= trial_key_text_is_ambiguous(said, by->key, sides->sides[i].value);
     json_decref(said);
     return ambiguous;
 }
@@ -120,10 +96,26 @@ static void free_sides(struct sides *sides)
 {
     for (size_t i = 0; i < sides->count; i++) {
         json_decref(sides->sides[i].value);
-        comparison_side_free(&sides->sides[i].records);
+        free(sides->sides[i].records);
     }
     free(sides->sides);
-    json_decref(sides->places);
+}
+
+// A side's records by a hash, as ids are, of what they have in common with those of a trial that differs in these
+// keys and this option alone.
+static struct keyed_records keyed_without(const struct side *side, const char *const *keys, const char *option,
+                                          struct interned *interned)
+{
+    struct keyed_records keyed = {0};
+    for (size_t i = 0; i < side->count; i++) {
+        char *rest = trial_rest_of_record(side->records[i], keys, option), text[33];
+        XXH128_hash_t hash = XXH3_128bits(rest, strlen(rest));
+        snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)hash.high64,
+                 (unsigned long long)hash.low64);
+        free(rest);
+        keyed_records_add(&keyed, side->records[i], interned_text(interned, text, strlen(text)));
+    }
+    return keyed;
 }
 
 // --- their names
@@ -135,52 +127,50 @@ static void name_method(const struct sides *sides, const struct side *side, char
     struct series_table table;
     CHECK(records);
     for (size_t i = 0; i < sides->count; i++)
-        records[i] = sides->sides[i].first;
+        records[i] = sides->sides[i].records[0];
     series_make(&table, records, sides->count, none, true);
     for (size_t s = 0; s < table.count; s++)
-        if (table.series[s].records[0] == side->first)
+        if (table.series[s].records[0] == side->records[0])
             snprintf(text, bytes, "%s", table.series[s].label);
     series_free(&table);
     free(records);
 }
 
-static void name_side(const struct compared_key *place, const struct sides *sides, const struct side *side,
-                      char *text, size_t bytes)
+static void name_side(const struct compared_key *by, const struct sides *sides, const struct side *side, char *text,
+                      size_t bytes)
 {
-    const struct trial_key *key = &trial_keys[trial_key_find(place->key)];
-    const struct trial_key option = {.name = place->key};
-    if (!place->option && key->type == KEY_METHOD)
+    const struct trial_key option = {.name = by->name};
+    if (by->key && by->key->type == KEY_METHOD)
         name_method(sides, side, text, bytes);
     else if (sides->exact)
-        trial_key_text_exact(key, side->value, text, bytes);
+        trial_key_text_exact(by->key, side->value, text, bytes);
     else
-        trial_key_text(place->option ? &option : key, side->value, text, bytes);
+        trial_key_text(by->key ? by->key : &option, side->value, text, bytes);
 }
 
 // --- a plan and what was measured
 
-static bool is_by_device(const struct compared_key *place)
+static bool is_by_device(const struct compared_key *by)
 {
-    return !place->option && strcmp(place->key, "device") == 0;
+    return by->key && strcmp(by->name, "device") == 0;
 }
 
 // All records of a side have one device.
-static bool one_is_planned(const struct compared_key *place, const struct side *base, const struct side *new)
+static bool one_is_planned(const struct compared_key *by, const struct side *base, const struct side *new)
 {
-    return is_by_device(place) && record_one_is_planned(base->first, new->first);
+    return is_by_device(by) && record_one_is_planned(base->records[0], new->records[0]);
 }
 
 // ", profile h200-141g", ", no profile" or ", card NVIDIA H200": what of a plan, or of what was measured, the
 // device does not say.
 static void append_origin(const struct side *side, struct interned *interned, char *text, size_t bytes)
 {
-    bool planned = record_is_planned(side->first);
+    bool planned = record_is_planned(side->records[0]);
     struct names found = {0};
-    for (size_t i = 0; i < side->records.count && found.count < NAMES_MAX; i++) {
-        const struct record *record = side->records.records[i];
+    for (size_t i = 0; i < side->count && found.count < NAMES_MAX; i++) {
         char card[128] = "";
-        record_card(record, card, sizeof card);
-        const char *name = planned ? text_or(record->trial.profile, "none") : card;
+        record_card(side->records[i], card, sizeof card);
+        const char *name = planned ? text_or(side->records[i]->trial.profile, "none") : card;
         if (*name && names_find(&found, name) == found.count)
             names_add(&found, interned_text(interned, name, strlen(name)));
     }
@@ -192,14 +182,14 @@ static void append_origin(const struct side *side, struct interned *interned, ch
         text_append(text, bytes, "%s%s", i ? " or " : planned ? ", profile " : ", card ", found.items[i]);
 }
 
-static char *title_of(const struct compared_key *place, const struct sides *sides, const struct side *new,
+static char *title_of(const struct compared_key *by, const struct sides *sides, const struct side *new,
                       struct interned *interned)
 {
     const struct side *const compared[2] = {&sides->sides[0], new};
     char words[2][600] = {"", ""}, *title;
     for (size_t i = 0; i < 2; i++) {
-        name_side(place, sides, compared[i], words[i], sizeof words[i]);
-        if (one_is_planned(place, compared[0], new))
+        name_side(by, sides, compared[i], words[i], sizeof words[i]);
+        if (one_is_planned(by, compared[0], new))
             append_origin(compared[i], interned, words[i], sizeof words[i]);
     }
     CHECK(asprintf(&title, "BASE: %s, NEW: %s", words[0], words[1]) > 0);
@@ -209,8 +199,8 @@ static char *title_of(const struct compared_key *place, const struct sides *side
 static bool any_of_no_card(const struct side *side)
 {
     bool any = false;
-    for (size_t i = 0; i < side->records.count; i++)
-        any |= record_is_of_no_card(side->records.records[i]);
+    for (size_t i = 0; i < side->count; i++)
+        any |= record_is_of_no_card(side->records[i]);
     return any;
 }
 
@@ -237,38 +227,37 @@ static void note_profile(struct comparison *comparison, const struct side *base,
 static bool any_limit(const struct side *side, bool host)
 {
     bool any = false;
-    for (size_t i = 0; i < side->records.count; i++) {
-        const struct record_limits *limits = &side->records.records[i]->trial.limits;
+    for (size_t i = 0; i < side->count; i++) {
+        const struct record_limits *limits = &side->records[i]->trial.limits;
         any |= (host ? limits->host_memory : limits->memory) > 0;
     }
     return any;
 }
 
-static struct comparison_side keyed_without(const struct side *side, const char *const *keys,
-                                            struct interned *interned)
+static void compare_sides(struct comparison *comparison, const struct compared_key *by, const struct side *base,
+                          const struct side *new, const struct comparison_options *options,
+                          struct interned *interned)
 {
-    struct comparison_side records = {0};
-    for (size_t i = 0; i < side->records.count; i++) {
-        const struct record *record = side->records.records[i];
-        comparison_side_add(&records, record, hash_of_rest(record, keys, NULL, interned));
+    bool planned = one_is_planned(by, base, new);
+    const char *keys[7] = {by->key ? by->name : NULL}; // ends in NULL
+    size_t count = 1;
+    if (planned) {
+        keys[count++] = "profile";
+        keys[count++] = "links";
+        keys[count++] = "measure";
     }
-    return records;
-}
-
-static void compare_planned(struct comparison *comparison, const struct side *base, const struct side *new,
-                            const struct comparison_options *options, struct interned *interned)
-{
-    const char *keys[7] = {"device", "profile", "links", "measure"};
-    size_t count = 4;
-    if (!any_limit(base, false) || !any_limit(new, false))
+    if (planned && (!any_limit(base, false) || !any_limit(new, false)))
         keys[count++] = "limits.memory";
-    if (!any_limit(base, true) || !any_limit(new, true))
+    if (planned && (!any_limit(base, true) || !any_limit(new, true)))
         keys[count++] = "limits.host_memory";
-    struct comparison_side sides[2] = {keyed_without(base, keys, interned), keyed_without(new, keys, interned)};
+    const char *option = by->key ? NULL : by->name;
+    struct keyed_records sides[2] = {keyed_without(base, keys, option, interned),
+                                     keyed_without(new, keys, option, interned)};
     comparison_make_sides(comparison, &sides[0], &sides[1], options);
-    note_profile(comparison, base, new);
-    comparison_side_free(&sides[0]);
-    comparison_side_free(&sides[1]);
+    if (planned)
+        note_profile(comparison, base, new);
+    keyed_records_free(&sides[0]);
+    keyed_records_free(&sides[1]);
 }
 
 // --- all
@@ -301,50 +290,39 @@ static bool tell_other_device(const struct record *record, const char *files, st
                       cuda ? "cuda" : "cpu", cuda && !planned ? " --profile NAME" : "");
 }
 
-static bool enough(const struct compared_key *place, const struct sides *sides, const struct result_file *files,
+static bool enough(const struct compared_key *by, const struct sides *sides, const struct result_file *files,
                    size_t file_count, struct status *status)
 {
     char words[440];
     name_files(files, file_count, words, sizeof words);
-    if (sides->count == 1 && is_by_device(place))
-        return tell_other_device(sides->sides[0].first, words, status);
+    if (sides->count == 1 && is_by_device(by))
+        return tell_other_device(sides->sides[0].records[0], words, status);
     return sides->count > 1 ||
-           status_set(status, STATUS_BAD_INPUT, "--by %s: %s %s; two or more are held against each other",
-                      place->key, words, sides->count ? "one value of it" : "no record with it");
-}
-
-static bool all_whole(const struct result_file *files, size_t count, struct status *status)
-{
-    bool fine = true;
-    for (size_t i = 0; fine && i < count; i++)
-        fine = comparison_is_whole(&files[i], status);
-    return fine;
+           status_set(status, STATUS_BAD_INPUT, "--by %s: %s %s; two or more are held against each other", by->name,
+                      words, sides->count ? "one value of it" : "no record with it");
 }
 
 bool comparison_by_make(struct comparison_by *by, const struct result_file *files, size_t file_count,
                         const char *key, const struct comparison_options *options, struct status *status)
 {
-    struct compared_key place;
-    struct sides sides = {.places = json_object()};
+    struct compared_key compared;
+    struct sides sides = {0};
     struct comparison_options of_settings = *options;
     of_settings.rules.settings = true;
     *by = (struct comparison_by){0};
-    CHECK(sides.places);
-    bool fine = all_whole(files, file_count, status) && find_place(&place, key, status);
-    for (size_t i = 0; fine && i < file_count; i++)
-        take_sides(&sides, &by->interned, &place, &files[i]);
-    fine = fine && enough(&place, &sides, files, file_count, status);
-    sides.exact = fine && any_ambiguous(&place, &sides);
+    bool fine = find_key(&compared, key, status);
+    for (size_t i = 0; fine && i < file_count; i++) {
+        fine = comparison_is_whole(&files[i], status);
+        take_sides(&sides, &compared, &files[i]);
+    }
+    fine = fine && enough(&compared, &sides, files, file_count, status);
+    sides.exact = fine && any_ambiguous(&compared, &sides);
     by->items = calloc(sides.count + 1, sizeof *by->items);
     CHECK(by->items);
     for (size_t i = 1; fine && i < sides.count; i++) {
         struct titled_comparison *item = &by->items[by->count++];
-        const struct side *base = &sides.sides[0], *new = &sides.sides[i];
-        item->title = title_of(&place, &sides, new, &by->interned);
-        if (one_is_planned(&place, base, new))
-            compare_planned(&item->comparison, base, new, &of_settings, &by->interned);
-        else
-            comparison_make_sides(&item->comparison, &base->records, &new->records, &of_settings);
+        item->title = title_of(&compared, &sides, &sides.sides[i], &by->interned);
+        compare_sides(&item->comparison, &compared, &sides.sides[0], &sides.sides[i], &of_settings, &by->interned);
     }
     free_sides(&sides);
     return fine;

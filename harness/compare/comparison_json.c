@@ -1,8 +1,13 @@
 #include "harness/compare/comparison_report.h"
 #include "harness/compare/comparison_rows.h"
+#include "harness/results/record_fields.h"
+#include "harness/results/record_json.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define I(value)      ((json_int_t)(value))
+#define NUMBER(value) record_number_json(FIELD_NUMBER, value)
 
 static json_t *checked(json_t *value)
 {
@@ -10,61 +15,42 @@ static json_t *checked(json_t *value)
     return value;
 }
 
-static json_t *number(double value)
-{
-    return checked(isfinite(value) ? json_real(value) : json_null());
-}
-
-static json_int_t integer(size_t value)
-{
-    return (json_int_t)value;
-}
-
 static json_t *group_json(const struct time_group *group)
 {
-    const char *axis = group->axis < 0 ? NULL : comparison_axis_names[group->axis];
-    return checked(json_pack("{s:s?, s:s, s:I, s:s, s:o, s:o, s:o}", "axis", axis, "name", group->name, "trials",
-                             integer(group->trials), "verdict", verdict_name(group->verdict), "ratio",
-                             number(group->ratio.estimate), "low", number(group->ratio.low), "high",
-                             number(group->ratio.high)));
+    return checked(json_pack(
+        "{s:s?, s:s, s:I, s:s, s:o, s:o, s:o}", "axis", group->axis < 0 ? NULL : comparison_axis_names[group->axis],
+        "name", group->name, "trials", I(group->trials), "verdict", verdict_name(group->verdict), "ratio",
+        NUMBER(group->ratio.estimate), "low", NUMBER(group->ratio.low), "high", NUMBER(group->ratio.high)));
 }
 
 static json_t *times_json(const struct time_change *time)
 {
-    json_t *groups = json_array(),
-           *wanted = time->rounds_wanted ? json_integer(integer(time->rounds_wanted)) : json_null();
+    json_t *groups = json_array();
     for (size_t i = 0; i < time->group_count; i++)
         json_array_append_new(groups, group_json(&time->groups[i]));
     return checked(json_pack("{s:s, s:f, s:I, s:I, s:I, s:o, s:b, s:o, s:f, s:o, s:o}", "verdict",
-                             verdict_name(time->verdict), "threshold", time->threshold, "timed",
-                             integer(time->timed), "judged", integer(time->judged), "rounds", integer(time->rounds),
-                             "rounds_wanted", wanted, "paired", time->paired, "error", number(time->error),
-                             "disturbed", time->disturbed, "all", group_json(&time->all), "groups", groups));
+                             verdict_name(time->verdict), "threshold", time->threshold, "timed", I(time->timed),
+                             "judged", I(time->judged), "rounds", I(time->rounds), "rounds_wanted",
+                             time->rounds_wanted ? json_integer(I(time->rounds_wanted)) : json_null(), "paired",
+                             time->paired, "error", NUMBER(time->error), "disturbed", time->disturbed, "all",
+                             group_json(&time->all), "groups", groups));
 }
 
 static json_t *least_json(const double *logs, size_t rounds)
 {
-    return number(rounds ? exp(sample_quantile(logs, rounds, 0)) : NAN);
+    return NUMBER(rounds ? exp(sample_quantile(logs, rounds, 0)) : NAN);
 }
 
 static json_t *time_json(const struct trial_comparison *trial)
 {
-    const struct time_trial *time = &trial->time;
+    const struct time_trial *time = trial->time;
     if (time->verdict == VERDICT_NONE)
         return json_null();
-    return checked(json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:b, s:o, s:o}", "verdict",
-                             verdict_name(time->verdict), "reason", time->reason, "ratio",
-                             number(time->ratio.estimate), "low", number(time->ratio.low), "high",
-                             number(time->ratio.high), "rounds", integer(time->rounds), "processor_time",
-                             trial->times.processor_time, "base_ms", least_json(trial->times.base, time->rounds),
-                             "new_ms", least_json(trial->times.new, time->rounds)));
-}
-
-static json_t *bits_json(const struct gradient_bits *bits)
-{
-    return bits->known ? checked(json_pack("{s:I, s:I, s:s?}", "tensors", integer(bits->tensors), "changed",
-                                           integer(bits->changed), "first", bits->first))
-                       : json_null();
+    return checked(json_pack(
+        "{s:s, s:s, s:o, s:o, s:o, s:I, s:b, s:o, s:o}", "verdict", verdict_name(time->verdict), "reason",
+        time->reason, "ratio", NUMBER(time->ratio.estimate), "low", NUMBER(time->ratio.low), "high",
+        NUMBER(time->ratio.high), "rounds", I(time->rounds), "processor_time", trial->times.processor_time,
+        "base_ms", least_json(time->base, time->rounds), "new_ms", least_json(time->new, time->rounds)));
 }
 
 static const char *status_text(const struct record *record)
@@ -75,39 +61,47 @@ static const char *status_text(const struct record *record)
 static json_t *trial_json(const struct comparison *comparison, const struct trial_comparison *trial)
 {
     const struct record *record = trial->new ? trial->new : trial->base;
-    json_t *quantities = json_array();
+    const struct gradient_bits *bits = &trial->bits;
+    json_t *quantities = json_array(), *bits_json = json_null();
     for (size_t i = 0; i < trial->changes.count; i++) {
         const struct quantity_change *change = &trial->changes.items[i];
         json_array_append_new(quantities, json_pack("{s:s, s:o, s:o, s:s, s:s?}", "name", change->name, "base",
-                                                    number(change->base), "new", number(change->new), "verdict",
+                                                    NUMBER(change->base), "new", NUMBER(change->new), "verdict",
                                                     verdict_name(change->verdict), "allowance", change->allowed));
     }
+    if (bits->known)
+        bits_json = checked(json_pack("{s:I, s:I, s:s?}", "tensors", I(bits->tensors), "changed", I(bits->changed),
+                                      "first", bits->first));
     return checked(json_pack("{s:s, s:s, s:s?, s:s, s:{s:s?, s:s?, s:s}, s:s, s:o, s:o, s:o}", "id", record->id,
                              "what", comparison_name(comparison, trial).text, "command", record->command, "verdict",
                              verdict_name(trial->verdict), "status", "base", status_text(trial->statuses[0]), "new",
                              status_text(trial->statuses[1]), "verdict", verdict_name(trial->status), "inputs",
-                             verdict_name(trial->inputs), "quantities", quantities, "gradient_bits",
-                             bits_json(&trial->bits), "time", time_json(trial)));
+                             verdict_name(trial->inputs), "quantities", quantities, "gradient_bits", bits_json,
+                             "time", time_json(trial)));
 }
 
 // All but the trials one by one.
 static json_t *summary_json(const struct comparison *comparison)
 {
-    json_t *trials = json_pack("{s:I, s:I, s:I}", "both", integer(comparison->both), "base_only",
-                               integer(comparison->base_only), "new_only", integer(comparison->new_only)),
-           *causes = json_array();
+    json_t *trials = json_pack("{s:I, s:I, s:I}", "both", I(comparison->both), "base_only",
+                               I(comparison->base_only), "new_only", I(comparison->new_only)),
+           *causes = json_array(), *left = json_pack("{s:[], s:[]}", "base", "new");
     for (enum verdict i = VERDICT_NONE; i < VERDICT_COUNT; i++)
-        json_object_set_new(trials, verdict_name(i), json_integer(integer(comparison->by_verdict[i])));
+        json_object_set_new(trials, verdict_name(i), json_integer(I(comparison->by_verdict[i])));
     for (size_t i = 0; i < GRADIENT_BITS_CAUSES; i++)
         if (comparison->bits_causes >> i & 1)
             json_array_append_new(causes, json_string(gradient_bits_causes[i]));
-    return checked(json_pack("{s:s, s:s, s:o, s:s?, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:o}, s:o}", "verdict",
-                             verdict_name(comparison->verdict), "reason", comparison->reason, "trials", trials,
-                             "note", *comparison->note ? comparison->note : NULL, "news", integer(comparison->news),
-                             "older", integer(comparison->older), "left_out", integer(comparison->left_out),
-                             "other_columns", integer(comparison->other_columns), "gradient_bits", "known",
-                             integer(comparison->bits_known), "changed", integer(comparison->bits_changed),
-                             "not_the_same", causes, "time", times_json(&comparison->time)));
+    for (size_t i = 0; i < 2 * 64; i++)
+        if (comparison->left_rounds[i / 64] >> i % 64 & 1)
+            json_array_append_new(json_object_get(left, i / 64 ? "new" : "base"), json_integer(I(i % 64 + 1)));
+    json_t *summary = checked(json_pack(
+        "{s:s, s:s, s:o, s:s?, s:o, s:{s:I, s:I, s:o}, s:o}", "verdict", verdict_name(comparison->verdict),
+        "reason", comparison->reason, "trials", trials, "note", *comparison->note ? comparison->note : NULL,
+        "left_out_rounds", left, "gradient_bits", "known", I(comparison->bits_known), "changed",
+        I(comparison->bits_changed), "not_the_same", causes, "time", times_json(&comparison->time)));
+    for (enum comparison_count i = 0; i < COMPARISON_COUNTS; i++)
+        json_object_set_new(summary, comparison_counts[i].key, json_integer(I(comparison->counts[i])));
+    return summary;
 }
 
 json_t *comparison_json(const struct comparison *comparison, bool all)

@@ -44,10 +44,23 @@ static void write_bits(const struct comparison *comparison, const char *before, 
     fputc('\n', stream);
 }
 
-static void write_note(const char *before, size_t count, const char *one, const char *several, FILE *stream)
+// ": round 3 of BASE, rounds 1, 2 of NEW", of what is left out and has numbers.
+static void write_left_rounds(const uint64_t *left, FILE *stream)
 {
-    if (count)
-        fprintf(stream, "%s%zu %s\n", before, count, count == 1 ? one : several);
+    const char *separator = ": ";
+    for (size_t side = 0; side < 2; side++) {
+        bool several = left[side] & (left[side] - 1);
+        for (size_t i = 0, told = 0; i < 64; i++)
+            if (left[side] >> i & 1) {
+                fprintf(stream, "%s%s%zu%s", separator,
+                        told++    ? ""
+                        : several ? "rounds "
+                                  : "round ",
+                        i + 1, i == 63 ? " and later" : "");
+                separator = ", ";
+            }
+        fputs(left[side] ? side ? " of NEW" : " of BASE" : "", stream);
+    }
 }
 
 // before: of each line.
@@ -61,15 +74,17 @@ static void write_counts(const struct comparison *comparison, const char *before
             before, comparison->both, comparison->base_only, comparison->new_only, trials[VERDICT_WORSE],
             trials[VERDICT_UNDECIDED], trials[VERDICT_CHANGED], trials[VERDICT_BETTER], trials[VERDICT_SAME],
             trials[VERDICT_NONE]);
-    write_note(before, comparison->let_pass, "figure changed and was let pass by --allow",
-               "figures changed and were let pass by --allow", stream);
-    write_note(before, comparison->news, "figure is only in NEW, and not judged",
-               "figures are only in NEW, and not judged", stream);
-    write_note(before, comparison->older, "record of another revision or machine than its trial's last is left out",
-               "records of another revision or machine than their trial's last are left out", stream);
+    for (enum comparison_count i = 0; i < COUNT_REASONS; i++) {
+        size_t count = comparison->counts[i];
+        if (!count)
+            continue;
+        fprintf(stream, "%s%zu %s", before, count,
+                count == 1 ? comparison_counts[i].one : comparison_counts[i].several);
+        if (i == COUNT_LEFT_OUT)
+            write_left_rounds(comparison->left_rounds, stream);
+        fputc('\n', stream);
+    }
     write_bits(comparison, before, stream);
-    write_note(before, comparison->other_columns, "pair drew other columns: its figures of one draw are not judged",
-               "pairs drew other columns: their figures of one draw are not judged", stream);
     if (comparison->options.deterministic)
         fprintf(stream, "%stimes: left out\n", before);
     else if (comparison->planned)
@@ -78,13 +93,6 @@ static void write_counts(const struct comparison *comparison, const char *before
         fprintf(stream, "%stimes: %s (%zu of %zu trials judged, %zu round%s, threshold %.3g %%)\n", before,
                 verdict_name(time->verdict), time->judged, time->timed, time->rounds, time->rounds == 1 ? "" : "s",
                 100 * comparison->options.threshold);
-    if (!comparison->planned)
-        write_note(before, comparison->left_out, "timed record has no round in the other file to be held against",
-                   "timed records have no round in the other file to be held against", stream);
-    write_note(before, comparison->processor_times,
-               "trial is judged by processor time, for other programs disturbed it: waits are not in it",
-               "trials are judged by processor time, for other programs disturbed them: waits are not in it",
-               stream);
     if (*comparison->note)
         fprintf(stream, "%snote: %s\n", before, comparison->note);
 }
@@ -133,15 +141,11 @@ static void write_markdown(const struct titled_comparison *item, bool all, FILE 
 
 static void write_escaped(const char *text, FILE *stream)
 {
+    static const char marks[] = "&<>\"", *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
     for (; *text; text++) {
-        if (*text == '&')
-            fputs("&amp;", stream);
-        else if (*text == '<')
-            fputs("&lt;", stream);
-        else if (*text == '>')
-            fputs("&gt;", stream);
-        else if (*text == '"')
-            fputs("&quot;", stream);
+        const char *mark = strchr(marks, *text);
+        if (mark)
+            fputs(entities[mark - marks], stream);
         else
             fputc((unsigned char)*text < ' ' ? ' ' : *text, stream);
     }
@@ -167,15 +171,11 @@ static void end_case(const char *element, FILE *stream)
 
 static void write_case_row(const struct comparison_row *row, void *data)
 {
-    FILE *stream = data;
-    const char *const words[] = {row->word,    " ",
-                                 row->subject, *row->base ? " " : "",
-                                 row->base,    *row->base ? " -> " : "",
-                                 row->new,     *row->note ? ", " : "",
-                                 row->note};
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
-        write_escaped(words[w], stream);
-    fputc('\n', stream);
+    char words[1024];
+    snprintf(words, sizeof words, "%s %s%s%s%s%s%s%s", row->word, row->subject, *row->base ? " " : "", row->base,
+             *row->base ? " -> " : "", row->new, *row->note ? ", " : "", row->note);
+    write_escaped(words, data);
+    fputc('\n', data);
 }
 
 static void write_group_case(const struct comparison_row *row, void *data)
@@ -196,18 +196,18 @@ static void count_group(const struct comparison_row *row, void *data)
 static void write_suite(const struct titled_comparison *item, FILE *stream)
 {
     const struct comparison *comparison = &item->comparison;
-    size_t counts[VERDICT_COUNT], cases = 1, open = 0;
     enum verdict verdict = comparison->verdict;
+    const char *last = element_of(verdict, "error");
+    size_t counts[VERDICT_COUNT], cases = 1;
     memcpy(counts, comparison->by_verdict, sizeof counts);
     comparison_read_groups(comparison, true, &(struct comparison_reader){count_group, counts});
     for (size_t i = 0; i < VERDICT_COUNT; i++)
         cases += counts[i];
-    open = counts[VERDICT_CHANGED] + counts[VERDICT_UNDECIDED];
     fputs("  <testsuite name=\"", stream);
     write_escaped(item->title ? item->title : "longbp compare", stream);
     fprintf(stream, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%d\" skipped=\"%zu\">\n", cases,
-            counts[VERDICT_WORSE] + (verdict == VERDICT_WORSE),
-            verdict == VERDICT_CHANGED || verdict == VERDICT_UNDECIDED, open);
+            counts[VERDICT_WORSE] + (verdict == VERDICT_WORSE), strcmp(last, "error") == 0,
+            counts[VERDICT_CHANGED] + counts[VERDICT_UNDECIDED]);
     for (size_t i = 0; i < comparison->count; i++) {
         const struct trial_comparison *trial = &comparison->trials[i];
         const char *element = element_of(trial->verdict, "skipped");
@@ -216,9 +216,9 @@ static void write_suite(const struct titled_comparison *item, FILE *stream)
         end_case(element, stream);
     }
     comparison_read_groups(comparison, true, &(struct comparison_reader){write_group_case, stream});
-    begin_case("verdict", element_of(verdict, "error"), stream);
+    begin_case("verdict", last, stream);
     write_escaped(*comparison->reason ? comparison->reason : verdict_name(verdict), stream);
-    end_case(element_of(verdict, "error"), stream);
+    end_case(last, stream);
     fputs("  </testsuite>\n", stream);
 }
 

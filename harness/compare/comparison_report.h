@@ -24,11 +24,10 @@ struct titled_comparison {
 void comparison_write(const struct titled_comparison *comparisons, size_t count, enum comparison_format format,
                       bool all, FILE *stream);
 // {"verdict", "reason", "trials": {"both", "base_only", "new_only", and how many have each verdict}, "note": what
-//  besides is to be known, null, "news": quantities that NEW alone knows, "older": records of another revision or
-//  machine, "left_out": timed records that no round is held against, "other_columns": trials whose two records are
-//  of other draws, "gradient_bits": {"known", "changed", "not_the_same": [keys of the record and its provenance]}
-//  (trials), "time": {"verdict", "threshold", "timed", "judged", "rounds", "rounds_wanted", "paired", "error",
-//  "disturbed",
+//  besides is to be known, null, a number for each of comparison.h's counts: "let_pass", "news", "older", ...,
+//  "left_out_rounds": {"base": [numbers of rounds that are held against none, 64 for all from 64 on], "new":
+//  [...]}, "gradient_bits": {"known", "changed", "not_the_same": [keys of the record and its provenance]} (trials),
+//  "time": {"verdict", "threshold", "timed", "judged", "rounds", "rounds_wanted", "paired", "error", "disturbed",
 //           "all": GROUP, "groups": [GROUP...]},
 //  "changed": [{"id", "what", "command", "verdict", "status": {"base", "new", "verdict"}, "inputs": verdict,
 //               "quantities": [{"name", "base", "new", "verdict", "allowance"}...],

@@ -8,25 +8,18 @@
 
 const char *const comparison_axis_names[TIME_AXES] = {"method", "context", "dtype"};
 
-// Whether a trial's times are worth a line by themselves.
-static bool time_shown(const struct trial_comparison *trial, bool all)
-{
-    enum verdict verdict = trial->time.verdict;
-    return verdict >= (all ? VERDICT_SAME : VERDICT_UNDECIDED) || verdict == VERDICT_BETTER;
-}
-
-// Changed bits are worth a line by themselves where nothing explains them but the program.
-static bool bits_shown(const struct trial_comparison *trial, bool all)
-{
-    return trial->bits.changed && (all || !trial->bits.causes);
-}
-
 static bool any_told(const struct trial_comparison *trial)
 {
     bool any = false;
     for (size_t i = 0; i < trial->changes.count; i++)
         any |= trial->changes.items[i].allowed || trial->changes.items[i].news;
     return any;
+}
+
+// Changed bits are worth a line by themselves where nothing explains them but the program.
+static bool bits_shown(const struct trial_comparison *trial, bool all)
+{
+    return trial->bits.changed && (all || !trial->bits.causes);
 }
 
 // Whether the status alone says something: it changed, or one side has none.
@@ -41,26 +34,26 @@ bool comparison_trial_shown(const struct trial_comparison *trial, bool all)
     return all || trial->verdict > VERDICT_SAME || any_told(trial) || status_shown(trial) || bits_shown(trial, all);
 }
 
-static struct comparison_row row_of(const struct comparison *comparison, const struct trial_comparison *trial,
-                                    enum verdict verdict, const char *subject)
-{
-    struct comparison_row row = {
-        .verdict = verdict, .word = verdict_name(verdict), .subject = subject, .trial = trial};
-    if (trial)
-        snprintf(row.what, sizeof row.what, "%s", comparison_name(comparison, trial).text);
-    return row;
-}
-
-// The reader of the rows, and how many it has read.
+// The row that is being written, its reader, and how many that has read.
 struct writing {
-    const struct comparison *comparison;
+    struct comparison_row row;
     const struct comparison_reader *reader;
     size_t count;
 };
 
-static void add(struct writing *to, const struct comparison_row *row)
+static struct comparison_row *begin(struct writing *to, enum verdict verdict, const char *subject)
 {
-    to->reader->read(row, to->reader->data);
+    struct comparison_row *row = &to->row;
+    row->verdict = verdict;
+    row->word = verdict_name(verdict);
+    row->subject = subject;
+    *row->base = *row->new = *row->note = 0;
+    return row;
+}
+
+static void end(struct writing *to)
+{
+    to->reader->read(&to->row, to->reader->data);
     to->count++;
 }
 
@@ -69,7 +62,7 @@ static void add(struct writing *to, const struct comparison_row *row)
 // "ok", or "crash in 1 of 3 rounds".
 static void write_status(const struct trial_comparison *trial, size_t side, char *text, size_t size)
 {
-    const struct record_list *rounds = &trial->rounds[side];
+    const struct record_list *rounds = trial->rounds[side];
     const struct record *worst = trial->statuses[side];
     size_t alike = 0;
     for (size_t i = 0; i < rounds->count; i++)
@@ -81,33 +74,29 @@ static void write_status(const struct trial_comparison *trial, size_t side, char
 
 static void add_status(struct writing *to, const struct trial_comparison *trial)
 {
-    struct comparison_row words = row_of(to->comparison, trial, trial->status, "status"), *row = &words;
-    const char *reason = trial->statuses[1] ? text_or(trial->statuses[1]->reason, "") : "", *side = "";
+    struct comparison_row *row = begin(to, trial->status, "status");
+    const char *reason = trial->statuses[1] ? text_or(trial->statuses[1]->reason, "") : "";
+    const char *side =
+        !trial->new    ? "only in BASE"
+        : !trial->base ? "only in NEW"
+        : record_one_is_planned(trial->base, trial->new) && record_one_is_limited(trial->base, trial->new)
+            ? "one has a limit that the other has not"
+            : "";
     write_status(trial, 0, row->base, sizeof row->base);
     write_status(trial, 1, row->new, sizeof row->new);
-    if (!trial->new)
-        side = "only in BASE";
-    else if (!trial->base)
-        side = "only in NEW";
-    else if (record_one_is_planned(trial->base, trial->new) && record_one_is_limited(trial->base, trial->new))
-        side = "one has a limit that the other has not";
     snprintf(row->note, sizeof row->note, "%s%s%.160s", side, *side && *reason ? ": " : "", reason);
-    add(to, row);
+    end(to);
 }
 
 static void add_inputs(struct writing *to, const struct trial_comparison *trial)
 {
-    struct comparison_row words = row_of(to->comparison, trial, VERDICT_CHANGED, "inputs"), *row = &words;
-    bool data = record_same_data(trial->base, trial->new), model = record_same_model(trial->base, trial->new);
-    snprintf(row->note, sizeof row->note, "%s (%s), nothing else is judged",
-             data && model ? "a round read other data or another model"
-             : data        ? "another model"
-             : model       ? "other data"
-                           : "other data and another model",
-             data    ? "model_hash"
-             : model ? "data_hash"
-                     : "data_hash, model_hash");
-    add(to, row);
+    static const char *const words[2][2] = {
+        {"other data and another model (data_hash, model_hash)", "other data (data_hash)"},
+        {"another model (model_hash)", "a round read other data or another model (data_hash, model_hash)"}};
+    struct comparison_row *row = begin(to, VERDICT_CHANGED, "inputs");
+    snprintf(row->note, sizeof row->note, "%s, nothing else is judged",
+             words[record_same_data(trial->base, trial->new)][record_same_model(trial->base, trial->new)]);
+    end(to);
 }
 
 static void write_value(double value, bool bytes, int digits, char *text, size_t size)
@@ -134,10 +123,9 @@ static void write_values(struct comparison_row *row, const struct quantity_chang
     } while (strcmp(row->base, row->new) == 0 && digits++ < DBL_DECIMAL_DIG);
 }
 
-static void add_quantity(struct writing *to, const struct trial_comparison *trial,
-                         const struct quantity_change *change)
+static void add_quantity(struct writing *to, const struct quantity_change *change)
 {
-    struct comparison_row words = row_of(to->comparison, trial, change->verdict, change->name), *row = &words;
+    struct comparison_row *row = begin(to, change->verdict, change->name);
     bool bytes = quantity_is_bytes(change->name), known = isfinite(change->base) && isfinite(change->new);
     row->word = change->allowed ? "allowed" : change->news ? "only in NEW" : row->word;
     write_values(row, change, bytes);
@@ -152,16 +140,16 @@ static void add_quantity(struct writing *to, const struct trial_comparison *tria
     if (change->allowed)
         text_append(row->note, sizeof row->note, "%slet pass by --allow %s", *row->note ? ", " : "",
                     change->allowed);
-    add(to, row);
+    end(to);
 }
 
-static void add_bits(struct writing *to, const struct trial_comparison *trial)
+static void add_bits(struct writing *to, const struct gradient_bits *bits)
 {
-    struct comparison_row words = row_of(to->comparison, trial, VERDICT_NONE, "gradient bits"), *row = &words;
+    struct comparison_row *row = begin(to, VERDICT_NONE, "gradient bits");
     row->word = "bits";
-    snprintf(row->note, sizeof row->note, "changed in %zu of %zu tensors, first in %.200s", trial->bits.changed,
-             trial->bits.tensors, trial->bits.first);
-    add(to, row);
+    snprintf(row->note, sizeof row->note, "changed in %zu of %zu tensors, first in %.200s", bits->changed,
+             bits->tensors, bits->first);
+    end(to);
 }
 
 static void append_ratio(struct comparison_row *row, struct shift ratio)
@@ -173,63 +161,60 @@ static void append_ratio(struct comparison_row *row, struct shift ratio)
 
 static void add_time(struct writing *to, const struct trial_comparison *trial)
 {
-    const struct time_trial *time = &trial->time;
-    struct comparison_row words = row_of(to->comparison, trial, time->verdict, "time"), *row = &words;
+    const struct time_trial *time = trial->time;
+    struct comparison_row *row = begin(to, time->verdict, "time");
     if (time->rounds && !time->unusable) {
-        snprintf(row->base, sizeof row->base, "%.4g ms", exp(sample_quantile(trial->times.base, time->rounds, 0)));
-        snprintf(row->new, sizeof row->new, "%.4g ms", exp(sample_quantile(trial->times.new, time->rounds, 0)));
+        snprintf(row->base, sizeof row->base, "%.4g ms", exp(sample_quantile(time->base, time->rounds, 0)));
+        snprintf(row->new, sizeof row->new, "%.4g ms", exp(sample_quantile(time->new, time->rounds, 0)));
         if (trial->times.processor_time)
             text_append(row->note, sizeof row->note, "of the processors, ");
         append_ratio(row, time->ratio);
         text_append(row->note, sizeof row->note, ", %zu round%s", time->rounds, time->rounds == 1 ? "" : "s");
     }
     text_append(row->note, sizeof row->note, "%s%s", *row->note && *time->reason ? ": " : "", time->reason);
-    add(to, row);
-}
-
-static void add_same(struct writing *to, const struct trial_comparison *trial)
-{
-    struct comparison_row words =
-        row_of(to->comparison, trial, trial->verdict, record_status_name(trial->new->status));
-    add(to, &words);
+    end(to);
 }
 
 void comparison_read_trial(const struct comparison *comparison, const struct trial_comparison *trial, bool all,
                            const struct comparison_reader *reader)
 {
-    struct writing to = {.comparison = comparison, .reader = reader};
+    struct writing to = {.row.trial = trial, .reader = reader};
+    enum verdict by_time = trial->time->verdict;
+    snprintf(to.row.what, sizeof to.row.what, "%s", comparison_name(comparison, trial).text);
     if (status_shown(trial))
         add_status(&to, trial);
     if (trial->inputs == VERDICT_CHANGED)
         add_inputs(&to, trial);
     for (size_t i = 0; i < trial->changes.count; i++)
-        add_quantity(&to, trial, &trial->changes.items[i]);
+        add_quantity(&to, &trial->changes.items[i]);
     if (bits_shown(trial, all))
-        add_bits(&to, trial);
-    if (time_shown(trial, all))
+        add_bits(&to, &trial->bits);
+    if (by_time > VERDICT_SAME || (all && by_time == VERDICT_SAME))
         add_time(&to, trial);
-    if (!to.count)
-        add_same(&to, trial);
+    if (to.count)
+        return;
+    begin(&to, trial->verdict, record_status_name(trial->new->status));
+    end(&to);
 }
 
 // --- groups of trials
 
 static void add_group(struct writing *to, const struct time_group *group)
 {
-    struct comparison_row words = row_of(to->comparison, NULL, group->verdict, "time"), *row = &words;
+    struct comparison_row *row = begin(to, group->verdict, "time");
     snprintf(row->what, sizeof row->what, "%s%s%s", group->axis < 0 ? "" : comparison_axis_names[group->axis],
              group->axis < 0 ? "" : " ", group->name);
     append_ratio(row, group->ratio);
     text_append(row->note, sizeof row->note, " over %zu trial%s", group->trials, group->trials == 1 ? "" : "s");
-    add(to, row);
+    end(to);
 }
 
 void comparison_read_groups(const struct comparison *comparison, bool all, const struct comparison_reader *reader)
 {
     const struct time_change *time = &comparison->time;
-    struct writing to = {.comparison = comparison, .reader = reader};
+    struct writing to = {.reader = reader};
     for (size_t i = 0; i < time->group_count; i++)
-        if (all || time->groups[i].verdict > VERDICT_SAME)
+        if (time->groups[i].verdict > VERDICT_SAME || (all && time->groups[i].verdict == VERDICT_SAME))
             add_group(&to, &time->groups[i]);
     if (time->judged)
         add_group(&to, &time->all);

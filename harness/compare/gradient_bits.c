@@ -33,33 +33,21 @@ static unsigned long different_causes(const struct record *base, const struct re
     return causes;
 }
 
-// The hash of the tensor of that name, most likely at the same place; 0: there is none.
-static uint64_t hash_of(const struct record_gradient *gradient, const char *name, size_t place)
-{
-    const struct record_tensor *tensors = gradient->tensors.items;
-    size_t count = gradient->tensors.count;
-    for (size_t i = 0; i < count; i++) {
-        size_t at = (place + i) % count;
-        if (strcmp(gradient->tensors.names[at], name) == 0)
-            return tensors[at].hash;
-    }
-    return 0;
-}
-
 struct gradient_bits gradient_bits_compare(const struct record *base, const struct record *new)
 {
-    const struct record_gradient *before = &base->gradient, *after = &new->gradient;
-    struct gradient_bits bits = {.known = before->hash && after->hash && is_repeatable(base) && is_repeatable(new)};
-    if (!bits.known)
+    const struct record_parts *tensors = &base->gradient.tensors;
+    bool known = base->gradient.hash && new->gradient.hash &&is_repeatable(base) && is_repeatable(new);
+    struct gradient_bits bits = {.known = known};
+    if (!known)
         return bits;
-    const struct record_tensor *tensors = before->tensors.items;
     bits.causes = different_causes(base, new);
-    bits.tensors = before->tensors.count;
-    for (size_t i = 0; i < bits.tensors; i++) {
-        uint64_t hash = tensors[i].hash;
-        if (hash && hash == hash_of(after, before->tensors.names[i], i))
+    bits.tensors = tensors->count;
+    for (size_t i = 0; i < tensors->count; i++) {
+        const struct record_tensor *before = (const struct record_tensor *)tensors->items + i,
+                                   *after = record_tensor_find(&new->gradient, tensors->names[i], i);
+        if (before->hash && after && before->hash == after->hash)
             continue;
-        bits.first = bits.first ? bits.first : before->tensors.names[i];
+        bits.first = bits.first ? bits.first : tensors->names[i];
         bits.changed++;
     }
     return bits;

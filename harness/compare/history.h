@@ -12,13 +12,15 @@ struct history_commit {
     const char *revision; // "unknown": the records do not say
     bool dirty;
     const char *time;             // of its first record; "": not known
+    size_t first, place;          // its first record's place, and the commit's in git's order; 0 without git
     size_t trials;                // that it has
     struct comparison comparison; // of those that an earlier commit has, too
 };
 
 struct history_point {
-    size_t commit;
-    const struct record *record; // the last of the trial at the commit
+    size_t commit, count;
+    const struct record **records; // [count], of the trial at the commit, at least one
+    const struct record *record;   // the last of them
 };
 
 struct history_trial {
@@ -33,6 +35,7 @@ struct history { // of one experiment
     size_t commit_count, trial_count;
     struct history_commit *commits; // [commit_count], the oldest first
     struct history_trial *trials;   // [trial_count], in the order in which the records first have them
+    const struct record **records;  // what points point to
 };
 
 struct histories {

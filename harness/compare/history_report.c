@@ -2,11 +2,14 @@
 #include "harness/compare/comparison_report.h"
 #include "harness/compare/comparison_rows.h"
 #include "harness/files/size.h"
+#include "harness/files/text.h"
+#include "harness/results/record_fields.h"
 #include "harness/results/record_figure.h"
+#include "harness/results/record_json.h"
 #include "harness/results/step_time.h"
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
+#include <stdarg.h>
 
 #define ROW(table, ...) text_table_row(table, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -14,19 +17,25 @@ struct words {
     char text[400];
 };
 
-static struct words commit_words(const struct history_commit *commit)
+static struct words words_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static struct words words_of(const char *format, ...)
 {
     struct words words;
-    snprintf(words.text, sizeof words.text, "%.12s%s", commit->revision, commit->dirty ? " with changes" : "");
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words.text, sizeof words.text, format, arguments);
+    va_end(arguments);
     return words;
+}
+
+static struct words commit_words(const struct history_commit *commit)
+{
+    return words_of("%.12s%s", commit->revision, commit->dirty ? " with changes" : "");
 }
 
 static struct words count_words(size_t count)
 {
-    struct words words = {"-"};
-    if (count)
-        snprintf(words.text, sizeof words.text, "%zu", count);
-    return words;
+    return count ? words_of("%zu", count) : words_of("-");
 }
 
 static void print_table(const struct history_report *report, const char *title, struct text_table *table,
@@ -47,11 +56,9 @@ static void print_commits(const struct history_report *report, const struct hist
         const struct history_commit *commit = &history->commits[i];
         const struct comparison *comparison = &commit->comparison;
         const size_t *trials = comparison->by_verdict;
-        char day[11];
-        snprintf(day, sizeof day, "%.10s", *commit->time ? commit->time : "-");
-        ROW(&table, commit_words(commit).text, day, count_words(commit->trials).text,
-            count_words(comparison->both).text, count_words(trials[VERDICT_WORSE]).text,
-            count_words(trials[VERDICT_BETTER]).text,
+        ROW(&table, commit_words(commit).text, words_of("%.10s", *commit->time ? commit->time : "-").text,
+            count_words(commit->trials).text, count_words(comparison->both).text,
+            count_words(trials[VERDICT_WORSE]).text, count_words(trials[VERDICT_BETTER]).text,
             count_words(trials[VERDICT_CHANGED] + trials[VERDICT_UNDECIDED]).text,
             count_words(comparison->bits_changed).text,
             comparison->both ? verdict_name(comparison->time.verdict) : "-");
@@ -91,11 +98,9 @@ static void print_changes(const struct history_report *report, const struct hist
 struct trend {
     const char *name;
     bool time;
-    double first, last, least, most; // NaN: not known
-    struct words spread;             // of the last, if it is a time
-    size_t points;                   // that know it
-    struct words changed;            // at which commits
-    size_t changes;
+    double first, last, least, most;
+    size_t points, changes; // that know it; at which it changed
+    struct words changed;   // at which commits
 };
 
 static double time_of(const struct record *record)
@@ -121,12 +126,9 @@ static void trend_add(struct trend *trend, const struct history_commit *commit, 
     trend->most = trend->points ? fmax(trend->most, value) : value;
     trend->last = value;
     trend->points++;
-    if (!changed)
-        return;
-    size_t used = strlen(trend->changed.text);
-    snprintf(trend->changed.text + used, sizeof trend->changed.text - used, "%s%.12s", used ? ", " : "",
-             commit->revision);
-    trend->changes++;
+    if (changed)
+        text_append(trend->changed.text, sizeof trend->changed.text, "%s%.12s", trend->changes++ ? ", " : "",
+                    commit->revision);
 }
 
 // A deterministic figure changes where it is another number.
@@ -153,13 +155,10 @@ static struct trend time_trend(const struct history *history, const struct histo
     for (size_t p = 0; p < trial->count; p++) {
         const struct history_point *point = &trial->points[p];
         const struct trial_comparison *change = p ? history_change(history, trial, point->commit) : NULL;
-        enum verdict verdict = change ? change->time.verdict : VERDICT_NONE;
+        enum verdict verdict = change ? change->time->verdict : VERDICT_NONE;
         trend_add(&trend, &history->commits[point->commit], time_of(point->record),
                   verdict == VERDICT_WORSE || verdict == VERDICT_BETTER);
     }
-    double spread = spread_of(trial->points[trial->count - 1].record);
-    if (isfinite(spread))
-        snprintf(trend.spread.text, sizeof trend.spread.text, " ± %.3g", spread);
     return trend;
 }
 
@@ -167,25 +166,25 @@ static struct words value_words(const struct trend *trend, double value)
 {
     struct words words;
     if (trend->time)
-        snprintf(words.text, sizeof words.text, "%.4g ms", value);
-    else if (quantity_is_bytes(trend->name))
-        size_text((size_t)value, words.text, sizeof words.text);
-    else
-        snprintf(words.text, sizeof words.text, value == floor(value) ? "%.0f" : "%.6g", value);
+        return words_of("%.4g ms", value);
+    if (!quantity_is_bytes(trend->name))
+        return words_of(value == floor(value) ? "%.0f" : "%.6g", value);
+    size_text((size_t)value, words.text, sizeof words.text);
     return words;
 }
 
-static void add_trend(const struct history_report *report, struct text_table *table, const char *what,
-                      const struct trend *trend)
+static void add_trend(const struct history_report *report, struct text_table *table,
+                      const struct history_trial *trial, const struct trend *trend)
 {
     if (trend->points < 2 || (!report->all && !trend->changes && !trend->time))
         return;
-    struct words last = value_words(trend, trend->last), points;
-    size_t used = strlen(last.text);
-    snprintf(last.text + used, sizeof last.text - used, "%.40s", trend->spread.text);
-    snprintf(points.text, sizeof points.text, "%zu", trend->points);
-    ROW(table, what, trend->name, points.text, value_words(trend, trend->first).text,
-        value_words(trend, trend->least).text, value_words(trend, trend->most).text, last.text,
+    struct words last = value_words(trend, trend->last);
+    double spread = trend->time ? spread_of(trial->points[trial->count - 1].record) : NAN;
+    if (isfinite(spread))
+        text_append(last.text, sizeof last.text, " ± %.3g", spread);
+    ROW(table, trial->what.text, trend->name, count_words(trend->points).text,
+        value_words(trend, trend->first).text, value_words(trend, trend->least).text,
+        value_words(trend, trend->most).text, last.text,
         text_table_number(trend->first > 0 ? trend->last / trend->first : NAN, 3).text,
         trend->changes ? trend->changed.text : "-");
 }
@@ -201,10 +200,10 @@ static void print_trends(const struct history_report *report, const struct histo
             const struct trend trend = quantity_trend(history, trial, (enum quantity)q);
             known[q] += trend.points > 1;
             changed[q] += trend.changes > 0;
-            add_trend(report, &table, trial->what.text, &trend);
+            add_trend(report, &table, trial, &trend);
         }
         const struct trend trend = time_trend(history, trial);
-        add_trend(report, &table, trial->what.text, &trend);
+        add_trend(report, &table, trial, &trend);
     }
     print_table(report, "How figures went", &table, stream);
     const char *separator = "\nchanged: ";
@@ -226,54 +225,46 @@ static void set(json_t *object, const char *key, json_t *value)
 
 static json_t *number(double value)
 {
-    return isfinite(value) ? json_real(value) : json_null();
+    return record_number_json(FIELD_NUMBER, value);
 }
 
 static json_t *point_json(const struct history_point *point)
 {
     const struct record *record = point->record;
     uint64_t hash = record->gradient.hash;
-    json_t *object = json_object();
-    set(object, "commit", json_integer((json_int_t)point->commit));
-    set(object, "status", json_string(record_status_name(record->status)));
+    json_t *object = json_pack("{s:I, s:s, s:o, s:o, s:o, s:o}", "commit", (json_int_t)point->commit, "status",
+                               record_status_name(record->status), "gradient_hash",
+                               hash ? json_sprintf("%016" PRIx64, hash) : json_null(), "gradient_relative_l2",
+                               number(record->gradient.relative_l2), "time_ms", number(time_of(record)),
+                               "spread_ms", number(spread_of(record)));
     for (int q = 0; q < QUANTITY_COUNT; q++)
         if (q != QUANTITY_PEAK_BY_CATEGORY)
             set(object, quantity_name((enum quantity)q), number(quantity_of(record, (enum quantity)q)));
-    set(object, "gradient_hash", hash ? json_sprintf("%016" PRIx64, hash) : json_null());
-    set(object, "gradient_relative_l2", number(record->gradient.relative_l2));
-    set(object, "time_ms", number(time_of(record)));
-    set(object, "spread_ms", number(spread_of(record)));
     return object;
 }
 
 static json_t *history_json(const struct history *history)
 {
-    json_t *root = json_object(), *commits = json_array(), *trials = json_array();
+    json_t *commits = json_array(), *trials = json_array();
     for (size_t i = 0; i < history->commit_count; i++) {
         const struct history_commit *commit = &history->commits[i];
-        json_t *object = json_object();
-        set(object, "revision", record_text(commit->revision));
-        set(object, "dirty", json_boolean(commit->dirty));
-        set(object, "time", *commit->time ? record_text(commit->time) : json_null());
-        set(object, "trials", json_integer((json_int_t)commit->trials));
-        set(object, "comparison", comparison_json(&commit->comparison, false));
+        json_t *object =
+            json_pack("{s:o, s:b, s:o, s:I, s:o}", "revision", record_text(commit->revision), "dirty",
+                      commit->dirty, "time", *commit->time ? record_text(commit->time) : json_null(), "trials",
+                      (json_int_t)commit->trials, "comparison", comparison_json(&commit->comparison, false));
         CHECK(json_array_append_new(commits, object) == 0);
     }
     for (size_t i = 0; i < history->trial_count; i++) {
         const struct history_trial *trial = &history->trials[i];
-        json_t *object = json_object(), *points = json_array();
+        json_t *points = json_array();
         for (size_t p = 0; p < trial->count; p++)
             CHECK(json_array_append_new(points, point_json(&trial->points[p])) == 0);
-        set(object, "id", json_string(trial->points[0].record->id));
-        set(object, "what", record_text(trial->what.text));
-        set(object, "points", points);
+        json_t *object = json_pack("{s:s, s:o, s:o}", "id", trial->points[0].record->id, "what",
+                                   record_text(trial->what.text), "points", points);
         CHECK(json_array_append_new(trials, object) == 0);
     }
-    set(root, "experiment", record_text(history->experiment));
-    set(root, "order", json_string(history->by_git ? "git" : "time"));
-    set(root, "commits", commits);
-    set(root, "trials", trials);
-    return root;
+    return json_pack("{s:o, s:s, s:o, s:o}", "experiment", record_text(history->experiment), "order",
+                     history->by_git ? "git" : "time", "commits", commits, "trials", trials);
 }
 
 static void write_json(const struct histories *histories, FILE *stream)

@@ -19,7 +19,42 @@
 // How far counts of instructions of one build may be apart, of which threads that wait for others retire some.
 #define INSTRUCTIONS_NOISE 0.03
 
-enum kind { COUNT_KIND, HOST_KIND, INSTRUCTIONS_KIND, LOSS_KIND, RUN_LOSS_KIND, ERROR_KIND, PARTS_KIND };
+// What the quantities of a kind have in common. They stand in the order of the table of `compare --help`.
+enum kind {
+    COUNT_KIND,
+    HOST_KIND,
+    CATEGORY_KIND,
+    INSTRUCTIONS_KIND,
+    LOSS_KIND,
+    RUN_LOSS_KIND,
+    ERROR_KIND,
+    TENSOR_KIND,
+    BIAS_KIND,
+    KIND_COUNT
+};
+static const struct {
+    const char *name, *rule; // name: where the quantities' own do not say it
+    bool counted;            // with --exact less is worse
+    bool both_ways;          // less is worse
+    bool learned;            // a plan has none of it
+    bool of_all_draws;       // draws of other columns make it no other
+} kinds[KIND_COUNT] = {
+    [COUNT_KIND] = {NULL, "more: worse; less: better, with --exact worse", .counted = true},
+    [HOST_KIND] = {NULL, "the same; null is 0", .counted = true},
+    [CATEGORY_KIND] = {"each part of peak_by_category", "the same; a part of a peak that fell: not judged",
+                       .counted = true},
+    [INSTRUCTIONS_KIND] = {NULL,
+                           "3 % more: worse; 3 % less: better, with --exact worse; of another processor: not "
+                           "judged",
+                           .counted = true, .of_all_draws = true},
+    [LOSS_KIND] = {"loss of the first step", "more or less beyond the tolerance: worse", .both_ways = true,
+                   .learned = true},
+    [RUN_LOSS_KIND] = {NULL, "of a training run: more beyond their noise: worse; less: better", .learned = true,
+                       .of_all_draws = true},
+    [ERROR_KIND] = {NULL, "more beyond the tolerance: worse; less: better", .learned = true},
+    [TENSOR_KIND] = {"the error of each tensor", "likewise", .learned = true},
+    [BIAS_KIND] = {NULL, "likewise", .learned = true, .of_all_draws = true},
+};
 
 // member: of a record, a double; that of parts and of a training run's losses is not used.
 #define QUANTITY(kind, name, member)                                                                               \
@@ -32,7 +67,7 @@ static const struct {
     size_t offset;
 } quantities[QUANTITY_COUNT] = {
     [QUANTITY_PEAK_BYTES] = QUANTITY(COUNT, "peak_bytes", peak_bytes),
-    [QUANTITY_PEAK_BY_CATEGORY] = QUANTITY(PARTS, "peak_by_category", peak_by_category),
+    [QUANTITY_PEAK_BY_CATEGORY] = QUANTITY(CATEGORY, "peak_by_category", peak_by_category),
     [QUANTITY_RESIDENT_BYTES] = QUANTITY(COUNT, "resident_bytes", resident_bytes),
     [QUANTITY_FLOPS] = QUANTITY(COUNT, "flops", flops),
     [QUANTITY_MODEL_FLOPS] = QUANTITY(COUNT, "model_flops", model_flops),
@@ -48,9 +83,9 @@ static const struct {
     [QUANTITY_HELD_OUT_LOSS] = QUANTITY(RUN_LOSS, "held_out_loss", curve),
     [QUANTITY_GRADIENT_ERROR] = QUANTITY(ERROR, "gradient.relative_l2", gradient.relative_l2),
     [QUANTITY_NOISE_FLOOR] = QUANTITY(ERROR, "gradient.noise_floor", gradient.noise_floor),
-    [QUANTITY_TENSOR_ERROR] = QUANTITY(PARTS, "gradient.tensors", gradient.tensors),
-    [QUANTITY_BIAS] = QUANTITY(ERROR, "bias.relative_l2", bias.relative_l2),
-    [QUANTITY_BIAS_RMS] = QUANTITY(ERROR, "bias.rms_error", bias.rms_error),
+    [QUANTITY_TENSOR_ERROR] = QUANTITY(TENSOR, "gradient.tensors", gradient.tensors),
+    [QUANTITY_BIAS] = QUANTITY(BIAS, "bias.relative_l2", bias.relative_l2),
+    [QUANTITY_BIAS_RMS] = QUANTITY(BIAS, "bias.rms_error", bias.rms_error),
 };
 
 const char *quantity_name(enum quantity quantity)
@@ -61,6 +96,21 @@ const char *quantity_name(enum quantity quantity)
 bool quantity_is_bytes(const char *name)
 {
     return strstr(name, "bytes") || strncmp(name, "peak_by_category", strlen("peak_by_category")) == 0;
+}
+
+void quantity_rules_write(FILE *stream)
+{
+    for (enum kind kind = COUNT_KIND; kind < KIND_COUNT; kind++) {
+        const char *separator = "  ";
+        if (kinds[kind].name)
+            fprintf(stream, "%s%s", separator, kinds[kind].name);
+        for (enum quantity i = 0; i < QUANTITY_COUNT && !kinds[kind].name; i++)
+            if (quantities[i].kind == kind) {
+                fprintf(stream, "%s%s", separator, quantities[i].name);
+                separator = ", ";
+            }
+        fprintf(stream, ": %s\n", kinds[kind].rule);
+    }
 }
 
 // --- allowances
@@ -118,7 +168,7 @@ static double extra(const struct allowance *allowance, double base)
 double quantity_of(const struct record *record, enum quantity quantity)
 {
     enum kind kind = quantities[quantity].kind;
-    if (kind == PARTS_KIND)
+    if (kind == CATEGORY_KIND || kind == TENSOR_KIND)
         return NAN;
     if (kind == RUN_LOSS_KIND)
         return quantity == QUANTITY_LAST_LOSS ? record_last_loss(record) : record_held_out_loss(record);
@@ -169,19 +219,23 @@ static bool counted_alike(const struct record *base, const struct record *new)
     return record_same_machine(base, new) && record_waits_alike(base, new);
 }
 
-// How far two runs of one build may be apart; NaN: the two cannot be compared.
-static double noise_of(enum quantity quantity, const struct record *base, const struct record *new)
+// How far two runs of one build may be apart, at BASE's value, of which one that is not finite says nothing; NaN:
+// the two cannot be compared.
+static double noise_of(enum quantity quantity, double value, const struct record *base, const struct record *new)
 {
-    double value = fabs(quantity_of(base, quantity));
+    double size = isfinite(value) ? fabs(value) : 0;
     switch (quantities[quantity].kind) {
     case INSTRUCTIONS_KIND:
-        return counted_alike(base, new) ? INSTRUCTIONS_NOISE * value : NAN;
+        return counted_alike(base, new) ? INSTRUCTIONS_NOISE * size : NAN;
     case LOSS_KIND:
-        return same_inputs(base, new) ? error_slack(base) * value : NAN;
+        return same_inputs(base, new) ? error_slack(base) * size : NAN;
     case RUN_LOSS_KIND:
-        return same_inputs(base, new) ? fmax(error_slack(base) * value, loss_noise(base, new)) : NAN;
+        return same_inputs(base, new) ? fmax(error_slack(base) * size, loss_noise(base, new)) : NAN;
     case ERROR_KIND:
+    case BIAS_KIND:
         return error_slack(base);
+    case TENSOR_KIND:
+        return tensor_slack(base, size);
     default:
         return 0;
     }
@@ -189,31 +243,48 @@ static double noise_of(enum quantity quantity, const struct record *base, const 
 
 bool quantity_comparable(enum quantity quantity, const struct record *base, const struct record *new)
 {
-    return !isnan(noise_of(quantity, base, new));
+    return !isnan(noise_of(quantity, quantity_of(base, quantity), base, new));
 }
 
 bool quantity_changed(enum quantity quantity, const struct record *base, const struct record *new)
 {
-    return fabs(quantity_of(new, quantity) - quantity_of(base, quantity)) > noise_of(quantity, base, new);
+    double before = quantity_of(base, quantity), after = quantity_of(new, quantity);
+    return fabs(after - before) > noise_of(quantity, before, base, new);
 }
 
 // --- changes
 
-// The least and the largest value of a quantity in the rounds of one side.
+// A quantity, or a part of it.
+struct figure {
+    enum quantity quantity;
+    const char *name; // of a tensor alone its own
+    size_t place;     // of the category, or most likely of the tensor
+};
+
+static bool has_categories(const struct record *record)
+{
+    bool any = false;
+    for (int i = 0; i < CATEGORY_COUNT; i++)
+        any |= !isnan(record->peak_by_category[i]);
+    return any;
+}
+
+// A category that a record does not name held nothing.
+static double figure_of(const struct record *record, const struct figure *figure)
+{
+    if (figure->quantity == QUANTITY_PEAK_BY_CATEGORY)
+        return has_categories(record) ? fmax(record->peak_by_category[figure->place], 0) : NAN;
+    if (figure->quantity != QUANTITY_TENSOR_ERROR)
+        return quantity_of(record, figure->quantity);
+    const struct record_tensor *tensor = record_tensor_find(&record->gradient, figure->name, figure->place);
+    return tensor ? tensor->relative_l2 : NAN;
+}
+
+// The least and the largest value of a figure in the rounds of one side.
 struct extremes {
     double least, most;
     bool known, gap; // by some round that was ok; by some not
 };
-
-static void extremes_add(struct extremes *extremes, double value)
-{
-    extremes->gap |= isnan(value);
-    if (isnan(value))
-        return;
-    extremes->least = extremes->known ? fmin(extremes->least, value) : value;
-    extremes->most = extremes->known ? fmax(extremes->most, value) : value;
-    extremes->known = true;
-}
 
 struct judging {
     const struct record_list *base, *new;
@@ -223,34 +294,49 @@ struct judging {
     struct quantity_changes changes;
 };
 
+// Instructions count in rounds that are comparable with BASE's last; other quantities always do.
+static struct extremes extremes_of(const struct judging *judging, const struct record_list *list,
+                                   const struct figure *figure)
+{
+    bool instructions = figure->quantity == QUANTITY_INSTRUCTIONS;
+    struct extremes extremes = {.least = INFINITY, .most = -INFINITY};
+    for (size_t i = 0; i < list->count; i++) {
+        const struct record *record = list->records[i];
+        if (record->status != RECORD_OK || (instructions && !counted_alike(judging->before, record)))
+            continue;
+        double value = figure_of(record, figure);
+        extremes.known |= !isnan(value);
+        extremes.gap |= isnan(value);
+        extremes.least = fmin(extremes.least, value); // without those that are not known
+        extremes.most = fmax(extremes.most, value);
+    }
+    return extremes;
+}
+
+static double finite_of(const struct extremes *extremes)
+{
+    return isfinite(extremes->most) ? extremes->most : extremes->least;
+}
+
 // The judgement of two values that are known.
 struct judged {
     enum verdict verdict;
     bool allowed;
 };
 
-// Less by more than the slack is better, or with exact worse, and more by more than the slack is worse.
+// Less by more than the slack is better, or with exact worse, and more by more than the slack is worse. Nothing is
+// said of how much more or less than a value that is not finite another one is.
 static struct judged judge_value(double base, double new, double slack, double allowance, bool exact)
 {
     double more = new - base;
-    if (fabs(more) <= slack || base == new)
+    if (base == new || fabs(more) <= slack)
         return (struct judged){VERDICT_SAME, false};
+    if (!isfinite(more))
+        return (struct judged){isfinite(base) ? VERDICT_WORSE : VERDICT_CHANGED, false};
     if (more < 0 && !exact)
         return (struct judged){VERDICT_BETTER, false};
     bool allowed = fabs(more) <= slack + allowance;
     return (struct judged){allowed ? VERDICT_SAME : VERDICT_WORSE, allowed};
-}
-
-// A judgement of two pairs of extremes; *from and *to: the values that it rests on.
-static struct judged judge_extremes(const struct extremes *base, const struct extremes *new, double slack,
-                                    double allowance, bool exact, double *from, double *to)
-{
-    struct judged most = judge_value(base->most, new->most, slack, allowance, exact),
-                  least = judge_value(base->least, new->least, slack, allowance, exact);
-    bool by_least = least.verdict > most.verdict || (least.allowed && !most.allowed);
-    *from = by_least ? base->least : base->most;
-    *to = by_least ? new->least : new->most;
-    return by_least ? least : most;
 }
 
 static bool same_objective(const struct record *base, const struct record *new)
@@ -264,13 +350,11 @@ static bool same_objective(const struct record *base, const struct record *new)
 }
 
 // Whether two values are not of one thing: a loss of other data or of another setting, or what is of other columns.
-static bool is_of_another(const struct judging *judging, enum quantity quantity, double noise)
+static bool is_of_another(const struct judging *judging, enum kind kind, double noise)
 {
-    enum kind kind = quantities[quantity].kind;
-    bool settings = judging->rules->settings, one_draw = kind != RUN_LOSS_KIND && quantity != QUANTITY_BIAS &&
-                                                         quantity != QUANTITY_BIAS_RMS && kind != INSTRUCTIONS_KIND;
-    return isnan(noise) || (one_draw && judging->other_columns) || (kind == LOSS_KIND && settings) ||
-           (kind == RUN_LOSS_KIND && settings && !same_objective(judging->before, judging->after));
+    bool setting = judging->rules->settings && (kind == LOSS_KIND || kind == RUN_LOSS_KIND);
+    return isnan(noise) || (judging->other_columns && !kinds[kind].of_all_draws) ||
+           (setting && (kind == LOSS_KIND || !same_objective(judging->before, judging->after)));
 }
 
 static void add(struct judging *judging, const char *name, struct quantity_change change)
@@ -284,133 +368,76 @@ static void add(struct judging *judging, const char *name, struct quantity_chang
     changes->items[changes->count++] = change;
 }
 
-// Adds what a quantity, or a part of one, changed, if it did.
-static void judge(struct judging *judging, enum quantity quantity, const char *name, const struct extremes *base,
-                  const struct extremes *new, double noise, const struct allowance *allowance)
+// The largest values are judged, and the least; what is told is what is worse.
+static void judge_extremes(const struct judging *judging, const struct figure *figure, const struct extremes *base,
+                           const struct extremes *new, double noise, struct quantity_change *change)
 {
-    enum kind kind = quantities[quantity].kind;
-    struct quantity_change change = {.base = base->known ? base->most : NAN, .new = new->known ? new->most : NAN};
-    bool lost = base->known && (!new->known || (new->gap && !base->gap)),
-         of_another = is_of_another(judging, quantity, noise);
-    if (judging->planned && (lost || !base->known))
+    enum kind kind = quantities[figure->quantity].kind;
+    const struct allowance *own = &judging->rules->allowances[figure->quantity],
+                           *peak = &judging->rules->allowances[QUANTITY_PEAK_BYTES];
+    // A part of the peak may grow by as much as the peak.
+    bool of_peak = kind == CATEGORY_KIND && !own->given;
+    double allowed = of_peak ? extra(peak, judging->before->peak_bytes) : extra(own, finite_of(base));
+    bool both_ways = kinds[kind].both_ways || (kinds[kind].counted && judging->exact);
+    struct judged most = judge_value(base->most, new->most, noise, allowed, both_ways),
+                  least = judge_value(base->least, new->least, noise, allowed, both_ways);
+    bool by_least = least.verdict > most.verdict || (least.allowed && !most.allowed);
+    if (by_least) {
+        change->base = base->least;
+        change->new = new->least;
+    }
+    change->verdict = by_least ? least.verdict : most.verdict;
+    if (by_least ? least.allowed : most.allowed)
+        change->allowed = (of_peak ? peak : own)->text;
+}
+
+// Adds how a figure changed, if it did.
+static void judge(struct judging *judging, const struct figure *figure)
+{
+    struct extremes base = extremes_of(judging, judging->base, figure),
+                    new = extremes_of(judging, judging->new, figure);
+    enum kind kind = quantities[figure->quantity].kind;
+    bool instructions = kind == INSTRUCTIONS_KIND, lost = base.known && (!new.known || (new.gap && !base.gap));
+    double noise = noise_of(figure->quantity, finite_of(&base), judging->before,
+                            instructions ? judging->before : judging->after);
+    struct quantity_change change = {.base = base.known ? base.most : NAN, .new = new.known ? new.most : NAN};
+    bool elsewhere = instructions && base.known && !new.known && !isnan(judging->after->instructions);
+    if (elsewhere || (judging->planned && (lost || !base.known)))
         return;
-    if (lost) {
+    if (lost)
         change.verdict = VERDICT_UNDECIDED;
-    } else if (!base->known) {
-        change.news = new->known;
-    } else if (isinf(new->most) && !isinf(base->most)) {
+    else if (!base.known)
+        change.news = new.known;
+    else if (isinf(new.most) && !isinf(base.most))
         change.verdict = VERDICT_WORSE;
-    } else if (of_another) {
-        change.verdict = base->most != new->most || base->least != new->least ? VERDICT_CHANGED : VERDICT_SAME;
-    } else {
-        bool counted = kind == COUNT_KIND || kind == HOST_KIND || kind == INSTRUCTIONS_KIND ||
-                       quantity == QUANTITY_PEAK_BY_CATEGORY;
-        bool both_ways = kind == LOSS_KIND || (counted && judging->exact);
-        // A part of the peak may grow by as much as the peak.
-        bool of_peak = allowance == &judging->rules->allowances[QUANTITY_PEAK_BYTES];
-        double allowed = extra(allowance, of_peak ? judging->before->peak_bytes : base->most);
-        struct judged judged = judge_extremes(base, new, noise, allowed, both_ways, &change.base, &change.new);
-        change.verdict = judged.verdict;
-        change.allowed = judged.allowed ? allowance->text : NULL;
-    }
+    else if (is_of_another(judging, kind, noise))
+        change.verdict = base.most != new.most || base.least != new.least ? VERDICT_CHANGED : VERDICT_SAME;
+    else
+        judge_extremes(judging, figure, &base, &new, noise, &change);
     if (change.verdict > VERDICT_SAME || change.allowed || change.news)
-        add(judging, name, change);
-}
-
-// Instructions count in rounds that are comparable with BASE's last; other quantities always do.
-static struct extremes extremes_of(const struct judging *judging, const struct record_list *list,
-                                   enum quantity quantity)
-{
-    bool instructions = quantities[quantity].kind == INSTRUCTIONS_KIND;
-    struct extremes extremes = {0};
-    for (size_t i = 0; i < list->count; i++)
-        if (list->records[i]->status == RECORD_OK &&
-            (!instructions || counted_alike(judging->before, list->records[i])))
-            extremes_add(&extremes, quantity_of(list->records[i], quantity));
-    return extremes;
-}
-
-static void judge_quantity(struct judging *judging, enum quantity quantity)
-{
-    struct extremes base = extremes_of(judging, judging->base, quantity),
-                    new = extremes_of(judging, judging->new, quantity);
-    bool instructions = quantities[quantity].kind == INSTRUCTIONS_KIND;
-    if (instructions && base.known && !new.known && !isnan(judging->after->instructions))
-        return;
-    judge(judging, quantity, quantities[quantity].name, &base, &new,
-          noise_of(quantity, judging->before, instructions ? judging->before : judging->after),
-          &judging->rules->allowances[quantity]);
-}
-
-static bool has_categories(const struct record *record)
-{
-    bool any = false;
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        any |= !isnan(record->peak_by_category[i]);
-    return any;
-}
-
-// A category that a record does not name held nothing.
-static struct extremes extremes_of_category(const struct record_list *list, int category)
-{
-    struct extremes extremes = {0};
-    for (size_t i = 0; i < list->count; i++) {
-        const struct record *record = list->records[i];
-        if (record->status == RECORD_OK)
-            extremes_add(&extremes, has_categories(record) ? fmax(record->peak_by_category[category], 0) : NAN);
-    }
-    return extremes;
+        add(judging, figure->name, change);
 }
 
 // Parts of a peak that fell may grow: nothing was asked of them, but where a plan is held against what was
 // measured.
 static void judge_categories(struct judging *judging)
 {
-    const struct allowance *own = &judging->rules->allowances[QUANTITY_PEAK_BY_CATEGORY],
-                           *peak = &judging->rules->allowances[QUANTITY_PEAK_BYTES];
-    if (!judging->planned && extremes_of(judging, judging->new, QUANTITY_PEAK_BYTES).most <
-                                 extremes_of(judging, judging->base, QUANTITY_PEAK_BYTES).most)
+    const struct figure peak = {.quantity = QUANTITY_PEAK_BYTES};
+    if (!judging->planned &&
+        extremes_of(judging, judging->new, &peak).most < extremes_of(judging, judging->base, &peak).most)
         return;
-    for (int i = 0; i < CATEGORY_COUNT; i++) {
-        struct extremes base = extremes_of_category(judging->base, i), new = extremes_of_category(judging->new, i);
+    for (size_t i = 0; i < CATEGORY_COUNT; i++) {
         char name[64];
         snprintf(name, sizeof name, "peak_by_category.%s", category_name((enum category)i));
-        judge(judging, QUANTITY_PEAK_BY_CATEGORY, name, &base, &new, 0, own->given ? own : peak);
+        judge(judging, &(struct figure){QUANTITY_PEAK_BY_CATEGORY, name, i});
     }
-}
-
-// The error of the tensor of that name, most likely at the same place; NaN: there is none.
-static double tensor_error(const struct record *record, const char *name, size_t place)
-{
-    const struct record_tensor *tensors = record->gradient.tensors.items;
-    size_t count = record->gradient.tensors.count;
-    for (size_t i = 0; i < count; i++) {
-        size_t at = (place + i) % count;
-        if (strcmp(record->gradient.tensors.names[at], name) == 0)
-            return tensors[at].relative_l2;
-    }
-    return NAN;
-}
-
-static struct extremes extremes_of_tensor(const struct record_list *list, const char *name, size_t place)
-{
-    struct extremes extremes = {0};
-    for (size_t i = 0; i < list->count; i++)
-        if (list->records[i]->status == RECORD_OK)
-            extremes_add(&extremes, tensor_error(list->records[i], name, place));
-    return extremes;
 }
 
 static void judge_tensors(struct judging *judging)
 {
     const struct record_parts *tensors = &judging->before->gradient.tensors;
-    for (size_t i = 0; judging->after->gradient.given && i < tensors->count; i++) {
-        const char *name = tensors->names[i];
-        struct extremes base = extremes_of_tensor(judging->base, name, i),
-                        new = extremes_of_tensor(judging->new, name, i);
-        judge(judging, QUANTITY_TENSOR_ERROR, name, &base, &new, tensor_slack(judging->before, base.most),
-              &judging->rules->allowances[QUANTITY_TENSOR_ERROR]);
-    }
+    for (size_t i = 0; judging->after->gradient.given && i < tensors->count; i++)
+        judge(judging, &(struct figure){QUANTITY_TENSOR_ERROR, tensors->names[i], i});
 }
 
 static const struct record *last_ok(const struct record_list *list)
@@ -440,17 +467,14 @@ struct quantity_changes quantity_changes(const struct record_list *base, const s
     judging.exact = rules->exact || judging.planned;
     judging.other_columns = quantity_other_columns(base, new);
     for (enum quantity i = 0; i < QUANTITY_COUNT; i++) {
-        enum kind kind = quantities[i].kind;
-        bool learned =
-            kind == LOSS_KIND || kind == RUN_LOSS_KIND || kind == ERROR_KIND || i == QUANTITY_TENSOR_ERROR;
-        if (judging.planned && learned)
+        if (judging.planned && kinds[quantities[i].kind].learned)
             continue;
         if (i == QUANTITY_PEAK_BY_CATEGORY)
             judge_categories(&judging);
         else if (i == QUANTITY_TENSOR_ERROR)
             judge_tensors(&judging);
         else
-            judge_quantity(&judging, i);
+            judge(&judging, &(struct figure){.quantity = i, .name = quantities[i].name});
     }
     return judging.changes;
 }

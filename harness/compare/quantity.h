@@ -3,6 +3,7 @@
 #pragma once
 #include "harness/compare/verdict.h"
 #include "harness/results/record_lists.h"
+#include <stdio.h>
 
 enum quantity {
     QUANTITY_PEAK_BYTES,
@@ -49,6 +50,9 @@ struct allowance {
     char text[48]; // as it was said: "peak_bytes=1%"
 };
 
+// Writes which change of which quantity is which verdict, a line for each kind of quantity.
+void quantity_rules_write(FILE *stream);
+
 // Reads "peak_bytes=1%,launches=2,bytes_moved=64KiB" on top of what the allowances hold.
 bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *text, struct status *status);
 
@@ -77,7 +81,8 @@ struct quantity_changes {
 // Tolerances come from BASE and the dtype alone. Of gradient errors it is twice BASE's noise floor, no less than
 // that of rounding every result once (0.4247 epsilon, of a relative error uniform in a unit in the last place) and
 // than 1e-12; of one tensor twice its own error in BASE, up to 32 such floors. A step's loss: as a share of it, the
-// same. What a training run ends with: loss_noise.h.
+// same. What a training run ends with: loss_noise.h. A value that is not finite has no tolerance: from a finite one
+// it is worse, to one it is changed.
 //
 // If one of the two is planned and the other was measured (record_one_is_planned), less is worse, too; losses
 // and errors, which a plan has none of, are left out, and so is what one of them does not know.

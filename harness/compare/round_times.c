@@ -69,12 +69,6 @@ static double draw_level(const struct timed *timed, size_t draw, bool processor_
     return level;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 // The mean logarithm of the faster half of a record's samples, without their draws' levels. A draw of no column
 // takes next to no time: held against the same one, it would only hide what the others show. NaN: there are no
 // others.
@@ -87,7 +81,7 @@ static double time_of(const struct record *record, const struct timed *timed, bo
     for (size_t i = 0; i < times->count; i++)
         if (i >= columns->count || columns->items[i] > 0)
             logs[count++] = log(times->items[i]) - draw_level(timed, i, processor_time);
-    qsort(logs, count, sizeof *logs, by_value);
+    qsort(logs, count, sizeof *logs, sample_by_value);
     size_t faster = (count + 1) / 2;
     for (size_t i = 0; i < faster; i++)
         sum += logs[i] / (double)faster;
@@ -105,18 +99,59 @@ static bool may_use_processor_time(const struct timed *timed)
     return known && wanted;
 }
 
+static bool is_numbered(const struct timed *timed)
+{
+    bool numbered = true;
+    for (size_t i = 0; i < timed->all; i++)
+        numbered &= timed->records[i]->round >= 1;
+    return numbered;
+}
+
+// For each record of BASE, from the last one on, the last one of NEW that is free and of its round; `all`: none.
+static size_t *find_partners(const struct timed *timed, bool numbered)
+{
+    size_t *partners = calloc(timed->counts[0] + 1, sizeof *partners);
+    bool *taken = calloc(timed->all + 1, sizeof *taken);
+    CHECK(partners && taken);
+    for (size_t i = timed->counts[0]; i-- > 0;) {
+        size_t j = timed->all;
+        while (j > timed->counts[0] &&
+               (taken[j - 1] || (numbered && timed->records[j - 1]->round != timed->records[i]->round)))
+            j--;
+        partners[i] = j > timed->counts[0] ? j - 1 : timed->all;
+        taken[partners[i]] = true;
+    }
+    free(taken);
+    return partners;
+}
+
 static void take(struct round_times *times, const struct timed *timed)
 {
-    size_t rounds = times->rounds = least_count(timed);
-    times->base = calloc(2 * rounds + 1, sizeof *times->base);
+    bool numbered = is_numbered(timed);
+    size_t most = least_count(timed), *partners = find_partners(timed, numbered);
+    times->base = calloc(3 * most + 1, sizeof *times->base);
     CHECK(times->base);
-    times->new = times->base + rounds;
-    for (size_t i = 0; i < 2 * rounds; i++) {
-        size_t side = i / rounds, before = side ? timed->counts[0] : 0, skipped = timed->counts[side] - rounds;
-        times->base[i] = time_of(timed->records[before + skipped + i % rounds], timed, times->processor_time);
-        if (isnan(times->base[i]))
+    times->new = times->base + most;
+    times->places = times->new + most;
+    for (size_t i = 0; i < timed->counts[0]; i++) {
+        const struct record *base = timed->records[i];
+        if (partners[i] == timed->all)
+            continue;
+        size_t k = times->rounds++;
+        times->base[k] = time_of(base, timed, times->processor_time);
+        times->new[k] = time_of(timed->records[partners[i]], timed, times->processor_time);
+        times->places[k] = numbered ? base->round - 1 : (double)k;
+        if (isnan(times->base[k]))
             times->unusable = "no draw has a column";
     }
+    if (!times->rounds)
+        times->unusable = "no round is in both files";
+    free(partners);
+}
+
+static uint64_t bit_of(double round)
+{
+    return (uint64_t)1 << (size_t)fmin(round - 1, 63);
 }
 
 static const char *why_unusable(const struct timed *timed)
@@ -144,6 +179,11 @@ struct round_times round_times_take(const struct record_list *base, const struct
         times.unusable = "one of the two files alone has samples";
     }
     times.left_out = all.all - 2 * times.rounds;
+    for (size_t i = 0; is_numbered(&all) && i < all.all; i++)
+        times.left_rounds[i >= all.counts[0]] |= bit_of(all.records[i]->round);
+    for (size_t side = 0; side < 2; side++)
+        for (size_t k = 0; k < times.rounds; k++)
+            times.left_rounds[side] &= ~bit_of(times.places[k] + 1);
     free(all.records);
     free(alike.records);
     return times;

@@ -1,5 +1,4 @@
 #include "harness/compare/time_change.h"
-#include "harness/results/student_t.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
@@ -16,20 +15,43 @@
 // The data of all trials that can be judged.
 struct sheet {
     const struct time_trial **trials; // [count]
-    size_t count, rounds;             // the most that a trial has
-    double *level[2];                 // [rounds]: what a round did to all trials of BASE and of NEW
-    double *least[2], *gaps;          // [count], [2 count]: the least time, and how far the second lies above it
+    size_t count, rounds, places;     // rounds: the most that a trial has; places: of rounds that any has
+    double *numbers;                  // what the following lie in
+    double *level[2], *medians; // [places]: what a round did to all trials of BASE and of NEW; log(new / base)
+    double *least[2], *gaps;    // [count], [2 count]: the least time, and how far the second lies above it
+    double *ratios;             // [count]: logarithms, new / base
+    double *values;             // [count + rounds], scratch
+    bool paired;                // ratios are medians over the rounds, not ratios of least times
+    double error;               // of a ratio; infinite: one round
     size_t gap_count;
-    double gap;     // the median; infinite: one round
-    double *ratios; // [count]: logarithms, new / base
-    bool paired;    // ratios are medians over the rounds, not ratios of least times
-    double error;   // of a ratio; infinite: one round
-    double *values; // [2 count + rounds], scratch
+    double gap;    // the median; infinite: one round
+    double middle; // the median log ratio of all trials
 };
 
 static const double *times_of(const struct time_trial *trial, size_t side)
 {
     return side ? trial->new : trial->base;
+}
+
+static size_t place_of(const struct time_trial *trial, size_t round)
+{
+    return trial->places ? (size_t)trial->places[round] : round;
+}
+
+// Which of the trial's rounds is at that place; their count: none.
+static size_t round_at(const struct time_trial *trial, size_t place)
+{
+    size_t round = 0;
+    while (round < trial->rounds && place_of(trial, round) != place)
+        round++;
+    return round;
+}
+
+// Without what its round did to all trials.
+static double time_of(const struct sheet *sheet, size_t at, size_t side, size_t round)
+{
+    const struct time_trial *trial = sheet->trials[at];
+    return times_of(trial, side)[round] - sheet->level[side][place_of(trial, round)];
 }
 
 static double median(const double *values, size_t count)
@@ -39,11 +61,12 @@ static double median(const double *values, size_t count)
 
 // The median over the trials that have the round of how far its time lies off the trial's median. A single trial
 // shows nothing that all share.
-static double level_of(const struct sheet *sheet, size_t side, size_t round)
+static double level_of(const struct sheet *sheet, size_t side, size_t place)
 {
     size_t found = 0;
     for (size_t i = 0; i < sheet->count; i++) {
         const struct time_trial *trial = sheet->trials[i];
+        size_t round = round_at(trial, place);
         if (round < trial->rounds)
             sheet->values[found++] = times_of(trial, side)[round] - median(times_of(trial, side), trial->rounds);
     }
@@ -52,15 +75,14 @@ static double level_of(const struct sheet *sheet, size_t side, size_t round)
 
 static void find_least(struct sheet *sheet, size_t at, size_t side)
 {
-    const struct time_trial *trial = sheet->trials[at];
     double least = INFINITY, second = INFINITY;
-    for (size_t k = 0; k < trial->rounds; k++) {
-        double time = times_of(trial, side)[k] - sheet->level[side][k];
+    for (size_t k = 0; k < sheet->trials[at]->rounds; k++) {
+        double time = time_of(sheet, at, side, k);
         second = fmin(second, fmax(time, least));
         least = fmin(least, time);
     }
     sheet->least[side][at] = least;
-    if (trial->rounds > 1)
+    if (sheet->trials[at]->rounds > 1)
         sheet->gaps[sheet->gap_count++] = second - least;
 }
 
@@ -78,14 +100,13 @@ static void find_levels(struct sheet *sheet)
 {
     double without = find_all_least(sheet);
     for (size_t side = 0; side < 2; side++)
-        for (size_t k = 0; k < sheet->rounds; k++)
-            sheet->level[side][k] = level_of(sheet, side, k);
+        for (size_t place = 0; place < sheet->places; place++)
+            sheet->level[side][place] = level_of(sheet, side, place);
     sheet->gap = find_all_least(sheet);
     if (sheet->gap < without)
         return;
     // A disturbance of one trial at a time says nothing about a round.
-    for (size_t side = 0; side < 2; side++)
-        memset(sheet->level[side], 0, sheet->rounds * sizeof(double));
+    memset(sheet->level[0], 0, 2 * sheet->places * sizeof(double));
     sheet->gap = find_all_least(sheet);
 }
 
@@ -107,24 +128,24 @@ static double error_per_deviation(size_t rounds)
     return sqrt(M_PI / 2 / n) * 1.4826 * factor;
 }
 
-// The log ratio of a trial in a round; values: [rounds].
-static void take_pairs(const struct time_trial *trial, double *values)
+// The log ratio of a trial in a round.
+static double pair_of(const struct time_trial *trial, size_t round)
 {
-    for (size_t k = 0; k < trial->rounds; k++)
-        values[k] = trial->new[k] - trial->base[k];
+    return trial->new[round] - trial->base[round];
 }
 
 // Fills in ratios with the trials' medians over the rounds; returns their error.
 static double find_paired(struct sheet *sheet)
 {
-    double *deviations = sheet->ratios + sheet->count;
+    double *deviations = sheet->values + sheet->rounds;
     size_t found = 0;
     for (size_t i = 0; i < sheet->count; i++) {
         size_t rounds = sheet->trials[i]->rounds;
-        take_pairs(sheet->trials[i], sheet->values);
-        double middle = sheet->ratios[i] = median(sheet->values, rounds);
         for (size_t k = 0; k < rounds; k++)
-            sheet->values[k] = fabs(sheet->values[k] - middle);
+            sheet->values[k] = pair_of(sheet->trials[i], k);
+        sheet->ratios[i] = median(sheet->values, rounds);
+        for (size_t k = 0; k < rounds; k++)
+            sheet->values[k] = fabs(sheet->values[k] - sheet->ratios[i]);
         if (rounds > 1)
             deviations[found++] = median(sheet->values, rounds) * error_per_deviation(rounds);
     }
@@ -135,8 +156,7 @@ static double find_paired(struct sheet *sheet)
 // changes by more than what disturbs it.
 static void find_ratios(struct sheet *sheet)
 {
-    double least = sheet->gap_count ? sheet->gap * error_per_gap(sheet->rounds) : INFINITY;
-    double paired = find_paired(sheet);
+    double least = sheet->gap * error_per_gap(sheet->rounds), paired = find_paired(sheet);
     sheet->paired = sheet->rounds > 2 && paired < PAIRED_BELOW * least;
     sheet->error = fmax(sheet->paired ? paired : least, ERROR_LEAST);
     for (size_t i = 0; !sheet->paired && i < sheet->count; i++)
@@ -145,38 +165,29 @@ static void find_ratios(struct sheet *sheet)
 
 static void sheet_make(struct sheet *sheet, const struct time_trial *trials, size_t count)
 {
-    *sheet = (struct sheet){0};
-    sheet->trials = calloc(count + 1, sizeof *sheet->trials);
+    *sheet = (struct sheet){.trials = calloc(count + 1, sizeof *sheet->trials)};
     CHECK(sheet->trials);
     for (size_t i = 0; i < count; i++) {
         if (!trials[i].rounds || trials[i].unusable)
             continue;
         sheet->trials[sheet->count++] = &trials[i];
         sheet->rounds = trials[i].rounds > sheet->rounds ? trials[i].rounds : sheet->rounds;
+        for (size_t k = 0; k < trials[i].rounds; k++)
+            if (place_of(&trials[i], k) >= sheet->places)
+                sheet->places = place_of(&trials[i], k) + 1;
     }
-    sheet->gaps = calloc(2 * count + 1, sizeof(double));
-    sheet->ratios = calloc(2 * count + 1, sizeof(double));
-    sheet->values = calloc(2 * count + sheet->rounds + 1, sizeof(double));
-    CHECK(sheet->gaps && sheet->ratios && sheet->values);
-    for (size_t side = 0; side < 2; side++) {
-        sheet->level[side] = calloc(sheet->rounds + 1, sizeof(double));
-        sheet->least[side] = calloc(count + 1, sizeof(double));
-        CHECK(sheet->level[side] && sheet->least[side]);
-    }
+    sheet->numbers = calloc(3 * sheet->places + 6 * sheet->count + sheet->rounds + 1, sizeof *sheet->numbers);
+    CHECK(sheet->numbers);
+    sheet->level[0] = sheet->numbers;
+    sheet->level[1] = sheet->level[0] + sheet->places;
+    sheet->medians = sheet->level[1] + sheet->places;
+    sheet->least[0] = sheet->medians + sheet->places;
+    sheet->least[1] = sheet->least[0] + sheet->count;
+    sheet->gaps = sheet->least[1] + sheet->count;
+    sheet->ratios = sheet->gaps + 2 * sheet->count;
+    sheet->values = sheet->ratios + sheet->count;
     find_levels(sheet);
     find_ratios(sheet);
-}
-
-static void sheet_free(struct sheet *sheet)
-{
-    for (size_t side = 0; side < 2; side++) {
-        free(sheet->level[side]);
-        free(sheet->least[side]);
-    }
-    free(sheet->trials);
-    free(sheet->gaps);
-    free(sheet->ratios);
-    free(sheet->values);
 }
 
 // The share of rounds that something disturbed, as if one more round were: none seen is not none. In pairs these
@@ -188,10 +199,9 @@ static double disturbed_share(const struct sheet *sheet)
         const struct time_trial *trial = sheet->trials[i];
         for (size_t k = 0; k < trial->rounds; k++) {
             for (size_t side = 0; !sheet->paired && side < 2; side++)
-                disturbed +=
-                    times_of(trial, side)[k] - sheet->level[side][k] > sheet->least[side][i] + log(1 + DISTURBED);
+                disturbed += time_of(sheet, i, side, k) > sheet->least[side][i] + log(1 + DISTURBED);
             if (sheet->paired)
-                disturbed += fabs(trial->new[k] - trial->base[k] - sheet->ratios[i]) > log(1 + DISTURBED);
+                disturbed += fabs(pair_of(trial, k) - sheet->ratios[i]) > log(1 + DISTURBED);
         }
         rounds += sheet->paired ? trial->rounds : 2 * (trial->rounds - 1);
     }
@@ -200,39 +210,28 @@ static double disturbed_share(const struct sheet *sheet)
 
 // --- all trials
 
-struct mean {
-    double estimate, deviation; // of one round
-    size_t rounds;
-};
-
 // Rounds that fewer than half of the trials have say nothing about all.
-static struct mean mean_of_rounds(const struct sheet *sheet)
+static struct sample_mean mean_of_rounds(const struct sheet *sheet)
 {
-    struct mean mean = {0};
-    double *rounds = calloc(sheet->rounds + 1, sizeof *rounds), squares = 0;
-    CHECK(rounds);
-    for (size_t k = 0; k < sheet->rounds; k++) {
+    size_t rounds = 0;
+    for (size_t place = 0; place < sheet->places; place++) {
         size_t found = 0;
-        for (size_t i = 0; i < sheet->count; i++)
-            if (k < sheet->trials[i]->rounds)
-                sheet->values[found++] = sheet->trials[i]->new[k] - sheet->trials[i]->base[k];
-        if (2 * found >= sheet->count)
-            rounds[mean.rounds++] = median(sheet->values, found);
+        for (size_t i = 0; i < sheet->count; i++) {
+            const struct time_trial *trial = sheet->trials[i];
+            size_t round = round_at(trial, place);
+            if (round < trial->rounds)
+                sheet->values[found++] = pair_of(trial, round);
+        }
+        if (found && 2 * found >= sheet->count)
+            sheet->medians[rounds++] = median(sheet->values, found);
     }
-    for (size_t k = 0; k < mean.rounds; k++)
-        mean.estimate += rounds[k] / (double)mean.rounds;
-    for (size_t k = 0; k < mean.rounds; k++)
-        squares += pow(rounds[k] - mean.estimate, 2);
-    mean.deviation = mean.rounds > 1 ? sqrt(squares / (double)(mean.rounds - 1)) : INFINITY;
-    free(rounds);
-    return mean;
+    return sample_mean(sheet->medians, rounds);
 }
 
 // Half the interval, were there so many rounds.
-static double half_interval(struct mean mean, size_t rounds)
+static double half_interval(struct sample_mean mean, size_t rounds)
 {
-    double error = fmax(mean.deviation / sqrt((double)rounds), ERROR_LEAST / 2);
-    return rounds > 1 ? student_t_quantile(SAMPLE_LEVEL, rounds - 1) * error : INFINITY;
+    return sample_half_interval(mean, rounds, ERROR_LEAST / 2);
 }
 
 static double threshold_of(const struct time_change *change, size_t trials)
@@ -251,7 +250,7 @@ static bool is_one_file(const struct sheet *sheet)
     return same;
 }
 
-static enum verdict judge_all(const struct time_change *change, struct mean mean, size_t rounds)
+static enum verdict judge_all(const struct time_change *change, struct sample_mean mean, size_t rounds)
 {
     double half = half_interval(mean, rounds), least = log(1 + change->threshold / 2);
     if (mean.estimate - half > 0 && mean.estimate > least)
@@ -274,10 +273,9 @@ static bool belongs(const struct time_trial *trial, int axis, const char *name)
     return axis < 0 || strcmp(trial->groups[axis], name) == 0;
 }
 
-static int by_value(const void *a, const void *b)
+static struct part part_of_one(const struct sheet *sheet, size_t at)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return (struct part){1, sheet->ratios[at], sheet->ratios[at], sheet->ratios[at]};
 }
 
 static struct part part_of(const struct sheet *sheet, int axis, const char *name)
@@ -290,7 +288,7 @@ static struct part part_of(const struct sheet *sheet, int axis, const char *name
         return part;
     for (size_t i = 0; i < part.trials; i++)
         part.mean += sheet->values[i] / (double)part.trials;
-    qsort(sheet->values, part.trials, sizeof *sheet->values, by_value);
+    qsort(sheet->values, part.trials, sizeof *sheet->values, sample_by_value);
     part.low = sheet->values[(part.trials - 1) / 2];
     part.high = sheet->values[part.trials / 2];
     return part;
@@ -298,8 +296,9 @@ static struct part part_of(const struct sheet *sheet, int axis, const char *name
 
 // The evidence on parts of the trials, were there so many rounds.
 struct evidence {
-    double middle, error; // of all trials; of a trial's log ratio
-    bool no_chance;       // that chance slows a trial in every round is out of the question
+    double middle;  // the median log ratio of all trials
+    double error;   // of a trial's log ratio
+    bool no_chance; // that chance slows a trial in every round is out of the question
 };
 
 // That so many rounds of a trial are disturbed that its ratio is: all, in pairs half of them.
@@ -315,9 +314,9 @@ static double chance_of(const struct sheet *sheet, double disturbed, size_t roun
 
 static struct evidence evidence_of(const struct time_change *change, const struct sheet *sheet, size_t rounds)
 {
-    double least = rounds > 1 ? change->error * sqrt((double)sheet->rounds / (double)rounds) : INFINITY;
-    return (struct evidence){.middle = part_of(sheet, -1, NULL).low,
-                             .error = isfinite(change->error) ? fmax(least, ERROR_LEAST) : INFINITY,
+    double error = rounds > 1 ? change->error * sqrt((double)sheet->rounds / (double)rounds) : INFINITY;
+    return (struct evidence){.middle = sheet->middle,
+                             .error = fmax(error, ERROR_LEAST),
                              .no_chance =
                                  (double)sheet->count * chance_of(sheet, change->disturbed, rounds) <= CHANCE_MOST};
 }
@@ -335,15 +334,10 @@ static enum verdict judge_part(const struct time_change *change, const struct pa
     return part->mean + error <= limit ? VERDICT_SAME : VERDICT_UNDECIDED;
 }
 
-static struct shift ratio_within(double log_ratio, double half)
-{
-    return (struct shift){exp(log_ratio), exp(log_ratio - half), exp(log_ratio + half)};
-}
-
 // In a group that is slower, a trial that is slower by itself is so, too.
-static enum verdict judge_in_group(const struct time_group *group, const struct time_trial *trial, int axis)
+static enum verdict judge_in_group(const struct time_group *group, const struct time_trial *trial)
 {
-    bool within = belongs(trial, axis, group->name);
+    bool within = belongs(trial, group->axis, group->name);
     if (within && group->verdict == VERDICT_WORSE && trial->ratio.low > 1)
         return VERDICT_WORSE;
     return within && group->verdict == VERDICT_BETTER && trial->ratio.high < 1 ? VERDICT_BETTER : VERDICT_NONE;
@@ -366,17 +360,16 @@ static void judge_trials(struct time_change *change, const struct sheet *sheet, 
         if (trial->verdict != VERDICT_SAME)
             continue;
         struct evidence evidence = evidence_of(change, sheet, trial->rounds);
-        double ratio = sheet->ratios[at++];
-        struct part part = {1, ratio, ratio, ratio};
-        trial->ratio = ratio_within(ratio, 2 * evidence.error);
+        struct part part = part_of_one(sheet, at++);
+        trial->ratio = sample_ratio(part.mean, 2 * evidence.error);
         trial->verdict = judge_part(change, &part, &evidence);
         if (sheet->count == 1) { // nothing tells it from all
             trial->ratio = change->all.ratio;
             trial->verdict = change->all.verdict;
         }
-        enum verdict shared = judge_in_group(&change->all, trial, -1);
+        enum verdict shared = judge_in_group(&change->all, trial);
         for (size_t g = 0; g < change->group_count; g++)
-            shared = verdict_worst(shared, judge_in_group(&change->groups[g], trial, change->groups[g].axis));
+            shared = verdict_worst(shared, judge_in_group(&change->groups[g], trial));
         trial->verdict = shared != VERDICT_NONE && trial->verdict != VERDICT_WORSE ? shared : trial->verdict;
         if (trial->verdict == VERDICT_UNDECIDED)
             trial->reason = trial->rounds > 1 ? "the rounds differ too much, or are too few" : "one round";
@@ -398,27 +391,31 @@ static void judge_groups(struct time_change *change, const struct sheet *sheet)
     for (int axis = 0; axis < TIME_AXES; axis++) {
         for (size_t i = 0; i < sheet->count; i++) {
             const char *name = sheet->trials[i]->groups[axis];
-            struct part part = part_of(sheet, axis, name);
-            if (part.trials < 2 || part.trials == sheet->count || has_group(change, axis, name))
+            struct part part = has_group(change, axis, name) ? (struct part){0} : part_of(sheet, axis, name);
+            if (part.trials < 2 || part.trials == sheet->count)
                 continue;
             double half = 2 * evidence.error / sqrt((double)part.trials);
+            enum verdict verdict = judge_part(change, &part, &evidence);
+            if (verdict == VERDICT_UNDECIDED && change->all.verdict == VERDICT_WORSE)
+                verdict = part.mean > 0 ? VERDICT_WORSE : VERDICT_NONE;
             change->groups = realloc(change->groups, (change->group_count + 1) * sizeof *change->groups);
             CHECK(change->groups);
-            change->groups[change->group_count++] = (struct time_group){
-                axis, name, part.trials, judge_part(change, &part, &evidence), ratio_within(part.mean, half)};
+            change->groups[change->group_count++] =
+                (struct time_group){axis, name, part.trials, verdict, sample_ratio(part.mean, half)};
         }
     }
 }
 
 // --- how many rounds would do
 
-static bool settled(const struct time_change *change, const struct sheet *sheet, struct mean mean, size_t rounds)
+static bool settled(const struct time_change *change, const struct sheet *sheet, struct sample_mean mean,
+                    size_t rounds)
 {
     struct evidence evidence = evidence_of(change, sheet, rounds);
     enum verdict worst = judge_all(change, mean, rounds);
     for (size_t i = 0; sheet->count > 1 && i < sheet->count; i++) {
-        double ratio = sheet->ratios[i];
-        worst = verdict_worst(worst, judge_part(change, &(struct part){1, ratio, ratio, ratio}, &evidence));
+        struct part part = part_of_one(sheet, i);
+        worst = verdict_worst(worst, judge_part(change, &part, &evidence));
     }
     for (size_t i = 0; i < change->group_count; i++) {
         struct part part = part_of(sheet, change->groups[i].axis, change->groups[i].name);
@@ -427,7 +424,7 @@ static bool settled(const struct time_change *change, const struct sheet *sheet,
     return worst != VERDICT_UNDECIDED;
 }
 
-static size_t rounds_wanted(const struct time_change *change, const struct sheet *sheet, struct mean mean)
+static size_t rounds_wanted(const struct time_change *change, const struct sheet *sheet, struct sample_mean mean)
 {
     if (sheet->rounds < 2)
         return 3;
@@ -445,20 +442,21 @@ void time_change_judge(struct time_change *change, double threshold, struct time
                                    .judged = sheet.count,
                                    .rounds = sheet.rounds,
                                    .all = {.axis = -1, .name = "all trials", .trials = sheet.count}};
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         change->timed += trials[i].rounds || trials[i].unusable;
-    for (size_t i = 0; i < count; i++)
         judge_same(&trials[i]);
+    }
     if (sheet.count && is_one_file(&sheet)) {
         change->all.verdict = VERDICT_SAME;
         change->all.ratio = (struct shift){1, 1, 1};
     } else if (sheet.count) {
-        struct mean mean = mean_of_rounds(&sheet);
+        struct sample_mean mean = mean_of_rounds(&sheet);
+        sheet.middle = part_of(&sheet, -1, NULL).low;
         change->error = sheet.error;
         change->paired = sheet.paired;
         change->disturbed = disturbed_share(&sheet);
-        change->all.verdict = judge_all(change, mean, mean.rounds);
-        change->all.ratio = ratio_within(mean.estimate, half_interval(mean, mean.rounds));
+        change->all.verdict = judge_all(change, mean, mean.count);
+        change->all.ratio = sample_ratio(mean.estimate, half_interval(mean, mean.count));
         judge_groups(change, &sheet);
         judge_trials(change, &sheet, trials, count);
     }
@@ -473,7 +471,8 @@ void time_change_judge(struct time_change *change, double threshold, struct time
     change->restless = change->verdict == VERDICT_UNDECIDED && !change->rounds_wanted;
     for (size_t i = 0; i < count; i++)
         change->verdict = verdict_worst(change->verdict, trials[i].verdict);
-    sheet_free(&sheet);
+    free(sheet.trials);
+    free(sheet.numbers);
 }
 
 void time_change_free(struct time_change *change)

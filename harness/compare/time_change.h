@@ -5,9 +5,9 @@
 // adds time and takes none away (Chen and Revels 2016). Of drawn columns, sample i is first divided by the median
 // of draw i over both builds.
 //
-//   all trials   Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's speed
-//                does from round to round it does to both. A round is one value, the median over the trials of
-//                log(new / base); the mean over the rounds has Student's interval of 95 % (1908).
+//   all trials   Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's
+//                speed does from round to round it does to both. A round is one value, the median over the
+//                trials of log(new / base); the mean over the rounds has Student's interval of 95 % (1908).
 //   one trial    The ratio of its least times over the rounds; where that brings the second least nearer, each
 //                without what its round did to all trials (the median over the trials). How far it may be off
 //                shows in how far the second least time lies above the least (Robson and Whitlock 1964), the median
@@ -25,7 +25,8 @@
 //              rounds in which something disturbed a trial by 10 % and more, n times the chance that all of a
 //              trial's rounds are disturbed (of medians: half of them) is at most 0.01.
 //   better     likewise, below 1
-//   undecided  otherwise, and always in one round, which says nothing about how far two rounds differ
+//   undecided  otherwise, and always in one round, which says nothing about how far two rounds differ. A group
+//              that is undecided by itself is worse where all trials are and its ratio exceeds 1, else not judged.
 #pragma once
 #include "harness/compare/verdict.h"
 #include "harness/results/sample.h"
@@ -41,6 +42,7 @@ struct time_trial {
     const char *groups[TIME_AXES]; // its method, context and dtype
     size_t rounds;                 // that both builds have; 0: it was not timed
     const double *base, *new;      // [rounds]: logarithms of its time in each, borrowed
+    const double *places;          // [rounds]: which round each is, from 0; NULL: the first ones; borrowed
     const char *unusable;          // NULL, or why the two may not be compared
     // Filled in:
     enum verdict verdict; // none: not timed
@@ -52,7 +54,7 @@ struct time_group {
     int axis;         // -1: all trials
     const char *name; // one of a trial's groups, borrowed
     size_t trials;
-    enum verdict verdict;
+    enum verdict verdict; // none: all trials are worse, and nothing is known of these
     struct shift ratio;
 };
 

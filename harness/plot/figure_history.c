@@ -21,7 +21,7 @@ static double peak_of(const struct record *record)
 static bool has_changed_time(const struct history *history, const struct history_trial *trial, size_t commit)
 {
     const struct trial_comparison *change = history_change(history, trial, commit);
-    return change && (change->time.verdict == VERDICT_WORSE || change->time.verdict == VERDICT_BETTER);
+    return change && (change->time->verdict == VERDICT_WORSE || change->time->verdict == VERDICT_BETTER);
 }
 
 // How many of the trials before this one, which are series, have its method.

@@ -17,9 +17,17 @@ struct record_lists {
     const struct record **records;       // of all
 };
 
-// Of `count` records, each with its key; both are borrowed. Release with record_lists_free.
-void record_lists_make(struct record_lists *lists, const struct record *const *records, const char *const *keys,
-                       size_t count);
+// The records of one side, borrowed, each with its key.
+struct keyed_records {
+    size_t count;
+    const struct record **records; // [count]
+    const char **keys;             // [count]
+};
+void keyed_records_add(struct keyed_records *keyed, const struct record *record, const char *key);
+void keyed_records_free(struct keyed_records *keyed);
+
+// Release with record_lists_free.
+void record_lists_make(struct record_lists *lists, const struct keyed_records *side);
 // Finds each list's match.
 void record_lists_match(struct record_lists *a, struct record_lists *b);
 void record_lists_free(struct record_lists *lists);

@@ -62,3 +62,36 @@ bool recorded_key_alike(struct recorded_key key, const struct record *a, const s
     return key.field && alike(key.field, (const char *)&a->trial + key.field->offset,
                               (const char *)&b->trial + key.field->offset);
 }
+
+// Whether two values are equal, as far as both say: an earlier version had fewer members.
+static bool agree(const json_t *a, const json_t *b)
+{
+    const char *name;
+    json_t *member;
+    if (json_is_number(a) && json_is_number(b))
+        return json_number_value(a) == json_number_value(b);
+    if (!json_is_object(a) || !json_is_object(b))
+        return json_equal(a, b);
+    bool same = true;
+    json_object_foreach((json_t *)a, name, member)
+    {
+        const json_t *other = json_object_get(b, name);
+        same &= !other || agree(member, other);
+    }
+    return same;
+}
+
+const char *recorded_key_differing(const struct record *a, const struct record *b)
+{
+    const char *differing = NULL;
+    for (const struct trial_key *key = trial_keys; !differing && key->name; key++) {
+        struct recorded_key recorded = recorded_key_of(key);
+        if (recorded_key_alike(recorded, a, b))
+            continue;
+        json_t *one = recorded_key_value(recorded, a), *other = recorded_key_value(recorded, b);
+        differing = one && other && !agree(one, other) ? key->name : NULL;
+        json_decref(one);
+        json_decref(other);
+    }
+    return differing;
+}

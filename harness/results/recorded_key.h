@@ -16,3 +16,5 @@ struct recorded_key recorded_key_of(const struct trial_key *key);
 json_t *recorded_key_value(struct recorded_key key, const struct record *record);
 // Whether both surely say the same, at a glance; false: look at the values.
 bool recorded_key_alike(struct recorded_key key, const struct record *a, const struct record *b);
+// The name of the first key that both trials say, and say otherwise; NULL: none.
+const char *recorded_key_differing(const struct record *a, const struct record *b);
