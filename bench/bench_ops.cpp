@@ -9,6 +9,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
 #include "harness/run/environment.h"
+#include "harness/run/watch.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/timer.h"
 }
@@ -203,6 +204,33 @@ void add_gemm(size_t tokens, size_t in, size_t out)
     });
 }
 
+// A large product for as long as a card needs to reach its power limit: what it sustains, at which clock and power.
+void add_sustained(size_t n, double seconds)
+{
+    add("gemm_sustained/n=" + std::to_string(n), [=](benchmark::State &state, Bench &b) {
+        struct tensor x = b.random(n, n), w = b.random(n, n), y = b.random(n, n);
+        std::function<void()> product = [&] { op_gemm(b.device, y, x, NO_TRANSPOSE, w, TRANSPOSE, 1, 0); };
+        int calls = (int)(seconds * 1e3 / (b.time_ms(product, 10) + 1e-3)) + 1;
+        struct watch *watch = watch_open(b.device);
+        struct watch_report seen = {};
+        for (auto _ : state) { // the last iteration's sensors
+            watch_start(watch);
+            double ms = b.time_ms(product, calls);
+            watch_stop(watch, &seen);
+            state.SetIterationTime(ms * 1e-3);
+            if (watch) {
+                state.counters["MHz"] = seen.sm_clock_median_mhz;
+                state.counters["W"] = seen.energy_j / (ms * 1e-3 * calls);
+            }
+        }
+        watch_close(watch);
+        using benchmark::Counter;
+        state.counters["GFLOP/s"] = Counter(2e-9 * (double)(n * n * n), Counter::kIsIterationInvariantRate);
+        state.counters["of_ceiling"] =
+            Counter(2 * (double)(n * n * n) / ceilings[b.dtype].flops_per_s, Counter::kIsIterationInvariantRate);
+    });
+}
+
 void add_attention(struct attention_shape s, bool every_key)
 {
     std::string shape =
@@ -303,6 +331,7 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
 void add_small()
 {
     add_gemm(64, 32, 48);
+    add_sustained(64, 1e-3);
     add_attention({32, 0, 1, 4, 2, 16, 0, {}}, true);
     add_attention({16, 48, 1, 4, 2, 16, 0, {}}, false);
     add_attention({16, 48, 1, 4, 2, 16, 0, {20, {}}}, true);
@@ -331,6 +360,16 @@ void add_cuda()
     add_gemm(512, 4096, 4096);
     add_gemm(1024, 4096, 8); // LoRA
     if (added == DTYPE_BF16) {
+        add_sustained(8192, 0.4); // five times
+        add_gemm(128, 4096, 4096);
+        add_gemm(128, 4096, 14336);
+        add_gemm(2048, 4096, 8); // LoRA
+        add_gemm(2048, 8, 4096);
+        for (size_t rows = 256; rows <= 2048; rows *= 2) // blocks of logits
+            if (rows != 512)
+                add_gemm(rows, 4096, 128256);
+        add_attention({128, 32640, 1, 32, 8, 128, 0, {}}, true);
+        add_attention({256, 32512, 1, 32, 8, 128, 0, {}}, true);
         add_attention({2048, 0, 1, 32, 8, 128, 0, {}}, true); // the first chunk of a context
         add_attention({2048, 30720, 1, 32, 8, 128, 0, {}}, true);
         add_attention({2048, 129024, 1, 32, 8, 128, 0, {}}, true); // the last one

@@ -6,9 +6,12 @@ or, on one with a card:  LONGBP_CUDA=build/longbp-cuda.so tools/compare_with_pyt
 Needs torch and numpy. A round is one sample of ours in a process of its own, after one step that is not counted, then one
 of theirs after the same; a machine's drift falls on both. Writes a list of JSON, one object per method and context, and a table.
 
-Theirs is the decoder below, eager: `full` is autograd over the fused attention, `checkpoint` is
-torch.utils.checkpoint around every layer, `seco` is SeCO (arXiv 2505.16710) as its paper tells it, on autograd. Before
-anything is timed their gradients are held against one another on a small model; in bf16, and on a card, against f32.
+Theirs is the decoder below: `full` is autograd over the fused attention, `checkpoint` is torch.utils.checkpoint around every
+layer, `seco` is SeCO (arXiv 2505.16710) as its paper tells it, on autograd. full and checkpoint run in four variants: eager or
+with torch.compile of a layer and of the loss; with the loss of the whole context at once, or in chunks of tokens whose
+gradient is computed with their loss, so that no logits are kept (as Liger Kernel does, arXiv 2410.10989, and its chunk).
+seco, whose chunks have a loss each, runs eager. Ours is held against eager and against the fastest variant. Before anything
+is timed the gradient of every variant is held against f32's on a small model.
 
 On a card all weights train, and of a model in bf16 both sides keep gradients in bf16. No attention of theirs writes all
 scores. Memory is that of a step, weights and gradients with it: of ours the most live in its arena (`peak_bytes`), of theirs
@@ -19,6 +22,7 @@ does not fit is a row that says so.
 """
 import argparse
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -44,6 +48,8 @@ GIB = 2**30
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # Relative L2 of a gradient; of a wrong one it is about 1. On a card the kernels of f32 may round as TF32 does.
 TOLERANCE = {("cpu", "f32"): 1e-5, ("cuda", "f32"): 1e-3, ("cpu", "bf16"): 5e-2, ("cuda", "bf16"): 5e-2}
+VARIANTS = {"eager": (False, False), "compiled": (True, False), "eager, chunked loss": (False, True),
+            "compiled, chunked loss": (True, True)}  # whether compiled, whether the loss is chunked
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -72,6 +78,14 @@ class Model:
         angles = torch.outer(torch.arange(context), 1e4 ** (-torch.arange(0, dim, 2) / dim)).repeat(1, 2)
         self.cos, self.sin = angles.cos().to(**form), angles.sin().to(**form)
         self.ids = torch.randint(shape["vocab"], (1, context + 1), generator=generator, device=device)
+        self.loss_chunk = chunk_of_loss(context, shape["vocab"], width)
+        self.compiled_layer = torch.compile(self.eager_layer)
+        self.use("eager")
+
+    def use(self, variant):
+        """Makes the steps that follow those of a variant."""
+        self.compiled, self.chunked_loss = VARIANTS[variant]
+        self.layer = self.compiled_layer if self.compiled else self.eager_layer
 
     def weights(self):
         return [self.embedding, self.norm, self.head] + [w for layer in self.layers for w in layer.values()]
@@ -97,7 +111,7 @@ class Model:
         with sdpa_kernel(chunk_kernel(q.dtype)) if self.on_card else contextlib.nullcontext():  # this one or an error
             return F.scaled_dot_product_attention(q, keys, values, causal_lower_right(count, total), **groups)
 
-    def layer(self, w, x, start=0, past=None):
+    def eager_layer(self, w, x, start=0, past=None):
         """x: [1, C, width] at positions from `start` on; past: keys and values before them. Returns x, k, v."""
         h = F.rms_norm(x, x.shape[-1:], w["norm"], 1e-5)
         q, k = (self.rotate(self.heads(F.linear(h, w[name])), start) for name in "qk")
@@ -112,8 +126,57 @@ class Model:
         return F.embedding(self.ids[:, start:end], self.embedding)
 
     def loss(self, x, start, end):  # the chunk's part of the mean over the context
-        logits = F.linear(F.rms_norm(x, x.shape[-1:], self.norm, 1e-5), self.head)
-        return F.cross_entropy(logits[0].float(), self.ids[0, start + 1:end + 1], reduction="sum") / self.context
+        labels, scale = self.ids[0, start + 1:end + 1], 1 / self.context
+        if self.chunked_loss:
+            part = compiled(loss_and_gradient) if self.compiled else loss_and_gradient
+            x = F.rms_norm(x, x.shape[-1:], self.norm, 1e-5)
+            return ChunkedLoss.apply(x[0], self.head, labels, scale, self.loss_chunk, part)
+        whole = compiled(whole_loss) if self.compiled else whole_loss
+        return whole(x[0], self.norm, self.head, labels, scale)
+
+
+def whole_loss(x, gain, head, labels, scale):  # x: [T, width]
+    logits = F.linear(F.rms_norm(x, x.shape[-1:], gain, 1e-5), head)
+    return F.cross_entropy(logits.float(), labels, reduction="sum") * scale
+
+
+def loss_and_gradient(logits, labels, scale):
+    """The sum of a chunk's losses times scale, and its gradient by the logits, in their dtype."""
+    dtype, logits = logits.dtype, logits.float()
+    total = logits.logsumexp(-1, keepdim=True)
+    loss = (total - logits.gather(1, labels[:, None])).sum() * scale
+    gradient = (logits - total).exp() * scale
+    return loss, gradient.scatter_add(1, labels[:, None], gradient.new_full((len(labels), 1), -scale)).to(dtype)
+
+
+class ChunkedLoss(torch.autograd.Function):
+    """x: [T, width]; head: [vocab, width]; part: loss_and_gradient, or what it is compiled to."""
+
+    @staticmethod
+    def forward(ctx, x, head, labels, scale, chunk, part):
+        loss, grad_x, grad_head = 0, torch.empty_like(x), torch.zeros_like(head)
+        for start in range(0, len(x), chunk):
+            rows = slice(start, start + chunk)
+            of, grad = part(x[rows] @ head.T, labels[rows], scale)
+            loss = loss + of
+            grad_x[rows] = grad @ head
+            grad_head.addmm_(grad.T, x[rows])
+        ctx.save_for_backward(grad_x, grad_head)
+        return loss
+
+    @staticmethod
+    def backward(ctx, grad):
+        return *(saved.mul_(grad) for saved in ctx.saved_tensors), None, None, None, None
+
+
+def chunk_of_loss(context, vocab, width):
+    """As Liger Kernel chooses it: a chunk's logits are about as large as the context's states."""
+    return 1 << (-(-context // -(-vocab // width)) - 1).bit_length()
+
+
+@functools.cache
+def compiled(function):
+    return torch.compile(function)
 
 
 def chunk_kernel(dtype):
@@ -167,24 +230,31 @@ def step_of(method):
     return {"full": full, "checkpoint": checkpointed}.get(method["name"]) or (lambda m: seco(m, method["chunk"]))
 
 
-def gradient_of(method, model):
+def variants_of(method, wanted):
+    return [variant for variant in wanted if method["name"] != "seco" or variant == "eager"]
+
+
+def gradient_of(method, model, variant="eager"):
+    model.use(variant)
+    for w in model.weights():
+        w.grad = None
     step_of(method)(model)
     return torch.cat([w.grad.flatten() for w in model.weights()]).float().cpu()
 
 
-def check(methods, device="cpu", dtype="f32", dense=True, head_dim=8):
-    """Each method's gradient of a small model is that of `full`, or, where anything differs, of `full` in f32 on the CPU."""
+def check(methods, variants, device="cpu", dtype="f32", dense=True, head_dim=8):
+    """The gradient of each method and variant of a small model is that of eager `full` in f32 on the CPU."""
     shape = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "head_dim": head_dim, "ffn": 48, "vocab": 50}
-    models = [Model(shape, 40, device=device, dtype=dtype, dense=dense) for _ in methods]
-    reference = Model(shape, 40)
-    reference.ids = models[0].ids.cpu()
-    for w, of in zip(reference.weights(), models[0].weights()):
+    model, reference = Model(shape, 40, device=device, dtype=dtype, dense=dense), Model(shape, 40)
+    reference.ids = model.ids.cpu()
+    for w, of in zip(reference.weights(), model.weights()):
         w.data = of.detach().float().cpu()
     expected = gradient_of({"name": "full"}, reference)
-    for method, model in zip(methods, models):
-        gradient = gradient_of({**method, "chunk": 12}, model)
-        error = float((gradient - expected).norm() / expected.norm())
-        assert error < TOLERANCE[device, dtype], f"{method}: PyTorch's own gradient is off by {error}"
+    for method in methods:
+        for variant in variants_of(method, variants):
+            gradient = gradient_of({**method, "chunk": 12}, model, variant)
+            error = float((gradient - expected).norm() / expected.norm())
+            assert error < TOLERANCE[device, dtype], f"{method}, {variant}: PyTorch's own gradient is off by {error}"
 
 
 def sample_ms(step, model):
@@ -263,49 +333,65 @@ def compare(longbp, spec, method, context, arguments, deadline):
     on_card = arguments.device == "cuda"
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
     model = Model(spec["model"], context, device=arguments.device, dtype=arguments.dtype, dense=not on_card)
-    step, statuses, memory = step_of(method), {"ours": "ok", "theirs": "ok"}, {}
+    variants = variants_of(method, arguments.variants)
+    torch.compiler.reset()
     attention = attention_of(model) if on_card else None
-    mine, their = [], []
+    sides = {side: {"status": "ok", "ms": [], "gib": None, "device_used_gib": None} for side in ["ours", *variants]}
     for _ in range(arguments.rounds):
         start = time.monotonic()
-        if on_card:
-            let_go(model)
-        if statuses["ours"] == "ok":
-            before = used_bytes() if on_card else 0
-            record = ours(longbp, spec_of(spec, method, context, arguments), environment)
-            statuses["ours"] = record["status"]
-        if statuses["ours"] == "ok":
-            mine.append(median(record["samples_ms"]))
-            if on_card:
-                memory["ours_gib"] = record["peak_bytes"] / GIB
-                memory["ours_device_used_gib"] = (record["device_used_bytes"] - before) / GIB
-        if statuses["theirs"] == "ok":
-            try:
-                times, peak, used = theirs(step, model, arguments.samples)
-                their.append(median(times))
-                if on_card:
-                    memory["theirs_gib"], memory["theirs_device_used_gib"] = peak / GIB, used / GIB
-            except torch.cuda.OutOfMemoryError:
-                statuses["theirs"] = "oom"
-        if time.monotonic() + (time.monotonic() - start) > deadline or "ok" not in statuses.values():
+        for name, side in sides.items():
+            if side["status"] == "ok":
+                measure_ours(side, longbp, spec_of(spec, method, context, arguments), environment, model) \
+                    if name == "ours" else measure_theirs(side, step_of(method), model, name, arguments.samples)
+        if time.monotonic() + (time.monotonic() - start) > deadline or all(x["status"] != "ok" for x in sides.values()):
             break
-    both = list(statuses.values()) == ["ok", "ok"]
-    ratios = np.array(mine) / np.array(their) if both else None
-    result = {"method": method, "context": context, "model": spec["model"], "dtype": arguments.dtype,
-              "threads": arguments.threads, "ours_ms": mine, "theirs_ms": their,
-              "ratio": float(np.median(ratios)) if both else None,
-              "ratio_min": float(ratios.min()) if both else None, "ratio_max": float(ratios.max()) if both else None,
-              "ours": record["provenance"],
-              "theirs": {"torch": torch.__version__, "python": platform.python_version(),
-                         "capability": torch.backends.cpu.get_cpu_capability(),
-                         "mkl": torch.backends.mkl.is_available()}, "command": shlex.join(sys.argv)}
+    mine = sides.pop("ours")
+    provenance = mine.pop("provenance", None)
+    fastest = min((name for name in sides if sides[name]["ms"]), key=lambda name: median(sides[name]["ms"]), default=None)
+    theirs = {"torch": torch.__version__, "python": platform.python_version(),
+              "capability": torch.backends.cpu.get_cpu_capability(), "mkl": torch.backends.mkl.is_available()}
     if on_card:
-        result["theirs"].update(cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(),
-                                card=torch.cuda.get_device_name(), attention=attention)
-        result["memory"] = {side: memory.get(side) for side in
-                            ("ours_gib", "theirs_gib", "ours_device_used_gib", "theirs_device_used_gib")}
-        result["memory_ratio"] = memory["ours_gib"] / memory["theirs_gib"] if both else None
-    return {**result, "device": arguments.device, "status": statuses} if on_card or not both else result
+        theirs.update(cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(), card=torch.cuda.get_device_name(),
+                      attention=attention)
+    return {"method": method, "context": context, "model": spec["model"], "dtype": arguments.dtype,
+            "threads": arguments.threads, "device": arguments.device, "ours": {**mine, "provenance": provenance},
+            "theirs": {**theirs, "variants": sides}, "fastest": fastest,
+            "over_eager": ratio(mine, sides.get("eager")), "over_fastest": ratio(mine, sides.get(fastest)),
+            "command": shlex.join(sys.argv)}
+
+
+def ratio(mine, theirs):
+    """Ours over theirs, of the rounds that both have: median, least and most; null if either side has none."""
+    if not theirs or mine["status"] != "ok" or theirs["status"] != "ok":
+        return None
+    ratios = np.array(mine["ms"]) / np.array(theirs["ms"])
+    return {"median": float(np.median(ratios)), "least": float(ratios.min()), "most": float(ratios.max())}
+
+
+def measure_ours(side, longbp, spec, environment, model):
+    if model.on_card:
+        let_go(model)
+    before = used_bytes() if model.on_card else 0
+    record = ours(longbp, spec, environment)
+    side.update(status=record["status"], provenance=record["provenance"])
+    if record["status"] == "ok":
+        side["ms"].append(median(record["samples_ms"]))
+        side["gib"] = record["peak_bytes"] / GIB
+        side["device_used_gib"] = (record["device_used_bytes"] - before) / GIB if model.on_card else None
+
+
+def measure_theirs(side, step, model, variant, samples):
+    model.use(variant)
+    if model.on_card:
+        let_go(model)
+    try:
+        times, peak, used = theirs(step, model, samples)
+    except torch.cuda.OutOfMemoryError:
+        side["status"] = "oom"
+        return
+    side["ms"].append(median(times))
+    if model.on_card:
+        side.update(gib=peak / GIB, device_used_gib=used / GIB)
 
 
 def attention_of(model):
@@ -319,54 +405,77 @@ def attention_of(model):
     return {"whole": SDPBackend(choice).name.lower(), "chunk": chunk_kernel(q.dtype).name.lower()}
 
 
-def row(record):
-    def cell(value, form, side=None):
-        status = record.get("status", {}).get(side, "ok")
-        return status if status != "ok" else "" if value is None else format(value, form)
+def row_of(record, figures):
+    return "| " + " | ".join([name_of(record["method"]), f"{record['context']:,}", *figures]) + " |"
 
-    cells = [name_of(record["method"]), f"{record['context']:,}"]
-    for side in ("ours", "theirs"):
-        ms = cell(median(record[side + "_ms"]), ",.0f", side)
-        cells.append(ms + " ms" if ms[:1].isdigit() else ms)
-    cells += [cell(record[key], ".2f") for key in ("ratio", "ratio_min", "ratio_max")]
-    if "memory" in record:
-        memory = record["memory"]
-        cells += [cell(memory[side + "_gib"], ".2f", side) for side in ("ours", "theirs")]
-        cells.append(cell(record["memory_ratio"], ".2f"))
-        cells += [cell(memory[side + "_device_used_gib"], ".2f", side) for side in ("ours", "theirs")]
-    return "| " + " | ".join(cells) + " |"
+
+def cell(side, value, form):
+    return "" if side is None else side["status"] if side["status"] != "ok" else format(value, form)
+
+
+def time_row(record, variants):
+    theirs, over = record["theirs"]["variants"], [record["over_eager"], record["over_fastest"]]
+    figures = [cell(side, median(side["ms"]) if side and side["ms"] else 0, ",.0f")
+               for side in [record["ours"], *(theirs.get(variant) for variant in variants)]]
+    figures += [record["fastest"] or "", *(f"{x['median']:.2f} ({x['least']:.2f} to {x['most']:.2f})" if x else "" for x in over)]
+    return row_of(record, figures)
+
+
+def memory_row(record, variants):
+    sides = [record["ours"], *(record["theirs"]["variants"].get(variant) for variant in variants)]
+    return row_of(record, [cell(side, side and side[key] or 0, ".2f")
+                                     for key in ("gib", "device_used_gib") for side in sides])
+
+
+def table_of(columns, rows):
+    return ["| " + " | ".join(["method", "context", *columns]) + " |", "|---|" + "---:|" * (len(columns) + 1), *rows]
 
 
 def table(records):
     first = records[0]
-    ours, theirs = first["ours"], first["theirs"]
-    rounds = sorted({max(len(r["ours_ms"]), len(r["theirs_ms"])) for r in records} - {0}) or [0]
+    provenance, theirs = next((r["ours"]["provenance"] for r in records if r["ours"]["provenance"]), None), first["theirs"]
+    sides = [side for r in records for side in [r["ours"], *r["theirs"]["variants"].values()]]
+    rounds = sorted({len(side["ms"]) for side in sides} - {0}) or [0]
     over = f"Medians over {rounds[0]} rounds, in turn." if len(rounds) == 1 else \
         f"Medians over {rounds[0]} to {rounds[-1]} rounds, in turn."
-    columns = ["method", "context", "ours", "theirs", "ours over theirs", "least", "most"]
-    if "memory" in first:
-        card = next((r["ours"]["card"] for r in records if r["ours"]["card"]), theirs["card"])
-        about = [f"{card}, {first['dtype']}, {first['model']['name']}, all weights train. Ours: longbp {ours['revision']}."
-                 f" Theirs: PyTorch {theirs['torch']}, CUDA {theirs['cuda']}, cuDNN {theirs['cudnn']}, eager; attention of a"
-                 f" whole context: {theirs['attention']['whole']}, of a chunk behind others: {theirs['attention']['chunk']}."
-                 f" {over}", "", "GiB are the most live during a step, weights and gradients with it; used GiB what the"
-                 " driver counts after the steps."]
-        columns += ["ours GiB", "theirs GiB", "ours over theirs", "ours used GiB", "theirs used GiB"]
+    variants = [v for v in VARIANTS if any(v in r["theirs"]["variants"] for r in records)]
+    revision = provenance["revision"] if provenance else "unknown"
+    if first["device"] == "cuda":
+        about = [f"{provenance['card'] if provenance else theirs['card']}, {first['dtype']}, {first['model']['name']}, all weights"
+                 f" train. Ours: longbp {revision}. Theirs: PyTorch {theirs['torch']}, CUDA {theirs['cuda']}, cuDNN"
+                 f" {theirs['cudnn']}; attention of a whole context: {theirs['attention']['whole']}, of a chunk behind others:"
+                 f" {theirs['attention']['chunk']}. {over}"]
     else:
-        about = [f"{ours['cpu']}, {first['threads']} threads, {first['dtype']}, {first['model']['name']}. Ours: longbp"
-                 f" {ours['revision']}, {ours['blas']}. Theirs: PyTorch {theirs['torch']}, eager,"
-                 f" {theirs['capability']}. {over}"]
-    head = ["| " + " | ".join(columns) + " |", "|---|" + "---:|" * (len(columns) - 1)]
-    return "\n".join([f"`{first['command']}`", "", *about, "", *head, *map(row, records)]) + "\n"
+        about = [f"{provenance['cpu'] if provenance else platform.processor()}, {first['threads']} threads, {first['dtype']},"
+                 f" {first['model']['name']}. Ours: longbp {revision}, {provenance['blas'] if provenance else ''}. Theirs: PyTorch"
+                 f" {theirs['torch']}, {theirs['capability']}. {over}"]
+    lines = [f"`{first['command']}`", "", *about, "", "Milliseconds of a step, and ours over theirs (least to most of the rounds):", "",
+             *table_of(["ours", *variants, "fastest of theirs", "ours over eager", "ours over the fastest"],
+                       [time_row(record, variants) for record in records])]
+    if first["device"] == "cuda":
+        lines += ["", "GiB: the most live during a step, weights and gradients with it; used: what the driver counts after the"
+                  " steps:", "", *table_of([*("ours", *variants), *(f"{side}, used" for side in ("ours", *variants))],
+                                           [memory_row(record, variants) for record in records])]
+    return "\n".join(lines) + "\n"
+
+
+def variants_named(text):
+    names = [name.strip() for name in text.split(";")]
+    for name in names:
+        if name not in VARIANTS:
+            raise argparse.ArgumentTypeError(f'no variant "{name}"; there are: {"; ".join(VARIANTS)}')
+    if "eager" not in names:
+        raise argparse.ArgumentTypeError("eager must be among the variants: seco has no other")
+    return [name for name in VARIANTS if name in names]
 
 
 def set_defaults(arguments):
     """What was not asked for, by the device."""
     name, contexts, chunk, rounds, samples, dtype, seconds = {
         "cpu": ("speed.json", "2048,4096", 256, 7, 1, "f32", float("inf")),
-        "cuda": ("cuda-pytorch.json", "8192,16384,32768", 2048, 3, 2, "bf16", 85)}[arguments.device]
+        "cuda": ("cuda-pytorch.json", "32768,8192", 2048, 3, 2, "bf16", 150)}[arguments.device]
     defaults = {"spec": os.path.join(ROOT, "experiments", name), "contexts": contexts, "chunk": chunk, "rounds": rounds,
-                "samples": samples, "dtype": dtype, "seconds": seconds}
+                "samples": samples, "dtype": dtype, "seconds": seconds, "variants": list(VARIANTS)}
     for key, value in defaults.items():
         if getattr(arguments, key) is None:
             setattr(arguments, key, value)
@@ -378,13 +487,15 @@ def main():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--dtype", choices=list(DTYPES), help="f32; on a card bf16")
     parser.add_argument("--spec", help="whose model and data (experiments/speed.json; on a card cuda-pytorch.json)")
-    parser.add_argument("--contexts", help="2048,4096; on a card 8192,16384,32768")
+    parser.add_argument("--contexts", help="2048,4096; on a card 32768,8192")
     parser.add_argument("--chunk", type=int, help="of seco (256; on a card 2048)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, help="7; on a card 3")
     parser.add_argument("--samples", type=int, help="of each in a round (1; on a card 2)")
     parser.add_argument("--seconds", type=float, help="in all: a row has fewer rounds, at least one, where more would take"
-                        " longer than its share of what is left (without end; on a card 85)")
+                        " longer than its share of what is left (without end; on a card 150)")
+    parser.add_argument("--variants", type=variants_named, help="of theirs, separated by semicolons, eager among them"
+                        f" ({'; '.join(VARIANTS)})")
     parser.add_argument("--out", default=os.path.join(ROOT, "build", "pytorch-speed"), help="of a .json and an .md file")
     arguments = parser.parse_args()
     set_defaults(arguments)
@@ -402,10 +513,10 @@ def main():
         version = subprocess.run([longbp, "--version"], check=True, capture_output=True, text=True).stdout.strip()
         print(f"{version}; PyTorch {torch.__version__}, CUDA {torch.version.cuda}; {torch.cuda.get_device_name()}", flush=True)
         torch.backends.cuda.enable_math_sdp(False)  # it writes all scores
-        check(methods, "cuda", arguments.dtype, dense=False, head_dim=spec["model"]["head_dim"])
+        check(methods, arguments.variants, "cuda", arguments.dtype, dense=False, head_dim=spec["model"]["head_dim"])
     else:
         for dense in (True, False):
-            check(methods, dtype=arguments.dtype, dense=dense)
+            check(methods, arguments.variants, dtype=arguments.dtype, dense=dense)
     cases = [(context, method) for context in map(int, arguments.contexts.split(",")) for method in methods]
     records = []
     for i, (context, method) in enumerate(cases):
@@ -415,7 +526,7 @@ def main():
             file.write("[\n" + ",\n".join(json.dumps(record) for record in records) + "\n]\n")
         with open(arguments.out + ".md", "w") as file:
             file.write(table(records))
-        print(table(records).splitlines()[-1], flush=True)
+        print(time_row(records[-1], arguments.variants), flush=True)
 
 
 if __name__ == "__main__":
