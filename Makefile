@@ -1,4 +1,4 @@
-# longbp. `make help` lists the targets; variables: ARCH=native|x86-64-v3|..., BUILD=build, PREFIX=/usr/local.
+# longbp. `make help` lists the targets; variables: ARCH=native|x86-64-v3|..., BUILD=build, PREFIX=/usr/local, FILL_FREED=1.
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -15,7 +15,7 @@ BLAS     := $(shell pkg-config --cflags openblas 2>/dev/null)
 # Lines are what profilers, sanitizers and backtraces read; more takes a fifth of the build.
 # Warnings are no errors under the sanitizers, where gcc warns of what is right: its manual advises against it.
 # clang also warns of loops that it does not vectorise as they ask for.
-COMMON   := $(OPT) -g1 -fopenmp -fno-math-errno -Wall -Wextra $(if $(findstring clang,$(CC)),-Wno-pass-failed) $(if $(SANITIZE),,-Werror) $(SANITIZE)
+COMMON   := $(OPT) -g1 -fopenmp -fno-math-errno -Wall -Wextra $(if $(findstring clang,$(CC)),-Wno-pass-failed) $(if $(SANITIZE),,-Werror) $(SANITIZE) $(if $(FILL_FREED),-DFILL_FREED)
 FLAGS    := $(CC) $(CXX) $(strip $(COMMON))
 CFLAGS    = -std=gnu11 $(COMMON)
 CXXFLAGS  = -std=c++17 $(COMMON)

@@ -47,6 +47,15 @@ struct arena_source {
 
 #define ARENA_LIMIT_NOTHING ((size_t)1)
 
+// `make FILL_FREED=1`: sources fill what is released with these bytes, NaN in every dtype, so that reading it later
+// shows in a result, also where the same memory is handed out again.
+#ifdef FILL_FREED
+#define ARENA_FILLS_FREED true
+#else
+#define ARENA_FILLS_FREED false
+#endif
+#define ARENA_FREED 0xff
+
 struct arena {
     struct arena_source source;
     void *kept;            // the source's own

@@ -68,6 +68,10 @@ void *cpu_allocate(struct arena *arena, size_t bytes, struct status *status)
 void cpu_release(struct arena *arena, void *pointer, size_t bytes)
 {
     (void)arena, (void)bytes;
+    if (ARENA_FILLS_FREED) {
+        memset(pointer, ARENA_FREED, bytes);
+        __asm__ volatile("" : : "r"(pointer) : "memory"); // a compiler drops stores before free
+    }
     free(pointer);
 }
 

@@ -23,10 +23,10 @@ CUDA_HOLDERS := $(addprefix $(BUILD)/,kernels/cuda/plugin.o pic/kernels/cuda/plu
 $(CUDA_HOLDERS): $(BUILD)/CUDA.sources
 $(CUDA_HOLDERS): CPPFLAGS += $(shell cat $(BUILD)/CUDA.sources 2>/dev/null)
 
-$(BUILD)/pic/%.o: %.c
+$(BUILD)/pic/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 -O2 -g -fPIC -fvisibility=hidden \
+	$(Q)$(CC) $(CPPFLAGS) $(if $(FILL_FREED),-DFILL_FREED) $(CUDA_BUILT_FOR) -isystem $(CUDA)/include -std=gnu11 -O2 -g -fPIC -fvisibility=hidden \
 	  -Wall -Wextra -Werror -c -o $@ $<
 $(BUILD)/pic/%.o: %.cu
 	@mkdir -p $(@D)

@@ -120,7 +120,7 @@ void attention_cudnn_forward(struct device *device, struct attention_shape shape
     struct binding binding = {
         .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = o.data, [STATS] = logsumexp.data}};
     if (graph) {
-        run(device, graph, &binding, device->workspace.data);
+        run(device, graph, &binding, cuda_workspace(device, cuda_stream(device)));
     }
 }
 

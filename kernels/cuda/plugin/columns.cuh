@@ -70,10 +70,10 @@ void column_sums(struct device *device, struct tensor grad, Term term, enum dtyp
     size_t slice_rows = ceil_div(rows, slices);
     slices = ceil_div(rows, slice_rows);
     launch(column_slices<N, A, Term>, dim3(strips, slices), 32 * COLUMN_WARPS, 0, device,
-           (A *)device->workspace.data, term, rows, cols, slice_rows);
+           (A *)cuda_workspace(device, cuda_stream(device)), term, rows, cols, slice_rows);
     with_accumulator<T>(grad.dtype, dtype, [&](auto type) {
         using G = typename decltype(type)::type;
         launch(add_slices<G, A>, dim3(ceil_div(cols, 32)), 32 * COLUMN_WARPS, 0, device, (G *)grad.data,
-               (const A *)device->workspace.data, cols, slices);
+               (const A *)cuda_workspace(device, cuda_stream(device)), cols, slices);
     });
 }

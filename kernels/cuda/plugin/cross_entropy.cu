@@ -75,9 +75,9 @@ void cuda_cross_entropy(struct device *device, struct tensor logits, struct tens
     with_type(logits.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         launch(aligned(LANES<T>, logits.cols, logits) ? gradient<LANES<T>, T> : gradient<1, T>, dim3(blocks),
-               THREADS, 0, device, (T *)logits.data, (double *)device->workspace.data,
+               THREADS, 0, device, (T *)logits.data, (double *)cuda_workspace(device, cuda_stream(device)),
                (const int32_t *)targets.data, grad_weight, logits.rows, logits.cols);
     });
-    launch(add_losses, dim3(1), 32, 0, device, (double *)loss.data, (const double *)device->workspace.data,
-           loss_weight, blocks);
+    launch(add_losses, dim3(1), 32, 0, device, (double *)loss.data,
+           (const double *)cuda_workspace(device, cuda_stream(device)), loss_weight, blocks);
 }

@@ -78,7 +78,9 @@ bool cuda_make_room(struct device *device, int attempt)
 // In stream order: whoever gets this memory next, uses it after all that was asked for before.
 static void release(struct arena *arena, void *pointer, size_t bytes)
 {
-    (void)bytes;
+    if (ARENA_FILLS_FREED) {
+        CUDA_CHECK(cudaMemsetAsync(pointer, ARENA_FREED, bytes, cuda_stream(arena->device)));
+    }
     CUDA_CHECK(cudaFreeAsync(pointer, cuda_stream(arena->device)));
 }
 

@@ -202,7 +202,8 @@ static bool multiply(struct device *device, struct problem p, const void *a, con
     do {
         done = cublasLtMatmul(gemm->handle, choice->how, f64 ? (void *)&alpha : (void *)&alpha32, b, choice->b, a,
                               choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, c, choice->c,
-                              &choice->algorithm, device->workspace.data, CUDA_WORKSPACE_BYTES, gemm->stream);
+                              &choice->algorithm, cuda_workspace(device, gemm->stream), CUDA_WORKSPACE_BYTES,
+                              gemm->stream);
     } while (done == CUBLAS_STATUS_ALLOC_FAILED && cuda_make_room(device, attempt++));
     return done == CUBLAS_STATUS_SUCCESS ||
            status_set(&device->status, STATUS_FAILED, "cuBLASLt could not multiply: %s",

@@ -20,6 +20,13 @@ extern "C" {
 
 // What a launch needs to know of a device; tests/simt has its own of both. Its stream (cudaStream_t):
 struct CUstream_st *cuda_stream(const struct device *device);
+// The device's workspace, for what is sent into that stream. Operations take it one after another without a wait
+// between them, so all of them must be in one.
+static inline void *cuda_workspace(const struct device *device, const struct CUstream_st *stream)
+{
+    CHECK(stream == cuda_stream(device));
+    return device->workspace.data;
+}
 // The shared memory that a block may take on its card.
 size_t cuda_shared_bytes(const struct device *device);
 
