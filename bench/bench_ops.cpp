@@ -251,8 +251,8 @@ void add_attention(struct attention_shape s, bool every_key)
         struct tensor o = b.random(rows, q_cols), logsumexp = b.sums(rows, s.heads);
         struct tensor grad_o = b.random(rows, q_cols), grad_q = b.random(rows, q_cols);
         size_t first = every_key ? 0 : s.start, count = attention_keys(s) - first;
-        struct key_segment taking = {first, count, b.sums(count * s.batch, k_cols),
-                                     b.sums(count * s.batch, k_cols)};
+        struct key_segment taking = {
+            first, count, b.sums(count * s.batch, k_cols), b.sums(count * s.batch, k_cols), {}};
         op_attention_forward(b.device, s, o, logsumexp, q, k, v);
         b.measure(state, [&] {
             op_attention_backward(b.device, s, grad_q, false, &taking, 1, grad_o, o, logsumexp, q, k, v);

@@ -77,6 +77,7 @@ void method_step(const struct method *method, struct model *model, const struct 
     step.loss = objective_sums_new(device, batch);
     method->walk(&step);
     unit_settle(model);
+    model->walk++;
     report->asked_ms = device_timer_asked_ms(device);
     report->ms = device_timer_stop_ms(device);
     range_pop(device);

@@ -3,10 +3,11 @@
 # order.
 load scripts.'/style.gp'
 
-# A series' rank is its pair of dtypes: nothing, dKV, dW, both in bf16. The pair has a colour; with dKV in bf16 lines are
-# dashed and marks hollow, for these curves may lie on those without. The method has its mark.
-tint(i) = toned(word('#222222 #009E73 #0072B2 #D55E00', 1 + rank[i] % 4))
-dash(rank) = rank % 2 ? 2 : 1
+# A series' rank is its pair of dtypes: nothing, dKV, dW, both in bf16; and dKV, both, rounded stochastically. The pair has
+# a colour; with dKV in bf16 lines are dashed and marks hollow, for these curves may lie on those without; dotted and
+# dashed where it is rounded stochastically. The method has its mark.
+tint(i) = toned(word('#222222 #009E73 #0072B2 #D55E00 #009E73 #D55E00', 1 + rank[i] % 6))
+dash(rank) = rank >= 4 ? 4 : rank % 2 ? 2 : 1
 
 stats data using 'chunks' nooutput
 set logscale x 2

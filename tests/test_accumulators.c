@@ -57,6 +57,9 @@ static void what_sums_alone_change(void **state)
     assert_true(isnan(changed_by_sums(8, "f32", "f32")));
     assert_true(changed_by_sums(96, "bf16", "f32") == 0);
     assert_true(changed_by_sums(8, "bf16", "f32") > 0);
+    assert_true(changed_by_sums(96, "bf16-stochastic", "f32") > 0);
+    double nearest = changed_by_sums(8, "bf16", "f32"), stochastic = changed_by_sums(8, "bf16-stochastic", "f32");
+    assert_true(stochastic > nearest && stochastic < 3 * nearest); // twice the variance of a rounding
     double once = changed_by_sums(96, "f32", "bf16"), often = changed_by_sums(4, "f32", "bf16");
     assert_true(once > 1e-3 && once < 3e-3); // rounded once: the root mean square of errors up to 2^-8
     assert_true(often > 1.5 * once);

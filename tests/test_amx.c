@@ -189,7 +189,7 @@ static void attend(const char *instructions, size_t dim, double size, double *re
                                   tensor(device, TOKENS, HEADS * dim, DTYPE_BF16, NULL, 0),
                                   tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL, 0),
                                   tensor(device, KEYS, KV_HEADS * dim, DTYPE_F32, NULL, 0)};
-    struct key_segment segment = {0, KEYS, out[3], out[4]};
+    struct key_segment segment = {0, KEYS, out[3], out[4], {0}};
     op_attention_forward(device, shape, out[0], out[1], q, k, v);
     op_attention_backward(device, shape, out[2], false, &segment, 1, grad, out[0], out[1], q, k, v);
     for (size_t i = 0; i < RESULTS; i++) {

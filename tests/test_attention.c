@@ -64,7 +64,7 @@ static void test_finite_differences(void **state)
                                    variable(keys, k_cols, "0")};
         struct variable o = variable(rows, q_cols, "0"), grad_o = variable(rows, q_cols, "grad_o");
         struct variable logsumexp = variable(rows, s.heads, "0");
-        struct key_segment all = {0, attention_keys(s), grads[1].tensor, grads[2].tensor};
+        struct key_segment all = {0, attention_keys(s), grads[1].tensor, grads[2].tensor, {0}};
         loss(s, x, &o, logsumexp.tensor, &grad_o);
         op_attention_backward(device, s, grads[0].tensor, false, &all, 1, grad_o.tensor, o.tensor, logsumexp.tensor,
                               x[0].tensor, x[1].tensor, x[2].tensor);
@@ -156,8 +156,8 @@ static void backward_in_blocks(struct attention_shape s, const size_t *ends, con
         struct attention_shape block = s;
         block.start = s.start - ends[i], block.keys = ends[i + 1] - ends[i];
         size_t row = ends[i] * s.batch, rows = block.keys * s.batch;
-        struct key_segment all = {0, block.keys, tensor_rows(r->grad_k, row, rows),
-                                  tensor_rows(r->grad_v, row, rows)};
+        struct key_segment all = {
+            0, block.keys, tensor_rows(r->grad_k, row, rows), tensor_rows(r->grad_v, row, rows), {0}};
         op_attention_backward(device, block, r->grad_q, i > 0, &all, 1, grad_o, r->o, r->logsumexp, qkv[0],
                               tensor_rows(qkv[1], row, rows), tensor_rows(qkv[2], row, rows));
     }

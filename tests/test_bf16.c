@@ -299,7 +299,7 @@ static void test_attention_factors(void **state)
     op_zero(device, t[GRAD_K]);
     op_zero(device, t[GRAD_V]);
     op_attention_forward(device, shape, t[O], t[LOGSUMEXP], t[Q], t[K], t[V]);
-    struct key_segment segment = {0, QUERIES, t[GRAD_K], t[GRAD_V]};
+    struct key_segment segment = {0, QUERIES, t[GRAD_K], t[GRAD_V], {0}};
     op_attention_backward(device, shape, t[GRAD_Q], false, &segment, 1, t[GRAD_O], t[O], t[LOGSUMEXP], t[Q], t[K],
                           t[V]);
     for (size_t n = 0; n < ALL; n++) {
@@ -384,8 +384,8 @@ static void add_attention(const struct tensor *sums)
     op_attention_forward(device, shape, o, logsumexp, q, k, v);
     // Two segments, with a gap between them.
     struct key_segment segments[2] = {
-        {3, 190, tensor_rows(sums[0], 0, 190), tensor_rows(sums[1], 0, 190)},
-        {START, TOKENS, tensor_rows(sums[0], 190, TOKENS), tensor_rows(sums[1], 190, TOKENS)},
+        {3, 190, tensor_rows(sums[0], 0, 190), tensor_rows(sums[1], 0, 190), {0}},
+        {START, TOKENS, tensor_rows(sums[0], 190, TOKENS), tensor_rows(sums[1], 190, TOKENS), {0}},
     };
     op_attention_backward(device, shape, grad, false, segments, 2, grad, o, logsumexp, q, k, v);
     struct tensor *all[] = {&q, &k, &v, &o, &grad, &logsumexp};

@@ -59,7 +59,7 @@ static void ask_for_all(struct device *d)
     struct tensor vector = tensor_rows(t[7], 0, 1), rstd = tensor_reshape(tensor_rows(t[8], 0, 1), 2, 1);
     struct tensor one = tensor_reshape(tensor_rows(rstd, 0, 1), 1, 1);
     struct attention_shape shape = {.queries = 2, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 2};
-    struct key_segment segment = {0, 2, t[4], t[5]};
+    struct key_segment segment = {0, 2, t[4], t[5], {0}};
     op_copy(d, t[0], t[1]);
     op_copy_columns(d, t[0], 0, t[1], 1, 1);
     op_accumulate(d, t[0], t[1]);

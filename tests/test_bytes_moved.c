@@ -157,7 +157,7 @@ static void attentions(struct held *h)
         struct tensor grad_k = f32(h, 8, 12), grad_v = f32(h, 8, 12);
         size_t rows = 2 * keys_read(&shape);
         struct tensor k_read = tensor_rows(k, 0, rows), v_read = tensor_rows(v, 0, rows);
-        struct key_segment segment = {10, 4, grad_k, grad_v};
+        struct key_segment segment = {10, 4, grad_k, grad_v, {0}};
         op_attention_forward(d, shape, o, logsumexp, q, k, v);
         expect(h, "attention_forward", LIST(q, k_read, v_read), LIST(o, logsumexp));
         op_attention_backward(d, shape, grad_q, false, &segment, 1, grad_o, o, logsumexp, q, k, v);

@@ -123,8 +123,8 @@ static void test_counters(void **state)
     struct tensor q = zeros(18, 16), k = zeros(30, 8), v = zeros(30, 8), o = zeros(18, 16);
     struct tensor logsumexp = zeros(18, 4), grad_o = zeros(18, 16), grad_k = zeros(14, 8), grad_v = zeros(14, 8);
     struct key_segment segments[] = {
-        {2, 3, tensor_rows(grad_k, 0, 6), tensor_rows(grad_v, 0, 6)},
-        {8, 4, tensor_rows(grad_k, 6, 8), tensor_rows(grad_v, 6, 8)},
+        {2, 3, tensor_rows(grad_k, 0, 6), tensor_rows(grad_v, 0, 6), {0}},
+        {8, 4, tensor_rows(grad_k, 6, 8), tensor_rows(grad_v, 6, 8), {0}},
     };
     double pairs = 0, taking = 0;
     for (size_t i = 0; i < 9; i++) {

@@ -166,8 +166,8 @@ static void test_attention(void **state)
             for (size_t i = 0; i < 3; i++) {
                 grads[parts][2 * i] = drawn(device, spans[i].count * 2, k_cols, "grad_k");
                 grads[parts][2 * i + 1] = drawn(device, spans[i].count * 2, k_cols, "grad_v");
-                segments[i] = (struct key_segment){spans[i].start, spans[i].count, grads[parts][2 * i],
-                                                   grads[parts][2 * i + 1]};
+                segments[i] = (struct key_segment){
+                    spans[i].start, spans[i].count, grads[parts][2 * i], grads[parts][2 * i + 1], {0}};
             }
             watch(device, parts ? cases[d].most : 0);
             device->counters = (struct counters){0};

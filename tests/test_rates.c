@@ -119,7 +119,7 @@ static void attend(struct device *device, struct attention_shape s, bool gradien
     struct tensor q = tensor_new(device, rows, cols, DTYPE_BF16, CATEGORY_WORKSPACE), o = q, grad_q = q;
     struct tensor sums = tensor_new(device, rows, s.heads, DTYPE_F32, CATEGORY_WORKSPACE);
     struct tensor k = tensor_new(device, keys, cols, DTYPE_BF16, CATEGORY_WORKSPACE);
-    struct key_segment all = {0, attention_keys(s), k, k};
+    struct key_segment all = {0, attention_keys(s), k, k, {0}};
     device->counters = (struct counters){0};
     op_attention_forward(device, s, o, sums, q, k, k);
     seconds[0] = device->counters.estimate_s;

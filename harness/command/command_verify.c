@@ -89,16 +89,24 @@ static void print_table(const struct table *table, const char *dtype, struct ver
     printf("\n");
 }
 
-// name NULL: the default.
+// name NULL: the default. stochastic NULL: these sums are rounded to nearest alone.
 static bool read_accumulator(const char *flag, const char *name, enum dtype model, enum dtype *dtype,
-                             struct status *status)
+                             bool *stochastic, struct status *status)
 {
     enum dtype widest = dtype_accumulator(model);
     *dtype = widest;
+    if (name && stochastic && model == DTYPE_BF16 && strcmp(name, BF16_STOCHASTIC) == 0) {
+        *dtype = model;
+        return *stochastic = true;
+    }
     if (!name || (dtype_from_name(name, dtype) && (*dtype == model || *dtype == widest)))
         return true;
-    return status_set(status, STATUS_BAD_INPUT, "%s of a model in %s is %s%s, not \"%s\"", flag, dtype_name(model),
-                      dtype_name(widest), model != widest ? " or bf16" : "", name);
+    return status_set(status, STATUS_BAD_INPUT, "%s of a model in %s is %s%s%s, not \"%s\"", flag,
+                      dtype_name(model), dtype_name(widest),
+                      model == widest ? ""
+                      : stochastic    ? ", bf16"
+                                      : " or bf16",
+                      model != widest && stochastic ? " or " BF16_STOCHASTIC : "", name);
 }
 
 // A trial of which each case has the objective, the factors, and the data if they are a batch file.
@@ -128,9 +136,9 @@ static bool run(const struct arguments *arguments, struct table *table, struct s
     struct verify_request request = {.shape = arguments->shape, .device = arguments->device};
     CHECK(dtype_from_name(arguments->dtype, &request.dtype));
     if (!read_accumulator("--kv-gradient-dtype", arguments->kv_gradient_dtype, request.dtype,
-                          &request.kv_gradient_dtype, status) ||
+                          &request.kv_gradient_dtype, &request.kv_gradient_stochastic, status) ||
         !read_accumulator("--gradient-dtype", arguments->gradient_dtype, request.dtype, &request.gradient_dtype,
-                          status))
+                          NULL, status))
         return false;
     if (trial_plans_on(request.device))
         return status_set(status, STATUS_BAD_INPUT, "--device %s computes no gradient that could be verified",

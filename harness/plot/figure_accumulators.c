@@ -3,6 +3,7 @@
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
 #include "harness/results/series.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>
@@ -30,7 +31,8 @@ static int by_chunks(const void *a, const void *b)
 
 static bool tabulate(const struct record *const *records, size_t count, FILE *table)
 {
-    static const char *const pairs[][2] = {{"f32", "f32"}, {"bf16", "f32"}, {"f32", "bf16"}, {"bf16", "bf16"}};
+    static const char *const pairs[][2] = {{"f32", "f32"},   {"bf16", "f32"},          {"f32", "bf16"},
+                                           {"bf16", "bf16"}, {BF16_STOCHASTIC, "f32"}, {BF16_STOCHASTIC, "bf16"}};
     static const char *const omit[] = {"chunk", NULL};
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);

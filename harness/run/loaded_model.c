@@ -61,6 +61,8 @@ bool loaded_model_open(struct device **opened, struct model *model, const struct
                                           .gradients_place = options->gradients_place,
                                           .optimizer_place = options->optimizer_place,
                                           .kv_gradient_dtype = options->kv_gradient_dtype,
+                                          .kv_gradient_stochastic = options->kv_gradient_stochastic,
+                                          .seed = trial->seed,
                                           .gradient_dtype = options->gradient_dtype,
                                           .optimizer = options->optimizer,
                                           .optimizer_options = options->optimizer_options};

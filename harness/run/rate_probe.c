@@ -139,7 +139,7 @@ static void open_attention_backward(struct probe_operands *o, const size_t *at)
     add(o, 6, queries, of->heads * dim, dtype_of(o));
     add(o, 7, keys, of->kv_heads * dim, sums_of(o));
     add(o, 8, keys, of->kv_heads * dim, sums_of(o));
-    o->segment = (struct key_segment){0, keys, o->t[7], o->t[8]};
+    o->segment = (struct key_segment){.count = keys, .grad_k = o->t[7], .grad_v = o->t[8]};
 }
 static void run_attention(struct probe_operands *o)
 {

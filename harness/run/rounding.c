@@ -24,7 +24,8 @@ static double parts(const struct trial *trial)
     const struct option_table *options = &trial->method->options;
     double chunk = (double)options_count(options, trial->options, "chunk", trial->context);
     double head_chunk = (double)options_count(options, trial->options, "head_chunk", 0);
-    return ceil(larger(context / chunk, head_chunk > 0 ? context / head_chunk : 1));
+    double count = ceil(larger(context / chunk, head_chunk > 0 ? context / head_chunk : 1));
+    return trial->kv_gradient_stochastic ? 2 * count : count;
 }
 
 // sigma of the header, where results are stored with one unit roundoff and sums have another.

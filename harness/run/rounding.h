@@ -15,7 +15,8 @@
 //   R   results that a layer stores between the loss and a gradient, forward and backward: 32
 //   n   terms of the longest sum: the width, that of the MLP, the vocabulary or the step's tokens
 //   A   parts that a sum kept in bf16 gets one by one, chunks of the context or of the head (0: there is none): the
-//       sum of i parts of random signs has i / A of the variance of the last one
+//       sum of i parts of random signs has i / A of the variance of the last one; stochastic rounding has twice the
+//       variance, and counts as twice as many
 //
 // How a model passes errors on (its conditioning: trained weights, norms behind blocks, sequences that cancel)
 // shows in the reference: summed in another order it moves by some sigma of f64, and f32 by 0.8 to 3.5 times as

@@ -7,6 +7,7 @@ struct setup_options setup_options_of(const struct trial *trial)
         .device = trial->device,
         .dtype = trial->dtype,
         .kv_gradient_dtype = trial->kv_gradient_dtype,
+        .kv_gradient_stochastic = trial->kv_gradient_stochastic,
         .gradient_dtype = trial->gradient_dtype,
         .weights_place = trial->weights_place,
         .gradients_place = trial->gradients_place,

@@ -6,6 +6,7 @@
 struct setup_options {
     const char *device;
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
+    bool kv_gradient_stochastic;
     bool dequantised;                                           // quantised weights are kept as what they stand for
     bool lora_beside;                                           // weights train beside LoRA's factors
     enum place weights_place, gradients_place, optimizer_place; // while they are not used

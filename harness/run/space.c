@@ -67,7 +67,7 @@ static void add_picks(struct space *space, const struct trial *trial, void *opti
 static bool differs_in_places_alone(const struct trial *a, const struct trial *b)
 {
     return a->method == b->method && a->kv_gradient_dtype == b->kv_gradient_dtype &&
-           a->quantisation == b->quantisation;
+           a->kv_gradient_stochastic == b->kv_gradient_stochastic && a->quantisation == b->quantisation;
 }
 
 // Families of such trials are as many, in one order.

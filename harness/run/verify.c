@@ -194,6 +194,7 @@ static bool verify_shape(const struct verify_request *request, const struct shap
                             .model_folder = folder,
                             .dtype = request->dtype,
                             .kv_gradient_dtype = request->kv_gradient_dtype,
+                            .kv_gradient_stochastic = request->kv_gradient_stochastic,
                             .gradient_dtype = request->gradient_dtype,
                             .context = shape->context,
                             .batch = shape->batch,

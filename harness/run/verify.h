@@ -11,6 +11,7 @@ struct verify_request {
     const struct trial
         *like; // its objective, reference and factors, and its batch file if it has one, which is then the shape
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
+    bool kv_gradient_stochastic;
 };
 
 // One method on one shape, or why it has no gradient.

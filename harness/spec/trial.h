@@ -75,6 +75,9 @@ struct reference_source {
 
 #define TRIAL_ID_BYTES 33 // with its zero
 
+// A dtype of sums in bf16 that are rounded stochastically, and not to nearest.
+#define BF16_STOCHASTIC "bf16-stochastic"
+
 struct trial {
     char id[TRIAL_ID_BYTES]; // hash of what differs from the defaults
     char *canonical;         // compact JSON with sorted keys and every default spelled out
@@ -89,6 +92,7 @@ struct trial {
     struct profile *profile; // NULL: no time estimate
     struct links *links;     // between ranks; NULL: the profile's
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
+    bool kv_gradient_stochastic; // these sums, in bf16, are not rounded to nearest
     size_t context, batch;
     size_t seed;
     struct data_source data;

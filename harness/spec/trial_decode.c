@@ -334,6 +334,10 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     if (trial_ranks(trial) > TRIAL_RANKS_MAX)
         return json_field_fail(fields->keys[trial_key_find("parallel")], status, "are %zu ranks; at most %d can be",
                                trial_ranks(trial), TRIAL_RANKS_MAX);
+    if (trial->kv_gradient_stochastic && trial->parallel.sequence > 1)
+        return json_field_fail(fields->keys[trial_key_find("kv_gradient_dtype")], status,
+                               "\"" BF16_STOCHASTIC "\" is of sums that one rank keeps: ranks of \"sequence\" add "
+                               "theirs to each other's, rounded to nearest; give \"bf16\" or \"f32\"");
     struct status why = {0};
     if (trial->links && !links_reach(trial->links, trial_ranks(trial), &why))
         return json_field_fail(fields->keys[trial_key_find("links")], status, "%s", why.message);

@@ -340,7 +340,8 @@ const struct trial_key trial_keys[] = {
     {.name = "kv_gradient_dtype",
      .type = KEY_OWN,
      .meaning = "of the sums of the gradient of keys and values",
-     .values = "bf16 of a model in bf16, else the default",
+     .values =
+         "bf16, rounded to nearest, or bf16-stochastic, rounded without bias, of a model in bf16; else the default",
      .standard = "f32, of a model in f64 f64",
      .tried = (const char *const[]){"bf16", NULL},
      .rounds = true,

@@ -400,31 +400,38 @@ json_t *decode_optimizer(struct trial *trial, struct json_field field, struct st
     return canonical;
 }
 
-static json_t *decode_accumulator(enum dtype model, enum dtype *dtype, struct json_field field,
+// stochastic NULL: these sums are rounded to nearest alone.
+static json_t *decode_accumulator(enum dtype model, enum dtype *dtype, bool *stochastic, struct json_field field,
                                   struct status *status)
 {
     struct names names = {0};
     names_add(&names, dtype_name(dtype_accumulator(model)));
     if (model != dtype_accumulator(model))
         names_add(&names, dtype_name(model));
+    if (model == DTYPE_BF16 && stochastic)
+        names_add(&names, BF16_STOCHASTIC);
     char kind[64] = "";
     if (field.value)
         snprintf(kind, sizeof kind, "accumulator of a model in %s:", dtype_name(model));
     size_t index = 0;
     if (!json_field_choice(field, &names, kind, &index, status))
         return NULL;
-    CHECK(dtype_from_name(names.items[index], dtype));
+    bool is_stochastic = strcmp(names.items[index], BF16_STOCHASTIC) == 0;
+    CHECK(dtype_from_name(is_stochastic ? dtype_name(model) : names.items[index], dtype));
+    if (stochastic)
+        *stochastic = is_stochastic;
     return json_string(names.items[index]);
 }
 
 json_t *decode_kv_gradient_dtype(struct trial *trial, struct json_field field, struct status *status)
 {
-    return decode_accumulator(trial->dtype, &trial->kv_gradient_dtype, field, status);
+    return decode_accumulator(trial->dtype, &trial->kv_gradient_dtype, &trial->kv_gradient_stochastic, field,
+                              status);
 }
 
 json_t *decode_gradient_dtype(struct trial *trial, struct json_field field, struct status *status)
 {
-    return decode_accumulator(trial->dtype, &trial->gradient_dtype, field, status);
+    return decode_accumulator(trial->dtype, &trial->gradient_dtype, NULL, field, status);
 }
 
 json_t *decode_host(struct trial *trial, struct json_field field, struct status *status)

@@ -321,9 +321,10 @@ static size_t segments_seen(struct key_segment *to, const struct key_segment *fr
             continue;
         }
         size_t row = (first - segment.start) * part.batch, rows = (last - first) * part.batch;
+        segment.rounding.origin += block->first;
         to[kept++] =
             (struct key_segment){first - block->first, last - first, tensor_rows(segment.grad_k, row, rows),
-                                 tensor_rows(segment.grad_v, row, rows)};
+                                 tensor_rows(segment.grad_v, row, rows), segment.rounding};
     }
     return kept;
 }
@@ -378,6 +379,7 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
         CHECK(i == 0 || segments[i - 1].start + segments[i - 1].count <= segment->start);
         CHECK(segment->grad_k.rows == segment->count * shape.batch && same_shape(segment->grad_k, segment->grad_v));
         CHECK(segment->grad_k.cols == k.cols);
+        CHECK(!segment->rounding.stochastic || segment->grad_k.dtype == DTYPE_BF16);
     }
     if (!holds_keys(device, shape, k)) {
         return;

@@ -135,12 +135,38 @@ static inline struct seen_keys attention_seen_keys(const struct attention_shape 
                         of->prefixes ? (uint32_t)of->prefixes[sequence] : 0);
 }
 
+// How sums in bf16 of gradients of keys and values are rounded. Stochastic: by random bits of their own for each
+// element of the context and for each block of queries that is added, told by its first, so that they depend on no
+// device, thread or order of chunks.
+struct key_rounding {
+    bool stochastic;
+    struct random grad_k, grad_v; // of a layer, in a step
+    size_t origin;                // the position in the context of the first key that is given
+};
+
 // Keys [start, start + count) of the context take gradients into grad_k, grad_v: [count * batch, kv_heads *
 // head_dim].
 struct key_segment {
     size_t start, count;
     struct tensor grad_k, grad_v;
+    struct key_rounding rounding; // zeroed: to nearest
 };
+
+// Columns that share random bits: rows of keys have whole groups.
+#define KEY_ROUNDING_GROUP 8
+HOST_DEVICE static inline uint64_t key_rounding_groups(size_t cols)
+{
+    return (cols + KEY_ROUNDING_GROUP - 1) / KEY_ROUNDING_GROUP;
+}
+// The rounding of the sums when a block of queries is added. query: the position of its first, counted as keys are;
+// first: the group of the segment's first element, `random` of grad_k or grad_v.
+static inline struct bf16_rounding key_rounding_of(const struct key_rounding *rounding, struct random random,
+                                                   size_t query, uint64_t first)
+{
+    random.stream[0] ^= (uint32_t)(rounding->origin + query);
+    random.stream[1] ^= (uint32_t)((rounding->origin + query) >> 32);
+    return (struct bf16_rounding){rounding->stochastic, random, first};
+}
 
 enum transpose { NO_TRANSPOSE, TRANSPOSE };
 

@@ -4,10 +4,10 @@
 #include "kernels/base/tensor.h"
 #include <stdbool.h>
 
-// How new weights in bf16 are rounded; wider ones are not. Stochastic: to one of the two neighbours, to either with
-// the probability that makes the mean right, by 16 random bits of the step's: of element first + i / 8 for weight
-// i.
-struct weight_rounding {
+// How numbers are rounded to bf16: new weights, and sums; wider ones are not. Stochastic: to one of the two
+// neighbours, to either with the probability that makes the mean right, by 16 random bits: of element first + i / 8
+// for number i.
+struct bf16_rounding {
     bool stochastic;
     struct random random;
     uint64_t first;
@@ -25,7 +25,7 @@ struct adam_step {
     double rate, beta1, beta2, epsilon, decay;
     size_t t; // from 1 on
     enum adam_form form;
-    struct weight_rounding rounding;
+    struct bf16_rounding rounding;
     bool begins; // a master is what w is, and not yet set
 };
 
@@ -39,7 +39,7 @@ struct coded_moments {
 struct sgd_step {
     double rate, momentum, decay;
     bool decoupled; // decay is no part of the gradient
-    struct weight_rounding rounding;
+    struct bf16_rounding rounding;
     bool begins; // as above
 };
 
@@ -59,18 +59,18 @@ static inline struct adam_factors adam_factors(const struct adam_step *step)
     return step->form == ADAM_TORCH ? torch : hf;
 }
 
-// The 16 random bits of each of the eight weights of a group.
+// The 16 random bits of each of the eight numbers of a group.
 struct rounding_bits {
     uint64_t words[2];
 };
-HOST_DEVICE static inline struct rounding_bits rounding_bits(const struct weight_rounding *rounding, uint64_t group)
+HOST_DEVICE static inline struct rounding_bits rounding_bits(const struct bf16_rounding *rounding, uint64_t group)
 {
     struct rounding_bits bits = {{0, 0}};
     random_words(&rounding->random, rounding->first + group, bits.words);
     return bits;
 }
 
-// The neighbour in bf16 that weight number i of its group is rounded to, which a float holds. Infinities and NaN
+// The neighbour in bf16 that number i of its group is rounded to, which a float holds. Infinities and NaN
 // stay.
 HOST_DEVICE static inline float stochastic_bf16(float value, const struct rounding_bits *random, size_t i)
 {

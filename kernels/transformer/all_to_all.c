@@ -172,7 +172,7 @@ void all_to_all_attend_backward(struct model *model, const struct batch *batch, 
     struct tensor logsumexp = heads_spread(model, batch, rows_of_sums(model, a->logsumexp), heads);
     struct tensor own_grad = rows_of_heads(model, grad_q);
     struct tensor grad = heads_spread(model, batch, own_grad, heads); // in place
-    struct key_segment keys = {0, batch->pieces.context, grad_kv.k, grad_kv.v};
+    struct key_segment keys = {.count = batch->pieces.context, .grad_k = grad_kv.k, .grad_v = grad_kv.v};
     op_attention_backward(device, shape, grad, false, &keys, 1, grad, o, logsumexp, spread_q, kv.k, kv.v);
     tensor_free(device, &logsumexp);
     tensor_free(device, &o);

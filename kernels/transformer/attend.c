@@ -43,6 +43,33 @@ struct key_segment segment_before(struct key_segment segment, size_t end, size_t
     return segment;
 }
 
+// By the layer, the walk and the replica: no two sums share random bits.
+static struct key_rounding rounding_of(const struct model *model, size_t layer)
+{
+    struct key_rounding rounding = {.stochastic = model->kv_gradient_stochastic};
+    const struct ranks *ranks = &model->ranks;
+    for (int value = 0; rounding.stochastic && value < 2; value++) {
+        char name[160];
+        snprintf(name, sizeof name, "grad_%c of layer %zu, update %zu, walk %zu, replica %zu", value ? 'v' : 'k',
+                 layer, model->update.t, model->walk, ranks->replicas.size > 1 ? ranks->replicas.rank : 0);
+        *(value ? &rounding.grad_v : &rounding.grad_k) = random_named(model->seed, name);
+    }
+    return rounding;
+}
+
+static struct key_segment *rounded_segments(const struct model *model, size_t layer,
+                                            const struct key_segment *segments, size_t count)
+{
+    struct key_segment *rounded = malloc(count * sizeof *rounded);
+    struct key_rounding rounding = rounding_of(model, layer);
+    CHECK(rounded);
+    for (size_t i = 0; i < count; i++) {
+        rounded[i] = segments[i];
+        rounded[i].rounding = rounding;
+    }
+    return rounded;
+}
+
 void attend_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                      const struct activations *a, struct tensor q, struct kv kv, const struct key_segment *segments,
                      size_t segment_count, struct tensor grad_q)
@@ -56,14 +83,16 @@ void attend_backward(struct model *model, const struct batch *batch, size_t laye
         return;
     }
     struct token_run runs[PIECES];
+    struct key_segment *rounded = rounded_segments(model, layer, segments, segment_count);
     size_t count = pieces_runs(&batch->pieces, chunk, runs);
     for (size_t i = count; i-- > 0;) {
         size_t B = q.rows / chunk.count, row = (runs[i].first - chunk.start) * B, rows = runs[i].count * B;
         struct tensor of_run = tensor_rows(grad_q, row, rows); // in place
-        struct key_segment alone = segment_before(segments[0], runs[i].start + runs[i].count, B);
+        struct key_segment alone = segment_before(rounded[0], runs[i].start + runs[i].count, B);
         op_attention_backward(model->device, attention_shape_of(&model->config, batch, layer, runs[i], B), of_run,
-                              false, segment_count == 1 ? &alone : segments, segment_count, of_run,
+                              false, segment_count == 1 ? &alone : rounded, segment_count, of_run,
                               tensor_rows(a->o, row, rows), tensor_rows(a->logsumexp, row, rows),
                               tensor_rows(q, row, rows), kv.k, kv.v);
     }
+    free(rounded);
 }

@@ -138,7 +138,7 @@ static void update_projected(struct model *model, struct parameter *p, galore_di
     op_zero(device, n);
     step.rate = 1;
     step.decay = 0;
-    step.rounding = (struct weight_rounding){0};
+    step.rounding = (struct bf16_rounding){0};
     adam(model, n, direction ? turned : r, p->state, &step);
     tensor_free(device, &turned);
     tensor_free(device, &own);

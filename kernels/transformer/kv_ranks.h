@@ -17,7 +17,8 @@ struct kv kv_gradients_new(struct model *model, const struct batch *batch);
 // All of them, as attention's backward takes them.
 static inline struct key_segment kv_segment(const struct batch *batch, struct kv gradients)
 {
-    return (struct key_segment){0, gradients.k.rows / batch->batch, gradients.k, gradients.v};
+    return (struct key_segment){
+        .count = gradients.k.rows / batch->batch, .grad_k = gradients.k, .grad_v = gradients.v};
 }
 // They become those of this rank's own, [n B], summed over the ranks in their order. False: they were, and are
 // spent; else they are left to kv_project_backward.

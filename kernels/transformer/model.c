@@ -227,6 +227,8 @@ void model_open(struct model *model, const struct config *config, const struct m
     model->device = device;
     model->kv_gradient_dtype = options->kv_gradient_dtype;
     model->gradient_dtype = options->gradient_dtype;
+    model->kv_gradient_stochastic = options->kv_gradient_stochastic && options->kv_gradient_dtype == DTYPE_BF16;
+    model->seed = options->seed;
     model->quantisation = options->quantisation;
     model->dequantised = options->dequantised;
     model->weights_place = options->weights_place;
@@ -391,6 +393,7 @@ bool model_descends(const struct model *model, size_t layer)
 
 void model_zero_gradients(struct model *model)
 {
+    model->walk = 0;
     gradients_shape(model);
     if (model->updates_in_walk) {
         gradients_drop(model);

@@ -92,6 +92,8 @@ struct model {
     struct device *device;
     struct ranks ranks;
     enum dtype kv_gradient_dtype, gradient_dtype;
+    bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
+    uint64_t seed;               // of these
     enum quantisation quantisation;
     bool dequantised;
     enum place weights_place, gradients_place, optimizer_place;
@@ -101,6 +103,7 @@ struct model {
     bool adds_more;       // walks of the same update follow: what is kept whole is summed over ranks after the last
     bool keeps_gradients; // after a walk with an update all gradients are there, and whole
     struct update update;
+    size_t walk; // of those since the gradients were zeroed, from 0 on
     struct turn turn;
     struct lost_updates *lost_updates; // of the update under way; NULL: nobody asks
     size_t lowest_trained;             // nothing below this layer trains, and a backward pass ends with it
@@ -118,9 +121,11 @@ struct model {
 struct model_options {
     struct lora lora;
     enum dtype kv_gradient_dtype, gradient_dtype; // the accumulators
-    enum quantisation quantisation;               // of the layers' projections, which then must not train
-    bool dequantised;                             // they are kept as what the codes stand for: a reference
-    bool lora_beside;                             // as of the model, which has it from its optimizer, too
+    bool kv_gradient_stochastic;                  // in bf16: rounded by random bits of `seed`, not to nearest
+    uint64_t seed;
+    enum quantisation quantisation; // of the layers' projections, which then must not train
+    bool dequantised;               // they are kept as what the codes stand for: a reference
+    bool lora_beside;               // as of the model, which has it from its optimizer, too
     enum place weights_place, gradients_place, optimizer_place; // where they are kept while they are not used
     const struct optimizer *optimizer;                          // whose state is kept; NULL: none
     const void *optimizer_options; // the optimizer's own struct, which stays the caller's

@@ -141,7 +141,7 @@ static void attend_to_backward(struct model *model, const struct batch *batch, s
         size_t row = pair.query_row, rows = pair.query_rows;
         struct kv kv = kv_rows(block, pair.key_row, pair.key_rows);
         struct kv grad = kv_rows(grad_block, pair.key_row, pair.key_rows);
-        struct key_segment keys = {0, pair.shape.keys, grad.k, grad.v};
+        struct key_segment keys = {.count = pair.shape.keys, .grad_k = grad.k, .grad_v = grad.v};
         op_attention_backward(model->device, pair.shape, tensor_rows(grad_q, row, rows), !pair.own, &keys, 1,
                               tensor_rows(grad_o, row, rows), tensor_rows(a->o, row, rows),
                               tensor_rows(a->logsumexp, row, rows), tensor_rows(q, row, rows), kv.k, kv.v);

@@ -96,5 +96,5 @@ enum dtype master_dtype(const struct model *model);
 struct tensor weight_master(const struct parameter *parameter);
 bool weight_master_begins(const struct parameter *parameter, size_t age);
 // The rounding of this update of a parameter.
-struct weight_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
-                                       const struct weight_options *options);
+struct bf16_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
+                                     const struct weight_options *options);

@@ -254,8 +254,8 @@ static void run_backward(struct cases *c, const struct attention *a, enum write 
 {
     struct key_segment segments[SEGMENTS_MAX];
     for (size_t i = 0; i < a->segment_count; i++) {
-        segments[i] = (struct key_segment){a->segments[i].start, a->segments[i].count, a->grad_k[i]->tensor,
-                                           a->grad_v[i]->tensor};
+        segments[i] = (struct key_segment){
+            a->segments[i].start, a->segments[i].count, a->grad_k[i]->tensor, a->grad_v[i]->tensor, {0}};
     }
     CASE_RUN(c, op_attention_backward(c->device, a->s, a->grad_q->tensor, write == ADDED, segments,
                                       a->segment_count, a->grad_o->tensor, a->o->tensor, a->logsumexp->tensor,

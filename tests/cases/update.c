@@ -20,15 +20,15 @@ static size_t settings(const struct cases *c, struct setting list[16])
     return count;
 }
 
-static struct weight_rounding rounding(const struct setting *s)
+static struct bf16_rounding rounding(const struct setting *s)
 {
-    return (struct weight_rounding){s->stochastic, random_named(7, "w"), 5};
+    return (struct bf16_rounding){s->stochastic, random_named(7, "w"), 5};
 }
 
 // The weights as they are stored, from what they are; by the words of Philox of the group.
 static void store(struct cases *c, const struct setting *s, struct operand *w, struct operand *master)
 {
-    struct weight_rounding r = rounding(s);
+    struct bf16_rounding r = rounding(s);
     for (size_t i = 0; i < tensor_count(w->tensor); i++) {
         if (master) {
             master->values[i] = w->values[i];

@@ -4,6 +4,7 @@
 #include "kernels/cuda/workspace.h"
 #include "tests/emulator/plugin.h"
 #include "tests/fixture.h"
+#include "tests/key_sums.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,7 +110,7 @@ static struct call call(struct device *device, struct attention_shape s, size_t 
         free(to);
         tensor_free(device, &few);
     }
-    struct key_segment segment = {first, end - first, c.grad_k, c.grad_v};
+    struct key_segment segment = {first, end - first, c.grad_k, c.grad_v, {0}};
     op_attention_forward(device, s, c.o, c.logsumexp, c.q, c.k, c.v);
     op_attention_backward(device, s, c.grad_q, false, &segment, 1, c.grad_q, c.o, c.logsumexp, c.q, c.k, c.v);
     assert_int_equal(device->status.code, STATUS_OK);
@@ -316,7 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_glue_of_a_call),  cmocka_unit_test(test_no_glue),
         cmocka_unit_test(test_glue_of_a_step),  cmocka_unit_test(test_folded_as_unfolded),
-        cmocka_unit_test(test_whole_as_blocks),
+        cmocka_unit_test(test_whole_as_blocks), cmocka_unit_test(test_rounded_as_on_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,6 +232,34 @@ static void add_staged(struct tensor grad, const real *staged)
         accumulator_set(to, i, accumulator_get(to, i) + staged[i]);
 }
 
+static void add_stochastic(struct tensor grad, const real *staged, struct bf16_rounding rounding)
+{
+    struct accumulator to = accumulator_of(grad);
+    size_t groups = key_rounding_groups(grad.cols);
+#pragma omp parallel for schedule(static)
+    for (size_t g = 0; g < grad.rows * groups; g++) {
+        size_t col = g % groups * KEY_ROUNDING_GROUP, first = g / groups * grad.cols + col;
+        struct rounding_bits bits = rounding_bits(&rounding, g);
+        for (size_t i = 0; i < min(KEY_ROUNDING_GROUP, grad.cols - col); i++)
+            accumulator_set(to, first + i,
+                            stochastic_bf16((float)(accumulator_get(to, first + i) + staged[first + i]), &bits, i));
+    }
+}
+
+static void add_to_segment(struct attention_shape shape, const struct key_segment *segment, const real *grad_k,
+                           const real *grad_v)
+{
+    const struct key_rounding *how = &segment->rounding;
+    uint64_t first = (how->origin + segment->start) * shape.batch * key_rounding_groups(segment->grad_k.cols);
+    if (how->stochastic) {
+        add_stochastic(segment->grad_k, grad_k, key_rounding_of(how, how->grad_k, shape.start, first));
+        add_stochastic(segment->grad_v, grad_v, key_rounding_of(how, how->grad_v, shape.start, first));
+    } else {
+        add_staged(segment->grad_k, grad_k);
+        add_staged(segment->grad_v, grad_v);
+    }
+}
+
 void NAME(attention_backward)(struct device *device, struct attention_shape shape, struct tensor grad_q,
                               bool accumulate, const struct key_segment *segments, size_t segment_count,
                               struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
@@ -253,10 +281,8 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
     backward(&t, grad_q.data, to, segment_count, grad_o.data, o.data, logsumexp.data, q.data, k.data, v.data,
              workspace.data);
     for (size_t i = 0; i < segment_count; i++) {
-        if (staged_count(&segments[i])) {
-            add_staged(segments[i].grad_k, to[i].grad_k.data);
-            add_staged(segments[i].grad_v, to[i].grad_v.data);
-        }
+        if (staged_count(&segments[i]))
+            add_to_segment(shape, &segments[i], to[i].grad_k.data, to[i].grad_v.data);
     }
     free(to);
 }

@@ -29,7 +29,7 @@ static inline void target_set(struct target target, size_t i, real value, bool m
 
 // What was stored to nearest is stored as the random bits say. values: of weights [first, end), a group.
 static void store_group(struct target target, size_t first, size_t end, const real *values,
-                        const struct weight_rounding *rounding)
+                        const struct bf16_rounding *rounding)
 {
 #if REAL_BITS == 16
     struct rounding_bits bits = rounding_bits(rounding, first / GROUP);
@@ -67,7 +67,7 @@ static inline void adam_all(struct adam a, size_t count, bool master)
     }
 }
 
-static void adam_stochastic(struct adam a, size_t count, const struct weight_rounding *rounding)
+static void adam_stochastic(struct adam a, size_t count, const struct bf16_rounding *rounding)
 {
 #pragma omp parallel for schedule(static) if (count > PARALLEL_ELEMENTS)
     for (size_t first = 0; first < count; first += GROUP) {
@@ -148,7 +148,7 @@ static void code_block(const struct coded *to, size_t first, size_t count, const
 }
 
 static void adam_block(const struct adam *a, const struct coded *m, const struct coded *v, size_t first,
-                       size_t count, const struct weight_rounding *rounding)
+                       size_t count, const struct bf16_rounding *rounding)
 {
     real firsts[MAP_BLOCK], seconds[MAP_BLOCK], values[MAP_BLOCK];
     real m_scale = m->scales[first / MAP_BLOCK], v_scale = v->scales[first / MAP_BLOCK];

@@ -40,6 +40,8 @@ constexpr int SEGMENTS = 32;
 struct segment_list {
     int count;
     bool wide; // grad_k and grad_v are in what sums are in; else in q's dtype
+    struct bf16_rounding grad_k, grad_v;
+    size_t origin; // of the rounding
     struct {
         size_t start, count;
         void *grad_k, *grad_v;
@@ -64,6 +66,32 @@ __device__ void add_rows(head<G> to, int count, int dim, const A (&sum)[R][tile<
                 narrow(element, widen<A>(element) + sum[i][c]);
             }
         }
+    }
+}
+
+// The same in bf16, rounded stochastically, by way of a tile in shared memory that is spent: unrolled, the random
+// bits of a thread's elements would be a long kernel. first: of the head's first token, the group of its row; col:
+// the head's first column; row_groups: from one token to the next.
+template <int DIM, int R, class G, class A>
+__device__ void add_rows_stochastic(head<G> to, int count, int dim, const A (&sum)[R][tile<A, DIM, R>::COLUMNS],
+                                    A *shared, const bf16_rounding &rounding, uint64_t first, unsigned col,
+                                    uint64_t row_groups)
+{
+    using tile = struct tile<A, DIM, R>;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < R; i++)
+#pragma unroll
+        for (int c = 0; c < tile::COLUMNS; c++)
+            shared[(threadIdx.x / SIDE + i * SIDE) * tile::STRIDE + column_of<A>(c)] = sum[i][c];
+    __syncthreads();
+    for (int i = threadIdx.x; i < count * dim; i += THREADS) {
+        int row = i / dim, d = i % dim;
+        struct rounding_bits bits =
+            rounding_bits(&rounding, first + row * row_groups + (col + d) / KEY_ROUNDING_GROUP);
+        G &element = to.token(row)[d];
+        narrow(element, stochastic_bf16(widen<A>(element) + shared[row * tile::STRIDE + d], &bits,
+                                        (col + d) % KEY_ROUNDING_GROUP));
     }
 }
 
@@ -139,18 +167,27 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         __syncthreads();
         multiply_add<DIM, R>(grad_k, p_tile, q_tile); // q times scale
     }
-    auto add = [&](auto type, void *to, const A(&sum)[R][tile::COLUMNS]) {
+    auto add = [&](auto type, void *to, const A(&sum)[R][tile::COLUMNS], const bf16_rounding &rounding, A *spent) {
         using G = typename decltype(type)::type;
         head<G> rows((G *)to, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
         rows.data = rows.token(begin);
+        if constexpr (sizeof(G) == 2) {
+            if (rounding.stochastic) {
+                uint64_t groups = key_rounding_groups(s.kv_heads * s.head_dim);
+                add_rows_stochastic<DIM, R>(rows, count, dim, sum, spent, rounding,
+                                            ((segments.origin + key) * s.batch + sequence) * groups, key_head * dim,
+                                            s.batch * groups);
+                return;
+            }
+        }
         add_rows<DIM, R>(rows, count, dim, sum);
     };
     if (segments.wide) {
-        add(type_of<A>{}, segment.grad_k, grad_k);
-        add(type_of<A>{}, segment.grad_v, grad_v);
+        add(type_of<A>{}, segment.grad_k, grad_k, segments.grad_k, k_tile);
+        add(type_of<A>{}, segment.grad_v, grad_v, segments.grad_v, v_tile);
     } else {
-        add(type_of<T>{}, segment.grad_k, grad_k);
-        add(type_of<T>{}, segment.grad_v, grad_v);
+        add(type_of<T>{}, segment.grad_k, grad_k, segments.grad_k, k_tile);
+        add(type_of<T>{}, segment.grad_v, grad_v, segments.grad_v, v_tile);
     }
 }
 
@@ -239,7 +276,11 @@ void launch_keys(struct device *device, const struct key_segment *segments, size
     using tile = struct tile<A, DIM, R>;
     for (size_t done = 0; done < segment_count;) {
         segment_list list = {};
+        const struct key_rounding *how = &segments[0].rounding;
         list.wide = wide;
+        list.origin = how->origin;
+        list.grad_k = key_rounding_of(how, how->grad_k, s.start, 0);
+        list.grad_v = key_rounding_of(how, how->grad_v, s.start, 0);
         unsigned blocks = 0;
         for (; done < segment_count && list.count < SEGMENTS; done++) {
             const struct key_segment &from = segments[done];
@@ -261,7 +302,9 @@ void attention_own_backward(struct device *device, struct attention_shape shape,
 {
     enum dtype gradient_dtype = segment_count ? segments[0].grad_k.dtype : q.dtype;
     for (size_t i = 0; i < segment_count; i++)
-        CHECK(segments[i].grad_k.dtype == gradient_dtype && segments[i].grad_v.dtype == gradient_dtype);
+        CHECK(segments[i].grad_k.dtype == gradient_dtype && segments[i].grad_v.dtype == gradient_dtype &&
+              segments[i].rounding.stochastic == segments[0].rounding.stochastic &&
+              segments[i].rounding.origin == segments[0].rounding.origin);
     CHECK(gradient_dtype == q.dtype || (gradient_dtype == DTYPE_F32 && q.dtype == DTYPE_BF16));
     bool served = false;
     shape.keys = attention_keys(shape);

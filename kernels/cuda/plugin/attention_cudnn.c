@@ -221,10 +221,19 @@ static void add_key_gradients(const struct backward *a, const struct cuda_attent
         if (within.count > 0) {
             size_t to = (within.first - segment->start) * batch, from = (within.first - b->key) * batch;
             size_t rows = within.count * batch;
-            cuda_accumulate_each(
-                a->device,
-                (struct tensor[]){tensor_rows(segment->grad_k, to, rows), tensor_rows(segment->grad_v, to, rows)},
-                (struct tensor[]){tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)}, 2);
+            const struct tensor sums[2] = {tensor_rows(segment->grad_k, to, rows),
+                                           tensor_rows(segment->grad_v, to, rows)};
+            const struct tensor added[2] = {tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)};
+            const struct key_rounding *how = &segment->rounding;
+            if (how->stochastic) {
+                size_t query = a->shape.start + b->query;
+                uint64_t first = (how->origin + within.first) * batch * key_rounding_groups(a->k.cols);
+                cuda_accumulate_rounded(a->device, sums, added,
+                                        (struct bf16_rounding[2]){key_rounding_of(how, how->grad_k, query, first),
+                                                                  key_rounding_of(how, how->grad_v, query, first)});
+            } else {
+                cuda_accumulate_each(a->device, sums, added, 2);
+            }
         }
     }
 }
@@ -301,9 +310,11 @@ static bool run_rest(const struct backward *a, const struct cuda_attention_block
         struct cuda_key_rows within = cuda_attention_rows_within(from, b);
         size_t row = (within.first - from->start) * batch, rows = within.count * batch;
         if (rows > 0) {
+            struct key_rounding rounding = from->rounding;
+            rounding.origin += b->key;
             segments[count++] =
                 (struct key_segment){within.first - b->key, within.count, tensor_rows(from->grad_k, row, rows),
-                                     tensor_rows(from->grad_v, row, rows)};
+                                     tensor_rows(from->grad_v, row, rows), rounding};
         }
     }
     range_of_block(a->device);

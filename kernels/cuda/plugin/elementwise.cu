@@ -7,6 +7,7 @@ namespace
 {
 
 constexpr int THREADS = 256;
+using bf16 = __nv_bfloat16;
 
 template <int N, class D, class S> __global__ void copy(D *dst, const S *src, size_t count)
 {
@@ -41,6 +42,25 @@ __global__ void accumulate(D *dst0, const S *src0, D *dst1, const S *src1, size_
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum[j] += x[j];
+        write(dst + i, sum, count - i);
+    }
+}
+
+// The same in bf16, rounded as `rounding0` and `rounding1` say. N divides a group.
+template <int N>
+__global__ void accumulate_rounded(bf16 *dst0, const bf16 *src0, bf16_rounding rounding0, bf16 *dst1,
+                                   const bf16 *src1, bf16_rounding rounding1, size_t count)
+{
+    bf16 *dst = blockIdx.y ? dst1 : dst0;
+    const bf16 *src = blockIdx.y ? src1 : src0;
+    for (size_t i = first_element<N>(); i < count; i += element_stride<N>()) {
+        float sum[N], x[N];
+        read(sum, dst + i, count - i);
+        read(x, src + i, count - i);
+        struct rounding_bits bits = rounding_bits(blockIdx.y ? &rounding1 : &rounding0, i / 8);
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            sum[j] = stochastic_bf16(sum[j] + x[j], &bits, i % 8 + j);
         write(dst + i, sum, count - i);
     }
 }
@@ -149,6 +169,19 @@ void cuda_accumulate_each(struct device *device, const struct tensor *dst, const
                    (D *)dst0.data, (const S *)src0.data, (D *)dst1.data, (const S *)src1.data, elements);
         });
     });
+}
+
+void cuda_accumulate_rounded(struct device *device, const struct tensor dst[2], const struct tensor src[2],
+                             const struct bf16_rounding rounding[2])
+{
+    size_t count = tensor_count(dst[0]);
+    CHECK(dst[0].cols % KEY_ROUNDING_GROUP == 0 && tensor_count(dst[1]) == count && dst[0].dtype == DTYPE_BF16);
+    constexpr int N = LANES<bf16>;
+    bool vector = aligned(1, count, dst[0], src[0], dst[1], src[1]);
+    dim3 grid = blocks_for(count, THREADS * (vector ? N : 1));
+    launch(vector ? accumulate_rounded<N> : accumulate_rounded<1>, dim3(grid.x, 2), THREADS, 0, device,
+           (bf16 *)dst[0].data, (const bf16 *)src[0].data, rounding[0], (bf16 *)dst[1].data,
+           (const bf16 *)src[1].data, rounding[1], count);
 }
 
 void cuda_accumulate(struct device *device, struct tensor dst, struct tensor src)

@@ -44,6 +44,10 @@ DEVICE_OPERATIONS(OPERATION)
 // dst[i] += src[i] for i < count, 1 or 2, in one launch: tensors of as many elements, f64, f32 or bf16 each, all of
 // dst alike and all of src; added in f32 (f64 if dst is). The arrays are read before the launcher returns.
 void cuda_accumulate_each(struct device *device, const struct tensor *dst, const struct tensor *src, size_t count);
+// dst[i] += src[i] of two tensors in bf16, in one launch, added in f32 and rounded stochastically by rounding[i].
+// Rows are whole groups of random bits (KEY_ROUNDING_GROUP).
+void cuda_accumulate_rounded(struct device *device, const struct tensor dst[2], const struct tensor src[2],
+                             const struct bf16_rounding rounding[2]);
 
 // Attention by own kernels, which accumulate in place: the backward needs no workspace, and keys outside the
 // segments cost nothing but their part of grad_q. The card's shared memory gives the size of the tiles; where heads

@@ -18,7 +18,7 @@ template <class W, class A> struct target {
     W *w;
     A *master;   // NULL: w itself moves
     bool begins; // the master is what w is
-    struct weight_rounding rounding;
+    struct bf16_rounding rounding;
 };
 
 template <int N, class W, class A>
@@ -216,7 +216,7 @@ __global__ void sgd(target<W, A> to, M *m, const G *g, sgd_constants<A> f, size_
 // thread.
 template <class Body>
 void with_types(struct tensor w, struct tensor master, struct tensor g, struct tensor m, struct tensor v,
-                bool begins, const struct weight_rounding &rounding, Body body)
+                bool begins, const struct bf16_rounding &rounding, Body body)
 {
     with_type(w.dtype, [&](auto type) {
         using W = typename decltype(type)::type;
