@@ -175,7 +175,7 @@ static void test_attention_workspace(void **state)
     struct attention_shape shape = {.queries = 2048, .start = 16384, .batch = 1, .heads = 32, .kv_heads = 8};
     shape.head_dim = 128;
     size_t bytes = workspace_bytes(shape, DTYPE_BF16, false, false);
-    struct cuda_attention_workspace w = cuda_attention_layout(shape, false);
+    struct cuda_attention_workspace w = cuda_attention_layout(shape, false, false);
     size_t q = (size_t)2048 * 32 * 128 * 2, k = (size_t)8 * 128 * 2; // bf16
     assert_true(w.grad_q - w.grad_q_sum >= 2 * q && w.logsumexp - w.grad_q >= q);
     assert_true(w.delta - w.logsumexp > (size_t)2048 * 32 * 4 && w.accumulator - w.delta >= (size_t)2048 * 32 * 4);
@@ -202,6 +202,58 @@ static void test_attention_workspace(void **state)
     assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), 0);
 }
 
+// Deterministic: where cuDNN has it, on sm_90, its engines keep dS of a block in bf16, which grows with neither
+// queries nor context, whole or not; elsewhere own kernels need nothing. Blocks are square, and see what those of
+// others do.
+static void test_deterministic_attention(void **state)
+{
+    (void)state;
+    struct attention_shape shape = {.queries = 2048, .start = 16384, .batch = 1, .heads = 32, .kv_heads = 8};
+    shape.head_dim = 128;
+    const size_t scores = (size_t)32 * 2048 * 2048 * 2, q = (size_t)2048 * 32 * 128 * 2;
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    device->deterministic = true;
+    static const size_t without[] = {0, 80, 86, 89, 100, 120};
+    for (size_t i = 0; i < COUNT(without); i++) {
+        device->compute_capability = without[i];
+        assert_false(cuda_attention_backward_by_cudnn(device, shape));
+        assert_int_equal(device->ops->rules->attention_backward_workspace(device, shape, NULL, 0), 0);
+    }
+    device->compute_capability = 90;
+    struct cuda_attention_workspace w = cuda_attention_layout(shape, false, true);
+    assert_int_equal(w.rectangle.engine_bytes, scores + 4096);
+    assert_true(w.causal.engine_bytes >= scores + 2 * q && w.causal.engine_bytes < scores + scores / 8 + 3 * q);
+    assert_int_equal(w.accumulator, w.q);
+    for (size_t whole = 0; whole < 2; whole++) {
+        for (size_t start = 16384; start <= (size_t)1 << 20; start *= 64) {
+            device->whole_attention = whole;
+            shape.start = shape.queries = start;
+            assert_true(cuda_attention_backward_by_cudnn(device, shape));
+            assert_int_equal(device->ops->rules->attention_backward_workspace(device, shape, NULL, 0), w.bytes);
+        }
+    }
+    device->no_deterministic_attention = true;
+    assert_false(cuda_attention_backward_by_cudnn(device, shape));
+    device->deterministic = false;
+    assert_true(cuda_attention_backward_by_cudnn(device, shape));
+    shape.queries = 5000;
+    for (size_t before = 0; before < 10000; before += 1234) {
+        size_t pairs = 0;
+        shape.start = before;
+        for (struct cuda_attention_block b = {.deterministic = true};
+             cuda_attention_next_block(shape, false, &b);) {
+            assert_true(b.deterministic && b.queries <= CUDA_ATTENTION_QUERIES);
+            assert_true(b.keys <=
+                        CUDA_ATTENTION_QUERIES + (b.kind == ATTENTION_CAUSAL ? CUDA_ATTENTION_TILE - 1 : 0));
+            pairs += b.queries * b.keys - (b.kind == ATTENTION_CAUSAL ? b.queries * (b.queries - 1) / 2 : 0);
+        }
+        assert_int_equal(pairs, shape.queries * before + shape.queries * (shape.queries + 1) / 2);
+    }
+    device_close(device);
+}
+
 // Bytes of `n` rectangles of the longest kind and `rest` keys besides, for `m` of the longest blocks of queries and
 // `more` besides.
 static double glue_bytes(const struct device *device, bool causal, size_t n, size_t rest, size_t m, size_t more)
@@ -211,7 +263,7 @@ static double glue_bytes(const struct device *device, bool causal, size_t n, siz
     s.start = causal ? keys : keys + queries;
     s.keys = causal ? 0 : keys;
     struct tensor grad = {.dtype = DTYPE_F32, .rows = attention_keys(s), .cols = s.head_dim};
-    const struct key_segment all = {0, attention_keys(s), grad, grad};
+    const struct key_segment all = {0, attention_keys(s), grad, grad, {0}};
     return device->ops->rules->attention_backward_glue(device, s, &all, 1);
 }
 
@@ -283,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_attention_blocks),
         cmocka_unit_test(test_attention_blocks_of_keys),
         cmocka_unit_test(test_attention_workspace),
+        cmocka_unit_test(test_deterministic_attention),
         cmocka_unit_test(test_glue_of_many_blocks),
         cmocka_unit_test(test_whole_attention),
         cmocka_unit_test(test_long_heads),

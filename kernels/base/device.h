@@ -420,6 +420,8 @@ struct device {
     bool reverse_sums;
     // Every operation has the same bits in every run, at whatever cost. The CPU's always have.
     bool deterministic;
+    // cuDNN was asked, and has no deterministic backward of attention here; where it was not, a rule says.
+    bool no_deterministic_attention;
     // Factors of GEMM in f32 may be rounded to TF32 (10 bits of mantissa), where the device has units for it.
     bool tf32;
     // Attention's backward may run at once where the device would cut it into blocks: fewer bytes moved, for a

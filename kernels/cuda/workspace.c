@@ -25,10 +25,15 @@ static size_t block_queries(size_t left, bool whole)
                                                   : CUDA_ATTENTION_QUERIES;
 }
 
-// Of so many keys, at least a tile.
-static size_t rectangle_keys(size_t left, bool whole)
+static size_t block_keys(const struct cuda_attention_block *b)
 {
-    size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : CUDA_ATTENTION_KEYS;
+    return b->deterministic ? CUDA_ATTENTION_QUERIES : CUDA_ATTENTION_KEYS;
+}
+
+// Of so many keys, at least a tile, at most a block's.
+static size_t rectangle_keys(size_t left, bool whole, size_t most)
+{
+    size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : most;
     while (keys > left) {
         keys /= 2;
     }
@@ -39,7 +44,7 @@ bool cuda_attention_next_block(struct attention_shape s, bool whole, struct cuda
 {
     size_t keys = attention_keys(s);
     bool causal = attention_is_causal(s);
-    whole &= s.batch * larger(s.queries, keys) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
+    whole &= !b->deterministic && s.batch * larger(s.queries, keys) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
     b->first = b->queries == 0 || b->last;
     b->key += b->keys;
     if (b->first) {
@@ -56,7 +61,7 @@ bool cuda_attention_next_block(struct attention_shape s, bool whole, struct cuda
         b->keys = before + b->queries;
     } else {
         b->kind = before < CUDA_ATTENTION_TILE ? ATTENTION_REST : ATTENTION_RECTANGLE;
-        b->keys = b->kind == ATTENTION_REST ? before : rectangle_keys(before, whole);
+        b->keys = b->kind == ATTENTION_REST ? before : rectangle_keys(before, whole, block_keys(b));
     }
     b->last = b->kind != ATTENTION_RECTANGLE || (!causal && b->keys == before);
     return true;
@@ -101,9 +106,9 @@ static bool next_equal_blocks(struct attention_shape s, bool whole, struct equal
         bool longest = !causal && b->queries == CUDA_ATTENTION_QUERIES;
         blocks->of_queries = longest ? larger((s.queries - b->query - 2) / CUDA_ATTENTION_QUERIES, 1) : 1;
     }
-    bool alike = b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == CUDA_ATTENTION_KEYS;
+    bool alike = b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == block_keys(b);
     size_t before = (causal ? s.start + b->query : attention_keys(s)) - b->key;
-    blocks->of_keys = alike ? larger((before - 1) / CUDA_ATTENTION_KEYS, 1) : 1; // without what may be the last
+    blocks->of_keys = alike ? larger((before - 1) / block_keys(b), 1) : 1; // without what may be the last
     return true;
 }
 
@@ -119,7 +124,9 @@ size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cu
 {
     struct attention_shape s = cuda_attention_block_shape(shape, b);
     size_t row = s.batch * s.heads * s.head_dim * sizeof(float);
-    return row * (whole_tiles(s.queries) + (s.heads == s.kv_heads ? 0 : whole_tiles(b->keys))) + 4096;
+    size_t kept = b->deterministic ? s.batch * s.heads * whole_tiles(s.queries) * whole_tiles(b->keys) * 2
+                                   : row * whole_tiles(s.queries);
+    return kept + row * (s.heads == s.kv_heads ? 0 : whole_tiles(b->keys)) + 4096;
 }
 
 static size_t take(size_t *end, size_t bytes)
@@ -137,10 +144,11 @@ static struct cuda_attention_part take_part(size_t *end, size_t key_elements, si
                                         .engine_bytes = engine_bytes};
 }
 
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, bool whole)
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, bool whole, bool deterministic)
 {
     size_t queries = 0, keys[ATTENTION_REST + 1] = {0}, engine_bytes[ATTENTION_REST + 1] = {0};
-    for (struct equal_blocks blocks = {0}; next_equal_blocks(s, whole, &blocks);) {
+    for (struct equal_blocks blocks = {.first.deterministic = deterministic};
+         next_equal_blocks(s, whole, &blocks);) {
         const struct cuda_attention_block *b = &blocks.first;
         queries = larger(queries, b->queries);
         keys[b->kind] = larger(keys[b->kind], b->keys);
@@ -154,7 +162,7 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, 
     w.logsumexp_bytes = rows * sizeof(float);
     w.logsumexp = take(&w.bytes, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
     w.delta = take(&w.bytes, rows * sizeof(float));
-    w.accumulator = take(&w.bytes, q * sizeof(float));
+    w.accumulator = take(&w.bytes, deterministic ? 0 : q * sizeof(float));
     size_t causal_end = w.bytes;
     w.causal = take_part(&causal_end, keys[ATTENTION_CAUSAL] * k, engine_bytes[ATTENTION_CAUSAL]);
     w.q = take(&w.bytes, folded);
@@ -190,7 +198,8 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
     bool grouped = s.heads > s.kv_heads, causal = b->kind == ATTENTION_CAUSAL;
     double bytes = BF16 * q; // dQ
     if (b->kind != ATTENTION_REST) {
-        bytes += 2 * BF16 * k + 2 * F32 * (q + rows); // dK and dV; accumulator and delta
+        bytes += 2 * BF16 * k + 2 * F32 * rows;                                      // dK and dV; delta
+        bytes += b->deterministic ? 2 * BF16 * rows * (double)b->keys : 2 * F32 * q; // dS, or the accumulator
     }
     if (causal && grouped) {
         bytes += 2 * 2 * BF16 * every_head; // dK and dV of every query head
@@ -227,8 +236,9 @@ bool cuda_attention_backward_by_cudnn(const struct device *device, struct attent
 {
     size_t longest = device->compute_capability / 10 == 9 ? HEAD_DIM : BACKWARD_HEAD_DIM;
     bool tile = attention_is_causal(shape) || attention_keys(shape) >= CUDA_ATTENTION_TILE;
+    bool ordered = device->compute_capability / 10 == 9 && !device->no_deterministic_attention;
     return cuda_attention_forward_by_cudnn(device, shape) && shape.head_dim <= longest && tile &&
-           !device->deterministic;
+           (ordered || !device->deterministic);
 }
 
 static double attention_f32_share(const struct device *device, struct attention_shape shape, bool backward)
@@ -248,7 +258,7 @@ static size_t attention_backward_workspace(const struct device *device, struct a
 {
     (void)segments, (void)segment_count;
     return cuda_attention_backward_by_cudnn(device, shape)
-               ? cuda_attention_layout(shape, device->whole_attention).bytes
+               ? cuda_attention_layout(shape, device->whole_attention, device->deterministic).bytes
                : 0;
 }
 
@@ -259,7 +269,8 @@ static double attention_backward_glue(const struct device *device, struct attent
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
         return 0;
     }
-    for (struct equal_blocks blocks = {0}; next_equal_blocks(shape, device->whole_attention, &blocks);) {
+    for (struct equal_blocks blocks = {.first.deterministic = device->deterministic};
+         next_equal_blocks(shape, device->whole_attention, &blocks);) {
         struct cuda_attention_block all = blocks.first; // their keys together
         all.keys *= blocks.of_keys;
         bytes += (double)blocks.of_queries * ((double)blocks.of_keys * block_bytes(shape, &blocks.first) +

@@ -29,10 +29,12 @@ enum cuda_attention_kind { ATTENTION_RECTANGLE, ATTENTION_CAUSAL, ATTENTION_REST
 struct cuda_attention_block {
     size_t query, queries, key, keys;
     enum cuda_attention_kind kind;
-    bool first, last; // of the keys of these queries
+    bool first, last;   // of the keys of these queries
+    bool deterministic; // said beforehand: the engine keeps dS, in bf16, so that keys are as few as queries
 };
-// The next block in order; false after all. An empty block comes before the first. whole: all queries against all
-// keys at once, or all whole tiles of them, unless a tensor of that has 2^31 elements.
+// The next block in order; false after all. A block that is empty, but for `deterministic`, comes before the first.
+// whole: all queries against all keys at once, or all whole tiles of them, unless a tensor of that has 2^31
+// elements.
 bool cuda_attention_next_block(struct attention_shape shape, bool whole, struct cuda_attention_block *block);
 // What the graph of a block sees, or the own kernels: its rows as queries, its heads, its keys.
 struct attention_shape cuda_attention_block_shape(struct attention_shape shape,
@@ -44,7 +46,7 @@ struct cuda_key_rows {
 struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segment,
                                                 const struct cuda_attention_block *block);
 // What an engine may take for a block: they keep dK and dV of every query head in bf16, where heads share keys, and
-// one of them a second accumulator of dQ in f32; each aligned as it likes.
+// one of them a second accumulator of dQ in f32, or deterministic ones dS; each aligned as it likes.
 size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *block);
 
 // Offsets and size of attention's workspace, for the largest block of each kind; rows: queries * batch.
@@ -52,7 +54,7 @@ struct cuda_attention_workspace {
     size_t grad_q_sum; // f32 [rows, heads * head_dim]: over the rectangles, folded; if there are any
     size_t grad_q;     // bf16, as many elements: of one block of keys
     size_t logsumexp, logsumexp_bytes; // f32 [batch, heads, queries]; and a tile after
-    size_t delta, accumulator;         // cuDNN's: f32 [batch, heads, queries], and with head_dim
+    size_t delta, accumulator;         // cuDNN's: f32 [batch, heads, queries], and with head_dim, if there is one
     size_t q, o, grad_o;               // bf16, folded; over them the causal block's part: they are spent by then
     struct cuda_attention_part {
         size_t grad_k, grad_v; // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
@@ -60,14 +62,15 @@ struct cuda_attention_workspace {
     } rectangle, causal;
     size_t bytes;
 };
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, bool whole);
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, bool whole, bool deterministic);
 
 // Whether attention's forward is cuDNN's on this device, as it can be in bf16; else it is the device's own
 // kernels', as it is with a mask. Of a single query cuDNN's masks and gradients are not to be relied on (its
 // release notes; cudnn-frontend, issue 1072).
 bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape);
 // Whether its backward is: cuDNN sums in one order only, and not always the same; it has engines for long heads on
-// sm_90 alone. Of keys that all queries see it takes whole tiles.
+// sm_90 alone, and there alone engines whose order is always the same. Of keys that all queries see it takes whole
+// tiles.
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape);
 
 // Own kernels accumulate in place: they take no workspace, and have no glue. In bf16 they compute in f32.

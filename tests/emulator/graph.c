@@ -186,9 +186,29 @@ static double partial_sum(double x)
     return f;
 }
 
+static bool is_reshaped(const struct descriptor *graph, const struct descriptor *t)
+{
+    const struct descriptor *operation;
+    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+        if (operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR &&
+            descriptor_at(operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 0) == t) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// dQ = dS K, K of which was turned for the scores.
+static bool is_query_gradient(const struct descriptor *graph, const struct descriptor *operation)
+{
+    return operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR &&
+           is_reshaped(graph, descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, 0));
+}
+
 // Heads of b are shared by as many heads of a as there are for each. A result in f32 that is no intermediate is
 // cleared, as engines do since cuDNN 9.6 (cudnn-frontend does it before that), and added to in f32: from many
-// blocks at once, in an engine, and so in no fixed order; here the order changes from run to run.
+// blocks at once, in an engine, and so in no fixed order; here the order changes from run to run. So does that of
+// any dQ, unless the engine is deterministic.
 static void matmul(const struct descriptor *operation)
 {
     struct descriptor *a = operand(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC);
@@ -196,8 +216,7 @@ static void matmul(const struct descriptor *operation)
     struct descriptor *c = result(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
     int64_t batch = dim(c, 0), heads = dim(c, 1), rows = dim(c, 2), cols = dim(c, 3), inner = dim(a, 3);
     static uint64_t runs;
-    bool added =
-        !bool_at(c, CUDNN_ATTR_TENSOR_IS_VIRTUAL) && int_at(c, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_FLOAT;
+    bool added = is_query_gradient(running->graph, operation) && !running->deterministic;
     bool reversed = added && (++runs * 0x9e3779b97f4a7c15u) >> 63; // no period that a step could have
     CHECK(dim(a, 1) == heads && heads % dim(b, 1) == 0 && dim(a, 2) == rows && dim(b, 2) == inner &&
           dim(b, 3) == cols && dim(a, 0) == batch && dim(b, 0) == batch);
@@ -282,9 +301,9 @@ static bool is_result(const struct descriptor *graph, const struct descriptor *t
 }
 
 // What an engine, which has several kernels, writes and reads again: its results, of which it keeps some for
-// the next kernel, and products that are summed over heads; everything else that is virtual lives in registers. Its
-// operands do not count.
-static size_t stored_bytes(const struct descriptor *graph)
+// the next kernel, products that are summed over heads, and a deterministic one's dS; everything else that is
+// virtual lives in registers. Its operands do not count.
+static size_t stored_bytes(const struct descriptor *graph, bool deterministic)
 {
     size_t bytes = 0;
     const struct descriptor *operation;
@@ -292,6 +311,7 @@ static size_t stored_bytes(const struct descriptor *graph)
         bool sums_heads = operation->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR &&
                           dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, 0), 1) !=
                               dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, 0), 1);
+        bool kept = deterministic && is_query_gradient(graph, operation);
         for (size_t j = 0; j < SIDES; j++) {
             const struct descriptor *t = descriptor_at(operation, sides[j].name, 0);
             if (!t || !is_result(graph, t)) {
@@ -299,6 +319,7 @@ static size_t stored_bytes(const struct descriptor *graph)
             }
             bool is_virtual = bool_at(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
             size_t times = sides[j].written ? !is_virtual : !is_virtual ? 1 : sums_heads ? 2 : 0;
+            times += kept && sides[j].name == CUDNN_ATTR_OPERATION_MATMUL_ADESC ? 2 : 0;
             bytes += times * elements(t) * (int_at(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16 ? 2 : 4);
         }
     }
@@ -317,9 +338,38 @@ static bool is_backward(const struct descriptor *graph)
     return backward;
 }
 
-size_t graph_workspace(const struct descriptor *graph)
+// NULL: the graph is no backward, or has an accumulator of dQ.
+static const struct descriptor *kept_scores(const struct descriptor *graph)
 {
-    return is_backward(graph) ? BACKWARD_WORKSPACE_BYTES : FORWARD_WORKSPACE_BYTES;
+    const struct descriptor *operation;
+    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+        if (is_query_gradient(graph, operation)) {
+            const struct descriptor *c = descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, 0);
+            return int_at(c, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16
+                       ? descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, 0)
+                       : NULL;
+        }
+    }
+    return NULL;
+}
+
+bool graph_keeps_scores(const struct descriptor *graph)
+{
+    return kept_scores(graph);
+}
+
+static size_t whole_tiles(int64_t rows)
+{
+    return (size_t)(rows + CUDA_ATTENTION_TILE - 1) / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE;
+}
+
+size_t graph_workspace(const struct descriptor *graph, bool deterministic)
+{
+    const struct descriptor *kept = deterministic ? kept_scores(graph) : NULL;
+    size_t bytes = is_backward(graph) ? BACKWARD_WORKSPACE_BYTES : FORWARD_WORKSPACE_BYTES;
+    return kept ? bytes + 2 * (size_t)(dim(kept, 0) * dim(kept, 1)) * whole_tiles(dim(kept, 2)) *
+                              whole_tiles(dim(kept, 3))
+                : bytes;
 }
 
 // Engines take heads of whole 16 bytes, up to 256 numbers, but backward only on 9.0, elsewhere 128; and read beyond
@@ -385,7 +435,7 @@ static void check_ranges(const struct range *ranges, size_t count)
     }
 }
 
-struct execution *graph_ask(struct descriptor *graph, const struct descriptor *pack)
+struct execution *graph_ask(struct descriptor *graph, const struct descriptor *pack, bool deterministic)
 {
     struct range ranges[256];
     size_t count = 0;
@@ -394,6 +444,7 @@ struct execution *graph_ask(struct descriptor *graph, const struct descriptor *p
     running = calloc(1, sizeof *running);
     CHECK(running);
     running->graph = graph;
+    running->deterministic = deterministic;
     running->pack = *pack;
     for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
         for (size_t j = 0; j < SIDES; j++) {
@@ -408,7 +459,7 @@ struct execution *graph_ask(struct descriptor *graph, const struct descriptor *p
     }
     const char *engine = (const char *)descriptor_at(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
     CHECK(count < sizeof ranges / sizeof *ranges);
-    ranges[count++] = (struct range){NULL, engine, engine + graph_workspace(graph), true};
+    ranges[count++] = (struct range){NULL, engine, engine + graph_workspace(graph, deterministic), true};
     check_ranges(ranges, count);
     graph->pending++;
     struct execution *asked = running;
@@ -445,9 +496,9 @@ void graph_run(void *execution)
             }
         }
     }
-    emulator_count(stored_bytes(running->graph));
+    emulator_count(stored_bytes(running->graph, running->deterministic));
     memset(descriptor_at(&running->pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0), 0xff,
-           graph_workspace(running->graph));
+           graph_workspace(running->graph, running->deterministic));
     running->graph->pending--;
     free(running);
     running = NULL;

@@ -305,14 +305,19 @@ static void refused(enum dtype dtype, const char *part, const char *other)
     }
 }
 
-static struct device *opened(enum dtype dtype)
+static struct device *opened_as(const char *name, enum dtype dtype)
 {
     struct status status = {0};
-    struct device *device = device_open("cuda", dtype, 0, &status);
+    struct device *device = device_open(name, dtype, 0, &status);
     if (!device) {
         fail_msg("%s", status.message);
     }
     return device;
+}
+
+static struct device *opened(enum dtype dtype)
+{
+    return opened_as("cuda", dtype);
 }
 
 static void test_a_card_without_code_is_refused(void **state)
@@ -334,6 +339,60 @@ static void test_an_old_cudnn_is_refused(void **state)
     setenv("EMULATED_CUDNN", "91501", 1);
     device_close(opened(DTYPE_BF16));
     unsetenv("EMULATED_CUDNN");
+}
+
+static size_t backward_workspace(struct device *device, struct attention_shape shape)
+{
+    return device->ops->rules->attention_backward_workspace(device, shape, NULL, 0);
+}
+
+// A deterministic backward is cuDNN's where an engine has no note against it, as the plan of such a card has it;
+// else own kernels', which the description says.
+static void test_deterministic_attention_by_its_notes(void **state)
+{
+    (void)state;
+    static const struct attention_shape shape = {
+        .queries = 64, .batch = 1, .heads = 2, .kv_heads = 1, .head_dim = 16};
+    static const struct {
+        const char *card, *none;
+        bool has;
+    } cases[] = {{"9.0", NULL, true}, {"9.0", "1", false}, {"8.6", NULL, false}};
+    struct device *plan = opened_as("plan-cuda", DTYPE_BF16);
+    plan->deterministic = true;
+    plan->compute_capability = 90;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("EMULATED_CARD", cases[i].card, 1);
+        if (cases[i].none) {
+            setenv("EMULATED_NONDETERMINISTIC", cases[i].none, 1);
+        }
+        struct device *device = opened(DTYPE_BF16);
+        unsetenv("EMULATED_NONDETERMINISTIC");
+        unsetenv("EMULATED_CARD");
+        const char *said = strstr(device->description, "no deterministic backward of attention");
+        device->deterministic = true;
+        assert_true(device->no_deterministic_attention != cases[i].has && !said == cases[i].has);
+        assert_int_equal(backward_workspace(device, shape), cases[i].has ? backward_workspace(plan, shape) : 0);
+        device->deterministic = false;
+        assert_true(backward_workspace(device, shape) > 0);
+        device_close(device);
+    }
+    device_close(plan);
+}
+
+// `make FILL_FREED=1`: the device fills what it gives back, before the pool has it.
+static void test_what_is_freed_is_filled(void **state)
+{
+    (void)state;
+    size_t (*moved)(void) = (size_t(*)(void))emulated("emulator_moved");
+    struct device *device = opened(DTYPE_F32);
+    struct tensor t = tensor_new(device, 100, 64, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    size_t bytes = arena_rounded(tensor_bytes(t));
+    device->ops->synchronize(device);
+    size_t before = moved();
+    tensor_free(device, &t);
+    device->ops->synchronize(device);
+    assert_int_equal(moved() - before, ARENA_FILLS_FREED ? bytes : 0);
+    device_close(device);
 }
 
 // Heads that no tile of the card serves are refused, and no others.
@@ -392,6 +451,8 @@ int main(void)
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_a_card_without_code_is_refused),
         cmocka_unit_test(test_an_old_cudnn_is_refused),
+        cmocka_unit_test(test_deterministic_attention_by_its_notes),
+        cmocka_unit_test(test_what_is_freed_is_filled),
         cmocka_unit_test(test_longest_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,13 @@
 // and dQ sum is rounded once, at the end. Keys outside every segment: their dK and dV are computed, for cuDNN has
 // no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory.
 //
+// A deterministic backward's graph has no accumulator of dQ, which many blocks of threads add to in no order: an
+// engine then keeps dS of the block in its workspace, and multiplies it by K in a kernel of its own (cudnn-frontend
+// asks for it like this on sm_90, where it calls it deterministic). Its blocks have no more keys than
+// CUDA_ATTENTION_QUERIES, so that dS is of bounded size. An engine whose notes say that it is nondeterministic is
+// passed over; cuDNN 9.19 says so of none, not of those with an accumulator either. Where there is no other, and on
+// other cards, our own kernels serve.
+//
 // Where query heads share key heads, cuDNN writes dK and dV of every query head and then adds them up. In a
 // rectangle, where no row differs from another, the heads that share one are rows of it instead: q, o, dO and the
 // logsumexp are folded once for all rectangles of a block of queries, and dQ sum is unfolded when it is rounded. A
@@ -146,6 +153,7 @@ static struct attention_graph_shape block_graph_shape(struct attention_shape sha
 {
     struct attention_graph_shape graph = forward_shape(cuda_attention_block_shape(shape, b));
     graph.backward = true;
+    graph.deterministic = b->deterministic;
     return graph;
 }
 
@@ -287,7 +295,7 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
                                           [GRAD_K] = t->grad_k.data,
                                           [GRAD_V] = t->grad_v.data,
                                           [DELTA] = workspace + a->at.delta,
-                                          [ACCUMULATOR] = workspace + a->at.accumulator}};
+                                          [ACCUMULATOR] = b->deterministic ? NULL : workspace + a->at.accumulator}};
     size_t engine = b->kind == ATTENTION_CAUSAL ? a->at.causal.engine : a->at.rectangle.engine;
     prepare(a, b, t);
     range_of_block(device);
@@ -330,7 +338,8 @@ static bool run_rest(const struct backward *a, const struct cuda_attention_block
 static void run_blocks(const struct backward *a)
 {
     bool whole = a->device->whole_attention;
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(a->shape, whole, &b);) {
+    for (struct cuda_attention_block b = {.deterministic = a->device->deterministic};
+         cuda_attention_next_block(a->shape, whole, &b);) {
         struct block_tensors t = tensors_of(a, &b);
         if (!(b.kind == ATTENTION_REST ? run_rest(a, &b, &t) : run_graph(a, &b, &t))) {
             return;
@@ -356,7 +365,7 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
                          v,
                          workspace,
                          accumulate,
-                         .at = cuda_attention_layout(shape, device->whole_attention),
+                         .at = cuda_attention_layout(shape, device->whole_attention, device->deterministic),
                          .device = device};
     CHECK(a.at.bytes <= tensor_bytes(workspace));
     // All of it but the parts that are the engines'.
@@ -376,11 +385,31 @@ bool attention_cudnn_build(struct attention_engines *engines, const struct devic
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
         return done;
     }
-    for (struct cuda_attention_block b = {0};
+    for (struct cuda_attention_block b = {.deterministic = device->deterministic};
          done && cuda_attention_next_block(shape, device->whole_attention, &b);) {
         done = b.kind == ATTENTION_REST || block_graph(engines, shape, &b, status);
     }
     return done;
+}
+
+bool attention_cudnn_is_deterministic(const struct attention_engines *engines)
+{
+    const struct attention_graph_shape shape = {.backward = true,
+                                                .deterministic = true,
+                                                .queries = CUDA_ATTENTION_QUERIES,
+                                                .keys = CUDA_ATTENTION_QUERIES,
+                                                .batch = 1,
+                                                .heads = 1,
+                                                .kv_heads = 1,
+                                                .head_dim = 128};
+    struct attention_graph_target target = engines->target;
+    struct status status = {0};
+    target.heuristic_only = true;
+    struct attention_graph *graph = attention_graph_build(shape, &target, INT64_MAX, &status);
+    if (graph) {
+        attention_graph_free(graph);
+    }
+    return graph;
 }
 
 size_t attention_cudnn_library_version(void)

@@ -13,4 +13,7 @@ attention_backward_op attention_cudnn_backward;
 struct attention_engines;
 bool attention_cudnn_build(struct attention_engines *engines, const struct device *device,
                            struct attention_shape shape, struct status *status);
+// Whether the library has a backward for the card that says of itself that it is deterministic; from its
+// heuristics, nothing is made ready to run.
+bool attention_cudnn_is_deterministic(const struct attention_engines *engines);
 size_t attention_cudnn_library_version(void);

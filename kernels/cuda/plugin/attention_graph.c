@@ -288,8 +288,6 @@ static void build_backward(struct attention_graph *graph)
     struct node grad_k = time_major(graph, GRAD_K, h->keys, h->kv_heads, h->head_dim, bf16);
     struct node grad_v = time_major(graph, GRAD_V, h->keys, h->kv_heads, h->head_dim, bf16);
     struct node delta = packed(graph, DELTA, rows, f32);
-    struct node accumulator = packed(
-        graph, ACCUMULATOR, (const int64_t[4]){h->batch, h->heads, h->queries, h->head_dim}, CUDNN_DATA_FLOAT);
 
     struct node product = pointwise(graph, CUDNN_POINTWISE_MUL, grad_o, &o);
     struct node sum = packed(graph, graph->next_intermediate++, rows, f32);
@@ -307,8 +305,15 @@ static void build_backward(struct attention_graph *graph)
     struct node scaled = like(graph, grad_s, bf16);
     pointwise_to(graph, CUDNN_POINTWISE_MUL, grad_s, &scale, NULL, scaled, f32, -1);
     key_gradient(graph, scaled, q, grad_k);
-    matmul(graph, scaled, transpose(graph, k), accumulator);
-    pointwise_to(graph, CUDNN_POINTWISE_IDENTITY, accumulator, NULL, NULL, grad_q, f32, -1);
+    struct node keys = transpose(graph, k);
+    if (h->deterministic) { // cudnn-frontend asks for dS in the workspace like this, and for a product of its own
+        matmul(graph, scaled, keys, grad_q);
+    } else {
+        const int64_t dims[4] = {h->batch, h->heads, h->queries, h->head_dim};
+        struct node accumulator = packed(graph, ACCUMULATOR, dims, f32);
+        matmul(graph, scaled, keys, accumulator);
+        pointwise_to(graph, CUDNN_POINTWISE_IDENTITY, accumulator, NULL, NULL, grad_q, f32, -1);
+    }
 }
 
 // ---- engines
@@ -351,7 +356,23 @@ static bool plan(struct attention_graph *graph, const struct attention_graph_tar
     return graph->plan;
 }
 
-// The first engine of the heuristic's list that takes no more workspace than `most`, made ready to run.
+// Whether an engine tells its numerical notes, and not that it is nondeterministic.
+static bool is_deterministic(struct attention_graph *graph, descriptor config)
+{
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    descriptor engine = make(graph, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    int64_t count = 0;
+    bool known = cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                          &count, &engine) == CUDNN_STATUS_SUCCESS &&
+                 cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes) == CUDNN_STATUS_SUCCESS;
+    for (int64_t i = 0; known && i < count; i++) {
+        known = notes[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+    }
+    return known;
+}
+
+// The first engine of the heuristic's list that will do and takes no more workspace than `most`, made ready to run.
 static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most)
 {
     enum { CONFIGS = 8 };
@@ -377,9 +398,13 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
               "attention's engines")) {
         return false;
     }
-    int64_t least = INT64_MAX;
+    int64_t least = INT64_MAX, allowed = 0;
     char failure[512] = "";
     for (int64_t i = 0; i < count && i < CONFIGS; i++) {
+        if (graph->shape.deterministic && !is_deterministic(graph, configs[i])) {
+            continue;
+        }
+        allowed++;
         int64_t bytes = number_of(configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
         if (bytes >= 0) {
             least = bytes < least ? bytes : least;
@@ -389,7 +414,8 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
         }
         graph->engine = i;
         graph->engine_bytes = bytes;
-        if ((!target->handle && !target->planned) || plan(graph, target, most, configs[i])) {
+        if (target->heuristic_only || (!target->handle && !target->planned) ||
+            plan(graph, target, most, configs[i])) {
             return true;
         }
         cudnnGetLastErrorString(failure, sizeof failure);
@@ -399,9 +425,10 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
     }
     return status_set(
         &graph->status, STATUS_UNSUPPORTED,
-        "cuDNN has no engine for this attention within %lld bytes of workspace; %lld engines, the least "
+        "cuDNN has no%s engine for this attention within %lld bytes of workspace; %lld engines, the least "
         "%lld bytes",
-        (long long)most, (long long)count, (long long)(least == INT64_MAX ? -1 : least));
+        graph->shape.deterministic ? " deterministic" : "", (long long)most, (long long)allowed,
+        (long long)(least == INT64_MAX ? -1 : least));
 }
 
 // ---- a graph's life

@@ -12,9 +12,10 @@
 enum { Q = 1, K, V, O, STATS, GRAD_O, GRAD_Q, GRAD_K, GRAD_V, DELTA, ACCUMULATOR, BOUND, INTERMEDIATE = 100 };
 enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES };
 
-// Queries against keys, with or without the causal mask. All of one type: compared as bytes.
+// Queries against keys, with or without the causal mask. deterministic: a backward whose engine has the same bits
+// in every run. All of one type: compared as bytes.
 struct attention_graph_shape {
-    int64_t backward, causal, queries, keys, batch, heads, kv_heads, head_dim;
+    int64_t backward, causal, deterministic, queries, keys, batch, heads, kv_heads, head_dim;
 };
 
 // Where it is to run. handle NULL: on a card that is only described, by properties; then it cannot run. planned: it
@@ -23,6 +24,7 @@ struct attention_graph_target {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t properties;
     bool planned;
+    bool heuristic_only; // nor is it made ready where it could run
 };
 
 enum { DESCRIPTORS_MAX = 256, OPERATIONS_MAX = 32 };
@@ -34,9 +36,10 @@ struct attention_graph {
     struct status status;
 };
 
-// With the first engine of the heuristic's list that takes at most `most` bytes of workspace, compiled for this
-// shape alone. NULL and a status (unsupported, or failed where an engine would fit but cannot be made ready) if
-// there is none. Release with attention_graph_free.
+// With the first engine of the heuristic's list that takes at most `most` bytes of workspace, and is deterministic
+// where the shape is (its notes do not say CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC), compiled for this shape alone.
+// NULL and a status (unsupported, or failed where an engine would fit but cannot be made ready) if there is none.
+// Release with attention_graph_free.
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
                                               const struct attention_graph_target *target, int64_t most,
                                               struct status *status);

@@ -293,6 +293,10 @@ static bool open(struct device *device, struct status *status)
     b->gemm = gemm_open(cuda_stream(device), status);
     if (b->gemm && device->ops->dtype == DTYPE_BF16) {
         b->engines = attention_engines_of_card(device->card, status);
+        device->no_deterministic_attention = b->engines && !attention_cudnn_is_deterministic(b->engines);
+        size_t said = strlen(device->description);
+        snprintf(device->description + said, sizeof device->description - said, "%s",
+                 device->no_deterministic_attention ? " (no deterministic backward of attention)" : "");
     }
     if (!b->gemm || (device->ops->dtype == DTYPE_BF16 && !b->engines)) {
         close(device);
