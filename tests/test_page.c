@@ -201,6 +201,19 @@ static void test_without_gnuplot(void **state)
     free(page);
 }
 
+// The figures, too, are of the records that the page has read: what is wrong with a file is told once.
+static void test_records_are_read_once(void **state)
+{
+    struct scratch *scratch = *state;
+    write_records(scratch, "plain", 1000);
+    assert_int_equal(run(scratch, "cat r.jsonl >> r.jsonl.more && cat r.jsonl.more >> r.jsonl && $L report r.jsonl "
+                                  "--html page.html --where method=full"),
+                     0);
+    char *said = text_of(scratch, "err");
+    assert_int_equal(times(said, "warning: 1 record is left out"), 1);
+    free(said);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -212,6 +225,7 @@ int main(void)
                                        TEST(test_claims_of_these_records),
                                        TEST(test_columns_and_order),
                                        TEST(test_no_records),
+                                       TEST(test_records_are_read_once),
                                        TEST(test_wrong_use),
                                        TEST(test_without_gnuplot)};
     return cmocka_run_group_tests(tests, NULL, NULL);

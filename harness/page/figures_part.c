@@ -180,6 +180,7 @@ bool page_figures_draw(struct page_figures *figures, const struct page *page, st
     struct picture_room room = {.left = PICTURES_MAX};
     const struct plot_request request = {.paths = report->paths,
                                          .path_count = report->path_count,
+                                         .records = &page->all,
                                          .conditions = report->conditions,
                                          .condition_count = report->condition_count,
                                          .max_context_paths = report->max_context_paths,

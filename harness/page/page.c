@@ -49,8 +49,8 @@ static void write_title(const struct page *page, FILE *stream)
         alike++;
     if (alike && alike == results->count)
         html_text(stream, experiment);
-    else if (page->every.file_count == 1)
-        html_text(stream, page->every.files[0].path);
+    else if (page->all.file_count == 1)
+        html_text(stream, page->all.files[0].path);
     else
         fputs("Records of long-context backpropagation", stream);
 }
@@ -106,11 +106,12 @@ static void write_page(const struct page *page, const struct written written[PAR
     fputs(rest, stream);
 }
 
-// The table's records, then those that fit the conditions of both.
+// Those that fit the conditions, and the table's.
 static bool choose(struct page *page, struct status *status)
 {
     const struct report_request *report = page->report;
-    results_of(&page->results, &page->every, report->every);
+    results_of(&page->every, &page->all, true);
+    results_of(&page->results, &page->all, report->every);
     return record_filter_some(&page->results, report->conditions, report->condition_count, status) &&
            record_filter_some(&page->every, report->conditions, report->condition_count, status);
 }
@@ -123,8 +124,8 @@ bool page_write(const struct page_request *request, const char *path, struct sta
     char *html = NULL;
     size_t bytes = 0;
     bool fine = output_file_check(path, status) &&
-                results_open(&page.every, report->paths, report->path_count, true, status) &&
-                choose(&page, status) && published_load(&page.published, report->published, status) &&
+                results_open(&page.all, report->paths, report->path_count, true, status) && choose(&page, status) &&
+                published_load(&page.published, report->published, status) &&
                 page_figures_draw(&page.figures, &page, status) && write_parts(&page, written, status);
     if (fine) {
         FILE *stream = open_memstream(&html, &bytes);
@@ -139,6 +140,7 @@ bool page_write(const struct page_request *request, const char *path, struct sta
     page_figures_free(&page.figures);
     results_close(&page.results);
     results_close(&page.every);
+    results_close(&page.all);
     published_free(&page.published);
     return fine;
 }

@@ -16,7 +16,8 @@ struct page_figures {
 struct page {
     const struct report_request *report; // as in page.h
     const char *claims;
-    struct results every;   // all records
+    struct results all;     // as they were read
+    struct results every;   // those that fit the conditions
     struct results results; // those of the page's table: of each trial one, unless every record was asked for
     struct published published;
     struct page_figures figures;

@@ -1,104 +1,229 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/plot/grouping.h"
+#include "harness/files/numbering.h"
+#include "harness/results/record_fields.h"
 #include "harness/results/record_json.h"
 #include "harness/results/setting.h"
 #include "kernels/base/status.h"
 #include <string.h>
 
-// The number of a key among those seen, which it joins.
-static size_t number_of(json_t *seen, const char *key)
+#define COUNTS_MAX 8
+
+// A trial at a glance: trials with one glance are the same, for each is its text and its counts (record_trial).
+struct glance {
+    const void *text;
+    double counts[COUNTS_MAX]; // 0: left out, or none
+};
+
+// Names by what they are of at a glance, each made once.
+struct names_at_glance {
+    struct numbering glances, names;
+    size_t *numbers; // [glances.count], of the names
+};
+
+struct grouping_work {
+    const struct figure *figure;
+    const struct record_field *counts[COUNTS_MAX]; // of a trial
+    size_t count_count;
+    struct names_at_glance settings; // with experiment and machine
+    struct names_at_glance texts;    // of trials without their measurement and counts
+    struct numbering machines, groups, trials;
+    size_t *places; // [trials.count], each in its group
+};
+
+static void find_counts(struct grouping_work *work)
 {
-    if (!json_object_get(seen, key)) {
-        CHECK(json_object_set_new(seen, key, json_integer((json_int_t)json_object_size(seen))) == 0);
+    const struct record_field *field = record_field_find(record_fields, "trial")->members;
+    for (; field->name; field++) {
+        if (field->type != FIELD_COUNT)
+            continue;
+        CHECK(work->count_count < COUNTS_MAX);
+        work->counts[work->count_count++] = field;
     }
-    return (size_t)json_integer_value(json_object_get(seen, key));
 }
 
-static void add_record(struct group *group, const struct record *record)
+static bool is_among(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names;
+}
+
+static struct glance glance_of(const struct grouping_work *work, const struct record_trial *trial)
+{
+    struct glance glance = {.text = trial->rest ? (const void *)trial->rest : trial->json};
+    for (size_t i = 0; i < work->count_count; i++)
+        glance.counts[i] = *(const double *)((const char *)trial + work->counts[i]->offset);
+    return glance;
+}
+
+// NULL: the glance is new, and a name is to be added.
+static const size_t *known(struct names_at_glance *names, const void *glance, size_t bytes)
+{
+    size_t before = names->glances.count, number = numbering_of(&names->glances, glance, bytes);
+    return number < before ? &names->numbers[number] : NULL;
+}
+
+// Of the glance that was new.
+static size_t add_name(struct names_at_glance *names, const char *name)
+{
+    size_t count = names->glances.count;
+    names->numbers = realloc(names->numbers, count * sizeof *names->numbers);
+    CHECK(names->numbers);
+    return names->numbers[count - 1] = numbering_of(&names->names, name, strlen(name));
+}
+
+static void free_names(struct names_at_glance *names)
+{
+    numbering_free(&names->glances);
+    numbering_free(&names->names);
+    free(names->numbers);
+}
+
+static json_t *setting_on(const struct record *record, const struct figure *figure, const char *machine)
+{
+    json_t *setting = setting_of_record(record, figure->within);
+    if (*machine)
+        CHECK(json_object_set_new(setting, "machine", record_text(machine)) == 0);
+    return setting;
+}
+
+// The number of its experiment and setting.
+static size_t kind_of(struct grouping_work *work, const struct record *record, const char *machine)
+{
+    struct {
+        struct glance trial;
+        const char *experiment;
+        size_t machine;
+    } glance = {glance_of(work, &record->trial), record->experiment,
+                numbering_of(&work->machines, machine, strlen(machine))};
+    for (size_t i = 0; i < work->count_count; i++)
+        if (strcmp(work->counts[i]->name, "context") == 0 || is_among(work->counts[i]->name, work->figure->within))
+            glance.trial.counts[i] = 0;
+    const size_t *kind = known(&work->settings, &glance, sizeof glance);
+    if (kind)
+        return *kind;
+    json_t *setting = setting_on(record, work->figure, machine);
+    char *words = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS), *name;
+    CHECK(words && asprintf(&name, "%s %s", words, record->experiment) >= 0);
+    size_t number = add_name(&work->settings, name);
+    free(name);
+    free(words);
+    json_decref(setting);
+    return number;
+}
+
+// The number of the trial's text without its measurement and its counts.
+static size_t text_of(struct grouping_work *work, const struct record_trial *trial)
+{
+    const void *text = glance_of(work, trial).text;
+    const size_t *number = known(&work->texts, &text, sizeof text);
+    if (number)
+        return *number;
+    json_t *rest = json_copy((json_t *)record_trial_rest(trial));
+    json_object_del(rest, "measure");
+    for (size_t i = 0; i < work->count_count; i++)
+        if (json_is_integer(json_object_get(rest, work->counts[i]->name)))
+            json_object_del(rest, work->counts[i]->name);
+    char *words = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
+    CHECK(words);
+    size_t added = add_name(&work->texts, words);
+    free(words);
+    json_decref(rest);
+    return added;
+}
+
+static void add_record(struct group *group, const struct record *record, const char *origin)
 {
     group->records = realloc(group->records, (group->count + 1) * sizeof *group->records);
-    CHECK(group->records);
-    group->records[group->count++] = record;
+    group->origins = realloc(group->origins, (group->count + 1) * sizeof *group->origins);
+    CHECK(group->records && group->origins);
+    group->records[group->count] = record;
+    group->origins[group->count++] = origin;
 }
 
 // Whether its trial asked for that part of `measure`.
 static bool has_part(const struct record *record, const char *part)
 {
-    json_t *trial = record_trial_json(&record->trial);
-    const json_t *value = json_object_get(json_object_get(trial, "measure"), part);
-    bool has = json_is_true(value) || (json_is_string(value) && strcmp(json_string_value(value), "none") != 0);
-    json_decref(trial);
-    return has;
+    const json_t *value = json_object_get(json_object_get(record_trial_rest(&record->trial), "measure"), part);
+    return json_is_true(value) || (json_is_string(value) && strcmp(json_string_value(value), "none") != 0);
+}
+
+// The place of the record's trial in its group, which has this number; that after all: it has none yet.
+static size_t *place_of(struct grouping_work *work, const struct group *group, size_t number,
+                        const struct record *record)
+{
+    struct {
+        struct glance trial;
+        size_t text, group;
+    } key = {glance_of(work, &record->trial), text_of(work, &record->trial), number};
+    key.trial.text = NULL;
+    size_t before = work->trials.count, trial = numbering_of(&work->trials, &key, sizeof key);
+    if (trial == before) {
+        work->places = realloc(work->places, (before + 1) * sizeof *work->places);
+        CHECK(work->places);
+        work->places[trial] = group->count;
+    }
+    return &work->places[trial];
 }
 
 // Adds the record, or lets one of it and that of the same trial, measured in another way, count: the last, but not
-// in place of one that alone has what the figure shows. places: of the trials of all groups, each in its group,
-// whose number this is.
-static void add_trial(struct group *group, size_t number, const struct figure *figure, const struct record *record,
-                      json_t *places)
+// in place of one that alone has what the figure shows.
+static void add_trial(struct grouping_work *work, struct group *group, size_t number, const struct record *record,
+                      const char *origin)
 {
-    json_t *trial = record_trial_json(&record->trial);
-    json_object_del(trial, "measure");
-    char *words = json_dumps(trial, JSON_COMPACT | JSON_SORT_KEYS), *key;
-    CHECK(words && asprintf(&key, "%zu %s", number, words) >= 0);
-    const json_t *place = json_object_get(places, key);
-    if (!place || figure->every_commit) {
-        CHECK(json_object_set_new(places, key, json_integer((json_int_t)group->count)) == 0);
-        add_record(group, record);
-    } else {
-        const struct record **counts = &group->records[json_integer_value(place)];
-        group->repeated++;
-        if (!figure->part || has_part(record, figure->part) || !has_part(*counts, figure->part))
-            *counts = record;
+    const struct figure *figure = work->figure;
+    size_t place = figure->every_commit ? group->count : *place_of(work, group, number, record);
+    if (place == group->count) {
+        add_record(group, record, origin);
+        return;
     }
-    free(key);
-    free(words);
-    json_decref(trial);
+    group->repeated++;
+    if (figure->part && !has_part(record, figure->part) && has_part(group->records[place], figure->part))
+        return;
+    group->records[place] = record;
+    group->origins[place] = origin;
 }
 
 void grouping_make(struct grouping *grouping, const struct figure *figure, const struct results *results,
                    const struct published *published)
 {
-    json_t *kinds = json_object(), *places = json_object(), *trials = json_object();
+    struct grouping_work work = {.figure = figure};
     bool machines =
         figure->times && !figure->every_commit && records_of_several_machines(results->records, results->count);
     *grouping = (struct grouping){.groups = calloc(results->count + 1, sizeof *grouping->groups)};
-    CHECK(kinds && places && trials && grouping->groups);
+    CHECK(grouping->groups);
+    find_counts(&work);
     for (size_t i = 0; i < results->count; i++) {
         const struct record *record = results->records[i];
-        const char *experiment = record->experiment;
-        double context = figure->one_context ? record->trial.context : 0;
-        json_t *setting = setting_of_record(record, figure->within);
-        char machine[RECORD_MACHINE_BYTES] = "", *key;
+        char machine[RECORD_MACHINE_BYTES] = "";
         if (machines)
             record_machine(record, machine, sizeof machine);
-        if (*machine)
-            CHECK(json_object_set_new(setting, "machine", record_text(machine)) == 0);
-        char *words = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
-        CHECK(words && asprintf(&key, "%s %s", words, experiment) >= 0);
-        size_t kind = number_of(kinds, key);
-        free(key);
-        CHECK(asprintf(&key, "%zu %.17g", kind, context) >= 0);
-        size_t at = number_of(places, key);
+        struct {
+            size_t kind;
+            double context;
+        } key = {kind_of(&work, record, machine), figure->one_context ? record->trial.context : 0};
+        size_t at = numbering_of(&work.groups, &key, sizeof key);
         struct group *group = &grouping->groups[at];
         if (at == grouping->count) {
-            *group = (struct group){.experiment = experiment,
-                                    .setting = json_incref(setting),
-                                    .kind = kind,
-                                    .context = context,
-                                    .published = figure->tabulate_beside
-                                                     ? published_find(published, experiment, figure->quantity)
-                                                     : NULL};
+            *group =
+                (struct group){.experiment = record->experiment,
+                               .setting = setting_on(record, figure, machine),
+                               .kind = key.kind,
+                               .context = key.context,
+                               .published = figure->tabulate_beside
+                                                ? published_find(published, record->experiment, figure->quantity)
+                                                : NULL};
             grouping->count++;
         }
-        add_trial(group, at, figure, record, trials);
-        free(key);
-        free(words);
-        json_decref(setting);
+        add_trial(&work, group, at, record, results->origins[i]);
     }
-    json_decref(kinds);
-    json_decref(places);
-    json_decref(trials);
+    free_names(&work.settings);
+    free_names(&work.texts);
+    numbering_free(&work.machines);
+    numbering_free(&work.groups);
+    numbering_free(&work.trials);
+    free(work.places);
 }
 
 void grouping_free(struct grouping *grouping)
@@ -106,6 +231,7 @@ void grouping_free(struct grouping *grouping)
     for (size_t i = 0; i < grouping->count; i++) {
         json_decref(grouping->groups[i].setting);
         free(grouping->groups[i].records);
+        free(grouping->groups[i].origins);
         free(grouping->groups[i].table);
     }
     free(grouping->groups);

@@ -13,7 +13,8 @@ struct group {
     const struct published_file *published; // of a figure that is drawn beside it
     size_t count;
     const struct record **records;
-    size_t repeated; // records besides, of trials that have another here, measured in another way
+    const char **origins; // [count], the paths that they are from
+    size_t repeated;      // records besides, of trials that have another here, measured in another way
 };
 
 struct grouping {

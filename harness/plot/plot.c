@@ -23,15 +23,6 @@
 // Pictures of one context each, of the longest ones: a sweep may have a hundred contexts.
 #define CONTEXTS_DRAWN 4
 
-// The path of the file that a record is from.
-static const char *origin_of(const struct results *results, const struct record *record)
-{
-    size_t i = 0;
-    while (results->records[i] != record)
-        i++;
-    return results->origins[i];
-}
-
 // The table as text, to be freed; NULL if these records do not make one.
 static char *tabulate(const struct figure *figure, const struct published_file *published,
                       const struct record *const *records, size_t count)
@@ -71,8 +62,7 @@ static void list_add(char *list, size_t bytes, const char *word)
 }
 
 // Two lines below a picture: where its numbers are from, and the machine they were measured on.
-static void captions(const struct figure *figure, const struct group *group, const struct results *results,
-                     char source[400], char machine[400])
+static void captions(const struct figure *figure, const struct group *group, char source[400], char machine[400])
 {
     char files[240] = "", revisions[80] = "", machines[320] = "";
     char drawn[80] = "";
@@ -80,7 +70,7 @@ static void captions(const struct figure *figure, const struct group *group, con
     for (size_t i = 0; i < group->count; i++) {
         const struct record *record = group->records[i];
         const struct record_provenance *provenance = &record->provenance;
-        list_add(files, sizeof files, origin_of(results, record));
+        list_add(files, sizeof files, group->origins[i]);
         char text[160], card[128];
         record_card(record, card, sizeof card);
         if (provenance->revision) {
@@ -163,8 +153,7 @@ static double context_of(const struct group *group)
     return context;
 }
 
-static bool draw(const struct picture_form *form, const struct results *results, const struct drawing *drawing,
-                 struct status *status)
+static bool draw(const struct picture_form *form, const struct drawing *drawing, struct status *status)
 {
     const struct group *group = drawing->group;
     char name[300], kind[300], claim[900], setting[400], source[400], machine[400];
@@ -174,7 +163,7 @@ static bool draw(const struct picture_form *form, const struct results *results,
     json_t *common = setting_common(group->records, group->count);
     setting_describe(common, context_of(group), setting, sizeof setting);
     json_decref(common);
-    captions(drawing->figure, group, results, source, machine);
+    captions(drawing->figure, group, source, machine);
     const struct picture picture = {.form = form,
                                     .name = name,
                                     .kind = kind,
@@ -363,7 +352,7 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
                 setting_slug(panel);
             text_append(suffix, sizeof suffix, "-panel-%s", panel);
         }
-        fine = draw(form, results, &(struct drawing){figure, group, suffix}, status);
+        fine = draw(form, &(struct drawing){figure, group, suffix}, status);
         say_pointless(group, figure, suffix);
         say_repeated(group, figure, suffix);
         say_disturbed(group, figure, suffix);
@@ -471,18 +460,30 @@ static bool load_published(struct published *published, const struct plot_reques
 }
 
 // All records that are asked for, and of those that count of each trial the last.
-static bool open_records(struct results *every, struct results *last, const struct plot_request *request,
-                         struct status *status)
+struct plotted {
+    struct results read, every, last; // read: what the others are of, unless the request has it
+};
+
+static bool open_records(struct plotted *plotted, const struct plot_request *request, struct status *status)
 {
-    bool fine = results_open(every, request->paths, request->path_count, true, status);
-    results_of(last, every, false);
-    return fine && record_filter_some(every, request->conditions, request->condition_count, status) &&
-           record_filter_some(last, request->conditions, request->condition_count, status);
+    const struct results *all = request->records ? request->records : &plotted->read;
+    bool fine = request->records || results_open(&plotted->read, request->paths, request->path_count, true, status);
+    results_of(&plotted->every, all, true);
+    results_of(&plotted->last, all, false);
+    return fine && record_filter_some(&plotted->every, request->conditions, request->condition_count, status) &&
+           record_filter_some(&plotted->last, request->conditions, request->condition_count, status);
+}
+
+static void close_records(struct plotted *plotted)
+{
+    results_close(&plotted->last);
+    results_close(&plotted->every);
+    results_close(&plotted->read);
 }
 
 bool plot(const struct plot_request *request, struct status *status)
 {
-    struct results results = {0}, every = {0}; // the last record of each trial; all
+    struct plotted plotted = {0};
     struct published published = {0};
     struct series_choice series;
     struct picture_form form = request->form;
@@ -498,13 +499,13 @@ bool plot(const struct plot_request *request, struct status *status)
     char *scripts = NULL;
     size_t drawn = 0, planned = bars.path_count + fronts.path_count + frontiers.path_count;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
-                open_records(&every, &results, request, status) &&
+                open_records(&plotted, request, status) &&
                 (scripts = gnuplot_scripts(request->form.scripts, status)) != NULL;
     form.scripts = scripts;
     for (size_t i = 0; fine && figures[i]; i++) {
         if (is_asked_for(request, figures[i])) {
-            fine = draw_figure(&form, figures[i]->every_commit ? &every : &results, &published, figures[i], &drawn,
-                               status);
+            fine = draw_figure(&form, figures[i]->every_commit ? &plotted.every : &plotted.last, &published,
+                               figures[i], &drawn, status);
         }
     }
     if (fine && bars.path_count) {
@@ -514,13 +515,12 @@ bool plot(const struct plot_request *request, struct status *status)
     if (fine && request->form.panel && !series.panel_found && (drawn || !is_panel(request)))
         fine = tell_panel(request, &series, status);
     if (fine && !drawn && !form.take && (request->path_count || !planned)) {
-        fine = nothing_drawn(request, &results, status);
+        fine = nothing_drawn(request, &plotted.last, status);
     }
     fine = fine && series_choice_check(&series, status) && picture_queue_draw(&chosen, status);
     picture_queue_free(&chosen);
     series_choice_close(&series);
-    results_close(&results);
-    results_close(&every);
+    close_records(&plotted);
     published_free(&published);
     free(scripts);
     return fine;

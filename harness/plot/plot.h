@@ -2,11 +2,13 @@
 // A picture is of one setting (model, dtype, device, ...): records that differ in it never share a picture.
 #pragma once
 #include "harness/plot/picture.h"
+#include "harness/results/results.h"
 #include <stddef.h>
 
 struct plot_request {
     const char *const *paths; // result files; a trial that is in several counts as in the last
     size_t path_count;
+    const struct results *records;        // all of those files, in which they stay; NULL: reads them
     const char *const *max_context_paths; // outputs of `longbp max-context --json`: one picture of all of them
     size_t max_context_count;
     const char *const *advice_paths, *const *frontier_paths; // of `advise` and `frontier --json`: a picture each
