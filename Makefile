@@ -196,14 +196,16 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.
 # sources, scripts and a page in a browser, and without gnuplot's points, while the program's part in them other suites
 # run; without what simulates times, whose code test_time_change runs too; and without what preloads a malloc or system
 # calls of its own. Weekly alone (LONGBP_EXHAUSTIVE=1) come the longest of those whose code others run under them: the
-# planner at length (test_planner, test_max_context, test_plan_command and test_writers have its commands), commands over
+# planner at length (test_planner, test_max_context, test_plan_command, test_plan_ranks and test_writers have its commands), help
+# and completion (test_options has their tables), commands over
 # ranks (test_ranks, test_train_ranks, test_ranks_ends and test_batch_command), interrupts of training (test_train,
-# test_adapter, test_kills), verdicts (test_compare_times and those of other kinds), names in plots (test_plot,
+# test_adapter, test_kills), verdicts (test_compare_times, test_compare_plans and those of other kinds), names in plots (test_plot,
 # test_writers), and every method in bf16 (test_methods, test_bf16).
 SUITE     = BUILD=$(BUILD) tests/suite
 BRIEF    := $(and $(SANITIZE),$(if $(LONGBP_EXHAUSTIVE),,1))
 LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes)) \
-            $(if $(BRIEF),$(addprefix %/test_,advise plan_table ranks_command train_ranks_command train_command compare plot_command))
+            $(if $(BRIEF),$(addprefix %/test_,advise plan_table ranks_command train_ranks_command train_command compare plot_command \
+              completion compare_table largest_turn published_ranks))
 RUNS     := $(addprefix run/,$(filter-out $(LEFT_OUT),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
 run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
@@ -221,7 +223,7 @@ test: ## install what is missing, build, run every test; some minutes
 	@$(MAKE) --no-print-directory $(PARALLEL) test-programs
 	@rm -rf $(BUILD)/suites
 	@OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 $(MAKE) --no-print-directory -k --output-sync=target $(CROWDED) test-runs; code=$$?; $(SUITE) && exit $$code
-test-programs: all $(TESTS)
+test-programs: all $(filter-out $(LEFT_OUT),$(TESTS))
 $(RUNS): run/%: % all
 	@LONGBP=$(BUILD)/longbp $(SUITE) $(notdir $*) $*
 

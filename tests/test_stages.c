@@ -4,6 +4,7 @@
 #include "methods/columns.h"
 #include "methods/stages.h"
 #include "tests/fixture.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,6 +63,8 @@ static void gradients_are_the_same_bits(void **state)
     (void)state;
     const enum dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
     for (size_t variant = 0; variant < 3 * COUNT(dtypes); variant++) {
+        if ((variant + variant / 3) % stride())
+            continue;
         struct fixture f = fixture_default();
         f.dtype = dtypes[variant / 3];
         f.config.layers = variant % 3 == 1 ? 2 : 5;
