@@ -57,6 +57,7 @@ static void a_loss_that_is_not_finite_excuses_nothing(void **state)
     } cases[] = {
         {{"3", "3", "null"}, {"3", "3", "3"}, "changed"},
         {{"3", "3", "null"}, {"4", "4", "4"}, "worse"},
+        {{"3", "3", "null"}, {"3.000001", "3.000001", "null"}, "same"},
         {{"3", "3", "null"}, {"3", "3", "null"}, "same"},
         {{"null", "3", "3"}, {"3", "3", "null"}, "same"},
         {{"3", "3", "null"}, {"4", "4", "null"}, "worse"},
@@ -160,6 +161,12 @@ static void settings_are_held_by_where_their_runs_end(void **state)
          0,
          "changed"},
         {"seed", {", 'seed': 1", ", 'seed': 2"}, {RUN("2.71", "1"), RUN("3.99", "2")}, 0, "changed"},
+        {"seed",
+         {", 'seed': 1", ", 'seed': 2"},
+         {RUN("2.71", "1") ", 'model_hash': '0000000000000001'",
+          RUN("3.99", "1") ", 'model_hash': '0000000000000002'"},
+         0,
+         "changed"},
         {"seed", {", 'seed': 1", ", 'seed': 2"}, {RUN("2.71", "1"), RUN("3.99", "1")}, 1, "worse"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -16,30 +16,21 @@ struct arguments {
     bool all;
 };
 
-// "5%" or "0.05".
-static double read_threshold(const char *text)
-{
-    char *end;
-    double value = strtod(text, &end);
-    bool percent = strcmp(end, "%") == 0;
-    bool digits = *text && strspn(text, "0123456789.") == (size_t)(end - text) && (percent || !*end);
-    return digits ? value / (percent ? 100 : 1) : 0;
-}
-
 static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     struct status status = {0};
+    struct allowance share = {0}; // "5%" or "0.05"
     switch (key) {
     case 'a':
         if (!quantity_allow(arguments->options.rules.allowances, value, &status))
             argp_error(state, "%s", status.message);
         return 0;
     case OPTION_THRESHOLD:
-        arguments->options.threshold = read_threshold(value);
-        if (!(arguments->options.threshold > 0 && arguments->options.threshold <= 1))
+        if (!allowance_read(&share, value) || !(share.amount > 0 && share.amount <= 1))
             argp_error(state, "--threshold: expected a share above 0 and up to 100%%, such as 10%%, found \"%s\"",
                        value);
+        arguments->options.threshold = share.amount;
         return 0;
     case OPTION_FORMAT:
         arguments->format = comparison_format_find(value);
@@ -72,42 +63,24 @@ static int exit_code(const struct titled_comparison *items, size_t count)
                                                    : EXIT_FINE;
 }
 
-int compare_files(const char *base_path, const char *new_path, const struct comparison_options *options,
+int compare_files(const char *const *paths, size_t count, const char *by, const struct comparison_options *options,
                   enum comparison_format format, bool all, struct status *status)
 {
-    struct result_file base = {0}, new = {0};
-    struct titled_comparison item = {0};
-    int code = EXIT_BAD_INPUT;
-    if (result_file_read(&base, base_path, status) && result_file_read(&new, new_path, status) &&
-        comparison_make(&item.comparison, &base, &new, options, status)) {
-        code = exit_code(&item, 1);
-        result_file_warn(&base);
-        result_file_warn(&new);
-        comparison_write(&item, 1, format, all, stdout);
-    }
-    comparison_free(&item.comparison);
-    result_file_close(&new);
-    result_file_close(&base);
-    return code;
-}
-
-static int compare_settings(const struct arguments *arguments, struct status *status)
-{
     struct result_file files[2] = {0};
-    struct line_set lines = {0};
-    struct comparison_by by = {0};
-    size_t count = arguments->path_count;
+    struct line_set lines = {0}; // of two files that are compared by id each has its own
+    struct comparison_by made = {0};
     bool fine = true;
     int code = EXIT_BAD_INPUT;
     for (size_t i = 0; fine && i < count; i++)
-        fine = result_file_read_next(&files[i], arguments->paths[i], &lines, status);
-    if (fine && comparison_by_make(&by, files, count, arguments->by, &arguments->options, status)) {
-        code = exit_code(by.items, by.count);
+        fine = by ? result_file_read_next(&files[i], paths[i], &lines, status)
+                  : result_file_read(&files[i], paths[i], status);
+    if (fine && comparison_by_make(&made, files, count, by, options, status)) {
+        code = exit_code(made.items, made.count);
         for (size_t i = 0; i < count; i++)
             result_file_warn(&files[i]);
-        comparison_write(by.items, by.count, arguments->format, arguments->all, stdout);
+        comparison_write(made.items, made.count, format, all, stdout);
     }
-    comparison_by_free(&by);
+    comparison_by_free(&made);
     for (size_t i = 0; i < count; i++)
         result_file_close(&files[i]);
     line_set_free(&lines);
@@ -226,9 +199,8 @@ int command_compare(int argc, char **argv)
     struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
-    int code = arguments.by ? compare_settings(&arguments, &status)
-                            : compare_files(arguments.paths[0], arguments.paths[1], &arguments.options,
-                                            arguments.format, arguments.all, &status);
+    int code = compare_files(arguments.paths, arguments.path_count, arguments.by, &arguments.options,
+                             arguments.format, arguments.all, &status);
     if (status.code != STATUS_OK)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
     free(help);

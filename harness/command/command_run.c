@@ -377,7 +377,8 @@ static int measure(const struct spec *spec, const struct sweep_options *options,
     if (!compare || code != EXIT_FINE)
         return code;
     putchar('\n');
-    return compare_files(options->against_out, options->out, &comparison, COMPARISON_TEXT, false, status);
+    const char *const paths[] = {options->against_out, options->out};
+    return compare_files(paths, 2, NULL, &comparison, COMPARISON_TEXT, false, status);
 }
 
 static bool is_record(void *visitor, const struct result_line *line, struct status *status)

@@ -6,27 +6,22 @@
 #include <string.h>
 
 const struct comparison_count_words comparison_counts[COMPARISON_COUNTS] = {
-    [COUNT_LET_PASS] = {"let_pass", "figure changed and was let pass by --allow",
-                        "figures changed and were let pass by --allow"},
-    [COUNT_NEWS] = {"news", "figure is only in NEW, and not judged", "figures are only in NEW, and not judged"},
-    [COUNT_OLDER] = {"older", "record of another revision or machine than its trial's last is left out",
-                     "records of another revision or machine than their trial's last are left out"},
-    [COUNT_OTHER_COLUMNS] = {"other_columns", "pair drew other columns: its figures of one draw are not judged",
-                             "pairs drew other columns: their figures of one draw are not judged"},
-    [COUNT_LEFT_OUT] = {"left_out", "timed record has no round in the other file to be held against",
-                        "timed records have no round in the other file to be held against"},
-    [COUNT_PROCESSOR_TIMES] = {"processor_times",
-                               "trial is judged by processor time, for other programs disturbed it: waits are not "
-                               "in it",
-                               "trials are judged by processor time, for other programs disturbed them: waits are "
-                               "not in it"},
-    [COUNT_MISSING] = {"missing", "trial is only in BASE", "trials are only in BASE"},
-    [COUNT_INPUTS] = {"inputs", "trial read other data or another model",
-                      "trials read other data or another model"},
-    [COUNT_ANOTHER] = {"another", "trial has figures of other columns or another loss",
-                       "trials have figures of other columns or another loss"},
-    [COUNT_UNKNOWN] = {"unknown", "trial lacks figures that BASE has", "trials lack figures that BASE has"},
-    [COUNT_ENDED] = {"ended", "trial ended in another way", "trials ended in another way"},
+    {"let_pass", "figure changed and was let pass by --allow", "figures changed and were let pass by --allow"},
+    {"news", "figure is only in NEW, and not judged", "figures are only in NEW, and not judged"},
+    {"older", "record of another revision or machine than its trial's last is left out",
+     "records of another revision or machine than their trial's last are left out"},
+    {"other_columns", "pair drew other columns: its figures of one draw are not judged",
+     "pairs drew other columns: their figures of one draw are not judged"},
+    {"left_out", "timed record has no round in the other file to be held against",
+     "timed records have no round in the other file to be held against"},
+    {"processor_times", "trial is judged by processor time, for other programs disturbed it: waits are not in it",
+     "trials are judged by processor time, for other programs disturbed them: waits are not in it"},
+    {"missing", "trial is only in BASE", "trials are only in BASE"},
+    {"inputs", "trial read other data or another model", "trials read other data or another model"},
+    {"another", "trial has figures of other columns or another loss",
+     "trials have figures of other columns or another loss"},
+    {"unknown", "trial lacks figures that BASE has", "trials lack figures that BASE has"},
+    {"ended", "trial ended in another way", "trials ended in another way"},
 };
 
 // --- pairs
@@ -225,7 +220,7 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
     if (trial->inputs == VERDICT_CHANGED)
         return;
     trial->changes = quantity_changes(trial->rounds[0], trial->rounds[1], &options->rules);
-    comparison->counts[COUNT_OTHER_COLUMNS] += quantity_other_columns(trial->rounds[0], trial->rounds[1]);
+    comparison->counts[COUNT_OTHER_COLUMNS] += trial->changes.other_columns;
     if (!options->rules.settings)
         trial->bits = compare_bits(trial);
     if (!options->deterministic && !planned)
@@ -313,6 +308,7 @@ static void count_trial(struct comparison *comparison, struct trial_comparison *
     counts[COUNT_ANOTHER] += another;
     counts[COUNT_UNKNOWN] += lost;
     comparison->by_verdict[trial->verdict]++;
+    comparison->verdict = verdict_worst(comparison->verdict, trial->verdict);
     comparison->bits_known += trial->bits.known;
     comparison->bits_changed += trial->bits.changed > 0;
     comparison->bits_causes |= trial->bits.changed ? trial->bits.causes : 0;
@@ -355,14 +351,10 @@ static void explain(struct comparison *comparison)
 
 static void conclude(struct comparison *comparison)
 {
+    comparison->verdict =
+        verdict_worst(comparison->time.verdict, comparison->both ? VERDICT_NONE : VERDICT_UNDECIDED);
     for (size_t i = 0; i < comparison->count; i++)
         count_trial(comparison, &comparison->trials[i]);
-    comparison->verdict = comparison->time.verdict;
-    for (enum verdict i = VERDICT_NONE; i < VERDICT_COUNT; i++)
-        if (comparison->by_verdict[i])
-            comparison->verdict = verdict_worst(comparison->verdict, i);
-    if (!comparison->both)
-        comparison->verdict = verdict_worst(comparison->verdict, VERDICT_UNDECIDED);
     if (comparison->verdict == VERDICT_CHANGED || comparison->verdict == VERDICT_UNDECIDED)
         explain(comparison);
 }

@@ -51,7 +51,7 @@ enum comparison_count {
     COUNT_ENDED,                   // trials that ended in another way
     COMPARISON_COUNTS
 };
-// key: in JSON; one, several: what stands behind the number.
+// In that order. key: in JSON; one, several: what stands behind the number.
 extern const struct comparison_count_words {
     const char *key, *one, *several;
 } comparison_counts[COMPARISON_COUNTS];

@@ -53,9 +53,13 @@ struct sides {
     bool exact; // sizes are told to the byte, for some are not told apart otherwise
 };
 
-static void add_record(struct sides *sides, json_t *value, const struct record *record)
+// Does nothing if the record's trial does not have the key.
+static void add_record(struct sides *sides, const struct compared_key *by, const struct record *record)
 {
+    json_t *value = value_in(by, record);
     size_t at = 0;
+    if (!value)
+        return;
     while (at < sides->count && !json_equal(sides->sides[at].value, value))
         at++;
     if (at == sides->count) {
@@ -63,22 +67,13 @@ static void add_record(struct sides *sides, json_t *value, const struct record *
         CHECK(sides->sides);
         sides->sides[at] = (struct side){.value = json_incref(value)};
     }
+    json_decref(value);
     struct side *side = &sides->sides[at];
     if ((side->count & (side->count - 1)) == 0) { // room for twice as many
         side->records = realloc(side->records, (2 * side->count + 1) * sizeof *side->records);
         CHECK(side->records);
     }
     side->records[side->count++] = record;
-}
-
-static void take_sides(struct sides *sides, const struct compared_key *by, const struct result_file *file)
-{
-    for (size_t i = 0; i < file->count; i++) {
-        json_t *value = value_in(by, &file->records[i]);
-        if (value)
-            add_record(sides, value, &file->records[i]);
-        json_decref(value);
-    }
 }
 
 static bool any_ambiguous(const struct compared_key *by, const struct sides *sides)
@@ -196,11 +191,11 @@ static char *title_of(const struct compared_key *by, const struct sides *sides, 
     return title;
 }
 
-static bool any_of_no_card(const struct side *side)
+static bool any(const struct side *side, bool (*is)(const struct record *record))
 {
     bool any = false;
     for (size_t i = 0; i < side->count; i++)
-        any |= record_is_of_no_card(side->records[i]);
+        any |= is(side->records[i]);
     return any;
 }
 
@@ -216,22 +211,21 @@ static bool any_pair_differs(const struct comparison *comparison)
 
 static void note_profile(struct comparison *comparison, const struct side *base, const struct side *new)
 {
-    const char *side = any_of_no_card(base) ? "BASE" : any_of_no_card(new) ? "NEW" : NULL;
+    const char *side = any(base, record_is_of_no_card) ? "BASE" : any(new, record_is_of_no_card) ? "NEW" : NULL;
     if (side)
         snprintf(comparison->note, sizeof comparison->note,
                  "%s was planned without a profile, and a card's number of multiprocessors changes its plan%s",
                  side, any_pair_differs(comparison) ? ": plan with --profile NAME" : "");
 }
 
-// A limit of the device, or of the host.
-static bool any_limit(const struct side *side, bool host)
+static bool is_limited(const struct record *record)
 {
-    bool any = false;
-    for (size_t i = 0; i < side->count; i++) {
-        const struct record_limits *limits = &side->records[i]->trial.limits;
-        any |= (host ? limits->host_memory : limits->memory) > 0;
-    }
-    return any;
+    return record->trial.limits.memory > 0;
+}
+
+static bool is_host_limited(const struct record *record)
+{
+    return record->trial.limits.host_memory > 0;
 }
 
 static void compare_sides(struct comparison *comparison, const struct compared_key *by, const struct side *base,
@@ -246,9 +240,9 @@ static void compare_sides(struct comparison *comparison, const struct compared_k
         keys[count++] = "links";
         keys[count++] = "measure";
     }
-    if (planned && (!any_limit(base, false) || !any_limit(new, false)))
+    if (planned && (!any(base, is_limited) || !any(new, is_limited)))
         keys[count++] = "limits.memory";
-    if (planned && (!any_limit(base, true) || !any_limit(new, true)))
+    if (planned && (!any(base, is_host_limited) || !any(new, is_host_limited)))
         keys[count++] = "limits.host_memory";
     const char *option = by->key ? NULL : by->name;
     struct keyed_records sides[2] = {keyed_without(base, keys, option, interned),
@@ -310,10 +304,16 @@ bool comparison_by_make(struct comparison_by *by, const struct result_file *file
     struct comparison_options of_settings = *options;
     of_settings.rules.settings = true;
     *by = (struct comparison_by){0};
+    if (!key) {
+        *by = (struct comparison_by){.count = 1, .items = calloc(1, sizeof *by->items)};
+        CHECK(by->items);
+        return comparison_make(&by->items->comparison, &files[0], &files[1], options, status);
+    }
     bool fine = find_key(&compared, key, status);
     for (size_t i = 0; fine && i < file_count; i++) {
         fine = comparison_is_whole(&files[i], status);
-        take_sides(&sides, &compared, &files[i]);
+        for (size_t j = 0; j < files[i].count; j++)
+            add_record(&sides, &compared, &files[i].records[j]);
     }
     fine = fine && enough(&compared, &sides, files, file_count, status);
     sides.exact = fine && any_ambiguous(&compared, &sides);

@@ -13,9 +13,10 @@ struct comparison_by {
     struct interned interned;        // what pairs the records
 };
 
-// key: of a trial, or an option of its method; "method": the method with all its options. Records without the
-// option are left out. False and a status if there is no such key, or the files have fewer than two values of it.
-// Release with comparison_by_free, also after a failure.
+// key: NULL compares two files by id, as one item without a title; else of a trial, or an option of its method;
+// "method": the method with all its options. Records without the option are left out. False and a status if there
+// is no such key, or the files have fewer than two values of it. Release with comparison_by_free, also after a
+// failure.
 bool comparison_by_make(struct comparison_by *by, const struct result_file *files, size_t file_count,
                         const char *key, const struct comparison_options *options, struct status *status);
 void comparison_by_free(struct comparison_by *by);

@@ -20,72 +20,53 @@
 #define INSTRUCTIONS_NOISE 0.03
 
 // What the quantities of a kind have in common. They stand in the order of the table of `compare --help`.
-enum kind {
-    COUNT_KIND,
-    HOST_KIND,
-    CATEGORY_KIND,
-    INSTRUCTIONS_KIND,
-    LOSS_KIND,
-    RUN_LOSS_KIND,
-    ERROR_KIND,
-    TENSOR_KIND,
-    BIAS_KIND,
-    KIND_COUNT
-};
+enum kind { COUNT, HOST, CATEGORY, INSTRUCTIONS, LOSS, RUN_LOSS, ERROR, TENSOR, BIAS, KINDS };
 static const struct {
     const char *name, *rule; // name: where the quantities' own do not say it
     bool counted;            // with --exact less is worse
     bool both_ways;          // less is worse
-    bool learned;            // a plan has none of it
     bool of_all_draws;       // draws of other columns make it no other
-} kinds[KIND_COUNT] = {
-    [COUNT_KIND] = {NULL, "more: worse; less: better, with --exact worse", .counted = true},
-    [HOST_KIND] = {NULL, "the same; null is 0", .counted = true},
-    [CATEGORY_KIND] = {"each part of peak_by_category", "the same; a part of a peak that fell: not judged",
-                       .counted = true},
-    [INSTRUCTIONS_KIND] = {NULL,
-                           "3 % more: worse; 3 % less: better, with --exact worse; of another processor: not "
-                           "judged",
-                           .counted = true, .of_all_draws = true},
-    [LOSS_KIND] = {"loss of the first step", "more or less beyond the tolerance: worse", .both_ways = true,
-                   .learned = true},
-    [RUN_LOSS_KIND] = {NULL, "of a training run: more beyond their noise: worse; less: better", .learned = true,
-                       .of_all_draws = true},
-    [ERROR_KIND] = {NULL, "more beyond the tolerance: worse; less: better", .learned = true},
-    [TENSOR_KIND] = {"the error of each tensor", "likewise", .learned = true},
-    [BIAS_KIND] = {NULL, "likewise", .learned = true, .of_all_draws = true},
+} kinds[KINDS] = {
+    [COUNT] = {NULL, "more: worse; less: better, with --exact worse", .counted = true},
+    [HOST] = {NULL, "the same; null is 0", .counted = true},
+    [CATEGORY] = {"each part of peak_by_category", "the same; a part of a peak that fell: not judged",
+                  .counted = true},
+    [INSTRUCTIONS] = {NULL, "3 % more: worse; 3 % less: better, with --exact worse; elsewhere: not judged",
+                      .counted = true, .of_all_draws = true},
+    [LOSS] = {"loss of the first step", "more or less beyond the tolerance: worse", .both_ways = true},
+    [RUN_LOSS] = {NULL, "of a training run: more beyond their noise: worse; less: better", .of_all_draws = true},
+    [ERROR] = {NULL, "more beyond the tolerance: worse; less: better"},
+    [TENSOR] = {"the error of each tensor", "likewise"},
+    [BIAS] = {NULL, "likewise", .of_all_draws = true},
 };
 
 // member: of a record, a double; that of parts and of a training run's losses is not used.
-#define QUANTITY(kind, name, member)                                                                               \
-    {                                                                                                              \
-        name, kind##_KIND, offsetof(struct record, member)                                                         \
-    }
+#define AT(member) offsetof(struct record, member)
 static const struct {
     const char *name;
     enum kind kind;
     size_t offset;
 } quantities[QUANTITY_COUNT] = {
-    [QUANTITY_PEAK_BYTES] = QUANTITY(COUNT, "peak_bytes", peak_bytes),
-    [QUANTITY_PEAK_BY_CATEGORY] = QUANTITY(CATEGORY, "peak_by_category", peak_by_category),
-    [QUANTITY_RESIDENT_BYTES] = QUANTITY(COUNT, "resident_bytes", resident_bytes),
-    [QUANTITY_FLOPS] = QUANTITY(COUNT, "flops", flops),
-    [QUANTITY_MODEL_FLOPS] = QUANTITY(COUNT, "model_flops", model_flops),
-    [QUANTITY_BYTES_MOVED] = QUANTITY(COUNT, "bytes_moved", bytes_moved),
-    [QUANTITY_ATTENTION_GLUE_BYTES] = QUANTITY(COUNT, "attention_glue_bytes", attention_glue_bytes),
-    [QUANTITY_LAUNCHES] = QUANTITY(COUNT, "launches", launches),
-    [QUANTITY_HOST_PEAK_BYTES] = QUANTITY(HOST, "host_peak_bytes", host_peak_bytes),
-    [QUANTITY_LINK_OUT_BYTES] = QUANTITY(HOST, "link_out_bytes", link_out_bytes),
-    [QUANTITY_LINK_IN_BYTES] = QUANTITY(HOST, "link_in_bytes", link_in_bytes),
-    [QUANTITY_INSTRUCTIONS] = QUANTITY(INSTRUCTIONS, "instructions", instructions),
-    [QUANTITY_LOSS] = QUANTITY(LOSS, "loss", loss),
-    [QUANTITY_LAST_LOSS] = QUANTITY(RUN_LOSS, "last_loss", curve),
-    [QUANTITY_HELD_OUT_LOSS] = QUANTITY(RUN_LOSS, "held_out_loss", curve),
-    [QUANTITY_GRADIENT_ERROR] = QUANTITY(ERROR, "gradient.relative_l2", gradient.relative_l2),
-    [QUANTITY_NOISE_FLOOR] = QUANTITY(ERROR, "gradient.noise_floor", gradient.noise_floor),
-    [QUANTITY_TENSOR_ERROR] = QUANTITY(TENSOR, "gradient.tensors", gradient.tensors),
-    [QUANTITY_BIAS] = QUANTITY(BIAS, "bias.relative_l2", bias.relative_l2),
-    [QUANTITY_BIAS_RMS] = QUANTITY(BIAS, "bias.rms_error", bias.rms_error),
+    [QUANTITY_PEAK_BYTES] = {"peak_bytes", COUNT, AT(peak_bytes)},
+    [QUANTITY_PEAK_BY_CATEGORY] = {"peak_by_category", CATEGORY, AT(peak_by_category)},
+    [QUANTITY_RESIDENT_BYTES] = {"resident_bytes", COUNT, AT(resident_bytes)},
+    [QUANTITY_FLOPS] = {"flops", COUNT, AT(flops)},
+    [QUANTITY_MODEL_FLOPS] = {"model_flops", COUNT, AT(model_flops)},
+    [QUANTITY_BYTES_MOVED] = {"bytes_moved", COUNT, AT(bytes_moved)},
+    [QUANTITY_ATTENTION_GLUE_BYTES] = {"attention_glue_bytes", COUNT, AT(attention_glue_bytes)},
+    [QUANTITY_LAUNCHES] = {"launches", COUNT, AT(launches)},
+    [QUANTITY_HOST_PEAK_BYTES] = {"host_peak_bytes", HOST, AT(host_peak_bytes)},
+    [QUANTITY_LINK_OUT_BYTES] = {"link_out_bytes", HOST, AT(link_out_bytes)},
+    [QUANTITY_LINK_IN_BYTES] = {"link_in_bytes", HOST, AT(link_in_bytes)},
+    [QUANTITY_INSTRUCTIONS] = {"instructions", INSTRUCTIONS, AT(instructions)},
+    [QUANTITY_LOSS] = {"loss", LOSS, AT(loss)},
+    [QUANTITY_LAST_LOSS] = {"last_loss", RUN_LOSS, AT(curve)},
+    [QUANTITY_HELD_OUT_LOSS] = {"held_out_loss", RUN_LOSS, AT(curve)},
+    [QUANTITY_GRADIENT_ERROR] = {"gradient.relative_l2", ERROR, AT(gradient.relative_l2)},
+    [QUANTITY_NOISE_FLOOR] = {"gradient.noise_floor", ERROR, AT(gradient.noise_floor)},
+    [QUANTITY_TENSOR_ERROR] = {"gradient.tensors", TENSOR, AT(gradient.tensors)},
+    [QUANTITY_BIAS] = {"bias.relative_l2", BIAS, AT(bias.relative_l2)},
+    [QUANTITY_BIAS_RMS] = {"bias.rms_error", BIAS, AT(bias.rms_error)},
 };
 
 const char *quantity_name(enum quantity quantity)
@@ -100,7 +81,7 @@ bool quantity_is_bytes(const char *name)
 
 void quantity_rules_write(FILE *stream)
 {
-    for (enum kind kind = COUNT_KIND; kind < KIND_COUNT; kind++) {
+    for (enum kind kind = COUNT; kind < KINDS; kind++) {
         const char *separator = "  ";
         if (kinds[kind].name)
             fprintf(stream, "%s%s", separator, kinds[kind].name);
@@ -115,8 +96,7 @@ void quantity_rules_write(FILE *stream)
 
 // --- allowances
 
-// "1%", "0", "250", "64 KiB".
-static bool read_amount(const char *text, struct allowance *allowance)
+bool allowance_read(struct allowance *allowance, const char *text)
 {
     char *end;
     double number = strtod(text, &end);
@@ -148,7 +128,7 @@ bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *tex
         names_hint(&names, item, "quantities", hint, sizeof hint);
         if (i == names.count)
             status_set(status, STATUS_BAD_INPUT, "--allow: no quantity \"%.40s\"; %s", item, hint);
-        else if (!assigned || !read_amount(value + 1, &allowances[i]))
+        else if (!assigned || !allowance_read(&allowances[i], value + 1))
             status_set(status, STATUS_BAD_INPUT,
                        "--allow: %s: expected a share or an amount, such as %s=1%% or %s=4096", item, item, item);
         else
@@ -158,27 +138,22 @@ bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *tex
     return status->code == STATUS_OK;
 }
 
-static double extra(const struct allowance *allowance, double base)
-{
-    return allowance->relative ? allowance->amount * fabs(base) : allowance->amount;
-}
-
 // --- values
 
 double quantity_of(const struct record *record, enum quantity quantity)
 {
     enum kind kind = quantities[quantity].kind;
-    if (kind == CATEGORY_KIND || kind == TENSOR_KIND)
+    if (kind == CATEGORY || kind == TENSOR)
         return NAN;
-    if (kind == RUN_LOSS_KIND)
+    if (kind == RUN_LOSS)
         return quantity == QUANTITY_LAST_LOSS ? record_last_loss(record) : record_held_out_loss(record);
     double value = *(const double *)(const void *)((const char *)record + quantities[quantity].offset);
     // Null means that nothing was kept on the host, in a record that tells of its step, and of a step's loss that
     // it is not finite.
-    if (isnan(value) && kind == HOST_KIND && !isnan(record->peak_bytes))
+    if (isnan(value) && kind == HOST && !isnan(record->peak_bytes))
         return 0;
     bool computed = record->status == RECORD_OK && !record_is_planned(record);
-    return isnan(value) && kind == LOSS_KIND && computed ? INFINITY : value;
+    return isnan(value) && kind == LOSS && computed ? INFINITY : value;
 }
 
 // --- tolerances, of BASE and the dtype
@@ -208,11 +183,6 @@ static double tensor_slack(const struct record *base, double error)
     return fmax(2 * fmax(noise, floor_of(base)), ERROR_LEAST);
 }
 
-static bool same_inputs(const struct record *base, const struct record *new)
-{
-    return record_same_data(base, new) && record_same_model(base, new);
-}
-
 // Whether instructions may be compared: of one processor, as many threads, and waits of one kind.
 static bool counted_alike(const struct record *base, const struct record *new)
 {
@@ -225,16 +195,17 @@ static double noise_of(enum quantity quantity, double value, const struct record
 {
     double size = isfinite(value) ? fabs(value) : 0;
     switch (quantities[quantity].kind) {
-    case INSTRUCTIONS_KIND:
+    case INSTRUCTIONS:
         return counted_alike(base, new) ? INSTRUCTIONS_NOISE * size : NAN;
-    case LOSS_KIND:
-        return same_inputs(base, new) ? error_slack(base) * size : NAN;
-    case RUN_LOSS_KIND:
-        return same_inputs(base, new) ? fmax(error_slack(base) * size, loss_noise(base, new)) : NAN;
-    case ERROR_KIND:
-    case BIAS_KIND:
+    case LOSS:
+    case RUN_LOSS:
+        if (!record_same_data(base, new) || !record_same_model(base, new))
+            return NAN;
+        return fmax(error_slack(base) * size, quantity == QUANTITY_LOSS ? 0 : loss_noise(base, new));
+    case ERROR:
+    case BIAS:
         return error_slack(base);
-    case TENSOR_KIND:
+    case TENSOR:
         return tensor_slack(base, size);
     default:
         return 0;
@@ -290,7 +261,7 @@ struct judging {
     const struct record_list *base, *new;
     const struct record *before, *after; // the last of either that was ok
     const struct quantity_rules *rules;
-    bool planned, exact, other_columns;
+    bool planned, exact;
     struct quantity_changes changes;
 };
 
@@ -352,9 +323,9 @@ static bool same_objective(const struct record *base, const struct record *new)
 // Whether two values are not of one thing: a loss of other data or of another setting, or what is of other columns.
 static bool is_of_another(const struct judging *judging, enum kind kind, double noise)
 {
-    bool setting = judging->rules->settings && (kind == LOSS_KIND || kind == RUN_LOSS_KIND);
-    return isnan(noise) || (judging->other_columns && !kinds[kind].of_all_draws) ||
-           (setting && (kind == LOSS_KIND || !same_objective(judging->before, judging->after)));
+    bool setting = judging->rules->settings && (kind == LOSS || kind == RUN_LOSS);
+    return isnan(noise) || (judging->changes.other_columns && !kinds[kind].of_all_draws) ||
+           (setting && (kind == LOSS || !same_objective(judging->before, judging->after)));
 }
 
 static void add(struct judging *judging, const char *name, struct quantity_change change)
@@ -373,11 +344,13 @@ static void judge_extremes(const struct judging *judging, const struct figure *f
                            const struct extremes *new, double noise, struct quantity_change *change)
 {
     enum kind kind = quantities[figure->quantity].kind;
-    const struct allowance *own = &judging->rules->allowances[figure->quantity],
-                           *peak = &judging->rules->allowances[QUANTITY_PEAK_BYTES];
-    // A part of the peak may grow by as much as the peak.
-    bool of_peak = kind == CATEGORY_KIND && !own->given;
-    double allowed = of_peak ? extra(peak, judging->before->peak_bytes) : extra(own, finite_of(base));
+    const struct allowance *allowance = &judging->rules->allowances[figure->quantity];
+    double value = finite_of(base);
+    if (kind == CATEGORY && !allowance->given) { // a part of the peak may grow by as much as the peak
+        allowance = &judging->rules->allowances[QUANTITY_PEAK_BYTES];
+        value = judging->before->peak_bytes;
+    }
+    double allowed = allowance->relative ? allowance->amount * fabs(value) : allowance->amount;
     bool both_ways = kinds[kind].both_ways || (kinds[kind].counted && judging->exact);
     struct judged most = judge_value(base->most, new->most, noise, allowed, both_ways),
                   least = judge_value(base->least, new->least, noise, allowed, both_ways);
@@ -388,7 +361,7 @@ static void judge_extremes(const struct judging *judging, const struct figure *f
     }
     change->verdict = by_least ? least.verdict : most.verdict;
     if (by_least ? least.allowed : most.allowed)
-        change->allowed = (of_peak ? peak : own)->text;
+        change->allowed = allowance->text;
 }
 
 // Adds how a figure changed, if it did.
@@ -397,7 +370,7 @@ static void judge(struct judging *judging, const struct figure *figure)
     struct extremes base = extremes_of(judging, judging->base, figure),
                     new = extremes_of(judging, judging->new, figure);
     enum kind kind = quantities[figure->quantity].kind;
-    bool instructions = kind == INSTRUCTIONS_KIND, lost = base.known && (!new.known || (new.gap && !base.gap));
+    bool instructions = kind == INSTRUCTIONS, lost = base.known && (!new.known || (new.gap && !base.gap));
     double noise = noise_of(figure->quantity, finite_of(&base), judging->before,
                             instructions ? judging->before : judging->after);
     struct quantity_change change = {.base = base.known ? base.most : NAN, .new = new.known ? new.most : NAN};
@@ -448,15 +421,6 @@ static const struct record *last_ok(const struct record_list *list)
     return last;
 }
 
-bool quantity_other_columns(const struct record_list *base, const struct record_list *new)
-{
-    const struct record *before = last_ok(base);
-    bool any = false;
-    for (size_t i = 0; i < new->count; i++)
-        any |= new->records[i]->status == RECORD_OK &&record_other_columns(before, new->records[i]);
-    return any;
-}
-
 struct quantity_changes quantity_changes(const struct record_list *base, const struct record_list *new,
                                          const struct quantity_rules *rules)
 {
@@ -465,10 +429,10 @@ struct quantity_changes quantity_changes(const struct record_list *base, const s
     CHECK(judging.before && judging.after);
     judging.planned = record_one_is_planned(judging.before, judging.after);
     judging.exact = rules->exact || judging.planned;
-    judging.other_columns = quantity_other_columns(base, new);
+    for (size_t i = 0; i < new->count; i++)
+        judging.changes.other_columns |=
+            new->records[i]->status == RECORD_OK &&record_other_columns(judging.before, new->records[i]);
     for (enum quantity i = 0; i < QUANTITY_COUNT; i++) {
-        if (judging.planned && kinds[quantities[i].kind].learned)
-            continue;
         if (i == QUANTITY_PEAK_BY_CATEGORY)
             judge_categories(&judging);
         else if (i == QUANTITY_TENSOR_ERROR)

@@ -53,6 +53,8 @@ struct allowance {
 // Writes which change of which quantity is which verdict, a line for each kind of quantity.
 void quantity_rules_write(FILE *stream);
 
+// Reads the amount: "1%", "0", "250", "64 KiB".
+bool allowance_read(struct allowance *allowance, const char *text);
 // Reads "peak_bytes=1%,launches=2,bytes_moved=64KiB" on top of what the allowances hold.
 bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *text, struct status *status);
 
@@ -73,6 +75,7 @@ struct quantity_change {
 struct quantity_changes {
     size_t count;
     struct quantity_change *items; // [count], to be freed
+    bool other_columns;            // a round of NEW that was ok drew other columns than BASE's last
 };
 
 // Every quantity that is not the same in two trials' rounds of which some were ok, by the table of `compare
@@ -88,5 +91,3 @@ struct quantity_changes {
 // and errors, which a plan has none of, are left out, and so is what one of them does not know.
 struct quantity_changes quantity_changes(const struct record_list *base, const struct record_list *new,
                                          const struct quantity_rules *rules);
-// Whether a round of NEW that was ok drew other columns than BASE's last.
-bool quantity_other_columns(const struct record_list *base, const struct record_list *new);

@@ -228,12 +228,6 @@ static struct sample_mean mean_of_rounds(const struct sheet *sheet)
     return sample_mean(sheet->medians, rounds);
 }
 
-// Half the interval, were there so many rounds.
-static double half_interval(struct sample_mean mean, size_t rounds)
-{
-    return sample_half_interval(mean, rounds, ERROR_LEAST / 2);
-}
-
 static double threshold_of(const struct time_change *change, size_t trials)
 {
     bool all = trials > 1 && trials == change->judged;
@@ -252,7 +246,7 @@ static bool is_one_file(const struct sheet *sheet)
 
 static enum verdict judge_all(const struct time_change *change, struct sample_mean mean, size_t rounds)
 {
-    double half = half_interval(mean, rounds), least = log(1 + change->threshold / 2);
+    double half = sample_half_interval(mean, rounds, ERROR_LEAST / 2), least = log(1 + change->threshold / 2);
     if (mean.estimate - half > 0 && mean.estimate > least)
         return VERDICT_WORSE;
     if (mean.estimate + half < 0 && mean.estimate < -least)
@@ -456,7 +450,7 @@ void time_change_judge(struct time_change *change, double threshold, struct time
         change->paired = sheet.paired;
         change->disturbed = disturbed_share(&sheet);
         change->all.verdict = judge_all(change, mean, mean.count);
-        change->all.ratio = sample_ratio(mean.estimate, half_interval(mean, mean.count));
+        change->all.ratio = sample_ratio(mean.estimate, sample_half_interval(mean, mean.count, ERROR_LEAST / 2));
         judge_groups(change, &sheet);
         judge_trials(change, &sheet, trials, count);
     }
