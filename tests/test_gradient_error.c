@@ -154,10 +154,10 @@ static struct trial trial_in(enum dtype dtype)
                           .objective = objective_find("token-mean")};
 }
 
-// sigma: what is stored and what is summed, (L + 1) R (us^2 + ua^2 log2 n) / 3 of 128 tokens.
-static double by_hand(double stored, double sum)
+// sigma of 3 layers: 4 (4 L + 28) results that are stored, 64 (L + 1) sums of 2^levels terms.
+static double by_hand(double stored, double sum, double levels)
 {
-    return sqrt(4 * 32 * (stored * stored + sum * sum * 7) / 3);
+    return 0.4247 * sqrt(160 * stored * stored + 256 * levels * sum * sum);
 }
 
 static bool is(double value, double expected)
@@ -172,24 +172,25 @@ static void the_bound_follows_from_dtype_and_shape(void **state)
         enum dtype dtype;
         double stored, sum;
     } cases[] = {{DTYPE_F64, 0x1p-53, 0x1p-53}, {DTYPE_F32, 0x1p-24, 0x1p-24}, {DTYPE_BF16, 0x1p-8, 0x1p-24}};
-    double f64 = by_hand(0x1p-53, 0x1p-53);
+    double f64 = by_hand(0x1p-53, 0x1p-53, 7);
     for (size_t i = 0; i < 3; i++) {
         struct trial trial = trial_in(cases[i].dtype);
-        double own = by_hand(cases[i].stored, cases[i].sum), sums = by_hand(cases[i].sum, cases[i].sum);
-        static const double noise[][2] = {{0, 5}, {0.49, 5}, {0.6, 6}, {2.3, 23}, {30, 250}}; // in sigma
-        for (size_t j = 0; j < 5; j++) {
+        double own = by_hand(cases[i].stored, cases[i].sum, 7), sums = by_hand(cases[i].sum, cases[i].sum, 7);
+        static const double noise[][2] = {{0, 5},    {0.49, 5},   {0.6, 6},
+                                          {2.3, 23}, {24.9, 249}, {30, 300}}; // in sigma
+        for (size_t j = 0; j < 6; j++) {
             struct rounding rounding = rounding_of(&trial, noise[j][0] * f64);
-            assert_true(is(rounding.relative, fmin(0.5, noise[j][1] * own)));
+            assert_true(is(rounding.relative, noise[j][1] * own));
             assert_true(is(rounding.cancelled, noise[j][1] * sums));
+            assert_int_equal(rounding.decides, noise[j][1] <= (cases[i].dtype == DTYPE_BF16 ? 6 : 249));
         }
     }
     struct trial trial = trial_in(DTYPE_F32);
     trial.tf32 = true;
-    assert_true(is(rounding_of(&trial, 0).relative, 5 * by_hand(0x1p-11, 0x1p-24)));
+    assert_true(is(rounding_of(&trial, 0).relative, 5 * by_hand(0x1p-11, 0x1p-24, 7)));
     trial.tf32 = false;
-    double plain = rounding_of(&trial, 0).relative;
     trial.config.vocab = 1 << 14;
-    assert_true(is(rounding_of(&trial, 0).relative, plain * sqrt(15. / 8)));
+    assert_true(is(rounding_of(&trial, 0).relative, 5 * by_hand(0x1p-24, 0x1p-24, 14)));
 }
 
 // Sums in bf16 get a part of each chunk, of the head's if that is shorter.
@@ -202,18 +203,18 @@ static void the_bound_counts_parts_of_sums_in_bf16(void **state)
     } cases[] = {{"chunk=8 head_chunk=0", 8}, {"chunk=30", 3}, {"chunk=8 head_chunk=2", 32}};
     for (size_t i = 0; i < 3; i++) {
         struct trial trial = trial_in(DTYPE_BF16);
-        double wide = rounding_of(&trial, 0).relative, part = 5 * 0x1p-8;
+        double wide = rounding_of(&trial, 0).relative, part = 5 * 0.4247 * 0x1p-8;
         trial.method = method_find("seco");
         void *options = fixture_options(trial.method, cases[i].options);
         trial.options = options;
         assert_true(rounding_of(&trial, 0).relative == wide);
         trial.gradient_dtype = DTYPE_BF16;
-        assert_true(is(rounding_of(&trial, 0).relative, sqrt(wide * wide + part * part * cases[i].parts / 6)));
+        assert_true(is(rounding_of(&trial, 0).relative, sqrt(wide * wide + part * part * cases[i].parts / 2)));
         options_free(&trial.method->options, options);
     }
 }
 
-// What reference_accepts says of a gradient and a noise floor whose tensors are off by these, relative to the
+// What reference_judge says of a gradient and a noise floor whose tensors are off by these, relative to the
 // bound, from a reference of (3, 4, 0) and (0, second).
 struct off {
     double first, second; // of the gradient
@@ -229,8 +230,10 @@ static struct status verdict(enum dtype dtype, double second, struct off off)
     struct gradient_report report = compare(VALUES(3, 4, bound * off.first), VALUES(bound * off.second, second),
                                             VALUES(3, 4, 0), VALUES(0, second));
     struct status status = {0};
-    bool accepted = reference_accepts(&reference, &trial, &report, &status);
+    struct rounding_verdict judged;
+    bool accepted = reference_judge(&judged, &reference, &trial, &report, &status);
     assert_int_equal(accepted, status.code == STATUS_OK);
+    assert_string_equal(judged.name, accepted ? "within" : "beyond");
     gradient_report_free(&report);
     gradient_report_free(&reference.floor);
     return status;
@@ -284,7 +287,42 @@ static void what_vanishes_is_held_against_its_share(void **state)
         struct gradient_report report =
             compare(VALUES(error, 0, 0), VALUES(0, 0), VALUES(0, 1e-16, 0), VALUES(0, 0));
         struct status status = {0};
-        assert_int_equal(reference_accepts(&reference, &trial, &report, &status), !over);
+        struct rounding_verdict judged;
+        assert_int_equal(reference_judge(&judged, &reference, &trial, &report, &status), !over);
+        assert_true(is(judged.bound, bound) && is(judged.bound_share, over ? 1.01 : 0.99));
+        gradient_report_free(&report);
+        gradient_report_free(&reference.floor);
+    }
+}
+
+// A bound above a quarter of the gradient leaves what is within it undecided, and so does a reference that moves by
+// more than 25 sigma of f64; what is beyond a bound fails whatever it is.
+static void a_bound_that_cannot_tell_leaves_it_undecided(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        double noise, error; // of the bound
+        const char *name;
+    } cases[] = {{DTYPE_BF16, 0, 0.9, "within"},      {DTYPE_BF16, 1.2, 0.9, "undecided"},
+                 {DTYPE_BF16, 1.2, 1.1, "beyond"},    {DTYPE_F32, 24.9, 0.9, "within"},
+                 {DTYPE_F32, 25.1, 0.9, "undecided"}, {DTYPE_F32, 25.1, 1.1, "beyond"},
+                 {DTYPE_F32, 0, NAN, "beyond"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial trial = trial_in(cases[i].dtype);
+        struct reference reference = {.noise = cases[i].noise * by_hand(0x1p-53, 0x1p-53, 7)};
+        double bound = rounding_of(&trial, reference.noise).relative;
+        reference.floor = compare(VALUES(3, 4, 0), VALUES(0, 12), VALUES(3, 4, 0), VALUES(0, 12));
+        struct gradient_report report =
+            compare(VALUES(3, 4, 0), VALUES(0, 12 + 13 * bound * cases[i].error), VALUES(3, 4, 0), VALUES(0, 12));
+        struct status status = {0};
+        struct rounding_verdict judged;
+        bool accepted = reference_judge(&judged, &reference, &trial, &report, &status);
+        assert_string_equal(judged.name, cases[i].name);
+        assert_int_equal(accepted, strcmp(cases[i].name, "beyond") != 0);
+        assert_true(is(judged.bound, bound));
+        assert_true(isnan(cases[i].error) ? isnan(judged.bound_share)
+                                          : fabs(judged.bound_share / cases[i].error - 1) < 1e-9);
         gradient_report_free(&report);
         gradient_report_free(&reference.floor);
     }
@@ -301,6 +339,7 @@ int main(void)
         cmocka_unit_test(the_bound_counts_parts_of_sums_in_bf16),
         cmocka_unit_test(errors_and_floor_are_held_against_the_bound),
         cmocka_unit_test(what_vanishes_is_held_against_its_share),
+        cmocka_unit_test(a_bound_that_cannot_tell_leaves_it_undecided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

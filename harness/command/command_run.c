@@ -123,7 +123,7 @@ static const struct flag flags[] = {
     {.name = "quiet",
      .flags = OPTION_FIRST,
      .key = 'q',
-     .doc = "say nothing on stderr of trials that end ok, nor how many are left"},
+     .doc = "say nothing on stderr of trials that end ok with a gradient that was judged, nor how many are left"},
     {.name = "verbose", .key = 'v', .doc = "say when each trial begins, its id, and all of why it did not end ok"},
     {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "with --list: one JSON object per line"},
     {0}};

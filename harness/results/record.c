@@ -155,6 +155,11 @@ bool record_same_model(const struct record *a, const struct record *b)
     return same_hash(a->model_hash, b->model_hash);
 }
 
+bool record_gradient_undecided(const struct record *record)
+{
+    return record->status == RECORD_OK && strcmp(text_or(record->gradient.verdict, ""), "undecided") == 0;
+}
+
 bool record_is_planned(const struct record *record)
 {
     return trial_plans_on(text_or(record->trial.device, ""));

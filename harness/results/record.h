@@ -108,8 +108,8 @@ struct record_tensor { // its name is the part's
 struct record_gradient {
     bool given;
     double relative_l2, max_abs, cosine, decimals, mean_abs, mean_relative;
-    double noise_floor, sums_relative_l2, worst_relative_l2;
-    const char *worst_tensor;
+    double noise_floor, bound, bound_share, sums_relative_l2, worst_relative_l2;
+    const char *verdict, *worst_tensor;
     uint64_t hash;
     struct record_parts tensors; // struct record_tensor
 };
@@ -247,6 +247,8 @@ void record_card(const struct record *record, char *name, size_t size);
 // for the same.
 bool record_same_data(const struct record *a, const struct record *b);
 bool record_same_model(const struct record *a, const struct record *b);
+// Whether its gradient was checked in vain: the bound on rounding cannot tell a right one from a wrong one.
+bool record_gradient_undecided(const struct record *record);
 // Whether its device computes nothing, but counts: plan-cpu, plan-cuda.
 bool record_is_planned(const struct record *record);
 // Whether it is planned for a card, and for none in particular: without a profile, which says how many

@@ -158,6 +158,17 @@ FIELDS gradient_fields[] = {
     {FIELD(record_gradient, noise_floor), .type = FIELD_SIZE,
      .meaning = "relative_l2 of full summed in reverse against full, both in the trial's dtype",
      .null = "not finite"},
+    {FIELD(record_gradient, bound), .type = FIELD_SIZE,
+     .meaning = "the most of relative_l2 that rounding explains (methods/methods.md)",
+     .null = "the method is not exact"},
+    {FIELD(record_gradient, bound_share), .type = FIELD_SIZE,
+     .meaning = "the largest error over its bound: of the gradient, its noise floor and those of each tensor",
+     .null = "not finite, or as bound"},
+    {FIELD(record_gradient, verdict), .type = FIELD_STRING,
+     .meaning =
+         "within: bound_share <= 1; beyond: more; undecided: within a bound that cannot tell, above 0.25 or of a "
+         "reference that moves by itself",
+     .null = "as bound"},
     {FIELD(record_gradient, sums_relative_l2), .type = FIELD_SIZE,
      .meaning = "what sums in bf16 alone change: against the same method with sums in f32",
      .null = "there are none in bf16"},

@@ -114,6 +114,24 @@ static void write_drawn(const struct printer *printer)
                 drawn, printer->table->row_count);
 }
 
+static void write_undecided(const struct printer *printer)
+{
+    size_t undecided = 0;
+    double bound = 0;
+    for (size_t i = 0; i < printer->table->row_count; i++) {
+        const struct record *record = printer->table->rows[i].record;
+        bool vain = record_gradient_undecided(record);
+        undecided += vain;
+        bound = vain ? fmax(bound, record->gradient.bound) : bound;
+    }
+    if (undecided)
+        fprintf(
+            printer->stream,
+            "\nthe gradients of %zu of %zu rows are not judged: rounding in their dtype explains errors of up to "
+            "%.2g\nof the gradient itself (gradient.bound); check these models in f32, too\n",
+            undecided, printer->table->row_count, bound);
+}
+
 // before: of each note.
 static void write_several(const struct results *results, const char *before, FILE *stream)
 {
@@ -203,6 +221,7 @@ static void write_for_people(const struct printer *printer, const struct results
         write_base(printer->table, printer->stream);
         write_planned(printer);
         write_drawn(printer);
+        write_undecided(printer);
         write_several(results, "\n", printer->stream);
         write_disturbed(printer->table, "\n", printer->stream);
         write_one_round(printer->table, !results->places, printer->stream);

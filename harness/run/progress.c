@@ -108,6 +108,9 @@ static void print_end(const struct progress *progress, const struct record *reco
     if (status != RECORD_OK && record->reason)
         fprintf(stderr, ": %.*s%s", all ? (int)strlen(record->reason) : REASON_BYTES, record->reason,
                 all ? "" : "...");
+    if (record_gradient_undecided(record))
+        fprintf(stderr, ": its gradient is not judged, for rounding in %s explains an error of %.2g",
+                record->trial.dtype, record->gradient.bound);
     fputc('\n', stderr);
 }
 
@@ -122,7 +125,7 @@ void progress_end(struct progress *progress, const struct trial *trial, const ch
     progress->counts[status]++;
     describe_with_program(progress->spec, trial, program, what, sizeof what);
     progress_clear(progress);
-    if (status != RECORD_OK || progress->detail != PROGRESS_QUIET)
+    if (status != RECORD_OK || progress->detail != PROGRESS_QUIET || record_gradient_undecided(&record))
         print_end(progress, &record, status, what);
     record_free(&record);
     json_decref(object);

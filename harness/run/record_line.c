@@ -176,7 +176,8 @@ static void fill_gradient(struct record_gradient *gradient, const struct trial_r
     if (!report)
         return;
     const struct gradient_error *overall = &report->overall;
-    bool any = report->count > 0;
+    const struct rounding_verdict *verdict = &result->verdict;
+    bool any = report->count > 0, judged = verdict->name;
     *gradient =
         (struct record_gradient){.given = true,
                                  .relative_l2 = overall->relative_l2,
@@ -186,6 +187,9 @@ static void fill_gradient(struct record_gradient *gradient, const struct trial_r
                                  .mean_abs = overall->mean_abs,
                                  .mean_relative = overall->mean_relative,
                                  .noise_floor = result->noise_floor,
+                                 .bound = judged ? verdict->bound : NAN,
+                                 .bound_share = judged ? verdict->bound_share : NAN,
+                                 .verdict = verdict->name,
                                  .sums_relative_l2 = result->sums_relative_l2,
                                  .worst_tensor = any ? report->tensors[report->worst].name : NULL,
                                  .worst_relative_l2 = any ? report->tensors[report->worst].error.relative_l2 : NAN};

@@ -8,6 +8,7 @@
 #include "harness/run/machine_load.h"
 #include "harness/run/pair_sums.h"
 #include "harness/run/provenance.h"
+#include "harness/run/rounding.h"
 #include "harness/run/watch.h"
 #include "harness/spec/trial.h"
 #include "kernels/base/breakdown.h"
@@ -53,6 +54,7 @@ struct trial_result {
     bool oversubscribed;
     const struct gradient_report *gradient;
     double noise_floor, sums_relative_l2; // NaN: no sums in bf16
+    struct rounding_verdict verdict;      // without a name: a method that is not exact
     double gemm_flops_per_s;
     const struct bias *bias;
     const struct pair_sums *pair_sums;

@@ -99,39 +99,44 @@ void reference_free(struct reference *reference)
     gradient_report_free(&reference->floor);
 }
 
-static bool check(double l2, double floor_l2, double limit, const struct gradient_error *error, const char *what,
-                  const struct trial *trial, struct status *status)
+// Raises the verdict's share of the bound to that of an error, and fails beyond it, also of what is not a number.
+static void check(struct rounding_verdict *verdict, double l2, double floor_l2, double limit,
+                  const struct gradient_error *error, const char *what, const struct trial *trial,
+                  struct status *status)
 {
-    double scale = gradient_scale(error);
+    double scale = gradient_scale(error), shares[] = {l2 / limit, floor_l2 / limit};
+    for (size_t i = 0; i < 2; i++)
+        if (!(shares[i] <= verdict->bound_share))
+            verdict->bound_share = isnan(verdict->bound_share) ? NAN : shares[i];
     if (!(l2 <= limit))
-        return status_set(status, STATUS_FAILED,
-                          "%s is off: relative L2 %.3g against full f64, where rounding in %s explains %.3g", what,
-                          l2 / scale, dtype_name(trial->dtype), limit / scale);
-    return floor_l2 <= limit ||
-           status_set(
-               status, STATUS_FAILED,
-               "%s depends on the order of sums: full summed in another order is off by relative L2 %.3g, where "
-               "rounding in %s explains %.3g; this build computes with less than %s has",
-               what, floor_l2 / scale, dtype_name(trial->dtype), limit / scale, dtype_name(trial->dtype));
+        status_set(status, STATUS_FAILED,
+                   "%s is off: relative L2 %.3g against full f64, where rounding in %s explains %.3g", what,
+                   l2 / scale, dtype_name(trial->dtype), limit / scale);
+    else if (!(floor_l2 <= limit))
+        status_set(status, STATUS_FAILED,
+                   "%s depends on the order of sums: full summed in another order is off by relative L2 %.3g, "
+                   "where rounding in %s explains %.3g; this build computes with less than %s has",
+                   what, floor_l2 / scale, dtype_name(trial->dtype), limit / scale, dtype_name(trial->dtype));
 }
 
-bool reference_accepts(const struct reference *reference, const struct trial *trial,
-                       const struct gradient_report *report, struct status *status)
+bool reference_judge(struct rounding_verdict *verdict, const struct reference *reference, const struct trial *trial,
+                     const struct gradient_report *report, struct status *status)
 {
     struct rounding rounding = rounding_of(trial, reference->noise);
     const struct gradient_error *whole = &report->overall;
-    if (!check(whole->l2, reference->floor.overall.l2, rounding_whole(&rounding, whole), whole, "the gradient",
-               trial, status))
-        return false;
+    double limit = rounding_whole(&rounding, whole);
+    *verdict = (struct rounding_verdict){.bound = limit / gradient_scale(whole)};
+    check(verdict, whole->l2, reference->floor.overall.l2, limit, whole, "the gradient", trial, status);
     for (size_t i = 0, j = 0; i < report->count; i++, j++) {
         const struct tensor_error *tensor = &report->tensors[i];
         while (strcmp(tensor->name, reference->floor.tensors[j].name) != 0) // of what does not train now
             j++;
         char what[160];
         snprintf(what, sizeof what, "the gradient of %s", tensor->name);
-        if (!check(tensor->error.l2, reference->floor.tensors[j].error.l2,
-                   rounding_tensor(&rounding, &tensor->error), &tensor->error, what, trial, status))
-            return false;
+        check(verdict, tensor->error.l2, reference->floor.tensors[j].error.l2,
+              rounding_tensor(&rounding, &tensor->error), &tensor->error, what, trial, status);
     }
-    return true;
+    bool within = verdict->bound_share <= 1;
+    verdict->name = !within ? "beyond" : rounding.decides ? "within" : "undecided";
+    return within;
 }

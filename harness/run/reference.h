@@ -2,7 +2,7 @@
 // tokens; and the noise floor that an error must be seen against: `full` in the trial's own dtype, summed in two
 // orders.
 #pragma once
-#include "harness/run/gradient_error.h"
+#include "harness/run/rounding.h"
 #include "harness/spec/trial.h"
 
 struct reference {
@@ -23,6 +23,6 @@ bool reference_sums(struct gradient_report *sums, const struct gradient_set *set
                     const void *options, struct status *status);
 // Whether rounding explains how an exact method's gradient, and its noise floor, differ from the reference, overall
 // and tensor by tensor: the bound (harness/run/rounding.h) is known before anything is computed, so that no build
-// excuses its errors by its own noise. False and a status that names the tensor if not.
-bool reference_accepts(const struct reference *reference, const struct trial *trial,
-                       const struct gradient_report *report, struct status *status);
+// excuses its errors by its own noise. False and a status that names the first tensor if not.
+bool reference_judge(struct rounding_verdict *verdict, const struct reference *reference, const struct trial *trial,
+                     const struct gradient_report *report, struct status *status);

@@ -1,11 +1,15 @@
 #include "harness/run/rounding.h"
 #include <math.h>
 
-#define LAYER_RESULTS    32
+#define ROUNDING_RMS     0.4247
+#define STREAM_RESULTS   4
+#define BLOCK_RESULTS    28
+#define AMPLIFICATION    4
+#define LAYER_SUMS       64
 #define NOISE_FACTOR     10
 #define DEVIATIONS_LEAST 5
 #define DEVIATIONS_MOST  250
-#define RELATIVE_MOST    0.5
+#define RELATIVE_MOST    0.25
 #define TENSOR_FACTOR    3
 #define SMALL_SHARE      0.1
 #define TF32_EPSILON     0x1p-11
@@ -35,21 +39,23 @@ static double deviation(const struct trial *trial, double stored, double sum, do
     double tokens = (double)trial->context * (double)trial->batch, bf16 = dtype_epsilon(DTYPE_BF16);
     double terms =
         larger(larger((double)config->width, (double)config->ffn), larger((double)config->vocab, tokens));
-    double results = (double)(config->layers + 1) * LAYER_RESULTS;
-    return sqrt(results * (stored * stored + sum * sum * log2(terms)) / 3 + bf16 * bf16 * part_count / 6);
+    double layers = (double)config->layers;
+    double results = AMPLIFICATION * (STREAM_RESULTS * layers + BLOCK_RESULTS),
+           sums = LAYER_SUMS * (layers + 1) * log2(terms);
+    return ROUNDING_RMS * sqrt(results * stored * stored + sums * sum * sum + bf16 * bf16 * part_count / 2);
 }
 
 struct rounding rounding_of(const struct trial *trial, double noise)
 {
     double f64 = dtype_epsilon(DTYPE_F64), own = dtype_epsilon(trial->dtype),
            statistic = dtype_epsilon(dtype_statistic(trial->dtype));
-    double most =
-        larger(DEVIATIONS_LEAST, fmin(DEVIATIONS_MOST, NOISE_FACTOR * noise / deviation(trial, f64, f64, 0)));
+    double deviations = larger(DEVIATIONS_LEAST, NOISE_FACTOR * noise / deviation(trial, f64, f64, 0));
     double relative =
-        most * deviation(trial, trial->tf32 ? larger(own, TF32_EPSILON) : own, statistic, parts(trial));
+        deviations * deviation(trial, trial->tf32 ? larger(own, TF32_EPSILON) : own, statistic, parts(trial));
     return (struct rounding){
-        .relative = fmin(RELATIVE_MOST, relative),
-        .cancelled = most * deviation(trial, statistic, statistic, 0),
+        .relative = relative,
+        .cancelled = deviations * deviation(trial, statistic, statistic, 0),
+        .decides = relative <= RELATIVE_MOST && deviations <= DEVIATIONS_MOST,
     };
 }
 

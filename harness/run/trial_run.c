@@ -75,8 +75,8 @@ static bool check_gradient(struct run *run)
     gradient_set_free(&set);
     if (sums.count)
         run->result.sums_relative_l2 = sums.overall.relative_l2;
-    bool good =
-        done && (!trial->method->exact || reference_accepts(&run->reference, trial, &run->gradient, &run->status));
+    bool good = done && (!trial->method->exact || reference_judge(&run->result.verdict, &run->reference, trial,
+                                                                  &run->gradient, &run->status));
     gradient_report_free(&sums);
     if (good)
         run_rest(run);
