@@ -203,12 +203,12 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.
 # test_writers), and every method in bf16 (test_methods, test_bf16).
 SUITE     = BUILD=$(BUILD) tests/suite
 BRIEF    := $(and $(SANITIZE),$(if $(LONGBP_EXHAUSTIVE),,1))
-LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes)) \
+LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes system_calls)) \
             $(if $(BRIEF),$(addprefix %/test_,advise plan_table ranks_command train_ranks_command train_command compare plot_command \
               completion compare_table largest_turn published_ranks))
 RUNS     := $(addprefix run/,$(filter-out $(LEFT_OUT),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
-run/$(BUILD)/tests/test_sweep_crashes: $(BUILD)/tests/recorded_calls.so
+run/$(BUILD)/tests/test_sweep_crashes run/$(BUILD)/tests/test_system_calls: $(BUILD)/tests/system_calls.so
 run/$(BUILD)/tests/test_plugins: $(BUILD)/tests/stub_plugin.so
 $(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)

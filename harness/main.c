@@ -3,6 +3,7 @@
 #include "harness/command/arguments.h"
 #include "harness/command/command.h"
 #include "harness/files/input_files.h"
+#include "harness/files/io.h"
 #include "harness/run/environment.h"
 #include "harness/run/provenance.h"
 #include "kernels/base/status.h"
@@ -70,14 +71,8 @@ static int start(int argc, char **argv)
 // A result that did not reach stdout is no result, whoever ends the program: argp does after --help.
 static void check_stdout(void)
 {
-    errno = 0;
-    bool failed = fflush(stdout) != 0;
-    if (!failed && ferror(stdout)) { // why what was written before failed one byte more tells
-        failed = true;
-        errno = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : 0;
-    }
-    if (failed) {
-        fprintf(stderr, "longbp: writing to stdout%s%s\n", errno ? ": " : " failed", errno ? strerror(errno) : "");
+    if (!io_flush(stdout)) {
+        fprintf(stderr, "longbp: writing to stdout: %s\n", strerror(errno));
         _exit(EXIT_BAD_INPUT);
     }
 }

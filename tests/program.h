@@ -25,6 +25,18 @@ static inline const char *program(void)
     return absolute;
 }
 
+// The absolute path of a library that tests preload; to be freed.
+static inline char *preloaded(const char *name)
+{
+    const char *build = getenv("BUILD");
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/%s.so", build ? build : "build", name);
+    char *absolute = realpath(path, NULL);
+    if (!absolute)
+        fail_msg("%s: %s", path, strerror(errno));
+    return absolute;
+}
+
 // Starts a shell in the folder, in which $L is the program; stdout and stderr go to files `out` and `err`.
 static inline pid_t start(const struct scratch *scratch, const char *command)
 {

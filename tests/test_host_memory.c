@@ -429,7 +429,7 @@ static void read_notes(const char *path)
 static void every_command_says_that_there_is_no_memory(void **state)
 {
     torture.scratch = *(struct scratch *)*state;
-    const char *build = getenv("BUILD"), *time = getenv("TORTURE_SECONDS"), *only = getenv("TORTURE_ONLY");
+    const char *time = getenv("TORTURE_SECONDS"), *only = getenv("TORTURE_ONLY");
     double seconds = time ? strtod(time, NULL) : 0;
     torture.every = getenv("TORTURE_EVERY") != NULL;
     const char *part = getenv("TORTURE_PART");
@@ -438,10 +438,7 @@ static void every_command_says_that_there_is_no_memory(void **state)
                  torture.part > torture.parts))
         fail_msg("TORTURE_PART is K/N, K from 1 to N, not \"%s\"", part);
     torture.part--;
-    char library[512];
-    snprintf(library, sizeof library, "%s/tests/failing_malloc.so", build ? build : "build");
-    torture.preload = realpath(library, NULL);
-    assert_non_null(torture.preload);
+    torture.preload = preloaded("failing_malloc");
     torture.counts = shared_file("counts", 2 * sizeof *torture.counts);
     torture.stacks = shared_file("stacks", STACKS_MAX * sizeof *torture.stacks);
     read_notes(getenv("TORTURE_TRIED"));

@@ -1,11 +1,11 @@
 // The protocol of a sweep's result file against a crash at any system call. A sweep's calls are recorded
-// (recorded_calls.h) and replayed up to each of them: what was written then is there in part, or as zeros, or,
+// (system_calls.h) and replayed up to each of them: what was written then is there in part, or as zeros, or,
 // where it was not synced, not at all. From each of these states the same command again must give each trial's
 // record exactly once, and keep every byte that a sync had promised. And a sweep is stopped before each of its
 // calls while another one runs: of both each trial has one record in all.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/null_sweep.h"
-#include "tests/recorded_calls.h"
+#include "tests/system_calls.h"
 #include <signal.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -181,7 +181,7 @@ static char *command_of(const struct scenario *scenario, const char *before)
 
 static void record(struct recording *recording, const struct scratch *scratch, const struct scenario *scenario)
 {
-    char *command = command_of(scenario, "CALLS=$PWD/calls LD_PRELOAD=$RECORDED_CALLS");
+    char *command = command_of(scenario, "CALLS=$PWD/calls LD_PRELOAD=$SYSTEM_CALLS");
     size_t bytes, whole;
     *recording = (struct recording){.scenario = scenario, .whole = contents(scratch, "whole", &whole)};
     begin(scratch, scenario);
@@ -390,13 +390,9 @@ static size_t crash_everywhere(const struct scratch *scratch, const struct recor
 
 static void prepare(const struct scratch *scratch)
 {
-    const char *build = getenv("BUILD");
-    char library[512];
-    snprintf(library, sizeof library, "%s/tests/recorded_calls.so", build ? build : "build");
-    char *absolute = realpath(library, NULL);
-    assert_non_null(absolute);
-    setenv("RECORDED_CALLS", absolute, 1);
-    free(absolute);
+    char *library = preloaded("system_calls");
+    setenv("SYSTEM_CALLS", library, 1);
+    free(library);
     spec_write(scratch, axes);
     must_run(scratch, "$L run spec.json --quiet --out whole");
 }
@@ -432,7 +428,7 @@ static bool two_sweeps(const struct scratch *scratch, const struct scenario *sce
     char *before, *first, *second = command_of(scenario, "");
     size_t records, old;
     begin(scratch, scenario);
-    assert_true(asprintf(&before, "CALLS=$PWD/calls STOP_AT=%zu LD_PRELOAD=$RECORDED_CALLS", at) > 0);
+    assert_true(asprintf(&before, "CALLS=$PWD/calls STOP_AT=%zu LD_PRELOAD=$SYSTEM_CALLS", at) > 0);
     first = command_of(scenario, before);
     pid_t pid = start(scratch, first);
     bool stopped = is_stopped(pid);

@@ -1,4 +1,5 @@
 #include "harness/command/rank_command.h"
+#include "harness/files/io.h"
 #include "harness/run/environment.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/interrupt.h"
@@ -22,7 +23,7 @@ static pid_t start(char *const *arguments, const char *name, const sigset_t *sig
     launch_follow();
     sigprocmask(SIG_SETMASK, signals, NULL);
     // A launcher reads all that it can, for ranks that read nothing: whoever called is still to find it.
-    int nothing = open("/dev/null", O_RDONLY);
+    int nothing = io_open("/dev/null", O_RDONLY, 0);
     if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
         _exit(127);
     execvp(arguments[0], arguments);
@@ -35,7 +36,7 @@ static pid_t start(char *const *arguments, const char *name, const sigset_t *sig
 static int wait_for(pid_t child, const sigset_t *interrupts, int *interrupted)
 {
     int ended = -1;
-    while (waitpid(child, &ended, WNOHANG) == 0) {
+    while (io_wait(child, &ended, WNOHANG) == 0) {
         siginfo_t information;
         int number = sigwaitinfo(interrupts, &information);
         if (number > 0 && number != SIGCHLD) {

@@ -33,6 +33,8 @@ static bool copy(const char *from, const char *to, struct status *status)
     CHECK(bytes);
     size_t count = fread(bytes, 1, room, file);
     bool read = !ferror(file) || status_set(status, STATUS_IO, "%s: %s", from, strerror(errno));
+    if (read && count < room)
+        read = status_set(status, STATUS_IO, "%s: ends after %zu bytes of %zu", from, count, room);
     fclose(file);
     bool copied = read && output_file_write(to, bytes, count, status);
     free(bytes);

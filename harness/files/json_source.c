@@ -1,5 +1,6 @@
 #include "harness/files/json_source.h"
 #include "harness/files/input_files.h"
+#include "harness/files/io.h"
 #include "harness/files/known_format.h"
 #include <ctype.h>
 #include <errno.h>
@@ -241,10 +242,10 @@ static bool read_all(struct json_source *source, int file, const char *path, str
             source->text = realloc(source->text, room + 1);
             CHECK(source->text);
         }
-        count = read(file, source->text + source->bytes, room - source->bytes);
-        if (count < 0 && errno != EINTR)
+        count = io_read(file, source->text + source->bytes, room - source->bytes);
+        if (count < 0)
             return status_set(status, STATUS_IO, "%s: cannot be read: %s", path, strerror(errno));
-        source->bytes += count > 0 ? (size_t)count : 0;
+        source->bytes += (size_t)count;
     }
     if (source->bytes > JSON_SOURCE_BYTES_MAX)
         return status_set(status, STATUS_BAD_INPUT, "%s: more than %zu bytes (is this the right file?)", path,
@@ -257,7 +258,7 @@ static bool open_source(struct json_source *source, const char *path, bool pytho
 {
     *source = (struct json_source){.name = short_name(path), .positions = true};
     // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int file = io_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
     input_files_note(file);
     if (file < 0)
         return status_set(status, STATUS_IO, "%s: cannot be opened: %s", source->name, strerror(errno));

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/files/output_file.h"
 #include "harness/files/input_files.h"
+#include "harness/files/io.h"
 #include "harness/files/unfinished.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -54,9 +55,9 @@ bool output_file_rename(const char *from, const char *to)
 void output_file_sync_folder(const char *path)
 {
     char *folder = folder_of(path);
-    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int descriptor = io_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (descriptor >= 0) {
-        (void)!fsync(descriptor);
+        (void)!io_sync(descriptor);
         close(descriptor);
     }
     free(folder);
@@ -141,7 +142,7 @@ static int open_temporary(struct output_file *file)
     CHECK(asprintf(&file->temporary, "%s/longbp-%ld-%09ld.tmp", folder, (long)getpid(), now.tv_nsec) > 0);
     free(folder);
     unfinished_add(file->temporary);
-    int descriptor = open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int descriptor = io_open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0) { // it is not ours to remove
         unfinished_drop(file->temporary);
         free(file->temporary);
@@ -153,7 +154,7 @@ static int open_temporary(struct output_file *file)
 static int open_in_place(const char *path, const struct stat *info)
 {
     int own = own_descriptor(info);
-    return own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3) : open(path, O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC);
+    return own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 3) : io_open(path, O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC, 0);
 }
 
 bool output_file_open(struct output_file *file, const char *path, struct status *status)
@@ -189,18 +190,11 @@ bool output_file_append(struct output_file *file, const void *bytes, size_t coun
     return fwrite(bytes, 1, count, file->stream) == count || failed(file->path, "write", status);
 }
 
-// Devices and pipes have nothing to sync.
-static bool write_out(FILE *stream)
-{
-    return fflush(stream) == 0 && !ferror(stream) &&
-           (fsync(fileno(stream)) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS);
-}
-
 bool output_file_commit(struct output_file *file, struct status *status)
 {
     if (!file->stream)
         return false;
-    bool written = write_out(file->stream) || failed(file->path, "write", status);
+    bool written = (io_flush(file->stream) && io_sync(fileno(file->stream))) || failed(file->path, "write", status);
     bool closed = fclose(file->stream) == 0 || failed(file->path, "write", status);
     file->stream = NULL;
     bool done = written && closed;

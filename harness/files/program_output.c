@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // pipe2, environ
 #include "harness/files/program_output.h"
+#include "harness/files/io.h"
 #include "kernels/base/status.h"
 #include <fcntl.h>
 #include <spawn.h>
@@ -27,5 +28,5 @@ int program_output_close(FILE *stream, pid_t child)
 {
     int state = 0;
     fclose(stream);
-    return waitpid(child, &state, 0) == child && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    return io_wait(child, &state, 0) == child && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }

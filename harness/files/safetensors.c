@@ -1,5 +1,6 @@
 #include "harness/files/safetensors.h"
 #include "harness/files/input_files.h"
+#include "harness/files/io.h"
 #include "harness/files/known_format.h"
 #include "harness/files/size.h"
 #include <errno.h>
@@ -260,7 +261,7 @@ static const char *json_fault(const json_error_t *error)
 static bool map_file(struct safetensors *file, struct status *status)
 {
     // Without O_NONBLOCK a pipe without a writer would be waited for.
-    int descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int descriptor = io_open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     input_files_note(descriptor);
     if (descriptor < 0) {
         return status_set(status, STATUS_IO, "%s: %s", file->path, strerror(errno));

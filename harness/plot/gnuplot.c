@@ -1,10 +1,10 @@
-#define _GNU_SOURCE // posix_spawn_file_actions_addchdir_np, memfd_create
+#define _GNU_SOURCE // posix_spawn_file_actions_addchdir_np
 #include "harness/plot/gnuplot.h"
+#include "harness/files/io.h"
 #include "harness/files/share.h"
 #include <errno.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,65 +61,67 @@ static char *assignment(const struct gnuplot_variable *variable)
     return text;
 }
 
-// A file in memory that holds the text; NULL and a status if there is none.
-static FILE *memory_file(const char *text, struct status *status)
+static void close_file(int file)
 {
-    int descriptor = memfd_create("gnuplot", MFD_CLOEXEC);
-    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w+") : NULL;
-    if (file && fputs(text, file) >= 0 && fflush(file) == 0)
-        return file;
-    status_set(status, STATUS_IO, "no file in memory for gnuplot: %s", strerror(errno));
-    if (file)
-        fclose(file);
-    return NULL;
+    if (file >= 0)
+        close(file);
 }
 
-static void close_file(FILE *file)
+// A file in memory that holds the text; -1 and a status if there is none.
+static int memory_file(const char *text, struct status *status)
 {
-    if (file)
-        fclose(file);
+    int file = io_memory_file("gnuplot");
+    if (file >= 0 && io_write_at(file, text, strlen(text), 0))
+        return file;
+    status_set(status, STATUS_IO, "no file in memory for gnuplot: %s", strerror(errno));
+    close_file(file);
+    return -1;
 }
 
 // All that was written to the file, with a 0 after it, to be freed; NULL and a status if it cannot be read.
-static char *contents(FILE *file, size_t *bytes, struct status *status)
+static char *contents(int file, size_t *bytes, struct status *status)
 {
     struct stat info = {0};
-    bool known = fstat(fileno(file), &info) == 0;
+    bool known = fstat(file, &info) == 0;
     char *text = malloc((size_t)info.st_size + 1);
     CHECK(text);
-    rewind(file);
-    *bytes = known ? fread(text, 1, (size_t)info.st_size, file) : 0;
-    text[*bytes] = 0;
-    if (known && *bytes == (size_t)info.st_size)
+    ssize_t got = known ? io_read_at(file, text, (size_t)info.st_size, 0) : -1;
+    if (got == info.st_size) {
+        *bytes = (size_t)got;
+        text[got] = 0;
         return text;
-    status_set(status, STATUS_IO, "cannot read what gnuplot wrote: %zu of %zu bytes", *bytes, (size_t)info.st_size);
+    }
+    if (got < 0)
+        status_set(status, STATUS_IO, "cannot read what gnuplot wrote: %s", strerror(errno));
+    else
+        status_set(status, STATUS_IO, "what gnuplot wrote ends after %zd bytes of %zd", got, (ssize_t)info.st_size);
     free(text);
     return NULL;
 }
 
 // Starts gnuplot in the folder of the scripts. It is given no path that anybody named, for a leading | or < of one
 // would run it as a command: the table is its descriptor 3, the picture its stdout, a script a plain name.
-static int start(pid_t *child, const char *folder, char **arguments, FILE *table, FILE *picture, FILE *messages)
+static int start(pid_t *child, const char *folder, char **arguments, int table, int picture, int messages)
 {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     unsetenv("GNUTERM"); // it would open that terminal first, which may not be there
     int error = posix_spawn_file_actions_addchdir_np(&actions, folder);
-    error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(messages), STDERR_FILENO);
-    error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(picture), STDOUT_FILENO);
+    error = error ? error : posix_spawn_file_actions_adddup2(&actions, messages, STDERR_FILENO);
+    error = error ? error : posix_spawn_file_actions_adddup2(&actions, picture, STDOUT_FILENO);
     // Last, for any of the others may be 3.
-    error = error ? error : posix_spawn_file_actions_adddup2(&actions, fileno(table), TABLE_DESCRIPTOR);
+    error = error ? error : posix_spawn_file_actions_adddup2(&actions, table, TABLE_DESCRIPTOR);
     error = error ? error : posix_spawnp(child, "gnuplot", &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
 
 // Waits for it, and shows its messages if it failed, else those that a script means to be shown: "notice: ...".
-static bool finish(pid_t child, FILE *messages, struct status *status)
+static bool finish(pid_t child, int messages, struct status *status)
 {
     static const char notice[] = "notice: ";
     int state;
-    bool fine = waitpid(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+    bool fine = io_wait(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0;
     size_t bytes;
     char *text = contents(messages, &bytes, status), *rest = text, *line;
     if (!text)
@@ -152,9 +154,8 @@ char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_va
     arguments[used] = script;
     // Its messages are kept back: it warns of every series that has nothing to show in a panel. What it draws is
     // too: it does not tell when it could not be written.
-    FILE *input = memory_file(table, status), *output = memory_file("", status),
-         *messages = memory_file("", status);
-    bool open = input && output && messages;
+    int input = memory_file(table, status), output = memory_file("", status), messages = memory_file("", status);
+    bool open = input >= 0 && output >= 0 && messages >= 0;
     pid_t child;
     int error = open ? start(&child, folder, arguments, input, output, messages) : EMFILE;
     if (error == ENOENT) {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/results/result_log.h"
 #include "harness/files/input_files.h"
+#include "harness/files/io.h"
 #include "harness/files/output_file.h"
 #include "harness/results/result_file.h"
 #include <errno.h>
@@ -47,7 +48,7 @@ static int open_file(const char *path)
 {
     struct stat file;
     bool pipe = stat(path, &file) == 0 && S_ISFIFO(file.st_mode);
-    return open(path, (pipe ? O_WRONLY : O_RDWR | O_CREAT) | O_APPEND | O_CLOEXEC, 0666);
+    return io_open(path, (pipe ? O_WRONLY : O_RDWR | O_CREAT) | O_APPEND | O_CLOEXEC, 0666);
 }
 
 static bool open_locked(struct result_log *log, struct status *status)
@@ -65,7 +66,7 @@ static bool open_locked(struct result_log *log, struct status *status)
             signal(SIGPIPE, SIG_IGN); // a reader that has gone is an error of write, which is told
             return true;
         }
-        if (flock(log->file, LOCK_EX | LOCK_NB) != 0) {
+        if (!io_lock(log->file, LOCK_EX | LOCK_NB)) {
             if (errno != EWOULDBLOCK)
                 return io_failed(log, "lock it", status);
             return status_set(status, STATUS_BAD_INPUT,
@@ -148,7 +149,7 @@ static bool move_away(struct result_log *log, struct status *status)
 
 static bool cut(struct result_log *log)
 {
-    return ftruncate(log->file, log->end) == 0 && fsync(log->file) == 0;
+    return io_truncate(log->file, log->end) && io_sync(log->file);
 }
 
 // Of what it holds the ids, read without changing anything.
@@ -212,20 +213,8 @@ bool result_log_append(struct result_log *log, const char *line, struct status *
     char *text;
     int bytes = asprintf(&text, "%s%s\n", log->unterminated ? "\n" : "", line);
     CHECK(bytes > 0);
-    int written = 0;
-    errno = 0;
-    while (written < bytes) {
-        ssize_t more = write(log->file, text + written, (size_t)(bytes - written));
-        if (more < 0 && errno == EINTR)
-            continue;
-        if (more <= 0)
-            break;
-        written += (int)more;
-    }
+    bool synced = io_write(log->file, text, (size_t)bytes) && io_sync(log->file);
     free(text);
-    // Devices and pipes have nothing to sync.
-    bool synced =
-        written == bytes && (fsync(log->file) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS);
     if (synced) {
         log->end += bytes;
         log->unterminated = false;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/run/checkpoint.h"
 #include "harness/files/folder.h"
+#include "harness/files/io.h"
 #include "harness/files/safetensors.h"
 #include "harness/run/checkpoint_sums.h"
 #include "kernels/base/ops.h"
@@ -42,7 +43,7 @@ static size_t step_of(const char *name, bool *finished)
 // A folder of files.
 static void remove_folder(const char *path)
 {
-    int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int folder = io_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     DIR *entries = folder >= 0 ? fdopendir(folder) : NULL;
     const struct dirent *entry;
     while (entries && (entry = readdir(entries)))

@@ -75,7 +75,10 @@ static bool check_next(FILE *sums, const char *folder, const char *name, bool re
     char *line = NULL, *expected;
     size_t room = 0;
     uint64_t hash = 0;
-    if (getline(&line, &room, sums) < 0 || strlen(line) < strlen("XXH3_0123456789abcdef  \n")) {
+    bool got = getline(&line, &room, sums) >= 0;
+    if (!got && ferror(sums))
+        status_set(status, STATUS_IO, "%s/" CHECKPOINT_SUMS ": %s", folder, strerror(errno));
+    if (!got || strlen(line) < strlen("XXH3_0123456789abcdef  \n")) {
         free(line);
         return status_set(status, STATUS_BAD_INPUT, "%s/" CHECKPOINT_SUMS ": has no line of %s", folder, name);
     }

@@ -1,6 +1,7 @@
 // Child: the parent waits on four things at once: the child's record, its stderr, signals, and the clock.
-#define _GNU_SOURCE // pipe2, memfd_create, sigabbrev_np
+#define _GNU_SOURCE // pipe2, sigabbrev_np
 #include "harness/run/child.h"
+#include "harness/files/io.h"
 #include "harness/run/exit_code.h"
 #include "harness/run/interrupt.h"
 #include "harness/run/launch.h"
@@ -16,7 +17,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -71,7 +71,7 @@ bool child_signals_interrupted(int signals)
 {
     struct signalfd_siginfo signal;
     bool interrupted = false;
-    while (read(signals, &signal, sizeof signal) == sizeof signal)
+    while (io_read(signals, &signal, sizeof signal) == sizeof signal)
         interrupted |= signal.ssi_signo != SIGCHLD;
     return interrupted;
 }
@@ -99,8 +99,8 @@ static void become_trial(const char *program, const struct launch *launch, int i
         _exit(1);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     // Should memory run out, the trial goes and the sweep stays.
-    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (score >= 0 && write(score, "800", 3) > 0)
+    int score = io_open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
+    if (score >= 0 && io_write(score, "800", 3))
         close(score);
     if (dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
         _exit(1);
@@ -120,13 +120,12 @@ static void become_trial(const char *program, const struct launch *launch, int i
 // A file in memory that holds the text, at its beginning: unlike a pipe it takes any length without a reader.
 static int memory_file(const char *text)
 {
-    int file = memfd_create("trial", MFD_CLOEXEC);
-    size_t bytes = strlen(text);
-    if (file >= 0 && (write(file, text, bytes) != (ssize_t)bytes || lseek(file, 0, SEEK_SET) != 0)) {
+    int file = io_memory_file("trial");
+    if (file >= 0 && io_write_at(file, text, strlen(text), 0))
+        return file;
+    if (file >= 0)
         close(file);
-        return -1;
-    }
-    return file;
+    return -1;
 }
 
 // Of what comes on stderr from here on.
@@ -183,7 +182,7 @@ static void read_output(struct child *child)
             CHECK(child->line);
         }
         ssize_t got =
-            read(child->output, child->line + child->line_bytes, child->line_capacity - child->line_bytes - 1);
+            io_read(child->output, child->line + child->line_bytes, child->line_capacity - child->line_bytes - 1);
         if (got == 0)
             close_end(&child->output);
         if (got <= 0)
@@ -196,7 +195,7 @@ static void read_errors(struct child *child)
 {
     char chunk[TAIL_BYTES];
     while (child->errors >= 0) {
-        ssize_t got = read(child->errors, chunk, sizeof chunk);
+        ssize_t got = io_read(child->errors, chunk, sizeof chunk);
         if (got == 0)
             close_end(&child->errors);
         if (got <= 0)
@@ -218,7 +217,7 @@ static int wait_for(struct child *child, const struct launch *launch, double tim
     int wait_status = 0;
     bool killed = false;
     size_t asked = 0;
-    while (waitpid(child->pid, &wait_status, WNOHANG) == 0) {
+    while (io_wait(child->pid, &wait_status, WNOHANG) == 0) {
         double left_s = timeout_s > 0 && !killed ? child->start_s + timeout_s - clock_s() : INFINITY;
         struct pollfd events[] = {{.fd = signals, .events = POLLIN},
                                   {.fd = child->output, .events = POLLIN},

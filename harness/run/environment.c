@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // sched_getaffinity, on_exit
 #include "harness/run/environment.h"
+#include "harness/files/io.h"
 #include "harness/files/unfinished.h"
 #include "harness/run/cores.h"
 #include "harness/run/exit_code.h"
@@ -131,7 +132,7 @@ void environment_open_streams(void)
 {
     for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
         // The lowest number that is free is this one.
-        if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR) != descriptor) {
+        if (fcntl(descriptor, F_GETFD) < 0 && io_open("/dev/null", O_RDWR, 0) != descriptor) {
             _exit(EXIT_BAD_INPUT);
         }
     }

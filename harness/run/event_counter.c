@@ -1,4 +1,5 @@
 #include "harness/run/event_counter.h"
+#include "harness/files/io.h"
 #include "kernels/base/status.h"
 #include <dirent.h>
 #include <errno.h>
@@ -65,8 +66,8 @@ double event_counter_read(const struct event_counter *counter)
         struct {
             uint64_t events, enabled_ns, running_ns;
         } found;
-        bool whole =
-            read(counter->files[i], &found, sizeof found) == sizeof found && found.running_ns == found.enabled_ns;
+        bool whole = io_read(counter->files[i], &found, sizeof found) == sizeof found &&
+                     found.running_ns == found.enabled_ns;
         events += whole ? (double)found.events : NAN;
     }
     return events;

@@ -2,6 +2,7 @@
 // lock is to be had is nobody's.
 #define _GNU_SOURCE // asprintf
 #include "harness/run/rank_folder.h"
+#include "harness/files/io.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,7 @@ static int open_lock(const char *folder, int flags)
 {
     char *path = NULL;
     CHECK(asprintf(&path, "%s/lock", folder) > 0);
-    int lock = open(path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int lock = io_open(path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
     free(path);
     return lock;
 }
@@ -41,7 +42,7 @@ static void remove_if_left(const char *path)
     int lock = open_lock(path, 0);
     if (lock < 0)
         return;
-    if (fstat(lock, &information) == 0 && information.st_uid == geteuid() && flock(lock, LOCK_EX | LOCK_NB) == 0)
+    if (fstat(lock, &information) == 0 && information.st_uid == geteuid() && io_lock(lock, LOCK_EX | LOCK_NB))
         remove_all(path);
     close(lock);
 }
@@ -65,7 +66,7 @@ static void remove_those_left(const char *parent)
 static bool lock_it(struct rank_folder *folder)
 {
     folder->lock = open_lock(folder->path, O_CREAT | O_EXCL);
-    if (folder->lock < 0 || flock(folder->lock, LOCK_EX) != 0)
+    if (folder->lock < 0 || !io_lock(folder->lock, LOCK_EX))
         return true; // a file system without locks: what is left there stays
     return access(folder->path, F_OK) == 0;
 }

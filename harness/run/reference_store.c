@@ -1,8 +1,7 @@
-#define _GNU_SOURCE // memfd_create
 #include "harness/run/reference_store.h"
+#include "harness/files/io.h"
 #include <jansson.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -25,8 +24,8 @@ struct tensor_head {
 int reference_store_open(void)
 {
     size_t complete = sizeof complete;
-    int store = memfd_create("references", MFD_CLOEXEC);
-    if (store >= 0 && pwrite(store, &complete, sizeof complete, 0) != sizeof complete) {
+    int store = io_memory_file("references");
+    if (store >= 0 && !io_write_at(store, &complete, sizeof complete, 0)) {
         close(store);
         return -1;
     }
@@ -56,26 +55,16 @@ static XXH128_hash_t setting_of(const struct trial *trial)
 // Reads or writes so many bytes at *at, which moves on.
 static bool get(int store, void *bytes, size_t count, size_t *at)
 {
-    for (size_t done = 0; done < count;) {
-        ssize_t got = pread(store, (char *)bytes + done, count - done, (off_t)(*at + done));
-        if (got <= 0)
-            return false;
-        done += (size_t)got;
-    }
+    bool whole = io_read_at(store, bytes, count, (off_t)*at) == (ssize_t)count;
     *at += count;
-    return true;
+    return whole;
 }
 
 static bool put(int store, const void *bytes, size_t count, size_t *at)
 {
-    for (size_t done = 0; done < count;) {
-        ssize_t written = pwrite(store, (const char *)bytes + done, count - done, (off_t)(*at + done));
-        if (written <= 0)
-            return false;
-        done += (size_t)written;
-    }
+    bool written = io_write_at(store, bytes, count, (off_t)*at);
     *at += count;
-    return true;
+    return written;
 }
 
 static bool get_tensors(int store, size_t at, const struct entry *entry, struct reference *reference)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/run/train_folder.h"
 #include "harness/files/folder.h"
+#include "harness/files/io.h"
 #include "harness/files/output_file.h"
 #include "harness/run/checkpoint.h"
 #include "harness/run/train_schedule.h"
@@ -46,7 +47,7 @@ static bool lock(int file, double patience_s)
 {
     const struct timespec pause = {.tv_nsec = 20000000};
     double end_s = clock_s() + patience_s;
-    while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    while (!io_lock(file, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK || clock_s() >= end_s)
             return false;
         nanosleep(&pause, NULL);
@@ -59,7 +60,7 @@ static bool open_locked(struct train_folder *folder, bool resume, struct status 
     folder->made = mkdir(folder->path, 0777) == 0;
     if (!folder->made && errno != EEXIST)
         return failed(folder, "make the folder", status);
-    folder->lock = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder->lock = io_open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (folder->lock < 0)
         return failed(folder, "open the folder", status);
     return lock(folder->lock, resume ? PATIENCE_S : 0) ||
@@ -253,14 +254,16 @@ static bool cut_steps(struct train_folder *folder, const struct training *traini
         end += bytes;
     }
     free(line);
-    return (ftruncate(fileno(folder->steps), end) == 0 && fseeko(folder->steps, end, SEEK_SET) == 0) ||
+    if (ferror(folder->steps))
+        return failed(folder, "read " STEPS, status);
+    return (io_truncate(fileno(folder->steps), end) && fseeko(folder->steps, end, SEEK_SET) == 0) ||
            failed(folder, "shorten " STEPS, status);
 }
 
 static bool open_steps(struct train_folder *folder, const struct training *training, struct status *status)
 {
     char *path = path_of(folder, STEPS);
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int file = io_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     free(path);
     if (file < 0)
         return failed(folder, "open " STEPS, status);
@@ -318,8 +321,7 @@ void train_folder_share(struct train_folder *folder, const char *path, const str
 // What lines there are, on the disk.
 static bool sync_steps(const struct train_folder *folder, struct status *status)
 {
-    return !folder->steps || fsync(fileno(folder->steps)) == 0 || errno == EINVAL ||
-           failed(folder, "write to " STEPS, status);
+    return !folder->steps || io_sync(fileno(folder->steps)) || failed(folder, "write to " STEPS, status);
 }
 
 bool train_folder_checkpoint(struct train_folder *folder, size_t step, size_t keep, struct model *model,

@@ -1,11 +1,10 @@
-#define _GNU_SOURCE // memfd_create
 #include "harness/run/verify.h"
+#include "harness/files/io.h"
 #include "harness/run/reference.h"
 #include "harness/run/setup.h"
 #include "harness/spec/method_decode.h"
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum labels { LABELS_NEXT, LABELS_ALL, LABELS_MASKED };
@@ -117,13 +116,13 @@ static struct config config_of(const struct shape *shape)
 // sequence has no target at all, and each chunk after it starts with a token that has none.
 static int labels_file(const struct shape *shape, size_t vocab, char *path, size_t path_bytes)
 {
-    int file = memfd_create("labels", MFD_CLOEXEC);
+    int file = io_memory_file("labels");
     CHECK(file >= 0);
     for (size_t i = 0; i < shape->context * shape->batch; i++) {
         size_t t = i % shape->context, chunk = t / shape->chunk;
         bool masked = shape->labels == LABELS_MASKED && (chunk == 1 || (chunk > 1 && t % shape->chunk == 0));
         int32_t label = masked ? NO_TARGET : (int32_t)((7 * i + 3) % vocab);
-        CHECK(write(file, &label, sizeof label) == sizeof label);
+        CHECK(io_write(file, &label, sizeof label));
     }
     snprintf(path, path_bytes, "/proc/self/fd/%d", file);
     return file;

@@ -123,11 +123,12 @@ int __wrap___asprintf_chk(char **text, int flag, const char *format, ...)
     return bytes;
 }
 
-// What it hands out after a failure would look like the end of the file.
+// What it hands out after a failure would look like the end of the file, or like a line.
 REPLACE(ssize_t, getdelim, char **line, size_t *room, int delimiter, FILE *stream)
 {
     errno = 0;
     ssize_t bytes = __real_getdelim(line, room, delimiter, stream);
+    bytes = ferror(stream) ? -1 : bytes;
     sound(bytes >= 0, "a line was read");
     return bytes;
 }
@@ -145,10 +146,14 @@ ssize_t __wrap_getline(char **line, size_t *room, FILE *stream)
     return __wrap_getdelim(line, room, '\n', stream);
 }
 
+// Opened again where a signal interrupts it.
 REPLACE(FILE *, fopen, const char *path, const char *mode)
 {
-    errno = 0;
-    FILE *stream = __real_fopen(path, mode);
+    FILE *stream;
+    do {
+        errno = 0;
+        stream = __real_fopen(path, mode);
+    } while (!stream && errno == EINTR);
     sound(stream, "a file was opened");
     return stream;
 }

@@ -14,7 +14,10 @@ static void *map(const char *folder, size_t bytes, struct status *status)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/longbp-XXXXXX", folder);
-    int file = mkostemp(path, O_CLOEXEC);
+    int file, error;
+    do
+        file = mkostemp(path, O_CLOEXEC);
+    while (file < 0 && errno == EINTR);
     if (file < 0 || unlink(path) != 0) {
         status_set(status, STATUS_BAD_INPUT, "host.folder: no file can be made in %s: %s", folder, strerror(errno));
         if (file >= 0) {
@@ -22,12 +25,16 @@ static void *map(const char *folder, size_t bytes, struct status *status)
         }
         return NULL;
     }
-    int error = posix_fallocate(file, 0, (off_t)bytes);
+    do
+        error = posix_fallocate(file, 0, (off_t)bytes);
+    while (error == EINTR);
     void *pointer =
         error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (pointer == MAP_FAILED) {
-        status_set(status, STATUS_OOM, "host.folder: %s has no %zu bytes left: %s", folder, bytes,
-                   strerror(error ? error : errno));
+        status_set(
+            status, STATUS_OOM,
+            "host.folder: %s has no %zu bytes left: %s; name a folder with more room, or keep less on the host",
+            folder, bytes, strerror(error ? error : errno));
     }
     close(file);
     return pointer == MAP_FAILED ? NULL : pointer;
