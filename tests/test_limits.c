@@ -57,6 +57,23 @@ static void a_file_may_be_as_long_as_it_may(void **state)
     assert_complete(scratch, TRIALS);
 }
 
+// A limit that says that nothing is left is no number of bytes.
+static void what_chooses_a_method_says_that_nothing_is_left(void **state)
+{
+#ifndef __SANITIZE_ADDRESS__
+    const struct scratch *scratch = *state;
+    int code = run(scratch,
+                   "ulimit -v 700000; OMP_NUM_THREADS=2 timeout 60 $L grad --model tiny --context 64 --method auto "
+                   "--out g");
+    if (code != 1 && code != 2)
+        fail_msg("exit code %d: %s", code, text_of(scratch, "err"));
+    assert_says(scratch, "err",
+                "no method fits: nothing is left on cpu (what ulimit -v leaves besides what the BLAS");
+#else
+    (void)state;
+#endif
+}
+
 static void an_empty_name_is_no_folder(void **state)
 {
     const struct scratch *scratch = *state;
@@ -133,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_small_address_space_is_told),
         TEST(a_file_may_be_as_long_as_it_may),
+        TEST(what_chooses_a_method_says_that_nothing_is_left),
         TEST(an_empty_name_is_no_folder),
         TEST(limits_that_steps_cannot_live_with_are_told),
         TEST(trials_start_wherever_the_program_does),

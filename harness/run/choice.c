@@ -166,11 +166,14 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
     struct device *device = device_open(name, trial->dtype, trial->memory_limit_bytes, status);
     if (!device)
         return false;
+    if (device->arena.limit_bytes == ARENA_LIMIT_NOTHING)
+        status_set(status, STATUS_OOM, "no method fits: nothing is left on %s (%s)", name,
+                   device->arena.limit_what);
     bool one_memory = device->arena.beside; // of the device and of the host
     if (!limits->device_bytes)
         limits->device_bytes = device->arena.limit_bytes / (one_memory ? ranks_beside : 1);
     device_close(device);
-    return true;
+    return status->code == STATUS_OK;
 }
 
 // The largest of everyone's numbers, or the smallest.
