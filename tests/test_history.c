@@ -129,6 +129,35 @@ static void test_changes_are_told_of_their_commit(void **state)
     json_decref(history);
 }
 
+// A commit that was measured again after the next one keeps its place, and each change is held against the commit
+// before, whichever was measured last.
+static void test_a_commit_is_measured_again(void **state)
+{
+    struct scratch *scratch = *state;
+    static const struct point again[] = {
+        {'0', "aaaaaaaaaaaa", "2026-01-03T00:00:00Z", false, 1000, 7, "0000000000000001", 10},
+        {'0', "cccccccccccc", "2026-01-04T00:00:00Z", false, 900, 7, "0000000000000001", 10},
+        {'0', "bbbbbbbbbbbb", "2026-01-02T00:00:00Z", false, 1500, 7, "0000000000000001", 10},
+        {'0', "aaaaaaaaaaaa", "2026-01-01T00:00:00Z", false, 1000, 7, "0000000000000001", 10},
+        {'0', "aaaaaaaaaaaa", "2026-01-05T00:00:00Z", false, 1000, 7, "0000000000000001", 12},
+        {'0', "bbbbbbbbbbbb", "2026-01-06T00:00:00Z", false, 1500, 7, "0000000000000001", 10}};
+    static const char *const order[] = {"aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"};
+    write_points(scratch, again, COUNT(again));
+    json_t *history = history_of(scratch);
+    assert_int_equal(json_array_size(json_object_get(history, "commits")), COUNT(order));
+    for (size_t i = 0; i < COUNT(order); i++)
+        assert_string_equal(revision_at(history, i), order[i]);
+    const json_t *first = json_array_get(json_object_get(history, "commits"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "time")), "2026-01-01T00:00:00Z");
+    assert_quantity(changed_at(history, 1, 0), "peak_bytes", 1000, 1500);
+    assert_quantity(changed_at(history, 2, 0), "peak_bytes", 1500, 900);
+    const json_t *trial = json_array_get(json_object_get(history, "trials"), 0),
+                 *points_of = json_object_get(trial, "points");
+    assert_int_equal(json_array_size(points_of), COUNT(order));
+    assert_float_equal(json_number_value(json_object_get(json_array_get(points_of, 0), "time_ms")), 12, 0.5);
+    json_decref(history);
+}
+
 // Of one round of each commit times say nothing, and nothing is open for their sake.
 static void test_times_of_one_round_are_left_out(void **state)
 {
@@ -291,6 +320,7 @@ static void test_order_of_git(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {TEST(test_changes_are_told_of_their_commit),
+                                       TEST(test_a_commit_is_measured_again),
                                        TEST(test_every_point_is_there),
                                        TEST(test_tables),
                                        TEST(test_times_of_one_round_are_left_out),

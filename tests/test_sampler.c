@@ -140,9 +140,74 @@ static void few_draws_have_more(void **state)
     assert_int_equal(sampler_most_drawn(&options, 1000), most);
 }
 
+// How often `sequential` draws n of MANY columns, from left[n][i] for what columns i and below add: right to left,
+// as it draws.
+#define MANY 40
+static void distribution(const struct spaco_options *o, double of[MANY + 1])
+{
+    double t = (double)o->budget, least = o->minimum > 0 ? o->minimum : t / (2.0 * MANY), next[MANY + 1];
+    memset(of, 0, (MANY + 1) * sizeof *of);
+    of[0] = 1;
+    for (size_t i = MANY; i-- > 0; memcpy(of, next, sizeof next)) {
+        memset(next, 0, sizeof next);
+        for (size_t n = 0; n <= MANY - 1 - i; n++) {
+            double p = fmin(fmax((t - (double)n) / (double)(i + 1), least), 1);
+            next[n] += of[n] * (1 - p);
+            next[n + 1] += of[n] * p;
+        }
+    }
+}
+
+// Pearson's statistic of the counts, cells with less than 10 expected draws joined with the next one; *cells of
+// them.
+static double chi_square(const double of[MANY + 1], const size_t counts[MANY + 1], size_t *cells)
+{
+    double statistic = 0, expected = 0, found = 0, left = DRAWS;
+    *cells = 0;
+    for (size_t n = 0; n <= MANY; n++) {
+        expected += of[n] * DRAWS;
+        found += (double)counts[n];
+        left -= of[n] * DRAWS;
+        if (n < MANY && (expected < 10 || left < 10))
+            continue;
+        statistic += expected > 0 ? (found - expected) * (found - expected) / expected : found > 0 ? INFINITY : 0;
+        expected = found = 0;
+        ++*cells;
+    }
+    return statistic;
+}
+
+// The draws are the same in every run. A chi-square variable of d degrees of freedom is above d + 2 (d x)^1/2 + 2 x
+// with a probability of at most exp(-x) (Laurent and Massart 2000, lemma 1): here of one in a million.
+static void sequential_draws_as_many_as_it_should(void **state)
+{
+    (void)state;
+    static const double minimums[] = {0, 1e-3, 0.2, 0.5};
+    for (size_t budget = 1; budget <= 31; budget += 10)
+        for (size_t m = 0; m < 4; m++) {
+            struct spaco_options o = {.budget = budget, .sampler = SAMPLER_SEQUENTIAL, .minimum = minimums[m]};
+            double of[MANY + 1], beyond = 0, x = log(1e6);
+            size_t counts[MANY + 1] = {0}, cells, most = MANY;
+            distribution(&o, of);
+            for (o.sampler_seed = 0; o.sampler_seed < DRAWS; o.sampler_seed++) {
+                struct draw draw = sampler_draw(&o, MANY);
+                counts[draw.columns.count]++;
+                draw_free(&draw);
+            }
+            double statistic = chi_square(of, counts, &cells), d = (double)cells - 1;
+            if (statistic > d + 2 * sqrt(d * x) + 2 * x)
+                fail_msg("budget %zu, minimum %g: chi-square %g of %g degrees of freedom", budget, minimums[m],
+                         statistic, d);
+            while (most > 0 && beyond + of[most] <= 1e-6)
+                beyond += of[most--];
+            assert_int_equal(sampler_most_drawn(&o, MANY), most);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sets_have_their_probabilities),
+                                       cmocka_unit_test(sequential_draws_as_many_as_it_should),
                                        cmocka_unit_test(few_draws_have_more)};
     return cmocka_run_group_tests_name("samplers", tests, NULL, NULL);
 }
