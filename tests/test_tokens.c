@@ -121,6 +121,24 @@ static void numpy_arrays_of_any_integers_are_read(void **state)
     expect_refused(DATA_ARRAY, path.text, 2, 2, 50000, "token 1 is 9223372036854775807");
 }
 
+// From version 2 on a header's length has four bytes; NumPy pads headers to multiples of 64 bytes.
+static void headers_of_every_version_are_read(void **state)
+{
+    static const char dict[] = "{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }";
+    for (char version = 1; version <= 3; version++) {
+        char file[256] = "\x93NUMPY";
+        size_t begin = version == 1 ? 10 : 12, length = 128 - begin;
+        file[6] = version;
+        file[8] = (char)length;
+        snprintf(file + begin, sizeof file - begin, "%-*s\n", (int)length - 1, dict);
+        memcpy(file + 128, "\1\0\xc8\0\0\0\3\0", 8);
+        struct scratch_path path = scratch_file(*state, "array.npy", file, 136);
+        expect_ids(source_of(DATA_ARRAY, &path), 50000, (int32_t[]){1, 200, 0, 3});
+    }
+    struct scratch_path path = described(*state, ">i2", "\0\0\xff\x38\0\0\0\0", 8);
+    expect_refused(DATA_ARRAY, path.text, 2, 2, 50000, "token 1 is -200,");
+}
+
 static void other_arrays_are_refused(void **state)
 {
     static const char values[64] = {0};
@@ -267,6 +285,19 @@ static void distinct_ids_are_counted(void **state)
     assert_false(token_stream_survey(&stream, SIZE_MAX, &distinct, &status));
     assert_non_null(strstr(status.message, "token 11 is 255"));
     token_stream_close(&stream);
+    // More than are read at once, the last of them new.
+    enum { MANY = (1 << 16) + 3 };
+    char *text = malloc(MANY);
+    assert_non_null(text);
+    memset(text, 'a', MANY);
+    text[MANY - 1] = 'b';
+    path = scratch_file(*state, "text", text, MANY);
+    free(text);
+    status = (struct status){0};
+    assert_true(token_stream_open(&stream, &source, 255, 1, &status));
+    assert_true(token_stream_survey(&stream, MANY - 1, &distinct, &status) && distinct == 1);
+    assert_true(token_stream_survey(&stream, SIZE_MAX, &distinct, &status) && distinct == 2);
+    token_stream_close(&stream);
 }
 
 static void impossible_batches_are_refused(void **state)
@@ -333,6 +364,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_kind_is_read_in_order, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_files_are_refused, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(numpy_arrays_of_any_integers_are_read, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(headers_of_every_version_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(other_arrays_are_refused, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(files_of_llm_c_are_read, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(known_formats_are_refused_by_name, scratch_setup, scratch_teardown),
