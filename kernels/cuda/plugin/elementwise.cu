@@ -57,7 +57,11 @@ __global__ void accumulate_rounded(bf16 *dst0, const bf16 *src0, bf16_rounding r
         float sum[N], x[N];
         read(sum, dst + i, count - i);
         read(x, src + i, count - i);
-        struct rounding_bits bits = rounding_bits(blockIdx.y ? &rounding1 : &rounding0, i / 8);
+        struct rounding_bits bits; // a choice of parameters by address would copy both to memory
+        if (blockIdx.y)
+            bits = rounding_bits(&rounding1, i / 8);
+        else
+            bits = rounding_bits(&rounding0, i / 8);
 #pragma unroll
         for (int j = 0; j < N; j++)
             sum[j] = stochastic_bf16(sum[j] + x[j], &bits, i % 8 + j);
