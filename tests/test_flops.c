@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 // FLOPs per token: of the layers' projections, all together, of keys and values, and of the gradients of what
-// trains of them; of the head.
+// trains of them; of the head. lora_again: of x A^T, a second time in the backward.
 struct costs {
-    double all, k, v, down, gradients, head, head_gradient;
+    double all, k, v, down, gradients, lora_again, head, head_gradient;
     bool key_norms, down_rebuilt; // of a rebuilt cell keys are projected again; so is down, whose output is normed
 };
 
@@ -32,7 +32,8 @@ static struct costs costs_of(const struct fixture *f)
         double in = shapes[i][0], out = shapes[i][1], r = (f->lora.targets >> i & 1) * (double)f->lora.rank;
         forward[i] = 2 * in * out + 2 * r * (in + out);
         costs.all += forward[i];
-        costs.gradients += f->lora.rank ? 4 * r * (in + out) : 2 * in * out;
+        costs.gradients += f->lora.rank ? 2 * r * (2 * in + out) : 2 * in * out;
+        costs.lora_again += 2 * r * in;
     }
     costs.k = forward[1], costs.v = forward[2], costs.down = forward[6];
     return costs;
@@ -317,10 +318,9 @@ static void check(const struct fixture *f, const struct method *method, const vo
         fail_msg("%s: %.0f FLOPs, by its closed form %.0f (%+.0f)", method->name, found, expected,
                  found - expected);
     }
-    // Model FLOPs leave out what a backward has a second time: attention's scores, and LoRA's narrow products.
-    double twice = attention(f, 0, f->config.layers, whole(&asked));
-    twice +=
-        f->lora.rank ? tokens(&asked, whole(&asked)) * (double)f->config.layers * asked.costs.gradients / 2 : 0;
+    // Model FLOPs leave out what a backward has a second time: attention's scores, and the products x A^T of LoRA.
+    double twice = attention(f, 0, f->config.layers, whole(&asked)) +
+                   tokens(&asked, whole(&asked)) * (double)f->config.layers * asked.costs.lora_again;
     assert_true(model_forward_flops(&f->config, &f->lora, &batch) == forward(&asked));
     assert_true(model_flops(&f->config, &f->lora, &batch) == full(&asked) - twice);
     step_report_free(&report);

@@ -215,8 +215,7 @@ static void output_backward(struct model *model, const struct layer *w, struct t
 {
     struct device *device = model->device;
     if (!w->attention_out_norm) {
-        projection_backward_input(model, &w->o, grad_o, grad, false);
-        projection_backward_weights(model, &w->o, grad, a->o);
+        projection_backward(model, &w->o, grad_o, grad, a->o);
         return;
     }
     size_t n = grad.rows, most = block_rows(model, n);
@@ -226,8 +225,7 @@ static void output_backward(struct model *model, const struct layer *w, struct t
         struct tensor block = tensor_rows(grad_out, 0, rows);
         norm_backward(model, w->attention_out_norm, block, false, tensor_rows(grad, row, rows),
                       tensor_rows(a->attention_out, row, rows), tensor_rows(a->rstd_attention_out, row, rows));
-        projection_backward_input(model, &w->o, tensor_rows(grad_o, row, rows), block, false);
-        projection_backward_weights(model, &w->o, block, tensor_rows(a->o, row, rows));
+        projection_backward(model, &w->o, tensor_rows(grad_o, row, rows), block, tensor_rows(a->o, row, rows));
     }
     tensor_free(device, &grad_out);
     tensor_free(device, &a->attention_out);

@@ -70,26 +70,28 @@ static void block_backward(const struct projections *p, size_t row, size_t rows,
     if (normed && !all) {
         norm_forward(model, w->attention_norm, h, tensor_none(), x);
     }
+    struct tensor grad_u_q = {0}, grad_u_k = {0}, grad_u_v = {0};
     if (p->grad_q) {
-        projection_backward_weights(model, &w->q, q, h);
+        projection_backward_weights(model, &w->q, q, &grad_u_q, h);
     }
     if (p->grad_kv) {
-        projection_backward_weights(model, &w->k, kv.k, h);
-        projection_backward_weights(model, &w->v, kv.v, h);
-    }
-    if (!descends && !(normed && w->attention_norm->grad.data)) {
-        return;
+        projection_backward_weights(model, &w->k, kv.k, &grad_u_k, h);
+        projection_backward_weights(model, &w->v, kv.v, &grad_u_v, h);
     }
     // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
     struct tensor grad = tensor_rows(p->grad, row, rows), grad_h = normed ? h : grad;
-    if (p->grad_q) {
-        projection_backward_input(model, &w->q, grad_h, q, !normed);
+    bool needed = descends || (normed && w->attention_norm->grad.data);
+    if (p->grad_q && needed) {
+        projection_backward_input(model, &w->q, grad_h, q, &grad_u_q, !normed);
     }
-    if (p->grad_kv) {
-        projection_backward_input(model, &w->k, grad_h, kv.k, !normed || p->grad_q);
-        projection_backward_input(model, &w->v, grad_h, kv.v, true);
+    if (p->grad_kv && needed) {
+        projection_backward_input(model, &w->k, grad_h, kv.k, &grad_u_k, !normed || p->grad_q);
+        projection_backward_input(model, &w->v, grad_h, kv.v, &grad_u_v, true);
     }
-    if (normed) {
+    tensor_free(model->device, &grad_u_v);
+    tensor_free(model->device, &grad_u_k);
+    tensor_free(model->device, &grad_u_q);
+    if (normed && needed) {
         norm_backward(model, w->attention_norm, descends ? grad : tensor_none(), true, h, x,
                       tensor_rows(a->rstd_attention, row, rows));
     }

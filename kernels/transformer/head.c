@@ -85,8 +85,7 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
             objective_apply(device, batch, logits_block, first_row, use.weights, backward, use.loss);
         }
         if (backward) {
-            projection_backward_weights(model, &model->output, logits_block, h_block);
-            projection_backward_input(model, &model->output, h_block, logits_block, false); // h is spent
+            projection_backward(model, &model->output, h_block, logits_block, h_block); // h is spent
             norm_backward(model, model->final_norm, x_block, false, h_block, x_block, rstd_block);
         }
     }

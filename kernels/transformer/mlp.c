@@ -103,24 +103,27 @@ void mlp_backward(struct model *model, size_t layer, struct activations *a, stru
             norm_backward(model, w->mlp_out_norm, grad_down, false, grad_block, tensor_rows(a->mlp_out, row, rows),
                           tensor_rows(a->rstd_mlp_out, row, rows));
         }
-        projection_backward_input(model, &w->down, act_block, grad_down, false);
+        struct tensor grad_u_down = {0}, grad_u_gate = {0}, grad_u_up = {0};
+        projection_backward_input(model, &w->down, act_block, grad_down, &grad_u_down, false);
         // act_block: the gradient, then the product again
         op_swiglu_backward(device, gate, up, act_block, c->activation);
-        projection_backward_weights(model, &w->down, grad_down, all ? tensor_rows(a->act, row, rows) : act_block);
+        projection_backward_weights(model, &w->down, grad_down, &grad_u_down,
+                                    all ? tensor_rows(a->act, row, rows) : act_block);
+        tensor_free(device, &grad_u_down);
         if (w->mlp_norm && !all) {
             norm_forward(model, w->mlp_norm, h_block, tensor_none(), x_mid);
         }
-        projection_backward_weights(model, &w->gate, gate, h_block);
-        projection_backward_weights(model, &w->up, up, h_block);
+        projection_backward_weights(model, &w->gate, gate, &grad_u_gate, h_block);
+        projection_backward_weights(model, &w->up, up, &grad_u_up, h_block);
+        // With a norm h is spent: its gradient takes its place.
+        struct tensor grad_h = w->mlp_norm ? h_block : grad_block;
+        projection_backward_input(model, &w->gate, grad_h, gate, &grad_u_gate, !w->mlp_norm);
+        projection_backward_input(model, &w->up, grad_h, up, &grad_u_up, true);
+        tensor_free(device, &grad_u_up);
+        tensor_free(device, &grad_u_gate);
         if (w->mlp_norm) {
-            // h is spent: its gradient takes its place.
-            projection_backward_input(model, &w->gate, h_block, gate, false);
-            projection_backward_input(model, &w->up, h_block, up, true);
             norm_backward(model, w->mlp_norm, grad_block, true, h_block, x_mid,
                           tensor_rows(a->rstd_mlp, row, rows));
-        } else {
-            projection_backward_input(model, &w->gate, grad_block, gate, true);
-            projection_backward_input(model, &w->up, grad_block, up, true);
         }
     }
     tensor_free(device, &grad_out);

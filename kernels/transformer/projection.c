@@ -16,13 +16,16 @@ static struct tensor lora_down(struct model *model, const struct projection *p, 
     return u;
 }
 
-// scale * grad_y B: [n, rank]
-static struct tensor lora_grad_down(struct model *model, const struct projection *p, struct tensor grad_y)
+// grad_u = scale * grad_y B, unless it is there.
+static void lora_grad_down(struct model *model, const struct projection *p, struct tensor *grad_u,
+                           struct tensor grad_y)
 {
     struct device *device = model->device;
-    struct tensor grad_u = tensor_new(device, grad_y.rows, p->lora_a->value.rows, grad_y.dtype, CATEGORY_WORKSPACE);
-    op_gemm(device, grad_u, grad_y, NO_TRANSPOSE, own_rows(p, p->lora_b->value), NO_TRANSPOSE, p->lora_scale, 0);
-    return grad_u;
+    if (grad_u->data) {
+        return;
+    }
+    *grad_u = tensor_new(device, grad_y.rows, p->lora_a->value.rows, grad_y.dtype, CATEGORY_WORKSPACE);
+    op_gemm(device, *grad_u, grad_y, NO_TRANSPOSE, own_rows(p, p->lora_b->value), NO_TRANSPOSE, p->lora_scale, 0);
 }
 
 void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
@@ -41,19 +44,18 @@ void projection_forward(struct model *model, const struct projection *p, struct 
 }
 
 void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
-                               struct tensor grad_y, bool accumulate)
+                               struct tensor grad_y, struct tensor *grad_u, bool accumulate)
 {
     struct device *device = model->device;
     op_gemm(device, grad_x, grad_y, NO_TRANSPOSE, p->weight->value, NO_TRANSPOSE, 1, accumulate);
     if (p->lora_a) {
-        struct tensor grad_u = lora_grad_down(model, p, grad_y);
-        op_gemm(device, grad_x, grad_u, NO_TRANSPOSE, p->lora_a->value, NO_TRANSPOSE, 1, 1);
-        tensor_free(device, &grad_u);
+        lora_grad_down(model, p, grad_u, grad_y);
+        op_gemm(device, grad_x, *grad_u, NO_TRANSPOSE, p->lora_a->value, NO_TRANSPOSE, 1, 1);
     }
 }
 
 void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
-                                 struct tensor x)
+                                 struct tensor *grad_u, struct tensor x)
 {
     struct device *device = model->device;
     if (p->weight->grad.data && p->weight->projected) {
@@ -68,8 +70,16 @@ void projection_backward_weights(struct model *model, const struct projection *p
         struct tensor u = lora_down(model, p, x);
         op_gemm(device, own_rows(p, p->lora_b->grad), grad_y, TRANSPOSE, u, NO_TRANSPOSE, p->lora_scale, 1);
         tensor_free(device, &u);
-        struct tensor grad_u = lora_grad_down(model, p, grad_y);
-        op_gemm(device, p->lora_a->grad, grad_u, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
-        tensor_free(device, &grad_u);
+        lora_grad_down(model, p, grad_u, grad_y);
+        op_gemm(device, p->lora_a->grad, *grad_u, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
     }
+}
+
+void projection_backward(struct model *model, const struct projection *p, struct tensor grad_x,
+                         struct tensor grad_y, struct tensor x)
+{
+    struct tensor grad_u = {0};
+    projection_backward_weights(model, p, grad_y, &grad_u, x);
+    projection_backward_input(model, p, grad_x, grad_y, &grad_u, false);
+    tensor_free(model->device, &grad_u);
 }

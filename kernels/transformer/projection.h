@@ -8,9 +8,15 @@
 // y: [n, out]
 void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
                         bool accumulate);
+// The backward has two parts, in any order, that both need grad_u = scale * grad_y B: [n, rank]. `*grad_u` is no
+// tensor before the first of them, the one that needs it makes it, and the caller frees it after the second.
+//
 // grad_x = grad_y dy/dx, or +=.
 void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
-                               struct tensor grad_y, bool accumulate);
+                               struct tensor grad_y, struct tensor *grad_u, bool accumulate);
 // Gradients of the weights += what grad_y and x give; nothing for what is frozen.
 void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
-                                 struct tensor x);
+                                 struct tensor *grad_u, struct tensor x);
+// Both, the weights first: grad_x may be x.
+void projection_backward(struct model *model, const struct projection *p, struct tensor grad_x,
+                         struct tensor grad_y, struct tensor x);
