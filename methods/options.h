@@ -20,7 +20,7 @@ bool option_nth_block(const struct option *option, void *value, size_t index, si
 #define OPTION_HEAD_CHUNK(options)                                                                                 \
     {                                                                                                              \
         .name = "head_chunk", .type = OPTION_COUNT, .offset = offsetof(options, head_chunk),                       \
-        .maximum = OPTION_COUNT_MAX, .initial = 256, .tokens = true,                                               \
+        .maximum = OPTION_COUNT_MAX, .initial = 256, .card_rows = 2048, .tokens = true,                            \
         .help = "tokens per block of logits; 0: all of a column at once", .nth = option_nth_block,                 \
         .ascending = true                                                                                          \
     }

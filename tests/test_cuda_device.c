@@ -80,12 +80,14 @@ static void test_devices_without_hooks(void **state)
     assert_int_equal(status.code, STATUS_OOM);
 }
 
-static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, bool whole, bool deterministic)
+// queries: of a block, as the device is asked for; CUDA_ATTENTION_WHOLE: all at once.
+static size_t workspace_bytes(struct attention_shape shape, enum dtype dtype, size_t queries, bool deterministic)
 {
     struct status status = {0};
     struct device *device = device_open("plan-cuda", dtype, 0, &status);
     assert_non_null(device);
-    device->whole_attention = whole;
+    device->whole_attention = queries == CUDA_ATTENTION_WHOLE;
+    device->attention_queries = device->whole_attention ? 0 : queries;
     device->deterministic = deterministic;
     size_t bytes = device->ops->rules->attention_backward_workspace(device, shape, NULL, 0);
     device_close(device);
@@ -117,16 +119,18 @@ static void test_long_heads(void **state)
     device_close(device);
 }
 
-static const size_t block_queries[] = {1, 2, 127, 2047, 2048, 2049, 2050, 4096, 4097, 5000};
+static const size_t block_queries[] = {1, 2, 127, 2047, 2048, 2049, 2050, 4096, 4097, 5000, 16385};
+static const size_t most[] = {128, CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_QUERIES_MAX, CUDA_ATTENTION_WHOLE};
 
 // Of all blocks, the pairs of a query and a key that it sees. Of several queries none is left alone, for cuDNN is
 // not asked for one query; and each block of them ends once.
-static size_t pairs_of_blocks(struct attention_shape s, bool whole)
+static size_t pairs_of_blocks(struct attention_shape s, size_t most)
 {
     size_t pairs = 0, ends = 0, queries = 0;
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, whole, &b);) {
+    bool whole = most == CUDA_ATTENTION_WHOLE;
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, most, &b);) {
         assert_true(b.queries > 1 || s.queries == 1);
-        assert_true(whole || (b.queries <= CUDA_ATTENTION_QUERIES && b.keys <= CUDA_ATTENTION_KEYS));
+        assert_true(whole || (b.queries <= most && b.keys <= CUDA_ATTENTION_KEYS));
         assert_true(b.keys > 0 && (b.kind != ATTENTION_RECTANGLE || b.keys % CUDA_ATTENTION_TILE == 0));
         assert_true(b.kind != ATTENTION_REST || b.keys < CUDA_ATTENTION_TILE);
         pairs += b.queries * b.keys - (b.kind == ATTENTION_CAUSAL ? b.queries * (b.queries - 1) / 2 : 0);
@@ -149,8 +153,8 @@ static void test_attention_blocks(void **state)
         size_t seen = 0;
         for (size_t query = 0; query < s.queries; query++)
             seen += s.start + query + 1;
-        assert_int_equal(pairs_of_blocks(s, false), seen);
-        assert_int_equal(pairs_of_blocks(s, true), seen);
+        for (size_t k = 0; k < COUNT(most); k++)
+            assert_int_equal(pairs_of_blocks(s, most[k]), seen);
     }
 }
 
@@ -162,8 +166,8 @@ static void test_attention_blocks_of_keys(void **state)
     for (size_t i = 0; i < COUNT(block_queries) * COUNT(keys); i++) {
         struct attention_shape s = {.queries = block_queries[i / COUNT(keys)], .start = 50000, .batch = 1};
         s.heads = s.kv_heads = 1, s.head_dim = 8, s.keys = keys[i % COUNT(keys)];
-        assert_int_equal(pairs_of_blocks(s, false), s.queries * s.keys);
-        assert_int_equal(pairs_of_blocks(s, true), s.queries * s.keys);
+        for (size_t k = 0; k < COUNT(most); k++)
+            assert_int_equal(pairs_of_blocks(s, most[k]), s.queries * s.keys);
     }
 }
 
@@ -174,8 +178,8 @@ static void test_attention_workspace(void **state)
     (void)state;
     struct attention_shape shape = {.queries = 2048, .start = 16384, .batch = 1, .heads = 32, .kv_heads = 8};
     shape.head_dim = 128;
-    size_t bytes = workspace_bytes(shape, DTYPE_BF16, false, false);
-    struct cuda_attention_workspace w = cuda_attention_layout(shape, false, false);
+    size_t bytes = workspace_bytes(shape, DTYPE_BF16, 0, false);
+    struct cuda_attention_workspace w = cuda_attention_layout(shape, CUDA_ATTENTION_QUERIES, false);
     size_t q = (size_t)2048 * 32 * 128 * 2, k = (size_t)8 * 128 * 2; // bf16
     assert_true(w.grad_q - w.grad_q_sum >= 2 * q && w.logsumexp - w.grad_q >= q);
     assert_true(w.delta - w.logsumexp > (size_t)2048 * 32 * 4 && w.accumulator - w.delta >= (size_t)2048 * 32 * 4);
@@ -190,16 +194,16 @@ static void test_attention_workspace(void **state)
     // A rectangle's engine keeps no dK and dV of every query head.
     assert_true(w.rectangle.engine_bytes <= 2 * q + 4096 && w.causal.engine_bytes >= 4 * q);
     shape.queries = shape.start = (size_t)1 << 20;
-    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), bytes);
-    assert_int_equal(workspace_bytes(shape, DTYPE_F32, false, false), 0);
-    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, true), 0); // own kernels
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 0, false), bytes);
+    assert_int_equal(workspace_bytes(shape, DTYPE_F32, 0, false), 0);
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 0, true), 0); // own kernels
     shape.keys = shape.start; // all of them seen by all queries: the causal block's part lies over the rectangles'
-    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), bytes);
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 0, false), bytes);
     shape.keys = CUDA_ATTENTION_TILE - 1; // no whole tile
-    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), 0);
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 0, false), 0);
     shape.keys = 0;
     shape.head_dim = 6; // not cuDNN's
-    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, false, false), 0);
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 0, false), 0);
 }
 
 // Deterministic: where cuDNN has it, on sm_90, its engines keep dS of a block in bf16, which grows with neither
@@ -222,7 +226,7 @@ static void test_deterministic_attention(void **state)
         assert_int_equal(device->ops->rules->attention_backward_workspace(device, shape, NULL, 0), 0);
     }
     device->compute_capability = 90;
-    struct cuda_attention_workspace w = cuda_attention_layout(shape, false, true);
+    struct cuda_attention_workspace w = cuda_attention_layout(shape, CUDA_ATTENTION_QUERIES_MAX, true);
     assert_int_equal(w.rectangle.engine_bytes, scores + 4096);
     assert_true(w.causal.engine_bytes >= scores + 2 * q && w.causal.engine_bytes < scores + scores / 8 + 3 * q);
     assert_int_equal(w.accumulator, w.q);
@@ -243,7 +247,7 @@ static void test_deterministic_attention(void **state)
         size_t pairs = 0;
         shape.start = before;
         for (struct cuda_attention_block b = {.deterministic = true};
-             cuda_attention_next_block(shape, false, &b);) {
+             cuda_attention_next_block(shape, CUDA_ATTENTION_QUERIES_MAX, &b);) {
             assert_true(b.deterministic && b.queries <= CUDA_ATTENTION_QUERIES);
             assert_true(b.keys <=
                         CUDA_ATTENTION_QUERIES + (b.kind == ATTENTION_CAUSAL ? CUDA_ATTENTION_TILE - 1 : 0));
@@ -295,11 +299,38 @@ static void test_whole_attention(void **state)
 {
     (void)state;
     struct attention_shape shape = {.queries = 131072, .batch = 1, .heads = 32, .kv_heads = 8, .head_dim = 128};
-    size_t q = (size_t)131072 * 32 * 128 * 2, bytes = workspace_bytes(shape, DTYPE_BF16, true, false);
+    size_t q = (size_t)131072 * 32 * 128 * 2,
+           bytes = workspace_bytes(shape, DTYPE_BF16, CUDA_ATTENTION_WHOLE, false);
     assert_true(bytes > 7 * q + q / 2 && bytes < 8 * q);
     shape.queries = 524288;
-    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, true, false),
-                     workspace_bytes(shape, DTYPE_BF16, false, false));
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, CUDA_ATTENTION_WHOLE, false),
+                     workspace_bytes(shape, DTYPE_BF16, 0, false));
+}
+
+// Blocks of more queries take more workspace, still none that grows with the context, and move less; they are never
+// longer than half of those of keys.
+static void test_longer_blocks(void **state)
+{
+    (void)state;
+    struct attention_shape shape = {.queries = 32768, .batch = 1, .heads = 32, .kv_heads = 8, .head_dim = 128};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    double glue_bytes[4];
+    for (size_t i = 0; i < 4; i++) {
+        device->attention_queries = (size_t)2048 << i; // the last too many
+        glue_bytes[i] = device->ops->rules->attention_backward_glue(device, shape, NULL, 0);
+    }
+    device_close(device);
+    if (!(glue_bytes[1] < 0.9 * glue_bytes[0] && glue_bytes[2] < 0.9 * glue_bytes[1] &&
+          glue_bytes[3] == glue_bytes[2]))
+        fail_msg("%.0f, %.0f, %.0f, %.0f bytes", glue_bytes[0], glue_bytes[1], glue_bytes[2], glue_bytes[3]);
+    size_t bytes = workspace_bytes(shape, DTYPE_BF16, 8192, false);
+    assert_true(bytes > 3 * workspace_bytes(shape, DTYPE_BF16, 2048, false));
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 2048, false), workspace_bytes(shape, DTYPE_BF16, 0, false));
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 20000, false), bytes);
+    shape.queries = shape.start = (size_t)1 << 20;
+    assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 8192, false), bytes);
 }
 
 // Blocks are longer where a wide GEMM's last wave of tiles would leave much of the card idle, and longer ones less.
@@ -338,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_deterministic_attention),
         cmocka_unit_test(test_glue_of_many_blocks),
         cmocka_unit_test(test_whole_attention),
+        cmocka_unit_test(test_longer_blocks),
         cmocka_unit_test(test_long_heads),
         cmocka_unit_test(test_block_rows),
         cmocka_unit_test(test_plugin), // last: what is loaded stays

@@ -274,6 +274,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
          "key 'objective': 'weighted-mean' needs a weight for every row: give 'data' as {'batch': PATH}"},
         {WITH("'pad_gradient': 1"), "key 'pad_gradient': expected true or false, found 1"},
         {WITH("'whole_attention': null"), "key 'whole_attention': expected true or false, found null"},
+        {WITH("'attention_queries': 64"),
+         "key 'attention_queries': expected a whole number of tokens >= 128, found 64"},
         {WITH("'tf32': 1"), "key 'tf32': expected true or false, found 1"},
         {WITH("'optimizer': 'adanw'"), "unknown optimizer 'adanw'; did you mean 'adamw'?"},
         {WITH("'optimizer': {'name': 'adamw', 'rat': 1}"),
@@ -595,6 +597,47 @@ static void pairs_and_groups_stay_together(void **state)
                "key 'prompt': leaves nothing to predict of 20 tokens; give fewer");
 }
 
+// What somebody asks of a card and leaves out fills rows of a batch; a record, and what was given, stays as it is.
+static void a_card_has_defaults_of_its_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys, *options;
+        bool asked;
+        size_t head_chunk, attention_queries;
+    } cases[] = {{"'device': 'cpu'", "", true, 256, 2048},
+                 {"'device': 'plan-cpu', 'batch': 2", "", true, 256, 2048},
+                 {"'device': 'plan', 'dtype': 'bf16'", "", true, 2048, 8192},
+                 {"'device': 'plan-cuda'", "", true, 2048, 8192},
+                 {"'device': 'cuda'", "", true, 2048, 8192},
+                 {"'device': 'cuda:1', 'batch': 2", "", true, 1024, 4096},
+                 {"'device': 'cuda', 'batch': 3", "", true, 512, 2048},
+                 {"'device': 'cuda', 'batch': 100", "", true, 256, 2048},
+                 {"'device': 'cuda', 'attention_queries': '1K'", ", 'head_chunk': 0", true, 0, 1024},
+                 {"'device': 'cuda'", "", false, 256, 2048}};
+    char id[TRIAL_ID_BYTES] = "";
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct trial trial;
+        struct status status = {0};
+        char json[300];
+        snprintf(json, sizeof json, "{'model': 'tiny', 'context': 64, %s, 'method': {'name': 'full'%s}}",
+                 cases[i].keys, cases[i].options);
+        char *text = quoted(json);
+        if (!(cases[i].asked ? trial_decode_asked : trial_decode)(&trial, text, "c", &status))
+            fail_msg("%s\n%s", status.message, text);
+        assert_int_equal(options_count(&trial.method->options, trial.options, "head_chunk", 1),
+                         cases[i].head_chunk);
+        assert_int_equal(trial.attention_queries, cases[i].attention_queries);
+        expect_id(trial.canonical, trial.id);
+        if (strcmp(cases[i].keys, "'device': 'cuda'") == 0) {
+            assert_string_not_equal(trial.id, id); // asked and recorded
+            snprintf(id, sizeof id, "%s", trial.id);
+        }
+        free(text);
+        trial_free(&trial);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -609,6 +652,7 @@ int main(void)
         cmocka_unit_test(bad_methods_are_refused_with_the_place),
         cmocka_unit_test(the_command_line_has_no_lines),
         cmocka_unit_test(pairs_and_groups_stay_together),
+        cmocka_unit_test(a_card_has_defaults_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

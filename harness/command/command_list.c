@@ -32,6 +32,8 @@ static json_t *option_json(const struct option *option)
             option->type == OPTION_COUNT ? json_integer((json_int_t)option->initial) : json_real(option->initial);
     }
     json_object_set_new(object, "default", initial);
+    if (option->card_rows > 0)
+        json_object_set_new(object, "card_rows", json_integer((json_int_t)option->card_rows));
     return object;
 }
 
@@ -39,11 +41,16 @@ static json_t *option_json(const struct option *option)
 static void print_option(const struct option *option, const json_t *object)
 {
     char *standard = json_dumps(json_object_get(object, "default"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+    char words[96];
     bool quoted = option->type == OPTION_CHOICE;
+    snprintf(words, sizeof words, OPTION_ON_CARD, option->initial, option->card_rows);
     printf("%-14s   %-14s %s | ", "", option->name, option->help);
     for (size_t i = 0; quoted && option->choices[i]; i++)
         printf("%s%s", i ? ", " : "", option->choices[i]);
-    printf("%s%s\n", quoted ? " | " : "", quoted ? option->choices[(int)option->initial] : standard);
+    printf("%s%s\n", quoted ? " | " : "",
+           quoted                  ? option->choices[(int)option->initial]
+           : option->card_rows > 0 ? words
+                                   : standard);
     free(standard);
 }
 

@@ -230,6 +230,8 @@ static void print_table(const struct arguments *arguments, const struct table *t
     if (host_limit_bytes)
         printf("on host   %12s  %zu %s (--host-memory)\n", limit, host_limit_bytes,
                size_text_unit(host_limit_bytes));
+    if (trial_is_of_card(first))
+        printf("sizes          least  head_chunk 256 and attention_queries 2048, where none are given\n");
     printf("resident  %12s ", resident);
     for (int i = 0; i < CATEGORY_COUNT; i++) {
         size_text(table->resident[i], text, sizeof text);
@@ -327,6 +329,7 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
                     batch ? without_batch : without_context, own_flags,
                     "no limit; where a method is chosen, none: nothing is kept there");
     arguments.flags.methods = "all";
+    arguments.flags.trial.least_memory = true;
     const struct argp argp = {.options = arguments.flags.trial.options, .parser = parse, .doc = doc};
     struct status status = {0};
     struct table table = {0};

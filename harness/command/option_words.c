@@ -40,13 +40,15 @@ static void standard_of(const struct option *option, char *text, size_t bytes)
         snprintf(text, bytes, "%s", option->choices[(size_t)option->initial]);
     else if (option->type == OPTION_LIST)
         snprintf(text, bytes, "none");
+    else if (option->card_rows > 0)
+        snprintf(text, bytes, OPTION_ON_CARD, option->initial, option->card_rows);
     else
         snprintf(text, bytes, "%.15g", option->initial);
 }
 
 char *option_describe(const struct option *option)
 {
-    char text[WORDS_BYTES], first[64], other[64];
+    char text[WORDS_BYTES], first[96], other[96];
     standard_of(option, first, sizeof first);
     snprintf(text, sizeof text, "%s (%s", option->help, first);
     for (size_t i = 0; methods[i]; i++) {

@@ -119,6 +119,8 @@ FIELDS trial_fields[] = {
     {FIELD(record_trial, tf32), .type = FIELD_BOOL, .meaning = "factors of GEMM in f32 may be rounded to TF32"},
     {FIELD(record_trial, whole_attention), .type = FIELD_BOOL,
      .meaning = "attention's backward is not cut into blocks"},
+    {FIELD(record_trial, attention_queries), .type = FIELD_COUNT, .unit = "queries",
+     .meaning = "of such a block, at most, where a device runs it in blocks"},
     {FIELD(record_trial, pad_gradient), .type = FIELD_BOOL,
      .meaning = "the embedding's row of pad_token_id takes a gradient"},
     {FIELD(record_trial, method), .type = FIELD_OBJECT, .required = true,

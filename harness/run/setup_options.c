@@ -18,6 +18,7 @@ struct setup_options setup_options_of(const struct trial *trial)
         .deterministic = trial->deterministic,
         .tf32 = trial->tf32,
         .whole_attention = trial->whole_attention,
+        .attention_queries = trial->attention_queries,
         .memory_limit_bytes = trial->memory_limit_bytes,
         .host_memory_limit_bytes = trial->host_memory_limit_bytes,
         .host_folder = trial->host_folder,

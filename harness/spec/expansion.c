@@ -58,6 +58,7 @@ static void pick_method(const struct expansion *e, size_t n, struct trial_fields
 void expansion_pick(const struct expansion *e, size_t n, struct trial_fields *fields)
 {
     size_t variant = 0;
+    fields->suited = true;
     memcpy(fields->keys, e->constants, sizeof fields->keys);
     for (size_t i = e->axis_count; i-- > 0;) {
         const struct axis *axis = &e->axes[i];

@@ -8,6 +8,11 @@ bool trial_plans_on(const char *device)
     return !strncmp(device, "plan", 4);
 }
 
+bool trial_is_of_card(const struct trial *trial)
+{
+    return !strncmp(trial->device, "cuda", 4) || !strcmp(trial->device, "plan-cuda");
+}
+
 size_t trial_row_tokens(const struct trial *trial)
 {
     size_t T = trial->context, prompt = trial->prompt < T ? trial->prompt : T - 1;

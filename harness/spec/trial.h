@@ -88,6 +88,7 @@ struct trial {
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
     char device[16];
+    bool suited;             // a card's own defaults were taken (option_on_card)
     bool planned;            // the device has no data: nothing is computed, only counted
     struct profile *profile; // NULL: no time estimate
     struct links *links;     // between ranks; NULL: the profile's
@@ -112,6 +113,7 @@ struct trial {
     bool deterministic;                // the device has the same bits in every run, at whatever cost
     bool tf32;                         // the device may round factors of GEMM in f32 to TF32
     bool whole_attention;              // the device may run attention's backward at once instead of in blocks
+    size_t attention_queries;          // of a block of attention's backward, at most
     bool pad_gradient;                 // the embedding's row of padding takes a gradient: config.padded is false
     const struct optimizer *optimizer; // NULL: none
     void *optimizer_options;           // the optimizer's own struct
@@ -128,6 +130,11 @@ struct trial {
 // trial_free, also after a failure.
 bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status);
 void trial_free(struct trial *trial);
+// The same of what somebody asks for: where the device is a card, what is left out is as a card's own defaults have
+// it, which the trial then says.
+bool trial_decode_asked(struct trial *trial, const char *json, const char *origin, struct status *status);
+// Whether the device is a card, or plans as one.
+bool trial_is_of_card(const struct trial *trial);
 // Tokens of a row that a step walks: of sequences of a group those of all of them. Of a batch file's groups at most
 // so many, unless row_tokens says it.
 size_t trial_row_tokens(const struct trial *trial);

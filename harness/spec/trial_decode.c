@@ -38,6 +38,8 @@ static json_t *decode_method(struct trial *trial, const struct trial_fields *fie
 {
     trial->method = fields->method.method;
     trial->options = options_new(&trial->method->options);
+    if (trial->suited && trial_is_of_card(trial))
+        options_suit_card(&trial->method->options, trial->options, trial->batch);
     return read_row_tokens(trial, fields, status) &&
                    method_decode(&fields->method, &trial->config, trial_row_tokens(trial), trial->options,
                                  &trial->unsupported, status)
@@ -384,7 +386,7 @@ static struct json_field source_of(const struct trial_key *key, const struct tri
 // All keys with their defaults spelled out; NULL and a status if anything is wrong. A new reference.
 static json_t *decode_keys(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
-    *trial = (struct trial){0};
+    *trial = (struct trial){.suited = fields->suited};
     json_t *canonical = json_object();
     bool ok = true;
     for (size_t i = 0; ok && i < trial_key_count(); i++) {
@@ -427,11 +429,11 @@ bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields,
     return canonical;
 }
 
-bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status)
+static bool decode(struct trial *trial, const char *json, const char *origin, bool suited, struct status *status)
 {
     *trial = (struct trial){0};
     struct json_source source;
-    struct trial_fields fields;
+    struct trial_fields fields = {.suited = suited};
     struct trial_defaults defaults = {0};
     struct names known = {0};
     trial_key_names(&known, trial_keys);
@@ -449,4 +451,14 @@ bool trial_decode(struct trial *trial, const char *json, const char *origin, str
     }
     json_source_close(&source);
     return ok;
+}
+
+bool trial_decode(struct trial *trial, const char *json, const char *origin, struct status *status)
+{
+    return decode(trial, json, origin, false, status);
+}
+
+bool trial_decode_asked(struct trial *trial, const char *json, const char *origin, struct status *status)
+{
+    return decode(trial, json, origin, true, status);
 }

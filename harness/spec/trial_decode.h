@@ -8,6 +8,7 @@
 struct trial_fields {
     struct json_field keys[TRIAL_KEYS_MAX]; // in the order of trial_keys; all but the method, which is taken apart:
     struct method_fields method;
+    bool suited; // what was left out is as the device's own defaults have it, not as records do
 };
 
 // The field of a key by its name.

@@ -25,6 +25,7 @@ struct trial_key {
     size_t offset;              // in struct trial, of all but KEY_OBJECT, KEY_OWN and KEY_METHOD
     double minimum, maximum;    // KEY_COUNT, KEY_NUMBER
     double initial;             // default; of KEY_CHOICE the index
+    double card_rows;           // KEY_COUNT of tokens: as an option has it (kernels/base/options.h)
     const char *const *choices; // KEY_CHOICE: names in the order of the enum, ending in NULL
     const char *kind;           // KEY_CHOICE: what one is called
     bool required;

@@ -56,6 +56,8 @@ static bool read_count(const struct trial_key *key, const struct trial *trial, s
 {
     char unit[64];
     *value = (size_t)key->initial;
+    if (key->card_rows > 0 && trial->suited && trial_is_of_card(trial))
+        *value = option_on_card(key->card_rows, *value, trial->batch);
     if (!field.value && key->told && !read_told(key, trial, field, value, status))
         return false;
     if (!field.value && (*value || !key->required))

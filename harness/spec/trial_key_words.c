@@ -51,6 +51,8 @@ void trial_key_default(const struct trial_key *key, char *text, size_t bytes)
         snprintf(text, bytes, "{}");
     else if (key->standard)
         snprintf(text, bytes, "%s", key->standard);
+    else if (key->card_rows > 0)
+        snprintf(text, bytes, OPTION_ON_CARD, key->initial, key->card_rows);
     else
         snprintf(text, bytes, "%.15g", key->initial);
 }

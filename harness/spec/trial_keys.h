@@ -3,7 +3,7 @@
 #pragma once
 #include "harness/spec/trial_key.h"
 
-#define TRIAL_KEYS_MAX 32
+#define TRIAL_KEYS_MAX 40
 // In the order in which each can be checked against those before it, ending in a NULL name.
 extern const struct trial_key trial_keys[];
 size_t trial_key_count(void);

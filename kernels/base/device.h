@@ -427,6 +427,8 @@ struct device {
     // Attention's backward may run at once where the device would cut it into blocks: fewer bytes moved, for a
     // workspace that grows with queries and keys.
     bool whole_attention;
+    // Queries of such a block, at most; 0: as the device has it.
+    size_t attention_queries;
     // Of the card, 86 for 8.6; of a plan what its profile says. 0: not known, or no card.
     size_t multiprocessors, compute_capability;
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on

@@ -50,6 +50,25 @@ void *options_new(const struct option_table *table)
     return options;
 }
 
+size_t option_on_card(double card_rows, size_t initial, size_t batch)
+{
+    size_t tokens = 1;
+    while ((double)(2 * tokens * batch) <= card_rows) {
+        tokens *= 2;
+    }
+    return tokens > initial ? tokens : initial;
+}
+
+void options_suit_card(const struct option_table *table, void *options, size_t batch)
+{
+    for (const struct option *option = table->rows; option && option->name; option++) {
+        if (option->card_rows > 0) {
+            *(size_t *)value_of(option, options) =
+                option_on_card(option->card_rows, (size_t)option->initial, batch);
+        }
+    }
+}
+
 void *options_copy(const struct option_table *table, const void *options)
 {
     void *copy = malloc(table->bytes);

@@ -13,6 +13,7 @@ struct option {
     size_t offset;              // of the value in the owner's struct: size_t, double, int, struct index_list
     double minimum, maximum;    // OPTION_COUNT, OPTION_NUMBER, and of an OPTION_LIST's items
     double initial;             // default; for OPTION_CHOICE the index; a list's is empty
+    double card_rows;           // OPTION_COUNT of tokens: on a card the default fills so many rows; 0: is `initial`
     const char *const *choices; // OPTION_CHOICE: names in the order of the enum, ending in NULL
     const char *help;           // one line, with the unit
     bool tokens;                // OPTION_COUNT: of tokens, and may be given as 32K or 1M
@@ -50,6 +51,12 @@ const struct option *option_find(const struct option_table *table, const char *n
 const struct option *option_draws(const struct option_table *table);
 // All defaults. Release with options_free.
 void *options_new(const struct option_table *table);
+// The default of an option that has another one on a card: the largest power of two of tokens that fills at most so
+// many rows with a batch of so many sequences, but no less than `initial`.
+size_t option_on_card(double card_rows, size_t initial, size_t batch);
+#define OPTION_ON_CARD "%.15g, on a card %.15g over the batch" // both, in words
+// Gives those that have one that default.
+void options_suit_card(const struct option_table *table, void *options, size_t batch);
 // A copy with lists of its own. Release with options_free.
 void *options_copy(const struct option_table *table, const void *options);
 void options_free(const struct option_table *table, void *options);

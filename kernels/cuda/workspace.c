@@ -4,7 +4,8 @@
 #define F32  4.0
 
 _Static_assert((CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE & (CUDA_ATTENTION_KEYS / CUDA_ATTENTION_TILE - 1)) == 0 &&
-                   CUDA_ATTENTION_QUERIES + CUDA_ATTENTION_TILE <= CUDA_ATTENTION_KEYS,
+                   CUDA_ATTENTION_QUERIES <= CUDA_ATTENTION_QUERIES_MAX &&
+                   CUDA_ATTENTION_QUERIES_MAX + CUDA_ATTENTION_TILE <= CUDA_ATTENTION_KEYS,
                "rectangles are a power of two of tiles, and a causal block is no larger than one");
 
 static size_t smaller(size_t a, size_t b)
@@ -18,11 +19,18 @@ static size_t larger(size_t a, size_t b)
 
 // ---- blocks
 
-static size_t block_queries(size_t left, bool whole)
+size_t cuda_attention_block_queries(const struct device *device)
 {
-    return whole || left < CUDA_ATTENTION_QUERIES ? left
-           : left == CUDA_ATTENTION_QUERIES + 1   ? left / 2 // no block of one query
-                                                  : CUDA_ATTENTION_QUERIES;
+    return device->whole_attention     ? CUDA_ATTENTION_WHOLE
+           : device->attention_queries ? smaller(device->attention_queries, CUDA_ATTENTION_QUERIES_MAX)
+                                       : CUDA_ATTENTION_QUERIES;
+}
+
+static size_t block_queries(size_t left, size_t most)
+{
+    return left < most        ? left
+           : left == most + 1 ? left / 2 // no block of one query
+                              : most;
 }
 
 static size_t block_keys(const struct cuda_attention_block *b)
@@ -40,11 +48,14 @@ static size_t rectangle_keys(size_t left, bool whole, size_t most)
     return keys;
 }
 
-bool cuda_attention_next_block(struct attention_shape s, bool whole, struct cuda_attention_block *b)
+bool cuda_attention_next_block(struct attention_shape s, size_t most, struct cuda_attention_block *b)
 {
     size_t keys = attention_keys(s);
-    bool causal = attention_is_causal(s);
-    whole &= !b->deterministic && s.batch * larger(s.queries, keys) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
+    bool causal = attention_is_causal(s), whole = most == CUDA_ATTENTION_WHOLE && !b->deterministic;
+    whole &= s.batch * larger(s.queries, keys) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
+    if (b->deterministic || (most == CUDA_ATTENTION_WHOLE && !whole)) {
+        most = smaller(most, CUDA_ATTENTION_QUERIES);
+    }
     b->first = b->queries == 0 || b->last;
     b->key += b->keys;
     if (b->first) {
@@ -52,7 +63,7 @@ bool cuda_attention_next_block(struct attention_shape s, bool whole, struct cuda
         if (b->query == s.queries) {
             return false;
         }
-        b->queries = block_queries(s.queries - b->query, whole);
+        b->queries = block_queries(s.queries - b->query, most);
         b->key = 0;
     }
     size_t before = (causal ? s.start + b->query : keys) - b->key; // that are left of those that all queries see
@@ -93,18 +104,18 @@ struct equal_blocks {
     size_t of_keys, of_queries;
 };
 
-static bool next_equal_blocks(struct attention_shape s, bool whole, struct equal_blocks *blocks)
+static bool next_equal_blocks(struct attention_shape s, size_t most, struct equal_blocks *blocks)
 {
     struct cuda_attention_block *b = &blocks->first;
     bool causal = attention_is_causal(s);
     b->keys *= blocks->of_keys;
     b->query += b->last ? (blocks->of_queries - 1) * b->queries : 0;
-    if (!cuda_attention_next_block(s, whole, b)) {
+    if (!cuda_attention_next_block(s, most, b)) {
         return false;
     }
     if (b->first) { // without what may be shorter
-        bool longest = !causal && b->queries == CUDA_ATTENTION_QUERIES;
-        blocks->of_queries = longest ? larger((s.queries - b->query - 2) / CUDA_ATTENTION_QUERIES, 1) : 1;
+        bool again = !causal && b->queries < s.queries - b->query;
+        blocks->of_queries = again ? larger((s.queries - b->query - 2) / b->queries, 1) : 1;
     }
     bool alike = b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == block_keys(b);
     size_t before = (causal ? s.start + b->query : attention_keys(s)) - b->key;
@@ -144,11 +155,11 @@ static struct cuda_attention_part take_part(size_t *end, size_t key_elements, si
                                         .engine_bytes = engine_bytes};
 }
 
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, bool whole, bool deterministic)
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, size_t most, bool deterministic)
 {
     size_t queries = 0, keys[ATTENTION_REST + 1] = {0}, engine_bytes[ATTENTION_REST + 1] = {0};
     for (struct equal_blocks blocks = {.first.deterministic = deterministic};
-         next_equal_blocks(s, whole, &blocks);) {
+         next_equal_blocks(s, most, &blocks);) {
         const struct cuda_attention_block *b = &blocks.first;
         queries = larger(queries, b->queries);
         keys[b->kind] = larger(keys[b->kind], b->keys);
@@ -156,8 +167,8 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, 
     }
     struct cuda_attention_workspace w = {0};
     size_t rows = queries * s.batch * s.heads, q = rows * s.head_dim, k = s.batch * s.kv_heads * s.head_dim;
-    size_t most = keys[ATTENTION_RECTANGLE], folded = most && s.heads > s.kv_heads ? q * 2 : 0;
-    w.grad_q_sum = take(&w.bytes, most ? q * sizeof(float) : 0);
+    size_t longest = keys[ATTENTION_RECTANGLE], folded = longest && s.heads > s.kv_heads ? q * 2 : 0;
+    w.grad_q_sum = take(&w.bytes, longest ? q * sizeof(float) : 0);
     w.grad_q = take(&w.bytes, q * 2);
     w.logsumexp_bytes = rows * sizeof(float);
     w.logsumexp = take(&w.bytes, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
@@ -168,7 +179,7 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, 
     w.q = take(&w.bytes, folded);
     w.o = take(&w.bytes, folded);
     w.grad_o = take(&w.bytes, folded);
-    w.rectangle = take_part(&w.bytes, most * k, engine_bytes[ATTENTION_RECTANGLE]);
+    w.rectangle = take_part(&w.bytes, longest * k, engine_bytes[ATTENTION_RECTANGLE]);
     w.bytes = larger(w.bytes, causal_end);
     return w;
 }
@@ -258,7 +269,7 @@ static size_t attention_backward_workspace(const struct device *device, struct a
 {
     (void)segments, (void)segment_count;
     return cuda_attention_backward_by_cudnn(device, shape)
-               ? cuda_attention_layout(shape, device->whole_attention, device->deterministic).bytes
+               ? cuda_attention_layout(shape, cuda_attention_block_queries(device), device->deterministic).bytes
                : 0;
 }
 
@@ -269,8 +280,9 @@ static double attention_backward_glue(const struct device *device, struct attent
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
         return 0;
     }
+    size_t most = cuda_attention_block_queries(device);
     for (struct equal_blocks blocks = {.first.deterministic = device->deterministic};
-         next_equal_blocks(shape, device->whole_attention, &blocks);) {
+         next_equal_blocks(shape, most, &blocks);) {
         struct cuda_attention_block all = blocks.first; // their keys together
         all.keys *= blocks.of_keys;
         bytes += (double)blocks.of_queries * ((double)blocks.of_keys * block_bytes(shape, &blocks.first) +

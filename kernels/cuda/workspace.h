@@ -11,13 +11,19 @@
 // cuBLASLt's and cuDNN's kernels may count the elements of a matrix in 32 bits.
 #define CUDA_ELEMENTS_MAX ((size_t)INT32_MAX)
 
-// Attention's backward in bf16 runs cuDNN over at most this many queries and keys at a time, which the saved
-// logsumexp makes exact: its workspace then does not grow with the context. No more queries than keys.
+// Attention's backward in bf16 runs cuDNN over so many queries and keys at a time, which the saved logsumexp makes
+// exact: its workspace then does not grow with the context. No more queries than keys.
 #ifndef CUDA_ATTENTION_QUERIES // smaller in a test
 #define CUDA_ATTENTION_QUERIES 2048
 #define CUDA_ATTENTION_KEYS    16384
 #define CUDA_ATTENTION_TILE    128 // keys: what an engine takes at once
 #endif
+#define CUDA_ATTENTION_QUERIES_MAX                                                                                 \
+    ((size_t)CUDA_ATTENTION_KEYS / 2) // of a block, where the device is asked for more
+#define CUDA_ATTENTION_WHOLE SIZE_MAX
+// How many the device takes at most; CUDA_ATTENTION_WHOLE: all queries against all keys at once, or all whole tiles
+// of them.
+size_t cuda_attention_block_queries(const struct device *device);
 
 // One run of the backward: a block of queries against a block of keys; they count from the operands' first rows.
 // Per block of queries first rectangles, which no mask touches: a power of two of tiles of keys. Last the keys that
@@ -32,10 +38,9 @@ struct cuda_attention_block {
     bool first, last;   // of the keys of these queries
     bool deterministic; // said beforehand: the engine keeps dS, in bf16, so that keys are as few as queries
 };
-// The next block in order; false after all. A block that is empty, but for `deterministic`, comes before the first.
-// whole: all queries against all keys at once, or all whole tiles of them, unless a tensor of that has 2^31
-// elements.
-bool cuda_attention_next_block(struct attention_shape shape, bool whole, struct cuda_attention_block *block);
+// The next block in order, of `most` queries; false after all. A block that is empty, but for `deterministic`,
+// comes before the first. Where a tensor of the whole would have 2^31 elements it comes in blocks all the same.
+bool cuda_attention_next_block(struct attention_shape shape, size_t most, struct cuda_attention_block *block);
 // What the graph of a block sees, or the own kernels: its rows as queries, its heads, its keys.
 struct attention_shape cuda_attention_block_shape(struct attention_shape shape,
                                                   const struct cuda_attention_block *block);
@@ -62,7 +67,8 @@ struct cuda_attention_workspace {
     } rectangle, causal;
     size_t bytes;
 };
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, bool whole, bool deterministic);
+struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, size_t most,
+                                                      bool deterministic);
 
 // Whether attention's forward is cuDNN's on this device, as it can be in bf16; else it is the device's own
 // kernels', as it is with a mask. Of a single query cuDNN's masks and gradients are not to be relied on (its

@@ -86,7 +86,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static bool check(const struct card *card, const struct config *config, size_t batch, bool whole,
+// queries: of a block of the backward; CUDA_ATTENTION_WHOLE: all at once; 0: as the device has it.
+static bool check(const struct card *card, const struct config *config, size_t batch, size_t queries,
                   bool deterministic, size_t *graphs)
 {
     char text[2048];
@@ -100,32 +101,33 @@ static bool check(const struct card *card, const struct config *config, size_t b
     const struct device_ops ops = {.dtype = DTYPE_BF16};
     const struct device device = {.ops = &ops,
                                   .compute_capability = (size_t)card->version / 10,
-                                  .whole_attention = whole,
+                                  .whole_attention = queries == CUDA_ATTENTION_WHOLE,
+                                  .attention_queries = queries,
                                   .deterministic = deterministic};
-    size_t allowed = 0;
+    size_t allowed = 0, most = cuda_attention_block_queries(&device);
+    char blocks[64] = ", whole";
+    if (queries != CUDA_ATTENTION_WHOLE) {
+        snprintf(blocks, sizeof blocks, ", %sblocks of %zu", deterministic ? "deterministic, " : "", most);
+    }
     for (size_t i = 0; i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
         struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,         config->heads,
                                         config->kv_heads, config->head_dim, spans[i].keys, {0}};
-        struct cuda_attention_workspace w = cuda_attention_layout(shape, whole, deterministic);
+        struct cuda_attention_workspace w = cuda_attention_layout(shape, most, deterministic);
         allowed = larger(allowed, larger(w.causal.engine_bytes, w.rectangle.engine_bytes));
         attention_cudnn_build(engines, &device, shape, &status);
     }
     if (status.code == STATUS_OK) {
         *graphs += engines->graph_count;
         printf("%s %-14s batch %zu%s: %3zu forward, %3zu backward; engines take up to %.1f MiB, allowed %.1f\n",
-               card->name, config->name, batch,
-               whole           ? ", whole"
-               : deterministic ? ", deterministic"
-                               : "",
-               engines->graph_count - engines->backward_graphs, engines->backward_graphs,
-               (double)engines->engine_bytes / 0x1p20, (double)allowed / 0x1p20);
+               card->name, config->name, batch, blocks, engines->graph_count - engines->backward_graphs,
+               engines->backward_graphs, (double)engines->engine_bytes / 0x1p20, (double)allowed / 0x1p20);
         if (engines->second_choices) {
             status_set(&status, STATUS_FAILED, "%zu graphs have not the engine that cuDNN would choose first",
                        engines->second_choices);
         }
     }
     if (status.code != STATUS_OK) {
-        printf("%s %s batch %zu%s: %s\n", card->name, config->name, batch, whole ? ", whole" : "", status.message);
+        printf("%s %s batch %zu%s: %s\n", card->name, config->name, batch, blocks, status.message);
     }
     attention_engines_free(engines);
     return status.code == STATUS_OK;
@@ -178,11 +180,12 @@ int main(void)
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         for (const struct config *config = config_presets; config->name[0]; config++) {
             if (!seen_before(config)) {
-                failed += !check(&cards[i], config, 1, false, false, &graphs);
-                failed += !check(&cards[i], config, 3, false, false, &graphs);
-                failed += !check(&cards[i], config, 1, true, false, &graphs);
-                failed += cards[i].version == 900 && !check(&cards[i], config, 1, false, true, &graphs);
-                failed += cards[i].version == 900 && !check(&cards[i], config, 3, false, true, &graphs);
+                failed += !check(&cards[i], config, 1, 0, false, &graphs);
+                failed += !check(&cards[i], config, 3, 0, false, &graphs);
+                failed += !check(&cards[i], config, 1, CUDA_ATTENTION_QUERIES_MAX, false, &graphs);
+                failed += !check(&cards[i], config, 1, CUDA_ATTENTION_WHOLE, false, &graphs);
+                failed += cards[i].version == 900 && !check(&cards[i], config, 1, 0, true, &graphs);
+                failed += cards[i].version == 900 && !check(&cards[i], config, 3, 0, true, &graphs);
             }
         }
     }
@@ -190,8 +193,8 @@ int main(void)
     const struct config others[] = {{.name = "equal heads", .heads = 16, .kv_heads = 16, .head_dim = 128},
                                     {.name = "long heads", .heads = 16, .kv_heads = 4, .head_dim = 192}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        failed += !check(&cards[i], &others[0], 1, false, false, &graphs) +
-                  !check(&cards[i], &others[1], 1, false, false, &graphs);
+        failed += !check(&cards[i], &others[0], 1, 0, false, &graphs) +
+                  !check(&cards[i], &others[1], 1, 0, false, &graphs);
     }
     for (int causal = 0; causal < 2; causal++) {
         failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), causal, "sm80_flash");

@@ -153,9 +153,10 @@ static void by_own_kernels(struct device *device, bool own)
 static double moved_for_rest(struct device *device, struct attention_shape s)
 {
     double before = counted, bytes = 0;
+    size_t most = cuda_attention_block_queries(device);
     bool deterministic = device->deterministic;
     for (struct cuda_attention_block b = {.deterministic = deterministic};
-         cuda_attention_next_block(s, device->whole_attention, &b);) {
+         cuda_attention_next_block(s, most, &b);) {
         if (b.kind == ATTENTION_REST) {
             counted = 0;
             by_own_kernels(device, true);
@@ -175,10 +176,11 @@ static void test_glue_of_a_call(void **state)
     (void)state;
     struct device *device = open_counting();
     for (size_t i = 0; i < SHAPES; i++) {
-        for (int variant = 0; variant < 8; variant++) {
+        for (int variant = 0; variant < 16; variant++) {
             device->deterministic = variant & 4;
             struct attention_shape s = shapes[i];
             device->whole_attention = variant & 1;
+            device->attention_queries = variant & 8 ? BLOCK / 2 : 0;
             counted = device->counters.glue_bytes = 0;
             struct call c = call(device, s, s.kv_heads, variant & 2 ? (s.keys ? s.keys : s.start) / 2 + 1 : 0,
                                  variant & 2 ? DTYPE_BF16 : DTYPE_F32);
@@ -291,31 +293,36 @@ static void test_folded_as_unfolded(void **state)
     device_close(device);
 }
 
-static void test_whole_as_blocks(void **state)
+// All at once, and in shorter blocks.
+static void test_blocks_alike(void **state)
 {
     (void)state;
     struct status status = {0};
     struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
     assert_non_null(device);
     for (size_t i = 0; i < SHAPES; i++) {
-        struct call calls[2];
-        for (int whole = 0; whole < 2; whole++) {
-            device->whole_attention = whole;
-            calls[whole] = call(device, shapes[i], shapes[i].kv_heads, 0, DTYPE_F32);
+        struct call calls[3];
+        for (int n = 0; n < 3; n++) {
+            device->whole_attention = n == 1;
+            device->attention_queries = n == 2 ? BLOCK / 2 : 0;
+            calls[n] = call(device, shapes[i], shapes[i].kv_heads, 0, DTYPE_F32);
         }
-        struct tensor found[] = {calls[1].grad_q, calls[1].grad_k, calls[1].grad_v};
+        struct tensor found[] = {calls[1].grad_q, calls[1].grad_k, calls[1].grad_v,
+                                 calls[2].grad_q, calls[2].grad_k, calls[2].grad_v};
         struct tensor expected[] = {calls[0].grad_q, calls[0].grad_k, calls[0].grad_v};
-        for (size_t j = 0; j < 3; j++) {
-            double *a = values_of(device, found[j]), *b = values_of(device, expected[j]);
+        for (size_t j = 0; j < 6; j++) {
+            double *a = values_of(device, found[j]), *b = values_of(device, expected[j % 3]);
             double error = relative_l2(a, b, tensor_count(found[j]));
             if (!(error <= 2 * dtype_epsilon(DTYPE_BF16))) {
-                fail_msg("shape %zu: grad_%c differs by %.2e", i, "qkv"[j], error);
+                fail_msg("shape %zu, %s: grad_%c differs by %.2e", i, j < 3 ? "whole" : "shorter blocks",
+                         "qkv"[j % 3], error);
             }
             free(a);
             free(b);
         }
-        call_free(device, &calls[0]);
-        call_free(device, &calls[1]);
+        for (int n = 0; n < 3; n++) {
+            call_free(device, &calls[n]);
+        }
     }
     device_close(device);
 }
@@ -363,9 +370,9 @@ int main(void)
 {
     moved = (size_t(*)(void))emulated("emulator_moved");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_glue_of_a_call),  cmocka_unit_test(test_no_glue),
-        cmocka_unit_test(test_glue_of_a_step),  cmocka_unit_test(test_folded_as_unfolded),
-        cmocka_unit_test(test_whole_as_blocks), cmocka_unit_test(test_rounded_as_on_the_cpu),
+        cmocka_unit_test(test_glue_of_a_call), cmocka_unit_test(test_no_glue),
+        cmocka_unit_test(test_glue_of_a_step), cmocka_unit_test(test_folded_as_unfolded),
+        cmocka_unit_test(test_blocks_alike),   cmocka_unit_test(test_rounded_as_on_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

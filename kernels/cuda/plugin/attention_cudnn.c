@@ -3,11 +3,11 @@
 // Forward: one graph, queries against all keys, bottom-right causal, where query i sees keys 0 .. keys - queries +
 // i, or without a mask. O = softmax(S) V, with the logsumexp as second output.
 //
-// Backward: queries in blocks of CUDA_ATTENTION_QUERIES; per block the keys that its last query sees, in blocks:
-// rectangles without a mask, of at most CUDA_ATTENTION_KEYS, and last a bottom-right causal one, or what the last
-// whole tile leaves of keys that all queries see (cuda_attention_next_block). The saved logsumexp is over all keys,
-// so P = exp(S - logsumexp) of a block of keys is exact on its own, and so is delta = rowsum(dO * O). Each block's
-// dQ, dK and dV come out in bf16, are added in f32:
+// Backward: queries in blocks (cuda_attention_block_queries); per block the keys that its last query sees, in
+// blocks: rectangles without a mask, of at most CUDA_ATTENTION_KEYS, and last a bottom-right causal one, or what
+// the last whole tile leaves of keys that all queries see (cuda_attention_next_block). The saved logsumexp is over
+// all keys, so P = exp(S - logsumexp) of a block of keys is exact on its own, and so is delta = rowsum(dO * O).
+// Each block's dQ, dK and dV come out in bf16, are added in f32:
 //     dQ sum += dQ block;    grad_k[keys of a segment] += dK block[those rows], likewise grad_v
 // and dQ sum is rounded once, at the end. Keys outside every segment: their dK and dV are computed, for cuDNN has
 // no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory.
@@ -337,9 +337,9 @@ static bool run_rest(const struct backward *a, const struct cuda_attention_block
 // One block after another, until one cannot be run.
 static void run_blocks(const struct backward *a)
 {
-    bool whole = a->device->whole_attention;
+    size_t most = cuda_attention_block_queries(a->device);
     for (struct cuda_attention_block b = {.deterministic = a->device->deterministic};
-         cuda_attention_next_block(a->shape, whole, &b);) {
+         cuda_attention_next_block(a->shape, most, &b);) {
         struct block_tensors t = tensors_of(a, &b);
         if (!(b.kind == ATTENTION_REST ? run_rest(a, &b, &t) : run_graph(a, &b, &t))) {
             return;
@@ -353,20 +353,21 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
                               struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                               struct tensor k, struct tensor v, struct tensor workspace)
 {
-    struct backward a = {shape,
-                         segments,
-                         segment_count,
-                         grad_q,
-                         grad_o,
-                         o,
-                         tensor_reshape(logsumexp, q.rows, shape.heads),
-                         q,
-                         k,
-                         v,
-                         workspace,
-                         accumulate,
-                         .at = cuda_attention_layout(shape, device->whole_attention, device->deterministic),
-                         .device = device};
+    struct backward a = {
+        shape,
+        segments,
+        segment_count,
+        grad_q,
+        grad_o,
+        o,
+        tensor_reshape(logsumexp, q.rows, shape.heads),
+        q,
+        k,
+        v,
+        workspace,
+        accumulate,
+        .at = cuda_attention_layout(shape, cuda_attention_block_queries(device), device->deterministic),
+        .device = device};
     CHECK(a.at.bytes <= tensor_bytes(workspace));
     // All of it but the parts that are the engines'.
     range_push(device, (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
@@ -385,8 +386,9 @@ bool attention_cudnn_build(struct attention_engines *engines, const struct devic
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
         return done;
     }
+    size_t most = cuda_attention_block_queries(device);
     for (struct cuda_attention_block b = {.deterministic = device->deterministic};
-         done && cuda_attention_next_block(shape, device->whole_attention, &b);) {
+         done && cuda_attention_next_block(shape, most, &b);) {
         done = b.kind == ATTENTION_REST || block_graph(engines, shape, &b, status);
     }
     return done;
