@@ -97,6 +97,9 @@ static void products(struct held *h)
     expect(h, "gemm", LIST(a, b), LIST(c));
     op_gemm(d, c, a, NO_TRANSPOSE, b, TRANSPOSE, 2, 1);
     expect(h, "gemm", LIST(a, b, c), LIST(c));
+    struct tensor sum = f32(h, 3, 7);
+    op_gemm_onto(d, sum, c, a, NO_TRANSPOSE, b, TRANSPOSE);
+    expect(h, "gemm_onto", LIST(a, b, c), LIST(sum));
     op_bias_forward(d, y, bias);
     expect(h, "bias_forward", LIST(y, bias), LIST(y));
     op_bias_backward(d, grad_bias, y);

@@ -409,8 +409,9 @@ static void long_contexts_fit(void **state)
          200000, 6},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        json_t *plan = longbp_json("plan --like cuda --dtype bf16 --method streambp %s --context %zu " LEAST "--json",
-                                   cases[i].setting, cases[i].context);
+        json_t *plan =
+            longbp_json("plan --like cuda --dtype bf16 --method streambp %s --context %zu " LEAST "--json",
+                        cases[i].setting, cases[i].context);
         struct config config =
             *config_preset(json_string_value(json_object_get(json_object_get(plan, "trial"), "model")));
         double forward = model_forward_flops(&config, &(struct lora){0},

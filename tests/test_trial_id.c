@@ -64,7 +64,7 @@ static void ids_stay_what_they_were(void **state)
                "1,'sum':'ordered','zero':0},"
                "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
                "reference':null,"
-               "'seed':1,'tf32':false,'train':null,'weights':null,'whole_attention':false}");
+               "'seed':1,'tf32':false,'train':null,'unfused':false,'weights':null,'whole_attention':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);
@@ -103,6 +103,7 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'parallel': {'stage': 1}"));
     expect_same(MINIMAL, WITH("'whole_attention': false"));
     expect_same(MINIMAL, WITH("'attention_queries': 2048"));
+    expect_same(MINIMAL, WITH("'unfused': false"));
     expect_same(MINIMAL, WITH("'pad_gradient': false"));
     expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
     expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
@@ -187,6 +188,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'tf32': true"),
         WITH("'whole_attention': true"),
         WITH("'attention_queries': 8192"),
+        WITH("'unfused': true"),
         WITH("'pad_gradient': true"),
         WITH("'measure': {'samples': 1}"),
         WITH("'measure': {'warmup': 0}"),

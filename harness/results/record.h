@@ -81,7 +81,7 @@ struct record_trial {
     const char *dtype, *device, *profile, *links, *labels, *reference, *weights, *kv_gradient_dtype,
         *gradient_dtype;
     double batch, context, seed, prompt, group, attention_queries;
-    int deterministic, tf32, whole_attention, pad_gradient;
+    int deterministic, tf32, whole_attention, unfused, pad_gradient;
     // Never NULL, here and in a record: of what is null all is, and is not given.
     const struct record_measure *measure;
     struct record_limits limits;

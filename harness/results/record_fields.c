@@ -121,6 +121,8 @@ FIELDS trial_fields[] = {
      .meaning = "attention's backward is not cut into blocks"},
     {FIELD(record_trial, attention_queries), .type = FIELD_COUNT, .unit = "queries",
      .meaning = "of such a block, at most, where a device runs it in blocks"},
+    {FIELD(record_trial, unfused), .type = FIELD_BOOL,
+     .meaning = "copies that a product could spare were made all the same"},
     {FIELD(record_trial, pad_gradient), .type = FIELD_BOOL,
      .meaning = "the embedding's row of pad_token_id takes a gradient"},
     {FIELD(record_trial, method), .type = FIELD_OBJECT, .required = true,

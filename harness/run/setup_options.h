@@ -12,7 +12,7 @@ struct setup_options {
     enum place weights_place, gradients_place, optimizer_place; // while they are not used
     const struct optimizer *optimizer;
     const void *optimizer_options;
-    bool deterministic, tf32, whole_attention;
+    bool deterministic, tf32, whole_attention, unfused;
     size_t attention_queries;
     bool apart;                                         // sequences of a group are walked each with its own prompt
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free

@@ -200,6 +200,9 @@ typedef void scale_op(struct device *device, struct tensor t, double factor);
 // c = alpha * op(a) * op(b) + beta * c;  c: [m, n], op(a): [m, k], op(b): [k, n]
 typedef void gemm_op(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
                      struct tensor b, enum transpose transpose_b, double alpha, double beta);
+// d = c + op(a) * op(b);  shapes as above, d of c's dtype and apart from it
+typedef void gemm_onto_op(struct device *device, struct tensor d, struct tensor c, struct tensor a,
+                          enum transpose transpose_a, struct tensor b, enum transpose transpose_b);
 // y += bias, for every row.  y: [n, d], bias: [1, d]
 typedef void bias_forward_op(struct device *device, struct tensor y, struct tensor bias);
 // grad_bias += column sums of grad_y
@@ -335,7 +338,7 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 // clang-format off
 #define DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) \
     OPERATION(random_normal) OPERATION(zero) OPERATION(copy) OPERATION(copy_columns) OPERATION(accumulate) OPERATION(scale) \
-    OPERATION(gemm) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
+    OPERATION(gemm) OPERATION(gemm_onto) OPERATION(bias_forward) OPERATION(bias_backward) OPERATION(rmsnorm_forward) OPERATION(rmsnorm_backward) \
     OPERATION(rope) OPERATION(attention_forward) OPERATION(attention_merge) OPERATION(swiglu_forward) \
     OPERATION(swiglu_backward) OPERATION(embedding_forward) OPERATION(embedding_backward) OPERATION(cross_entropy) OPERATION(log_prob) \
     OPERATION(objective_rows) OPERATION(sequence_sums) OPERATION(sequence_costs) OPERATION(log_prob_backward) OPERATION(adamw) OPERATION(adamw_coded) \
@@ -429,6 +432,8 @@ struct device {
     bool whole_attention;
     // Queries of such a block, at most; 0: as the device has it.
     size_t attention_queries;
+    // Copies that a product could spare are made all the same: to time one against the other.
+    bool unfused;
     // Of the card, 86 for 8.6; of a plan what its profile says. 0: not known, or no card.
     size_t multiprocessors, compute_capability;
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on

@@ -75,47 +75,76 @@ void op_scale(struct device *device, struct tensor t, double factor)
     }
 }
 
-static void gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a,
-                 struct tensor b, enum transpose transpose_b, double alpha, double beta)
+// d = alpha * op(a) * op(b) + beta * c. c may be d; else alpha and beta are 1.
+struct product {
+    struct tensor d, c, a, b;
+    enum transpose transpose_a, transpose_b;
+    double alpha, beta;
+};
+
+static void gemm(struct device *device, struct product p)
 {
-    if (!holds(device, a, "gemm") || !holds(device, b, "gemm") || !holds(device, c, "gemm")) {
+    struct tensor d = p.d, a = p.a, b = p.b;
+    if (!holds(device, a, "gemm") || !holds(device, b, "gemm") || !holds(device, p.c, "gemm") ||
+        !holds(device, d, "gemm")) {
         return;
     }
     struct range range = operation(WORK_GEMM, "gemm");
-    range.m = c.rows, range.n = c.cols, range.k = transpose_a ? a.rows : a.cols;
-    range.transpose_a = transpose_a == TRANSPOSE, range.transpose_b = transpose_b == TRANSPOSE;
-    if (begin(device, range, 2.0 * c.rows * c.cols * range.k,
-              bytes(a) + bytes(b) + bytes(c) * (beta != 0 ? 2 : 1))) {
-        device->ops->gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);
+    range.m = d.rows, range.n = d.cols, range.k = p.transpose_a ? a.rows : a.cols;
+    range.transpose_a = p.transpose_a == TRANSPOSE, range.transpose_b = p.transpose_b == TRANSPOSE;
+    if (begin(device, range, 2.0 * d.rows * d.cols * range.k,
+              bytes(a) + bytes(b) + bytes(d) * (p.beta != 0 ? 2 : 1))) {
+        if (p.c.data == d.data) {
+            device->ops->gemm(device, d, a, p.transpose_a, b, p.transpose_b, p.alpha, p.beta);
+        } else {
+            device->ops->gemm_onto(device, d, p.c, a, p.transpose_a, b, p.transpose_b);
+        }
         range_pop(device);
     }
 }
 
-// In parts of the rows of a, which are those of c or, where a is transposed, what is summed over.
-void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
-             enum transpose transpose_b, double alpha, double beta)
+// In parts of the rows of a, which are those of d or, where a is transposed, what is summed over.
+static void gemm_in_parts(struct device *device, struct product p)
 {
     if (failed(device)) {
         return;
     }
-    size_t m = transpose_a ? a.cols : a.rows, k = transpose_a ? a.rows : a.cols;
-    size_t kb = transpose_b ? b.cols : b.rows, n = transpose_b ? b.rows : b.cols;
-    CHECK(k == kb && c.rows == m && c.cols == n);
+    struct tensor a = p.a, b = p.b;
+    size_t m = p.transpose_a ? a.cols : a.rows, k = p.transpose_a ? a.rows : a.cols;
+    size_t kb = p.transpose_b ? b.cols : b.rows, n = p.transpose_b ? b.rows : b.cols;
+    CHECK(k == kb && p.d.rows == m && p.d.cols == n && same_shape(p.c, p.d) && p.c.dtype == p.d.dtype);
     size_t most = part_rows(device, a.rows, larger(a.cols, n));
-    if (most == a.rows || most == 0 || (transpose_a && transpose_b)) {
-        gemm(device, c, a, transpose_a, b, transpose_b, alpha, beta);
+    if (most == a.rows || most == 0 || (p.transpose_a && p.transpose_b)) {
+        gemm(device, p);
         return;
     }
+    struct product part = p;
     for (size_t row = 0; row < a.rows && !failed(device); row += most) {
         size_t rows = smaller(most, a.rows - row);
-        struct tensor a_part = tensor_rows(a, row, rows);
-        if (transpose_a) {
-            gemm(device, c, a_part, transpose_a, tensor_rows(b, row, rows), transpose_b, alpha,
-                 row == 0 ? beta : 1);
+        part.a = tensor_rows(a, row, rows);
+        if (p.transpose_a) {
+            part.b = tensor_rows(b, row, rows);
+            gemm(device, part);
+            part.c = p.d;
+            part.beta = 1;
         } else {
-            gemm(device, tensor_rows(c, row, rows), a_part, transpose_a, b, transpose_b, alpha, beta);
+            part.c = tensor_rows(p.c, row, rows);
+            part.d = tensor_rows(p.d, row, rows);
+            gemm(device, part);
         }
     }
+}
+
+void op_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
+             enum transpose transpose_b, double alpha, double beta)
+{
+    gemm_in_parts(device, (struct product){c, c, a, b, transpose_a, transpose_b, alpha, beta});
+}
+
+void op_gemm_onto(struct device *device, struct tensor d, struct tensor c, struct tensor a,
+                  enum transpose transpose_a, struct tensor b, enum transpose transpose_b)
+{
+    gemm_in_parts(device, (struct product){d, c, a, b, transpose_a, transpose_b, 1, 1});
 }
 
 void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)

@@ -106,7 +106,12 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
                            struct activations *a, bool keeping)
 {
     const struct layer *w = &model->layers[layer];
-    if (x_mid.data != x.data) {
+    bool apart = x_mid.data != x.data;
+    if (!w->attention_out_norm && apart) {
+        projection_forward_onto(model, &w->o, x_mid, x, a->o);
+        return;
+    }
+    if (apart) {
         op_copy(model->device, x_mid, x);
     }
     if (w->attention_out_norm) {

@@ -58,7 +58,8 @@ void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct 
         if (all || output) {
             op_swiglu_forward(device, act_block, gate_block, up_block, c->activation);
         }
-        if (y.data && y.data != x_mid.data) {
+        bool apart = y.data && y.data != x_mid.data;
+        if (w->mlp_out_norm && apart) {
             op_copy(device, y_block, x_block);
         }
         if (w->mlp_out_norm && output) {
@@ -69,6 +70,8 @@ void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct 
             if (y.data) {
                 op_accumulate(device, y_block, normed_block);
             }
+        } else if (apart) {
+            projection_forward_onto(model, &w->down, y_block, x_block, act_block);
         } else if (y.data) {
             projection_forward(model, &w->down, y_block, act_block, true);
         }

@@ -28,11 +28,10 @@ static void lora_grad_down(struct model *model, const struct projection *p, stru
     op_gemm(device, *grad_u, grad_y, NO_TRANSPOSE, own_rows(p, p->lora_b->value), NO_TRANSPOSE, p->lora_scale, 0);
 }
 
-void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
-                        bool accumulate)
+// What is added to the weight's product.
+static void add_rest(struct model *model, const struct projection *p, struct tensor y, struct tensor x)
 {
     struct device *device = model->device;
-    op_gemm(device, y, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE, 1, accumulate);
     if (p->bias) {
         op_bias_forward(device, y, p->bias->value);
     }
@@ -41,6 +40,26 @@ void projection_forward(struct model *model, const struct projection *p, struct 
         op_gemm(device, y, u, NO_TRANSPOSE, own_rows(p, p->lora_b->value), TRANSPOSE, p->lora_scale, 1);
         tensor_free(device, &u);
     }
+}
+
+void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
+                        bool accumulate)
+{
+    op_gemm(model->device, y, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE, 1, accumulate);
+    add_rest(model, p, y, x);
+}
+
+void projection_forward_onto(struct model *model, const struct projection *p, struct tensor y, struct tensor onto,
+                             struct tensor x)
+{
+    struct device *device = model->device;
+    if (device->unfused) {
+        op_copy(device, y, onto);
+        op_gemm(device, y, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE, 1, 1);
+    } else {
+        op_gemm_onto(device, y, onto, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE);
+    }
+    add_rest(model, p, y, x);
 }
 
 void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,

@@ -8,6 +8,9 @@
 // y: [n, out]
 void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
                         bool accumulate);
+// y = onto + projection(x); y and onto, [n, out], are apart.
+void projection_forward_onto(struct model *model, const struct projection *p, struct tensor y, struct tensor onto,
+                             struct tensor x);
 // The backward has two parts, in any order, that both need grad_u = scale * grad_y B: [n, rank]. `*grad_u` is no
 // tensor before the first of them, the one that needs it makes it, and the caller frees it after the second.
 //

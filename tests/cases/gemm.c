@@ -1,5 +1,6 @@
 // GEMM: one tile, several, and tiles with a remainder; every transpose, alpha, beta; sums into either dtype.
 #include "tests/cases/cases.h"
+#include <string.h>
 
 // c->values = alpha * op(a) * op(b) + beta * c->values
 static void reference(struct operand *c, const struct operand *a, bool transpose_a, const struct operand *b,
@@ -58,8 +59,8 @@ void gemm_cases(struct cases *c)
             }
         }
     }
-    // Rows of a larger matrix.
     c->offset = 0;
+    // Rows of a larger matrix.
     struct operand *all = case_random(c, 70, 33, 1, "all"), *b = case_random(c, 33, 65, 1, "b");
     struct operand *to = case_output(c, 40, 65);
     struct tensor rows = tensor_rows(all->tensor, 7, 40);
@@ -93,4 +94,33 @@ void gemm_cases(struct cases *c)
     reference(product, left, false, right, false, 1, 0);
     case_check(c, product, 1, f32 ? 0x1p-10 / dtype_epsilon(DTYPE_F32) : case_growth(70), "in tf32");
     case_end(c);
+}
+
+// What it is onto stays as it is; of no terms, too.
+void gemm_onto_cases(struct cases *c)
+{
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t variant = 0; variant < 12; variant++) {
+        size_t m = 70, n = 65, k = variant >= 8 ? 0 : 33;
+        bool ta = variant & 1, tb = variant & 2, reverse = variant & 4;
+        for (size_t kind = 0; kind < kinds; kind++) {
+            c->offset = variant % 3 == 1;
+            struct operand *a = case_random(c, ta ? k : m, ta ? m : k, 1, "a");
+            struct operand *b = case_random(c, tb ? n : k, tb ? k : n, 1, "b");
+            struct operand *from = case_random_in(c, dtypes[kind], m, n, 1, "c");
+            struct operand *to = case_output_in(c, dtypes[kind], m, n);
+            c->device->reverse_sums = reverse;
+            CASE_RUN(c, op_gemm_onto(c->device, to->tensor, from->tensor, a->tensor, ta, b->tensor, tb));
+            c->device->reverse_sums = false;
+            memcpy(to->values, from->values, m * n * sizeof *to->values);
+            reference(to, a, ta, b, tb, 1, 1);
+            bool narrow = dtypes[kind] == c->device->ops->dtype;
+            case_check(c, to, k ? narrow * (1.0 + reverse + c->product_roundings * (1.0 + reverse)) : 0,
+                       k ? case_growth(k) : 0, "onto another, to %s, k %zu variant %zu", dtype_name(dtypes[kind]),
+                       k, variant);
+            case_check(c, from, 0, 0, "what it is onto, variant %zu", variant);
+            case_end(c);
+        }
+    }
 }

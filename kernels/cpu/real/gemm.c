@@ -90,3 +90,10 @@ void NAME(gemm)(struct device *device, struct tensor c, struct tensor a, enum tr
     multiply(device, c, left_half, right_half, k - half, alpha, beta);
     multiply(device, c, left, right, half, alpha, 1);
 }
+
+void NAME(gemm_onto)(struct device *device, struct tensor d, struct tensor c, struct tensor a,
+                     enum transpose transpose_a, struct tensor b, enum transpose transpose_b)
+{
+    NAME(copy)(device, d, c);
+    NAME(gemm)(device, d, a, transpose_a, b, transpose_b, 1, 1);
+}

@@ -14,7 +14,7 @@
 // What an algorithm is chosen for. All of one type: compared as bytes. Strides: elements between rows.
 struct problem {
     uint64_t m, n, k, transpose_a, transpose_b, stride_a, stride_b, stride_c, dtype, dtype_c, tf32;
-    uint64_t alignment_a, alignment_b, alignment_c;
+    uint64_t alignment_a, alignment_b, alignment_c, alignment_d;
 };
 
 struct choice {
@@ -132,7 +132,7 @@ static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
     } alignments[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)p->alignment_b},
                       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)p->alignment_a},
                       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)p->alignment_c},
-                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)p->alignment_c}};
+                      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)p->alignment_d}};
     cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     if (status == CUBLAS_STATUS_SUCCESS) {
@@ -183,14 +183,16 @@ static const struct choice *choice_for(struct gemm *gemm, struct problem p, stru
     return made;
 }
 
-// One product of op(a): [m, k] and op(b): [k, n], whose rows lie `stride`s apart.
-static bool multiply(struct device *device, struct problem p, const void *a, const void *b, void *c, double alpha,
-                     double beta)
+// One product of op(a): [m, k] and op(b): [k, n], whose rows lie `stride`s apart: d = alpha * that + beta * c,
+// whose rows lie alike. c may be d.
+static bool multiply(struct device *device, struct problem p, const void *a, const void *b, const void *c, void *d,
+                     double alpha, double beta)
 {
     struct gemm *gemm = backend(device)->gemm;
     p.alignment_a = alignment(a);
     p.alignment_b = alignment(b);
     p.alignment_c = alignment(c);
+    p.alignment_d = alignment(d);
     const struct choice *choice = choice_for(gemm, p, &device->status);
     if (!choice) {
         return false;
@@ -201,7 +203,7 @@ static bool multiply(struct device *device, struct problem p, const void *a, con
     int attempt = 0;
     do {
         done = cublasLtMatmul(gemm->handle, choice->how, f64 ? (void *)&alpha : (void *)&alpha32, b, choice->b, a,
-                              choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, c, choice->c,
+                              choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, d, choice->c,
                               &choice->algorithm, cuda_workspace(device, gemm->stream), CUDA_WORKSPACE_BYTES,
                               gemm->stream);
     } while (done == CUBLAS_STATUS_ALLOC_FAILED && cuda_make_room(device, attempt++));
@@ -210,8 +212,9 @@ static bool multiply(struct device *device, struct problem p, const void *a, con
                       cublasLtGetStatusString(done));
 }
 
-void cuda_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
-               enum transpose transpose_b, double alpha, double beta)
+// d = alpha * op(a) * op(b) + beta * c
+static void gemm(struct device *device, struct tensor d, struct tensor c, struct tensor a,
+                 enum transpose transpose_a, struct tensor b, enum transpose transpose_b, double alpha, double beta)
 {
     CHECK(a.dtype == b.dtype && (c.dtype == a.dtype || (a.dtype == DTYPE_BF16 && c.dtype == DTYPE_F32)));
     size_t k = transpose_a ? a.rows : a.cols, bytes = dtype_bytes(a.dtype);
@@ -230,19 +233,34 @@ void cuda_gemm(struct device *device, struct tensor c, struct tensor a, enum tra
         return;
     }
     if (k == 0) { // of which cuBLASLt has no layout
-        beta == 0 ? cuda_zero(device, c) : cuda_scale(device, c, beta);
+        if (c.data != d.data) {
+            cuda_copy(device, d, c);
+        }
+        beta == 0 ? cuda_zero(device, d) : cuda_scale(device, d, beta);
         return;
     }
     if (!device->reverse_sums || k < 2) {
-        multiply(device, p, a.data, b.data, c.data, alpha, beta);
+        multiply(device, p, a.data, b.data, c.data, d.data, alpha, beta);
         return;
     }
     size_t half = k / 2;
     const char *second_a = (const char *)a.data + (transpose_a ? half * a.cols : half) * bytes;
     const char *second_b = (const char *)b.data + (transpose_b ? half : half * b.cols) * bytes;
     p.k = k - half;
-    if (multiply(device, p, second_a, second_b, c.data, alpha, beta)) {
+    if (multiply(device, p, second_a, second_b, c.data, d.data, alpha, beta)) {
         p.k = half;
-        multiply(device, p, a.data, b.data, c.data, alpha, 1);
+        multiply(device, p, a.data, b.data, d.data, d.data, alpha, 1);
     }
+}
+
+void cuda_gemm(struct device *device, struct tensor c, struct tensor a, enum transpose transpose_a, struct tensor b,
+               enum transpose transpose_b, double alpha, double beta)
+{
+    gemm(device, c, c, a, transpose_a, b, transpose_b, alpha, beta);
+}
+
+void cuda_gemm_onto(struct device *device, struct tensor d, struct tensor c, struct tensor a,
+                    enum transpose transpose_a, struct tensor b, enum transpose transpose_b)
+{
+    gemm(device, d, c, a, transpose_a, b, transpose_b, 1, 1);
 }
