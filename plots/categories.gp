@@ -31,7 +31,7 @@ bottom = 65 + pitch * series_count + 24
 legend_across = int((width - 40) / 170)
 legend_lines = (words(used) + legend_across - 1) / legend_across
 height = bottom + 100 + 20 * legend_lines
-heading = estimated ? "Where a step's time would go: an estimate (roofline)" : "Where a step's time goes"
+heading = estimated ? "Where a step's time would go: an estimate" : "Where a step's time goes"
 load scripts.'/page.gp'
 set tmargin at screen down(75)
 set lmargin at screen across(left)

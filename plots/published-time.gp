@@ -1,4 +1,4 @@
-# Time of one step or sample against context or batch: our estimate at a card's peak rates beside what a paper measured.
+# Time of one step or sample against context or batch: our estimate beside what a paper measured.
 load scripts.'/style.gp'
 time = 1
 load scripts.'/published.gp'

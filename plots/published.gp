@@ -5,7 +5,7 @@ axis = ''
 per = ''
 stats data using (axis = strcol('axis'), per = strcol('of'), 1) nooutput
 axis_title = axis eq 'batch' ? 'batch (sequences)' : 'context (tokens)'
-heading = time ? 'Time of one '.per.' against '.axis.': estimate at peak rates beside published measurements' \
+heading = time ? 'Time of one '.per.' against '.axis.': estimate beside published measurements' \
                : 'Peak memory against '.axis.', planned and published'
 array panel[series_count]
 array chunk[series_count]
@@ -77,7 +77,7 @@ load scripts.'/page.gp'
 foot_x(wide_x) = slim ? 25 : wide_x
 foot_y(row) = bottom + 68 + (slim ? 18 * row : 0)
 set arrow 900 from screen across(foot_x(25)),down(foot_y(0)) to screen across(foot_x(25) + 34),down(foot_y(0)) nohead lw 2 lc rgb pale front
-set label 900 (time ? 'ours, estimate (roofline)' : 'ours, planned') at screen across(foot_x(25) + 43),down(foot_y(0)) left font legend_font textcolor rgb ink front
+set label 900 (time ? 'ours, estimate' : 'ours, planned') at screen across(foot_x(25) + 43),down(foot_y(0)) left font legend_font textcolor rgb ink front
 set label 901 '' at screen across(foot_x(268) + 17),down(foot_y(1)) point pt shape(1) ps 0.8*dot lw 1.5 lc rgb pale front
 set label 902 (time ? 'published, measured' : 'published') at screen across(foot_x(257) + 43),down(foot_y(1)) left font legend_font textcolor rgb ink front
 if (!time) {

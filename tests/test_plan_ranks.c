@@ -434,7 +434,7 @@ static void without_links_there_is_no_time(void **state)
                             "plan --model tiny --context 64 --batch 4 --method full --parallel data=4 --profile "
                             "rtx-3090 --links ethernet-10g"),
                      0);
-    assert_non_null(strstr(out, "estimate (roofline, profile rtx-3090, links ethernet-10g)"));
+    assert_non_null(strstr(out, "estimate (scaled rates, profile rtx-3090, links ethernet-10g)"));
     assert_non_null(strstr(out, "idle (estimate)"));
     free(out);
     assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --links ethernet10g"), 2);

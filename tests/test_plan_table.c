@@ -65,7 +65,9 @@ static void plans_print_their_record(void **state)
                 number(json, "flops") / number(json, "model_flops"));
     expect_line(table, "bytes moved", "%.4g\n", number(json, "bytes_moved"));
     expect_line(table, "launches", "%.0f\n", number(json, "launches"));
-    expect_line(table, "time", "%.4g s  estimate (roofline, profile ", number(json, "estimate_ms") / 1e3);
+    expect_line(table, "time", "%.4g s  from %.4g to %.4g: estimate (scaled rates, profile ",
+                number(json, "estimate_ms") / 1e3, number(json, "estimate_low_ms") / 1e3,
+                number(json, "estimate_high_ms") / 1e3);
     char bound[80];
     snprintf(bound, sizeof bound, "%.4f of the lower bound", number(json, "peak_over_bound"));
     assert_non_null(strstr(table, bound));
@@ -82,7 +84,7 @@ static void predictions_say_how_far_off_they_may_be(void **state)
     json_t *json = longbp_json("%s --json", setting);
     char *table;
     assert_int_equal(longbp(&table, setting), 0);
-    expect_line(table, "time", "%.4g s  from %.4g to %.4g: prediction (measured rates, profile ",
+    expect_line(table, "time", "%.4g s  from %.4g to %.4g: estimate (measured rates, profile ",
                 number(json, "estimate_ms") / 1e3, number(json, "estimate_low_ms") / 1e3,
                 number(json, "estimate_high_ms") / 1e3);
     free(table);
@@ -258,11 +260,13 @@ static void lists_print_theirs(void **state)
     assert_int_equal(longbp(&table, "list profiles"), 0);
     json_array_foreach(profiles, i, row)
     {
-        expect_text(table, "\n%-14s %12.2f %12.2f %16.4g %14.4g %12.4g ", word(row, "name"),
+        expect_text(table, "\n%-16s %10.2f %10.2f %16.4g %15.4g %15.4g %7.4g %13.4g  %-8s ", word(row, "name"),
                     value_of(row, "memory_bytes") / 0x1p30,
                     (value_of(row, "usable_bytes") - value_of(row, "reserve_bytes")) / 0x1p30,
-                    value_of(row, "bf16_flops_per_s") / 1e12, value_of(row, "bandwidth_bytes_per_s") / 1e9,
-                    value_of(row, "host_link_bytes_per_s") / 1e9);
+                    value_of(row, "bf16_flops_per_s") / 1e12, value_of(row, "f32_flops_per_s") / 1e12,
+                    value_of(row, "bandwidth_bytes_per_s") / 1e9, value_of(row, "power_limit_w"),
+                    value_of(row, "host_link_bytes_per_s") / 1e9,
+                    json_object_get(row, "rates") ? "measured" : "scaled");
         json_array_foreach(json_object_get(row, "links"), l, level)
             expect_text(table, " %s %.4g", word(level, "name"), value_of(level, "bytes_per_s") / 1e9);
     }

@@ -199,7 +199,7 @@ static void the_pictures_are_drawn(void **state)
                                         "out/max-context.svg"};
     static const char *const words[][4] = {
         {"planned, nothing was measured", "published: A paper, Figure 1", "seco, dKV in f32", NULL},
-        {"estimate (roofline), profile card", "published: P<", NULL},
+        {"times of ours: estimate, profile card", "published: P<", NULL},
         {"1,234,567", "planned, nothing was measured, at revision abc", "9,000, sparse", NULL}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *svg = read_text(scratch_path(scratch, names[i]));

@@ -12,8 +12,9 @@ struct choice {
 
 // Whether it leaves columns to chance: its step is then the largest draw's.
 bool choice_draws(const struct choice *choice);
-// {"method", "label", "draw" (largest or null), "estimate_ms", "peak_bytes", "host_peak_bytes", "flops", ...} and
-// the keys of the trial of which values are tried (trial_keys.h). first: as choice_describe's. A new reference.
+// {"method", "label", "draw" (largest or null), "estimate_ms", "estimate_low_ms", "estimate_high_ms", "estimate"
+// (its source), "peak_bytes", "host_peak_bytes", "flops", ...} and the keys of the trial of which values are tried
+// (trial_keys.h). first: as choice_describe's. A new reference.
 json_t *choice_json(const struct choice *choice, const json_t *first);
 // "seco chunk=4096 place.weights=host": what tells most or differs from its default, and the keys that are tried
 // whose values differ from those of `first`, the canonical JSON of what was asked for.

@@ -4,6 +4,7 @@
 #include "harness/command/command.h"
 #include "harness/files/output_file.h"
 #include "harness/run/calibrate.h"
+#include "harness/run/card_rates.h"
 #include "kernels/base/ops.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 enum { FLAG_SECONDS = 256 };
 
 struct arguments {
-    const char *out, *rates, *device;
+    const char *out, *rates, *device, *operations, *steps, *profile;
     struct calibrate_request request;
 };
 
@@ -90,6 +91,21 @@ static bool write_profile(const struct profile *profile, const char *path, struc
     return written;
 }
 
+// Of a card that was measured elsewhere: the profile with the rates that these files give.
+static bool from_files(struct profile *profile, const struct arguments *arguments, struct status *status)
+{
+    if (!arguments->operations || !arguments->steps || !arguments->profile)
+        return status_set(status, STATUS_BAD_INPUT, "--operations, --steps and --profile go together");
+    return profile_load(profile, arguments->profile, status) &&
+           card_rates(profile, arguments->operations, arguments->steps, status);
+}
+
+static bool make_profile(struct profile *profile, struct arguments *arguments, struct status *status)
+{
+    bool files = arguments->operations || arguments->steps || arguments->profile;
+    return files ? from_files(profile, arguments, status) : calibrate(profile, &arguments->request, status);
+}
+
 int command_calibrate(int argc, char **argv)
 {
     static const struct flag options[] = {
@@ -110,6 +126,18 @@ int command_calibrate(int argc, char **argv)
          .key = FLAG_SECONDS,
          .arg = "N",
          .doc = "how long that takes, each dtype, and a peak at most; of a card, of one dtype, the whole (60)"},
+        {.name = "operations",
+         TEXT_AT(struct arguments, operations),
+         .arg = "FILE",
+         .doc = "of a card: what build/bench/bench_ops wrote on it, in bf16; nothing is measured here"},
+        {.name = "steps",
+         TEXT_AT(struct arguments, steps),
+         .arg = "FILE",
+         .doc = "steps that were timed on that card, whose full tells what its power limit costs"},
+        {.name = "profile",
+         TEXT_AT(struct arguments, profile),
+         .arg = "NAME",
+         .doc = "that card's profile, which gets the rates"},
         {0}};
     static const struct argp argp = {
         .parser = parse,
@@ -128,7 +156,7 @@ int command_calibrate(int argc, char **argv)
     arguments_parse(&argp, options, argc, argv, &arguments);
     const char *out = arguments.out;
     bool done = read_device(&arguments, name, &status) && read_rates(&arguments, &status) &&
-                (!out || output_file_check(out, &status)) && calibrate(profile, &arguments.request, &status) &&
+                (!out || output_file_check(out, &status)) && make_profile(profile, &arguments, &status) &&
                 write_profile(profile, out, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);

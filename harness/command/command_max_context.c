@@ -207,7 +207,9 @@ static void print_auto(const struct table *table, struct columns columns, const 
     if (choice.step->host_peak_bytes)
         snprintf(host, sizeof host, ", %s on the host", kept);
     bool other = choice.step->peak_bytes != longest->found.peak_bytes;
-    printf("  there the fastest is %s: %.4g s (estimate%s), %s%s%s\n", text, choice.step->seconds,
+    const struct estimate_range range = estimate_range_of(choice.trial);
+    printf("  there the fastest is %s: %.4g s, from %.3g to %.3g (estimate, %s%s), %s%s%s\n", text,
+           choice.step->seconds, range.low * choice.step->seconds, range.high * choice.step->seconds, range.source,
            choice_links(choice.trial).text, peak, host,
            other ? "; the row has the peak of what fits with least" : "");
 }

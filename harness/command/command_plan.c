@@ -217,14 +217,11 @@ static void print_time(const struct plan *plan)
                "unknown", profile);
     else if (isnan(plan->record.estimate_ms))
         printf("  %-20s %12s    profile %s has no host_link_bytes_per_s\n", "time", "unknown", profile);
-    else if (isfinite(plan->record.estimate_low_ms))
-        printf("  %-20s %12.4g s  from %.4g to %.4g: prediction (measured rates, profile %s%s%s%s)\n", "time",
-               plan->record.estimate_ms / 1e3, plan->record.estimate_low_ms / 1e3,
-               plan->record.estimate_high_ms / 1e3, profile, links ? ", links " : "", links ? links->name : "",
-               mean);
     else
-        printf("  %-20s %12.4g s  estimate (roofline, profile %s%s%s%s)\n", "time", plan->record.estimate_ms / 1e3,
-               profile, links ? ", links " : "", links ? links->name : "", mean);
+        printf("  %-20s %12.4g s  from %.4g to %.4g: estimate (%s, profile %s%s%s%s)\n", "time",
+               plan->record.estimate_ms / 1e3, plan->record.estimate_low_ms / 1e3,
+               plan->record.estimate_high_ms / 1e3, plan->record.estimate, profile, links ? ", links " : "",
+               links ? links->name : "", mean);
 }
 
 static void print_table(const struct plan *plan)
@@ -290,11 +287,6 @@ static void print_json(const struct plan *plan)
     set_limit(object, "host_limit_bytes", "host_missing_bytes", plan->record.host_peak_bytes,
               plan->host_limit_bytes);
     json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
-    const struct profile *profile = plan->trial.profile;
-    const char *how = isnan(plan->record.estimate_ms)           ? NULL
-                      : profile->rates[plan->trial.dtype].count ? "measured rates"
-                                                                : "roofline";
-    json_object_set_new(object, "estimate", how ? json_string(how) : json_null());
     command_print(object, JSON_INDENT(2));
 }
 
@@ -319,8 +311,13 @@ int command_plan(int argc, char **argv)
         .doc =
             "Walks through one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on "
             "any "
-            "machine and for any card.\vA time is only an estimate: each operation takes as long as its FLOPs or "
-            "its bytes do at the profile's peak rates, whichever is longer, and a launch. Where columns are drawn "
+            "machine and for any card.\vA time is only an estimate, from the least to the most that the step may "
+            "take: each operation takes as long as its FLOPs or its bytes do at the rate of its shape, whichever "
+            "is "
+            "longer, and a launch, and all of it longer at the card's power limit. The rates are the profile's "
+            "own, "
+            "if they were measured, or those of h200-141g by the ratio of the two cards' peaks. Where columns are "
+            "drawn "
             "the time is a mean over draws and all else of the draw of --sampler-seed; what fits is judged by the "
             "largest draw. A step that does not fit the device or the host "
             "is a result, so the exit code is 0; where --method auto finds nothing that fits it is 1."};

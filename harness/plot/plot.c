@@ -81,8 +81,10 @@ static void captions(const struct figure *figure, const struct group *group, cha
         if (trial_plans_on(record->trial.device)) {
             const char *profile = record->profile;
             bool estimated = profile && figure->estimates;
-            snprintf(text, sizeof text, "planned, nothing was measured%s%.60s",
-                     estimated ? "; times of ours: estimate (roofline), profile " : "", estimated ? profile : "");
+            snprintf(text, sizeof text, "planned, nothing was measured%s%.60s%s%.20s",
+                     estimated ? "; times of ours: estimate, profile " : "", estimated ? profile : "",
+                     estimated && record->estimate ? ", " : "",
+                     estimated && record->estimate ? record->estimate : "");
             list_add(machines, sizeof machines, text);
         } else if (*card) {
             list_add(machines, sizeof machines, card);

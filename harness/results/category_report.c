@@ -143,15 +143,17 @@ static void print_rates(const struct printer *p, const struct record *record)
     if (drawn)
         snprintf(draw, sizeof draw, " over draw 0, of %zu columns", record->columns.count);
     if (p->planned)
-        fprintf(p->stream, "nothing was measured: ms are estimates (roofline)%s%s\n", drawn ? " of a step" : "",
-                draw);
+        fprintf(p->stream, "nothing was measured: ms are estimates%s%s\n", drawn ? " of a step" : "", draw);
     else
         fprintf(p->stream, "a step of %.3f ms%s, taken apart beside the samples, whose %s is %s ms\n",
                 record->categories->step_ms, draw, drawn ? "mean over draws" : "median",
                 text_table_number(step_time_of(record).ms, 3).text);
     if (p->report->format == TABLE_MARKDOWN)
         fputc('\n', p->stream);
-    if (roofline->given)
+    if (p->planned && record->estimate)
+        fprintf(p->stream, "estimate: %s of profile %s, by operation and shape, within its power limit\n",
+                record->estimate, source);
+    else if (roofline->given)
         fprintf(p->stream,
                 "roofline: the longer of counted FLOPs at %.4g GFLOP/s and bytes at %.4g GB/s, and %.3g us a "
                 "launch; rates: "

@@ -16,7 +16,9 @@ static const char *const nothing[] = {NULL};
 double prediction_measured_ms(const struct record *record, enum prediction_speed speed)
 {
     double ms = speed == PREDICTION_AS_MEASURED ? step_time_of(record).ms : step_time_at_profile_speed(record);
-    bool counts = record->status == RECORD_OK && record->estimate_ms > 0 && isfinite(record->estimate_low_ms);
+    bool scaled = record->estimate && strcmp(record->estimate, "scaled rates") == 0;
+    bool counts =
+        record->status == RECORD_OK && record->estimate_ms > 0 && isfinite(record->estimate_low_ms) && !scaled;
     return counts && ms > 0 ? ms : NAN;
 }
 

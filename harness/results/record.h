@@ -183,7 +183,7 @@ struct record_rounds {
 // of an interned record (record_skim.h), others own them (record_json.h).
 struct record {
     double schema, round;
-    const char *id, *experiment, *reason, *profile, *command;
+    const char *id, *experiment, *reason, *profile, *estimate, *command;
     enum record_status status;
     bool interned;
     struct record_trial trial;

@@ -293,8 +293,8 @@ FIELDS row_fields[] = {
     {FIELD(record_row, bytes_moved), .type = FIELD_WHOLE, .unit = "bytes"},
     {FIELD(record_row, ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "all rows add up to step_ms",
      .null = "planned"},
-    {FIELD(record_row, estimate_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "by the roofline",
-     .null = "no roofline"},
+    {FIELD(record_row, estimate_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "its share of estimate_ms",
+     .null = "no profile, and no roofline was measured"},
     {0}};
 
 FIELDS categories_fields[] = {{FIELD(record_categories, step_ms), .type = FIELD_SIZE, .unit = "ms",
@@ -409,15 +409,23 @@ const struct record_field record_fields[] = {
     {FIELD(record, model_flops_share), .type = FIELD_SIZE, .meaning = "model_flops_per_s over gemm_flops_per_s",
      .null = "one is null"},
     {FIELD(record, estimate_ms), .type = FIELD_SIZE, .unit = "ms",
-     .meaning = "what the profile makes of a step, by its measured rates or else the roofline: the longest of its "
-                "queues (operations, copies out, "
-                "copies in), with their waits; of several ranks until the last is done, by the links between them",
+     .meaning =
+         "what the profile makes of a step, by the rates of its operations and its power limit: the longest of "
+         "its queues (operations, copies out, "
+         "copies in), with their waits; of several ranks until the last is done, by the links between them",
      .null = "no profile, none of the link over which the step copies, or between ranks"},
     {FIELD(record, estimate_low_ms), .type = FIELD_SIZE, .unit = "ms",
-     .meaning = "the same by the fastest of the rates that longbp calibrate measured, but for one in twenty",
-     .null = "the profile has no measured rates"},
-    {FIELD(record, estimate_high_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "by the slowest, likewise",
-     .null = "as estimate_low_ms"},
+     .meaning =
+         "the least that it may take: by the fastest of the rates that longbp calibrate measured, but for one "
+         "in twenty; by scaled rates, of other cards than were measured",
+     .null = "as estimate_ms"},
+    {FIELD(record, estimate_high_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "the most, likewise",
+     .null = "as estimate_ms"},
+    {FIELD(record, estimate), .type = FIELD_STRING,
+     .meaning =
+         "what estimate_ms is made from: measured rates; or scaled rates, those of a card that was measured by "
+         "the ratio of the two cards' peaks",
+     .null = "as estimate_ms"},
     {FIELD(record, profile), .type = FIELD_STRING, .meaning = "its name", .null = "none"},
     {FIELD(record, energy_j), .type = FIELD_SIZE, .unit = "J", .meaning = "of a step, by the card's sensors",
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},

@@ -199,7 +199,7 @@ static void print_head(const struct printer *printer)
 {
     const struct pairing *pairing = printer->pairing;
     size_t estimated = 0, measured = 0;
-    const char *profile = "?";
+    const char *profile = "?", *source = "roofline";
     for (size_t c = 0; c < pairing->curve_count; c++) {
         for (size_t i = 0; i < pairing->curves[c].count; i++) {
             const struct pair *pair = &pairing->curves[c].pairs[i];
@@ -207,6 +207,7 @@ static void print_head(const struct printer *printer)
             estimated += pair->estimated;
             measured += !pair->estimated;
             profile = name ? name : profile;
+            source = pair->record->estimate ? pair->record->estimate : source;
         }
     }
     const char *quantity = published_quantity_name(pairing->file->quantity);
@@ -219,9 +220,9 @@ static void print_head(const struct printer *printer)
         fprintf(printer->stream, "ours: peak of the arena, every byte of the step, %s\n",
                 measured ? "measured" : "planned");
     else if (estimated && measured)
-        fprintf(printer->stream, "ours: measured; where not, an estimate (roofline, profile %s)\n", profile);
+        fprintf(printer->stream, "ours: measured; where not, an estimate (%s, profile %s)\n", source, profile);
     else if (estimated)
-        fprintf(printer->stream, "ours: an estimate (roofline, profile %s), not a measurement\n", profile);
+        fprintf(printer->stream, "ours: an estimate (%s, profile %s), not a measurement\n", source, profile);
     else
         fprintf(printer->stream, "ours: measured\n");
     if (pairing->file->per_sample)

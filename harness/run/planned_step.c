@@ -39,15 +39,16 @@ void planned_roofline(const struct trial *trial, struct roofline *roofline)
 
 struct estimate_range estimate_range_of(const struct trial *trial)
 {
-    struct roofline roofline;
-    planned_roofline(trial, &roofline);
-    return roofline.rates ? (struct estimate_range){roofline.rates->low, roofline.rates->high, true}
-                          : (struct estimate_range){.low = 1.6, .high = 2.1};
+    const struct rates *rates = trial->profile ? &trial->profile->rates[trial->dtype] : NULL;
+    const char *source = rates ? profile_estimate_source(trial->profile, trial->dtype) : "nominal rates";
+    if (rates && !rates->scaled)
+        return (struct estimate_range){rates->low, rates->high, rates->high / rates->low, source, true};
+    return (struct estimate_range){SCALED_LOW, SCALED_HIGH, SCALED_APART, source, false};
 }
 
 bool estimates_tell_apart(struct estimate_range range, double a_seconds, double b_seconds)
 {
-    return fmax(a_seconds, b_seconds) > fmin(a_seconds, b_seconds) * range.high / range.low;
+    return fmax(a_seconds, b_seconds) > fmin(a_seconds, b_seconds) * range.apart;
 }
 
 // What joins the ranks; NULL: they say more than can be timed.
@@ -84,18 +85,6 @@ static struct device_rules at_once(const struct device_rules *rules)
     return own;
 }
 
-// No operation is faster, at whatever shape.
-static void bound_roofline(struct roofline *roofline)
-{
-    roofline->least = true;
-    if (!roofline->rates)
-        return;
-    roofline->flops_per_s = fmax(roofline->flops_per_s, rates_peak(roofline->rates, true));
-    roofline->bytes_per_s = fmax(roofline->bytes_per_s, rates_peak(roofline->rates, false));
-    roofline->launch_s = 0;
-    roofline->rates = NULL;
-}
-
 #define ROUNDING 1e-9 // sums are rounded in another order than a step's own
 
 // Of a step of which no queue waits.
@@ -104,7 +93,8 @@ static double bound_s(const struct device *device)
     const struct counters *counters = &device->counters;
     double out = counters->link_bytes[QUEUE_OUT], in = counters->link_bytes[QUEUE_IN], most = fmax(out, in);
     double link_s = most > 0 ? most / device->roofline.link_bytes_per_s : 0;
-    return (1 - ROUNDING) * fmax(counters->estimate_s, link_s);
+    double seconds = fmax(counters->estimate_s, link_s);
+    return (1 - ROUNDING) * rates_limited_s(device->roofline.rates, seconds, counters->flops);
 }
 
 // What a step is planned with, and what it comes to.
@@ -133,7 +123,7 @@ static void walk(struct plan *plan)
         plan->ops.rules = &plan->rules;
         device->ops = &plan->ops;
         device->memo = plan->memos->bounds;
-        bound_roofline(&device->roofline);
+        device->roofline.least = true;
     }
     device->counters = (struct counters){0};
     if (plan->trace)
@@ -223,7 +213,7 @@ static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
     step.peak_bytes = plan->bound ? step.floor_bytes : device->arena.peak_bytes;
     memcpy(step.peak_by_category, device->arena.peak_by_category, sizeof step.peak_by_category);
     step.host_peak_bytes = device->host.peak_bytes;
-    step.seconds = plan->bound ? bound_s(device) : counters_clock_s(&device->counters);
+    step.seconds = plan->bound ? bound_s(device) : device_estimate_s(device);
     step.flops = device->counters.flops;
     return step;
 }

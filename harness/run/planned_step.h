@@ -37,13 +37,15 @@ void planned_memos_close(struct planned_memos *memos);
 // The rates that estimates are made from: the profile's; without one those of a nominal machine that does 100 FLOP
 // in the time of a byte, which is enough to choose by.
 void planned_roofline(const struct trial *trial, struct roofline *roofline);
-// Measured times of steps, as multiples of their estimates.
+// Times that a step may take, as multiples of its estimate.
 struct estimate_range {
     double low, high;
-    bool measured; // the rates; else they are a card's peak ones
+    double apart;       // estimates of one card that are further apart tell which step is faster
+    const char *source; // "measured rates", "scaled rates" of another card, or of none "nominal rates"
+    bool measured;
 };
-// The range of the trial's estimates: by measured rates, nine in ten of the steps of the profile's calibration; by
-// peak rates all ten steps of results/cuda-chunk.jsonl and cuda-llama.jsonl, on an H200.
+// The range of the trial's estimates: by measured rates that of the steps of the profile's calibration; by scaled
+// ones SCALED_LOW and SCALED_HIGH, as far as other cards' shares of their peaks lie apart.
 struct estimate_range estimate_range_of(const struct trial *trial);
 // Whether the estimates of two steps are further apart than the range: else either may be the faster one.
 bool estimates_tell_apart(struct estimate_range range, double a_seconds, double b_seconds);

@@ -30,8 +30,8 @@ static bool may_be_masked(const struct trial *trial)
            trial->group > 1 || trial->data.kind == DATA_BATCH;
 }
 
-// Whether a higher rung takes no more time: so by a roofline, unless a step may wait for copies or for other ranks,
-// or attention has a rate of its own where it has a mask.
+// Whether a higher rung takes no more time: so by a roofline and by rates that rise, unless a step may wait for
+// copies or for other ranks, or attention has a rate of its own where it has a mask.
 static bool is_rising(const struct planner *planner, size_t f)
 {
     return !planner->measured && planner->bounds[f].host_peak_bytes == 0 &&
@@ -109,7 +109,7 @@ bool planner_open(struct planner *planner, const struct space *space, struct pla
         planned_roofline(space->families[0].trial, &roofline);
     *planner = (struct planner){.space = space,
                                 .limits = limits,
-                                .measured = roofline.rates != NULL,
+                                .measured = roofline.rates && !rates_rise(roofline.rates),
                                 .f32_apart = roofline.f32_flops_per_s > 0};
     planned_memos_open(&planner->memos);
     planner->bounds = calloc(space->count + 1, sizeof *planner->bounds);

@@ -85,7 +85,8 @@ static void fill_times(struct record *record, const struct trial_result *result)
     record->estimate_ms = profile && result->counters.launches > 0 ? result->estimate_ms : NAN;
     record->profile = profile ? profile->name : NULL;
     const struct rates *rates = profile ? &profile->rates[result->trial->dtype] : NULL;
-    if (rates && rates->count) {
+    if (rates && isfinite(record->estimate_ms)) {
+        record->estimate = profile_estimate_source(profile, result->trial->dtype);
         record->estimate_low_ms = record->estimate_ms * rates->low;
         record->estimate_high_ms = record->estimate_ms * rates->high;
     }
@@ -316,7 +317,19 @@ static void fill_timeline(struct record *record, const struct trial_result *resu
         apart(&(struct record_timeline){true, order, events_json(result->timeline)}, sizeof *record->timeline);
 }
 
-static void fill_row(struct record_row *to, const struct breakdown_row *row, bool timed, bool estimated)
+// How much longer the power limit makes a step, by its operations.
+static double power_factor(const struct breakdown *breakdown, const struct rates *rates)
+{
+    double seconds = 0, flops = 0;
+    for (size_t i = 0; i < breakdown->row_count; i++) {
+        seconds += breakdown->rows[i].estimate_s;
+        flops += breakdown->rows[i].flops;
+    }
+    return seconds > 0 ? rates_limited_s(rates, seconds, flops) / seconds : 1;
+}
+
+// factor: of the estimate; NaN: there is none.
+static void fill_row(struct record_row *to, const struct breakdown_row *row, bool timed, double factor)
 {
     const double shape[] = {(double)row->m, (double)row->n, (double)row->k};
     *to = (struct record_row){.category = work_name(row->work),
@@ -325,7 +338,7 @@ static void fill_row(struct record_row *to, const struct breakdown_row *row, boo
                               .flops = row->flops,
                               .bytes_moved = row->bytes_moved,
                               .ms = timed ? row->ms : NAN,
-                              .estimate_ms = estimated ? 1e3 * row->estimate_s : NAN};
+                              .estimate_ms = 1e3 * factor * row->estimate_s};
     if (row->m)
         to->shape = number_list_copy(shape, 3);
 }
@@ -346,9 +359,10 @@ static void fill_categories(struct record *record, const struct trial_result *re
         .bytes_per_s = roofline->bytes_per_s,
         .launch_s = roofline->launch_s,
         .link_bytes_per_s = roofline->link_bytes_per_s > 0 ? roofline->link_bytes_per_s : NAN};
+    double factor = estimated ? power_factor(breakdown, roofline->rates) : NAN;
     struct record_row *rows = make_parts(&categories.rows, breakdown->row_count, sizeof *rows);
     for (size_t i = 0; i < breakdown->row_count; i++)
-        fill_row(&rows[i], &breakdown->rows[i], timed, estimated);
+        fill_row(&rows[i], &breakdown->rows[i], timed, factor);
     record->categories = apart(&categories, sizeof categories);
 }
 

@@ -182,7 +182,7 @@ static bool note_sample(struct run *run, size_t i)
         curve_note_step(&run->curve, &run->train);
         result->curve = &run->curve;
     }
-    note_estimate(run, 1e3 * counters_clock_s(counters), i + 1);
+    note_estimate(run, 1e3 * device_estimate_s(run->setup.device), i + 1);
     return true;
 }
 

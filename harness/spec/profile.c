@@ -24,6 +24,7 @@ static const struct key {
     {"bandwidth_bytes_per_s", AT(bandwidth_bytes_per_s), 1e6, 1e30, true},
     {"multiprocessors", AT(multiprocessors), 1, 65536, false},
     {"compute_capability", AT(compute_capability), 1, 100, false},
+    {"power_limit_w", AT(power_limit_w), 1, 1e6, false},
     {"launch_s", AT(launch_s), 1e-12, 1, true},
     {"host_link_bytes_per_s", AT(host_link_bytes_per_s), 1e6, 1e30, false},
 };
@@ -80,6 +81,11 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
         return json_field_fail(json_field_get(root, "usable_bytes"), status, "more than memory_bytes");
     if (profile->reserve_bytes.value >= profile->usable_bytes.value)
         return json_field_fail(json_field_get(root, "reserve_bytes"), status, "not less than usable_bytes");
+    if (profile->flops_per_s[DTYPE_BF16].value > 0 && profile->flops_per_s[DTYPE_F32].value == 0)
+        return json_field_fail(
+            root, status,
+            "bf16_flops_per_s without f32_flops_per_s, which operations in f32 take; add it from "
+            "the card's datasheet, or measure both with longbp calibrate");
     snprintf(profile->links.name, sizeof profile->links.name, "%s", profile->name);
     return links_read(&profile->links, json_field_get(root, "links"), status) &&
            read_rates(profile, json_field_get(root, "rates"), status);
@@ -179,6 +185,18 @@ static bool override_numbers(struct profile *profile, const char *text, struct s
                       profile->reserve_bytes.value, profile->usable_bytes.value);
 }
 
+// The measured card's own profile is the one it is scaled from, too: of dtypes that were not measured.
+static bool complete_rates(struct profile *profile, struct status *status)
+{
+    struct profile *measured = calloc(1, sizeof *measured);
+    CHECK(measured);
+    bool loaded = load_file(measured, PROFILE_MEASURED, status);
+    if (loaded && measured->rates[DTYPE_BF16].count)
+        profile_rates_scale(profile, measured);
+    free(measured);
+    return loaded;
+}
+
 bool profile_load(struct profile *profile, const char *name, struct status *status)
 {
     *profile = (struct profile){0};
@@ -191,11 +209,11 @@ bool profile_load(struct profile *profile, const char *name, struct status *stat
     CHECK(file);
     bool ok = load_file(profile, file, status);
     free(file);
-    if (!ok || !name[base])
-        return ok;
-    ok = override_numbers(profile, name + base + 1, status);
-    snprintf(profile->name, sizeof profile->name, "%s", name);
-    return ok;
+    if (ok && name[base]) {
+        ok = override_numbers(profile, name + base + 1, status);
+        snprintf(profile->name, sizeof profile->name, "%s", name);
+    }
+    return ok && complete_rates(profile, status);
 }
 
 size_t profile_limit_bytes(const struct profile *profile)
@@ -213,7 +231,15 @@ bool profile_roofline(const struct profile *profile, enum dtype dtype, struct ro
                                   .rates = profile->rates[dtype].count ? &profile->rates[dtype] : NULL};
     roofline->f32_flops_per_s = dtype == DTYPE_BF16 ? profile->flops_per_s[DTYPE_F32].value : 0;
     return roofline->flops_per_s > 0 ||
-           status_set(status, STATUS_BAD_INPUT, "profile %s has no rate for %s", profile->name, dtype_name(dtype));
+           status_set(status, STATUS_BAD_INPUT,
+                      "profile %s has no rate for %s: give %s_flops_per_s, from the card's datasheet or by longbp "
+                      "calibrate",
+                      profile->name, dtype_name(dtype), dtype_name(dtype));
+}
+
+const char *profile_estimate_source(const struct profile *profile, enum dtype dtype)
+{
+    return profile->rates[dtype].scaled ? "scaled rates" : "measured rates";
 }
 
 char *profile_text(const struct profile *profile)
@@ -228,7 +254,7 @@ char *profile_text(const struct profile *profile)
         json_object_set_new(object, "links", links_json(&profile->links));
     json_t *rates = json_object();
     for (size_t i = 0; i < sizeof rated / sizeof *rated; i++)
-        if (profile->rates[rated[i]].count)
+        if (profile->rates[rated[i]].count && !profile->rates[rated[i]].scaled)
             json_object_set_new(rates, dtype_name(rated[i]),
                                 profile_rates_json(&profile->rates[rated[i]], profile->rates_source));
     if (json_object_size(rates))

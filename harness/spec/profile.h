@@ -15,12 +15,20 @@ struct profile {
     struct profile_number bandwidth_bytes_per_s;      // of its own memory
     struct profile_number multiprocessors;            // a GEMM's blocks of rows on CUDA follow from it
     struct profile_number compute_capability;         // 8.6; heads that cuDNN takes follow from it
+    struct profile_number power_limit_w;              // by which what was measured on another card is scaled
     struct profile_number launch_s;                   // of an operation that does nothing
     struct profile_number host_link_bytes_per_s;      // to the host's memory, in each direction at once
     struct links links;                               // to other cards
-    struct rates rates[DTYPE_COUNT];                  // measured, by operation and shape; empty: the ones above
-    char rates_source[256];                           // how
+    struct rates rates[DTYPE_COUNT]; // by operation and shape: measured, or else scaled from PROFILE_MEASURED
+    char rates_source[256];          // how they were measured
 };
+
+// The profile of the card that rates are scaled from, and how many times its estimate a step of another card may
+// take.
+#define PROFILE_MEASURED "h200-141g"
+#define SCALED_LOW       0.75
+#define SCALED_HIGH      1.4
+#define SCALED_APART     1.31 // as far apart lay steps on an H200 by its peaks alone, whatever their shapes
 
 // The names of the profiles that come with the program.
 void profile_list_read(struct named_files *list);
@@ -38,5 +46,7 @@ size_t profile_limit_bytes(const struct profile *profile);
 // none.
 bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,
                       struct status *status);
+// What estimates in a dtype come from: "measured rates", or "scaled rates".
+const char *profile_estimate_source(const struct profile *profile, enum dtype dtype);
 // The file's text, to be freed. Numbers that are not given are left out.
 char *profile_text(const struct profile *profile);

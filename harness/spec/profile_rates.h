@@ -9,3 +9,7 @@
 bool profile_rates_read(struct rates *rates, struct json_field field, struct status *status);
 // A new reference.
 json_t *profile_rates_json(const struct rates *rates, const char *source);
+// Where a profile has no rates of a dtype that it has FLOPs of: those of another card, each by the ratio of what
+// the two have of FLOPs, memory bandwidth or launches at best, and a range that says how far that may be off.
+struct profile;
+void profile_rates_scale(struct profile *profile, const struct profile *measured);

@@ -139,12 +139,31 @@ static double f32_share(const struct device *device, struct attention_shape shap
     return rules->attention_f32_share(device, unmasked, backward) == 1 ? 1 : share == 1 ? windowed_share(shape) : 0;
 }
 
-// extra: FLOPs that are done beyond the counted ones, where all are done in f32.
+#define TILE_QUERIES 128 // of a head, that one multiprocessor takes at a time
+
+// The share of the multiprocessors that the forward's tiles of queries fill.
+static double filled(const struct device *device, struct attention_shape s)
+{
+    double tiles = (double)s.queries * (double)(s.heads * s.batch) / TILE_QUERIES;
+    double all = (double)device->multiprocessors;
+    return tiles < all ? tiles / all : 1;
+}
+
+// extra: FLOPs that are done beyond the counted ones, where all are done in f32. done: those that a pair of a query
+// and a key takes, per element of a head, whether the key takes a gradient or not.
 static struct cost attention_cost(const struct device *device, struct attention_shape shape, bool backward,
                                   double flops, double extra, double moved)
 {
-    double share = f32_share(device, shape, backward);
-    return (struct cost){flops, moved, share * flops, share * (flops + extra)};
+    double share = f32_share(device, shape, backward), of_element = backward ? 10 : 4;
+    double heads = of_element * (double)(shape.heads * shape.head_dim);
+    return (struct cost){.flops = flops,
+                         .bytes = moved,
+                         .f32_counted = share * flops,
+                         .f32_done = share * (flops + extra),
+                         .done = heads * pairs_seen(shape, 0, attention_keys(shape)),
+                         .pair_flops = heads * (double)shape.batch,
+                         .fill = backward ? 1 : filled(device, shape),
+                         .causal = attention_is_causal(shape)};
 }
 
 static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
@@ -179,11 +198,12 @@ static void attention_backward(struct device *device, struct attention_shape sha
     if (failed(device)) {
         return;
     }
-    if (rules->attention_backward_glue) {
-        device->counters.glue_bytes += rules->attention_backward_glue(device, shape, segments, segment_count);
-    }
     // A pass over the queries and one over the keys: scores, and their gradients, are computed in both.
     struct cost cost = attention_cost(device, shape, true, flops, flops - of_queries, moved);
+    if (rules->attention_backward_glue) {
+        cost.glue_bytes = rules->attention_backward_glue(device, shape, segments, segment_count);
+        device->counters.glue_bytes += cost.glue_bytes;
+    }
     if (begin_cost(device, attention(WORK_ATTENTION_BACKWARD, "attention_backward", shape), cost)) {
         device->ops->attention_backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o,
                                         logsumexp, q, k, v, workspace);

@@ -16,28 +16,23 @@ static inline bool holds_data(const struct device *device)
     return !failed(device) && !device->ops->dataless;
 }
 
-// One operation: its counted FLOPs, and its operands' bytes, those of updated tensors twice. Of the FLOPs, those of
-// f32 at a rate of their own, as counted and as they are done.
-struct cost {
-    double flops, bytes, f32_counted, f32_done;
-};
-
 // What an operation takes by the roofline.
-static inline double roofline_s(const struct roofline *roof, struct cost cost)
+static inline double roofline_s(const struct roofline *roof, const struct cost *cost)
 {
-    double compute_s = (cost.flops - cost.f32_counted) / roof->flops_per_s,
-           memory_s = cost.bytes / roof->bytes_per_s;
-    if (cost.f32_done > 0) {
-        compute_s += cost.f32_done / roof->f32_flops_per_s;
+    double compute_s = (cost->flops - cost->f32_counted) / roof->flops_per_s,
+           memory_s = cost->bytes / roof->bytes_per_s;
+    if (cost->f32_done > 0) {
+        compute_s += cost->f32_done / roof->f32_flops_per_s;
     }
     return (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
 }
 
-// By that, or by its measured rate.
-static inline double estimate_s(const struct roofline *roof, const struct range *range, struct cost cost)
+// By its measured rate, or by that: also of what is computed in f32 without a rate of its own.
+static inline double estimate_s(const struct roofline *roof, const struct range *range, const struct cost *cost)
 {
-    double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost.flops, cost.bytes) : 0;
-    double least_s = measured_s > 0 && cost.f32_done == 0 ? 0 : roofline_s(roof, cost);
+    double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost, roof->least) : 0;
+    bool known = measured_s > 0 && (cost->f32_done == 0 || roof->rates->bytes_per_s > 0);
+    double least_s = known ? 0 : roofline_s(roof, cost);
     return measured_s > least_s ? measured_s : least_s;
 }
 
@@ -45,7 +40,7 @@ static inline void count(struct device *device, const struct range *range, struc
 {
     const struct roofline *roof = &device->roofline;
     if (roof->bytes_per_s > 0) {
-        double seconds = estimate_s(roof, range, cost);
+        double seconds = estimate_s(roof, range, &cost);
         device->counters.estimate_s += seconds;
         device->counters.clock_s[QUEUE_COMPUTE] += seconds;
     }

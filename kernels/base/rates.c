@@ -1,5 +1,6 @@
 #include "kernels/base/rates.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool counts_flops(const struct rate *rate)
@@ -7,10 +8,30 @@ static bool counts_flops(const struct rate *rate)
     return rate->dimensions == RATE_DIMENSIONS;
 }
 
+const struct rate *rates_named(const struct rates *rates, const char *name)
+{
+    for (size_t i = 0; i < rates->count; i++) {
+        if (strcmp(rates->items[i].operation, name) == 0) {
+            return &rates->items[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_narrow(const struct range *range)
+{
+    return range->m > 0 && (range->m <= RATE_NARROW || range->n <= RATE_NARROW || range->k <= RATE_NARROW);
+}
+
 const struct rate *rates_find(const struct rates *rates, const struct range *range, double bytes,
                               double at[RATE_DIMENSIONS])
 {
     const char *name = range->name;
+    const struct rate *narrow = is_narrow(range) ? rates_named(rates, "gemm_narrow") : NULL;
+    if (narrow) {
+        at[0] = bytes;
+        return narrow;
+    }
     if (range->m > 0) {
         name = range->transpose_a ? "gemm_tn" : range->transpose_b ? "gemm_nt" : "gemm_nn";
         at[0] = range->m, at[1] = range->n, at[2] = range->k;
@@ -19,12 +40,7 @@ const struct rate *rates_find(const struct rates *rates, const struct range *ran
     } else {
         at[0] = bytes;
     }
-    for (size_t i = 0; i < rates->count; i++) {
-        if (strcmp(rates->items[i].operation, name) == 0) {
-            return &rates->items[i];
-        }
-    }
-    return NULL;
+    return rates_named(rates, name);
 }
 
 // The interval of an axis that `at` lies in, and how far: 0 its lower end, 1 its upper one.
@@ -61,26 +77,153 @@ double rate_at(const struct rate *rate, const double at[RATE_DIMENSIONS])
     return exp(sum);
 }
 
-double rates_seconds(const struct rates *rates, const struct range *range, double flops, double bytes)
+// The axis along which an operation is cut into smaller ones; RATE_DIMENSIONS: any, for its shape changes, too.
+static size_t rows_axis(const struct rate *rate)
 {
-    double at[RATE_DIMENSIONS] = {0};
-    const struct rate *rate = rates_find(rates, range, bytes, at);
-    double amount = rate && counts_flops(rate) ? flops : bytes;
-    return rate && amount > 0 ? amount / rate_at(rate, at) + bytes * rates->s_per_byte : 0;
+    bool attention = strncmp(rate->operation, "attention_", strlen("attention_")) == 0;
+    bool part = strstr(rate->operation, "_causal") || strstr(rate->operation, "_rectangle") ||
+                strstr(rate->operation, "_f32");
+    if (attention && !part) {
+        return RATE_DIMENSIONS;
+    }
+    return strcmp(rate->operation, "gemm_tn") == 0 ? 2 : 0;
 }
 
-double rates_peak(const struct rates *rates, bool of_flops)
+static size_t value_count(const struct rate *rate)
+{
+    size_t values = 1;
+    for (size_t d = 0; d < rate->dimensions; d++) {
+        values *= rate->counts[d];
+    }
+    return values;
+}
+
+static double rate_most(const struct rate *rate)
 {
     double most = 0;
-    for (size_t i = 0; i < rates->count; i++) {
-        const struct rate *rate = &rates->items[i];
-        size_t values = 1;
-        for (size_t d = 0; d < rate->dimensions; d++) {
-            values *= rate->counts[d];
-        }
-        for (size_t v = 0; v < values && counts_flops(rate) == of_flops; v++) {
-            most = rate->values[v] > most ? rate->values[v] : most;
-        }
+    for (size_t v = 0; v < value_count(rate); v++) {
+        most = rate->values[v] > most ? rate->values[v] : most;
     }
     return most;
+}
+
+// Of this shape and of all that it may be cut into: between points a rate is no higher than at both.
+static double rate_within(const struct rate *rate, const double at[RATE_DIMENSIONS])
+{
+    size_t axis = rows_axis(rate);
+    if (axis == RATE_DIMENSIONS) {
+        return rate_most(rate);
+    }
+    double most = rate_at(rate, at), cut[RATE_DIMENSIONS] = {at[0], at[1], at[2]};
+    for (size_t i = 0; i < rate->counts[axis] && rate->axes[axis][i] < at[axis]; i++) {
+        cut[axis] = rate->axes[axis][i];
+        double value = rate_at(rate, cut);
+        most = value > most ? value : most;
+    }
+    return most;
+}
+
+// Along the axis that it is cut along.
+static bool rises(const struct rate *rate)
+{
+    size_t axis = rows_axis(rate), stride = 1;
+    if (axis == RATE_DIMENSIONS) {
+        return value_count(rate) == 1;
+    }
+    for (size_t d = axis + 1; d < rate->dimensions; d++) {
+        stride *= rate->counts[d];
+    }
+    for (size_t v = 0; v < value_count(rate); v++) {
+        bool last = v / stride % rate->counts[axis] + 1 == rate->counts[axis];
+        if (!last && rate->values[v + stride] < rate->values[v]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rates_rise(const struct rates *rates)
+{
+    bool rise = rates->s_per_byte == 0;
+    for (size_t i = 0; i < rates->count; i++) {
+        rise &= rises(&rates->items[i]);
+    }
+    return rise;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+// "attention_forward" and "_causal".
+static const struct rate *rate_of_part(const struct rates *rates, const struct range *range, const char *part)
+{
+    char name[sizeof rates->items->operation + 16];
+    if (range->queries == 0) {
+        return NULL;
+    }
+    snprintf(name, sizeof name, "%s%s", range->name, part);
+    return rates_named(rates, name);
+}
+
+static double attention_part_s(const struct rate *rate, double flops, double side, const struct range *range,
+                               bool least)
+{
+    const double at[RATE_DIMENSIONS] = {side, 1, (double)range->head_dim};
+    return flops > 0 ? flops / (least ? rate_within(rate, at) : rate_at(rate, at)) : 0;
+}
+
+// Of what tensor cores compute: squares on the diagonal, and the keys before them.
+static double attention_s(const struct rates *rates, const struct range *range, const struct cost *cost, bool least)
+{
+    const struct rate *causal = rate_of_part(rates, range, "_causal"),
+                      *rectangle = rate_of_part(rates, range, "_rectangle");
+    double longest = causal->axes[0][causal->counts[0] - 1];
+    double side = smaller((double)range->queries, longest);
+    double within = cost->causal ? cost->pair_flops * (double)range->queries * (side + 1) / 2 : 0;
+    double diagonal = smaller(within, cost->done);
+    return attention_part_s(causal, diagonal, side, range, false) +
+           attention_part_s(rectangle, cost->done - diagonal, side, range, least) / cost->fill;
+}
+
+double rates_seconds(const struct rates *rates, const struct range *range, const struct cost *cost, bool least)
+{
+    double at[RATE_DIMENSIONS] = {0}, seconds = 0;
+    const struct rate *rate = rates_find(rates, range, cost->bytes, at), *f32 = rate_of_part(rates, range, "_f32");
+    double memory_s = rates->bytes_per_s > 0 ? cost->bytes / rates->bytes_per_s : 0;
+    if (rate_of_part(rates, range, "_causal")) {
+        seconds = attention_s(rates, range, cost, least);
+    } else if (rate) {
+        double amount = counts_flops(rate) ? cost->flops : cost->bytes;
+        seconds = amount / (least ? rate_within(rate, at) : rate_at(rate, at));
+    }
+    if (f32 && cost->f32_done > 0) {
+        seconds = (cost->flops > 0 ? 1 - cost->f32_counted / cost->flops : 0) * seconds +
+                  attention_part_s(f32, cost->f32_done, (double)range->queries, range, least);
+    }
+    seconds = larger(seconds, memory_s);
+    if (seconds > 0 && rates->bytes_per_s > 0) {
+        seconds += cost->glue_bytes / rates->bytes_per_s + rates->launch_s;
+    }
+    return seconds > 0 ? seconds + cost->bytes * rates->s_per_byte : 0;
+}
+
+double rates_limited_s(const struct rates *rates, double seconds, double flops)
+{
+    if (!rates || rates->power.flops_per_s == 0) {
+        return seconds;
+    }
+    double kept_s = flops / rates->power.flops_per_s; // at the limit
+    return larger(seconds, smaller(kept_s, seconds * rates->power.factor));
+}
+
+double device_estimate_s(const struct device *device)
+{
+    const struct counters *counters = &device->counters;
+    return rates_limited_s(device->roofline.rates, counters_clock_s(counters), counters->flops);
 }

@@ -1,4 +1,6 @@
 #include "kernels/base/trace.h"
+#include "kernels/base/rates.h"
+#include <math.h>
 #include <stdlib.h>
 
 void trace_begin(struct trace *trace)
@@ -24,7 +26,12 @@ size_t trace_add(struct trace *trace, const struct device *device, struct trace_
 
 void trace_end(struct trace *trace, const struct device *device)
 {
-    trace->rest_s = counters_clock_s(&device->counters) - trace->noted_s;
+    double clock_s = counters_clock_s(&device->counters);
+    double factor = clock_s > 0 && isfinite(clock_s) ? device_estimate_s(device) / clock_s : 1;
+    for (size_t i = 0; i < trace->count; i++) {
+        trace->events[i].busy_s *= factor;
+    }
+    trace->rest_s = factor * (clock_s - trace->noted_s);
 }
 
 void trace_free(struct trace *trace)

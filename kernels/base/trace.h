@@ -37,5 +37,6 @@ struct trace {
 void trace_begin(struct trace *trace);
 // The event's number. Its busy_s is set here.
 size_t trace_add(struct trace *trace, const struct device *device, struct trace_event event);
+// The power limit slows all of the step down.
 void trace_end(struct trace *trace, const struct device *device);
 void trace_free(struct trace *trace);
