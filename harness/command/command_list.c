@@ -136,21 +136,25 @@ static json_t *list_profiles(bool json)
     json_t *list = json_array();
     profile_list_read(&profiles);
     if (!json)
-        printf("%-14s %12s %12s %16s %14s %12s  %s\n", "name", "memory_GiB", "usable_GiB", "bf16_TFLOP_per_s",
-               "memory_GB_per_s", "host_GB_per_s", "links, GB_per_s");
+        printf("%-16s %10s %10s %16s %15s %15s %7s %13s  %-8s  %s\n", "name", "memory_GiB", "usable_GiB",
+               "bf16_TFLOP_per_s", "f32_TFLOP_per_s", "memory_GB_per_s", "power_W", "host_GB_per_s", "rates",
+               "links, GB_per_s");
     for (size_t i = 0; i < profiles.names.count; i++) {
         struct status status = {0};
         const char *name = profiles.names.items[i];
         if (!profile_load(profile, name, &status)) {
             if (!json)
-                printf("%-14s %s\n", name, status.message);
+                printf("%-16s %s\n", name, status.message);
             json_array_append_new(list, json_pack("{s:s, s:s}", "name", name, "error", status.message));
             continue;
         }
         if (!json)
-            printf("%-14s %12.2f %12.2f %16.4g %14.4g %12.4g ", name, profile->memory_bytes.value / 0x1p30,
-                   (double)profile_limit_bytes(profile) / 0x1p30, profile->flops_per_s[DTYPE_BF16].value / 1e12,
-                   profile->bandwidth_bytes_per_s.value / 1e9, profile->host_link_bytes_per_s.value / 1e9);
+            printf("%-16s %10.2f %10.2f %16.4g %15.4g %15.4g %7.4g %13.4g  %-8s ", name,
+                   profile->memory_bytes.value / 0x1p30, (double)profile_limit_bytes(profile) / 0x1p30,
+                   profile->flops_per_s[DTYPE_BF16].value / 1e12, profile->flops_per_s[DTYPE_F32].value / 1e12,
+                   profile->bandwidth_bytes_per_s.value / 1e9, profile->power_limit_w.value,
+                   profile->host_link_bytes_per_s.value / 1e9,
+                   profile->rates[DTYPE_BF16].scaled ? "scaled" : "measured");
         for (size_t l = 0; !json && l < profile->links.count; l++)
             printf("%s %s %.4g", l ? "," : "", profile->links.levels[l].name,
                    profile->links.levels[l].bytes_per_s.value / 1e9);
