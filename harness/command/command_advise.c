@@ -190,9 +190,8 @@ static void print_range(const struct advice *advice, bool drawn, bool unsure)
     const struct estimate_range *range = &advice->range;
     const struct links_words links = choice_links(first);
     if (range->measured)
-        printf("Seconds are estimates by the measured rates of profile %s%s: steps of its calibration took %.3g "
-               "to\n%.3g "
-               "times as long",
+        printf("Seconds are estimates by the measured rates of profile %s%s: nine in ten steps of its calibration\n"
+               "took %.3g to %.3g times as long",
                first->profile->name, links.text, range->low, range->high);
     else if (first->profile)
         printf("Seconds are estimates by the rates of profile " PROFILE_MEASURED ", scaled to %s%s, which was not "
@@ -292,7 +291,8 @@ static void print_json(const struct plan_flags *flags, const struct found *found
     bool fits = advice->fastest.step.fits, trains = fits && found->training_status.code == STATUS_OK;
     json_int_t host = (json_int_t)advice->limits.host_bytes;
     json_t *object = json_pack(
-        "{s:o, s:I, s:s, s:o, s:b, s:o, s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:f, s:f}, s:I, s:I, "
+        "{s:o, s:I, s:s, s:o, s:b, s:o, s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:f, s:f, s:f}, s:I, "
+        "s:I, "
         "s:s, "
         "s:o}",
         "setting", setting, "limit_bytes", (json_int_t)advice->limits.device_bytes, "limit", found->limit_what,
@@ -304,8 +304,8 @@ static void print_json(const struct plan_flags *flags, const struct found *found
         "train_peak_bytes", trains ? json_integer((json_int_t)found->training.peak_bytes) : json_null(),
         "train_limited_by", fits && !trains ? json_string(found->training_status.message) : json_null(), "remedies",
         fits ? json_array() : remedies_json(flags, advice), "measured_over_estimate", "source",
-        advice->range.source, "low", advice->range.low, "high", advice->range.high, "candidates",
-        (json_int_t)advice->space.candidates, "plans", (json_int_t)advice->planner.plans, "revision",
+        advice->range.source, "low", advice->range.low, "high", advice->range.high, "apart", advice->range.apart,
+        "candidates", (json_int_t)advice->space.candidates, "plans", (json_int_t)advice->planner.plans, "revision",
         provenance.revision, "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
     command_print(object, JSON_INDENT(2));
     free(train);

@@ -79,7 +79,6 @@ static struct device_rules at_once(const struct device_rules *rules)
 {
     struct device_rules own = *rules;
     own.attention_backward_workspace = no_workspace;
-    own.attention_backward_glue = NULL; // of blocks, and no part of the time
     own.block_rows = all_rows;
     own.elements_max = 0;
     return own;
