@@ -303,7 +303,7 @@ static double attention_estimate_s(struct card *card, struct attention_shape s, 
                   sums = tensor_new(device, s.queries, s.heads, DTYPE_F32, CATEGORY_WORKSPACE),
                   k = tensor_new(device, keys, kv_cols, DTYPE_BF16, CATEGORY_WORKSPACE),
                   grad_k = tensor_new(device, keys, kv_cols, DTYPE_F32, CATEGORY_WORKSPACE);
-    const struct key_segment all = {0, keys, grad_k, grad_k};
+    const struct key_segment all = {.count = keys, .grad_k = grad_k, .grad_v = grad_k};
     device->counters = (struct counters){0};
     if (backward)
         op_attention_backward(device, s, q, false, &all, 1, q, q, sums, q, k, k);
