@@ -529,7 +529,7 @@ static void what_cannot_be_is_said(void **state)
         {"--model tiny --context 512 --device-memory 1GiB --profile results/host.json",
          "by the measured rates of profile host: nine in ten", 0},
         {"--model tiny --context 512 --like cuda --profile rtx-3090",
-         "scaled to rtx-3090, which was not measured:\na step may take 0.75 to 1.4 times as long.\n", 0},
+         "scaled to rtx-3090 in f32, which was not\nmeasured: a step may take 0.75 to 1.4 times as long.\n", 0},
         {"--model tiny --context 512 --device-memory 1GiB --documents 64",
          "\ntrain     not possible: command line: key \"train\": predicts every token of a window; leave", 0},
         {"--model tiny --context 256 --device-memory 8MiB", "\ntrain     not with adamw (longbp advise", 0},

@@ -194,9 +194,9 @@ static void print_range(const struct advice *advice, bool drawn, bool unsure)
                "took %.3g to %.3g times as long",
                first->profile->name, links.text, range->low, range->high);
     else if (first->profile)
-        printf("Seconds are estimates by the rates of profile " PROFILE_MEASURED ", scaled to %s%s, which was not "
-               "measured:\na step may take %.3g to %.3g times as long",
-               first->profile->name, links.text, range->low, range->high);
+        printf("Seconds are estimates by the rates of profile " PROFILE_MEASURED " in bf16, scaled to %s in %s%s, "
+               "which was not\nmeasured: a step may take %.3g to %.3g times as long",
+               first->profile->name, dtype_name(first->dtype), links.text, range->low, range->high);
     else
         printf("Seconds are for a nominal card, to rank by%s", links.text);
     printf("%s.\n", drawn ? "; where columns are drawn, of the largest draw, as bytes are" : "");

@@ -129,15 +129,15 @@ int command_calibrate(int argc, char **argv)
         {.name = "operations",
          TEXT_AT(struct arguments, operations),
          .arg = "FILE",
-         .doc = "of a card: what build/bench/bench_ops wrote on it, in bf16; nothing is measured here"},
+         .doc = "of a card: what build/bench/bench_ops wrote on it, in bf16; nothing is measured here (none)"},
         {.name = "steps",
          TEXT_AT(struct arguments, steps),
          .arg = "FILE",
-         .doc = "steps that were timed on that card, whose full tells what its power limit costs"},
+         .doc = "steps that were timed on that card, whose full tells what its power limit costs (none)"},
         {.name = "profile",
          TEXT_AT(struct arguments, profile),
          .arg = "NAME",
-         .doc = "that card's profile, which gets the rates"},
+         .doc = "that card's profile, which gets the rates (none)"},
         {0}};
     static const struct argp argp = {
         .parser = parse,

@@ -185,14 +185,25 @@ static bool override_numbers(struct profile *profile, const char *text, struct s
                       profile->reserve_bytes.value, profile->usable_bytes.value);
 }
 
+static struct rate_peaks peaks_of(const struct profile *profile)
+{
+    struct rate_peaks peaks = {.bytes_per_s = profile->bandwidth_bytes_per_s.value,
+                               .launch_s = profile->launch_s.value,
+                               .power_w = profile->power_limit_w.value};
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        peaks.flops_per_s[dtype] = profile->flops_per_s[dtype].value;
+    return peaks;
+}
+
 // The measured card's own profile is the one it is scaled from, too: of dtypes that were not measured.
 static bool complete_rates(struct profile *profile, struct status *status)
 {
     struct profile *measured = calloc(1, sizeof *measured);
     CHECK(measured);
     bool loaded = load_file(measured, PROFILE_MEASURED, status);
+    const struct rate_peaks card = peaks_of(profile), measured_card = peaks_of(measured);
     if (loaded && measured->rates[DTYPE_BF16].count)
-        profile_rates_scale(profile, measured);
+        profile_rates_scale(profile->rates, &card, &measured->rates[DTYPE_BF16], &measured_card);
     free(measured);
     return loaded;
 }

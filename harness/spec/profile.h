@@ -3,7 +3,7 @@
 #pragma once
 #include "harness/spec/links.h"
 #include "harness/spec/named_file.h"
-#include "kernels/base/rates.h"
+#include "harness/spec/profile_rates.h"
 
 #define PROFILE_NAME_BYTES 160
 
@@ -23,12 +23,7 @@ struct profile {
     char rates_source[256];          // how they were measured
 };
 
-// The profile of the card that rates are scaled from, and how many times its estimate a step of another card may
-// take.
-#define PROFILE_MEASURED "h200-141g"
-#define SCALED_LOW       0.75
-#define SCALED_HIGH      1.4
-#define SCALED_APART     1.31 // as far apart lay steps on an H200 by its peaks alone, whatever their shapes
+#define PROFILE_MEASURED "h200-141g" // the card that rates are scaled from
 
 // The names of the profiles that come with the program.
 void profile_list_read(struct named_files *list);

@@ -1,5 +1,4 @@
 #include "harness/spec/profile_rates.h"
-#include "harness/spec/profile.h"
 #include <math.h>
 #include <string.h>
 
@@ -202,12 +201,10 @@ static void scale(struct rate *rate, double factor)
 
 // A limit that lets through as many FLOPs per watt; a clock's power is its third power, which is how far below the
 // limit throttles it.
-static struct power_limit scaled_power(const struct profile *profile, const struct profile *measured,
+static struct power_limit scaled_power(const struct rate_peaks *card, const struct rate_peaks *measured,
                                        const struct power_limit *like, double flops)
 {
-    double watts = profile->power_limit_w.value > 0 && measured->power_limit_w.value > 0
-                       ? profile->power_limit_w.value / measured->power_limit_w.value
-                       : flops;
+    double watts = card->power_w > 0 && measured->power_w > 0 ? card->power_w / measured->power_w : flops;
     return (struct power_limit){like->flops_per_s * watts, fmax(1, like->factor * cbrt(flops / watts))};
 }
 
@@ -222,21 +219,20 @@ static bool scale_attention(struct rate *rate, double f32)
     return true;
 }
 
-static void scale_rates(struct profile *profile, const struct profile *measured, enum dtype dtype)
+static void scale_rates(struct rates *rates, const struct rate_peaks *card, const struct rates *like,
+                        const struct rate_peaks *measured, enum dtype dtype)
 {
-    const struct rates *like = &measured->rates[DTYPE_BF16];
-    struct rates *rates = &profile->rates[dtype];
-    double flops = profile->flops_per_s[dtype].value / measured->flops_per_s[DTYPE_BF16].value;
-    double bytes = profile->bandwidth_bytes_per_s.value / measured->bandwidth_bytes_per_s.value;
-    double own = profile->flops_per_s[dtype == DTYPE_BF16 ? DTYPE_F32 : dtype].value /
-                 measured->flops_per_s[DTYPE_F32].value;
+    enum dtype own_dtype = dtype == DTYPE_BF16 ? DTYPE_F32 : dtype; // of the device's own kernels
+    double flops = card->flops_per_s[dtype] / measured->flops_per_s[DTYPE_BF16];
+    double own = card->flops_per_s[own_dtype] / measured->flops_per_s[DTYPE_F32];
+    double bytes = card->bytes_per_s / measured->bytes_per_s;
     *rates = (struct rates){.low = SCALED_LOW,
                             .high = SCALED_HIGH,
-                            .launch_s = like->launch_s * profile->launch_s.value / measured->launch_s.value,
+                            .launch_s = like->launch_s * card->launch_s / measured->launch_s,
                             .bytes_per_s = like->bytes_per_s * bytes,
                             .scaled = true};
     if (dtype == DTYPE_BF16)
-        rates->power = scaled_power(profile, measured, &like->power, flops);
+        rates->power = scaled_power(card, measured, &like->power, flops);
     for (size_t i = 0; i < like->count; i++) {
         struct rate *rate = &rates->items[rates->count];
         *rate = like->items[i];
@@ -249,9 +245,10 @@ static void scale_rates(struct profile *profile, const struct profile *measured,
     }
 }
 
-void profile_rates_scale(struct profile *profile, const struct profile *measured)
+void profile_rates_scale(struct rates *rates, const struct rate_peaks *card, const struct rates *measured,
+                         const struct rate_peaks *measured_card)
 {
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-        if (profile->flops_per_s[dtype].value > 0 && profile->rates[dtype].count == 0)
-            scale_rates(profile, measured, (enum dtype)dtype);
+        if (card->flops_per_s[dtype] > 0 && rates[dtype].count == 0)
+            scale_rates(&rates[dtype], card, measured, measured_card, (enum dtype)dtype);
 }

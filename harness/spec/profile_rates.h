@@ -9,7 +9,18 @@
 bool profile_rates_read(struct rates *rates, struct json_field field, struct status *status);
 // A new reference.
 json_t *profile_rates_json(const struct rates *rates, const char *source);
-// Where a profile has no rates of a dtype that it has FLOPs of: those of another card, each by the ratio of what
-// the two have of FLOPs, memory bandwidth or launches at best, and a range that says how far that may be off.
-struct profile;
-void profile_rates_scale(struct profile *profile, const struct profile *measured);
+// How many times its estimate by scaled rates a step may take: as far as other cards' shares of their peaks are
+// seen to lie apart (an assumption: no step was timed on one); and how far apart steps on an H200 lay by its peaks
+// alone, whatever their shapes, which tells two steps of one card apart.
+#define SCALED_LOW   0.75
+#define SCALED_HIGH  1.4
+#define SCALED_APART 1.31
+
+// What a card has at best; power_w 0: not known.
+struct rate_peaks {
+    double flops_per_s[DTYPE_COUNT], bytes_per_s, launch_s, power_w;
+};
+// Where a card has no rates of a dtype that it has FLOPs of: those in bf16 of another card, each by the ratio of
+// what the two have of FLOPs, memory bandwidth or launches, and the range above. rates: [DTYPE_COUNT].
+void profile_rates_scale(struct rates *rates, const struct rate_peaks *card, const struct rates *measured,
+                         const struct rate_peaks *measured_card);
