@@ -162,8 +162,7 @@ static void seconds_that_are_not_told_apart_are_marked(void **state)
     json_t *advice = longbp_json("advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --profile "
                                  "h100-80g --json"),
            *range = json_object_get(advice, "measured_over_estimate"), *row;
-    double factor = number(range, "apart"),
-           fastest = number(json_object_get(advice, "choice"), "estimate_ms");
+    double factor = number(range, "apart"), fastest = number(json_object_get(advice, "choice"), "estimate_ms");
     size_t i, marked = 0;
     json_array_foreach(json_object_get(advice, "front"), i, row)
     {
