@@ -71,6 +71,9 @@ static struct held hold(const char *file, json_t *trial, double measured_ms, siz
     struct held held = {.file = file, .measured_s = 1e-3 * measured_ms};
     json_object_set_new(trial, "device", json_string("plan-cuda"));
     json_object_set_new(trial, "profile", json_string("h200-141g"));
+    json_object_set_new(trial, "unfused", json_true()); // as all steps were then, and their blocks
+    json_object_set_new(trial, "attention_queries", json_integer(2048));
+    json_object_set_new(json_object_get(trial, "method"), "head_chunk", json_integer(256));
     held.full = strcmp(word(json_object_get(trial, "method"), "name"), "full") == 0;
     for (size_t draw = 0; draw < draws; draw++) {
         json_t *drawn = json_deep_copy(trial);

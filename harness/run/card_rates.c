@@ -398,6 +398,10 @@ static double ratio_of(struct card *card, const struct record *record, struct st
         return NAN;
     json_t *whole = record_trial_json(&record->trial), *json = json_deep_copy(whole);
     json_object_set_new(json, "profile", json_null());
+    if (!json_object_get(json, "attention_queries")) { // a version before these keys ran it so
+        json_object_set_new(json, "attention_queries", json_integer(2048));
+        json_object_set_new(json, "unfused", json_true());
+    }
     char *text = json_dumps(json, 0);
     CHECK(text);
     if (trial_decode(&trial, text, "a record's trial", status)) {
