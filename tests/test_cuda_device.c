@@ -3,6 +3,7 @@
 #include "kernels/base/ops.h"
 #include "kernels/cuda/workspace.h"
 #include <limits.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -119,25 +120,26 @@ static void test_long_heads(void **state)
     device_close(device);
 }
 
-static const size_t block_queries[] = {1, 2, 127, 2047, 2048, 2049, 2050, 4096, 4097, 5000, 16385};
+static const size_t block_queries[] = {128, 129, 300, 2047, 2048, 2049, 2050, 4096, 4097, 5000, 16385};
 static const size_t most[] = {128, CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_QUERIES_MAX, CUDA_ATTENTION_WHOLE};
 
-// Of all blocks, the pairs of a query and a key that it sees. Of several queries none is left alone, for cuDNN is
-// not asked for one query; and each block of them ends once.
+// Pairs of a query and a key that the blocks' queries see. Rows fill tiles, unless they are the own kernels'; and
+// each block of queries ends once.
 static size_t pairs_of_blocks(struct attention_shape s, size_t most)
 {
-    size_t pairs = 0, ends = 0, queries = 0;
-    bool whole = most == CUDA_ATTENTION_WHOLE;
+    size_t pairs = 0, ends = 0;
     for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, most, &b);) {
-        assert_true(b.queries > 1 || s.queries == 1);
-        assert_true(whole || (b.queries <= most && b.keys <= CUDA_ATTENTION_KEYS));
+        bool triangle = b.kind == ATTENTION_CAUSAL || b.kind == ATTENTION_WINDOW;
+        triangle |= b.kind == ATTENTION_UNTILED && attention_is_causal(s) && !b.prefix;
+        assert_true(b.row <= b.query && b.query + b.queries <= b.row + b.rows && b.row + b.rows <= s.queries);
+        assert_true(most == CUDA_ATTENTION_WHOLE || (b.queries <= most && b.keys <= 2 * CUDA_ATTENTION_KEYS));
         assert_true(b.keys > 0 && (b.kind != ATTENTION_RECTANGLE || b.keys % CUDA_ATTENTION_TILE == 0));
-        assert_true(b.kind != ATTENTION_REST || b.keys < CUDA_ATTENTION_TILE);
-        pairs += b.queries * b.keys - (b.kind == ATTENTION_CAUSAL ? b.queries * (b.queries - 1) / 2 : 0);
-        queries += b.first ? b.queries : 0;
+        assert_true(b.kind == ATTENTION_UNTILED || b.rows % CUDA_ATTENTION_TILE == 0);
+        assert_true(b.kind != ATTENTION_UNTILED || b.keys < CUDA_ATTENTION_TILE);
+        pairs += b.queries * b.taken_keys - (triangle ? b.queries * (b.queries - 1) / 2 : 0);
         ends += b.last ? b.queries : 0;
     }
-    assert_true(queries == s.queries && ends == s.queries);
+    assert_int_equal(ends, s.queries);
     return pairs;
 }
 
@@ -171,6 +173,166 @@ static void test_attention_blocks_of_keys(void **state)
     }
 }
 
+// ---- masks
+
+static double pairs_seen(struct attention_shape s)
+{
+    double pairs = 0;
+    for (size_t row = 0; row < s.queries * s.batch; row++) {
+        struct seen_keys seen = attention_seen_keys(&s, row / s.batch, row % s.batch);
+        pairs += (double)(s.start + row / s.batch + 1 - seen.own);
+        pairs += seen.end > seen.first ? (double)(seen.end - seen.first) : 0;
+    }
+    return pairs;
+}
+
+// Pairs that are run of each that is seen; and each query's results are taken once per key.
+static double pairs_run(struct attention_shape s)
+{
+    double run = 0, taken = 0;
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, CUDA_ATTENTION_QUERIES, &b);) {
+        double queries = (double)b.queries, keys = (double)b.taken_keys;
+        double above = queries * (queries - 1) / 2; // the diagonal
+        size_t bound = b.kind == ATTENTION_WINDOW ? cuda_attention_left_bound(s, &b) : 0;
+        size_t hidden = bound > 0 ? b.query - b.row + 1 - bound : 0; // keys of the first query
+        taken += queries * keys - (b.kind == ATTENTION_RECTANGLE ? 0 : above);
+        taken -= bound > 0 ? queries * (double)hidden + above : 0;
+        run += cuda_attention_block_pairs(&b);
+        assert_true(b.row + b.rows <= s.queries);
+    }
+    assert_true(taken == pairs_seen(s));
+    return run / taken;
+}
+
+static struct attention_shape masked_shape(size_t queries, size_t start, size_t window, const int32_t *starts,
+                                           const int32_t *prefixes)
+{
+    struct attention_shape s = {queries, start, 1, 8, 2, 128, 0, {.window = window}};
+    s.mask.documents.starts = starts;
+    s.mask.documents.prefixes = prefixes;
+    return s;
+}
+
+// No mask costs more than 1.3 of the pairs that it leaves, though an engine that saw no left bound would compute
+// all that is before the diagonal: windows of 256 tokens or more in calls of at least 4,096 queries, ...
+static void test_windows_cost(void **state)
+{
+    (void)state;
+    static const size_t starts[] = {0, 1000, 32768};
+    for (size_t i = 0; i < COUNT(starts); i++) {
+        for (size_t window = 256; window < 8192; window += window < 1200 ? 37 : 411) {
+            double cost = pairs_run(masked_shape(4096, starts[i], window, NULL, NULL));
+            if (cost > 1.3) {
+                fail_msg("start %zu, window %zu: %.3f", starts[i], window, cost);
+            }
+        }
+    }
+}
+
+// ... documents of 800 tokens or more, and mixes of 512 and more (of 256 tokens and one, two tiles and a row of a
+// third, 1.8), ...
+static void test_documents_cost(void **state)
+{
+    (void)state;
+    static int32_t starts[16384];
+    struct random random = random_named(1, "documents");
+    for (size_t trial = 0; trial < 60; trial++) {
+        size_t at = 0, smallest = trial < 30 ? 0 : 512;
+        for (size_t i = 0; at < COUNT(starts); i++) {
+            double draw = fabs(random_normal(&random, trial * 1000 + i));
+            size_t length = smallest ? smallest + (size_t)(draw * 1500) : 800 + 61 * trial;
+            for (size_t end = at + length, first = at; at < end && at < COUNT(starts); at++) {
+                starts[at] = (int32_t)first;
+            }
+        }
+        double cost = pairs_run(masked_shape(COUNT(starts), 0, 0, starts, NULL));
+        if (cost > 1.3) {
+            fail_msg("trial %zu: %.3f", trial, cost);
+        }
+    }
+}
+
+// ... and groups of responses of 256 tokens or more to a prompt of 1,024 or more. With a prompt of 512 it is 1.31.
+static void test_groups_cost(void **state)
+{
+    (void)state;
+    static int32_t starts[32768];
+    for (size_t prompt = 1024; prompt <= 8192; prompt = prompt * 3 / 2) {
+        for (size_t response = 256; response <= 1500; response = response * 5 / 4) {
+            for (size_t group = 1; group <= 16; group *= 4) {
+                const int32_t prefix = (int32_t)(prompt / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE);
+                size_t count = (size_t)prefix + group * response;
+                for (size_t i = 0; i < count; i++) {
+                    size_t before = (size_t)prefix;
+                    starts[i] = (int32_t)(i < before ? 0 : before + (i - before) / response * response);
+                }
+                double cost = pairs_run(masked_shape(count, 0, 0, starts, &prefix));
+                if (cost > 1.3) {
+                    fail_msg("prompt %zu, %zu responses of %zu: %.3f", prompt, group, response, cost);
+                }
+            }
+        }
+    }
+}
+
+// Shapes of blocks, which cuDNN compiles one by one, are few whatever the documents: whole tiles of queries times
+// powers of two of tiles of keys, square causal blocks, and one tile of queries that begins within a tile.
+static void test_few_shapes(void **state)
+{
+    (void)state;
+    enum { TILES = CUDA_ATTENTION_QUERIES / CUDA_ATTENTION_TILE };
+    static int32_t starts[8192];
+    struct random random = random_named(1, "few");
+    for (size_t trial = 0; trial < 200; trial++) {
+        size_t begin = trial * 37 % 5000, at = 0;
+        for (size_t i = 0; at < COUNT(starts); i++) {
+            size_t end = at + 1 + (size_t)(fabs(random_normal(&random, trial * 10000 + i)) * 900);
+            for (size_t first = i ? begin + at : 0; at < end && at < COUNT(starts); at++) {
+                starts[at] = (int32_t)first;
+            }
+        }
+        struct attention_shape s = masked_shape(COUNT(starts), begin, 0, starts, NULL);
+        for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, CUDA_ATTENTION_QUERIES, &b);) {
+            size_t tiles = b.rows / CUDA_ATTENTION_TILE, key_tiles = b.keys / CUDA_ATTENTION_TILE;
+            assert_true(b.kind == ATTENTION_UNTILED || (tiles >= 1 && tiles <= TILES));
+            assert_true(b.kind != ATTENTION_RECTANGLE || (key_tiles & (key_tiles - 1)) == 0);
+            assert_true(b.kind != ATTENTION_CAUSAL || b.keys == b.rows || tiles == 1);
+        }
+    }
+}
+
+// Own kernels take what cuDNN cannot, and all masks where the environment says so.
+static void test_masks_by_own_kernels(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    static int32_t starts[4096], prefix = 1000;
+    assert_non_null(device);
+    for (size_t i = 1000; i < COUNT(starts); i++) {
+        starts[i] = (int32_t)(1000 + (i - 1000) / 600 * 600);
+    }
+    struct attention_shape window = masked_shape(4096, 4096, 1024, NULL, NULL);
+    struct attention_shape wide = masked_shape(65536, 0, 32768, NULL, NULL);
+    struct attention_shape few = masked_shape(CUDA_ATTENTION_TILE - 1, 4096, 1024, NULL, NULL);
+    struct attention_shape group = masked_shape(COUNT(starts), 0, 0, starts, &prefix);
+    assert_true(cuda_attention_forward_by_cudnn(device, window) &&
+                cuda_attention_backward_by_cudnn(device, window));
+    assert_true(cuda_attention_forward_by_cudnn(device, group) && cuda_attention_backward_by_cudnn(device, group));
+    assert_false(cuda_attention_forward_by_cudnn(device, wide) || cuda_attention_forward_by_cudnn(device, few));
+    group.mask.window = 1600; // as long as a response and its prompt: takes nothing
+    assert_true(cuda_attention_forward_by_cudnn(device, group));
+    group.mask.window = 1599;
+    assert_false(cuda_attention_forward_by_cudnn(device, group));
+    setenv("LONGBP_MASKED_ATTENTION", "own", 1);
+    assert_false(cuda_attention_forward_by_cudnn(device, window) ||
+                 cuda_attention_backward_by_cudnn(device, window));
+    window.mask.window = 0;
+    assert_true(cuda_attention_forward_by_cudnn(device, window));
+    unsetenv("LONGBP_MASKED_ATTENTION");
+    device_close(device);
+}
+
 // Attention's workspace is bounded in queries and context, is in order and holds what each part needs; the causal
 // block's part lies over the rectangles'.
 static void test_attention_workspace(void **state)
@@ -182,17 +344,17 @@ static void test_attention_workspace(void **state)
     struct cuda_attention_workspace w = cuda_attention_layout(shape, CUDA_ATTENTION_QUERIES, false);
     size_t q = (size_t)2048 * 32 * 128 * 2, k = (size_t)8 * 128 * 2; // bf16
     assert_true(w.grad_q - w.grad_q_sum >= 2 * q && w.logsumexp - w.grad_q >= q);
-    assert_true(w.delta - w.logsumexp > (size_t)2048 * 32 * 4 && w.accumulator - w.delta >= (size_t)2048 * 32 * 4);
+    assert_true(w.delta - w.logsumexp >= (size_t)2048 * 32 * 4 && w.accumulator - w.delta >= (size_t)2048 * 32 * 4);
     assert_true(w.q - w.accumulator >= 2 * q && w.o - w.q >= q && w.grad_o - w.o >= q);
     assert_true(w.rectangle.grad_k - w.grad_o >= q);
     assert_true(w.rectangle.grad_v - w.rectangle.grad_k >= 16384 * k);
     assert_true(w.rectangle.engine - w.rectangle.grad_v >= 16384 * k);
-    assert_int_equal(w.causal.grad_k, w.q);
-    assert_true(w.causal.grad_v - w.causal.grad_k >= 2048 * k && w.causal.engine - w.causal.grad_v >= 2048 * k);
-    assert_true(w.bytes >= w.causal.engine + w.causal.engine_bytes);
+    assert_int_equal(w.masked.grad_k, w.q);
+    assert_true(w.masked.grad_v - w.masked.grad_k >= 2048 * k && w.masked.engine - w.masked.grad_v >= 2048 * k);
+    assert_true(w.bytes >= w.masked.engine + w.masked.engine_bytes);
     assert_true(w.bytes >= w.rectangle.engine + w.rectangle.engine_bytes && bytes == w.bytes);
     // A rectangle's engine keeps no dK and dV of every query head.
-    assert_true(w.rectangle.engine_bytes <= 2 * q + 4096 && w.causal.engine_bytes >= 4 * q);
+    assert_true(w.rectangle.engine_bytes <= 2 * q + 4096 && w.masked.engine_bytes >= 4 * q);
     shape.queries = shape.start = (size_t)1 << 20;
     assert_int_equal(workspace_bytes(shape, DTYPE_BF16, 0, false), bytes);
     assert_int_equal(workspace_bytes(shape, DTYPE_F32, 0, false), 0);
@@ -228,7 +390,7 @@ static void test_deterministic_attention(void **state)
     device->compute_capability = 90;
     struct cuda_attention_workspace w = cuda_attention_layout(shape, CUDA_ATTENTION_QUERIES_MAX, true);
     assert_int_equal(w.rectangle.engine_bytes, scores + 4096);
-    assert_true(w.causal.engine_bytes >= scores + 2 * q && w.causal.engine_bytes < scores + scores / 8 + 3 * q);
+    assert_true(w.masked.engine_bytes >= scores + 2 * q && w.masked.engine_bytes < scores + scores / 8 + 3 * q);
     assert_int_equal(w.accumulator, w.q);
     for (size_t whole = 0; whole < 2; whole++) {
         for (size_t start = 16384; start <= (size_t)1 << 20; start *= 64) {
@@ -247,11 +409,11 @@ static void test_deterministic_attention(void **state)
         size_t pairs = 0;
         shape.start = before;
         for (struct cuda_attention_block b = {.deterministic = true};
-             cuda_attention_next_block(shape, CUDA_ATTENTION_QUERIES_MAX, &b);) {
+             cuda_attention_next_block(shape, CUDA_ATTENTION_QUERIES, &b);) {
             assert_true(b.deterministic && b.queries <= CUDA_ATTENTION_QUERIES);
             assert_true(b.keys <=
                         CUDA_ATTENTION_QUERIES + (b.kind == ATTENTION_CAUSAL ? CUDA_ATTENTION_TILE - 1 : 0));
-            pairs += b.queries * b.keys - (b.kind == ATTENTION_CAUSAL ? b.queries * (b.queries - 1) / 2 : 0);
+            pairs += b.queries * b.taken_keys - (b.kind == ATTENTION_CAUSAL ? b.queries * (b.queries - 1) / 2 : 0);
         }
         assert_int_equal(pairs, shape.queries * before + shape.queries * (shape.queries + 1) / 2);
     }
@@ -365,6 +527,11 @@ int main(void)
         cmocka_unit_test(test_devices_without_hooks),
         cmocka_unit_test(test_attention_blocks),
         cmocka_unit_test(test_attention_blocks_of_keys),
+        cmocka_unit_test(test_windows_cost),
+        cmocka_unit_test(test_documents_cost),
+        cmocka_unit_test(test_groups_cost),
+        cmocka_unit_test(test_few_shapes),
+        cmocka_unit_test(test_masks_by_own_kernels),
         cmocka_unit_test(test_attention_workspace),
         cmocka_unit_test(test_deterministic_attention),
         cmocka_unit_test(test_glue_of_many_blocks),

@@ -220,7 +220,7 @@ static void the_glue_of_attention_is_planned(void **state)
     assert_true(json_is_null(json_object_get(cpu, "attention_glue_bytes")));
     json_decref(cpu);
     char *out;
-    assert_int_equal(longbp(&out, "plan --model tiny --context 100 --dtype bf16"), 0);
+    assert_int_equal(longbp(&out, "plan --model tiny --context 200 --dtype bf16"), 0);
     assert_non_null(strstr(out, "attention's glue"));
     free(out);
 }

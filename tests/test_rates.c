@@ -149,8 +149,9 @@ static void attention_in_f32_has_its_rate(void **state)
         {{300, 0, 1, 2, 2, 64, 0, {0}}, 0, 0},  // a square's are all whole
         {{256, 0, 1, 2, 2, 192, 0, {0}}, 0, 1}, // on a card in particular
         {{256, 0, 1, 2, 2, 60, 0, {0}}, 1, 1},
-        {{256, 0, 1, 2, 2, 64, 0, {.window = 100}}, 1, 1},
-        {{256, 0, 1, 2, 2, 64, 0, {.window = 256}}, 0, 0}, // it takes nothing away
+        {{256, 0, 1, 2, 2, 64, 0, {.window = 100}}, 0, 0},
+        {{127, 256, 1, 2, 2, 64, 0, {.window = 100}}, 1, 1}, // a mask, and no tile of queries
+        {{256, 0, 1, 2, 2, 64, 0, {.window = 256}}, 0, 0},   // it takes nothing away
     };
     const double fast = 1e6, slow = 1e4;
     struct rates rates = {.count = 1, .items = {{"attention_forward", 3, {1, 1, 1}, {{1}, {1}, {1}}, {1e5}}}};
@@ -184,6 +185,7 @@ static void attention_in_f32_has_its_rate(void **state)
 static void the_least_in_f32(void **state)
 {
     (void)state;
+    setenv("LONGBP_MASKED_ATTENTION", "own", 1);
     const struct attention_shape shape = {256, 0, 1, 2, 2, 64, 0, {.window = 100}},
                                  rest = {256, 300, 1, 2, 2, 64, 300, {0}};
     const double heads = 4 * 2 * 64, early = heads * 100 * 101 / 2, late = heads * 156 * 100;
@@ -197,6 +199,7 @@ static void the_least_in_f32(void **state)
     assert_true(near(found[0], early / 1e6 + late / 1e4));
     attend(device, rest, true, found);
     assert_true(near(found[1], 2.5 * heads * 256 * 300 / 1e6));
+    unsetenv("LONGBP_MASKED_ATTENTION");
     device_close(device);
 }
 

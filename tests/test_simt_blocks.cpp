@@ -86,9 +86,9 @@ void test_fold(void **)
             array logsumexp(rows, s.heads, DTYPE_F32, "logsumexp"), stats(rows, s.heads, DTYPE_F32, nullptr);
             run_both_orders({&to_q, &to_o, &to_grad_o, &grad_q, &stats}, [&] {
                 struct tensor to[] = {to_q.t, to_o.t, to_grad_o.t}, from[] = {q.t, o.t, grad_o.t};
-                cuda_fold(simt_device, to, from, s);
-                cuda_unfold(simt_device, grad_q.t, offset == 1, sum.t, o.t, s);
-                cuda_fold_logsumexp(simt_device, stats.t, logsumexp.t, s);
+                cuda_fold(simt_device, to, from, s, s.batch);
+                cuda_unfold(simt_device, grad_q.t, offset == 1, sum.t, o.t, s, s.batch);
+                cuda_fold_logsumexp(simt_device, stats.t, logsumexp.t, s, s.batch, 0, s.queries);
             });
             for (size_t row = 0; row < rows; row++) {
                 for (size_t col = 0; col < cols; col++) {

@@ -1,4 +1,6 @@
 #include "kernels/cuda/workspace.h"
+#include <stdlib.h>
+#include <string.h>
 
 #define BF16 2.0 // bytes
 #define F32  4.0
@@ -17,21 +19,13 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+// cuDNN's tiles reach beyond the last row.
+static size_t whole_tiles(size_t rows)
+{
+    return (rows + CUDA_ATTENTION_TILE - 1) / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE;
+}
+
 // ---- blocks
-
-size_t cuda_attention_block_queries(const struct device *device)
-{
-    return device->whole_attention     ? CUDA_ATTENTION_WHOLE
-           : device->attention_queries ? smaller(device->attention_queries, CUDA_ATTENTION_QUERIES_MAX)
-                                       : CUDA_ATTENTION_QUERIES;
-}
-
-static size_t block_queries(size_t left, size_t most)
-{
-    return left < most        ? left
-           : left == most + 1 ? left / 2 // no block of one query
-                              : most;
-}
 
 static size_t block_keys(const struct cuda_attention_block *b)
 {
@@ -39,61 +33,271 @@ static size_t block_keys(const struct cuda_attention_block *b)
 }
 
 // Of so many keys, at least a tile, at most a block's.
-static size_t rectangle_keys(size_t left, bool whole, size_t most)
+static size_t rectangle_keys(size_t left, bool whole, const struct cuda_attention_block *b)
 {
-    size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : most;
+    size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : block_keys(b);
     while (keys > left) {
         keys /= 2;
     }
     return keys;
 }
 
+// The most queries of a windowed block: half a window or less, so that the keys which its queries see together are
+// at most a quarter more than each sees, whatever an engine makes of the left bound; and so few that dS, where an
+// engine keeps it, is no larger than a rectangle's.
+static size_t window_queries(size_t window, bool deterministic)
+{
+    size_t queries = CUDA_ATTENTION_QUERIES;
+    const size_t most = queries * queries;
+    while (queries > CUDA_ATTENTION_TILE &&
+           (2 * queries > window || (deterministic && queries * (window + queries) > most))) {
+        queries /= 2;
+    }
+    return queries;
+}
+
+// CUDA_ATTENTION_WHOLE, at once, only without a mask, where no dS is kept, and if no tensor has 2^31 elements.
+static size_t most_queries(struct attention_shape s, size_t most, bool deterministic)
+{
+    size_t longest = larger(s.queries, attention_keys(s));
+    bool at_once =
+        !deterministic && !attention_is_masked(s) && s.batch * longest * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
+    return deterministic || (most == CUDA_ATTENTION_WHOLE && !at_once) ? smaller(most, CUDA_ATTENTION_QUERIES)
+                                                                       : most;
+}
+
+// The first key of a query's document.
+static size_t document_of(const struct attention_shape *s, size_t query, size_t sequence)
+{
+    const int32_t *starts = s->mask.documents.starts;
+    return starts ? (size_t)starts[query * s->batch + sequence] : 0;
+}
+
+// The query after the last one of a query's document.
+static size_t document_end(const struct attention_shape *s, size_t query, size_t sequence)
+{
+    size_t document = document_of(s, query, sequence), end = query + 1;
+    if (!s->mask.documents.starts) {
+        return s->queries;
+    }
+    while (end < s->queries && document_of(s, end, sequence) == document) {
+        end++;
+    }
+    return end;
+}
+
+// Keys of the prefix that a query's document continues.
+static size_t prefix_of(const struct attention_shape *s, size_t query, size_t sequence)
+{
+    const int32_t *prefixes = s->mask.documents.prefixes;
+    return prefixes && document_of(s, query, sequence) > 0 ? (size_t)prefixes[sequence] : 0;
+}
+
+// Runs n queries from b->query on, or fewer, in whole tiles: with those after them; without what fills no tile; or
+// with those before them, if as many can be had. False: their own rows alone, which fill no tile.
+static bool set_rows(struct attention_shape s, size_t n, size_t before, struct cuda_attention_block *b)
+{
+    size_t rows = whole_tiles(n);
+    b->queries = n, b->row = b->query, b->rows = rows;
+    if (b->query + rows <= s.queries) {
+        return true;
+    }
+    if (n > CUDA_ATTENTION_TILE) {
+        b->queries = b->rows = rows - CUDA_ATTENTION_TILE;
+        return true;
+    }
+    bool padded = before >= rows - n;
+    b->row -= padded ? rows - n : 0;
+    b->rows = padded ? rows : n;
+    return padded;
+}
+
+static bool is_windowed(const struct attention_shape *s, const struct cuda_attention_block *b)
+{
+    size_t seen = s->start + b->query + 1 - document_of(s, b->query, b->sequence);
+    return s->mask.window > 0 && seen > s->mask.window;
+}
+
+static size_t rest_of_prefix(const struct attention_shape *s, const struct cuda_attention_block *b)
+{
+    return prefix_of(s, b->query, b->sequence) % CUDA_ATTENTION_TILE;
+}
+
+// The next keys of a document's queries, from b->key on.
+static void next_own_keys(struct attention_shape s, bool whole, struct cuda_attention_block *b)
+{
+    size_t end = s.start + b->query + b->queries, before = s.start + b->row - b->key;
+    b->last = rest_of_prefix(&s, b) == 0;
+    if (b->rows % CUDA_ATTENTION_TILE) {
+        b->kind = ATTENTION_UNTILED;
+        b->keys = b->taken_keys = end - b->key;
+    } else if (is_windowed(&s, b) || whole || before < CUDA_ATTENTION_TILE) {
+        b->kind = is_windowed(&s, b) ? ATTENTION_WINDOW : ATTENTION_CAUSAL;
+        b->keys = before + b->rows;
+        b->taken_keys = end - b->key;
+    } else {
+        b->kind = ATTENTION_RECTANGLE;
+        b->keys = b->taken_keys = rectangle_keys(before, false, b);
+        b->last = false;
+    }
+}
+
+// The next keys, from b->key on, of `keys` that all queries see; what they leave of a tile is for own kernels.
+static void next_seen_keys(size_t keys, bool whole, struct cuda_attention_block *b)
+{
+    size_t left = keys - b->key;
+    b->kind = left < CUDA_ATTENTION_TILE ? ATTENTION_UNTILED : ATTENTION_RECTANGLE;
+    b->keys = b->taken_keys = left < CUDA_ATTENTION_TILE ? left : rectangle_keys(left, whole, b);
+    b->last = b->keys == left;
+}
+
+// The queries from b->query on, of one document, none of which or all of which a window takes keys from.
+static void begin_queries(struct attention_shape s, size_t most, struct cuda_attention_block *b)
+{
+    size_t document = document_of(&s, b->query, b->sequence), at = s.start + b->query - document;
+    size_t n = smaller(most, document_end(&s, b->query, b->sequence) - b->query);
+    bool causal = attention_is_causal(s), whole = most == CUDA_ATTENTION_WHOLE, windowed = is_windowed(&s, b);
+    n = b->base_end > b->query ? smaller(n, b->base_end - b->query) : n;
+    if (windowed) {
+        n = smaller(n, window_queries(s.mask.window, b->deterministic));
+    } else if (s.mask.window > 0) {
+        n = smaller(n, s.mask.window - at);
+    }
+    if (s.mask.documents.starts && !windowed && at % CUDA_ATTENTION_TILE) { // from here on in whole tiles
+        n = smaller(n, CUDA_ATTENTION_TILE - at % CUDA_ATTENTION_TILE);
+    }
+    set_rows(s, n, causal ? smaller(b->query, at) : b->query, b);
+    size_t first = s.start + b->row, window = s.mask.window;
+    b->key = windowed && b->rows % CUDA_ATTENTION_TILE == 0 && first + 1 > document + window ? first + 1 - window
+                                                                                             : document;
+    if (causal) {
+        next_own_keys(s, whole, b);
+    } else {
+        next_seen_keys(attention_keys(s), whole, b);
+    }
+}
+
+static void begin_block(struct attention_shape s, size_t most, struct cuda_attention_block *b)
+{
+    size_t prefix = prefix_of(&s, b->query, b->sequence);
+    b->summed = b->query < b->base_end;
+    if (!b->summed) {
+        b->base = b->base_end = b->query;
+        b->prefix = prefix >= CUDA_ATTENTION_TILE;
+    }
+    if (b->prefix) {
+        set_rows(s, smaller(most, s.queries - b->query), b->query, b);
+        b->base_end = b->query + b->queries;
+        b->key = 0;
+        next_seen_keys(prefix - prefix % CUDA_ATTENTION_TILE, false, b);
+        b->last = false;
+    } else {
+        begin_queries(s, most, b);
+    }
+}
+
+// Goes on with the same queries, or, after a prefix's keys, with the first document of them.
+static void continue_block(struct attention_shape s, size_t most, struct cuda_attention_block *b)
+{
+    size_t prefix = prefix_of(&s, b->query, b->sequence), rest = prefix % CUDA_ATTENTION_TILE;
+    b->summed |= b->kind == ATTENTION_RECTANGLE;
+    b->key += b->keys;
+    if (b->prefix && b->key < prefix - rest) {
+        next_seen_keys(prefix - rest, false, b);
+        b->last = false;
+    } else if (b->prefix) {
+        b->prefix = false;
+        begin_queries(s, most, b);
+    } else if (!attention_is_causal(s)) {
+        next_seen_keys(attention_keys(s), most == CUDA_ATTENTION_WHOLE, b);
+    } else if (b->kind == ATTENTION_RECTANGLE) {
+        next_own_keys(s, most == CUDA_ATTENTION_WHOLE, b);
+    } else {
+        b->key = prefix - rest;
+        next_seen_keys(prefix, false, b);
+    }
+}
+
 bool cuda_attention_next_block(struct attention_shape s, size_t most, struct cuda_attention_block *b)
 {
-    size_t keys = attention_keys(s);
-    bool causal = attention_is_causal(s), whole = most == CUDA_ATTENTION_WHOLE && !b->deterministic;
-    whole &= s.batch * larger(s.queries, keys) * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
-    if (b->deterministic || (most == CUDA_ATTENTION_WHOLE && !whole)) {
-        most = smaller(most, CUDA_ATTENTION_QUERIES);
-    }
-    b->first = b->queries == 0 || b->last;
-    b->key += b->keys;
-    if (b->first) {
+    const struct cuda_attention_block before = *b;
+    bool documents = s.mask.documents.starts;
+    most = most_queries(s, most, b->deterministic);
+    if (before.queries > 0 && !before.last) {
+        continue_block(s, most, b);
+    } else {
+        b->sequences = documents ? 1 : s.batch;
         b->query += b->queries;
         if (b->query == s.queries) {
-            return false;
+            b->query = b->base = b->base_end = 0;
+            if (!documents || ++b->sequence == s.batch) {
+                return false;
+            }
         }
-        b->queries = block_queries(s.queries - b->query, most);
-        b->key = 0;
+        begin_block(s, most, b);
     }
-    size_t before = (causal ? s.start + b->query : keys) - b->key; // that are left of those that all queries see
-    if (causal && (whole || before < CUDA_ATTENTION_TILE)) {
-        b->kind = ATTENTION_CAUSAL;
-        b->keys = before + b->queries;
-    } else {
-        b->kind = before < CUDA_ATTENTION_TILE ? ATTENTION_REST : ATTENTION_RECTANGLE;
-        b->keys = b->kind == ATTENTION_REST ? before : rectangle_keys(before, whole, block_keys(b));
-    }
-    b->last = b->kind != ATTENTION_RECTANGLE || (!causal && b->keys == before);
+    b->first = !b->summed && (before.queries == 0 || before.last);
+    b->prepared = before.queries > 0 && before.kind != ATTENTION_UNTILED && before.sequence == b->sequence &&
+                  before.row == b->row && before.rows == b->rows && before.query == b->query &&
+                  before.queries == b->queries &&
+                  cuda_attention_is_folded(s, &before) == cuda_attention_is_folded(s, b);
     return true;
 }
 
 struct attention_shape cuda_attention_block_shape(struct attention_shape s, const struct cuda_attention_block *b)
 {
     size_t group = b->kind == ATTENTION_RECTANGLE ? s.heads / s.kv_heads : 1;
+    bool own = b->kind == ATTENTION_UNTILED;
     s.heads /= group;
-    s.queries = b->queries * group;
-    s.start = s.start + b->query - b->key;
+    s.queries = (own ? b->queries : b->rows) * group;
+    s.start = s.start + (own ? b->query : b->row) - b->key;
     s.keys = b->keys;
+    s.batch = b->sequences;
+    s.mask = (struct attention_mask){.window = own && attention_is_causal(s) ? s.mask.window : 0};
     return s;
+}
+
+bool cuda_attention_is_folded(struct attention_shape s, const struct cuda_attention_block *b)
+{
+    return b->kind == ATTENTION_RECTANGLE && (s.heads > s.kv_heads || b->sequences < s.batch);
+}
+
+size_t cuda_attention_left_bound(struct attention_shape s, const struct cuda_attention_block *b)
+{
+    return b->key + s.mask.window - (s.start + b->row);
+}
+
+double cuda_attention_block_pairs(const struct cuda_attention_block *b)
+{
+    double rows = (double)(b->kind == ATTENTION_UNTILED ? b->queries : b->rows), keys = (double)b->keys;
+    bool triangle = b->kind == ATTENTION_CAUSAL || b->kind == ATTENTION_WINDOW;
+    return (double)b->sequences * (rows * keys - (triangle ? rows * (rows - 1) / 2 : 0));
 }
 
 struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segment,
                                                 const struct cuda_attention_block *b)
 {
     size_t first = larger(segment->start, b->key);
-    size_t end = smaller(segment->start + segment->count, b->key + b->keys);
+    size_t end = smaller(segment->start + segment->count, b->key + b->taken_keys);
     return (struct cuda_key_rows){first, first < end ? end - first : 0};
+}
+
+size_t cuda_attention_block_queries(const struct device *device)
+{
+    size_t most = device->attention_queries ? smaller(device->attention_queries, CUDA_ATTENTION_QUERIES_MAX)
+                                            : CUDA_ATTENTION_QUERIES;
+    return device->whole_attention ? CUDA_ATTENTION_WHOLE
+                                   : larger(most / CUDA_ATTENTION_TILE, 1) * CUDA_ATTENTION_TILE;
+}
+
+size_t cuda_attention_forward_queries(struct attention_shape s)
+{
+    size_t sequences = s.mask.documents.starts ? 1 : s.batch, queries = CUDA_ATTENTION_QUERIES;
+    size_t token = sequences * s.heads * (s.head_dim * 2 + sizeof(float));
+    while (queries > 0 && queries * token > CUDA_WORKSPACE_BYTES - CUDA_ATTENTION_FORWARD_BYTES - ARENA_ALIGNMENT) {
+        queries = queries > CUDA_ATTENTION_TILE ? queries / 2 : 0;
+    }
+    return queries;
 }
 
 // Blocks that cost the same, of which attention over a long context has millions: rectangles of the longest kind
@@ -107,29 +311,25 @@ struct equal_blocks {
 static bool next_equal_blocks(struct attention_shape s, size_t most, struct equal_blocks *blocks)
 {
     struct cuda_attention_block *b = &blocks->first;
-    bool causal = attention_is_causal(s);
+    bool causal = attention_is_causal(s), masked = attention_is_masked(s);
+    size_t further = b->last ? (blocks->of_queries - 1) * b->queries : 0;
     b->keys *= blocks->of_keys;
-    b->query += b->last ? (blocks->of_queries - 1) * b->queries : 0;
+    b->query += further, b->row += further;
     if (!cuda_attention_next_block(s, most, b)) {
         return false;
     }
     if (b->first) { // without what may be shorter
-        bool again = !causal && b->queries < s.queries - b->query;
+        bool again = !causal && !masked && b->queries < s.queries - b->query &&
+                     b->queries == most_queries(s, most, b->deterministic);
         blocks->of_queries = again ? larger((s.queries - b->query - 2) / b->queries, 1) : 1;
     }
-    bool alike = b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == block_keys(b);
-    size_t before = (causal ? s.start + b->query : attention_keys(s)) - b->key;
+    bool alike = !masked && b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == block_keys(b);
+    size_t before = (causal ? s.start + b->row : attention_keys(s)) - b->key;
     blocks->of_keys = alike ? larger((before - 1) / block_keys(b), 1) : 1; // without what may be the last
     return true;
 }
 
 // ---- workspace
-
-// cuDNN's tiles reach beyond the last row.
-static size_t whole_tiles(size_t rows)
-{
-    return (rows + CUDA_ATTENTION_TILE - 1) / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE;
-}
 
 size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *b)
 {
@@ -157,30 +357,36 @@ static struct cuda_attention_part take_part(size_t *end, size_t key_elements, si
 
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, size_t most, bool deterministic)
 {
-    size_t queries = 0, keys[ATTENTION_REST + 1] = {0}, engine_bytes[ATTENTION_REST + 1] = {0};
+    size_t rows = 0, strided = 0, summed = 0, folded = 0; // rows
+    size_t keys[ATTENTION_UNTILED + 1] = {0}, engine_bytes[ATTENTION_UNTILED + 1] = {0};
     for (struct equal_blocks blocks = {.first.deterministic = deterministic};
          next_equal_blocks(s, most, &blocks);) {
         const struct cuda_attention_block *b = &blocks.first;
-        queries = larger(queries, b->queries);
-        keys[b->kind] = larger(keys[b->kind], b->keys);
+        bool rectangle = b->kind == ATTENTION_RECTANGLE;
+        rows = larger(rows, b->rows * b->sequences);
+        strided = larger(strided, b->rows * (rectangle ? b->sequences : s.batch));
+        folded = larger(folded, cuda_attention_is_folded(s, b) ? b->rows * b->sequences : 0);
+        summed = larger(summed, rectangle ? (b->query + b->queries - b->base) * b->sequences : 0);
+        keys[b->kind] = larger(keys[b->kind], b->keys * b->sequences);
         engine_bytes[b->kind] = larger(engine_bytes[b->kind], cuda_attention_engine_bytes(s, b));
     }
     struct cuda_attention_workspace w = {0};
-    size_t rows = queries * s.batch * s.heads, q = rows * s.head_dim, k = s.batch * s.kv_heads * s.head_dim;
-    size_t longest = keys[ATTENTION_RECTANGLE], folded = longest && s.heads > s.kv_heads ? q * 2 : 0;
-    w.grad_q_sum = take(&w.bytes, longest ? q * sizeof(float) : 0);
-    w.grad_q = take(&w.bytes, q * 2);
-    w.logsumexp_bytes = rows * sizeof(float);
-    w.logsumexp = take(&w.bytes, w.logsumexp_bytes + CUDA_ATTENTION_TILE * sizeof(float));
-    w.delta = take(&w.bytes, rows * sizeof(float));
-    w.accumulator = take(&w.bytes, deterministic ? 0 : q * sizeof(float));
-    size_t causal_end = w.bytes;
-    w.causal = take_part(&causal_end, keys[ATTENTION_CAUSAL] * k, engine_bytes[ATTENTION_CAUSAL]);
+    size_t q = s.heads * s.head_dim, k = s.kv_heads * s.head_dim; // per row
+    size_t longest = keys[ATTENTION_RECTANGLE];
+    folded *= q * 2;
+    w.grad_q_sum = take(&w.bytes, summed * q * sizeof(float));
+    w.grad_q = take(&w.bytes, strided * q * 2);
+    w.logsumexp = take(&w.bytes, rows * s.heads * sizeof(float));
+    w.delta = take(&w.bytes, rows * s.heads * sizeof(float));
+    w.accumulator = take(&w.bytes, deterministic ? 0 : rows * q * sizeof(float));
+    size_t masked_end = w.bytes;
+    w.masked = take_part(&masked_end, larger(keys[ATTENTION_CAUSAL], keys[ATTENTION_WINDOW]) * k,
+                         larger(engine_bytes[ATTENTION_CAUSAL], engine_bytes[ATTENTION_WINDOW]));
     w.q = take(&w.bytes, folded);
     w.o = take(&w.bytes, folded);
     w.grad_o = take(&w.bytes, folded);
     w.rectangle = take_part(&w.bytes, longest * k, engine_bytes[ATTENTION_RECTANGLE]);
-    w.bytes = larger(w.bytes, causal_end);
+    w.bytes = larger(w.bytes, masked_end);
     return w;
 }
 
@@ -192,40 +398,37 @@ static double segment_bytes(struct attention_shape s, const struct key_segment *
                             const struct cuda_attention_block *b)
 {
     double bytes = 0;
-    for (size_t i = 0; i < segment_count && b->kind != ATTENTION_REST; i++) {
+    for (size_t i = 0; i < segment_count && b->kind != ATTENTION_UNTILED; i++) {
         double rows = (double)cuda_attention_rows_within(&segments[i], b).count;
         bytes += 2 * (BF16 + 2.0 * (double)dtype_bytes(segments[i].grad_k.dtype)) * rows;
     }
-    return bytes * (double)(s.batch * s.kv_heads * s.head_dim);
+    return bytes * (double)(b->sequences * s.kv_heads * s.head_dim);
 }
 
 // Of a block: what its graph stores, which is its results and what engines keep from one of their kernels to the
 // next, written and read once each; and what is done around it.
 static double block_bytes(struct attention_shape s, const struct cuda_attention_block *b)
 {
-    double rows = (double)(b->queries * s.batch * s.heads), q = rows * (double)s.head_dim;
-    double k = (double)(b->keys * s.batch * s.kv_heads * s.head_dim);
-    double every_head = (double)(b->keys * s.batch * s.heads * s.head_dim);
-    bool grouped = s.heads > s.kv_heads, causal = b->kind == ATTENTION_CAUSAL;
-    double bytes = BF16 * q; // dQ
-    if (b->kind != ATTENTION_REST) {
-        bytes += 2 * BF16 * k + 2 * F32 * rows;                                      // dK and dV; delta
-        bytes += b->deterministic ? 2 * BF16 * rows * (double)b->keys : 2 * F32 * q; // dS, or the accumulator
+    double token = (double)(b->sequences * s.heads), dim = (double)s.head_dim;
+    double rows = (double)b->rows * token, queries = (double)b->queries * token; // those run, those taken; of heads
+    double k = (double)(b->keys * b->sequences * s.kv_heads) * dim;
+    double every_head = (double)(b->keys * b->sequences * s.heads) * dim;
+    bool grouped = s.heads > s.kv_heads, rectangle = b->kind == ATTENTION_RECTANGLE;
+    double bytes = BF16 * (b->kind == ATTENTION_UNTILED ? queries : rows) * dim; // dQ
+    if (b->kind != ATTENTION_UNTILED) {
+        bytes += 2 * BF16 * k + 2 * F32 * rows; // dK and dV; delta
+        bytes +=
+            b->deterministic ? 2 * BF16 * rows * (double)b->keys : 2 * F32 * rows * dim; // dS, or the accumulator
+        bytes += !rectangle && grouped ? 2 * 2 * BF16 * every_head : 0; // dK and dV of every query head
+        bytes += !b->prepared ? F32 * (queries + rows) : 0;             // logsumexp
     }
-    if (causal && grouped) {
-        bytes += 2 * 2 * BF16 * every_head; // dK and dV of every query head
+    if (rectangle) {
+        bytes += cuda_attention_is_folded(s, b) && !b->prepared ? 3 * 2 * BF16 * rows * dim
+                                                                : 0; // q, o and grad_o are folded
+        bytes += (BF16 + (b->first ? 1 : 2) * F32) * queries * dim;  // grad_q_sum
     }
-    if (b->first || (causal && grouped)) {
-        bytes += 2 * F32 * rows; // logsumexp
-    }
-    if (b->first && !causal && grouped) {
-        bytes += 3 * 2 * BF16 * q; // q, o and grad_o are folded
-    }
-    if (b->kind == ATTENTION_RECTANGLE) {
-        bytes += (BF16 + (b->first ? 1 : 2) * F32) * q; // grad_q_sum
-        bytes += b->last ? (F32 + BF16) * q : 0;        // the rows of grad_q
-    } else {
-        bytes += (2 * BF16 + (b->first ? 0 : F32)) * q; // the rows of grad_q
+    if (b->last) { // the rows of grad_q
+        bytes += (BF16 + (rectangle ? 0 : BF16) + (b->summed || rectangle ? F32 : 0)) * queries * dim;
     }
     return bytes;
 }
@@ -237,19 +440,58 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
 #define HEAD_DIM          256
 #define BACKWARD_HEAD_DIM 128
 
+// Whether a window takes keys of a prefix from a query.
+static bool window_cuts_prefix(struct attention_shape s)
+{
+    for (size_t row = 0; s.mask.window > 0 && s.mask.documents.prefixes && row < s.queries * s.batch; row++) {
+        size_t query = row / s.batch, sequence = row % s.batch, document = document_of(&s, query, sequence);
+        if (s.start + query + 1 - document + prefix_of(&s, query, sequence) > s.mask.window && document > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool cuda_masks_by_own_kernels(void)
+{
+    const char *masked = getenv("LONGBP_MASKED_ATTENTION");
+    return masked && strcmp(masked, "own") == 0;
+}
+
+// Tensor cores take masks of causal attention; see cuda_attention_forward_by_cudnn.
+static bool mask_by_cudnn(struct attention_shape s)
+{
+    size_t window = s.mask.window < s.start + s.queries ? s.mask.window : 0;
+    return attention_is_causal(s) && s.queries >= CUDA_ATTENTION_TILE &&
+           window + window_queries(window, false) <= 2 * CUDA_ATTENTION_KEYS &&
+           cuda_attention_forward_queries(s) > 0 && !window_cuts_prefix(s) && !cuda_masks_by_own_kernels();
+}
+
 bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
-    return device->ops->dtype == DTYPE_BF16 && !attention_is_masked(shape) && shape.head_dim % 8 == 0 &&
-           shape.head_dim <= HEAD_DIM && shape.queries > 1 && !device->reverse_sums;
+    return device->ops->dtype == DTYPE_BF16 && shape.head_dim % 8 == 0 && shape.head_dim <= HEAD_DIM &&
+           shape.queries > 1 && !device->reverse_sums && (!attention_is_masked(shape) || mask_by_cudnn(shape));
 }
 
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
     size_t longest = device->compute_capability / 10 == 9 ? HEAD_DIM : BACKWARD_HEAD_DIM;
-    bool tile = attention_is_causal(shape) || attention_keys(shape) >= CUDA_ATTENTION_TILE;
     bool ordered = device->compute_capability / 10 == 9 && !device->no_deterministic_attention;
+    bool tile = shape.queries >= CUDA_ATTENTION_TILE && attention_keys(shape) >= CUDA_ATTENTION_TILE;
     return cuda_attention_forward_by_cudnn(device, shape) && shape.head_dim <= longest && tile &&
            (ordered || !device->deterministic);
+}
+
+// The share of the pairs that own kernels take beside cuDNN's blocks.
+static double own_share(struct attention_shape shape, size_t most)
+{
+    double own = 0, all = 0;
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, most, &b);) {
+        double pairs = cuda_attention_block_pairs(&b);
+        all += pairs;
+        own += b.kind == ATTENTION_UNTILED ? pairs : 0;
+    }
+    return own / all;
 }
 
 static double attention_f32_share(const struct device *device, struct attention_shape shape, bool backward)
@@ -257,10 +499,14 @@ static double attention_f32_share(const struct device *device, struct attention_
     size_t keys = attention_keys(shape);
     bool by_cudnn =
         backward ? cuda_attention_backward_by_cudnn(device, shape) : cuda_attention_forward_by_cudnn(device, shape);
-    bool rest = backward && !attention_is_causal(shape);
     if (device->ops->dtype != DTYPE_BF16) {
         return 0;
     }
+    if (by_cudnn && attention_is_masked(shape)) {
+        return own_share(shape,
+                         backward ? cuda_attention_block_queries(device) : cuda_attention_forward_queries(shape));
+    }
+    bool rest = backward && !attention_is_causal(shape);
     return !by_cudnn ? 1 : rest ? (double)(keys % CUDA_ATTENTION_TILE) / (double)keys : 0;
 }
 
@@ -284,11 +530,11 @@ static double attention_backward_glue(const struct device *device, struct attent
     for (struct equal_blocks blocks = {.first.deterministic = device->deterministic};
          next_equal_blocks(shape, most, &blocks);) {
         struct cuda_attention_block all = blocks.first; // their keys together
-        all.keys *= blocks.of_keys;
+        all.taken_keys *= blocks.of_keys;
         bytes += (double)blocks.of_queries * ((double)blocks.of_keys * block_bytes(shape, &blocks.first) +
                                               segment_bytes(shape, segments, segment_count, &all));
     }
-    return bytes + CUDA_ATTENTION_TILE * F32; // zeros after the logsumexp
+    return bytes;
 }
 
 // Of cuBLASLt's kernels for large products in bf16.

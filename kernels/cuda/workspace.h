@@ -1,6 +1,6 @@
 // Workspace: what the CUDA device's operations take from the arena besides their operands, and the blocks that
-// attention's backward runs in; pure functions, without a CUDA header, so that a plan can ask them where there is
-// no CUDA.
+// attention runs in; functions of shapes and the environment, without a CUDA header, so that a plan can ask them
+// where there is no CUDA.
 #pragma once
 #include "kernels/base/device.h"
 
@@ -11,12 +11,12 @@
 // cuBLASLt's and cuDNN's kernels may count the elements of a matrix in 32 bits.
 #define CUDA_ELEMENTS_MAX ((size_t)INT32_MAX)
 
-// Attention's backward in bf16 runs cuDNN over so many queries and keys at a time, which the saved logsumexp makes
-// exact: its workspace then does not grow with the context. No more queries than keys.
+// Attention in bf16 runs cuDNN over so many queries and keys at a time where it is cut, which the
+// logsumexp makes exact: its workspace then does not grow with the context. No more queries than keys.
 #ifndef CUDA_ATTENTION_QUERIES // smaller in a test
 #define CUDA_ATTENTION_QUERIES 2048
 #define CUDA_ATTENTION_KEYS    16384
-#define CUDA_ATTENTION_TILE    128 // keys: what an engine takes at once
+#define CUDA_ATTENTION_TILE    128 // queries or keys: what an engine takes at once
 #endif
 #define CUDA_ATTENTION_QUERIES_MAX                                                                                 \
     ((size_t)CUDA_ATTENTION_KEYS / 2) // of a block, where the device is asked for more
@@ -25,58 +25,88 @@
 // of them.
 size_t cuda_attention_block_queries(const struct device *device);
 
-// One run of the backward: a block of queries against a block of keys; they count from the operands' first rows.
-// Per block of queries first rectangles, which no mask touches: a power of two of tiles of keys. Last the keys that
-// remain of those that its last query sees, bottom-right causal; or, where all queries see all keys, what remains
-// of a tile, which the device's own kernels take. In a rectangle the query heads that share a key head are rows of
-// it, so that its gradients of keys and values need no sum over heads: row t * group + j of key head g is query t
-// of head g * group + j ("folded").
-enum cuda_attention_kind { ATTENTION_RECTANGLE, ATTENTION_CAUSAL, ATTENTION_REST };
+// One run: a block of queries against a block of keys; they count from the operands' first tokens. A rectangle,
+// which no mask touches, is a power of two of tiles of keys; in it the query heads that share a key head are rows,
+// so that its gradients of keys and values need no sum over heads: row t * group + j of key head g is query t of
+// head g * group + j ("folded"). A causal block is bottom-right aligned, a windowed one has a left bound besides.
+// What fills no tile is for the device's own kernels.
+enum cuda_attention_kind { ATTENTION_RECTANGLE, ATTENTION_CAUSAL, ATTENTION_WINDOW, ATTENTION_UNTILED };
 struct cuda_attention_block {
-    size_t query, queries, key, keys;
+    size_t sequence, sequences; // of the batch
+    size_t query, queries;      // whose results are taken
+    size_t row, rows;           // that are run: these and, to whole tiles, others, whose results are not taken
+    size_t key, keys;           // of which rows see all, or as the kind says
+    size_t taken_keys;          // of them, those that the queries see
+    size_t base, base_end;      // queries whose dQ is summed together
     enum cuda_attention_kind kind;
+    bool prefix;        // a rectangle of a prefix's keys
     bool first, last;   // of the keys of these queries
+    bool summed;        // rectangles have a part in these queries' dQ
+    bool prepared;      // the rows, and those taken, are those of the run before, in the same form
     bool deterministic; // said beforehand: the engine keeps dS, in bf16, so that keys are as few as queries
 };
-// The next block in order, of `most` queries; false after all. A block that is empty, but for `deterministic`,
-// comes before the first. Where a tensor of the whole would have 2^31 elements it comes in blocks all the same.
+// The next block in order; false after all. A block that is empty, but for `deterministic`, comes
+// before the first. Per document of a sequence, or
+// per sequence, blocks of at most `most` queries, in whole tiles; of a block first the rectangles, then the causal
+// or windowed rest of its keys, last what rectangles leave of a prefix or of keys that all queries see. Documents
+// that continue a prefix see it in blocks of queries of several documents. most SIZE_MAX: all queries against all
+// keys at once, or all whole tiles of them, unless a mask or 2^31 elements of a tensor forbid it.
 bool cuda_attention_next_block(struct attention_shape shape, size_t most, struct cuda_attention_block *block);
-// What the graph of a block sees, or the own kernels: its rows as queries, its heads, its keys.
+// What the graph of a block sees, or the own kernels: its rows as queries, its sequences as the batch, its heads,
+// its keys; a window for the own kernels alone.
 struct attention_shape cuda_attention_block_shape(struct attention_shape shape,
                                                   const struct cuda_attention_block *block);
-// The rows of a segment within a block of keys, counted from the operands' first; count 0: none.
+// Whether a block's queries are folded: a rectangle's, where heads share keys; and where it has not all sequences
+// of the batch, whose rows the folded copies leave out.
+bool cuda_attention_is_folded(struct attention_shape shape, const struct cuda_attention_block *block);
+// Query i of a windowed block sees no key below i + 1 - this, counted from the block's first.
+size_t cuda_attention_left_bound(struct attention_shape shape, const struct cuda_attention_block *block);
+// Pairs of a query and a key that the block is charged with: of a causal or windowed one those on and below the
+// diagonal, of all sequences and a head.
+double cuda_attention_block_pairs(const struct cuda_attention_block *block);
+// The most queries of a block: of the backward; of the forward with a mask, so that a block's O and logsumexp have
+// room beside an engine's workspace.
+size_t cuda_attention_forward_queries(struct attention_shape shape);
+
+// The rows of a segment within a block's keys, counted from the operands' first; count 0: none.
 struct cuda_key_rows {
     size_t first, count;
 };
 struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segment,
                                                 const struct cuda_attention_block *block);
-// What an engine may take for a block: they keep dK and dV of every query head in bf16, where heads share keys, and
-// one of them a second accumulator of dQ in f32, or deterministic ones dS; each aligned as it likes.
+// What an engine may take: a forward's; for a block of a backward, where they keep dK and dV of every query head in
+// bf16, where heads share keys, and one of them a second accumulator of dQ in f32, or deterministic ones dS; each
+// aligned as it likes.
+#define CUDA_ATTENTION_FORWARD_BYTES ((size_t)8 << 20)
 size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *block);
 
-// Offsets and size of attention's workspace, for the largest block of each kind; rows: queries * batch.
+// Offsets and size of attention's workspace, for the largest block of each kind. rows: those of a block and of all
+// sequences that it has; strided rows: those of all sequences of the batch.
 struct cuda_attention_workspace {
     size_t grad_q_sum; // f32 [rows, heads * head_dim]: over the rectangles, folded; if there are any
-    size_t grad_q;     // bf16, as many elements: of one block of keys
-    size_t logsumexp, logsumexp_bytes; // f32 [batch, heads, queries]; and a tile after
-    size_t delta, accumulator;         // cuDNN's: f32 [batch, heads, queries], and with head_dim, if there is one
-    size_t q, o, grad_o;               // bf16, folded; over them the causal block's part: they are spent by then
+    size_t grad_q;     // bf16, of one block of keys: [rows, heads * head_dim] folded, or [strided rows, ...]
+    size_t logsumexp;  // f32 [sequences, heads, queries]
+    size_t delta, accumulator; // cuDNN's: f32 [sequences, heads, queries], and with head_dim, if there is one
+    size_t q, o, grad_o;       // bf16, folded; over them the other blocks' part: they are spent by then
     struct cuda_attention_part {
-        size_t grad_k, grad_v; // bf16 [keys * batch, kv_heads * head_dim]: of one block of queries
+        size_t grad_k, grad_v; // bf16 [keys * sequences, kv_heads * head_dim]: of one block of queries
         size_t engine, engine_bytes;
-    } rectangle, causal;
+    } rectangle, masked; // masked: causal or windowed
     size_t bytes;
 };
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, size_t most,
                                                       bool deterministic);
 
+// Whether the environment leaves all masks to own kernels, so that both can be measured:
+// LONGBP_MASKED_ATTENTION=own.
+bool cuda_masks_by_own_kernels(void);
 // Whether attention's forward is cuDNN's on this device, as it can be in bf16; else it is the device's own
-// kernels', as it is with a mask. Of a single query cuDNN's masks and gradients are not to be relied on (its
+// kernels'. With a mask that is so from a tile of queries on, but for windows of more than two blocks of keys and
+// windows that reach into a prefix. Of a single query cuDNN's masks and gradients are not to be relied on (its
 // release notes; cudnn-frontend, issue 1072).
 bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape);
 // Whether its backward is: cuDNN sums in one order only, and not always the same; it has engines for long heads on
-// sm_90 alone, and there alone engines whose order is always the same. Of keys that all queries see it takes whole
-// tiles.
+// sm_90 alone. It takes whole tiles of queries, and of keys that all queries see.
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape);
 
 // Own kernels accumulate in place: they take no workspace, and have no glue. In bf16 they compute in f32.

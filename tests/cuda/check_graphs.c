@@ -21,7 +21,7 @@ static const struct card cards[] = {{"sm_80", 800, 166912, 108},   {"sm_90", 900
 
 // What a walk asks of attention: a context at once, chunks of it with and without a prefix, a last shorter chunk;
 // and keys that all queries see, as ranks of a ring pass them.
-static const struct {
+static const struct span {
     size_t queries, start, keys;
 } spans[] = {{512, 0, 0},
              {512, 512, 0},
@@ -55,6 +55,18 @@ static const struct {
              {6251, 6251, 6250},
              {2, 1000, 129}};
 
+// Windows; documents of one length, packed, or continuing the first.
+static const struct masked_span {
+    struct span span;
+    size_t window, document;
+    bool prefix;
+} masked_spans[] = {{{8192, 0, 0}, 1024, 0, false},    {{2048, 30720, 0}, 4096, 0, false},
+                    {{513, 4095, 0}, 513, 0, false},   {{300, 5000, 0}, 128, 0, false},
+                    {{16384, 0, 0}, 16384, 0, false},  {{8192, 0, 0}, 0, 1000, false},
+                    {{2048, 4096, 0}, 0, 6001, false}, {{8192, 0, 0}, 512, 3000, false},
+                    {{8192, 0, 0}, 0, 777, true},      {{2048, 6144, 0}, 0, 1024, true}};
+enum { QUERIES_MAX = 16384, BATCH_MAX = 3 };
+
 static const char *properties(const struct card *card, char *text, size_t size)
 {
     snprintf(text, size,
@@ -86,7 +98,20 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-// queries: of a block of the backward; CUDA_ATTENTION_WHOLE: all at once; 0: as the device has it.
+static struct attention_mask mask_of(const struct masked_span *masked, size_t batch)
+{
+    static int32_t starts[BATCH_MAX * QUERIES_MAX], prefixes[BATCH_MAX];
+    struct attention_mask mask = {.window = masked->window};
+    for (size_t row = 0; masked->document > 0 && row < masked->span.queries * batch; row++) {
+        size_t token = masked->span.start + row / batch;
+        starts[row] = (int32_t)(token / masked->document * masked->document);
+        prefixes[row % batch] = (int32_t)masked->document;
+        mask.documents.starts = starts;
+        mask.documents.prefixes = masked->prefix ? prefixes : NULL;
+    }
+    return mask;
+}
+
 static bool check(const struct card *card, const struct config *config, size_t batch, size_t queries,
                   bool deterministic, size_t *graphs)
 {
@@ -109,11 +134,17 @@ static bool check(const struct card *card, const struct config *config, size_t b
     if (queries != CUDA_ATTENTION_WHOLE) {
         snprintf(blocks, sizeof blocks, ", %sblocks of %zu", deterministic ? "deterministic, " : "", most);
     }
-    for (size_t i = 0; i < sizeof spans / sizeof *spans && status.code == STATUS_OK; i++) {
-        struct attention_shape shape = {spans[i].queries, spans[i].start,   batch,         config->heads,
-                                        config->kv_heads, config->head_dim, spans[i].keys, {0}};
-        struct cuda_attention_workspace w = cuda_attention_layout(shape, most, deterministic);
-        allowed = larger(allowed, larger(w.causal.engine_bytes, w.rectangle.engine_bytes));
+    const size_t count = sizeof spans / sizeof *spans, masked_count = sizeof masked_spans / sizeof *masked_spans;
+    for (size_t i = 0; i < count + masked_count && status.code == STATUS_OK; i++) {
+        const struct masked_span *masked = i < count ? NULL : &masked_spans[i - count];
+        struct span span = masked ? masked->span : spans[i];
+        struct attention_shape shape = {span.queries,     span.start,       batch,     config->heads,
+                                        config->kv_heads, config->head_dim, span.keys, {0}};
+        shape.mask = masked ? mask_of(masked, batch) : shape.mask;
+        if (cuda_attention_backward_by_cudnn(&device, shape)) {
+            struct cuda_attention_workspace w = cuda_attention_layout(shape, most, deterministic);
+            allowed = larger(allowed, larger(w.masked.engine_bytes, w.rectangle.engine_bytes));
+        }
         attention_cudnn_build(engines, &device, shape, &status);
     }
     if (status.code == STATUS_OK) {
@@ -133,7 +164,8 @@ static bool check(const struct card *card, const struct config *config, size_t b
     return status.code == STATUS_OK;
 }
 
-static bool check_kernels(const struct card *card, const struct config *config, bool causal, const char *kind)
+// masks: 0 none, 1 causal, 2 causal with a left bound.
+static bool check_kernels(const struct card *card, const struct config *config, int masks, const char *kind)
 {
     char text[2048];
     struct status status = {0};
@@ -152,14 +184,18 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     bool good = true;
     size_t forwards = 0, others = 0;
     double start_s = clock_s();
-    struct attention_graph_shape shape = {.causal = causal,
+    struct attention_graph_shape shape = {.causal = masks > 0,
+                                          .windowed = masks == 2,
                                           .queries = 512,
                                           .batch = 1,
                                           .heads = (int64_t)config->heads,
                                           .kv_heads = (int64_t)config->kv_heads,
-                                          .head_dim = (int64_t)config->head_dim};
+                                          .head_dim = (int64_t)config->head_dim,
+                                          .q_stride = 1,
+                                          .o_stride = 1,
+                                          .k_stride = 1};
     for (shape.keys = 512; shape.keys <= 16384 && good; shape.keys *= 4) {
-        good = attention_engines_graph(engines, shape, CUDA_WORKSPACE_BYTES, &status);
+        good = attention_engines_graph(engines, shape, CUDA_ATTENTION_FORWARD_BYTES, &status);
         others += good && !(strstr(last(), kind) && strstr(last(), "fprop"));
         forwards++;
     }
@@ -168,7 +204,10 @@ static bool check_kernels(const struct card *card, const struct config *config, 
     shape.keys = 512;
     good = good && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
     printf("%s %s%s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
-           causal ? ", causal" : "", forwards, took_s, others, last(), status.message);
+           masks == 2 ? ", windowed"
+           : masks    ? ", causal"
+                      : "",
+           forwards, took_s, others, last(), status.message);
     good = good && strstr(last(), kind) && strstr(last(), "bprop");
     attention_engines_free(engines);
     return good;
@@ -196,10 +235,10 @@ int main(void)
         failed += !check(&cards[i], &others[0], 1, 0, false, &graphs) +
                   !check(&cards[i], &others[1], 1, 0, false, &graphs);
     }
-    for (int causal = 0; causal < 2; causal++) {
-        failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), causal, "sm80_flash");
-        failed += !check_kernels(&cards[1], config_preset("llama-3-8b"), causal, "sm90_flash");
-        failed += !check_kernels(&cards[1], config_preset("gemma-3-4b"), causal, "sm90_flash");
+    for (int masks = 0; masks <= 2; masks++) {
+        failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), masks, "sm80_flash");
+        failed += !check_kernels(&cards[1], config_preset("llama-3-8b"), masks, "sm90_flash");
+        failed += !check_kernels(&cards[1], config_preset("gemma-3-4b"), masks, "sm90_flash");
     }
     printf("attention's graphs: %zu checked without a GPU, %zu failed\n", graphs, failed);
     return failed > 0 || graphs == 0;

@@ -148,6 +148,8 @@ static double apply(int mode, double x, double b, double t, int64_t index)
         return (double)index;
     case CUDNN_POINTWISE_CMP_GE:
         return x >= b;
+    case CUDNN_POINTWISE_CMP_GT:
+        return x > b;
     default:
         CHECK(mode == CUDNN_POINTWISE_BINARY_SELECT);
         return t != 0 ? x : b;
@@ -372,17 +374,18 @@ size_t graph_workspace(const struct descriptor *graph, bool deterministic)
                 : bytes;
 }
 
-// Engines take heads of whole 16 bytes, up to 256 numbers, but backward only on 9.0, elsewhere 128; and read beyond
-// the last key of a backward without a mask unless it ends a tile.
+// Engines take heads of whole 16 bytes, up to 256 numbers, but backward only on 9.0, elsewhere 128; a backward's
+// read beyond the last query unless it ends a tile, and without a mask beyond the last key.
 static void check_engine(const struct descriptor *graph)
 {
     bool masked = false;
-    int64_t keys = 0, longest = !is_backward(graph) || emulator_capability() == 90 ? 256 : 128;
+    int64_t keys = 0, queries = 0, longest = !is_backward(graph) || emulator_capability() == 90 ? 256 : 128;
     const struct descriptor *operation;
     for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
         if (operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR && keys == 0) {
             int64_t head_dim = dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, 0), 3);
             CHECK(head_dim % 8 == 0 && head_dim <= longest);
+            queries = dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, 0), 2);
             keys = dim(descriptor_at(operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, 0), 3);
         }
         if (operation->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
@@ -391,6 +394,7 @@ static void check_engine(const struct descriptor *graph)
             masked |= int_at(how, CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_GEN_INDEX;
         }
     }
+    CHECK(!is_backward(graph) || queries % CUDA_ATTENTION_TILE == 0);
     CHECK(!is_backward(graph) || masked || keys % CUDA_ATTENTION_TILE == 0);
 }
 

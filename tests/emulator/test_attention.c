@@ -134,10 +134,10 @@ static const struct attention_shape shapes[] = {
     {3 * BLOCK + 5, 7, 1, 8, 2, 16, 0, {0}},   // blocks of queries, keys that no tile ends
     {BLOCK + 1, KEYS - 1, 3, 6, 2, 8, 0, {0}}, // sequences
     {BLOCK, 2 * KEYS, 2, 4, 4, 8, 0, {0}},     // nothing to fold
-    {5, 5 * TILE, 1, 7, 1, 24, 0, {0}},
+    {TILE + 5, 5 * TILE, 1, 7, 1, 24, 0, {0}},
     // Keys that all queries see: blocks of both, a single one, and a few that no tile holds.
     {2 * BLOCK + 5, 3 * KEYS, 1, 6, 2, 8, 2 * KEYS + TILE, {0}},
-    {5, 3 * TILE, 2, 4, 4, 16, TILE, {0}},
+    {TILE + 5, 3 * TILE, 2, 4, 4, 16, TILE, {0}},
     {BLOCK + 1, 2 * KEYS, 3, 4, 2, 8, KEYS + TILE + 3, {0}},
     {BLOCK, 3 * KEYS, 1, 2, 2, 8, TILE + 1, {0}},
     {BLOCK + 2, KEYS + 3, 1, 2, 1, 136, 0, {0}}, // long heads
@@ -153,11 +153,11 @@ static void by_own_kernels(struct device *device, bool own)
 static double moved_for_rest(struct device *device, struct attention_shape s)
 {
     double before = counted, bytes = 0;
-    size_t most = cuda_attention_block_queries(device);
     bool deterministic = device->deterministic;
+    size_t most = cuda_attention_block_queries(device);
     for (struct cuda_attention_block b = {.deterministic = deterministic};
          cuda_attention_next_block(s, most, &b);) {
-        if (b.kind == ATTENTION_REST) {
+        if (b.kind == ATTENTION_UNTILED) {
             counted = 0;
             by_own_kernels(device, true);
             struct call c = call(device, cuda_attention_block_shape(s, &b), s.kv_heads, 0, DTYPE_F32);
@@ -223,9 +223,9 @@ static void test_glue_of_a_step(void **state)
         struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
         void *how = fixture_options(*m, "chunk=%d budget=2", KEYS + 2);
         struct step_report report = {0};
-        int32_t ids[2 * (2 * KEYS + 7)] = {3, 1, 4, 1, 5, 9, 2, 6};
+        int32_t ids[2 * (2 * KEYS + TILE + 5)] = {3, 1, 4, 1, 5, 9, 2, 6};
         f.config.head_dim = 8;
-        f.context = 2 * KEYS + 7;
+        f.context = 2 * KEYS + TILE + 5; // the last chunk is no whole tile, and no less than one
         model_open(&f.model, &f.config, &options, device);
         model_randomize(&f.model, f.seed, DTYPE_BF16);
         batch_open(&f.batch, device, ids, NULL, f.context, f.batch_size);
@@ -366,6 +366,70 @@ static void test_rounded_as_on_the_cpu(void **state)
     device_close(cpu);
 }
 
+// Logsumexps of -150, below what exp of a score of 0 less that leaves finite: 300 queries end no tile, and what
+// lies after the last in an engine's tile has no part in any gradient. K = -14 Q, so that each query gives the keys
+// that it sees the same probability.
+static void test_low_logsumexp(void **state)
+{
+    (void)state;
+    enum { QUERIES_OF = 300, KEYS_OF = 5000, DIM = 8 };
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    struct attention_shape s = {QUERIES_OF, KEYS_OF - QUERIES_OF, 1, 2, 1, DIM, 0, {0}};
+    struct tensor q = filled(device, QUERIES_OF, 2 * DIM, DTYPE_BF16, ""),
+                  o = filled(device, QUERIES_OF, 2 * DIM, DTYPE_BF16, "");
+    struct tensor k = filled(device, KEYS_OF, DIM, DTYPE_BF16, ""),
+                  v = filled(device, KEYS_OF, DIM, DTYPE_BF16, "v");
+    struct tensor logsumexp = filled(device, QUERIES_OF, 2, DTYPE_F32, "");
+    struct tensor grad_o = filled(device, QUERIES_OF, 2 * DIM, DTYPE_BF16, "grad_o");
+    struct tensor grad_q = filled(device, QUERIES_OF, 2 * DIM, DTYPE_BF16, "");
+    struct tensor grad_k = filled(device, KEYS_OF, DIM, DTYPE_F32, ""),
+                  grad_v = filled(device, KEYS_OF, DIM, DTYPE_F32, "");
+    double values[KEYS_OF * DIM], expected[KEYS_OF * DIM] = {0};
+    for (size_t i = 0; i < KEYS_OF * DIM; i++) {
+        values[i] = -28;
+    }
+    tensor_write(device, k, values);
+    for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++) {
+        values[i] = 2;
+    }
+    tensor_write(device, q, values);
+    struct key_segment segment = {0, KEYS_OF, grad_k, grad_v, {0}};
+    op_attention_forward(device, s, o, logsumexp, q, k, v);
+    op_attention_backward(device, s, grad_q, false, &segment, 1, grad_o, o, logsumexp, q, k, v);
+    assert_int_equal(device->status.code, STATUS_OK);
+    double *low = values_of(device, logsumexp), *of_o = values_of(device, grad_o),
+           *found = values_of(device, grad_v);
+    assert_true(low[0] < -149 && low[0] > -151);
+    for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++) {
+        size_t seen = s.start + i / (2 * DIM) + 1;
+        for (size_t key = 0; key < seen; key++) {
+            expected[key * DIM + i % DIM] += of_o[i] / (double)seen;
+        }
+    }
+    double error = relative_l2(found, expected, KEYS_OF * DIM);
+    if (!(error <= dtype_epsilon(DTYPE_BF16))) {
+        fail_msg("grad_v differs by %.2e", error);
+    }
+    struct tensor all[] = {q, o, k, v, logsumexp, grad_o, grad_q, grad_k, grad_v};
+    double *of_q = values_of(device, grad_q), *of_k = values_of(device, grad_k);
+    for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++) {
+        assert_true(isfinite(of_q[i]));
+    }
+    for (size_t i = 0; i < KEYS_OF * DIM; i++) {
+        assert_true(isfinite(of_k[i]));
+    }
+    double *read[] = {low, of_o, found, of_q, of_k};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++) {
+        free(read[i]);
+    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tensor_free(device, &all[i]);
+    }
+    device_close(device);
+}
+
 int main(void)
 {
     moved = (size_t(*)(void))emulated("emulator_moved");
@@ -373,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_glue_of_a_call), cmocka_unit_test(test_no_glue),
         cmocka_unit_test(test_glue_of_a_step), cmocka_unit_test(test_folded_as_unfolded),
         cmocka_unit_test(test_blocks_alike),   cmocka_unit_test(test_rounded_as_on_the_cpu),
+        cmocka_unit_test(test_low_logsumexp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 template <int DIM, int R, class T, class A = wide_t<T>>
 void launch_keys(struct device *device, const struct key_segment *segments, size_t segment_count, bool wide,
                  const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k, const T *v,
-                 struct attention_shape s, A scale, bool words)
+                 struct attention_shape s, size_t sequences, size_t sequence, A scale, bool words)
 {
     using tile = struct tile<A, DIM, R>;
     for (size_t done = 0; done < segment_count;) {
@@ -279,8 +279,9 @@ void launch_keys(struct device *device, const struct key_segment *segments, size
         const struct key_rounding *how = &segments[0].rounding;
         list.wide = wide;
         list.origin = how->origin;
-        list.grad_k = key_rounding_of(how, how->grad_k, s.start, 0);
-        list.grad_v = key_rounding_of(how, how->grad_v, s.start, 0);
+        uint64_t first = sequence * key_rounding_groups(s.kv_heads * s.head_dim);
+        list.grad_k = key_rounding_of(how, how->grad_k, s.start, first);
+        list.grad_v = key_rounding_of(how, how->grad_v, s.start, first);
         unsigned blocks = 0;
         for (; done < segment_count && list.count < SEGMENTS; done++) {
             const struct key_segment &from = segments[done];
@@ -288,17 +289,18 @@ void launch_keys(struct device *device, const struct key_segment *segments, size
             list.at[list.count++] = {from.start, from.count, from.grad_k.data, from.grad_v.data, blocks};
         }
         launch(attention_is_masked(s) ? backward_keys<DIM, R, true, T> : backward_keys<DIM, R, false, T>,
-               dim3(blocks * s.batch, s.kv_heads), THREADS, tile::bytes(4), device, list, grad_o, o, logsumexp, q,
+               dim3(blocks * sequences, s.kv_heads), THREADS, tile::bytes(4), device, list, grad_o, o, logsumexp, q,
                k, v, s, scale, words, device->reverse_sums);
     }
 }
 
 } // namespace
 
-void attention_own_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
-                            bool accumulate, const struct key_segment *segments, size_t segment_count,
-                            struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
-                            struct tensor k, struct tensor v, struct tensor)
+void attention_own_backward_rows(struct device *device, struct attention_shape shape, size_t stride,
+                                 size_t sequence, struct tensor grad_q, bool accumulate,
+                                 const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                                 struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                                 struct tensor v)
 {
     enum dtype gradient_dtype = segment_count ? segments[0].grad_k.dtype : q.dtype;
     for (size_t i = 0; i < segment_count; i++)
@@ -307,7 +309,9 @@ void attention_own_backward(struct device *device, struct attention_shape shape,
               segments[i].rounding.origin == segments[0].rounding.origin);
     CHECK(gradient_dtype == q.dtype || (gradient_dtype == DTYPE_F32 && q.dtype == DTYPE_BF16));
     bool served = false;
+    size_t sequences = shape.batch;
     shape.keys = attention_keys(shape);
+    shape.batch = stride;
     with_type(q.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
@@ -321,14 +325,23 @@ void attention_own_backward(struct device *device, struct attention_shape shape,
                 constexpr int DIM = dim.value, R = rows.value;
                 using tile = struct tile<A, DIM, R>;
                 launch_keys<DIM, R, T>(device, segments, segment_count, gradient_dtype != q.dtype, pgo, po, pl, pq,
-                                       pk, pv, shape, scale, words);
+                                       pk, pv, shape, sequences, sequence, scale, words);
                 launch(backward_queries<DIM, R, T>,
-                       dim3(ceil_div(shape.queries, tile::ROWS) * shape.batch, shape.heads), THREADS,
-                       tile::bytes(4), device, (T *)grad_q.data, accumulate, pgo, po, pl, pq, pk, pv, shape, scale,
-                       words, device->reverse_sums);
+                       dim3(ceil_div(shape.queries, tile::ROWS) * sequences, shape.heads), THREADS, tile::bytes(4),
+                       device, (T *)grad_q.data, accumulate, pgo, po, pl, pq, pk, pv, shape, scale, words,
+                       device->reverse_sums);
             });
         });
     });
     if (!served)
         refuse(device, shape, "backward");
+}
+
+void attention_own_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                            bool accumulate, const struct key_segment *segments, size_t segment_count,
+                            struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                            struct tensor k, struct tensor v, struct tensor)
+{
+    attention_own_backward_rows(device, shape, shape.batch, 0, grad_q, accumulate, segments, segment_count, grad_o,
+                                o, logsumexp, q, k, v);
 }

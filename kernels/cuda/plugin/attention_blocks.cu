@@ -1,5 +1,6 @@
 // Fold and unfold: a block of threads per token, whose heads change places with one another and with the rows of
 // other sequences; whole heads stay together. The logsumexp, so small that its strided writes stay in the cache.
+// Rows that are added and merged are those of some sequences of the batch alone.
 #include "kernels/cuda/plugin/attention_blocks.h"
 #include "kernels/cuda/plugin/element.cuh"
 #include "kernels/cuda/plugin/launch.cuh"
@@ -8,12 +9,15 @@ namespace
 {
 
 constexpr int THREADS = 256;
+constexpr float LARGE = 1e38f; // a logsumexp that leaves no probability to any score
 using bf16 = __nv_bfloat16;
 
 struct folding {
-    unsigned batch, kv_heads, group, head_dim;
+    unsigned batch, kv_heads, group, head_dim, stride;
 
     __device__ unsigned cols() const { return kv_heads * group * head_dim; }
+    // Where row `row` of the operands is, counted with those of its sequences alone.
+    __device__ size_t operand(size_t row) const { return row / batch * stride + row % batch; }
     // Where column `col` of row `row` is, folded.
     __device__ size_t at(size_t row, unsigned col) const
     {
@@ -32,7 +36,7 @@ __global__ void fold(bf16 *to0, const bf16 *from0, bf16 *to1, const bf16 *from1,
     const bf16 *from = blockIdx.y == 0 ? from0 : blockIdx.y == 1 ? from1 : from2;
     for (unsigned col = threadIdx.x * N; col < f.cols(); col += blockDim.x * N) {
         float x[N];
-        read(x, from + (size_t)blockIdx.x * f.cols() + col);
+        read(x, from + f.operand(blockIdx.x) * f.cols() + col);
         write(to + f.at(blockIdx.x, col), x);
     }
 }
@@ -41,9 +45,10 @@ __global__ void fold(bf16 *to0, const bf16 *from0, bf16 *to1, const bf16 *from1,
 template <int N> __global__ void unfold(bf16 *to, bool accumulate, const float *sum, const bf16 *x, folding f)
 {
     for (unsigned col = threadIdx.x * N; col < f.cols(); col += blockDim.x * N) {
-        size_t i = (size_t)blockIdx.x * f.cols() + col;
-        float a[N], b[N] = {}, before[N] = {};
-        read(a, sum + f.at(blockIdx.x, col));
+        size_t i = f.operand(blockIdx.x) * f.cols() + col;
+        float a[N] = {}, b[N] = {}, before[N] = {};
+        if (sum)
+            read(a, sum + f.at(blockIdx.x, col));
         if (x)
             read(b, x + i);
         if (accumulate)
@@ -56,20 +61,80 @@ template <int N> __global__ void unfold(bf16 *to, bool accumulate, const float *
 }
 
 // Block (., h): head h of every token.
-__global__ void fold_logsumexp(float *to, const float *from, size_t rows, folding f)
+__global__ void fold_logsumexp(float *to, const float *from, size_t rows, size_t first, size_t end, folding f)
 {
-    size_t row = blockIdx.x * (size_t)THREADS + threadIdx.x, queries = rows / f.batch;
+    size_t row = blockIdx.x * (size_t)THREADS + threadIdx.x, queries = rows / f.batch, t = row / f.batch;
     unsigned g = blockIdx.y / f.group, j = blockIdx.y % f.group;
-    float x[1];
+    float x[1] = {LARGE};
     if (row < rows) {
-        read(x, from + row * f.kv_heads * f.group + blockIdx.y);
-        write(to + ((row % f.batch * f.kv_heads + g) * queries + row / f.batch) * f.group + j, x);
+        if (t >= first && t < end)
+            read(x, from + f.operand(row) * f.kv_heads * f.group + blockIdx.y);
+        write(to + ((row % f.batch * f.kv_heads + g) * queries + t) * f.group + j, x);
     }
 }
 
-folding folding_of(struct attention_shape s)
+// Block (r, i): row r of tensor i.
+template <int N, class T>
+__global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *to1, const bf16 *from1,
+                         bf16_rounding rounding1, unsigned cols, unsigned batch, size_t stride)
 {
-    return {(unsigned)s.batch, (unsigned)s.kv_heads, (unsigned)(s.heads / s.kv_heads), (unsigned)s.head_dim};
+    size_t row = blockIdx.x / batch * stride + blockIdx.x % batch;
+    T *to = (blockIdx.y ? to1 : to0) + row * cols;
+    bool stochastic = blockIdx.y ? rounding1.stochastic : rounding0.stochastic;
+    const bf16 *from = (blockIdx.y ? from1 : from0) + (size_t)blockIdx.x * cols;
+    for (unsigned col = threadIdx.x * N; col < cols; col += blockDim.x * N) {
+        float sum[N], x[N];
+        read(sum, to + col);
+        read(x, from + col);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            sum[i] += x[i];
+        if (stochastic) {
+            struct rounding_bits bits = rounding_bits(blockIdx.y ? &rounding1 : &rounding0,
+                                                      row * key_rounding_groups(cols) + col / KEY_ROUNDING_GROUP);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sum[i] = stochastic_bf16(sum[i], &bits, col % KEY_ROUNDING_GROUP + i);
+        }
+        write(to + col, sum);
+    }
+}
+
+// A warp per head of a row.
+template <int N>
+__global__ void merge_rows(bf16 *o, float *logsumexp, const bf16 *other_o, const float *other_logsumexp, bool first,
+                           folding f)
+{
+    unsigned heads = f.kv_heads * f.group;
+    for (unsigned h = threadIdx.x / 32; h < heads; h += blockDim.x / 32) {
+        size_t head = f.operand(blockIdx.x) * heads + h, other = (size_t)blockIdx.x * heads + h;
+        float a[1] = {-LARGE}, b[1];
+        if (!first)
+            read(a, logsumexp + head);
+        read(b, other_logsumexp + other);
+        float largest = a[0] > b[0] ? a[0] : b[0], least = a[0] > b[0] ? b[0] : a[0];
+        float m[1] = {first ? b[0] : largest + log1pf(expf(least - largest))};
+        float factor = first ? 0 : expf(a[0] - m[0]), other_factor = first ? 1 : expf(b[0] - m[0]);
+        __syncwarp(); // all have read the logsumexp
+        for (unsigned d = threadIdx.x % 32 * N; d < f.head_dim; d += 32 * N) {
+            float x[N] = {}, y[N];
+            if (!first)
+                read(x, o + head * f.head_dim + d);
+            read(y, other_o + other * f.head_dim + d);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                x[i] = first ? y[i] : factor * x[i] + other_factor * y[i];
+            write(o + head * f.head_dim + d, x);
+        }
+        if (threadIdx.x % 32 == 0)
+            write(logsumexp + head, m);
+    }
+}
+
+folding folding_of(struct attention_shape s, size_t stride)
+{
+    return {(unsigned)s.batch, (unsigned)s.kv_heads, (unsigned)(s.heads / s.kv_heads), (unsigned)s.head_dim,
+            (unsigned)stride};
 }
 
 // Vectors of heads that are as long as that many elements of bf16.
@@ -84,28 +149,54 @@ template <class Body> void with_lanes(bool vector, Body body)
 } // namespace
 
 void cuda_fold(struct device *device, const struct tensor to[3], const struct tensor from[3],
-               struct attention_shape shape)
+               struct attention_shape shape, size_t stride)
 {
     with_lanes(
         aligned(LANES<bf16>, shape.head_dim, to[0], to[1], to[2], from[0], from[1], from[2]), [&](auto lanes) {
             launch(fold<decltype(lanes)::value>, dim3(shape.queries * shape.batch, 3), THREADS, 0, device,
                    (bf16 *)to[0].data, (const bf16 *)from[0].data, (bf16 *)to[1].data, (const bf16 *)from[1].data,
-                   (bf16 *)to[2].data, (const bf16 *)from[2].data, folding_of(shape));
+                   (bf16 *)to[2].data, (const bf16 *)from[2].data, folding_of(shape, stride));
         });
 }
 
 void cuda_unfold(struct device *device, struct tensor to, bool accumulate, struct tensor sum, struct tensor x,
-                 struct attention_shape shape)
+                 struct attention_shape shape, size_t stride)
 {
     with_lanes(aligned(LANES<bf16>, shape.head_dim, to, sum, x), [&](auto lanes) {
         launch(unfold<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
-               (bf16 *)to.data, accumulate, (const float *)sum.data, (const bf16 *)x.data, folding_of(shape));
+               (bf16 *)to.data, accumulate, (const float *)sum.data, (const bf16 *)x.data,
+               folding_of(shape, stride));
     });
 }
 
-void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape)
+void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape,
+                         size_t stride, size_t first, size_t end)
 {
     size_t rows = shape.queries * shape.batch;
     launch(fold_logsumexp, dim3(ceil_div(rows, THREADS), shape.heads), THREADS, 0, device, (float *)to.data,
-           (const float *)from.data, rows, folding_of(shape));
+           (const float *)from.data, rows, first, end, folding_of(shape, stride));
+}
+
+void cuda_add_keys(struct device *device, const struct tensor to[2], const struct tensor from[2],
+                   const struct bf16_rounding rounding[2], struct attention_shape shape, size_t stride)
+{
+    size_t cols = from[0].cols;
+    with_lanes(aligned(LANES<bf16>, cols, to[0], to[1], from[0], from[1]), [&](auto lanes) {
+        with_accumulator<bf16>(to[0].dtype, DTYPE_BF16, [&](auto type) {
+            using T = typename decltype(type)::type;
+            launch(add_rows<decltype(lanes)::value, T>, dim3(shape.keys * shape.batch, 2), THREADS, 0, device,
+                   (T *)to[0].data, (const bf16 *)from[0].data, rounding[0], (T *)to[1].data,
+                   (const bf16 *)from[1].data, rounding[1], (unsigned)cols, (unsigned)shape.batch, stride);
+        });
+    });
+}
+
+void cuda_merge_rows(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
+                     struct tensor other_logsumexp, struct attention_shape shape, size_t stride, bool first)
+{
+    with_lanes(aligned(LANES<bf16>, shape.head_dim, o, other_o), [&](auto lanes) {
+        launch(merge_rows<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
+               (bf16 *)o.data, (float *)logsumexp.data, (const bf16 *)other_o.data,
+               (const float *)other_logsumexp.data, first, folding_of(shape, stride));
+    });
 }

@@ -1,4 +1,4 @@
-// Attention blocks: what the blocks of attention's backward need besides cuDNN.
+// Attention blocks: what attention in blocks needs besides cuDNN.
 #pragma once
 #include "kernels/cuda/plugin/kernels.h"
 
@@ -6,19 +6,33 @@
 extern "C" {
 #endif
 
+// In all of these row t * stride + b is token t of sequence b in the operands, from the first token's first
+// sequence on, and row t * batch + b in what cuDNN's blocks read and write. Of the shape: queries, batch, heads.
+
 // Folding: with group = heads / kv_heads, row (t * group + j) * batch + b, columns g * head_dim .. of `to` are row
-// t * batch + b, columns (g * group + j) * head_dim .. of `from`.  Of the shape: queries, batch, heads.
-// to[i] = fold(from[i]) for i < 3.  bf16, from: [queries * batch, heads * head_dim],
+// t * stride + b, columns (g * group + j) * head_dim .. of `from`.
+// to[i] = fold(from[i]) for i < 3.  bf16, from: rows of heads * head_dim,
 // to: [queries * group * batch, kv_heads * head_dim]; no alias
 void cuda_fold(struct device *device, const struct tensor to[3], const struct tensor from[3],
-               struct attention_shape shape);
-// to = fold^-1(sum) + x, or += if accumulate.  to and x: bf16, as `from` above, x may be none, sum: f32, as `to`;
-// no alias
+               struct attention_shape shape, size_t stride);
+// to = fold^-1(sum) + x, or += if accumulate.  to and x: bf16, as `from` above, sum: f32, as `to`; either of sum
+// and x may be none; no alias
 void cuda_unfold(struct device *device, struct tensor to, bool accumulate, struct tensor sum, struct tensor x,
-                 struct attention_shape shape);
-// to[(b * kv_heads + g) * queries * group + t * group + j] = from[t * batch + b, g * group + j].
-// f32, from: [queries * batch, heads]; no alias
-void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape);
+                 struct attention_shape shape, size_t stride);
+// to[(b * kv_heads + g) * queries * group + t * group + j] = from[t * stride + b, g * group + j] for queries t of
+// [first, end); of others so large a number that they have no part in any gradient.
+// f32, from: rows of heads; no alias
+void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape,
+                         size_t stride, size_t first, size_t end);
+// to[i, t * stride + b] += from[i, t * batch + b] for i < 2, in f32, rounded as rounding[i] says, if to is
+// bf16.  from: bf16 [keys * batch, cols], to: bf16 or f32, alike.  Of the shape: keys, batch
+void cuda_add_keys(struct device *device, const struct tensor to[2], const struct tensor from[2],
+                   const struct bf16_rounding rounding[2], struct attention_shape shape, size_t stride);
+// o and logsumexp = those of attention over the keys of both (attention_merge), or, if first, the other's.
+// other_o: bf16 [queries * batch, heads * head_dim], o: bf16 rows of as many, logsumexps: f32 rows of heads; no
+// alias
+void cuda_merge_rows(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
+                     struct tensor other_logsumexp, struct attention_shape shape, size_t stride, bool first);
 
 #ifdef __cplusplus
 }

@@ -1,16 +1,19 @@
 // Attention by cuDNN, a graph per shape; none of the intermediate [heads, queries, keys] is ever stored.
 //
-// Forward: one graph, queries against all keys, bottom-right causal, where query i sees keys 0 .. keys - queries +
-// i, or without a mask. O = softmax(S) V, with the logsumexp as second output.
+// Forward, unmasked: one graph, queries against all keys, bottom-right causal, where query i sees keys 0 .. keys -
+// queries + i, or without a mask. O = softmax(S) V, with the logsumexp as second output.
 //
-// Backward: queries in blocks (cuda_attention_block_queries); per block the keys that its last query sees, in
-// blocks: rectangles without a mask, of at most CUDA_ATTENTION_KEYS, and last a bottom-right causal one, or what
-// the last whole tile leaves of keys that all queries see (cuda_attention_next_block). The saved logsumexp is over
-// all keys, so P = exp(S - logsumexp) of a block of keys is exact on its own, and so is delta = rowsum(dO * O).
-// Each block's dQ, dK and dV come out in bf16, are added in f32:
+// Backward, and a masked forward: in blocks (cuda_attention_next_block). Queries of one document in blocks of
+// CUDA_ATTENTION_QUERIES; per block the keys that its last query sees: rectangles without a mask, of at most
+// CUDA_ATTENTION_KEYS, and last a bottom-right causal one; or, where a window takes keys, those of the window, with
+// a left bound; or what the last whole tile leaves of keys that all queries see. Documents that continue a prefix
+// see it in rectangles of queries of several of them. The logsumexp is over all keys, so P = exp(S - logsumexp) of
+// a block of keys is exact on its own, and so is delta = rowsum(dO * O). Each block's dQ, dK and dV come out in
+// bf16, are added in f32:
 //     dQ sum += dQ block;    grad_k[keys of a segment] += dK block[those rows], likewise grad_v
 // and dQ sum is rounded once, at the end. Keys outside every segment: their dK and dV are computed, for cuDNN has
-// no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory.
+// no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory. The forward's
+// blocks are put together by their logsumexps, as attention_merge does.
 //
 // A deterministic backward's graph has no accumulator of dQ, which many blocks of threads add to in no order: an
 // engine then keeps dS of the block in its workspace, and multiplies it by K in a kernel of its own (cudnn-frontend
@@ -25,6 +28,12 @@
 // causal block's rows have different masks: its heads stay heads, and it comes last, when the folded copies are
 // spent and their memory is free.
 //
+// A backward has a whole number of tiles of queries. An engine reads on to the end of its tile: the rows past the
+// last query score 0 there, and have the next head's logsumexp, which below -88 makes their P infinite and, times a
+// dO of 0, NaN. Other queries fill the last tile, with a logsumexp so large that their P, and so all that they add,
+// is 0; they are the same tokens of the next document, whose keys the block's own queries do not see, or those
+// before. The forward's results of such rows are not taken.
+//
 // A backward's rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask
 // hides what lies after the last key, or our own kernels'. For cuDNN before 9.26 reads beyond a rectangle's last
 // key on sm_90 and makes NaN of it where a logsumexp is below -88 (cudnn-frontend, pull request 628), and takes the
@@ -32,12 +41,13 @@
 // strides say since 9.12 (pull request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend
 // does before that, in collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
 //
-// Compiling an engine for a shape takes cuDNN time: a forward's some 0.05 s beside an H200. A forward's shapes are
-// as many as there are chunks, which a first step waits for. They could share what was compiled for one of them (a
-// cache of kernels for graphs of dynamic shape), but do not: cuDNN 9.19 on an H200 then ran all of them with the
-// sizes of the first, without an error. Of backwards few shapes come up: rectangles are cut to CUDA_ATTENTION_TILE
-// times a power of two, and causal blocks are square where queries and their start are whole tiles. And all devices
-// of a process on one card share them.
+// Compiling an engine for a shape takes cuDNN time: a forward's some 0.05 s beside an H200. An unmasked forward's
+// shapes are as many as there are chunks, which a first step waits for. They could share what was compiled for one
+// of them (a cache of kernels for graphs of dynamic shape), but do not: cuDNN 9.19 on an H200 then ran all of them
+// with the sizes of the first, without an error. In blocks few shapes come up, whatever the documents' lengths:
+// whole tiles of queries, CUDA_ATTENTION_TILE times a power of two of a rectangle's keys, and square causal blocks
+// but for the first of a document that began in an earlier chunk. And all devices of a process on one card share
+// them.
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/base/observer.h"
 #include "kernels/cuda/plugin/attention_blocks.h"
@@ -56,12 +66,14 @@ struct binding {
     void *tensors[BOUND];
 };
 
-static bool run(struct device *device, struct attention_graph *graph, const struct binding *binding, void *engine)
+static bool run(struct device *device, struct attention_graph *graph, const struct binding *binding, size_t left,
+                void *engine)
 {
     float scale = (float)(1 / sqrt((double)graph->shape.head_dim)), one = 1, masked = -FLT_MAX;
+    float left_bound = (float)left, left_masked = -0x1p30f;
     int32_t keys = (int32_t)graph->shape.keys, queries = (int32_t)graph->shape.queries;
-    int64_t ids[BOUND + 5], count = 0;
-    void *pointers[BOUND + 5];
+    int64_t ids[SCALARS_END], count = 0;
+    void *pointers[SCALARS_END];
     for (int64_t id = 0; id < BOUND; id++) {
         if (binding->tensors[id]) {
             ids[count] = id;
@@ -76,7 +88,9 @@ static bool run(struct device *device, struct attention_graph *graph, const stru
                    {ONE, &one, graph->shape.backward},
                    {MASKED, &masked, graph->shape.causal},
                    {KEYS, &keys, graph->shape.causal},
-                   {QUERIES, &queries, graph->shape.causal}};
+                   {QUERIES, &queries, graph->shape.causal},
+                   {LEFT, &left_bound, graph->shape.windowed},
+                   {LEFT_MASKED, &left_masked, graph->shape.windowed}};
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
         if (scalars[i].used) {
             ids[count] = scalars[i].id;
@@ -106,28 +120,139 @@ static bool run(struct device *device, struct attention_graph *graph, const stru
     return done;
 }
 
-// ---- the operations
+// ---- the forward
 
-static struct attention_graph_shape forward_shape(struct attention_shape s)
+static struct attention_graph_shape graph_shape(struct attention_shape s, bool causal, size_t q_stride,
+                                                size_t o_stride, size_t k_stride)
 {
-    return (struct attention_graph_shape){.causal = attention_is_causal(s),
+    return (struct attention_graph_shape){.causal = causal,
                                           .queries = (int64_t)s.queries,
-                                          .keys = (int64_t)attention_keys(s),
+                                          .keys = (int64_t)s.keys,
                                           .batch = (int64_t)s.batch,
                                           .heads = (int64_t)s.heads,
                                           .kv_heads = (int64_t)s.kv_heads,
-                                          .head_dim = (int64_t)s.head_dim};
+                                          .head_dim = (int64_t)s.head_dim,
+                                          .q_stride = (int64_t)q_stride,
+                                          .o_stride = (int64_t)o_stride,
+                                          .k_stride = (int64_t)k_stride};
+}
+
+static struct attention_graph *unmasked_graph(struct attention_engines *engines, struct attention_shape s,
+                                              struct status *status)
+{
+    s.keys = attention_keys(s);
+    return attention_engines_graph(engines, graph_shape(s, attention_is_causal(s), s.batch, s.batch, s.batch),
+                                   CUDA_ATTENTION_FORWARD_BYTES, status);
+}
+
+// Rows of a block's first sequence from token `token` on, of an operand with `stride` rows per token.
+static struct tensor tokens_of(struct tensor t, size_t token, size_t tokens, size_t stride, size_t sequence)
+{
+    struct tensor rows = tensor_rows(t, token * stride, tokens * stride);
+    rows.data = (char *)rows.data + sequence * t.cols * dtype_bytes(t.dtype);
+    return rows;
+}
+
+static bool is_causal(const struct cuda_attention_block *b)
+{
+    return b->kind == ATTENTION_CAUSAL || b->kind == ATTENTION_WINDOW;
+}
+
+struct forward {
+    struct device *device;
+    struct attention_shape shape;
+    struct tensor o, logsumexp, q, k, v;
+};
+
+// A block is merged with those before it of the same queries, and where it has queries before its own. Else it is
+// put where it belongs: results that it writes for queries after its own are replaced by their own block's.
+static bool is_merged(const struct cuda_attention_block *b)
+{
+    return !b->first || (b->row < b->query && b->kind != ATTENTION_UNTILED);
+}
+
+static struct attention_graph *forward_graph(struct attention_engines *engines, struct attention_shape shape,
+                                             const struct cuda_attention_block *b, struct status *status)
+{
+    struct attention_shape s = shape;
+    s.queries = b->rows, s.keys = b->keys, s.batch = b->sequences;
+    struct attention_graph_shape graph =
+        graph_shape(s, is_causal(b), shape.batch, is_merged(b) ? s.batch : shape.batch, shape.batch);
+    graph.windowed = b->kind == ATTENTION_WINDOW;
+    return attention_engines_graph(engines, graph, CUDA_ATTENTION_FORWARD_BYTES, status);
+}
+
+// After an engine's part of the device's workspace, what a block that is merged writes.
+struct scratch {
+    struct tensor o, logsumexp;
+};
+static struct scratch scratch_of(const struct forward *f, const struct cuda_attention_block *b, size_t stride)
+{
+    size_t rows = b->rows * stride;
+    struct scratch scratch = {.o = {.dtype = DTYPE_BF16, .rows = rows, .cols = f->q.cols},
+                              .logsumexp = {.dtype = DTYPE_F32, .rows = rows, .cols = f->shape.heads}};
+    char *workspace = cuda_workspace(f->device, cuda_stream(f->device));
+    scratch.o.data = workspace + CUDA_ATTENTION_FORWARD_BYTES;
+    scratch.logsumexp.data = (char *)scratch.o.data + arena_rounded(tensor_bytes(scratch.o));
+    CHECK((char *)scratch.logsumexp.data + tensor_bytes(scratch.logsumexp) <= workspace + CUDA_WORKSPACE_BYTES);
+    return scratch;
+}
+
+static bool forward_block(const struct forward *f, const struct cuda_attention_block *b)
+{
+    struct device *device = f->device;
+    bool own = b->kind == ATTENTION_UNTILED;
+    size_t stride = f->shape.batch, skipped = own ? 0 : b->query - b->row;
+    size_t row = own ? b->query : b->row, run_rows = own ? b->queries : b->rows;
+    struct tensor o = tokens_of(f->o, row, run_rows, stride, b->sequence);
+    struct tensor logsumexp = tokens_of(f->logsumexp, row, run_rows, stride, b->sequence);
+    struct tensor q = tokens_of(f->q, row, run_rows, stride, b->sequence);
+    struct tensor k = tokens_of(f->k, b->key, b->keys, stride, b->sequence);
+    struct tensor v = tokens_of(f->v, b->key, b->keys, stride, b->sequence);
+    struct scratch scratch = scratch_of(f, b, b->sequences);
+    void *workspace = cuda_workspace(device, cuda_stream(device));
+    bool merged = is_merged(b);
+    struct tensor to_o = merged ? scratch.o : o, to_logsumexp = merged ? scratch.logsumexp : logsumexp;
+    if (own) {
+        attention_own_forward_rows(device, cuda_attention_block_shape(f->shape, b), stride,
+                                   merged ? b->sequences : stride, to_o, to_logsumexp, q, k, v);
+    } else {
+        struct attention_graph *graph = forward_graph(backend(device)->engines, f->shape, b, &device->status);
+        struct binding binding = {
+            .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = to_o.data, [STATS] = to_logsumexp.data}};
+        size_t left = b->kind == ATTENTION_WINDOW ? cuda_attention_left_bound(f->shape, b) : 0;
+        if (!graph || !run(device, graph, &binding, left, workspace)) {
+            return false;
+        }
+    }
+    if (merged) {
+        struct attention_shape rows = f->shape;
+        rows.queries = b->queries, rows.batch = b->sequences;
+        cuda_merge_rows(device, tensor_rows(o, skipped * stride, b->queries * stride),
+                        tensor_rows(logsumexp, skipped * stride, b->queries * stride),
+                        tensor_rows(to_o, skipped * b->sequences, b->queries * b->sequences),
+                        tensor_rows(to_logsumexp, skipped * b->sequences, b->queries * b->sequences), rows, stride,
+                        b->first);
+    }
+    return device->status.code == STATUS_OK;
 }
 
 void attention_cudnn_forward(struct device *device, struct attention_shape shape, struct tensor o,
                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    struct attention_graph *graph = attention_engines_graph(backend(device)->engines, forward_shape(shape),
-                                                            CUDA_WORKSPACE_BYTES, &device->status);
+    if (attention_is_masked(shape)) {
+        const struct forward f = {device, shape, o, tensor_reshape(logsumexp, q.rows, shape.heads), q, k, v};
+        size_t most = cuda_attention_forward_queries(shape);
+        for (struct cuda_attention_block b = {0};
+             cuda_attention_next_block(shape, most, &b) && forward_block(&f, &b);) {
+        }
+        return;
+    }
+    struct attention_graph *graph = unmasked_graph(backend(device)->engines, shape, &device->status);
     struct binding binding = {
         .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = o.data, [STATS] = logsumexp.data}};
     if (graph) {
-        run(device, graph, &binding, cuda_workspace(device, cuda_stream(device)));
+        run(device, graph, &binding, 0, cuda_workspace(device, cuda_stream(device)));
     }
 }
 
@@ -148,21 +273,17 @@ struct block_tensors {
     struct tensor q, o, grad_o, logsumexp, grad_q, grad_k, grad_v, grad_q_sum;
 };
 
-static struct attention_graph_shape block_graph_shape(struct attention_shape shape,
-                                                      const struct cuda_attention_block *b)
-{
-    struct attention_graph_shape graph = forward_shape(cuda_attention_block_shape(shape, b));
-    graph.backward = true;
-    graph.deterministic = b->deterministic;
-    return graph;
-}
-
 // No more workspace than the block needs: its graph serves other shapes, too.
 static struct attention_graph *block_graph(struct attention_engines *engines, struct attention_shape shape,
                                            const struct cuda_attention_block *b, struct status *status)
 {
-    return attention_engines_graph(engines, block_graph_shape(shape, b), cuda_attention_engine_bytes(shape, b),
-                                   status);
+    size_t q_stride = cuda_attention_is_folded(shape, b) ? b->sequences : shape.batch;
+    struct attention_graph_shape graph =
+        graph_shape(cuda_attention_block_shape(shape, b), is_causal(b), q_stride, q_stride, shape.batch);
+    graph.backward = true;
+    graph.deterministic = b->deterministic;
+    graph.windowed = b->kind == ATTENTION_WINDOW;
+    return attention_engines_graph(engines, graph, cuda_attention_engine_bytes(shape, b), status);
 }
 
 static struct tensor part(const struct backward *a, size_t offset, enum dtype dtype, size_t rows, size_t cols)
@@ -176,29 +297,35 @@ static struct tensor part(const struct backward *a, size_t offset, enum dtype dt
 
 static struct tensor rows_of(const struct backward *a, struct tensor queries, const struct cuda_attention_block *b)
 {
-    return tensor_rows(queries, b->query * a->shape.batch, b->queries * a->shape.batch);
+    return tokens_of(queries, b->row, b->rows, a->shape.batch, b->sequence);
 }
 
-static bool is_folded(const struct backward *a, const struct cuda_attention_block *b)
+// The rows whose results are taken.
+static struct tensor taken_of(const struct backward *a, struct tensor queries, const struct cuda_attention_block *b)
 {
-    return b->kind == ATTENTION_RECTANGLE && a->shape.heads > a->shape.kv_heads;
+    return tokens_of(queries, b->query, b->queries, a->shape.batch, b->sequence);
 }
 
 static struct block_tensors tensors_of(const struct backward *a, const struct cuda_attention_block *b)
 {
-    const struct cuda_attention_part *own = b->kind == ATTENTION_CAUSAL ? &a->at.causal : &a->at.rectangle;
-    struct attention_shape s = cuda_attention_block_shape(a->shape, b);
-    size_t rows = s.queries * s.batch, cols = s.heads * s.head_dim, keys = b->keys * s.batch;
-    bool folded = is_folded(a, b);
+    const struct cuda_attention_part *own = b->kind == ATTENTION_RECTANGLE ? &a->at.rectangle : &a->at.masked;
+    bool folded = cuda_attention_is_folded(a->shape, b), rectangle = b->kind == ATTENTION_RECTANGLE;
+    size_t group = rectangle ? a->shape.heads / a->shape.kv_heads : 1, cols = a->q.cols / group;
+    size_t rows = b->rows * group * b->sequences, keys = b->keys * b->sequences;
+    size_t written = b->rows * group * (folded ? b->sequences : a->shape.batch); // rows of dQ
+    size_t summed = (b->base_end > b->base ? b->base_end : b->query + b->queries) - b->base;
+    group = a->shape.heads / a->shape.kv_heads;
     return (struct block_tensors){
         .q = folded ? part(a, a->at.q, DTYPE_BF16, rows, cols) : rows_of(a, a->q, b),
         .o = folded ? part(a, a->at.o, DTYPE_BF16, rows, cols) : rows_of(a, a->o, b),
         .grad_o = folded ? part(a, a->at.grad_o, DTYPE_BF16, rows, cols) : rows_of(a, a->grad_o, b),
-        .logsumexp = part(a, a->at.logsumexp, DTYPE_F32, rows, s.heads),
-        .grad_q = part(a, a->at.grad_q, DTYPE_BF16, rows, cols),
+        .logsumexp = part(a, a->at.logsumexp, DTYPE_F32, rows, a->shape.heads),
+        .grad_q = part(a, a->at.grad_q, DTYPE_BF16, written, cols),
         .grad_k = part(a, own->grad_k, DTYPE_BF16, keys, a->k.cols),
         .grad_v = part(a, own->grad_v, DTYPE_BF16, keys, a->k.cols),
-        .grad_q_sum = part(a, a->at.grad_q_sum, DTYPE_F32, rows, cols),
+        .grad_q_sum =
+            tensor_rows(part(a, a->at.grad_q_sum, DTYPE_F32, summed * group * b->sequences, a->q.cols / group),
+                        (b->query - b->base) * group * b->sequences, b->queries * group * b->sequences),
     };
 }
 
@@ -206,41 +333,47 @@ static struct block_tensors tensors_of(const struct backward *a, const struct cu
 static void prepare(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t)
 {
     struct attention_shape s = a->shape;
-    bool causal = b->kind == ATTENTION_CAUSAL;
-    s.queries = b->queries;
-    if (b->first && is_folded(a, b)) {
+    size_t first = b->query - b->row;
+    if (b->prepared) {
+        return;
+    }
+    s.queries = b->rows, s.batch = b->sequences;
+    if (cuda_attention_is_folded(a->shape, b)) {
         cuda_fold(a->device, (struct tensor[]){t->q, t->o, t->grad_o},
-                  (struct tensor[]){rows_of(a, a->q, b), rows_of(a, a->o, b), rows_of(a, a->grad_o, b)}, s);
+                  (struct tensor[]){rows_of(a, a->q, b), rows_of(a, a->o, b), rows_of(a, a->grad_o, b)}, s,
+                  a->shape.batch);
     }
-    if (b->first || (causal && s.heads > s.kv_heads)) {
-        s.kv_heads = causal ? s.heads : s.kv_heads;
-        cuda_fold_logsumexp(a->device, t->logsumexp, rows_of(a, a->logsumexp, b), s);
-    }
+    s.kv_heads = b->kind == ATTENTION_RECTANGLE ? s.kv_heads : s.heads;
+    cuda_fold_logsumexp(a->device, t->logsumexp, rows_of(a, a->logsumexp, b), s, a->shape.batch, first,
+                        first + b->queries);
 }
 
 // dK and dV go to the segments' rows within the block.
 static void add_key_gradients(const struct backward *a, const struct cuda_attention_block *b,
                               const struct block_tensors *t)
 {
-    size_t batch = a->shape.batch;
+    size_t stride = a->shape.batch;
     for (size_t i = 0; i < a->segment_count; i++) {
         const struct key_segment *segment = &a->segments[i];
         struct cuda_key_rows within = cuda_attention_rows_within(segment, b);
         if (within.count > 0) {
-            size_t to = (within.first - segment->start) * batch, from = (within.first - b->key) * batch;
-            size_t rows = within.count * batch;
-            const struct tensor sums[2] = {tensor_rows(segment->grad_k, to, rows),
-                                           tensor_rows(segment->grad_v, to, rows)};
-            const struct tensor added[2] = {tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)};
+            size_t to = within.first - segment->start, from = (within.first - b->key) * b->sequences;
+            size_t rows = within.count * b->sequences;
+            struct tensor sums[] = {tokens_of(segment->grad_k, to, within.count, stride, b->sequence),
+                                    tokens_of(segment->grad_v, to, within.count, stride, b->sequence)};
+            struct tensor gradients[] = {tensor_rows(t->grad_k, from, rows), tensor_rows(t->grad_v, from, rows)};
             const struct key_rounding *how = &segment->rounding;
-            if (how->stochastic) {
-                size_t query = a->shape.start + b->query;
-                uint64_t first = (how->origin + within.first) * batch * key_rounding_groups(a->k.cols);
-                cuda_accumulate_rounded(a->device, sums, added,
-                                        (struct bf16_rounding[2]){key_rounding_of(how, how->grad_k, query, first),
-                                                                  key_rounding_of(how, how->grad_v, query, first)});
+            size_t query = a->shape.start + b->query, groups = key_rounding_groups(a->k.cols);
+            uint64_t first = ((how->origin + within.first) * stride + b->sequence) * groups;
+            struct bf16_rounding rounding[] = {key_rounding_of(how, how->grad_k, query, first),
+                                               key_rounding_of(how, how->grad_v, query, first)};
+            if (b->sequences < stride) {
+                cuda_add_keys(a->device, sums, gradients, rounding,
+                              (struct attention_shape){.keys = within.count, .batch = b->sequences}, stride);
+            } else if (how->stochastic) {
+                cuda_accumulate_rounded(a->device, sums, gradients, rounding);
             } else {
-                cuda_accumulate_each(a->device, sums, added, 2);
+                cuda_accumulate_each(a->device, sums, gradients, 2);
             }
         }
     }
@@ -250,24 +383,29 @@ static void add_query_gradients(const struct backward *a, const struct cuda_atte
                                 const struct block_tensors *t)
 {
     struct attention_shape s = a->shape;
-    s.queries = b->queries;
-    struct tensor grad_q = rows_of(a, a->grad_q, b); // of grad_o, which grad_q may be, these rows are spent at last
     bool rectangle = b->kind == ATTENTION_RECTANGLE;
-    if (rectangle && b->first) {
-        cuda_copy(a->device, t->grad_q_sum, t->grad_q);
-    } else if (rectangle) {
-        cuda_accumulate_each(a->device, &t->grad_q_sum, &t->grad_q, 1);
+    size_t skipped = b->query - b->row;
+    s.queries = b->queries, s.batch = b->sequences;
+    if (rectangle) {
+        size_t token = t->grad_q_sum.rows / b->queries;
+        struct tensor grad_q = tensor_rows(t->grad_q, skipped * token, b->queries * token);
+        if (b->first) {
+            cuda_copy(a->device, t->grad_q_sum, grad_q);
+        } else {
+            cuda_accumulate_each(a->device, &t->grad_q_sum, &grad_q, 1);
+        }
     }
-    if (rectangle && !b->last) {
-        return;
+    if (b->last) { // of grad_o, which grad_q may be, these rows are spent
+        size_t stride = a->shape.batch;
+        struct tensor x = rectangle ? tensor_none() : tensor_rows(t->grad_q, skipped * stride, b->queries * stride);
+        cuda_unfold(a->device, taken_of(a, a->grad_q, b), a->accumulate,
+                    rectangle || b->summed ? t->grad_q_sum : tensor_none(), x, s, stride);
     }
-    if (rectangle || !b->first) {
-        cuda_unfold(a->device, grad_q, a->accumulate, t->grad_q_sum, rectangle ? tensor_none() : t->grad_q, s);
-    } else if (a->accumulate) {
-        cuda_accumulate(a->device, grad_q, t->grad_q);
-    } else {
-        cuda_copy(a->device, grad_q, t->grad_q);
-    }
+}
+
+static struct tensor keys_of(const struct backward *a, struct tensor keys, const struct cuda_attention_block *b)
+{
+    return tokens_of(keys, b->key, b->keys, a->shape.batch, b->sequence);
 }
 
 static void range_of_block(struct device *device)
@@ -283,11 +421,10 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
     if (!graph) {
         return false;
     }
-    size_t key = b->key * a->shape.batch, keys = b->keys * a->shape.batch;
     char *workspace = a->workspace.data;
     struct binding binding = {.tensors = {[Q] = t->q.data,
-                                          [K] = tensor_rows(a->k, key, keys).data,
-                                          [V] = tensor_rows(a->v, key, keys).data,
+                                          [K] = keys_of(a, a->k, b).data,
+                                          [V] = keys_of(a, a->v, b).data,
                                           [O] = t->o.data,
                                           [STATS] = t->logsumexp.data,
                                           [GRAD_O] = t->grad_o.data,
@@ -296,10 +433,11 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
                                           [GRAD_V] = t->grad_v.data,
                                           [DELTA] = workspace + a->at.delta,
                                           [ACCUMULATOR] = b->deterministic ? NULL : workspace + a->at.accumulator}};
-    size_t engine = b->kind == ATTENTION_CAUSAL ? a->at.causal.engine : a->at.rectangle.engine;
+    size_t engine = b->kind == ATTENTION_RECTANGLE ? a->at.rectangle.engine : a->at.masked.engine;
+    size_t left = b->kind == ATTENTION_WINDOW ? cuda_attention_left_bound(a->shape, b) : 0;
     prepare(a, b, t);
     range_of_block(device);
-    bool ran = run(device, graph, &binding, workspace + engine);
+    bool ran = run(device, graph, &binding, left, workspace + engine);
     range_pop(device);
     if (ran) {
         add_key_gradients(a, b, t);
@@ -307,28 +445,33 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
     return ran;
 }
 
-// What the last whole tile leaves, by our own kernels, which add dK and dV to the segments themselves.
-static bool run_rest(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t)
+// What fills no tile, by our own kernels, which add dK and dV to the segments themselves, and dQ to what a causal
+// block before has.
+static bool run_own(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t,
+                    bool accumulate)
 {
     struct key_segment *segments = calloc(a->segment_count + 1, sizeof *segments);
-    size_t count = 0, batch = a->shape.batch, key = b->key * batch, keys = b->keys * batch;
+    size_t count = 0, stride = a->shape.batch;
     CHECK(segments);
     for (size_t i = 0; i < a->segment_count; i++) {
         const struct key_segment *from = &a->segments[i];
         struct cuda_key_rows within = cuda_attention_rows_within(from, b);
-        size_t row = (within.first - from->start) * batch, rows = within.count * batch;
-        if (rows > 0) {
+        size_t token = within.first - from->start;
+        if (within.count > 0) {
             struct key_rounding rounding = from->rounding;
             rounding.origin += b->key;
             segments[count++] =
-                (struct key_segment){within.first - b->key, within.count, tensor_rows(from->grad_k, row, rows),
-                                     tensor_rows(from->grad_v, row, rows), rounding};
+                (struct key_segment){within.first - b->key, within.count,
+                                     tokens_of(from->grad_k, token, within.count, stride, b->sequence),
+                                     tokens_of(from->grad_v, token, within.count, stride, b->sequence), rounding};
         }
     }
+    struct tensor grad_q = tensor_rows(t->grad_q, (b->query - b->row) * stride, b->queries * stride);
     range_of_block(a->device);
-    attention_own_backward(a->device, cuda_attention_block_shape(a->shape, b), t->grad_q, false, segments, count,
-                           t->grad_o, t->o, rows_of(a, a->logsumexp, b), t->q, tensor_rows(a->k, key, keys),
-                           tensor_rows(a->v, key, keys), tensor_none());
+    attention_own_backward_rows(a->device, cuda_attention_block_shape(a->shape, b), stride, b->sequence, grad_q,
+                                accumulate, segments, count, taken_of(a, a->grad_o, b), taken_of(a, a->o, b),
+                                taken_of(a, a->logsumexp, b), taken_of(a, a->q, b), keys_of(a, a->k, b),
+                                keys_of(a, a->v, b));
     range_pop(a->device);
     free(segments);
     return a->device->status.code == STATUS_OK;
@@ -338,13 +481,18 @@ static bool run_rest(const struct backward *a, const struct cuda_attention_block
 static void run_blocks(const struct backward *a)
 {
     size_t most = cuda_attention_block_queries(a->device);
+    enum cuda_attention_kind before = ATTENTION_UNTILED;
+    bool ended = true; // the queries of the block before
     for (struct cuda_attention_block b = {.deterministic = a->device->deterministic};
          cuda_attention_next_block(a->shape, most, &b);) {
         struct block_tensors t = tensors_of(a, &b);
-        if (!(b.kind == ATTENTION_REST ? run_rest(a, &b, &t) : run_graph(a, &b, &t))) {
+        bool accumulate = !ended && before != ATTENTION_RECTANGLE;
+        if (!(b.kind == ATTENTION_UNTILED ? run_own(a, &b, &t, accumulate) : run_graph(a, &b, &t))) {
             return;
         }
         add_query_gradients(a, &b, &t);
+        before = b.kind;
+        ended = b.last;
     }
 }
 
@@ -371,9 +519,6 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
     CHECK(a.at.bytes <= tensor_bytes(workspace));
     // All of it but the parts that are the engines'.
     range_push(device, (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
-    // An engine that reads on to the end of its tile finds numbers there.
-    CUDA_CHECK(cudaMemsetAsync((char *)workspace.data + a.at.logsumexp + a.at.logsumexp_bytes, 0,
-                               CUDA_ATTENTION_TILE * sizeof(float), cuda_stream(device)));
     run_blocks(&a);
     range_pop(device);
 }
@@ -381,15 +526,20 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
 bool attention_cudnn_build(struct attention_engines *engines, const struct device *device,
                            struct attention_shape shape, struct status *status)
 {
-    bool done = !cuda_attention_forward_by_cudnn(device, shape) ||
-                attention_engines_graph(engines, forward_shape(shape), CUDA_WORKSPACE_BYTES, status);
-    if (!cuda_attention_backward_by_cudnn(device, shape)) {
-        return done;
+    bool done = true, masked = attention_is_masked(shape);
+    if (cuda_attention_forward_by_cudnn(device, shape)) {
+        done = masked || unmasked_graph(engines, shape, status);
+        for (struct cuda_attention_block b = {0};
+             done && masked && cuda_attention_next_block(shape, cuda_attention_forward_queries(shape), &b);) {
+            done = b.kind == ATTENTION_UNTILED || forward_graph(engines, shape, &b, status);
+        }
     }
-    size_t most = cuda_attention_block_queries(device);
-    for (struct cuda_attention_block b = {.deterministic = device->deterministic};
-         done && cuda_attention_next_block(shape, most, &b);) {
-        done = b.kind == ATTENTION_REST || block_graph(engines, shape, &b, status);
+    if (cuda_attention_backward_by_cudnn(device, shape)) {
+        size_t most = cuda_attention_block_queries(device);
+        for (struct cuda_attention_block b = {.deterministic = device->deterministic};
+             done && cuda_attention_next_block(shape, most, &b);) {
+            done = b.kind == ATTENTION_UNTILED || block_graph(engines, shape, &b, status);
+        }
     }
     return done;
 }

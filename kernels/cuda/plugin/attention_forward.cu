@@ -13,8 +13,8 @@ using namespace attention;
 // A block: a tile of queries, from the last on, which sees the most keys, of a head.
 template <int DIM, int R, class T, class A = wide_t<T>>
 __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
-    forward(T *o, A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, A scale, bool words,
-            bool reverse)
+    forward(T *o, A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, size_t o_stride,
+            A scale, bool words, bool reverse)
 {
     using tile = struct tile<A, DIM, R>;
     DYNAMIC_SHARED(shared);
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
         int row = y + i * SIDE;
         if (row >= count)
             continue;
-        size_t token = ((size_t)(first + row) * s.batch + sequence) * s.heads + h;
+        size_t token = ((size_t)(first + row) * o_stride + sequence) * s.heads + h;
         for (int c = 0; c < tile::COLUMNS; c++)
             if (column_of<A>(c) < dim)
                 narrow(o[token * s.head_dim + column_of<A>(c)], total[i] == A(0) ? A(0) : sum[i][c] / total[i]);
@@ -98,11 +98,14 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
 
 } // namespace
 
-void attention_own_forward(struct device *device, struct attention_shape shape, struct tensor o,
-                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+void attention_own_forward_rows(struct device *device, struct attention_shape shape, size_t stride, size_t o_stride,
+                                struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                                struct tensor v)
 {
     bool served = false;
+    size_t sequences = shape.batch;
     shape.keys = attention_keys(shape);
+    shape.batch = stride;
     with_type(q.dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         using A = wide_t<T>;
@@ -111,13 +114,19 @@ void attention_own_forward(struct device *device, struct attention_shape shape, 
             return with_rows<A, dim.value, 2>(cuda_shared_bytes(device), [&](auto rows) {
                 using tile = struct tile<A, dim.value, rows.value>;
                 launch(forward<dim.value, rows.value, T>,
-                       dim3(ceil_div(shape.queries, tile::ROWS) * shape.batch, shape.heads), THREADS,
-                       tile::bytes(2), device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data,
-                       (const T *)k.data, (const T *)v.data, shape, 1 / sqrt((double)shape.head_dim), words,
+                       dim3(ceil_div(shape.queries, tile::ROWS) * sequences, shape.heads), THREADS, tile::bytes(2),
+                       device, (T *)o.data, (A *)logsumexp.data, (const T *)q.data, (const T *)k.data,
+                       (const T *)v.data, shape, o_stride, 1 / sqrt((double)shape.head_dim), words,
                        device->reverse_sums);
             });
         });
     });
     if (!served)
         refuse(device, shape, "forward");
+}
+
+void attention_own_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    attention_own_forward_rows(device, shape, shape.batch, shape.batch, o, logsumexp, q, k, v);
 }

@@ -59,12 +59,12 @@ struct node {
     int64_t dims[4], strides[4];
 };
 
-// Bytes that divide the address of a tensor which may begin at any token: statistics of heads that are no multiple
-// of four have rows of fewer than 16 bytes.
+// Bytes that divide the address of a tensor which may begin at any token of any sequence: statistics of heads that
+// are no multiple of four have rows of fewer than 16 bytes.
 static int64_t alignment_of(const int64_t strides[4], cudnnDataType_t dtype)
 {
     int64_t token = strides[2] > strides[3] ? strides[2] : strides[3]; // K may be transposed
-    int64_t row = token * (dtype == CUDNN_DATA_FLOAT ? 4 : 2), alignment = 16;
+    int64_t row = (token < strides[0] ? token : strides[0]) * (dtype == CUDNN_DATA_FLOAT ? 4 : 2), alignment = 16;
     while (row % alignment != 0) {
         alignment /= 2;
     }
@@ -74,7 +74,7 @@ static int64_t alignment_of(const int64_t strides[4], cudnnDataType_t dtype)
 static struct node node(struct attention_graph *graph, int64_t id, const int64_t dims[4], const int64_t strides[4],
                         cudnnDataType_t dtype)
 {
-    bool by_value = id >= SCALE && id < INTERMEDIATE, is_virtual = id >= INTERMEDIATE;
+    bool by_value = id >= SCALE && id < SCALARS_END, is_virtual = id >= INTERMEDIATE;
     int64_t alignment = by_value || is_virtual ? 16 : alignment_of(strides, dtype);
     struct node n = {.d = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR)};
     memcpy(n.dims, dims, sizeof n.dims);
@@ -106,13 +106,25 @@ static struct node like(struct attention_graph *graph, struct node x, cudnnDataT
     return node(graph, graph->next_intermediate++, x.dims, x.strides, dtype);
 }
 
-// A time-major tensor [rows * batch, heads * width], as cuDNN's [batch, heads, rows, width].
-static struct node time_major(struct attention_graph *graph, int64_t id, int64_t rows, int64_t heads, int64_t width,
-                              cudnnDataType_t dtype)
+// A time-major tensor of rows of heads * width, `stride` of them per token, as cuDNN's [batch, heads, tokens,
+// width].
+static struct node time_major(struct attention_graph *graph, int64_t id, int64_t tokens, int64_t stride,
+                              int64_t heads, int64_t width, cudnnDataType_t dtype)
 {
-    int64_t batch = graph->shape.batch;
-    return node(graph, id, (const int64_t[4]){batch, heads, rows, width},
-                (const int64_t[4]){heads * width, width, batch * heads * width, 1}, dtype);
+    return node(graph, id, (const int64_t[4]){graph->shape.batch, heads, tokens, width},
+                (const int64_t[4]){heads * width, width, stride * heads * width, 1}, dtype);
+}
+
+// Q, O and their gradients; K, V and theirs.
+static struct node of_queries(struct attention_graph *graph, int64_t id, int64_t stride)
+{
+    const struct attention_graph_shape *s = &graph->shape;
+    return time_major(graph, id, s->queries, stride, s->heads, s->head_dim, CUDNN_DATA_BFLOAT16);
+}
+static struct node of_keys(struct attention_graph *graph, int64_t id, int64_t stride)
+{
+    const struct attention_graph_shape *s = &graph->shape;
+    return time_major(graph, id, s->keys, stride, s->kv_heads, s->head_dim, CUDNN_DATA_BFLOAT16);
 }
 
 // Keys or values as [batch, kv_heads, head_dim, keys].
@@ -121,7 +133,7 @@ static struct node keys_transposed(struct attention_graph *graph, int64_t id)
     const struct attention_graph_shape *s = &graph->shape;
     int64_t row = s->kv_heads * s->head_dim;
     return node(graph, id, (const int64_t[4]){s->batch, s->kv_heads, s->head_dim, s->keys},
-                (const int64_t[4]){row, s->head_dim, 1, s->batch * row}, CUDNN_DATA_BFLOAT16);
+                (const int64_t[4]){row, s->head_dim, 1, s->k_stride * row}, CUDNN_DATA_BFLOAT16);
 }
 
 static descriptor operation(struct attention_graph *graph, cudnnBackendDescriptorType_t type)
@@ -220,6 +232,21 @@ static struct node causal(struct attention_graph *graph, struct node s)
     return y;
 }
 
+// s where column + LEFT > row, else far below any score: as cudnn-frontend writes it, in f32, and with its number.
+static struct node left_bounded(struct attention_graph *graph, struct node s)
+{
+    const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+    struct node left = scalar(graph, LEFT, f32), masked = scalar(graph, LEFT_MASKED, f32);
+    struct node row = like(graph, s, f32), column = like(graph, s, f32), moved = like(graph, s, f32);
+    struct node seen = like(graph, s, CUDNN_DATA_BOOLEAN), y = like(graph, s, f32);
+    pointwise_to(graph, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, row, f32, 2);
+    pointwise_to(graph, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, column, f32, 3);
+    pointwise_to(graph, CUDNN_POINTWISE_ADD, column, &left, NULL, moved, f32, 3);
+    pointwise_to(graph, CUDNN_POINTWISE_CMP_GT, moved, &row, NULL, seen, CUDNN_DATA_BOOLEAN, -1);
+    pointwise_to(graph, CUDNN_POINTWISE_BINARY_SELECT, s, &masked, &seen, y, f32, -1);
+    return y;
+}
+
 // ---- the two graphs
 
 // S = scale * q k^T [batch, heads, queries, keys]; less `minus` [batch, heads, queries, 1]; masked.
@@ -234,7 +261,8 @@ static struct node scores(struct attention_graph *graph, struct node q, struct n
     if (minus) {
         s = pointwise(graph, CUDNN_POINTWISE_SUB, s, minus);
     }
-    return h->causal ? causal(graph, s) : s;
+    s = h->causal ? causal(graph, s) : s;
+    return h->windowed ? left_bounded(graph, s) : s;
 }
 
 static void build_forward(struct attention_graph *graph)
@@ -242,10 +270,10 @@ static void build_forward(struct attention_graph *graph)
     const struct attention_graph_shape *h = &graph->shape;
     const int64_t rows[4] = {h->batch, h->heads, h->queries, 1};
     const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
-    struct node q = time_major(graph, Q, h->queries, h->heads, h->head_dim, bf16), k = keys_transposed(graph, K);
-    struct node v = time_major(graph, V, h->keys, h->kv_heads, h->head_dim, bf16);
-    struct node o = time_major(graph, O, h->queries, h->heads, h->head_dim, bf16);
-    struct node stats = time_major(graph, STATS, h->queries, h->heads, 1, f32), scale = scalar(graph, SCALE, f32);
+    struct node q = of_queries(graph, Q, h->q_stride), k = keys_transposed(graph, K);
+    struct node v = of_keys(graph, V, h->k_stride), o = of_queries(graph, O, h->o_stride);
+    struct node stats = time_major(graph, STATS, h->queries, h->o_stride, h->heads, 1, f32);
+    struct node scale = scalar(graph, SCALE, f32);
     struct node s = scores(graph, q, k, scale, NULL);
     struct node largest = packed(graph, graph->next_intermediate++, rows, f32);
     struct node sum = packed(graph, graph->next_intermediate++, rows, f32);
@@ -279,14 +307,11 @@ static void build_backward(struct attention_graph *graph)
     const struct attention_graph_shape *h = &graph->shape;
     const int64_t rows[4] = {h->batch, h->heads, h->queries, 1};
     const cudnnDataType_t bf16 = CUDNN_DATA_BFLOAT16, f32 = CUDNN_DATA_FLOAT;
-    struct node q = time_major(graph, Q, h->queries, h->heads, h->head_dim, bf16), k = keys_transposed(graph, K);
+    struct node q = of_queries(graph, Q, h->q_stride), k = keys_transposed(graph, K);
     struct node v = keys_transposed(graph, V), scale = scalar(graph, SCALE, f32), one = scalar(graph, ONE, f32);
-    struct node o = time_major(graph, O, h->queries, h->heads, h->head_dim, bf16);
-    struct node stats = packed(graph, STATS, rows, f32);
-    struct node grad_o = time_major(graph, GRAD_O, h->queries, h->heads, h->head_dim, bf16);
-    struct node grad_q = time_major(graph, GRAD_Q, h->queries, h->heads, h->head_dim, bf16);
-    struct node grad_k = time_major(graph, GRAD_K, h->keys, h->kv_heads, h->head_dim, bf16);
-    struct node grad_v = time_major(graph, GRAD_V, h->keys, h->kv_heads, h->head_dim, bf16);
+    struct node o = of_queries(graph, O, h->q_stride), stats = packed(graph, STATS, rows, f32);
+    struct node grad_o = of_queries(graph, GRAD_O, h->q_stride), grad_q = of_queries(graph, GRAD_Q, h->q_stride);
+    struct node grad_k = of_keys(graph, GRAD_K, h->batch), grad_v = of_keys(graph, GRAD_V, h->batch);
     struct node delta = packed(graph, DELTA, rows, f32);
 
     struct node product = pointwise(graph, CUDNN_POINTWISE_MUL, grad_o, &o);
@@ -450,10 +475,11 @@ struct attention_graph *attention_graph_build(struct attention_graph_shape shape
         return graph;
     }
     status_set(status, graph->status.code,
-               "%s; %s, %lld queries, %lld keys%s, batch %lld, %lld heads, %lld key heads of %lld",
+               "%s; %s, %lld queries, %lld keys%s%s, batch %lld, %lld heads, %lld key heads of %lld",
                graph->status.message, shape.backward ? "backward" : "forward", (long long)shape.queries,
-               (long long)shape.keys, shape.causal ? ", causal" : "", (long long)shape.batch,
-               (long long)shape.heads, (long long)shape.kv_heads, (long long)shape.head_dim);
+               (long long)shape.keys, shape.causal ? ", causal" : "", shape.windowed ? ", windowed" : "",
+               (long long)shape.batch, (long long)shape.heads, (long long)shape.kv_heads,
+               (long long)shape.head_dim);
     attention_graph_free(graph);
     return NULL;
 }

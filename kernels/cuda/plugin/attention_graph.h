@@ -6,16 +6,18 @@
 #include <stdint.h>
 
 // What a caller binds: tensors, and scalars by value. Q, O and their gradients, and the forward's STATS
-// (logsumexp): time-major [queries * batch, heads (* head_dim)]; K, V and their gradients alike. What only the
-// backward has, its STATS too, is packed [batch, heads, queries (, head_dim)]: engines take other strides of these
-// and ignore them. Intermediates are numbered from INTERMEDIATE on.
+// (logsumexp): time-major, row t * stride + b, of heads (* head_dim), is token t of sequence b; K, V and their
+// gradients alike. What only the backward has, its STATS too, is packed [batch, heads, queries (, head_dim)]:
+// engines take other strides of these and ignore them. Intermediates are numbered from INTERMEDIATE on.
 enum { Q = 1, K, V, O, STATS, GRAD_O, GRAD_Q, GRAD_K, GRAD_V, DELTA, ACCUMULATOR, BOUND, INTERMEDIATE = 100 };
-enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES };
+enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES, LEFT, LEFT_MASKED, SCALARS_END };
 
-// Queries against keys, with or without the causal mask. deterministic: a backward whose engine has the same bits
-// in every run. All of one type: compared as bytes.
+// Queries against keys, with or without the causal mask, and with or without a left bound: query i sees no key
+// below i + 1 - LEFT. deterministic: a backward whose engine has the same bits in every run. All of one type:
+// compared as bytes.
 struct attention_graph_shape {
-    int64_t backward, causal, deterministic, queries, keys, batch, heads, kv_heads, head_dim;
+    int64_t backward, causal, windowed, deterministic, queries, keys, batch, heads, kv_heads, head_dim;
+    int64_t q_stride, o_stride, k_stride; // rows per token: of Q and of O (the backward's are one), of K and V
 };
 
 // Where it is to run. handle NULL: on a card that is only described, by properties; then it cannot run. planned: it
@@ -27,7 +29,7 @@ struct attention_graph_target {
     bool heuristic_only; // nor is it made ready where it could run
 };
 
-enum { DESCRIPTORS_MAX = 256, OPERATIONS_MAX = 32 };
+enum { DESCRIPTORS_MAX = 256, OPERATIONS_MAX = 40 };
 struct attention_graph {
     struct attention_graph_shape shape;
     cudnnBackendDescriptor_t owned[DESCRIPTORS_MAX], operations[OPERATIONS_MAX], plan;

@@ -54,6 +54,16 @@ void cuda_accumulate_rounded(struct device *device, const struct tensor dst[2], 
 // are too long for the smallest, nothing is launched and the device's status says so.
 attention_forward_op attention_own_forward;
 attention_backward_op attention_own_backward;
+// The same of some sequences of a batch: shape.batch of them, of which row t * stride + b is token t of sequence b;
+// of o and logsumexp row t * o_stride + b. sequence: the first one. No documents.
+void attention_own_forward_rows(struct device *device, struct attention_shape shape, size_t stride, size_t o_stride,
+                                struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                                struct tensor v);
+void attention_own_backward_rows(struct device *device, struct attention_shape shape, size_t stride,
+                                 size_t sequence, struct tensor grad_q, bool accumulate,
+                                 const struct key_segment *segments, size_t segment_count, struct tensor grad_o,
+                                 struct tensor o, struct tensor logsumexp, struct tensor q, struct tensor k,
+                                 struct tensor v);
 
 #ifdef __cplusplus
 }
