@@ -52,7 +52,8 @@ static void ids_stay_what_they_were(void **state)
         quoted("{'attention_queries':2048,'batch':1,'context':64,'data':'random','deterministic':false,'device':'"
                "cpu','documents':null,'"
                "dtype':'f32',"
-               "'gradient_dtype':'f32','group':1,'host':null,'kv_gradient_dtype':'f32','labels':null,"
+               "'gemm_algorithms':null,'gradient_dtype':'f32','group':1,'host':null,'kv_gradient_dtype':'f32','"
+               "labels':null,"
                "'limits':{'host_memory':null,'memory':null},'links':null,'lora':null,"
                "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','lost_updates':false,"
                "'max_seconds':60.0,'"
@@ -104,6 +105,7 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'whole_attention': false"));
     expect_same(MINIMAL, WITH("'attention_queries': 2048"));
     expect_same(MINIMAL, WITH("'unfused': false"));
+    expect_same(MINIMAL, WITH("'gemm_algorithms': null"));
     expect_same(MINIMAL, WITH("'pad_gradient': false"));
     expect_same(WITH("'lora': {}"), WITH("'lora': {'targets': ['v', 'q'], 'alpha': 16.0, 'rank': 8}"));
     expect_same(WITH("'optimizer': 'adamw'"), WITH("'optimizer': {'name': 'adamw', 'rate': 1e-4, 'decay': 0.01}"));
@@ -189,6 +191,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'whole_attention': true"),
         WITH("'attention_queries': 8192"),
         WITH("'unfused': true"),
+        WITH("'device': 'cuda', 'gemm_algorithms': 'a'"),
         WITH("'pad_gradient': true"),
         WITH("'measure': {'samples': 1}"),
         WITH("'measure': {'warmup': 0}"),

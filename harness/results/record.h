@@ -79,7 +79,7 @@ struct record_trial {
     struct interned_item *rest; // the same with 0 for its counts, in which trials of a sweep differ; NULL: see json
     const json_t *model, *data, *documents, *lora, *objective, *optimizer, *method, *train;
     const char *dtype, *device, *profile, *links, *labels, *reference, *weights, *kv_gradient_dtype,
-        *gradient_dtype;
+        *gradient_dtype, *gemm_algorithms;
     double batch, context, seed, prompt, group, attention_queries;
     int deterministic, tf32, whole_attention, unfused, pad_gradient;
     // Never NULL, here and in a record: of what is null all is, and is not given.

@@ -51,6 +51,7 @@ bool loaded_model_open(struct device **opened, struct model *model, const struct
     device->whole_attention = options->whole_attention;
     device->attention_queries = options->attention_queries;
     device->unfused = options->unfused;
+    device->gemm_algorithms = options->gemm_algorithms;
     if (device->ops->dataless && trial->profile) {
         device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
         device->compute_capability = (size_t)(10 * trial->profile->compute_capability.value + 0.5);

@@ -20,6 +20,7 @@ struct setup_options setup_options_of(const struct trial *trial)
         .whole_attention = trial->whole_attention,
         .attention_queries = trial->attention_queries,
         .unfused = trial->unfused,
+        .gemm_algorithms = trial->gemm_algorithms,
         .memory_limit_bytes = trial->memory_limit_bytes,
         .host_memory_limit_bytes = trial->host_memory_limit_bytes,
         .host_folder = trial->host_folder,

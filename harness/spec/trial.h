@@ -115,6 +115,7 @@ struct trial {
     bool whole_attention;              // the device may run attention's backward at once instead of in blocks
     size_t attention_queries;          // of a block of attention's backward, at most
     bool unfused;                      // copies that a product could spare are made all the same
+    char *gemm_algorithms;             // a file of a card's fastest; NULL: the library's first choice
     bool pad_gradient;                 // the embedding's row of padding takes a gradient: config.padded is false
     const struct optimizer *optimizer; // NULL: none
     void *optimizer_options;           // the optimizer's own struct

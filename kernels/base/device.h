@@ -434,6 +434,9 @@ struct device {
     size_t attention_queries;
     // Copies that a product could spare are made all the same: to time one against the other.
     bool unfused;
+    // A file of GEMM's fastest algorithms; products that it lacks are timed and added, but in a deterministic run.
+    // A card's alone. Borrowed; NULL: the library's first choice.
+    const char *gemm_algorithms;
     // Of the card, 86 for 8.6; of a plan what its profile says. 0: not known, or no card.
     size_t multiprocessors, compute_capability;
     struct observer *observers;     // kernels/base/observer.h; NULL: nobody looks on

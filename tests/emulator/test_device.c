@@ -216,6 +216,134 @@ static void test_tf32_rounds(void **state)
     device_close(device);
 }
 
+// A product [1, TERMS] x [TERMS, 1] in f32, added to c; its bits tell the candidate by its parts of the sum.
+#define TERMS 999
+static double product_by(struct device *device, double c_before)
+{
+    double factors[TERMS], found;
+    for (int i = 0; i < TERMS; i++) {
+        factors[i] = 1.0 / (3 * i + 1);
+    }
+    struct tensor a = tensor_new(device, 1, TERMS, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    struct tensor b = tensor_new(device, 1, TERMS, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    struct tensor c = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
+    tensor_write(device, a, factors);
+    tensor_write(device, b, factors);
+    tensor_write(device, c, &c_before);
+    op_gemm(device, c, a, NO_TRANSPOSE, b, TRANSPOSE, 1, 1);
+    tensor_read(device, c, &found);
+    tensor_free(device, &c);
+    tensor_free(device, &b);
+    tensor_free(device, &a);
+    return found;
+}
+
+// A device's product with a file of algorithms; NULL: without.
+static double product_with(const char *file, bool deterministic, struct status *status)
+{
+    struct device *device = device_open("cuda", DTYPE_F32, 0, status);
+    assert_non_null(device);
+    device->gemm_algorithms = file;
+    device->deterministic = deterministic;
+    double found = product_by(device, 0.1);
+    if (device->status.code == STATUS_OK) {
+        assert_true(product_by(device, 0.1) == found);
+        found = product_by(device, 0.1);
+    }
+    *status = device->status;
+    device_close(device);
+    return found;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void read_text(const char *path, char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, bytes - 1, file)] = '\0';
+    fclose(file);
+}
+
+// The fastest candidate is timed once, written, and taken again where another would be the fastest by then.
+static void test_fastest_gemm_algorithms(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    char folder[] = "/tmp/longbp-algorithms-XXXXXX", path[64], written[512], again[512];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/algorithms", folder);
+    double first = product_with(NULL, false, &status), by[3];
+    for (int i = 0; i < 3; i++) {
+        char fastest[2] = {(char)('0' + i), '\0'};
+        unlink(path);
+        setenv("EMULATED_FASTEST", fastest, 1);
+        by[i] = product_with(path, false, &status);
+        setenv("EMULATED_FASTEST", i == 0 ? "1" : "0", 1);
+        read_text(path, written, sizeof written);
+        assert_true(product_with(path, false, &status) == by[i] && status.code == STATUS_OK);
+        assert_true(product_with(path, true, &status) == by[i]);
+        read_text(path, again, sizeof again);
+        assert_string_equal(written, again);
+        size_t length = strlen(written);
+        assert_true(length > 2 && written[length - 2] == fastest[0]);
+    }
+    assert_true(by[0] == first && by[1] != first && by[2] != first);
+    // A deterministic run times nothing.
+    unlink(path);
+    setenv("EMULATED_FASTEST", "2", 1);
+    assert_true(product_with(path, true, &status) == first && status.code == STATUS_OK);
+    assert_int_equal(access(path, F_OK), -1);
+    unsetenv("EMULATED_FASTEST");
+    rmdir(folder);
+}
+
+static void test_refused_gemm_algorithms(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    char folder[] = "/tmp/longbp-algorithms-XXXXXX", path[64], written[512], changed[600];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/algorithms", folder);
+    product_with(path, false, &status);
+    read_text(path, written, sizeof written);
+    const char *line = strchr(written, '\n');
+    assert_true(line && line[1]);
+    const struct {
+        const char *head, *tail, *message;
+    } cases[] = {
+        {"{}\n", "", "is no file of GEMM algorithms"},
+        {"longbp GEMM algorithms, cuBLASLt 1, a card\n", "", "has the algorithms of cuBLASLt 1, a card, and "},
+        {NULL, "1 2 3\n", ":2: expected a product's 15 numbers and a candidate below 8"},
+        {NULL, "1 1 999 0 1 999 999 1 1 1 0 256 256 256 256 x\n", ":2: expected"},
+        {NULL, "1 1 999 0 1 999 999 1 1 1 0 256 256 256 256 8\n", ":2: expected"},
+        {NULL, "1 1 999 0 1 999 999 1 1 1 0 256 256 256 256 7 7\n", ":2: expected"},
+        {NULL, "1 1 999 0 1 999 999 1 1 1 0 256 256 256 256 7\n",
+         "names candidate 7 for a product of 1 x 1 x 999"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(changed, sizeof changed, "%.*s%s", cases[i].head ? 0 : (int)(line + 1 - written), written,
+                 cases[i].head ? cases[i].head : cases[i].tail);
+        write_text(path, changed);
+        status = (struct status){0};
+        product_with(path, false, &status);
+        assert_int_equal(status.code, STATUS_BAD_INPUT);
+        if (!strstr(status.message, cases[i].message) || !strstr(status.message, path)) {
+            fail_msg("case %zu: %s", i, status.message);
+        }
+    }
+    unlink(path);
+    status = (struct status){0};
+    rmdir(folder);
+    product_with(path, false, &status); // its folder is not there
+    assert_int_equal(status.code, STATUS_IO);
+    assert_non_null(strstr(status.message, path));
+}
+
 // What the pool keeps goes back before the device is out of memory.
 static void test_an_operation_without_memory(void **state)
 {
@@ -447,6 +575,8 @@ int main(void)
         cmocka_unit_test(test_blocks_are_the_cards),
         cmocka_unit_test(test_long_heads_are_the_cards),
         cmocka_unit_test(test_tf32_rounds),
+        cmocka_unit_test(test_fastest_gemm_algorithms),
+        cmocka_unit_test(test_refused_gemm_algorithms),
         cmocka_unit_test(test_an_operation_without_memory),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_a_card_without_code_is_refused),

@@ -15,6 +15,9 @@ struct backend {
     struct nccl *nccl;                 // that has carried something for this device; NULL: none has
 };
 
+// The host waits for the event, and before it for what ranks must come to.
+void cuda_wait(struct device *device, cudaEvent_t event);
+
 static inline struct backend *backend(const struct device *device)
 {
     return device->backend;

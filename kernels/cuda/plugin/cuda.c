@@ -40,6 +40,12 @@ static void wait_for_ranks(struct device *device)
     }
 }
 
+void cuda_wait(struct device *device, cudaEvent_t event)
+{
+    wait_for_ranks(device);
+    CUDA_CHECK(cudaEventSynchronize(event));
+}
+
 // What the pool keeps and nobody has, when all that was asked for before is done.
 static void give_back(struct device *device)
 {
@@ -159,8 +165,7 @@ static double marks_ms(struct device *device, size_t from, size_t to)
 {
     const struct backend *b = backend(device);
     float ms;
-    wait_for_ranks(device);
-    CUDA_CHECK(cudaEventSynchronize(b->marks[to]));
+    cuda_wait(device, b->marks[to]);
     CUDA_CHECK(cudaEventElapsedTime(&ms, b->marks[from], b->marks[to]));
     return ms;
 }
@@ -291,7 +296,7 @@ static bool open(struct device *device, struct status *status)
     }
     CUDA_CHECK(cudaMemPoolCreate(&b->pool, &pool));
     CUDA_CHECK(cudaMemPoolSetAttribute(b->pool, cudaMemPoolAttrReleaseThreshold, &keep));
-    b->gemm = gemm_open(cuda_stream(device), status);
+    b->gemm = gemm_open(cuda_stream(device), card.name, status);
     if (b->gemm && device->ops->dtype == DTYPE_BF16) {
         b->engines = attention_engines_of_card(device->card, status);
         device->no_deterministic_attention = b->engines && !attention_cudnn_is_deterministic(b->engines);

@@ -1,24 +1,25 @@
 // GEMM: cuBLASLt is column-major, so a row-major c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T: the
-// operands exchanged, each read as it lies. The algorithm is chosen once per shape (cuBLASLt's first choice within
-// the fixed workspace) and kept with its descriptors. A choice depends on the shape and the addresses' alignment
-// alone, and split sums are added in a fixed order, so the same call has the same bits.
+// operands exchanged, each read as it lies. The algorithm is chosen once per shape and kept with its descriptors:
+// cuBLASLt's first choice within the fixed workspace; or, with device->gemm_algorithms, the candidate that the file
+// names, or the fastest one, which is timed and added to the file. But for that time a choice depends on the shape,
+// the addresses' alignment and the file alone, and split sums are added in a fixed order, so the same call has the
+// same bits.
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/plugin/gemm.h"
 #include "kernels/cuda/plugin/backend.h"
+#include "kernels/cuda/plugin/check.h"
+#include "kernels/cuda/plugin/gemm_algorithms.h"
 #include "kernels/cuda/plugin/kernels.h"
 #include "kernels/cuda/workspace.h"
 #include <cublasLt.h>
+#include <math.h>
 #include <search.h>
 #include <string.h>
 
-// What an algorithm is chosen for. All of one type: compared as bytes. Strides: elements between rows.
-struct problem {
-    uint64_t m, n, k, transpose_a, transpose_b, stride_a, stride_b, stride_c, dtype, dtype_c, tf32;
-    uint64_t alignment_a, alignment_b, alignment_c, alignment_d;
-};
+#define TIMED_ROUNDS 3 // of all candidates, after one that loads them
 
 struct choice {
-    struct problem problem;
+    struct gemm_problem problem;
     cublasLtMatmulDesc_t how;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
@@ -27,13 +28,22 @@ struct choice {
 struct gemm {
     cublasLtHandle_t handle;
     cudaStream_t stream;
-    void *choices; // a tree (tsearch) of struct choice
+    char library[320];                  // cuBLASLt's version and the card
+    struct gemm_algorithms *algorithms; // NULL: not read yet, or the device names no file
+    void *choices;                      // a tree (tsearch) of struct choice
+};
+
+// What one product multiplies.
+struct operands {
+    const void *a, *b, *c;
+    void *d;
+    double alpha, beta;
 };
 
 static int compare(const void *a, const void *b)
 {
     return memcmp(&((const struct choice *)a)->problem, &((const struct choice *)b)->problem,
-                  sizeof(struct problem));
+                  sizeof(struct gemm_problem));
 }
 
 static void choice_free(void *data)
@@ -46,7 +56,7 @@ static void choice_free(void *data)
     free(choice);
 }
 
-struct gemm *gemm_open(cudaStream_t stream, struct status *status)
+struct gemm *gemm_open(cudaStream_t stream, const char *card, struct status *status)
 {
     struct gemm *gemm = calloc(1, sizeof *gemm);
     CHECK(gemm);
@@ -58,12 +68,14 @@ struct gemm *gemm_open(cudaStream_t stream, struct status *status)
         free(gemm);
         return NULL;
     }
+    snprintf(gemm->library, sizeof gemm->library, "cuBLASLt %zu, %.256s", gemm_library_version(), card);
     return gemm;
 }
 
 void gemm_close(struct gemm *gemm)
 {
     if (gemm) {
+        gemm_algorithms_close(gemm->algorithms);
         tdestroy(gemm->choices, choice_free);
         cublasLtDestroy(gemm->handle);
         free(gemm);
@@ -103,9 +115,11 @@ static cublasStatus_t lay_out(cublasLtMatrixLayout_t *layout, enum dtype dtype, 
     return cublasLtMatrixLayoutCreate(layout, data_type(dtype), cols, rows, (int64_t)stride);
 }
 
-static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
+// cuBLASLt's candidates, its first choice first; at least one.
+static cublasStatus_t ask(struct gemm *gemm, struct choice *choice, cublasLtMatmulHeuristicResult_t *results,
+                          int wanted, int *found)
 {
-    const struct problem *p = &choice->problem;
+    const struct gemm_problem *p = &choice->problem;
     enum dtype dtype = (enum dtype)p->dtype, dtype_c = (enum dtype)p->dtype_c;
     cudaDataType_t scale = dtype == DTYPE_F64 ? CUDA_R_64F : CUDA_R_32F;
     // CUBLAS_COMPUTE_32F keeps f32 products in f32.
@@ -143,25 +157,137 @@ static cublasStatus_t choose(struct gemm *gemm, struct choice *choice)
         status = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i].attribute, &alignments[i].bytes,
                                                       sizeof alignments[i].bytes);
     }
-    cublasLtMatmulHeuristicResult_t result;
-    int found = 0;
+    *found = 0;
     if (status == CUBLAS_STATUS_SUCCESS) {
         status = cublasLtMatmulAlgoGetHeuristic(gemm->handle, choice->how, choice->b, choice->a, choice->c,
-                                                choice->c, preference, 1, &result, &found);
+                                                choice->c, preference, wanted, results, found);
     }
     cublasLtMatmulPreferenceDestroy(preference);
-    if (status == CUBLAS_STATUS_SUCCESS && (found == 0 || result.state != CUBLAS_STATUS_SUCCESS)) {
+    if (status == CUBLAS_STATUS_SUCCESS && (*found == 0 || results[0].state != CUBLAS_STATUS_SUCCESS)) {
         status = CUBLAS_STATUS_NOT_SUPPORTED;
-    }
-    if (status == CUBLAS_STATUS_SUCCESS) {
-        choice->algorithm = result.algo;
     }
     return status;
 }
 
-// The choice for a problem, made when it first comes up. NULL and a status if cuBLASLt has no algorithm for it.
-static const struct choice *choice_for(struct gemm *gemm, struct problem p, struct status *status)
+// d = alpha op(a) op(b) + beta c; d may be c.
+static cublasStatus_t run(struct device *device, const struct choice *choice, const cublasLtMatmulAlgo_t *algorithm,
+                          const struct operands *o, void *d)
 {
+    struct gemm *gemm = backend(device)->gemm;
+    float alpha = (float)o->alpha, beta = (float)o->beta;
+    bool f64 = choice->problem.dtype == DTYPE_F64;
+    return cublasLtMatmul(gemm->handle, choice->how, f64 ? (const void *)&o->alpha : (const void *)&alpha, o->b,
+                          choice->b, o->a, choice->a, f64 ? (const void *)&o->beta : (const void *)&beta, o->c,
+                          choice->c, d, choice->c, algorithm, cuda_workspace(device, gemm->stream),
+                          CUDA_WORKSPACE_BYTES, gemm->stream);
+}
+
+// Milliseconds of one product; infinite: cuBLASLt does not run it by this algorithm.
+static double time_of(struct device *device, const struct choice *choice, const cublasLtMatmulAlgo_t *algorithm,
+                      const struct operands *o, void *d, cudaEvent_t events[2])
+{
+    float ms;
+    CUDA_CHECK(cudaEventRecord(events[0], backend(device)->gemm->stream));
+    cublasStatus_t done = run(device, choice, algorithm, o, d);
+    CUDA_CHECK(cudaEventRecord(events[1], backend(device)->gemm->stream));
+    cuda_wait(device, events[1]);
+    CUDA_CHECK(cudaEventElapsedTime(&ms, events[0], events[1]));
+    return done == CUBLAS_STATUS_SUCCESS ? ms : INFINITY;
+}
+
+// The candidate whose fastest round is the shortest; d, which may be c, stays as it is. False and a status (oom) if
+// there is no memory for a second d.
+static bool time_candidates(struct device *device, const struct choice *choice,
+                            const cublasLtMatmulHeuristicResult_t *results, int found, const struct operands *o,
+                            size_t *fastest)
+{
+    const struct gemm_problem *p = &choice->problem;
+    struct backend *b = backend(device);
+    size_t bytes = p->m * p->stride_c * dtype_bytes((enum dtype)p->dtype_c);
+    double best_ms[GEMM_CANDIDATES];
+    cudaEvent_t events[2];
+    void *d;
+    if (cudaMallocFromPoolAsync(&d, bytes, b->pool, b->gemm->stream) != cudaSuccess) {
+        (void)cudaGetLastError(); // it is dealt with
+        return status_set(&device->status, STATUS_OOM,
+                          "no memory to time GEMM's algorithms with: a product of %zu bytes a second time; choose "
+                          "them in a run of a shorter context or a lower memory limit",
+                          bytes);
+    }
+    CUDA_CHECK(cudaEventCreate(&events[0]));
+    CUDA_CHECK(cudaEventCreate(&events[1]));
+    *fastest = 0;
+    for (int round = 0; round <= TIMED_ROUNDS; round++) {
+        for (int i = 0; i < found; i++) {
+            double ms = results[i].state == CUBLAS_STATUS_SUCCESS
+                            ? time_of(device, choice, &results[i].algo, o, d, events)
+                            : INFINITY;
+            best_ms[i] = round <= 1 || ms < best_ms[i] ? ms : best_ms[i];
+        }
+    }
+    for (int i = 1; i < found; i++) {
+        *fastest = best_ms[i] < best_ms[*fastest] ? (size_t)i : *fastest;
+    }
+    CUDA_CHECK(cudaEventDestroy(events[0]));
+    CUDA_CHECK(cudaEventDestroy(events[1]));
+    CUDA_CHECK(cudaFreeAsync(d, b->gemm->stream));
+    return true;
+}
+
+// The file's candidate, or else the fastest, which is added to the file; in a deterministic run, the first.
+static bool choose_candidate(struct device *device, const struct choice *choice,
+                             const cublasLtMatmulHeuristicResult_t *results, int found, const struct operands *o,
+                             size_t *candidate)
+{
+    struct gemm_algorithms *algorithms = backend(device)->gemm->algorithms;
+    const struct gemm_problem *p = &choice->problem;
+    *candidate = 0;
+    if (!algorithms) {
+        return true;
+    }
+    if (gemm_algorithms_find(algorithms, p, candidate)) {
+        return (*candidate < (size_t)found && results[*candidate].state == CUBLAS_STATUS_SUCCESS) ||
+               status_set(&device->status, STATUS_BAD_INPUT,
+                          "%s names candidate %zu for a product of %llu x %llu x %llu, and cuBLASLt has %d; remove "
+                          "the file, and the next run chooses again",
+                          device->gemm_algorithms, *candidate, (unsigned long long)p->m, (unsigned long long)p->n,
+                          (unsigned long long)p->k, found);
+    }
+    return device->deterministic || (time_candidates(device, choice, results, found, o, candidate) &&
+                                     gemm_algorithms_add(algorithms, p, *candidate, &device->status));
+}
+
+static bool choose(struct device *device, struct choice *choice, const struct operands *o)
+{
+    struct gemm *gemm = backend(device)->gemm;
+    const struct gemm_problem *p = &choice->problem;
+    cublasLtMatmulHeuristicResult_t results[GEMM_CANDIDATES];
+    size_t candidate;
+    int found;
+    if (device->gemm_algorithms && !gemm->algorithms) {
+        gemm->algorithms = gemm_algorithms_open(device->gemm_algorithms, gemm->library, &device->status);
+        if (!gemm->algorithms) {
+            return false;
+        }
+    }
+    cublasStatus_t asked = ask(gemm, choice, results, gemm->algorithms ? GEMM_CANDIDATES : 1, &found);
+    if (asked != CUBLAS_STATUS_SUCCESS) {
+        return status_set(&device->status, STATUS_UNSUPPORTED,
+                          "cuBLASLt has no algorithm for a product of %llu x %llu x %llu in %s: %s",
+                          (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k,
+                          dtype_name((enum dtype)p->dtype), cublasLtGetStatusString(asked));
+    }
+    if (!choose_candidate(device, choice, results, found, o, &candidate)) {
+        return false;
+    }
+    choice->algorithm = results[candidate].algo;
+    return true;
+}
+
+// The choice for a problem, made when it first comes up. NULL and a status if there is none.
+static const struct choice *choice_for(struct device *device, struct gemm_problem p, const struct operands *o)
+{
+    struct gemm *gemm = backend(device)->gemm;
     struct choice wanted = {.problem = p};
     void *found = tfind(&wanted, &gemm->choices, compare);
     if (found) {
@@ -170,13 +296,8 @@ static const struct choice *choice_for(struct gemm *gemm, struct problem p, stru
     struct choice *made = calloc(1, sizeof *made);
     CHECK(made);
     made->problem = p;
-    cublasStatus_t done = choose(gemm, made);
-    if (done != CUBLAS_STATUS_SUCCESS) {
+    if (!choose(device, made, o)) {
         choice_free(made);
-        status_set(status, STATUS_UNSUPPORTED,
-                   "cuBLASLt has no algorithm for a product of %llu x %llu x %llu in %s: %s",
-                   (unsigned long long)p.m, (unsigned long long)p.n, (unsigned long long)p.k,
-                   dtype_name((enum dtype)p.dtype), cublasLtGetStatusString(done));
         return NULL;
     }
     CHECK(tsearch(made, &gemm->choices, compare));
@@ -185,27 +306,20 @@ static const struct choice *choice_for(struct gemm *gemm, struct problem p, stru
 
 // One product of op(a): [m, k] and op(b): [k, n], whose rows lie `stride`s apart: d = alpha * that + beta * c,
 // whose rows lie alike. c may be d.
-static bool multiply(struct device *device, struct problem p, const void *a, const void *b, const void *c, void *d,
-                     double alpha, double beta)
+static bool multiply(struct device *device, struct gemm_problem p, struct operands o)
 {
-    struct gemm *gemm = backend(device)->gemm;
-    p.alignment_a = alignment(a);
-    p.alignment_b = alignment(b);
-    p.alignment_c = alignment(c);
-    p.alignment_d = alignment(d);
-    const struct choice *choice = choice_for(gemm, p, &device->status);
+    p.alignment_a = alignment(o.a);
+    p.alignment_b = alignment(o.b);
+    p.alignment_c = alignment(o.c);
+    p.alignment_d = alignment(o.d);
+    const struct choice *choice = choice_for(device, p, &o);
     if (!choice) {
         return false;
     }
-    float alpha32 = (float)alpha, beta32 = (float)beta;
-    bool f64 = p.dtype == DTYPE_F64;
     cublasStatus_t done;
     int attempt = 0;
     do {
-        done = cublasLtMatmul(gemm->handle, choice->how, f64 ? (void *)&alpha : (void *)&alpha32, b, choice->b, a,
-                              choice->a, f64 ? (void *)&beta : (void *)&beta32, c, choice->c, d, choice->c,
-                              &choice->algorithm, cuda_workspace(device, gemm->stream), CUDA_WORKSPACE_BYTES,
-                              gemm->stream);
+        done = run(device, choice, &choice->algorithm, &o, o.d);
     } while (done == CUBLAS_STATUS_ALLOC_FAILED && cuda_make_room(device, attempt++));
     return done == CUBLAS_STATUS_SUCCESS ||
            status_set(&device->status, STATUS_FAILED, "cuBLASLt could not multiply: %s",
@@ -218,17 +332,17 @@ static void gemm(struct device *device, struct tensor d, struct tensor c, struct
 {
     CHECK(a.dtype == b.dtype && (c.dtype == a.dtype || (a.dtype == DTYPE_BF16 && c.dtype == DTYPE_F32)));
     size_t k = transpose_a ? a.rows : a.cols, bytes = dtype_bytes(a.dtype);
-    struct problem p = {.m = c.rows,
-                        .n = c.cols,
-                        .k = k,
-                        .transpose_a = transpose_a,
-                        .transpose_b = transpose_b,
-                        .stride_a = a.cols,
-                        .stride_b = b.cols,
-                        .stride_c = c.cols,
-                        .dtype = a.dtype,
-                        .dtype_c = c.dtype,
-                        .tf32 = device->tf32 && a.dtype == DTYPE_F32};
+    struct gemm_problem p = {.m = c.rows,
+                             .n = c.cols,
+                             .k = k,
+                             .transpose_a = transpose_a,
+                             .transpose_b = transpose_b,
+                             .stride_a = a.cols,
+                             .stride_b = b.cols,
+                             .stride_c = c.cols,
+                             .dtype = a.dtype,
+                             .dtype_c = c.dtype,
+                             .tf32 = device->tf32 && a.dtype == DTYPE_F32};
     if (c.rows == 0 || c.cols == 0) {
         return;
     }
@@ -240,16 +354,16 @@ static void gemm(struct device *device, struct tensor d, struct tensor c, struct
         return;
     }
     if (!device->reverse_sums || k < 2) {
-        multiply(device, p, a.data, b.data, c.data, d.data, alpha, beta);
+        multiply(device, p, (struct operands){a.data, b.data, c.data, d.data, alpha, beta});
         return;
     }
     size_t half = k / 2;
     const char *second_a = (const char *)a.data + (transpose_a ? half * a.cols : half) * bytes;
     const char *second_b = (const char *)b.data + (transpose_b ? half : half * b.cols) * bytes;
     p.k = k - half;
-    if (multiply(device, p, second_a, second_b, c.data, d.data, alpha, beta)) {
+    if (multiply(device, p, (struct operands){second_a, second_b, c.data, d.data, alpha, beta})) {
         p.k = half;
-        multiply(device, p, a.data, b.data, d.data, d.data, alpha, 1);
+        multiply(device, p, (struct operands){a.data, b.data, d.data, d.data, alpha, 1});
     }
 }
 
