@@ -51,37 +51,43 @@ static bool parse(const char *line, struct algorithm *algorithm)
     return *line == '\0' && algorithm->candidate < GEMM_CANDIDATES;
 }
 
+static bool check_header(const struct gemm_algorithms *algorithms, const char *line, struct status *status)
+{
+    const char *library = line + strlen(HEADER);
+    if (strncmp(line, HEADER, strlen(HEADER)) != 0) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s is no file of GEMM algorithms: it does not begin with \"%s\"", algorithms->path,
+                          HEADER);
+    }
+    return strcmp(library, algorithms->library) == 0 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "%s has the algorithms of %.200s, and this is %.200s; name another file", algorithms->path,
+                      library, algorithms->library);
+}
+
+static bool read_line(struct gemm_algorithms *algorithms, const char *line, size_t number, struct status *status)
+{
+    struct algorithm algorithm;
+    if (!parse(line, &algorithm)) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s:%zu: expected a product's %zu numbers and a candidate below %d; remove the file, and "
+                          "the next run chooses again",
+                          algorithms->path, number, NUMBERS, GEMM_CANDIDATES);
+    }
+    append(algorithms, &algorithm.problem, algorithm.candidate);
+    return true;
+}
+
 static bool read_lines(struct gemm_algorithms *algorithms, FILE *file, struct status *status)
 {
     char *line = NULL;
-    size_t room = 0, number = 0;
-    struct algorithm algorithm;
+    size_t room = 0;
     bool fine = true;
-    while (fine && getline(&line, &room, file) >= 0) {
-        number++;
-        if (number > 1) {
-            fine = parse(line, &algorithm) ||
-                   status_set(status, STATUS_BAD_INPUT,
-                              "%s:%zu: expected a product's %zu numbers and a candidate below %d; remove the file, "
-                              "and the next run chooses again",
-                              algorithms->path, number, NUMBERS, GEMM_CANDIDATES);
-            if (fine) {
-                append(algorithms, &algorithm.problem, algorithm.candidate);
-            }
-            continue;
+    for (size_t number = 1; fine && getline(&line, &room, file) >= 0; number++) {
+        if (number == 1) {
+            line[strcspn(line, "\n")] = '\0';
         }
-        line[strcspn(line, "\n")] = '\0';
-        bool ours = strncmp(line, HEADER, strlen(HEADER)) == 0;
-        if (!ours) {
-            fine = status_set(status, STATUS_BAD_INPUT,
-                              "%s is no file of GEMM algorithms: it does not begin with "
-                              "\"%s\"",
-                              algorithms->path, HEADER);
-        } else if (strcmp(line + strlen(HEADER), algorithms->library) != 0) {
-            fine = status_set(status, STATUS_BAD_INPUT,
-                              "%s has the algorithms of %.200s, and this is %.200s; name another file",
-                              algorithms->path, line + strlen(HEADER), algorithms->library);
-        }
+        fine = number == 1 ? check_header(algorithms, line, status) : read_line(algorithms, line, number, status);
     }
     if (fine && ferror(file)) {
         fine = status_set(status, STATUS_IO, "cannot read %s: %s", algorithms->path, strerror(errno));
