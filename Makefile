@@ -151,11 +151,11 @@ $(BUILD)/slowed/longbp: $(BUILD)/harness/main.o $(BUILD)/tests/slowed_step.o $(L
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -Wl,--wrap=method_step $(LDLIBS)
 
-# A build whose f32 products have 8 bits less than f32, which `run` is to find.
+# A build whose products have coarse accumulators, which `run` is to find.
 $(BUILD)/coarse/longbp: $(BUILD)/harness/main.o $(BUILD)/tests/coarse_gemm.o $(LIBRARY)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -Wl,--wrap=gemm_f32 $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -Wl,--wrap=gemm_f32,--wrap=gemm_bf16 $(LDLIBS)
 $(if $(SANITIZE),,test-programs) run/tests/check_rounding: $(BUILD)/coarse/longbp
 
 SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))

@@ -48,6 +48,7 @@ bool loaded_model_open(struct device **opened, struct model *model, const struct
     device->host_folder = options->host_folder;
     device->deterministic = options->deterministic;
     device->tf32 = options->tf32;
+    device->reverse_sums = options->reverse_sums;
     device->whole_attention = options->whole_attention;
     device->attention_queries = options->attention_queries;
     device->unfused = options->unfused;

@@ -8,7 +8,7 @@
 struct reference {
     struct gradient_set gradients;
     double loss;
-    double noise;                 // relative L2 of the reference summed in reverse, in f64 as it is
+    double noise; // the largest relative L2 of the reference summed in other orders, in f64 as it is
     struct gradient_report floor; // `full` summed in reverse against `full`, both in the trial's dtype
 };
 

@@ -36,7 +36,7 @@ struct rounding {
     bool decides;
 };
 
-// noise: relative L2 of the reference in f64 summed in another order.
+// noise: the largest relative L2 of the reference in f64 summed in other orders.
 struct rounding rounding_of(const struct trial *trial, double noise);
 // The largest L2 that rounding explains of an error of the whole gradient, and of a tensor.
 double rounding_whole(const struct rounding *rounding, const struct gradient_error *error);

@@ -15,6 +15,7 @@ struct setup_options {
     bool deterministic, tf32, whole_attention, unfused;
     size_t attention_queries;
     const char *gemm_algorithms;                        // borrowed
+    unsigned reverse_sums;                              // struct device, from the first pass on
     bool apart;                                         // sequences of a group are walked each with its own prompt
     size_t memory_limit_bytes, host_memory_limit_bytes; // 0: what the machine has free
     const char *host_folder;                            // borrowed; NULL: the host's memory

@@ -419,8 +419,9 @@ struct device {
     struct status status;
     struct roofline roofline;
     // Sums of GEMM and attention run over their terms in another order: the noise floor of an error is the
-    // difference that this alone makes.
-    bool reverse_sums;
+    // difference that this alone makes. 0: the usual order; N: another, in which GEMM on the CPU adds the first
+    // 1 / (1 + N) of the terms last.
+    unsigned reverse_sums;
     // Every operation has the same bits in every run, at whatever cost. The CPU's always have.
     bool deterministic;
     // cuDNN was asked, and has no deterministic backward of attention here; where it was not, a rule says.

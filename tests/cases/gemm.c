@@ -46,11 +46,11 @@ void gemm_cases(struct cases *c)
                 struct operand *b = case_random(c, tb ? n : k, tb ? k : n, 1, "b");
                 struct operand *to = beta == 0 ? case_output_in(c, dtypes[kind], m, n)
                                                : case_random_in(c, dtypes[kind], m, n, 1, "c");
-                c->device->reverse_sums = reverse;
+                c->device->reverse_sums = reverse ? 1 + s % 3 : 0;
                 CASE_RUN(c, op_gemm(c->device, to->tensor, a->tensor, ta, b->tensor, tb, alpha, beta));
-                c->device->reverse_sums = false;
+                c->device->reverse_sums = 0;
                 reference(to, a, ta, b, tb, alpha, beta);
-                // Halves of a reversed sum meet in the result's dtype.
+                // Parts of a reversed sum meet in the result's dtype.
                 bool narrow = dtypes[kind] == c->device->ops->dtype;
                 double added = c->product_roundings * ((beta != 0) + reverse);
                 case_check(c, to, narrow * (1.0 + reverse + added), case_growth(k), "to %s, k %zu variant %zu",

@@ -79,16 +79,15 @@ void NAME(gemm)(struct device *device, struct tensor c, struct tensor a, enum tr
 {
     size_t k = transpose_a ? a.rows : a.cols;
     struct gemm_operand left = {a.data, a.cols, transpose_a}, right = {b.data, b.cols, transpose_b};
-    if (REAL_BITS == 16 || !device->reverse_sums || k < 2) {
+    if (REAL_BITS == 16 || !device->reverse_sums || k <= device->reverse_sums) {
         multiply(device, c, left, right, k, alpha, beta);
         return;
     }
-    // The second half of the terms first.
-    size_t half = k / 2;
-    struct gemm_operand left_half = {element(left, 0, half), a.cols, transpose_a};
-    struct gemm_operand right_half = {element(right, half, 0), b.cols, transpose_b};
-    multiply(device, c, left_half, right_half, k - half, alpha, beta);
-    multiply(device, c, left, right, half, alpha, 1);
+    size_t last = k / (1 + device->reverse_sums); // terms, which stand first
+    struct gemm_operand left_rest = {element(left, 0, last), a.cols, transpose_a};
+    struct gemm_operand right_rest = {element(right, last, 0), b.cols, transpose_b};
+    multiply(device, c, left_rest, right_rest, k - last, alpha, beta);
+    multiply(device, c, left, right, last, alpha, 1);
 }
 
 void NAME(gemm_onto)(struct device *device, struct tensor d, struct tensor c, struct tensor a,
