@@ -12,6 +12,7 @@ extern "C" {
 #include "harness/run/watch.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/timer.h"
+#include "kernels/cuda/workspace.h"
 }
 #pragma GCC diagnostic pop
 #include <algorithm>
@@ -390,8 +391,12 @@ void add_cuda()
 
 void describe_machine()
 {
-    benchmark::AddCustomContext("device", Bench(on_cuda ? DTYPE_F32 : DTYPE_BF16).device->description);
-    if (!on_cuda) {
+    Bench b(on_cuda ? DTYPE_F32 : DTYPE_BF16);
+    benchmark::AddCustomContext("device", b.device->description);
+    if (on_cuda) { // in bf16
+        benchmark::AddCustomContext("masked_attention",
+                                    cuda_masks_by_own_kernels(b.device) ? "own kernels" : "cuDNN");
+    } else {
         benchmark::AddCustomContext("blas", openblas_get_config());
         benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));
     }

@@ -5,6 +5,7 @@
 #include "harness/run/planned_step.h"
 #include "methods/sampler.h"
 #include "tests/asked.h"
+#include "tests/scratch.h"
 
 #define RECORDS_MAX 32
 // The profile was made when a step was planned as the recorded ones had run, to the byte; what has been saved since
@@ -206,6 +207,48 @@ static void a_command_makes_the_rates(void **state)
     json_decref(made);
 }
 
+// Windows give the rate of own kernels if those ran them, as a file says or, without a word, is older than that.
+static void windows_are_of_own_kernels(void **state)
+{
+    static const struct {
+        const char *by, *expected; // expected: of what is said; NULL: the rates as without a word
+    } cases[] = {{"own kernels", NULL},
+                 {"cuDNN", "ran by cuDNN, and own kernels' rate is that of windows; run bench_ops with "
+                           "LONGBP_MASKED_ATTENTION=own"},
+                 {"cudnn", "key \"masked_attention\": expected \"own kernels\" or \"cuDNN\""}};
+    struct scratch_path path = scratch_path(*state, "operations.json");
+    json_t *operations = json_load_file("results/cuda-operations.json", 0, NULL),
+           *kept = json_load_file("experiments/devices/h200-141g.json", 0, NULL);
+    assert_non_null(operations);
+    assert_non_null(kept);
+    const json_t *rates = json_object_get(json_object_get(json_object_get(kept, "rates"), "bf16"), "operations");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *arguments, *out;
+        json_object_set_new(json_object_get(operations, "context"), "masked_attention", json_string(cases[i].by));
+        assert_int_equal(json_dump_file(operations, path.text, 0), 0);
+        assert_true(asprintf(&arguments,
+                             "calibrate --operations %s --steps results/cuda-chunk.jsonl --profile h200-141g",
+                             path.text) > 0);
+        int code = longbp(&out, arguments);
+        if (cases[i].expected) {
+            assert_int_equal(code, 2);
+            if (!strstr(out, cases[i].expected))
+                fail_msg("%s", out);
+        } else {
+            json_t *made = json_loads(out, 0, NULL);
+            if (!made)
+                fail_msg("%s", out);
+            assert_true(json_equal(
+                json_object_get(json_object_get(json_object_get(made, "rates"), "bf16"), "operations"), rates));
+            json_decref(made);
+        }
+        free(out);
+        free(arguments);
+    }
+    json_decref(kept);
+    json_decref(operations);
+}
+
 // The same shares of another card's peaks: half of all that counts takes twice as long, whatever the shapes.
 static void other_cards_have_its_shares(void **state)
 {
@@ -278,6 +321,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_holds_against_all_records),
         cmocka_unit_test(a_command_makes_the_rates),
+        cmocka_unit_test_setup_teardown(windows_are_of_own_kernels, scratch_setup, scratch_teardown),
         cmocka_unit_test(other_cards_have_its_shares),
         cmocka_unit_test(an_estimate_says_its_range_and_source),
         cmocka_unit_test(the_power_limit_rises),

@@ -301,7 +301,7 @@ static void test_few_shapes(void **state)
     }
 }
 
-// Own kernels take what cuDNN cannot, and all masks where the environment says so.
+// Own kernels take what cuDNN cannot, and all masks where the environment or the device says so.
 static void test_masks_by_own_kernels(void **state)
 {
     (void)state;
@@ -330,6 +330,9 @@ static void test_masks_by_own_kernels(void **state)
     window.mask.window = 0;
     assert_true(cuda_attention_forward_by_cudnn(device, window));
     unsetenv("LONGBP_MASKED_ATTENTION");
+    window.mask.window = 1024;
+    device->own_masked_attention = true;
+    assert_false(cuda_attention_forward_by_cudnn(device, window));
     device_close(device);
 }
 

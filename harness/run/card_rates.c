@@ -31,6 +31,7 @@ struct card {
     struct profile *profile;
     struct rates *rates;
     struct device *device; // without data
+    bool masks_by_cudnn;   // when the operations were measured
     double narrow_s;       // besides its bytes, the sum over narrow_count products
     size_t line_count, point_count, narrow_count;
     struct line lines[POINTS_MAX];
@@ -64,13 +65,27 @@ static bool read_line(struct card *card, struct json_field field, struct status 
     if (!line.name || !(line.amount > 0))
         return json_field_expected(field, status,
                                    "a name, a real_time and GFLOP/s or GB/s, as bench_ops writes them");
-    bool own = strstr(line.name, "/window="); // by kernels that leave most of the card idle
-    if (!strstr(line.name, "/bf16/") || (time_ms > LONGEST_MS && !own))
+    bool window = strstr(line.name, "/window="); // by own kernels, which leave most of the card idle
+    if (!strstr(line.name, "/bf16/") || (time_ms > LONGEST_MS && !window))
         return true;
+    if (window && card->masks_by_cudnn)
+        return json_field_fail(field, status,
+                               "%.100s ran by cuDNN, and own kernels' rate is that of windows; run bench_ops with "
+                               "LONGBP_MASKED_ATTENTION=own",
+                               line.name);
     if (card->line_count == POINTS_MAX)
         return json_field_fail(field, status, "more than %d operations in bf16", POINTS_MAX);
     card->lines[card->line_count++] = line;
     return true;
+}
+
+// Whose kernels ran attention behind a mask. A version before this key had own ones alone.
+static bool read_masked_attention(struct card *card, struct json_field field, struct status *status)
+{
+    const char *by = json_string_value(field.value);
+    card->masks_by_cudnn = by && strcmp(by, "cuDNN") == 0;
+    return !field.value || card->masks_by_cudnn || (by && strcmp(by, "own kernels") == 0) ||
+           json_field_expected(field, status, "\"own kernels\" or \"cuDNN\"");
 }
 
 static void add_point(struct card *card, const char *operation, const double *at, size_t dimensions, double value)
@@ -373,10 +388,12 @@ static bool add_operations(struct card *card, const char *path, struct status *s
 {
     struct json_source source;
     bool fine = json_source_open(&source, path, status);
-    struct json_field lines =
-        fine ? json_field_get(json_field_root(&source), "benchmarks") : (struct json_field){0};
+    struct json_field root = fine ? json_field_root(&source) : (struct json_field){0},
+                      lines = json_field_get(root, "benchmarks");
     if (fine && !json_is_array(lines.value))
         fine = json_field_expected(lines, status, "a list, as bench_ops writes it");
+    fine = fine &&
+           read_masked_attention(card, json_field_get(json_field_get(root, "context"), "masked_attention"), status);
     for (size_t i = 0; fine && i < json_array_size(lines.value); i++)
         fine = read_line(card, json_field_at(lines, i), status);
     fine = fine && add_bandwidth(card, status) && add_moving(card, status) && add_products(card, status) &&
@@ -467,6 +484,7 @@ bool card_rates(struct profile *profile, const char *operations, const char *ste
         card->device->compute_capability = (size_t)lround(10 * profile->compute_capability.value);
         fine = profile_roofline(profile, DTYPE_BF16, &card->device->roofline, status);
         card->device->roofline.rates = card->rates;
+        card->device->own_masked_attention = true; // as the operations ran
         fine = fine && add_operations(card, operations, status);
         device_close(card->device);
     }

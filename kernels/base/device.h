@@ -426,6 +426,8 @@ struct device {
     bool deterministic;
     // cuDNN was asked, and has no deterministic backward of attention here; where it was not, a rule says.
     bool no_deterministic_attention;
+    // Attention behind a mask is left to the device's own kernels, where a library could take it, too.
+    bool own_masked_attention;
     // Factors of GEMM in f32 may be rounded to TF32 (10 bits of mantissa), where the device has units for it.
     bool tf32;
     // Attention's backward may run at once where the device would cut it into blocks: fewer bytes moved, for a

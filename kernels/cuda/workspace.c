@@ -452,25 +452,26 @@ static bool window_cuts_prefix(struct attention_shape s)
     return false;
 }
 
-bool cuda_masks_by_own_kernels(void)
+bool cuda_masks_by_own_kernels(const struct device *device)
 {
     const char *masked = getenv("LONGBP_MASKED_ATTENTION");
-    return masked && strcmp(masked, "own") == 0;
+    return device->own_masked_attention || (masked && strcmp(masked, "own") == 0);
 }
 
 // Tensor cores take masks of causal attention; see cuda_attention_forward_by_cudnn.
-static bool mask_by_cudnn(struct attention_shape s)
+static bool mask_by_cudnn(const struct device *device, struct attention_shape s)
 {
     size_t window = s.mask.window < s.start + s.queries ? s.mask.window : 0;
     return attention_is_causal(s) && s.queries >= CUDA_ATTENTION_TILE &&
            window + window_queries(window, false) <= 2 * CUDA_ATTENTION_KEYS &&
-           cuda_attention_forward_queries(s) > 0 && !window_cuts_prefix(s) && !cuda_masks_by_own_kernels();
+           cuda_attention_forward_queries(s) > 0 && !window_cuts_prefix(s) && !cuda_masks_by_own_kernels(device);
 }
 
 bool cuda_attention_forward_by_cudnn(const struct device *device, struct attention_shape shape)
 {
     return device->ops->dtype == DTYPE_BF16 && shape.head_dim % 8 == 0 && shape.head_dim <= HEAD_DIM &&
-           shape.queries > 1 && !device->reverse_sums && (!attention_is_masked(shape) || mask_by_cudnn(shape));
+           shape.queries > 1 && !device->reverse_sums &&
+           (!attention_is_masked(shape) || mask_by_cudnn(device, shape));
 }
 
 bool cuda_attention_backward_by_cudnn(const struct device *device, struct attention_shape shape)

@@ -97,9 +97,9 @@ struct cuda_attention_workspace {
 struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, size_t most,
                                                       bool deterministic);
 
-// Whether the environment leaves all masks to own kernels, so that both can be measured:
-// LONGBP_MASKED_ATTENTION=own.
-bool cuda_masks_by_own_kernels(void);
+// Whether the device, or the environment by LONGBP_MASKED_ATTENTION=own, leaves all masks to own kernels, so that
+// both can be measured.
+bool cuda_masks_by_own_kernels(const struct device *device);
 // Whether attention's forward is cuDNN's on this device, as it can be in bf16; else it is the device's own
 // kernels'. With a mask that is so from a tile of queries on, but for windows of more than two blocks of keys and
 // windows that reach into a prefix. Of a single query cuDNN's masks and gradients are not to be relied on (its

@@ -265,7 +265,7 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
         card->name, device->bus_id, card->multiProcessorCount, card->major, card->minor, driver / 1000,
         driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, gemm_library_version(),
         attention_cudnn_library_version(),
-        cuda_masks_by_own_kernels() ? ", masked attention by own kernels (LONGBP_MASKED_ATTENTION=own)" : "");
+        cuda_masks_by_own_kernels(device) ? ", masked attention by own kernels (LONGBP_MASKED_ATTENTION=own)" : "");
     return true;
 }
 
