@@ -14,9 +14,8 @@ static double least_idle(const json_t *ranks)
     return least;
 }
 
-// Of Llama-3-8B over a million tokens: twice T d e bytes a rank, most of which go while it computes. On a card that
-// reaches half of its peak, as cards do; at all of it 1 Gbit/s carries a stage's input more slowly than it is
-// computed.
+// Of Llama-3-8B over a million tokens: twice T d e bytes a rank, most of which go while it computes. On a card half
+// as fast as an H200, whose busiest stage waits for 1 Gbit/s, too, a tenth of the step at most.
 #define HALF "h200-141g,bf16_flops_per_s=4.945e14"
 static void a_pipeline_hides_its_messages(void **state)
 {
