@@ -181,6 +181,19 @@ static void attention_in_f32_has_its_rate(void **state)
     device_close(device);
 }
 
+// A device in f32 computes nothing in f32 beside its dtype.
+static void attention_of_f32_has_no_other_rate(void **state)
+{
+    (void)state;
+    const struct attention_shape shape = {256, 300, 1, 2, 2, 64, 300, {0}};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_F32, 0, &status);
+    assert_non_null(device);
+    for (int backward = 0; backward < 2; backward++)
+        assert_true(device->ops->rules->attention_f32_share(device, shape, backward) == 0);
+    device_close(device);
+}
+
 // A bound of however queries are cut: those before the window's end could be cuDNN's.
 static void the_least_in_f32(void **state)
 {
@@ -339,6 +352,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_operation_has_the_rate_of_its_kind),
         cmocka_unit_test(an_estimate_is_by_the_roofline),
         cmocka_unit_test(attention_in_f32_has_its_rate),
+        cmocka_unit_test(attention_of_f32_has_no_other_rate),
         cmocka_unit_test(the_least_in_f32),
         cmocka_unit_test_setup_teardown(an_estimate_is_by_rates, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(wrong_rates_are_refused, scratch_setup, scratch_teardown),
