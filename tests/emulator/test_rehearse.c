@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #define LONGEST  4.0          // seconds until a kill
-#define PARTS    ((size_t)13) // and ranks
+#define PARTS    ((size_t)18) // and ranks
 #define TEXT_MAX ((size_t)1 << 20)
 
 // What has been seen of a course: one folder of results, and those that went on from it.
