@@ -219,10 +219,10 @@ void add_sustained(size_t n, double seconds)
             double ms = b.time_ms(product, calls);
             watch_stop(watch, &seen);
             state.SetIterationTime(ms * 1e-3);
-            if (watch) {
+            if (watch && seen.sm_clock_median_mhz > 0) // else the file would have NaN, which JSON has not
                 state.counters["MHz"] = seen.sm_clock_median_mhz;
+            if (watch && seen.energy_j > 0)
                 state.counters["W"] = seen.energy_j / (ms * 1e-3 * calls);
-            }
         }
         watch_close(watch);
         using benchmark::Counter;

@@ -1,7 +1,6 @@
 // Every own kernel of the CUDA device that computes an operation, run on the CPU by tests/simt, in f64, f32 and
 // bf16, held to the operation's cases (tests/cases), with the threads of a block in one order and in the other.
 #include "tests/cases/cases.h"
-#include "tests/sanitized.h"
 #include "tests/simt/device.h"
 #include <cuda_runtime.h>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <stdarg.h>
 extern "C" {
 #include "tests/chosen_tests.h"
+#include "tests/sanitized.h"
 #include <cmocka.h>
 }
 
