@@ -138,8 +138,9 @@ static void a_pass_ends_at_the_projections(void **state)
     const struct config *c = &all.config;
     double n = (double)(all.context * all.batch_size), d = (double)c->width, r = (double)factors.rank;
     double q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
-    double of_factors = 4 * n * r * ((d + q) + (d + kv) + ((double)c->ffn + d)) * (LAYERS - 1);
-    double of_inputs = 2 * n * d * (q + 2 * kv) + 2 * n * r * ((d + q) + (d + kv));
+    // grad_y B is one product, for the factors and for the input.
+    double of_factors = 2 * n * r * ((2 * d + q) + (2 * d + kv) + (2 * (double)c->ffn + d)) * (LAYERS - 1);
+    double of_inputs = 2 * n * d * (q + 2 * kv) + 2 * n * r * (d + d);
     all.device->counters = one.device->counters = (struct counters){0};
     walk(&all, method_find("full"), "");
     walk(&one, method_find("full"), "");

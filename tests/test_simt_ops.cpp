@@ -27,7 +27,7 @@ void set_order(bool descending)
 // What a library computes, or the runtime.
 bool is_missing(const char *operation)
 {
-    return strcmp(operation, "gemm") == 0 || strcmp(operation, "zero") == 0;
+    return strncmp(operation, "gemm", 4) == 0 || strcmp(operation, "zero") == 0;
 }
 
 void check(enum dtype dtype, const char *operation, double largest)

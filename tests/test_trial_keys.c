@@ -97,9 +97,10 @@ static bool trains(const char *parent)
 // What a trial must have for a key to be taken.
 static const char *beside(const char *parent, const char *key)
 {
-    return trains(parent)              ? "'data': {'text': 'a'}, 'optimizer': {'name': 'adamw'}, "
-           : strcmp(key, "group") == 0 ? "'batch': 2, 'prompt': 2, "
-                                       : "";
+    return trains(parent)                        ? "'data': {'text': 'a'}, 'optimizer': {'name': 'adamw'}, "
+           : strcmp(key, "group") == 0           ? "'batch': 2, 'prompt': 2, "
+           : strcmp(key, "gemm_algorithms") == 0 ? "'device': 'cuda', "
+                                                 : "";
 }
 
 // Schedule wsd's, but for decay_steps, which it needs.
@@ -161,11 +162,12 @@ static void expect_taken(const char *parent, const char *key, const char *value,
                           : strcmp(key, "warmup_type") == 0 ? "'linear'"
                           : strcmp(key, "decay_type") == 0  ? "'cosine'"
                                                             : "0";
-    struct trial *plain = *within(parent, key, initial) ? trial_with(parent, key, initial, &status)
-                          : train                       ? trial_with(parent, "steps", "100", &status)
-                          : trains(parent)              ? trial_with(parent, "weights", "'device'", &status)
-                          : *beside(parent, key)        ? trial_with(parent, key, "1", &status)
-                                                        : trial_with(NULL, "seed", "1", &status);
+    struct trial *plain = *within(parent, key, initial)         ? trial_with(parent, key, initial, &status)
+                          : train                               ? trial_with(parent, "steps", "100", &status)
+                          : trains(parent)                      ? trial_with(parent, "weights", "'device'", &status)
+                          : strcmp(key, "gemm_algorithms") == 0 ? trial_with(parent, key, "null", &status)
+                          : *beside(parent, key)                ? trial_with(parent, key, "1", &status)
+                                                                : trial_with(NULL, "seed", "1", &status);
     struct trial *trial = trial_with(parent, key, value, &status);
     if (!trial)
         fail_msg("%s: %s: %s", key, value, status.message);
