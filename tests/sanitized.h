@@ -10,8 +10,8 @@ enum { STRIDE = 3 };
 enum { STRIDE = 1 };
 #endif
 
-// Of a loop whose settings have much code in common: every third under the sanitizers but for the weekly run, which
-// has all of them, as every run without them.
+// Stride of a loop over settings that share much code. Under the sanitizers the loop takes every third setting;
+// without them, or in the weekly run, it takes all.
 static inline size_t stride(void)
 {
     return exhaustive() ? 1 : STRIDE;

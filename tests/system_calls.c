@@ -63,7 +63,8 @@ static bool is_own(void *caller)
     return (uintptr_t)caller >= program_first && (uintptr_t)caller < program_end;
 }
 
-// Of a function's calls every other one, from the first on.
+// Whether a call is interrupted: under INTERRUPT, every second call that the program makes to a function, from the
+// first on.
 #define INTERRUPTED()                                                                                              \
     ({                                                                                                             \
         static atomic_uint calls;                                                                                  \

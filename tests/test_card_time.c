@@ -27,7 +27,7 @@ struct held {
 static const char *const files[] = {"results/cuda-chunk.jsonl", "results/cuda-llama.jsonl",
                                     "results/pytorch-speed-cuda.json"};
 
-// Of a trial of method spaco the same with the columns of one draw.
+// Fixes the columns of a spaco trial to those of one draw.
 static void fix_draw(json_t *trial, size_t draw)
 {
     char *text = json_dumps(trial, 0);
@@ -106,7 +106,7 @@ static size_t read_records(struct held *held, const char *path)
     return count;
 }
 
-// What tools/compare_with_pytorch_speed.py timed of ours.
+// Reads the times of our steps from a file of tools/compare_with_pytorch_speed.py.
 static size_t read_comparison(struct held *held, const char *path)
 {
     json_t *rows = json_load_file(path, 0, NULL);

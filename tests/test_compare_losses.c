@@ -49,7 +49,7 @@ static void a_step_has_the_same_loss_but_for_rounding(void **state)
     expect(*state, "--allow lass=1% base new", 2, "did you mean 'loss'?");
 }
 
-// Of three rounds, in the last of which BASE's loss is not finite: that is no tolerance for the others.
+// Each file has three rounds. A round whose loss is not finite gives the other rounds no tolerance.
 static void a_loss_that_is_not_finite_excuses_nothing(void **state)
 {
     static const struct {

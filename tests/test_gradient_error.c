@@ -214,8 +214,8 @@ static void the_bound_counts_parts_of_sums_in_bf16(void **state)
     }
 }
 
-// What reference_judge says of a gradient and a noise floor whose tensors are off by these, relative to the
-// bound, from a reference of (3, 4, 0) and (0, second).
+// Errors of the two tensors of a gradient and of a noise floor, as multiples of the bound. verdict() returns how
+// reference_judge judges them against a reference of (3, 4, 0) and (0, second).
 struct off {
     double first, second; // of the gradient
     double floor_first, floor_second;

@@ -26,8 +26,8 @@ static struct device *open_device(void)
 enum { KEYS = 64, DIM = 32, ELEMENTS = KEYS * DIM, CALLS = 32, SEEDS = 32 };
 static const double addend = 0x1p-10, spacing = 0x1p-7; // an eighth of the spacing of bf16 from 1 on
 
-// What grad_v is after CALLS queries, each of which adds `addend` to 1: P is 1, and so is every row of grad_o /
-// addend.
+// Returns grad_v after CALLS queries, each of which adds `addend` to an initial 1: P is 1, and each element of
+// grad_o is `addend`.
 static double *summed(struct device *device, enum dtype dtype, struct key_rounding rounding)
 {
     static const struct {
@@ -66,9 +66,10 @@ static double *summed(struct device *device, enum dtype dtype, struct key_roundi
     return values;
 }
 
-// Of n independent sums the mean is off by s / sqrt(n), and s by no more than CALLS roundings of half a spacing
-// each. Over elements and seeds all of them are independent; so are the seeds of one element, whose mean is then
-// off by s / sqrt(SEEDS): the square of that, over the elements, has a chi-square distribution.
+// The mean of n independent sums has a standard error of s / sqrt(n). A sum's own s is at most that of CALLS
+// independent roundings of half a spacing each. All elements and seeds are independent. One element's mean over
+// its seeds has a standard error of s / sqrt(SEEDS); in these units, the sum of the squares of all elements' means
+// has a chi-square distribution.
 static void the_mean_over_seeds_is_the_exact_sum(void **state)
 {
     (void)state;

@@ -14,8 +14,9 @@ static double least_idle(const json_t *ranks)
     return least;
 }
 
-// Of Llama-3-8B over a million tokens: twice T d e bytes a rank, most of which go while it computes. On a card half
-// as fast as an H200, whose busiest stage waits for 1 Gbit/s, too, a tenth of the step at most.
+// A pipeline of Llama-3-8B over a million tokens sends at most 2 T d e bytes per rank, most of them while it
+// computes. On a card half as fast as an H200, the busiest stage waits for at most a tenth of the step, even
+// at 1 Gbit/s.
 #define HALF "h200-141g,bf16_flops_per_s=4.945e14"
 static void a_pipeline_hides_its_messages(void **state)
 {

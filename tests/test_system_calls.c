@@ -34,7 +34,7 @@ static void must_run(const struct scratch *scratch, const char *command)
 static void interrupted_and_short_calls_change_nothing(void **state)
 {
     const struct scratch *scratch = *state;
-    // What each makes is in its own folder, the same with faults as without.
+    // Each command writes into its working directory, which must come out the same with faults and without.
     static const char *const commands[] = {
         "$L grad --model tiny --context 64 --out g.safetensors",
         "$L train --model tiny --context 64 --steps 4 --checkpoint 2 --out t && rm -f t/*.jsonl",
@@ -93,7 +93,7 @@ static void failed_reads_are_told(void **state)
     must_run(scratch, "$L run spec.json --quiet --out r.jsonl");
     expect_told_or_done(scratch, "$L report r.jsonl", "r.jsonl: Input/output error");
     expect_told_or_done(scratch, "$L compare --deterministic r.jsonl r.jsonl", "r.jsonl: Input/output error");
-    // What gnuplot writes is of no matter, and soon there.
+    // A stub replaces gnuplot: its output does not matter here and comes at once.
     must_run(scratch, "printf '#!/bin/sh\\necho picture\\n' > gnuplot && chmod +x gnuplot");
     expect_told_or_done(scratch, "PATH=.:$PATH $L plot r.jsonl --figures chunk --format png --out pictures",
                         "cannot read what gnuplot wrote: Input/output error");

@@ -372,7 +372,7 @@ static void a_group_is_no_better_than_all(void **state)
     for (size_t g = 0; g < 2; g++)
         assert_verdict(change.groups[g].verdict, VERDICT_WORSE);
     time_change_free(&change);
-    // Of a group that is no slower nothing is known: its trials were disturbed in one of two rounds.
+    // A group that is not slower gets no verdict: each of its trials was disturbed in one of two rounds.
     machine = (struct machine){.count = 8};
     for (size_t i = 0; i < 8; i++)
         for (size_t k = 0; k < 2; k++) {
@@ -387,7 +387,7 @@ static void a_group_is_no_better_than_all(void **state)
     time_change_free(&change);
 }
 
-// What rounds do to all trials, one of which lacks the middle one.
+// Rounds affect all trials alike, including one that lacks the middle round.
 static void a_round_is_one_of_all_trials(void **state)
 {
     (void)state;

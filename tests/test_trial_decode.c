@@ -600,7 +600,8 @@ static void pairs_and_groups_stay_together(void **state)
                "key 'prompt': leaves nothing to predict of 20 tokens; give fewer");
 }
 
-// What somebody asks of a card and leaves out fills rows of a batch; a record, and what was given, stays as it is.
+// A trial that a user asks of a card gets larger defaults, which shrink as the batch grows. A recorded trial and
+// given values keep theirs.
 static void a_card_has_defaults_of_its_own(void **state)
 {
     (void)state;

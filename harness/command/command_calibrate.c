@@ -91,7 +91,8 @@ static bool write_profile(const struct profile *profile, const char *path, struc
     return written;
 }
 
-// Of a card that was measured elsewhere: the profile with the rates that these files give.
+// Loads --profile and adds the rates that --operations and --steps give. They were measured on that profile's
+// card, on another machine.
 static bool from_files(struct profile *profile, const struct arguments *arguments, struct status *status)
 {
     if (!arguments->operations || !arguments->steps || !arguments->profile)

@@ -51,7 +51,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
     }
 }
 
-// Of the worst verdict. Another setting may well read other data; two files of one trial may not.
+// Maps the worst verdict to an exit code. A change of inputs is expected between settings (--by), but not between
+// two records of one trial.
 static int exit_code(const struct titled_comparison *items, size_t count)
 {
     enum verdict worst = VERDICT_NONE;

@@ -34,8 +34,8 @@ struct trial_comparison {
     char context[24];
 };
 
-// What is told of a comparison besides its verdicts, and why it is changed or undecided: how many there are of
-// each.
+// Counts that a comparison reports besides its verdicts. Those from COUNT_REASONS on are reasons why it is changed
+// or undecided.
 enum comparison_count {
     COUNT_LET_PASS,        // quantities that changed within what --allow says
     COUNT_NEWS,            // quantities that NEW alone knows

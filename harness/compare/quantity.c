@@ -19,7 +19,8 @@
 // How far counts of instructions of one build may be apart, of which threads that wait for others retire some.
 #define INSTRUCTIONS_NOISE 0.03
 
-// What the quantities of a kind have in common. They stand in the order of the table of `compare --help`.
+// Kinds of quantities, in the order of the table of `compare --help`. All quantities of a kind share these
+// properties.
 enum kind { COUNT, HOST, CATEGORY, INSTRUCTIONS, LOSS, RUN_LOSS, ERROR, TENSOR, BIAS, KINDS };
 static const struct {
     const char *name, *rule; // name: where the quantities' own do not say it

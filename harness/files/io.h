@@ -18,7 +18,8 @@ bool io_truncate(int file, off_t bytes);
 // Waits until what was written is on the disk. What has nothing to sync, as devices and pipes, is done at once.
 bool io_sync(int file);
 
-// What one read gives: up to `count` bytes, 0 at the end. -1 and errno if it fails, as where nothing is there yet.
+// Reads once, at most `count` bytes; returns 0 at the end of the file. -1 and errno if it fails, also if no data
+// is available yet.
 ssize_t io_read(int file, void *bytes, size_t count);
 // Up to `count` bytes from `at` on, fewer only where the file ends before. -1 and errno if it fails.
 ssize_t io_read_at(int file, void *bytes, size_t count, off_t at);

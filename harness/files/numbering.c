@@ -8,7 +8,7 @@ struct numbered {
     size_t after; // the key's number and 1; 0: free
 };
 
-// Where the hash stands, or would.
+// The slot that holds the hash, or the free slot for it.
 static struct numbered *place_of(const struct numbering *numbering, XXH128_hash_t hash)
 {
     size_t mask = numbering->capacity - 1, at = hash.low64 & mask;

@@ -64,7 +64,7 @@ static const size_t *known(struct names_at_glance *names, const void *glance, si
     return number < before ? &names->numbers[number] : NULL;
 }
 
-// Of the glance that was new.
+// Adds the name of the glance that known() has just added. Returns the name's number.
 static size_t add_name(struct names_at_glance *names, const char *name)
 {
     size_t count = names->glances.count;

@@ -119,7 +119,8 @@ static double squared_distance(const double *a, const double *b, size_t dimensio
     return sum;
 }
 
-// What a square on the diagonal takes goes with its side: its tiles of queries run beside each other.
+// A causal square's time is proportional to its side, because its tiles of queries run in parallel. Its rate is
+// then proportional to the side, too.
 static void add_squares(struct card *card, const char *operation, const double *at, double value)
 {
     const double one[] = {1, at[1], at[2]};
@@ -272,7 +273,7 @@ static void add_product(struct card *card, const struct product *product, const 
     card->narrow_count++;
 }
 
-// What a narrow product takes besides its bytes stays as it is however many there are.
+// A narrow product takes a constant time in addition to that for its bytes, however many bytes there are.
 static void add_narrow(struct card *card)
 {
     double bytes = NARROW_BYTES;
@@ -331,7 +332,8 @@ static double attention_estimate_s(struct card *card, struct attention_shape s, 
     return device->counters.estimate_s;
 }
 
-// What of it is by a rate that is not known yet goes with the rate's inverse; all else stays.
+// Solves for the one unknown rate. The time of the operations that run at it is inversely proportional to it; all
+// other time is known.
 static double solve(struct card *card, const struct line *line, const char *operation, bool backward)
 {
     const double slow = 1e12, slower = 5e11;

@@ -41,7 +41,7 @@ size_t profile_limit_bytes(const struct profile *profile);
 // none.
 bool profile_roofline(const struct profile *profile, enum dtype dtype, struct roofline *roofline,
                       struct status *status);
-// What estimates in a dtype come from: "measured rates", or "scaled rates".
+// Source of the estimates in a dtype: "measured rates" or "scaled rates".
 const char *profile_estimate_source(const struct profile *profile, enum dtype dtype);
 // The file's text, to be freed. Numbers that are not given are left out.
 char *profile_text(const struct profile *profile);

@@ -208,8 +208,9 @@ static struct power_limit scaled_power(const struct rate_peaks *card, const stru
     return (struct power_limit){like->flops_per_s * watts, fmax(1, like->factor * cbrt(flops / watts))};
 }
 
-// Of another dtype attention is the device's own kernels', whose rate is that of FLOPs that are done: in the
-// backward 14 for 10 that are counted.
+// Turns a rate of the device's own kernels into that of all attention: in dtypes other than bf16 only they run.
+// The rate counts the FLOPs that they execute, in the backward 14 for 10 counted ones. False for other kernels'
+// rates.
 static bool scale_attention(struct rate *rate, double f32)
 {
     if (!ends_in(rate, "_f32"))

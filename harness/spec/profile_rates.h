@@ -16,11 +16,12 @@ json_t *profile_rates_json(const struct rates *rates, const char *source);
 #define SCALED_HIGH  1.4
 #define SCALED_APART 1.31
 
-// What a card has at best; power_w 0: not known.
+// A card's peak rates, launch time and power; power_w 0: unknown.
 struct rate_peaks {
     double flops_per_s[DTYPE_COUNT], bytes_per_s, launch_s, power_w;
 };
-// Where a card has no rates of a dtype that it has FLOPs of: those in bf16 of another card, each by the ratio of
-// what the two have of FLOPs, memory bandwidth or launches, and the range above. rates: [DTYPE_COUNT].
+// Fills in rates for each dtype that has FLOP/s on a card but no measured rates. Each is another card's bf16 rate,
+// scaled by the ratio of the two cards' FLOP/s, memory bandwidth or launch time, with the range above. rates:
+// [DTYPE_COUNT].
 void profile_rates_scale(struct rates *rates, const struct rate_peaks *card, const struct rates *measured,
                          const struct rate_peaks *measured_card);

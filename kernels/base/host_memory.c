@@ -123,7 +123,7 @@ int __wrap___asprintf_chk(char **text, int flag, const char *format, ...)
     return bytes;
 }
 
-// What it hands out after a failure would look like the end of the file, or like a line.
+// After a failure getdelim may return part of a line, or -1 as at the end of the file; ferror tells them apart.
 REPLACE(ssize_t, getdelim, char **line, size_t *room, int delimiter, FILE *stream)
 {
     errno = 0;
@@ -133,7 +133,7 @@ REPLACE(ssize_t, getdelim, char **line, size_t *room, int delimiter, FILE *strea
     return bytes;
 }
 
-// What getline is inlined to.
+// glibc's headers inline getline to this function.
 ssize_t __wrap___getdelim(char **line, size_t *room, int delimiter, FILE *stream);
 ssize_t __wrap___getdelim(char **line, size_t *room, int delimiter, FILE *stream)
 {

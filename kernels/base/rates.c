@@ -107,7 +107,8 @@ static double rate_most(const struct rate *rate)
     return most;
 }
 
-// Of this shape and of all that it may be cut into: between points a rate is no higher than at both.
+// The maximum rate of this shape and of all shapes that its rows may be cut into. Interpolation never exceeds the
+// larger of two neighbouring points, so this shape and the points below it are enough.
 static double rate_within(const struct rate *rate, const double at[RATE_DIMENSIONS])
 {
     size_t axis = rows_axis(rate);
@@ -178,7 +179,8 @@ static double attention_part_s(const struct rate *rate, double flops, double sid
     return flops > 0 ? flops / (least ? rate_within(rate, at) : rate_at(rate, at)) : 0;
 }
 
-// Of what tensor cores compute: squares on the diagonal, and the keys before them.
+// Seconds of attention on tensor cores: causal squares on the diagonal at one rate, the keys before them at
+// another.
 static double attention_s(const struct rates *rates, const struct range *range, const struct cost *cost, bool least)
 {
     const struct rate *causal = rate_of_part(rates, range, "_causal"),

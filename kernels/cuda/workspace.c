@@ -32,7 +32,8 @@ static size_t block_keys(const struct cuda_attention_block *b)
     return b->deterministic ? CUDA_ATTENTION_QUERIES : CUDA_ATTENTION_KEYS;
 }
 
-// Of so many keys, at least a tile, at most a block's.
+// Number of a rectangle's keys. If `whole`, `left` is rounded down to whole tiles. Otherwise a block's maximum
+// is halved until it is at most `left`, which is at least a tile.
 static size_t rectangle_keys(size_t left, bool whole, const struct cuda_attention_block *b)
 {
     size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : block_keys(b);

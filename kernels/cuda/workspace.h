@@ -29,7 +29,7 @@ size_t cuda_attention_block_queries(const struct device *device);
 // which no mask touches, is a power of two of tiles of keys; in it the query heads that share a key head are rows,
 // so that its gradients of keys and values need no sum over heads: row t * group + j of key head g is query t of
 // head g * group + j ("folded"). A causal block is bottom-right aligned, a windowed one has a left bound besides.
-// What fills no tile is for the device's own kernels.
+// The device's own kernels run an untiled block, whose rows or keys fill no tile.
 enum cuda_attention_kind { ATTENTION_RECTANGLE, ATTENTION_CAUSAL, ATTENTION_WINDOW, ATTENTION_UNTILED };
 struct cuda_attention_block {
     size_t sequence, sequences; // of the batch
@@ -52,8 +52,8 @@ struct cuda_attention_block {
 // that continue a prefix see it in blocks of queries of several documents. most SIZE_MAX: all queries against all
 // keys at once, or all whole tiles of them, unless a mask or 2^31 elements of a tensor forbid it.
 bool cuda_attention_next_block(struct attention_shape shape, size_t most, struct cuda_attention_block *block);
-// What the graph of a block sees, or the own kernels: its rows as queries, its sequences as the batch, its heads,
-// its keys; a window for the own kernels alone.
+// The shape that a block's graph or the own kernels compute. Its queries are the block's rows, for the own kernels
+// the block's queries; its batch is the block's sequences. Only the own kernels get a window.
 struct attention_shape cuda_attention_block_shape(struct attention_shape shape,
                                                   const struct cuda_attention_block *block);
 // Whether a block's queries are folded: a rectangle's, where heads share keys; and where it has not all sequences
@@ -74,9 +74,9 @@ struct cuda_key_rows {
 };
 struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segment,
                                                 const struct cuda_attention_block *block);
-// What an engine may take: a forward's; for a block of a backward, where they keep dK and dV of every query head in
-// bf16, where heads share keys, and one of them a second accumulator of dQ in f32, or deterministic ones dS; each
-// aligned as it likes.
+// Upper bounds of an engine's workspace: a constant for a forward, a function of the block for a backward. A
+// backward engine may keep a second f32 accumulator of dQ, or dS in bf16 if it is deterministic. Where heads share
+// keys, it also keeps dK and dV of every query head in bf16. The bound includes room for alignment.
 #define CUDA_ATTENTION_FORWARD_BYTES ((size_t)8 << 20)
 size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *block);
 

@@ -28,7 +28,7 @@ static void lora_grad_down(struct model *model, const struct projection *p, stru
     op_gemm(device, *grad_u, grad_y, NO_TRANSPOSE, own_rows(p, p->lora_b->value), NO_TRANSPOSE, p->lora_scale, 0);
 }
 
-// What is added to the weight's product.
+// Adds the bias and the LoRA adapter's product, if there are any, to the weight's product.
 static void add_rest(struct model *model, const struct projection *p, struct tensor y, struct tensor x)
 {
     struct device *device = model->device;

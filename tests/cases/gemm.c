@@ -96,7 +96,7 @@ void gemm_cases(struct cases *c)
     case_end(c);
 }
 
-// What it is onto stays as it is; of no terms, too.
+// The addend keeps its values, even if the product has no terms (k = 0).
 void gemm_onto_cases(struct cases *c)
 {
     enum dtype dtypes[2];

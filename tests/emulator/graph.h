@@ -20,7 +20,7 @@ struct execution {
 // Whether graphs of its form may have a deterministic engine beside the one that is not: a backward without an
 // accumulator of dQ.
 bool graph_keeps_scores(const struct descriptor *graph);
-// What an engine takes.
+// Bytes of an engine's workspace.
 size_t graph_workspace(const struct descriptor *graph, bool deterministic);
 // Reads what the pack binds by value, and checks all that is bound: aligned, the card's, and nothing that is
 // written overlapping anything else.

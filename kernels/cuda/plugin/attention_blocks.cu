@@ -16,9 +16,9 @@ struct folding {
     unsigned batch, kv_heads, group, head_dim, stride;
 
     __device__ unsigned cols() const { return kv_heads * group * head_dim; }
-    // Where row `row` of the operands is, counted with those of its sequences alone.
+    // The operands' row for row `row` of the block's sequences.
     __device__ size_t operand(size_t row) const { return row / batch * stride + row % batch; }
-    // Where column `col` of row `row` is, folded.
+    // The folded tensor's offset for column `col` of row `row`.
     __device__ size_t at(size_t row, unsigned col) const
     {
         unsigned head = col / head_dim, g = head / group, j = head % group;

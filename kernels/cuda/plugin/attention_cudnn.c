@@ -445,8 +445,8 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
     return ran;
 }
 
-// What fills no tile, by our own kernels, which add dK and dV to the segments themselves, and dQ to what a causal
-// block before has.
+// Runs an untiled block with our own kernels. They add dK and dV to the segments directly and, if `accumulate`, dQ
+// to the previous block's.
 static bool run_own(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t,
                     bool accumulate)
 {

@@ -33,7 +33,7 @@ struct gemm {
     void *choices;                      // a tree (tsearch) of struct choice
 };
 
-// What one product multiplies.
+// Operands of one product, D = alpha A B + beta C.
 struct operands {
     const void *a, *b, *c;
     void *d;

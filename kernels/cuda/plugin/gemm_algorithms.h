@@ -6,7 +6,8 @@
 
 #define GEMM_CANDIDATES 8 // that cuBLASLt is asked for
 
-// What an algorithm is chosen for. All of one type: compared as bytes. Strides: elements between rows.
+// A product that an algorithm is chosen for. All fields have one type, so that problems compare as bytes. Strides
+// count elements between rows.
 struct gemm_problem {
     uint64_t m, n, k, transpose_a, transpose_b, stride_a, stride_b, stride_c, dtype, dtype_c, tf32;
     uint64_t alignment_a, alignment_b, alignment_c, alignment_d;
