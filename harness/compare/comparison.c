@@ -84,6 +84,7 @@ static void name_trials(struct comparison *comparison)
     for (size_t i = 0; i < comparison->count; i++) {
         struct trial_comparison *trial = &comparison->trials[i];
         comparison->named[i] = trial->new ? trial->new : trial->base;
+        CHECK(comparison->named[i]); // each is of one file at least
         snprintf(trial->context, sizeof trial->context, "%.0f", comparison->named[i]->trial.context);
     }
     trial_names_open(&comparison->names, comparison->named, comparison->count, true);

@@ -385,7 +385,9 @@ static void judge_groups(struct time_change *change, const struct sheet *sheet)
     for (int axis = 0; axis < TIME_AXES; axis++) {
         for (size_t i = 0; i < sheet->count; i++) {
             const char *name = sheet->trials[i]->groups[axis];
-            struct part part = has_group(change, axis, name) ? (struct part){0} : part_of(sheet, axis, name);
+            if (has_group(change, axis, name))
+                continue;
+            struct part part = part_of(sheet, axis, name);
             if (part.trials < 2 || part.trials == sheet->count)
                 continue;
             double half = 2 * evidence.error / sqrt((double)part.trials);

@@ -53,7 +53,7 @@ static struct glance glance_of(const struct grouping_work *work, const struct re
 {
     struct glance glance = {.text = trial->rest ? (const void *)trial->rest : trial->json};
     for (size_t i = 0; i < work->count_count; i++)
-        glance.counts[i] = *(const double *)((const char *)trial + work->counts[i]->offset);
+        memcpy(&glance.counts[i], (const char *)trial + work->counts[i]->offset, sizeof *glance.counts);
     return glance;
 }
 

@@ -31,7 +31,7 @@ static inline double roofline_s(const struct roofline *roof, const struct cost *
 static inline double estimate_s(const struct roofline *roof, const struct range *range, const struct cost *cost)
 {
     double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost, roof->least) : 0;
-    bool known = measured_s > 0 && (cost->f32_done == 0 || roof->rates->bytes_per_s > 0);
+    bool known = roof->rates && measured_s > 0 && (cost->f32_done == 0 || roof->rates->bytes_per_s > 0);
     double least_s = known ? 0 : roofline_s(roof, cost);
     return measured_s > least_s ? measured_s : least_s;
 }

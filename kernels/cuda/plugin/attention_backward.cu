@@ -169,6 +169,8 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
     }
     auto add = [&](auto type, void *to, const A(&sum)[R][tile::COLUMNS], const bf16_rounding &rounding, A *spent) {
         using G = typename decltype(type)::type;
+        size_t begin = key - segment.start; // once more: no register holds these through the loop
+        int count = rows_of<tile::ROWS>(segment.count, begin);
         head<G> rows((G *)to, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
         rows.data = rows.token(begin);
         if constexpr (sizeof(G) == 2) {

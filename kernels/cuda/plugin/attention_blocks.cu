@@ -90,8 +90,12 @@ __global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *
         for (int i = 0; i < N; i++)
             sum[i] += x[i];
         if (stochastic) {
-            struct rounding_bits bits = rounding_bits(blockIdx.y ? &rounding1 : &rounding0,
-                                                      row * key_rounding_groups(cols) + col / KEY_ROUNDING_GROUP);
+            uint64_t group = row * key_rounding_groups(cols) + col / KEY_ROUNDING_GROUP;
+            struct rounding_bits bits; // a choice of parameters by address would copy both to memory
+            if (blockIdx.y)
+                bits = rounding_bits(&rounding1, group);
+            else
+                bits = rounding_bits(&rounding0, group);
 #pragma unroll
             for (int i = 0; i < N; i++)
                 sum[i] = stochastic_bf16(sum[i], &bits, col % KEY_ROUNDING_GROUP + i);
