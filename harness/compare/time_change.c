@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define ERROR_LEAST  0.01 // of a trial's log ratio, whatever its rounds say: placement of memory and code
-#define STANDS_OUT   4    // errors; a group one less, for there are fewer groups
+#define STANDS_OUT   4    // errors; a group of three trials or more one less, for there are fewer groups
 #define EXCESS_LEAST 0.05 // and by so much, as a ratio
 #define DISTURBED    0.10 // of a round's time over the least
 #define CHANCE_MOST  0.01 // trials that look slower for no reason, in all
@@ -319,7 +319,7 @@ static enum verdict judge_part(const struct time_change *change, const struct pa
                                const struct evidence *evidence)
 {
     double error = evidence->error / sqrt((double)part->trials), limit = threshold_of(change, part->trials);
-    double excess = fmax((STANDS_OUT - (part->trials > 1)) * error, log(1 + EXCESS_LEAST));
+    double excess = fmax((STANDS_OUT - (part->trials > 2)) * error, log(1 + EXCESS_LEAST));
     bool proves = part->trials > 1 || evidence->no_chance;
     if (proves && part->low - evidence->middle > excess && part->low > limit - NEARLY)
         return VERDICT_WORSE;

@@ -20,10 +20,10 @@
 //
 //   same       the ratio and its error lie below 1 + threshold
 //   worse      all trials: the interval lies above 1 and the ratio above 1 + T / 2. A trial or a group: the ratio
-//              exceeds the threshold, or nearly so, and exceeds the median of all trials by four errors (a group:
-//              three) and by 5 %; of a trial besides, chance does not explain it: with n trials and the share q of
-//              rounds in which something disturbed a trial by 10 % and more, n times the chance that all of a
-//              trial's rounds are disturbed (of medians: half of them) is at most 0.01.
+//              exceeds the threshold, or nearly so, and exceeds the median of all trials by four errors (a group of
+//              three trials or more: by three) and by 5 %; of a trial besides, chance does not explain it: with n
+//              trials and the share q of rounds in which something disturbed a trial by 10 % and more, n times the
+//              chance that all of a trial's rounds are disturbed (of medians: half of them) is at most 0.01.
 //   better     likewise, below 1
 //   undecided  otherwise, and always in one round, which says nothing about how far two rounds differ. A group
 //              that is undecided by itself is worse where all trials are and its ratio exceeds 1, else not judged.
