@@ -158,7 +158,7 @@ static void test_a_commit_is_measured_again(void **state)
     json_decref(history);
 }
 
-// Of one round of each commit times say nothing, and nothing is open for their sake.
+// Times of one round per commit cannot be judged, and leave no verdict open.
 static void test_times_of_one_round_are_left_out(void **state)
 {
     struct scratch *scratch = *state;
