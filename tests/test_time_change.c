@@ -413,9 +413,31 @@ static void groups_of_trials(void **state)
     judge_method_at(0.89, VERDICT_BETTER);
 }
 
+// A trial's ratio is off by 1.23 x 0.0325 = 0.04. A group that is slower by 0.11 lies above the others by 3.9
+// errors of two trials, 0.0283, which need four, or by 4.8 errors of three, 0.0231, which need three.
+static void a_group_of_two_stands_out_as_a_trial_does(void **state)
+{
+    (void)state;
+    static const enum verdict expected[] = {VERDICT_UNDECIDED, VERDICT_WORSE};
+    for (size_t i = 0; i < 2; i++) {
+        struct machine machine = {.count = 4 + 2 * i};
+        for (size_t t = 0; t < machine.count; t++)
+            for (size_t k = 0; k < 2; k++) { // no round is slower for all
+                machine.base[t][k] = 100 * exp((t + k) % 2 ? 0.0325 : 0);
+                machine.new[t][k] = machine.base[t][k] * exp(2 * t < machine.count ? 0.11 : 0);
+            }
+        struct time_change change = judge(&machine);
+        assert_near(change.error, 1.23 * 0.0325);
+        assert_int_equal(change.groups[0].trials, 2 + i);
+        assert_verdict(change.groups[0].verdict, expected[i]);
+        time_change_free(&change);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_of_two_stands_out_as_a_trial_does),
         cmocka_unit_test(nothing_is_not_judged),
         cmocka_unit_test(one_trial_of_two_rounds),
         cmocka_unit_test(one_round_decides_nothing),
