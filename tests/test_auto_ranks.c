@@ -26,12 +26,12 @@ static void the_rank_with_the_least_has_room(void **state)
     struct status status = {0};
     assert_true(choose_method(&wide, (struct planned_limits){most, 1 << 20}, &status) &&
                 choose_method(&narrow, (struct planned_limits){least, 1 << 20}, &status));
-    json_t *of_most = choice_made(&wide), *of_least = choice_made(&narrow);
+    json_t *of_most = trial_chosen(&wide), *of_least = trial_chosen(&narrow);
     assert_false(json_equal(of_most, of_least));
     for (size_t rank = 0; rank < world.comm.size; rank++) {
         struct trial trial = trial_within(rank == world.comm.rank ? least : most);
         assert_true(choose_within(&trial, &world, &status));
-        json_t *made = choice_made(&trial);
+        json_t *made = trial_chosen(&trial);
         assert_true(json_equal(made, of_least));
         json_decref(made);
         trial_free(&trial);

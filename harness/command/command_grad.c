@@ -104,7 +104,7 @@ static void print_report(const struct trial *trial, const struct step_report *re
         json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", loss ? loss : json_null(), "method", trial->method->name,
                   "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", record_text(out));
     if (trial->chosen)
-        json_object_set_new(object, "chosen", choice_made(trial));
+        json_object_set_new(object, "chosen", trial_chosen(trial));
     command_print(object, 0);
 }
 

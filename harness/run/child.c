@@ -7,7 +7,6 @@
 #include "harness/run/launch.h"
 #include "harness/run/program_path.h"
 #include "harness/run/rank_answers.h"
-#include "harness/run/reference_store.h"
 #include "harness/spec/trial.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/host_memory.h"
@@ -110,7 +109,7 @@ static void become_trial(const char *program, const struct launch *launch, int i
     }
     // Already there, it is still to be kept over exec.
     bool stored =
-        store == REFERENCE_STORE ? fcntl(store, F_SETFD, 0) == 0 : store >= 0 && dup2(store, REFERENCE_STORE) >= 0;
+        store == CHILD_STORE ? fcntl(store, F_SETFD, 0) == 0 : store >= 0 && dup2(store, CHILD_STORE) >= 0;
     char *const arguments[] = {(char *)"longbp", (char *)"trial", stored ? (char *)"references" : NULL, NULL};
     execv(program ? program : program_path(), arguments);
     dprintf(STDERR_FILENO, "%s: cannot be started: %s", program ? program : program_path(), strerror(errno));

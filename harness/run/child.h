@@ -34,5 +34,7 @@ struct launch;
 bool child_run(const char *program, const struct launch *launch, const char *trial, int store, double timeout_s,
                int signals, struct child_result *result, struct status *status);
 void child_result_free(struct child_result *result);
+// The descriptor that a child has the store of references at.
+#define CHILD_STORE 3
 // What follows `trial` on a rank's command line.
 #define TRIAL_OF_RANKS "ranks"

@@ -202,23 +202,3 @@ bool choose_within(struct trial *trial, const struct world *world, struct status
     limits.host_bytes = among_ranks(world, limits.host_bytes, false);
     return choose(trial, world, limits, status);
 }
-
-json_t *choice_made(const struct trial *trial)
-{
-    if (!trial->chosen)
-        return NULL;
-    json_t *made = method_json(trial->method, trial->options), *places = json_object();
-    const struct {
-        const char *of;
-        enum place place;
-    } all[] = {{"weights", trial->weights_place},
-               {"gradients", trial->gradients_place},
-               {"optimizer", trial->optimizer_place}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].place == PLACE_HOST)
-            json_object_set_new(places, all[i].of, json_string("host"));
-    if (json_object_size(places))
-        json_object_set(made, "place", places);
-    json_decref(places);
-    return made;
-}

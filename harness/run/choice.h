@@ -2,7 +2,6 @@
 #pragma once
 #include "harness/run/planned_step.h"
 #include "kernels/base/world.h"
-#include <jansson.h>
 
 // Puts the choice in the place of the trial's method and options, and on the host, where there is memory, what the
 // trial has on the device and the choice has there. Limits are of each rank. Of a method that is given it does
@@ -13,6 +12,3 @@ bool choose_method(struct trial *trial, struct planned_limits limits, struct sta
 // here, one choice, within what the one with the least has; of the memory of a machine each has a part. Rank 0
 // alone says what is wrong, and the others wait to be ended.
 bool choose_within(struct trial *trial, const struct world *world, struct status *status);
-// What was chosen: the method's name and every option, and "place" if something is kept on the host. A new
-// reference; NULL: the trial's method was given.
-json_t *choice_made(const struct trial *trial);

@@ -1,7 +1,6 @@
 #include "harness/run/record_line.h"
 #include "harness/results/record_json.h"
 #include "harness/results/sample.h"
-#include "harness/run/choice.h"
 #include "harness/spec/method_decode.h"
 #include <math.h>
 #include <string.h>
@@ -395,7 +394,7 @@ static void fill(struct record *record, const struct trial_result *result)
     record->status = result->status;
     record->reason = result->reason;
     record->trial.json = json_loads(result->trial->canonical, 0, NULL);
-    record->chosen = choice_made(result->trial);
+    record->chosen = trial_chosen(result->trial);
     record->wall_s = result->wall_s;
     record->data_hash = result->data_hash;
     record->model_hash = result->model_hash;

@@ -6,9 +6,6 @@
 #pragma once
 #include "harness/run/reference.h"
 
-// The descriptor that a trial's process has it at.
-#define REFERENCE_STORE 3
-
 // A new, empty store; -1 where there is none to be had: every trial then takes its own reference.
 int reference_store_open(void);
 // The reference of the trial's setting, as reference_take would take it; false if the store (-1: there is none)

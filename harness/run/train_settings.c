@@ -1,6 +1,6 @@
 #include "harness/run/train_settings.h"
 #include "harness/files/sequences.h"
-#include "harness/run/choice.h"
+
 #include "harness/run/model_hash.h"
 #include "harness/spec/method_decode.h"
 #include <inttypes.h>
@@ -30,7 +30,7 @@ json_t *train_settings(const struct trial *trial)
     CHECK(settings);
     for (size_t i = 0; free_to_change[i]; i++)
         json_object_del(settings, free_to_change[i]);
-    json_t *chosen = choice_made(trial);
+    json_t *chosen = trial_chosen(trial);
     json_object_set_new(settings, "method", method_json(trial->method, trial->options)); // of auto what was chosen
     json_object_update(json_object_get(settings, "place"), json_object_get(chosen, "place"));
     json_decref(chosen);

@@ -49,7 +49,7 @@ static int run_trial(const struct trial *trial, struct world *world, bool store,
 {
     bool failed = false;
     char *line = world->comm.size > 1 ? trial_run_rank(trial, world, &failed)
-                                      : trial_run(trial, store ? REFERENCE_STORE : -1);
+                                      : trial_run(trial, store ? CHILD_STORE : -1);
     int code = line ? tell(world, output, line) : 0;
     free(line);
     if (failed && world->comm.ops->abort)

@@ -1,5 +1,6 @@
 #include "harness/spec/trial.h"
 #include "harness/spec/links.h"
+#include "harness/spec/method_decode.h"
 #include "kernels/transformer/objective.h"
 #include <string.h>
 
@@ -104,4 +105,24 @@ void trial_free(struct trial *trial)
     if (trial->optimizer_options)
         options_free(&trial->optimizer->options, trial->optimizer_options);
     *trial = (struct trial){0};
+}
+
+json_t *trial_chosen(const struct trial *trial)
+{
+    if (!trial->chosen)
+        return NULL;
+    json_t *made = method_json(trial->method, trial->options), *places = json_object();
+    const struct {
+        const char *of;
+        enum place place;
+    } all[] = {{"weights", trial->weights_place},
+               {"gradients", trial->gradients_place},
+               {"optimizer", trial->optimizer_place}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].place == PLACE_HOST)
+            json_object_set_new(places, all[i].of, json_string("host"));
+    if (json_object_size(places))
+        json_object_set(made, "place", places);
+    json_decref(places);
+    return made;
 }
