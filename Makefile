@@ -79,8 +79,8 @@ $(BUILD)/flags: FORCE
 	@flags='$(FLAGS)'; [ "$$flags" = "$$(cat $@ 2>/dev/null)" ] || echo "$$flags" > $@
 
 # Records name the source they were made from: a change of revision rebuilds this one file.
-$(BUILD)/harness/run/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"-std=gnu11 $(strip $(COMMON))"' $(shell cat $(BUILD)/revision 2>/dev/null)
-$(BUILD)/harness/run/provenance.o: $(BUILD)/revision
+$(BUILD)/harness/machine/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"-std=gnu11 $(strip $(COMMON))"' $(shell cat $(BUILD)/revision 2>/dev/null)
+$(BUILD)/harness/machine/provenance.o: $(BUILD)/revision
 $(BUILD)/revision: FORCE
 	@mkdir -p $(@D)
 	@echo "-DLONGBP_REVISION='\"$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)\"'" \

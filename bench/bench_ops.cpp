@@ -8,8 +8,8 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
-#include "harness/run/environment.h"
-#include "harness/run/watch.h"
+#include "harness/machine/environment.h"
+#include "harness/machine/watch.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/timer.h"
 #include "kernels/cuda/workspace.h"

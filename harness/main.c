@@ -1,11 +1,11 @@
 // longbp: the command that is named first.
-#include "harness/command/argument_words.h"
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
 #include "harness/files/input_files.h"
 #include "harness/files/io.h"
-#include "harness/run/environment.h"
-#include "harness/run/provenance.h"
+#include "harness/machine/environment.h"
+#include "harness/machine/provenance.h"
+#include "harness/options/argument_words.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
 #include "kernels/base/status.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // Auto: no walk of its own. The harness puts the fastest exact method that fits in its place
-// (harness/run/choice.h).
+// (harness/plan/choice.h).
 #include "methods/method.h"
 
 static const struct option option_rows[] = {{0}};

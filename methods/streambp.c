@@ -166,7 +166,7 @@ static void walk(struct step *step)
 {
     const struct streambp_options *options = step->options;
     bool by_rows = attends_by_rows(&step->model->ranks);
-    if (by_rows && options->offload) { // who asks for ranks is told before (harness/run/ranks.h)
+    if (by_rows && options->offload) { // who asks for ranks is told before (harness/step/ranks.h)
         status_set(&step->model->device->status, STATUS_UNSUPPORTED, "rows on the host come by chunks");
         return;
     }

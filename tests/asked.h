@@ -1,9 +1,9 @@
 // Asked: what the harness and the program say of one trial, in JSON written with ' for ". Before it is included,
 // _GNU_SOURCE is defined, for asprintf.
 #pragma once
-#include "harness/run/environment.h"
-#include "harness/run/trial_run.h"
+#include "harness/machine/environment.h"
 #include "harness/spec/trial_decode.h"
+#include "harness/trial/trial_run.h"
 #include "tests/quoted.h"
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // Config texts: config.json of small models of each family, to which a test adds keys, and what is read of them.
 #pragma once
-#include "harness/files/folder.h"
+#include "harness/folder/folder.h"
 #include "tests/scratch.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // Folder bench: a small model beside the folder that its weights come from.
 #pragma once
-#include "harness/files/folder.h"
-#include "harness/files/safetensors.h"
+#include "harness/folder/folder.h"
+#include "harness/tensors/safetensors.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
 #include <setjmp.h>

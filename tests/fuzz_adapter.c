@@ -1,8 +1,8 @@
 // Fuzz target: any bytes as a PEFT adapter's adapter_config.json are refused with a reason. Its factors, the same
 // bytes, never are factors: what they are is fuzz_safetensors's.
 #define _GNU_SOURCE // memfd_create
-#include "harness/files/adapter.h"
-#include "harness/files/folder.h"
+#include "harness/folder/adapter.h"
+#include "harness/folder/folder.h"
 #include "tests/fuzzed_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)

@@ -1,7 +1,7 @@
 // Fuzz target: any bytes as claims, of which no records are there, are refused with a reason, or each has its texts
 // and is decided by nothing.
 #define _GNU_SOURCE // memfd_create
-#include "harness/results/claims.h"
+#include "harness/papers/claims.h"
 #include "tests/fuzzed_file.h"
 #include <math.h>
 #include <string.h>

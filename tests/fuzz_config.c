@@ -1,7 +1,7 @@
 // Fuzz target: any bytes as a model's config.json are refused with a reason, or give a shape that fits together and
 // RoPE's frequencies that are finite.
 #define _GNU_SOURCE // memfd_create
-#include "harness/files/folder.h"
+#include "harness/folder/folder.h"
 #include "tests/fuzzed_file.h"
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // Fuzz target: any bytes as links between ranks are refused with a reason, or are levels that join more and more
 // ranks, and whose text is read as the same again.
 #define _GNU_SOURCE // memfd_create
-#include "harness/spec/links.h"
+#include "harness/profile/links.h"
 #include "tests/fuzzed_file.h"
 #include <math.h>
 #include <string.h>

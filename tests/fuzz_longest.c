@@ -1,8 +1,8 @@
 // Fuzz target: any bytes as what max-context prints are refused with a reason, or are rows and records that can be
 // shown.
 #define _GNU_SOURCE // memfd_create
-#include "harness/results/longest_contexts.h"
-#include "harness/results/longest_records.h"
+#include "harness/papers/longest_contexts.h"
+#include "harness/papers/longest_records.h"
 #include "tests/fuzzed_file.h"
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // Fuzz target: any bytes as a device profile are refused with a reason, or give rates that are positive and a text
 // that is read as the same profile again.
 #define _GNU_SOURCE // memfd_create
-#include "harness/spec/profile.h"
+#include "harness/profile/profile.h"
 #include "tests/fuzzed_file.h"
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Fuzz target: any bytes as a file of published points, of the quantity that their number says, are refused with a
 // reason, or are points whose values are positive.
 #define _GNU_SOURCE // memfd_create
-#include "harness/results/published.h"
+#include "harness/record/published.h"
 #include "tests/fuzzed_file.h"
 #include <math.h>
 

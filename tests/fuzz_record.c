@@ -1,9 +1,9 @@
 // Fuzzing of the reader of result files: any line is skimmed, checked and read without fault, what the skims accept
 // is JSON and a record, and a record that is read is written again.
-#include "harness/files/json_skim.h"
-#include "harness/results/record_check.h"
-#include "harness/results/record_json.h"
-#include "harness/results/record_skim.h"
+#include "harness/json/json_skim.h"
+#include "harness/record/record_check.h"
+#include "harness/record/record_json.h"
+#include "harness/record/record_skim.h"
 #include <stdint.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // Fuzz target: any bytes as a safetensors file are read or refused, and all of an accepted file can be read, as a
 // batch file too. `make fuzz`.
 #define _GNU_SOURCE // memfd_create
-#include "harness/files/batch_file.h"
-#include "harness/files/safetensors.h"
+#include "harness/data/batch_file.h"
+#include "harness/tensors/safetensors.h"
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 // reason, or give ids below the vocabulary; read at once and in parts they are the same. The first byte says how
 // many tokens are asked for.
 #define _GNU_SOURCE // memfd_create
-#include "harness/files/tokens.h"
+#include "harness/data/tokens.h"
 #include "tests/fuzzed_file.h"
 
 #define VOCAB 300 // above a byte

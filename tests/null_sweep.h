@@ -1,7 +1,7 @@
 // Null sweep: a spec of trials of method `null`, and what its result file holds. Includers define _GNU_SOURCE
 // first.
 #pragma once
-#include "harness/results/result_file.h"
+#include "harness/record/result_file.h"
 #include "tests/program.h"
 #include "tests/records_of.h"
 

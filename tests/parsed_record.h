@@ -1,6 +1,6 @@
 // Parsed record: a record of a line of JSON, with what it borrows from.
 #pragma once
-#include "harness/results/record_json.h"
+#include "harness/record/record_json.h"
 #include <stdlib.h>
 
 struct parsed_record {

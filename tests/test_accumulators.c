@@ -1,12 +1,12 @@
 // The dtype of sums, from a trial to its figure: what the record says that sums in bf16 alone change, the figure's
 // table, and pictures that differ in such a dtype alone. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
+#include "harness/machine/environment.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/plot.h"
-#include "harness/results/setting.h"
-#include "harness/run/environment.h"
-#include "harness/run/trial_run.h"
 #include "harness/spec/trial_decode.h"
+#include "harness/table/setting.h"
+#include "harness/trial/trial_run.h"
 #include "tests/parsed_record.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"

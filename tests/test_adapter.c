@@ -2,9 +2,9 @@
 // PEFT gives its keys and projections mean what they mean there; what would compute something else, or be left out
 // in silence, is refused by its key.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/adapter.h"
-#include "harness/files/adapter_tensors.h"
-#include "harness/files/folder.h"
+#include "harness/folder/adapter.h"
+#include "harness/folder/adapter_tensors.h"
+#include "harness/folder/folder.h"
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include "tests/trial_of.h"

@@ -1,6 +1,6 @@
 // Method auto over ranks that have different memory: one choice for all, which the one with the least has room for.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/choice.h"
+#include "harness/plan/choice.h"
 #include "tests/asked.h"
 #include "tests/under_mpirun.h"
 

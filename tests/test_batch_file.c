@@ -1,7 +1,7 @@
 // Tests of batch files: what is read is what was written, whatever its dtype, and what is wrong with one is said by
 // tensor, index and remedy.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/batch_file.h"
+#include "harness/data/batch_file.h"
 #include "kernels/transformer/batch.h"
 #include "tests/written_batch.h"
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // The CPU device in bf16: its GEMM by oneDNN, where the processor has bf16 instructions, and widened for the BLAS,
 // against f64, and oneDNN's of f32; and sums that are kept in bf16, which an operation rounds once. What else it
 // computes is held by tests/cuda/test_ops, which takes any device, and by the tests of methods and plans.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/random.h"
 #include "kernels/cpu/bf16_gemm.h"

@@ -1,8 +1,8 @@
 // Calibration: of numbers that differ, and into a profile that plan takes.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/calibrate.h"
-#include "harness/run/calibrate_rates.h"
-#include "harness/run/calibrate_steps.h"
+#include "harness/calibrate/calibrate.h"
+#include "harness/calibrate/calibrate_rates.h"
+#include "harness/calibrate/calibrate_steps.h"
 #include "kernels/base/ops.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"

@@ -1,8 +1,8 @@
 // A card's model of time: held against every step that was timed on an H200, with the power limit's factor from one
 // of them and from others; made by its command from the operations alone; and scaled to cards that nobody measured.
 #define _GNU_SOURCE // asprintf
-#include "harness/results/sample.h"
-#include "harness/run/planned_step.h"
+#include "harness/plan/planned_step.h"
+#include "harness/stats/sample.h"
 #include "methods/sampler.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"

@@ -1,6 +1,6 @@
 // A trial's process: how it ends, and what is kept of what it said, is what its record tells.
 #define _GNU_SOURCE // nftw
-#include "harness/run/child.h"
+#include "harness/process/child.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // What a shell is told may be typed next: of every command all that its help lists; of every kind of argument what
 // there is; and the scripts, of which bash's is run, as are those of the other shells where they are installed.
 #define _GNU_SOURCE // mkdtemp, asprintf
-#include "harness/command/command.h"
-#include "harness/spec/profile.h"
+#include "harness/options/command.h"
+#include "harness/profile/profile.h"
 #include "methods/method.h"
 #include "tests/program.h"
 #include <fcntl.h>

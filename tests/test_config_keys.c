@@ -1,8 +1,8 @@
 // Tests of harness/config_keys: the keys that transformers reads, as tools/config_keys.py recorded them, are all
 // known, and each one does what the table says: changes what is read or is refused, or changes nothing.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/folder.h"
-#include "harness/files/folder_family.h"
+#include "harness/folder/folder.h"
+#include "harness/folder/folder_family.h"
 #include "tests/scratch.h"
 #include <jansson.h>
 #include <setjmp.h>

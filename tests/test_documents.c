@@ -1,6 +1,6 @@
 // Packed documents and sliding windows in a whole step, beyond what every test of the methods has of them: packed
 // as if each document ran alone; a window that sees everything is none; what is counted is what is seen.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

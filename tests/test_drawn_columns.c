@@ -1,7 +1,7 @@
 // Drawn columns, as a search plans them: how many each candidate has, and which draw takes the most memory.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/planned_step.h"
-#include "harness/run/space.h"
+#include "harness/plan/planned_step.h"
+#include "harness/plan/space.h"
 #include "tests/asked.h"
 
 #define WITHOUT_LIMITS ((struct planned_limits){NO_LIMIT, NO_LIMIT})

@@ -1,13 +1,13 @@
 // Tests of trials whose method draws its columns: every sample walks a draw of its own, the same ones in every run;
 // all but the times is of draw 0; a later draw that does not fit is an end like any other. And of
-// harness/results/step_time, which reads such records. JSON is written with ' for ".
+// harness/record/step_time, which reads such records. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
-#include "harness/results/record_check.h"
-#include "harness/results/record_json.h"
-#include "harness/results/step_time.h"
-#include "harness/run/environment.h"
-#include "harness/run/trial_run.h"
+#include "harness/machine/environment.h"
+#include "harness/record/record_check.h"
+#include "harness/record/record_json.h"
+#include "harness/record/step_time.h"
 #include "harness/spec/trial_decode.h"
+#include "harness/trial/trial_run.h"
 #include "methods/sampler.h"
 #include "tests/quoted.h"
 #include <math.h>

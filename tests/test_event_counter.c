@@ -2,8 +2,8 @@
 // that tests run on may have no counters: what is counted is page faults, which the kernel counts everywhere, and
 // the readings that a trial takes are made up, those of perf_event_open here (linked with --wrap=syscall).
 #define _GNU_SOURCE // pipe2
-#include "harness/run/event_counter.h"
-#include "harness/run/trial_run.h"
+#include "harness/machine/event_counter.h"
+#include "harness/trial/trial_run.h"
 #include "tests/trial_of.h"
 #include <errno.h>
 #include <fcntl.h>

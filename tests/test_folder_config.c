@@ -1,6 +1,6 @@
 // Tests of harness/folder, its config.json: what each key means in each family, and what is refused.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/folder.h"
+#include "harness/folder/folder.h"
 #include "tests/config_text.h"
 
 static void families_and_defaults(void **state)

@@ -1,10 +1,10 @@
-// Tests of harness/files/folder_contents, and of what reads a model's files: a path that is no model's folder, and
-// a file that is not what its name says, are told of by what they are.
+// Tests of harness/tensors/folder_contents, and of what reads a model's files: a path that is no model's folder,
+// and a file that is not what its name says, are told of by what they are.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/folder.h"
-#include "harness/files/folder_contents.h"
-#include "harness/files/json_source.h"
-#include "harness/files/safetensors.h"
+#include "harness/folder/folder.h"
+#include "harness/json/json_source.h"
+#include "harness/tensors/folder_contents.h"
+#include "harness/tensors/safetensors.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>

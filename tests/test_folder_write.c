@@ -1,6 +1,6 @@
 // A model's folder is made whole or not at all, and of trained weights has what generation needs.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/folder.h"
+#include "harness/folder/folder.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
 #include <jansson.h>

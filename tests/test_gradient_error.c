@@ -1,8 +1,8 @@
 // Gradient errors by hand, hashes of gradients, the bound on what rounding explains, and what the gradient check
 // lets pass.
-#include "harness/run/gradient_error.h"
-#include "harness/run/reference.h"
-#include "harness/run/rounding.h"
+#include "harness/step/gradient_error.h"
+#include "harness/step/rounding.h"
+#include "harness/trial/reference.h"
 #include "tests/fixture.h"
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 // Tests of harness/gradients: every gradient is in the file, under its name, in its dtype and shape, to the last
 // bit.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/gradients.h"
-#include "harness/files/safetensors.h"
+#include "harness/tensors/gradients.h"
+#include "harness/tensors/safetensors.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 // `longbp init` with models that are large: the size is said first, the disk must have room, there is progress, and
 // what is stopped leaves nothing.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/folder.h"
-#include "harness/run/progress.h"
+#include "harness/folder/folder.h"
+#include "harness/sweep/progress.h"
 #include "tests/program.h"
 #include <signal.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Tests of the JSON skim: it finds what jansson finds, and takes no text for JSON that jansson does not.
-#include "harness/files/json_skim.h"
+#include "harness/json/json_skim.h"
 #include "kernels/base/random.h"
 #include <jansson.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 // Tests of what specs are read with: JSON files and positions in them, names that were meant, sizes in bytes.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/json_source.h"
-#include "harness/files/names.h"
-#include "harness/files/size.h"
+#include "harness/json/json_source.h"
+#include "harness/text/names.h"
+#include "harness/text/size.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>

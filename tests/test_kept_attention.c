@@ -1,7 +1,7 @@
 // Kept attention: a walk that keeps what attention gives, in place of attending once more, has the gradients of one
 // that rebuilds it, of every method that has the option; planned as measured; and what does not go together is
 // refused.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>

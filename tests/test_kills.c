@@ -5,7 +5,7 @@
 // $KILLS: how many, 12 in `make test`; $KILLS_SEED gives other moments; $KILLS_OF a part of what is killed, such as
 // "over ranks". `make torture` has a thousand.
 #define _GNU_SOURCE // asprintf, nftw
-#include "harness/results/result_file.h"
+#include "harness/record/result_file.h"
 #include "kernels/base/random.h"
 #include "tests/program.h"
 #include <limits.h>

@@ -1,9 +1,9 @@
 // Largest turn: what a step takes where layers train by turns is planned, measured and limited as of the turn that
 // takes most, whatever the method and the order of the turns.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/largest_turn.h"
-#include "harness/run/max_context.h"
-#include "harness/run/planned_step.h"
+#include "harness/plan/max_context.h"
+#include "harness/plan/planned_step.h"
+#include "harness/step/largest_turn.h"
 #include "kernels/transformer/optimizer_step.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"

@@ -1,6 +1,6 @@
 // Links: those that come with the program, files that are wrong, and what is written and read again.
 #define _GNU_SOURCE // nftw
-#include "harness/spec/profile.h"
+#include "harness/profile/profile.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <math.h>

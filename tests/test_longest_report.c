@@ -1,7 +1,7 @@
 // Tests of harness/longest_contexts and longest_report: what is planned and what others report, beside each other.
 #define _GNU_SOURCE // asprintf, nftw, mkdtemp
-#include "harness/results/longest_contexts.h"
-#include "harness/results/report.h"
+#include "harness/papers/longest_contexts.h"
+#include "harness/report/report.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include "tests/words.h"

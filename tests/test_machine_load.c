@@ -1,8 +1,8 @@
 // What else a machine did while samples were timed: the kernel's counts as they are read, what lies between two of
 // them, and that a record with something beside it is said to be disturbed, where people read times.
 #define _GNU_SOURCE // asprintf
-#include "harness/results/record.h"
-#include "harness/run/machine_load.h"
+#include "harness/machine/machine_load.h"
+#include "harness/record/record.h"
 #include "kernels/base/clock.h"
 #include "tests/program.h"
 #include <math.h>

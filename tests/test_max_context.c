@@ -1,6 +1,6 @@
 // The longest context: max-context and plan agree to the token, it holds for every draw, and limits are told.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/max_context.h"
+#include "harness/plan/max_context.h"
 #include "harness/spec/method_decode.h"
 #include "tests/asked.h"
 #include "tests/sanitized.h"

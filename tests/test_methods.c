@@ -1,7 +1,7 @@
 // Every method against full backprop in f64, over the shapes in which chunked walks go wrong; full against finite
 // differences; f32 and bf16 against f64; the same bits on any number of threads. A loop over the array of methods:
 // a new exact method is tested by existing.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/chosen_tests.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"

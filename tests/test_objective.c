@@ -1,6 +1,6 @@
 // Every objective, under every setting, against what it means, said once more, and against central differences of
 // that. Loops over the array: a new entry is tested by existing.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

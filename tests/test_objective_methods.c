@@ -1,6 +1,6 @@
 // Every method under every objective against full backprop; token mean in three operations against the one that it
 // runs as. Loops over the arrays: a new entry is tested by existing.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // What a step is watched by beside its loss, under every objective and setting, against what it means, said once
 // more from the rows' log-probs; and the same by every method. Loops over the arrays: a new entry is tested by
 // existing.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "methods/log_probs.h"
 #include "tests/fixture.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 // The CPU device in f64, f32 and bf16, held to every case of every operation (tests/cases), on one number of
 // threads and another; that there are cases of all of them, which fail where the operation is not run; and what the
 // fronts count.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/aborts.h"
 #include "tests/cases/cases.h"
 #include "tests/cases/memory.h"

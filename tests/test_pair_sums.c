@@ -1,6 +1,6 @@
 // Tests of how far a pair's difference is off by the dtype of its sums, against what each dtype does with sums that
 // can be said in advance.
-#include "harness/run/pair_sums.h"
+#include "harness/trial/pair_sums.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

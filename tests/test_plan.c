@@ -1,7 +1,7 @@
 // The plan device against the CPU, for every method and option there is: peak bytes equal by category, byte for
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "kernels/transformer/optimizer_step.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"

@@ -1,8 +1,8 @@
 // Plans through the harness and the program: records of planned trials equal measured ones, peaks grow as the
 // methods' floors say, and bad input is refused.
 #define _GNU_SOURCE // asprintf
-#include "harness/command/flags.h"
-#include "harness/results/result_file.h"
+#include "harness/options/flags.h"
+#include "harness/record/result_file.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
 

@@ -1,6 +1,6 @@
 // Times of a step, measured and estimated: rates, where the time goes, and what an estimate is and says.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/planned_step.h"
+#include "harness/plan/planned_step.h"
 #include "methods/sampler.h"
 #include "tests/asked.h"
 

@@ -1,7 +1,7 @@
 // Plans of several ranks: those that walk alike are walked once, and have the figures that they would have had;
 // the time of a step over links, against closed forms.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/planned_step.h"
+#include "harness/plan/planned_step.h"
 #include "kernels/transformer/optimizer_step.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"

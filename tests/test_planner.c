@@ -1,7 +1,7 @@
 // The planner: its choice and its front are those of an exhaustive walk, and its bounds are bounds.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/planner.h"
-#include "harness/run/ranks_possible.h"
+#include "harness/plan/planner.h"
+#include "harness/step/ranks_possible.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"

@@ -1,7 +1,7 @@
 // Training by preferences learns what can be learned: of pairs of a text and the same letters shuffled the reward
 // margin grows, and held-out pairs are told apart.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
-#include "harness/files/safetensors.h"
+#include "harness/tensors/safetensors.h"
 #include "kernels/base/random.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"

@@ -1,7 +1,7 @@
 // Device profiles: those that come with the program, files that are wrong, what is written and read again, and the
 // estimate that a roofline makes of an operation. JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw
-#include "harness/spec/profile.h"
+#include "harness/profile/profile.h"
 #include "kernels/base/ops.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/plot/figure.h"
 #include "harness/plot/plot.h"
-#include "harness/results/published.h"
+#include "harness/record/published.h"
 #include "tests/parsed_record.h"
 #include "tests/published_points.h"
 #include "tests/scratch.h"

@@ -1,7 +1,7 @@
 // Published settings over ranks, planned: the contexts that cards hold, the bytes that they send, and how long they
 // wait, beside what papers and guides report.
 #define _GNU_SOURCE // asprintf
-#include "harness/results/published.h"
+#include "harness/record/published.h"
 #include "tests/asked.h"
 #include "tests/sanitized.h"
 

@@ -1,5 +1,5 @@
 // What ranks say that did not end in time, and who is to blame for it.
-#include "harness/run/rank_answers.h"
+#include "harness/process/rank_answers.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 // When ranks are done, by what they say to each other: messages, meetings and levels of links by hand, a pipeline
 // over columns against its closed form, and ranks that wait for each other.
-#include "harness/run/rank_times.h"
+#include "harness/plan/rank_times.h"
 #include <float.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // Ends of trials over several ranks, run by the program: a record whatever happens to one of them, and nothing left
 // behind.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/launch.h"
+#include "harness/process/launch.h"
 #include "tests/ranks_spec.h"
 #include "tests/sanitized.h"
 #include <sched.h>

@@ -2,7 +2,7 @@
 // where a rate is missing by the roofline, and in a search, whose choice stays that of an exhaustive walk where a
 // larger chunk is the slower one.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/planner.h"
+#include "harness/plan/planner.h"
 #include "kernels/base/ops.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"

@@ -1,5 +1,5 @@
 // Tests of harness/record_check: a record by its own schema, and every way to leave it, named by its key.
-#include "harness/results/record_check.h"
+#include "harness/record/record_check.h"
 #include "tests/quoted.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // Tests of harness/record_json: every record that was kept is read and written again, to the byte but for the
 // fields that came after it, which are null.
 #define _GNU_SOURCE // getline
-#include "harness/results/record_fields.h"
-#include "harness/results/record_json.h"
+#include "harness/record/record_fields.h"
+#include "harness/record/record_json.h"
 #include "tests/quoted.h"
 #include <dirent.h>
 #include <math.h>

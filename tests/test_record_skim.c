@@ -1,9 +1,9 @@
 // Tests of the record skim: what it reads is what the record's JSON says, it takes nothing that record_check
 // refuses, and of the records that are kept it reads every one.
 #define _GNU_SOURCE // getline
-#include "harness/results/record_check.h"
-#include "harness/results/record_json.h"
-#include "harness/results/record_skim.h"
+#include "harness/record/record_check.h"
+#include "harness/record/record_json.h"
+#include "harness/record/record_skim.h"
 #include "kernels/base/random.h"
 #include "tests/quoted.h"
 #include <dirent.h>

@@ -1,6 +1,6 @@
 // What a record derives from what was measured: medians and means, rates and shares, bounds, ranges of predictions,
 // energy; held against numbers worked out by hand.
-#include "harness/run/record_line.h"
+#include "harness/trial/record_line.h"
 #include "tests/trial_of.h"
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
-// Tests of harness/results/recorded_method: what hooks say of a record's method, and what a paper's point matches.
+// Tests of harness/record/recorded_method: what hooks say of a record's method, and what a paper's point matches.
 // JSON is written with ' for ".
-#include "harness/results/recorded_method.h"
+#include "harness/record/recorded_method.h"
 #include "tests/quoted.h"
 #include <setjmp.h>
 #include <stdarg.h>

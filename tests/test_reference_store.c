@@ -1,8 +1,8 @@
 // Tests of reference_store: what a trial took is found by those of the same setting and by no other; a torn end is
 // none; and a sweep's gradient errors are those of trials that take their reference themselves.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/run/environment.h"
-#include "harness/run/reference_store.h"
+#include "harness/machine/environment.h"
+#include "harness/trial/reference_store.h"
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include <jansson.h>

@@ -1,8 +1,8 @@
-// Tests of harness/results/report and pairing: which record is held against which point, the ratios and slopes,
+// Tests of harness/report/report and pairing: which record is held against which point, the ratios and slopes,
 // what is printed, and what is refused. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/plot/figure.h"
-#include "harness/results/report.h"
+#include "harness/report/report.h"
 #include "tests/parsed_record.h"
 #include "tests/published_points.h"
 #include "tests/scratch.h"

@@ -1,7 +1,7 @@
 // Tests of harness/result_file: what is read, what is forgiven, and what is refused at its line.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/results/result_file.h"
-#include "harness/results/result_ids.h"
+#include "harness/record/result_file.h"
+#include "harness/record/result_ids.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // Rounds of one trial as one record: the samples of all, and what follows from them.
 #define _GNU_SOURCE // asprintf
-#include "harness/results/rounds.h"
-#include "harness/results/step_time.h"
+#include "harness/record/rounds.h"
+#include "harness/record/step_time.h"
 #include "tests/parsed_record.h"
 #include "tests/quoted.h"
 #include <math.h>

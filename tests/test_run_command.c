@@ -1,7 +1,7 @@
 // `longbp run` against a shell and a user: streams that are closed, result files that are not its own, that go
 // away, or that hold no result. The trials are method `null`, which does what it is asked.
 #define _GNU_SOURCE // asprintf
-#include "harness/results/result_file.h"
+#include "harness/record/result_file.h"
 #include "tests/program.h"
 #include "tests/quoted.h"
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // Tests of harness/safetensors: what is written is read back; each kind of damage is refused with its reason.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/safetensors.h"
+#include "harness/tensors/safetensors.h"
 #include "tests/scratch.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-// Tests of harness/results/sample.h and harness/results/student_t.h: quantiles by hand, Student's t by its table.
-#include "harness/results/sample.h"
-#include "harness/results/student_t.h"
+// Tests of harness/stats/sample.h and harness/stats/student_t.h: quantiles by hand, Student's t by its table.
+#include "harness/stats/sample.h"
+#include "harness/stats/student_t.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // Tests of settings in words: what pictures are called and say of what their records have in common. JSON is
 // written with ' for ".
-#include "harness/results/setting.h"
-#include "harness/results/trial_rest.h"
 #include "harness/spec/trial_keys.h"
+#include "harness/table/setting.h"
+#include "harness/table/trial_rest.h"
 #include "tests/trial_of.h"
 
 #define BATCH "'batch': 2, 'objective': "

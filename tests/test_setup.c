@@ -1,7 +1,7 @@
 // Tests of setup: what a trial may keep on the host, and that a step predicts something. JSON is written with ' for
 // ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/run/setup.h"
+#include "harness/step/setup.h"
 #include "tests/scratch.h"
 #include "tests/trial_of.h"
 

@@ -2,9 +2,9 @@
 // step is that of the sequences one by one, that a plan knows its bytes and FLOPs, and what is said of what cannot
 // be. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/shared_prompt.h"
-#include "harness/run/environment.h"
-#include "harness/run/setup.h"
+#include "harness/data/shared_prompt.h"
+#include "harness/machine/environment.h"
+#include "harness/step/setup.h"
 #include "tests/fixture.h"
 #include "tests/program.h"
 #include "tests/trial_of.h"

@@ -1,7 +1,7 @@
 // SpaCO's estimators over every subset of the columns of a small model in f64: the mean of bernoulli and of
 // sequential is the exact gradient; the bias of uniform has the sign and order that counting the surviving chains
 // predicts.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "methods/sampler.h"
 #include "tests/fixture.h"
 #include <math.h>

@@ -1,8 +1,8 @@
 // How threads wait at a barrier: they do not spin beside other work, which they would keep from its end; what the
 // user has set stands, and records say which it was.
 #define _GNU_SOURCE // nftw, mkdtemp, sched_setaffinity
-#include "harness/run/cores.h"
-#include "harness/run/spin_count.h"
+#include "harness/machine/cores.h"
+#include "harness/machine/spin_count.h"
 #include "tests/program.h"
 #include <jansson.h>
 #include <math.h>

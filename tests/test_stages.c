@@ -1,6 +1,6 @@
 // Stages: a walk that keeps the inputs of some rows alone has the same gradients, bit for bit; it keeps and runs
 // twice what the formulas say.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "methods/columns.h"
 #include "methods/stages.h"
 #include "tests/fixture.h"

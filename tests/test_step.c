@@ -1,6 +1,6 @@
 // What a step promises whoever calls it, for every method: a loop over the array, so that a new one is tested by
 // existing.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 // Tests of what a step is given: random values depend on the seed, the sequence and the token alone and hit every
 // branch of an objective; what a batch file lacks is said. JSON is written with ' for ".
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/run/step_data.h"
-#include "harness/run/step_logprobs.h"
+#include "harness/step/step_data.h"
+#include "harness/step/step_logprobs.h"
 #include "tests/trial_of.h"
 #include "tests/written_batch.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 // Training runs in this process: exact methods' losses agree, micro-batches make one step, windows come in their
 // order, rates and clipping are as said, evaluation is the loss of a step that is not taken.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
-#include "harness/run/checkpoint.h"
+#include "harness/train/checkpoint.h"
 #include "tests/scratch.h"
 #include "tests/training_run.h"
 

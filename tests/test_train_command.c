@@ -1,7 +1,7 @@
 // `longbp train` by really doing it: a run that is killed, interrupted or starved of room goes on with the same
 // bits; what it writes is read again; what is wrong is said.
 #define _GNU_SOURCE // asprintf
-#include "harness/files/folder.h"
+#include "harness/folder/folder.h"
 #include "tests/program.h"
 #include "tests/trained_text.h"
 #include "tests/written_batch.h"

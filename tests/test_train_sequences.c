@@ -2,9 +2,9 @@
 // methods' losses agree, micro-batches make one step, references stay what they were, and what belongs together
 // stays together.
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
-#include "harness/files/folder.h"
-#include "harness/files/sequences.h"
-#include "harness/run/predicted_trial.h"
+#include "harness/data/sequences.h"
+#include "harness/folder/folder.h"
+#include "harness/plan/predicted_trial.h"
 #include "tests/training_run.h"
 #include "tests/training_sequences.h"
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // Tests of the figures of training runs: the tables that pictures are drawn from, and what tables say of a run.
 #define _GNU_SOURCE // asprintf
-#include "harness/results/record_figure.h"
+#include "harness/table/record_figure.h"
 #include "tests/figure_table.h"
 
 // A row per evaluation, with the steps' losses since the one before; of two runs of a method what differs is said,

@@ -3,8 +3,8 @@
 // (tests/values, tools/values_from_pytorch.py). What all methods get wrong alike no comparison between them shows:
 // a loss over masked tokens, LoRA's scale, a window that is one key too long, a preset's width.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/files/folder.h"
-#include "harness/run/train_schedule.h"
+#include "harness/folder/folder.h"
+#include "harness/train/train_schedule.h"
 #include "tests/fixture.h"
 #include "tests/scratch.h"
 #include <jansson.h>

@@ -1,9 +1,9 @@
 // Verify finds a wrong gradient: of each method in turn one number is put off a little, or is no number, and the
 // cases of that method fail, and no others. The linker puts this file's method_step in the place of the real one
 // (Makefile).
-#include "harness/command/command.h"
-#include "harness/run/environment.h"
-#include "harness/run/verify.h"
+#include "harness/machine/environment.h"
+#include "harness/options/command.h"
+#include "harness/trial/verify.h"
 #include "tests/trial_of.h"
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // Watch: clocks are told as the least, the median and the most of what the card's sensors said. The linker puts
 // this file's sensors in the place of NVML's (Makefile).
-#include "harness/run/watch.h"
+#include "harness/machine/watch.h"
 #include "kernels/base/sensors.h"
 #include <math.h>
 #include <setjmp.h>

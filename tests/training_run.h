@@ -1,6 +1,6 @@
 // Training run: one in this process, for tests, of a trial in JSON written with ' for ".
 #pragma once
-#include "harness/run/train.h"
+#include "harness/train/train.h"
 #include "tests/asked.h"
 
 struct training_run {

@@ -1,7 +1,7 @@
 // Training sequences: a batch file of sequences for tests of training runs, in pairs and groups that begin alike,
 // with labels here and there and all numbers that an objective may ask for, and a model for them.
 #pragma once
-#include "harness/files/safetensors.h"
+#include "harness/tensors/safetensors.h"
 #include "kernels/base/random.h"
 #include "kernels/transformer/batch.h"
 #include "tests/scratch.h"

@@ -1,7 +1,7 @@
 // Under mpirun: a test that, started by itself, starts itself under mpirun with one number of ranks after another;
 // without Open MPI it says so and does nothing.
 #pragma once
-#include "harness/run/launch.h"
+#include "harness/process/launch.h"
 #include "kernels/base/world.h"
 #include <limits.h>
 #include <sys/wait.h>

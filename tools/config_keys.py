@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/values/config_keys.json: of each family of models the keys of config.json that transformers reads, which
-tests/test_config_keys.c holds the tables of harness/files/config_keys.c against.
+tests/test_config_keys.c holds the tables of harness/folder/config_keys.c against.
 
 Run by hand, when a family is added or transformers gets newer:  tools/config_keys.py
 Needs torch and transformers.

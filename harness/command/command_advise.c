@@ -1,12 +1,12 @@
 // Command: `longbp advise`, the fastest method and options that fit, and what less memory would cost in time.
-#include "harness/command/advice.h"
-#include "harness/command/command.h"
 #include "harness/command/remedies.h"
-#include "harness/command/shell.h"
-#include "harness/files/size.h"
-#include "harness/results/setting.h"
-#include "harness/run/provenance.h"
+#include "harness/machine/provenance.h"
+#include "harness/options/advice.h"
+#include "harness/options/command.h"
+#include "harness/options/shell.h"
 #include "harness/spec/method_decode.h"
+#include "harness/table/setting.h"
+#include "harness/text/size.h"
 #include <string.h>
 
 // What means nothing here, or has a flag of the command's own.

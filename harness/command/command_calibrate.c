@@ -1,10 +1,10 @@
 // Command: `longbp calibrate`, a device profile of this machine, or of one of its cards.
 #define _GNU_SOURCE // asprintf
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
+#include "harness/calibrate/calibrate.h"
+#include "harness/calibrate/card_rates.h"
 #include "harness/files/output_file.h"
-#include "harness/run/calibrate.h"
-#include "harness/run/card_rates.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
 #include "kernels/base/ops.h"
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Command: `longbp claims`, what papers say of their methods, held against records.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
-#include "harness/results/claims_report.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/report/claims_report.h"
 #include <stdlib.h>
 
 enum { OPTION_FORMAT = 256 };

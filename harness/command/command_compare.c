@@ -1,8 +1,8 @@
 // Command: `longbp compare`, whether anything became worse from one result file to another.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
 #include "harness/command/compare_files.h"
 #include "harness/compare/comparison_by.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
 #include <string.h>
 
 enum { OPTION_THRESHOLD = 256, OPTION_FORMAT };

@@ -1,8 +1,8 @@
 // Command: `longbp completion SHELL`, a script by which a shell asks `longbp --complete WORD...` what may be typed.
 // Of the word that is being typed a shell replaces what is after its last "=" alone, as far as it takes that for
 // the end of a word. A line without a tab says that files (":file") or folders (":folder") may stand there, too.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
 #include <string.h>
 
 static const char bash[] =

@@ -3,13 +3,13 @@
 // Schema 1 named a trial "cell", left keys out that came later, and its id was a hash of all keys; ids stay
 // comparable because each is made anew from what the record says its trial was.
 #define _GNU_SOURCE // getline, asprintf
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
 #include "harness/files/output_file.h"
-#include "harness/results/record.h"
-#include "harness/results/record_check.h"
-#include "harness/results/result_file.h"
-#include "harness/run/exit_code.h"
+#include "harness/machine/exit_code.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/record/record.h"
+#include "harness/record/record_check.h"
+#include "harness/record/result_file.h"
 #include "harness/spec/trial.h"
 #include <errno.h>
 #include <string.h>

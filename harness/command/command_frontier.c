@@ -1,12 +1,12 @@
 // Command: `longbp frontier`, the longest context against the memory of the device and of the host, for each method
 // with whatever options go furthest, and for all of them together.
-#include "harness/command/command.h"
-#include "harness/command/plan_flags.h"
-#include "harness/files/size.h"
-#include "harness/results/setting.h"
-#include "harness/run/longest.h"
-#include "harness/run/progress.h"
-#include "harness/run/provenance.h"
+#include "harness/machine/provenance.h"
+#include "harness/options/command.h"
+#include "harness/options/plan_flags.h"
+#include "harness/plan/longest.h"
+#include "harness/sweep/progress.h"
+#include "harness/table/setting.h"
+#include "harness/text/size.h"
 #include <string.h>
 
 #define SIZES_MAX 16

@@ -1,17 +1,17 @@
 // Command: `longbp grad`, one step's gradient of a model on given tokens, written to a file.
-#include "harness/command/command.h"
 #include "harness/command/rank_command.h"
-#include "harness/command/spec_doubts.h"
-#include "harness/command/trial_flags.h"
-#include "harness/files/doubtful_labels.h"
-#include "harness/files/gradients.h"
+#include "harness/data/doubtful_labels.h"
+#include "harness/data/token_summary.h"
 #include "harness/files/output_file.h"
-#include "harness/files/token_summary.h"
-#include "harness/results/record.h"
-#include "harness/run/choice.h"
-#include "harness/run/ranks.h"
-#include "harness/run/setup.h"
+#include "harness/options/command.h"
+#include "harness/options/spec_doubts.h"
+#include "harness/options/trial_flags.h"
+#include "harness/plan/choice.h"
+#include "harness/record/record.h"
 #include "harness/spec/method_decode.h"
+#include "harness/step/ranks.h"
+#include "harness/step/setup.h"
+#include "harness/tensors/gradients.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Command: `longbp help`, all commands, or what `longbp COMMAND --help` says.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
-#include "harness/command/help_text.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/options/help_text.h"
 #include <string.h>
 
 static error_t parse(int key, char *text, struct argp_state *state)

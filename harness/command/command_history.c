@@ -1,8 +1,8 @@
 // Command: `longbp history`, how figures went from commit to commit, and where they changed.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
 #include "harness/compare/history_report.h"
-#include "harness/results/record_filter.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/table/record_filter.h"
 #include <stdlib.h>
 
 enum { OPTION_FORMAT = 256, OPTION_WHERE };

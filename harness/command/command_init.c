@@ -1,10 +1,10 @@
 // Command: `longbp init`, a folder of random weights that both this program and transformers can load.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
-#include "harness/files/folder.h"
-#include "harness/files/names.h"
-#include "harness/files/size.h"
-#include "harness/run/progress.h"
+#include "harness/folder/folder.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/sweep/progress.h"
+#include "harness/text/names.h"
+#include "harness/text/size.h"
 #include <errno.h>
 #include <string.h>
 

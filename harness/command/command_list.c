@@ -1,8 +1,8 @@
 // Command: `longbp list`, what there is to measure, with, and on.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
-#include "harness/results/record_fields.h"
-#include "harness/spec/profile.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/profile/profile.h"
+#include "harness/record/record_fields.h"
 #include "harness/spec/trial_key_words.h"
 #include "harness/spec/trial_keys.h"
 #include "methods/method.h"

@@ -1,14 +1,14 @@
 // Commands: `longbp max-context` and `longbp max-batch`, the longest context, or the largest batch at one, that
 // each method can hold in a card's memory, from planned steps.
-#include "harness/command/choice_words.h"
-#include "harness/command/command.h"
-#include "harness/command/plan_flags.h"
-#include "harness/files/size.h"
-#include "harness/results/setting.h"
-#include "harness/run/longest.h"
-#include "harness/run/provenance.h"
-#include "harness/run/ranks_possible.h"
+#include "harness/machine/provenance.h"
+#include "harness/options/choice_words.h"
+#include "harness/options/command.h"
+#include "harness/options/plan_flags.h"
+#include "harness/plan/longest.h"
 #include "harness/spec/method_decode.h"
+#include "harness/step/ranks_possible.h"
+#include "harness/table/setting.h"
+#include "harness/text/size.h"
 #include <string.h>
 
 // What means nothing here, or has a flag of the command's own.

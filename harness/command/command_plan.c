@@ -1,18 +1,18 @@
 // Command: `longbp plan`, what a step takes on a device that need not be there: exact bytes, FLOPs, traffic and
 // launches, and with a profile an estimate of its time.
 #define _GNU_SOURCE // asprintf
-#include "harness/command/command.h"
-#include "harness/command/plan_flags.h"
-#include "harness/command/shell.h"
 #include "harness/files/output_file.h"
-#include "harness/files/size.h"
-#include "harness/results/category_report.h"
-#include "harness/results/record_json.h"
-#include "harness/run/choice.h"
-#include "harness/run/completed_record.h"
-#include "harness/run/planned_step.h"
-#include "harness/run/trial_run.h"
+#include "harness/options/command.h"
+#include "harness/options/plan_flags.h"
+#include "harness/options/shell.h"
+#include "harness/plan/choice.h"
+#include "harness/plan/planned_step.h"
+#include "harness/record/record_json.h"
+#include "harness/report/category_report.h"
 #include "harness/spec/trial_text.h"
+#include "harness/text/size.h"
+#include "harness/trial/completed_record.h"
+#include "harness/trial/trial_run.h"
 #include <math.h>
 #include <string.h>
 

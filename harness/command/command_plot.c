@@ -1,6 +1,6 @@
 // Command: `longbp plot`, every figure that recorded results can be drawn as.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
 #include "harness/plot/plot.h"
 #include <string.h>
 

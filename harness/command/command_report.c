@@ -1,8 +1,8 @@
 // Command: `longbp report`, recorded results as tables, and beside what papers published.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
 #include "harness/page/page.h"
-#include "harness/results/report.h"
+#include "harness/report/report.h"
 #include <stdlib.h>
 
 enum { OPTION_FORMAT = 256, OPTION_MAX_CONTEXT, OPTION_WHERE };

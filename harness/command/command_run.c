@@ -1,19 +1,19 @@
 // Command: `longbp run`, an experiment's trials measured, listed, or one of them measured again.
 #define _GNU_SOURCE // asprintf
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
 #include "harness/command/compare_files.h"
-#include "harness/command/flags.h"
-#include "harness/command/shell.h"
-#include "harness/command/spec_doubts.h"
 #include "harness/files/program_output.h"
-#include "harness/files/size.h"
-#include "harness/results/result_file.h"
-#include "harness/run/child.h"
-#include "harness/run/dry_run.h"
-#include "harness/run/predicted_trial.h"
-#include "harness/run/sweep.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/options/flags.h"
+#include "harness/options/shell.h"
+#include "harness/options/spec_doubts.h"
+#include "harness/plan/predicted_trial.h"
+#include "harness/process/child.h"
+#include "harness/record/result_file.h"
 #include "harness/spec/trial_text.h"
+#include "harness/sweep/dry_run.h"
+#include "harness/sweep/sweep.h"
+#include "harness/text/size.h"
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 // Command: `longbp sensors`, what every card's sensors say, again and again, as CSV.
 #define _GNU_SOURCE // sigtimedwait
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
 #include "kernels/base/sensors.h"
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 // Command: `longbp trial`, the child's side of a sweep.
-#include "harness/command/command.h"
-#include "harness/run/child.h"
-#include "harness/run/trial_child.h"
+#include "harness/options/command.h"
+#include "harness/process/child.h"
+#include "harness/sweep/trial_child.h"
 #include <string.h>
 
 int command_trial(int argc, char **argv)

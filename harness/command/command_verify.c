@@ -1,12 +1,12 @@
 // Command: `longbp verify`, whether every method gives the gradient it should; a line per method, and one for every
 // case that is off.
-#include "harness/command/arguments.h"
-#include "harness/command/command.h"
-#include "harness/command/flags.h"
-#include "harness/files/doubtful_labels.h"
-#include "harness/files/folder.h"
-#include "harness/files/json_source.h"
-#include "harness/run/verify.h"
+#include "harness/data/doubtful_labels.h"
+#include "harness/folder/folder.h"
+#include "harness/json/json_source.h"
+#include "harness/options/arguments.h"
+#include "harness/options/command.h"
+#include "harness/options/flags.h"
+#include "harness/trial/verify.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>

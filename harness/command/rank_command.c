@@ -1,10 +1,10 @@
 #include "harness/command/rank_command.h"
 #include "harness/files/io.h"
-#include "harness/run/environment.h"
-#include "harness/run/exit_code.h"
-#include "harness/run/interrupt.h"
-#include "harness/run/launch.h"
-#include "harness/run/ranks.h"
+#include "harness/machine/environment.h"
+#include "harness/machine/exit_code.h"
+#include "harness/process/interrupt.h"
+#include "harness/process/launch.h"
+#include "harness/step/ranks.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 // Runs `longbp COMMAND` with these arguments (argv[0] is left out) and --as-rank as every rank of the trial, by
-// `words` (harness/run/launch.h). The exit code; a status if they cannot be started.
+// `words` (harness/process/launch.h). The exit code; a status if they cannot be started.
 int rank_command_start(const struct trial *trial, const char *command, const char *words, int argc, char **argv,
                        struct status *status);
 // As one of them. False and a status if the others are not there. Release with world_close.

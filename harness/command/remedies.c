@@ -1,5 +1,5 @@
 #include "harness/command/remedies.h"
-#include "harness/files/size.h"
+#include "harness/text/size.h"
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>

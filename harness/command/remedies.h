@@ -1,6 +1,6 @@
 // Remedies: what else could be asked for where nothing fits, each planned by itself.
 #pragma once
-#include "harness/command/advice.h"
+#include "harness/options/advice.h"
 
 // [{"flags": "--lora r=8", "fits", "choice" or "nearest", "missing"}]: of what the command line does not have yet.
 // A number of sequences or tokens is halved until it fits. "choice" is the fastest that fits, "nearest" the

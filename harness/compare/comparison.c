@@ -1,7 +1,7 @@
 #include "harness/compare/comparison.h"
-#include "harness/files/text.h"
-#include "harness/results/recorded_key.h"
-#include "harness/results/rounds.h"
+#include "harness/record/recorded_key.h"
+#include "harness/record/rounds.h"
+#include "harness/text/text.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,8 +10,8 @@
 #include "harness/compare/quantity.h"
 #include "harness/compare/round_times.h"
 #include "harness/compare/time_change.h"
-#include "harness/results/result_file.h"
-#include "harness/results/trial_names.h"
+#include "harness/record/result_file.h"
+#include "harness/table/trial_names.h"
 
 struct comparison_options {
     // Under --by neither bits nor inputs are judged, nor a trial that one side alone has.

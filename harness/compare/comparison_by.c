@@ -1,11 +1,11 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/compare/comparison_by.h"
-#include "harness/files/names.h"
-#include "harness/files/text.h"
-#include "harness/results/recorded_key.h"
-#include "harness/results/series.h"
-#include "harness/results/trial_rest.h"
+#include "harness/record/recorded_key.h"
 #include "harness/spec/trial_text.h"
+#include "harness/table/series.h"
+#include "harness/table/trial_rest.h"
+#include "harness/text/names.h"
+#include "harness/text/text.h"
 #include <string.h>
 #include <sys/stat.h>
 #include <xxhash.h>

@@ -1,7 +1,7 @@
 #include "harness/compare/comparison_report.h"
 #include "harness/compare/comparison_rows.h"
-#include "harness/results/record_fields.h"
-#include "harness/results/record_json.h"
+#include "harness/record/record_fields.h"
+#include "harness/record/record_json.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

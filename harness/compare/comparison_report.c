@@ -1,6 +1,6 @@
 #include "harness/compare/comparison_report.h"
 #include "harness/compare/comparison_rows.h"
-#include "harness/results/text_table.h"
+#include "harness/table/text_table.h"
 #include <string.h>
 
 enum comparison_format comparison_format_find(const char *name)

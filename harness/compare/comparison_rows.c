@@ -1,6 +1,6 @@
 #include "harness/compare/comparison_rows.h"
-#include "harness/files/size.h"
-#include "harness/files/text.h"
+#include "harness/text/size.h"
+#include "harness/text/text.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Gradient bits: whether two records of one trial have the same gradients to the last bit, by their hashes.
 #pragma once
-#include "harness/results/record.h"
+#include "harness/record/record.h"
 
 // Bits depend on these besides the program's own code, in bits of struct gradient_bits: keys of a record and of its
 // provenance.

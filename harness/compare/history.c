@@ -1,5 +1,5 @@
 #include "harness/compare/history.h"
-#include "harness/results/revision_order.h"
+#include "harness/record/revision_order.h"
 #include <stdlib.h>
 #include <string.h>
 

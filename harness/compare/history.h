@@ -6,7 +6,7 @@
 // says so.
 #pragma once
 #include "harness/compare/comparison.h"
-#include "harness/results/results.h"
+#include "harness/record/results.h"
 
 struct history_commit {
     const char *revision; // "unknown": the records do not say

@@ -1,7 +1,7 @@
 // History report: the commits, what changed at which, and how every figure went, as tables or as JSON.
 #pragma once
 #include "harness/compare/history.h"
-#include "harness/results/text_table.h"
+#include "harness/table/text_table.h"
 #include <stdio.h>
 
 struct history_report {

@@ -8,7 +8,7 @@
 // Bellinson and Hart 1941), which a loss that falls all the while hardly raises. BASE alone says it, or a run that
 // diverges would be excused by its own scatter. A loss on held-out data, a mean over more tokens, is given as much.
 #pragma once
-#include "harness/results/record.h"
+#include "harness/record/record.h"
 
 // In nats; 0 of runs of one step, which end before anything was learned.
 double loss_noise(const struct record *base, const struct record *new);

@@ -1,8 +1,8 @@
 #include "harness/compare/quantity.h"
 #include "harness/compare/loss_noise.h"
-#include "harness/files/names.h"
-#include "harness/files/size.h"
-#include "harness/results/recorded_key.h"
+#include "harness/record/recorded_key.h"
+#include "harness/text/names.h"
+#include "harness/text/size.h"
 #include "kernels/base/dtype.h"
 #include <math.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 // gradient errors; and how each changed from BASE to NEW.
 #pragma once
 #include "harness/compare/verdict.h"
-#include "harness/results/record_lists.h"
+#include "harness/record/record_lists.h"
 #include <stdio.h>
 
 enum quantity {

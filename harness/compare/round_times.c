@@ -1,7 +1,7 @@
 #include "harness/compare/round_times.h"
-#include "harness/results/processor_time.h"
-#include "harness/results/rounds.h"
-#include "harness/results/sample.h"
+#include "harness/compare/processor_time.h"
+#include "harness/record/rounds.h"
+#include "harness/stats/sample.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // Round times: what a trial took in each round of two builds, for the rule of time (time_change.h).
 #pragma once
-#include "harness/results/record_lists.h"
+#include "harness/record/record_lists.h"
 
 struct round_times {
     size_t rounds;               // that both have

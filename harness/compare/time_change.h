@@ -29,7 +29,7 @@
 //              that is undecided by itself is worse where all trials are and its ratio exceeds 1, else not judged.
 #pragma once
 #include "harness/compare/verdict.h"
-#include "harness/results/sample.h"
+#include "harness/stats/sample.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 #include "harness/files/share.h"
 #include "harness/page/html.h"
 #include "harness/page/part.h"
-#include "harness/results/claims_report.h"
+#include "harness/report/claims_report.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-#include "harness/files/size.h"
 #include "harness/page/html.h"
 #include "harness/page/part.h"
+#include "harness/text/size.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

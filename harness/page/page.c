@@ -3,7 +3,7 @@
 #include "harness/page/assets.h"
 #include "harness/page/html.h"
 #include "harness/page/part.h"
-#include "harness/results/record_filter.h"
+#include "harness/table/record_filter.h"
 #include <stdlib.h>
 #include <string.h>
 

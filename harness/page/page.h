@@ -1,7 +1,7 @@
 // Page: records as one HTML file that needs no network: what papers claim of them, pictures, tables, where a step's
 // time goes, and where all of it comes from.
 #pragma once
-#include "harness/results/report.h"
+#include "harness/report/report.h"
 
 struct page_request {
     const struct report_request *report; // records, conditions, columns and order of the table of records

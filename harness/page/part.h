@@ -1,7 +1,7 @@
 // Part of a page: writes its HTML from the records, or nothing if they do not have it.
 #pragma once
-#include "harness/results/report.h"
-#include "harness/results/results.h"
+#include "harness/record/results.h"
+#include "harness/report/report.h"
 
 struct page_figure {
     char *name, *kind, *html; // kind: by which claims name it

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/page/html.h"
 #include "harness/page/part.h"
-#include "harness/results/record_table.h"
+#include "harness/table/record_table.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

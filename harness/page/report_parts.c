@@ -2,9 +2,9 @@
 #include "harness/compare/history_report.h"
 #include "harness/page/markdown.h"
 #include "harness/page/part.h"
-#include "harness/results/category_report.h"
-#include "harness/results/longest_report.h"
-#include "harness/results/prediction_report.h"
+#include "harness/report/category_report.h"
+#include "harness/report/longest_report.h"
+#include "harness/report/prediction_report.h"
 #include <stdlib.h>
 
 struct text {

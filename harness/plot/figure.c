@@ -1,9 +1,9 @@
 #include "harness/plot/figure.h"
-#include "harness/files/names.h"
-#include "harness/files/text.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
-#include "harness/results/step_time.h"
+#include "harness/record/step_time.h"
+#include "harness/table/series.h"
+#include "harness/text/names.h"
+#include "harness/text/text.h"
 #include "kernels/base/status.h"
 #include "methods/method.h"
 #include <math.h>

@@ -1,8 +1,8 @@
 // Figure: a question that a picture answers, the records it needs, and the table it is drawn from.
 // plots/NAME.gp draws the table. To add one: a function here, its entry in the array, and its script.
 #pragma once
-#include "harness/results/published.h"
-#include "harness/results/record.h"
+#include "harness/record/published.h"
+#include "harness/record/record.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 // (dKV, the weights' gradients dW).
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
 #include "harness/spec/trial.h"
+#include "harness/table/series.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>

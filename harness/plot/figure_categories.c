@@ -2,8 +2,8 @@
 // drawn the step is that of draw 0, and the label says of how many.
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
-#include "harness/results/step_time.h"
+#include "harness/record/step_time.h"
+#include "harness/table/series.h"
 #include "kernels/base/observer.h"
 #include <math.h>
 #include <string.h>

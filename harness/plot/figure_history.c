@@ -1,10 +1,10 @@
 // History: time and peak memory of every trial that several commits have, over what they were at its first, from
 // commit to commit, and where `longbp history` says that they changed.
 #include "harness/compare/history.h"
-#include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/step_time.h"
+#include "harness/record/step_time.h"
+#include "harness/text/text.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
 // Ranks over links: the estimated time of a step against how many share it, how much of it the busiest waits, and
 // what the one that sends the most sends; a series per method, kind of links, exchange and ZeRO's level. One rank
 // alone, which neither waits nor sends, stands in every series over its links.
-#include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
+#include "harness/table/series.h"
+#include "harness/text/text.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // How well a step's time was said before: a row per trial, a series per method.
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/prediction_report.h"
+#include "harness/report/prediction_report.h"
 #include "methods/method.h"
 #include <math.h>
 #include <string.h>

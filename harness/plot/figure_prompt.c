@@ -2,8 +2,8 @@
 // length of the prompt; each value over that of sequences which all walk their own.
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
-#include "harness/results/step_time.h"
+#include "harness/record/step_time.h"
+#include "harness/table/series.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // The figures of published points: our curves as lines, the paper's points as marks, a panel for each model or,
 // with one model, for each method that the paper tells apart by chunk.
+#include "harness/papers/pairing.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/pairing.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // What is in memory while a step runs: a time line of each series.
-#include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
 #include "harness/spec/trial.h"
+#include "harness/table/series.h"
+#include "harness/text/text.h"
 #include "kernels/base/status.h"
 #include <math.h>
 

@@ -1,11 +1,11 @@
 // Training runs: the loss as it falls, a series per run and a row per evaluation, or per fortieth of the steps
 // where nothing was evaluated; the metrics of their objectives likewise; and the loss that is left at the end
 // against the rate.
-#include "harness/files/text.h"
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
-#include "harness/results/setting.h"
+#include "harness/table/series.h"
+#include "harness/table/setting.h"
+#include "harness/text/text.h"
 #include "kernels/base/status.h"
 #include "kernels/transformer/objective.h"
 #include <math.h>

@@ -2,8 +2,8 @@
 // each method with its options, and each way to share a step.
 #include "harness/plot/figure.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/series.h"
-#include "harness/results/step_time.h"
+#include "harness/record/step_time.h"
+#include "harness/table/series.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/plot/grouping.h"
-#include "harness/files/numbering.h"
-#include "harness/results/record_fields.h"
-#include "harness/results/record_json.h"
-#include "harness/results/setting.h"
+#include "harness/plot/numbering.h"
+#include "harness/record/record_fields.h"
+#include "harness/record/record_json.h"
+#include "harness/table/setting.h"
 #include "kernels/base/status.h"
 #include <string.h>
 

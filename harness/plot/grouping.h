@@ -1,7 +1,7 @@
 // Grouping: the records of several result files that belong into one picture each of a figure.
 #pragma once
 #include "harness/plot/figure.h"
-#include "harness/results/results.h"
+#include "harness/record/results.h"
 
 // Those of one picture: of one experiment and setting, and of a trial that was measured in several ways one.
 struct group {

@@ -1,10 +1,10 @@
 #include "harness/plot/max_context_figure.h"
-#include "harness/files/text.h"
+#include "harness/papers/claim_pictures.h"
+#include "harness/papers/longest_contexts.h"
 #include "harness/plot/picture.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/claim_pictures.h"
-#include "harness/results/longest_contexts.h"
-#include "harness/results/setting.h"
+#include "harness/table/setting.h"
+#include "harness/text/text.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
 // them. The largest batch likewise, from what `longbp max-batch --json` printed.
 #pragma once
 #include "harness/plot/picture.h"
-#include "harness/results/published.h"
+#include "harness/record/published.h"
 
 struct max_context_request {
-    const char *const *paths; // one output each, in the picture's order (harness/results/longest_contexts.h)
+    const char *const *paths; // one output each, in the picture's order (harness/papers/longest_contexts.h)
     size_t path_count;
     const struct picture_form *form;
 };

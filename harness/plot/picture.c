@@ -1,8 +1,8 @@
 #include "harness/plot/picture.h"
 #include "harness/files/output_file.h"
-#include "harness/files/word_list.h"
 #include "harness/plot/gnuplot.h"
 #include "harness/plot/table_cells.h"
+#include "harness/text/word_list.h"
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

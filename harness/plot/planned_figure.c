@@ -1,8 +1,8 @@
 #include "harness/plot/planned_figure.h"
-#include "harness/files/size.h"
-#include "harness/files/text.h"
 #include "harness/plot/table_cells.h"
-#include "harness/results/setting.h"
+#include "harness/table/setting.h"
+#include "harness/text/size.h"
+#include "harness/text/text.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>

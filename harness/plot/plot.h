@@ -2,7 +2,7 @@
 // A picture is of one setting (model, dtype, device, ...): records that differ in it never share a picture.
 #pragma once
 #include "harness/plot/picture.h"
-#include "harness/results/results.h"
+#include "harness/record/results.h"
 #include <stddef.h>
 
 struct plot_request {

@@ -1,7 +1,7 @@
 #include "harness/plot/series_choice.h"
-#include "harness/files/names.h"
-#include "harness/files/text.h"
-#include "harness/files/word_list.h"
+#include "harness/text/names.h"
+#include "harness/text/text.h"
+#include "harness/text/word_list.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "harness/spec/config_decode.h"
-#include "harness/files/folder.h"
-#include "harness/files/folder_contents.h"
+#include "harness/folder/folder.h"
+#include "harness/tensors/folder_contents.h"
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

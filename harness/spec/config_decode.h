@@ -1,6 +1,6 @@
 // Config decode: the "model" of a trial: a preset's name, the shape itself, a preset with changes, or a folder.
 #pragma once
-#include "harness/files/json_field.h"
+#include "harness/json/json_field.h"
 #include "kernels/transformer/config.h"
 
 // {"layers": 4, "width": 128, "heads": 4, "ffn": 352, "vocab": 256} must be given; by default "kv_heads" = heads,

@@ -1,8 +1,8 @@
-#include "harness/files/adapter.h"
-#include "harness/files/folder.h"
-#include "harness/files/folder_contents.h"
-#include "harness/files/lora_modules.h"
+#include "harness/folder/adapter.h"
+#include "harness/folder/folder.h"
+#include "harness/folder/lora_modules.h"
 #include "harness/spec/trial_values.h"
+#include "harness/tensors/folder_contents.h"
 #include <string.h>
 #include <sys/stat.h>
 

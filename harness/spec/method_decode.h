@@ -1,6 +1,6 @@
 // Method decode: a method's entry, {"name": "seco", "chunk": 128}, into the options of the method's walk.
 #pragma once
-#include "harness/files/named_options.h"
+#include "harness/json/named_options.h"
 #include "methods/method.h"
 
 // An entry taken apart.

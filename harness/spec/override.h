@@ -1,6 +1,6 @@
 // Override: one `--axis NAME=VALUE,VALUE` of the command line.
 #pragma once
-#include "harness/files/json_field.h"
+#include "harness/json/json_field.h"
 
 struct override {
     char *name;                // the axis or option

@@ -1,10 +1,10 @@
 #include "harness/spec/spec.h"
-#include "harness/files/batch_file.h"
+#include "harness/data/batch_file.h"
+#include "harness/data/sequences.h"
 #include "harness/files/input_files.h"
-#include "harness/files/sequences.h"
 #include "harness/files/share.h"
-#include "harness/files/size.h"
 #include "harness/spec/expansion.h"
+#include "harness/text/size.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

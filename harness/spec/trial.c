@@ -1,5 +1,5 @@
 #include "harness/spec/trial.h"
-#include "harness/spec/links.h"
+#include "harness/profile/links.h"
 #include "harness/spec/method_decode.h"
 #include "kernels/transformer/objective.h"
 #include <string.h>

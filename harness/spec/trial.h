@@ -1,7 +1,7 @@
 // Trial: everything that defines one measurement of a sweep, decoded and checked.
 #pragma once
-#include "harness/files/tokens.h"
-#include "harness/spec/profile.h"
+#include "harness/data/tokens.h"
+#include "harness/profile/profile.h"
 #include "kernels/transformer/optimizer.h"
 #include "methods/method.h"
 

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_decode.h"
-#include "harness/files/batch_file.h"
-#include "harness/files/shared_prompt.h"
+#include "harness/data/batch_file.h"
+#include "harness/data/shared_prompt.h"
 #include "harness/spec/trial_id.h"
 #include "harness/spec/trial_key_decode.h"
 #include <string.h>

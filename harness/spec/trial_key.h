@@ -1,6 +1,6 @@
 // Trial key: a row of the table of what a trial can be asked (trial_keys.h), or of an object in it.
 #pragma once
-#include "harness/files/json_field.h"
+#include "harness/json/json_field.h"
 #include "harness/spec/trial.h"
 
 enum key_type {

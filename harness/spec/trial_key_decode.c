@@ -1,6 +1,6 @@
 #include "harness/spec/trial_key_decode.h"
-#include "harness/files/size.h"
 #include "harness/spec/trial_key_words.h"
+#include "harness/text/size.h"
 #include <string.h>
 
 // --- reading: the default, then what is given

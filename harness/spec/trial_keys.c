@@ -1,8 +1,8 @@
 #include "harness/spec/trial_keys.h"
-#include "harness/files/size.h"
 #include "harness/spec/train_keys.h"
 #include "harness/spec/trial_key_words.h"
 #include "harness/spec/trial_values.h"
+#include "harness/text/size.h"
 #include <string.h>
 
 #define CONTEXT_MAX ((double)INT32_MAX) // token positions are i32 on devices

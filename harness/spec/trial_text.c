@@ -1,8 +1,8 @@
 #include "harness/spec/trial_text.h"
-#include "harness/files/size.h"
-#include "harness/files/text.h"
 #include "harness/spec/method_decode.h"
 #include "harness/spec/trial_id.h"
+#include "harness/text/size.h"
+#include "harness/text/text.h"
 #include <string.h>
 
 #define ITEMS_SHOWN 16 // of a list

@@ -1,6 +1,6 @@
 // Trial values: the keys of a trial whose values have forms of their own. As trial_key's decode and settle.
 #pragma once
-#include "harness/files/json_field.h"
+#include "harness/json/json_field.h"
 #include "harness/spec/trial.h"
 
 json_t *decode_model(struct trial *trial, struct json_field field, struct status *status);

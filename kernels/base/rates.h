@@ -3,7 +3,7 @@
 // attention_backward over queries, keys per query row (keys / queries) and the head dimension; both in counted
 // FLOPs per second. All other operations as in the device's table, over the bytes they move, in bytes per second.
 //
-// Cards' rates (harness/run/card_rates.h) tell more apart. Attention has two rates, over queries and head
+// Cards' rates (harness/calibrate/card_rates.h) tell more apart. Attention has two rates, over queries and head
 // dimension, in FLOPs that are done: attention_forward_rectangle of keys that every query of a block sees, and
 // attention_forward_causal of a square block on the diagonal, whose rate rises no faster than its side; longer
 // queries are cut into blocks of the longest one. attention_forward_f32 is that of the device's own kernels. A GEMM
@@ -41,9 +41,9 @@ struct rates {
     struct rate items[RATES_MAX];
     // Of the times at a point, as they were, over its own, all points together: nine in ten lie between the two.
     double low, high;
-    double yardstick_s; // what harness/run/yardstick.h took meanwhile; 0: not known
+    double yardstick_s; // what harness/machine/yardstick.h took meanwhile; 0: not known
     // In a step an operation takes so much longer for each byte that it moves, for others have used the caches
-    // since its own last run (harness/run/calibrate_steps.h); 0: not known.
+    // since its own last run (harness/calibrate/calibrate_steps.h); 0: not known.
     double s_per_byte;
     // A card's, which its tables leave out; 0: the tables have it. Every operation takes launch_s besides, and GEMM
     // and attention no less than their bytes do.

@@ -1,5 +1,5 @@
 // Trace: what a rank without data says to the others, and what its device does between one word and the next. The
-// traces of all ranks together tell when each has to wait (harness/run/rank_times.h).
+// traces of all ranks together tell when each has to wait (harness/plan/rank_times.h).
 #pragma once
 #include "kernels/base/device.h"
 

@@ -5,7 +5,7 @@
 // another; cuDNN moreover adds dQ by atomics, in an order that no two runs share. The deterministic mode twice, bit
 // by bit; the peak as planned, byte by byte, in every category; and the counters. A loop over the array of methods:
 // a new one is covered by existing. Usage: test_methods [DEVICE [PLAN [CONTEXT [DTYPE]]]]
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "kernels/base/timer.h"
 #include "tests/fixture.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 // Every operation of a device, in bf16, f32 and f64, held to its cases (tests/cases).
 // Usage: test_ops [DEVICE [LARGEST [DTYPE]]]; cases of more than LARGEST results (attention: scores) are left out.
-#include "harness/run/environment.h"
+#include "harness/machine/environment.h"
 #include "tests/cases/cases.h"
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // Calibration of a card: what the emulated one says of itself, shapes as large as there is time for, and a profile
 // that plans and trials take. Its times mean nothing.
 #define _GNU_SOURCE // asprintf
-#include "harness/run/rate_probe.h"
-#include "harness/spec/profile.h"
+#include "harness/machine/rate_probe.h"
+#include "harness/profile/profile.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
 

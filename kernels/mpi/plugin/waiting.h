@@ -1,6 +1,6 @@
 // Waiting: whether this rank waits for others. Asked by SIGUSR1 it says so, in a line on stderr, and asked again
 // whether it is still the same wait: of ranks that do not come to their end, those that do not wait are to blame
-// (harness/run/rank_answers.h).
+// (harness/process/rank_answers.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,320 @@
+// A machine's speed comes and goes: neighbours on its host take processors, caches and bandwidth, for a second or
+// an hour. All points are therefore measured again and again, in rounds, each in another order; each time is held
+// against a yardstick's just before and after it, and the median of these ratios, times the yardstick's own median,
+// is the point's. So a point that met a bad moment differs as little as may be from its neighbours, and all rates
+// are of one speed, which the profile says: that of the yardstick.
+//
+// On a card the first round begins with the smallest points: each time says whether there is time for the next
+// larger one, which else has the rate of its neighbour.
+//
+// What a step comes back to late, weights, their gradients, keys and values, is taken in turn from as many sets as
+// exceed the caches; what the operation before has just written stays the same. A sample is a batch of runs that is
+// long enough for the clock.
+#define _GNU_SOURCE // qsort_r
+#include "harness/calibrate/calibrate_rates.h"
+#include "harness/machine/rate_probe.h"
+#include "harness/stats/sample.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/ops.h"
+#include "kernels/base/timer.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define SETS_MAX     24
+#define SETS_HURRIED 2                  // where there is time for a run or two
+#define SETS_BYTES   ((size_t)64 << 20) // an H200 has caches of 50 MiB
+#define SAMPLES_MAX  5
+#define SAMPLE_S     2e-4
+#define VISIT_S      2e-3 // of samples
+#define YARDSTICK    0.2  // of the time goes to the yardstick, at most
+// The largest point on the CPU in a minute for all: FLOPs, or elements of what has none. Beyond it the rate is that
+// of its neighbour.
+#define FLOPS_MAX    6e9
+#define ELEMENTS_MAX 68e6 // no less than any point has
+// On a card, however much time there is: attention of 8,192 queries over 131,072 keys.
+#define CARD_FLOPS_MAX 5e13
+#define RUNS_LEAST     4   // of a point, its operands made
+#define LEFT_SHARE     0.2 // of the time that is left, which the next point is expected to take at most
+
+// A point of a grid, and each round's time there, the median of some samples.
+struct point {
+    const struct rate_probe *probe;
+    size_t at[RATE_DIMENSIONS];
+    size_t rate, place, neighbour; // its grid, where it lies there, and the one whose rate it may take
+    bool measured;                 // it does not
+    double work;                   // about as much as its FLOPs, of what has none its bytes
+    double visit_s;                // what measuring it took last
+    double amount;                 // FLOPs, of what has none bytes
+    double seconds[CALIBRATE_ROUNDS_MAX];
+    size_t moment[CALIBRATE_ROUNDS_MAX]; // the last of the yardstick's before it
+};
+
+struct calibration {
+    struct device *device;
+    struct tensor numbers;
+    struct yardstick *yardstick;
+    struct point *points; // [point_count]
+    size_t point_count, rounds, *order;
+    double *yardstick_s; // [moments]
+    size_t moments, capacity;
+    double began_s, ended_s; // when the last was
+    double until_s;          // when all is to be over
+};
+
+// --- a point
+
+static void take_yardstick(struct calibration *c)
+{
+    if (c->moments == c->capacity) {
+        c->capacity = 2 * c->capacity + 1024;
+        c->yardstick_s = realloc(c->yardstick_s, c->capacity * sizeof *c->yardstick_s);
+        CHECK(c->yardstick_s);
+    }
+    device_synchronize(c->device); // the yardstick has queues of its own
+    c->began_s = clock_s();
+    c->yardstick_s[c->moments++] = yardstick_s(c->yardstick, 1);
+    c->ended_s = clock_s();
+}
+
+static double batch_s(struct probe_operands *sets, size_t set_count, const struct rate_probe *probe, size_t runs,
+                      size_t *turn)
+{
+    device_timer_start(sets->device);
+    for (size_t i = 0; i < runs; i++)
+        probe->run(&sets[(*turn)++ % set_count]);
+    return 1e-3 * device_timer_stop_ms(sets->device) / (double)runs;
+}
+
+// Seconds of a run, the median over samples that fit into `budget_s`, or one, which is no longer than that if a run
+// is not.
+static double time_sets(struct probe_operands *sets, size_t set_count, const struct rate_probe *probe,
+                        double budget_s)
+{
+    double samples[SAMPLES_MAX];
+    size_t turn = 0, count = 0;
+    double first_s = batch_s(sets, set_count, probe, 1, &turn), start_s = clock_s();
+    double sample_s = fmin(SAMPLE_S, budget_s);
+    size_t runs = first_s < sample_s ? (size_t)(sample_s / fmax(first_s, 1e-8)) + 1 : 1;
+    do
+        samples[count++] = batch_s(sets, set_count, probe, runs, &turn);
+    while (count < SAMPLES_MAX && clock_s() - start_s < budget_s);
+    return sample_quantile(samples, count, 0.5);
+}
+
+static void measure_point(struct calibration *c, struct point *point, double budget_s)
+{
+    struct probe_operands sets[SETS_MAX];
+    const struct rate_probe *probe = point->probe;
+    struct device *device = c->device;
+    size_t live = device->arena.live_bytes, count = 0, most = budget_s < SAMPLE_S ? SETS_HURRIED : SETS_MAX;
+    do
+        probe_operands_open(&sets[count], device, c->numbers, probe, point->at, count ? &sets[0] : NULL);
+    while (++count < most && device->status.code == STATUS_OK && probe->late &&
+           device->arena.live_bytes - live < SETS_BYTES);
+    device->counters = (struct counters){0};
+    probe->run(&sets[0]); // which libraries take longer for the first time
+    point->amount = device->counters.flops > 0 ? device->counters.flops : device->counters.bytes_moved;
+    point->moment[c->rounds] = c->moments - 1;
+    if (device->status.code == STATUS_OK)
+        point->seconds[c->rounds] = time_sets(sets, count, probe, budget_s);
+    while (count-- > 0)
+        probe_operands_close(&sets[count]);
+}
+
+// --- the grids
+
+static size_t points_of(struct rate *rate, const struct rate_probe *probe, bool card)
+{
+    size_t points = 1;
+    snprintf(rate->operation, sizeof rate->operation, "%s", probe->operation);
+    rate->dimensions = probe->dimensions;
+    for (size_t d = 0; d < probe->dimensions; d++) {
+        const size_t *axis = card ? probe->card_axes[d] : probe->axes[d];
+        for (rate->counts[d] = 0; axis[rate->counts[d]]; rate->counts[d]++)
+            rate->axes[d][rate->counts[d]] = (double)axis[rate->counts[d]];
+        points *= rate->counts[d];
+    }
+    return points;
+}
+
+// Where a point of the grid lies, and the neighbour that is smaller in its longest extent.
+static size_t place_at(const struct rate *rate, size_t place, size_t at[RATE_DIMENSIONS])
+{
+    size_t stride = 1, neighbour = place;
+    double longest = 0;
+    for (size_t d = rate->dimensions, left = place; d-- > 0;) {
+        size_t i = left % rate->counts[d];
+        left /= rate->counts[d];
+        at[d] = (size_t)rate->axes[d][i];
+        if (i > 0 && rate->axes[d][i] > longest) {
+            longest = rate->axes[d][i];
+            neighbour = place - stride;
+        }
+        stride *= rate->counts[d];
+    }
+    return neighbour;
+}
+
+// share: of the work of the largest point, on the CPU.
+static bool is_worth_it(const struct calibration *c, const struct point *point, double share)
+{
+    bool moves = point->probe->dimensions == 1;
+    if (probe_on_card(c->device))
+        return moves || point->work <= CARD_FLOPS_MAX;
+    return point->work <= share * (moves ? ELEMENTS_MAX : FLOPS_MAX);
+}
+
+static void place_points(struct calibration *c, struct rates *rates, double share)
+{
+    bool card = probe_on_card(c->device);
+    for (const struct rate_probe *probe = rate_probes; probe->operation; probe++)
+        c->point_count += points_of(&rates->items[rates->count++], probe, card);
+    c->points = calloc(c->point_count + 1, sizeof *c->points);
+    c->order = calloc(c->point_count + 1, sizeof *c->order);
+    CHECK(c->points && c->order);
+    struct point *point = c->points;
+    for (size_t p = 0; p < rates->count; p++) {
+        struct rate *rate = &rates->items[p];
+        for (size_t i = 0, count = points_of(rate, &rate_probes[p], card); i < count; i++, point++) {
+            point->probe = &rate_probes[p];
+            point->rate = p;
+            point->place = i;
+            point->neighbour = place_at(rate, i, point->at);
+            point->work = probe_flops(point->probe, c->device, point->at);
+            if (point->probe->dimensions == 1)
+                point->work = (double)point->at[0];
+            point->measured = point->neighbour == i || is_worth_it(c, point, share);
+        }
+    }
+}
+
+// --- the rounds
+
+static int compare_work(const void *a, const void *b, void *points)
+{
+    const struct point *x = (const struct point *)points + *(const size_t *)a,
+                       *y = (const struct point *)points + *(const size_t *)b;
+    return (x->work > y->work) - (x->work < y->work);
+}
+
+// All points in an order of the round's own (Fisher & Yates).
+static void order_points(struct calibration *c)
+{
+    struct random random = random_named(c->rounds, "calibrate");
+    for (size_t i = 0; i < c->point_count; i++) {
+        size_t j = random_below(&random, i, i + 1);
+        c->order[i] = c->order[j];
+        c->order[j] = i;
+    }
+}
+
+// Whether there is time for the point, as far as its neighbour, which was visited before, tells.
+static bool has_time(const struct calibration *c, const struct point *point)
+{
+    const struct point *smaller = point - (point->place - point->neighbour);
+    if (point->neighbour == point->place)
+        return true;
+    double expected_s = smaller->visit_s + RUNS_LEAST * smaller->seconds[0] * point->work / smaller->work;
+    return smaller->measured && expected_s < LEFT_SHARE * (c->until_s - clock_s());
+}
+
+static void measure_round(struct calibration *c, double budget_s)
+{
+    bool growing = c->rounds == 0 && probe_on_card(c->device);
+    order_points(c);
+    if (growing)
+        qsort_r(c->order, c->point_count, sizeof *c->order, compare_work, c->points);
+    take_yardstick(c);
+    for (size_t i = 0; i < c->point_count && c->device->status.code == STATUS_OK; i++) {
+        struct point *point = &c->points[c->order[i]];
+        point->measured = point->measured && (!growing || has_time(c, point));
+        if (!point->measured)
+            continue;
+        if (c->ended_s - c->began_s < YARDSTICK * (clock_s() - c->began_s))
+            take_yardstick(c);
+        double start_s = clock_s();
+        measure_point(c, point, budget_s);
+        point->visit_s = clock_s() - start_s;
+    }
+    take_yardstick(c);
+    c->rounds++;
+}
+
+// Whether another round fits. On the CPU it takes as long as those before; on a card the first was of kernels that
+// were to be compiled, loaded and chosen.
+static bool has_time_for_all(const struct calibration *c, double start_s, double round_s, double budget_s)
+{
+    double next_s = (clock_s() - start_s) / (double)c->rounds;
+    if (probe_on_card(c->device) && c->rounds == 1) {
+        next_s = 0;
+        for (const struct point *p = c->points; p < c->points + c->point_count; p++)
+            next_s += p->measured ? 2 * budget_s + RUNS_LEAST * p->seconds[0] : 0;
+    } else if (probe_on_card(c->device)) {
+        next_s = round_s;
+    }
+    return c->rounds < CALIBRATE_ROUNDS_MAX && clock_s() + next_s < c->until_s;
+}
+
+double calibrate_steady_s(const double *seconds, const double *around_s, size_t count, double yardstick_s)
+{
+    double ratios[CALIBRATE_ROUNDS_MAX];
+    for (size_t i = 0; i < count; i++)
+        ratios[i] = seconds[i] / around_s[i];
+    return yardstick_s * sample_quantile(ratios, count, 0.5);
+}
+
+// Rates at the yardstick's median, and how far from them the times lie as they were.
+static void settle(struct calibration *c, struct rates *rates)
+{
+    double *spread = calloc(c->point_count * c->rounds, sizeof *spread), around_s[CALIBRATE_ROUNDS_MAX];
+    size_t count = 0;
+    CHECK(spread);
+    rates->yardstick_s = sample_quantile(c->yardstick_s, c->moments, 0.5);
+    for (size_t i = 0; i < c->point_count; i++) {
+        const struct point *point = &c->points[i];
+        double *values = rates->items[point->rate].values;
+        if (!point->measured) { // its neighbour stands before it
+            values[point->place] = values[point->neighbour];
+            continue;
+        }
+        for (size_t r = 0; r < c->rounds; r++)
+            around_s[r] = (c->yardstick_s[point->moment[r]] + c->yardstick_s[point->moment[r] + 1]) / 2;
+        double seconds = calibrate_steady_s(point->seconds, around_s, c->rounds, rates->yardstick_s);
+        values[point->place] = point->amount / seconds;
+        for (size_t r = 0; r < c->rounds; r++)
+            spread[count++] = point->seconds[r] / seconds;
+    }
+    rates->low = sample_quantile(spread, count, 0.05);
+    rates->high = sample_quantile(spread, count, 0.95);
+    free(spread);
+}
+
+bool calibrate_rates(struct rates *rates, const struct calibrated *what, struct status *status)
+{
+    *rates = (struct rates){0};
+    double start_s = clock_s(), seconds = what->seconds;
+    struct calibration c = {.yardstick = yardstick_open(what->device, what->dtype, what->size, status)};
+    c.device = c.yardstick ? device_open(what->device, what->dtype, 0, status) : NULL;
+    if (c.device) {
+        c.numbers = probe_numbers(c.device);
+        place_points(&c, rates, fmin(seconds / 60, 1));
+        c.until_s = start_s + seconds;
+        double budget_s = fmin(VISIT_S, seconds / (double)c.point_count), round_s;
+        do {
+            round_s = clock_s();
+            measure_round(&c, budget_s);
+            round_s = clock_s() - round_s;
+        } while (c.device->status.code == STATUS_OK && has_time_for_all(&c, start_s, round_s, budget_s));
+        if (c.device->status.code == STATUS_OK)
+            settle(&c, rates);
+        else
+            status_set(status, c.device->status.code, "%s", c.device->status.message);
+        tensor_free(c.device, &c.numbers);
+        device_close(c.device);
+    }
+    yardstick_close(c.yardstick);
+    free(c.points);
+    free(c.order);
+    free(c.yardstick_s);
+    return status->code == STATUS_OK;
+}

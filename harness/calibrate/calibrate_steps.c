@@ -1,0 +1,150 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/calibrate/calibrate_steps.h"
+#include "harness/calibrate/calibrate_rates.h"
+#include "harness/machine/yardstick.h"
+#include "harness/stats/sample.h"
+#include "harness/step/setup.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/timer.h"
+#include <math.h>
+#include <stdlib.h>
+
+// What is walked where there are so many seconds for all steps. On a card it is long enough for the host to be
+// ahead, and of heads that attention's kernels have been compiled for.
+struct step_size {
+    double seconds;
+    size_t width, heads, kv_heads, head_dim, ffn, context;
+    size_t chunks[3]; // of streambp, and of seco
+};
+static const struct step_size sizes_of[YARDSTICK_SIZES][4] = {
+    [YARDSTICK_CPU] = {{1, 320, 5, 5, 64, 832, 768, {128, 256, 64}},
+                       {0.1, 320, 5, 5, 64, 832, 192, {128, 256, 64}},
+                       {0, 64, 1, 1, 64, 176, 48, {128, 256, 64}}},
+    [YARDSTICK_CARD] = {{3, 2048, 32, 8, 128, 7168, 4096, {2048, 2048, 1024}},
+                        {0, 2048, 32, 8, 128, 7168, 512, {512, 512, 512}}},
+    [YARDSTICK_SLOW_CARD] = {{0, 64, 1, 1, 64, 176, 48, {48, 48, 16}}},
+};
+
+// Walks that move few bytes by an operation, and many; -1: without chunks.
+static const struct timed_method {
+    const char *name;
+    int chunk;
+} methods_timed[] = {{"full", -1}, {"checkpoint", -1}, {"streambp", 0}, {"seco", 1}, {"seco", 2}};
+#define STEPS (sizeof methods_timed / sizeof *methods_timed)
+_Static_assert(STEPS <= CALIBRATE_STEPS_MAX, "as many as are weighed");
+
+// One of the steps, on the device.
+struct timed_step {
+    struct trial trial;
+    struct setup setup;
+    double seconds[CALIBRATE_ROUNDS_MAX],
+        around_s[CALIBRATE_ROUNDS_MAX]; // of each round; the yardstick's beside it
+    struct calibrated_step found;
+};
+
+static bool open_trial(struct trial *trial, const struct calibrated *what, const struct timed_method *method,
+                       const struct step_size *size, struct status *status)
+{
+    char *json, chunk[48] = "";
+    if (method->chunk >= 0)
+        snprintf(chunk, sizeof chunk, ", \"chunk\": %zu", size->chunks[method->chunk]);
+    CHECK(asprintf(
+              &json,
+              "{\"model\": {\"layers\": 2, \"width\": %zu, \"heads\": %zu, \"kv_heads\": %zu, \"head_dim\": %zu, "
+              "\"ffn\": %zu, \"vocab\": 320}, \"context\": %zu, \"device\": \"%s\", \"dtype\": \"%s\", "
+              "\"method\": {\"name\": \"%s\"%s}}",
+              size->width, size->heads, size->kv_heads, size->head_dim, size->ffn, size->context, what->device,
+              dtype_name(what->dtype), method->name, chunk) > 0);
+    bool fine = trial_decode(trial, json, "calibrate", status);
+    free(json);
+    return fine;
+}
+
+// Its seconds.
+static double walk(struct timed_step *step)
+{
+    struct step_report report = {0};
+    device_timer_start(step->setup.device);
+    model_zero_gradients(&step->setup.model);
+    double ms = device_timer_stop_ms(step->setup.device);
+    method_step(step->trial.method, &step->setup.model, &step->setup.batch, step->trial.options, &report);
+    ms += report.ms;
+    step_report_free(&report);
+    device_synchronize(step->setup.device); // the yardstick and other steps have queues of their own
+    return 1e-3 * ms;
+}
+
+static bool device_is_fine(const struct device *device, struct status *status)
+{
+    return device->status.code == STATUS_OK ||
+           status_set(status, device->status.code, "%s", device->status.message);
+}
+
+// The first run, which is not timed, is counted.
+static bool open_step(struct timed_step *step, const struct rates *rates, const struct calibrated *what,
+                      const struct timed_method *method, const struct step_size *size, struct status *status)
+{
+    if (!open_trial(&step->trial, what, method, size, status))
+        return false;
+    struct setup_options how = setup_options_of(&step->trial);
+    if (!setup_open(&step->setup, &step->trial, &how, status))
+        return false;
+    struct device *opened = step->setup.device;
+    opened->roofline = (struct roofline){.flops_per_s = INFINITY, .bytes_per_s = INFINITY, .rates = rates};
+    opened->counters = (struct counters){0};
+    walk(step);
+    step->found =
+        (struct calibrated_step){.estimate_s = opened->counters.estimate_s, .bytes = opened->counters.bytes_moved};
+    opened->roofline = (struct roofline){0};
+    return device_is_fine(opened, status);
+}
+
+static bool time_step(struct timed_step *step, struct yardstick *yardstick, size_t round, struct status *status)
+{
+    double before_s = yardstick_s(yardstick, 1);
+    step->seconds[round] = walk(step);
+    step->around_s[round] = (before_s + yardstick_s(yardstick, 1)) / 2;
+    return device_is_fine(step->setup.device, status);
+}
+
+double calibrate_s_per_byte(const struct calibrated_step *steps, size_t count, double memory_s_per_byte)
+{
+    double of_step[CALIBRATE_STEPS_MAX];
+    for (size_t i = 0; i < count; i++)
+        of_step[i] = (steps[i].seconds - steps[i].estimate_s) / steps[i].bytes;
+    return fmin(fmax(sample_quantile(of_step, count, 0.5), 0), memory_s_per_byte);
+}
+
+bool calibrate_steps(struct rates *rates, const struct calibrated *what, double memory_s_per_byte,
+                     struct status *status)
+{
+    struct timed_step *steps = calloc(STEPS, sizeof *steps);
+    struct yardstick *yardstick = yardstick_open(what->device, what->dtype, what->size, status);
+    struct calibrated_step found[STEPS];
+    size_t rounds = 0;
+    bool fine = yardstick;
+    const struct step_size *size = sizes_of[what->size];
+    CHECK(steps);
+    while (what->seconds < size->seconds)
+        size++;
+    rates->s_per_byte = 0;
+    for (size_t i = 0; fine && i < STEPS; i++)
+        fine = open_step(&steps[i], rates, what, &methods_timed[i], size, status);
+    for (double start_s = clock_s();
+         fine && (rounds == 0 || (rounds < CALIBRATE_ROUNDS_MAX && clock_s() - start_s < what->seconds)); rounds++)
+        for (size_t i = 0; fine && i < STEPS; i++)
+            fine = time_step(&steps[i], yardstick, rounds, status);
+    for (size_t i = 0; fine && i < STEPS; i++) {
+        found[i] = steps[i].found;
+        found[i].seconds = calibrate_steady_s(steps[i].seconds, steps[i].around_s, rounds, rates->yardstick_s);
+    }
+    if (fine)
+        rates->s_per_byte = calibrate_s_per_byte(found, STEPS, memory_s_per_byte);
+    for (size_t i = 0; i < STEPS; i++) {
+        setup_close(&steps[i].setup);
+        trial_free(&steps[i].trial);
+    }
+    yardstick_close(yardstick);
+    free(steps);
+    return fine;
+}

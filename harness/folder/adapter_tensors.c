@@ -1,0 +1,104 @@
+#include "harness/folder/adapter_tensors.h"
+#include "harness/tensors/weight_names.h"
+#include <string.h>
+
+// Parts of a fused projection and the rows of it that they begin with.
+struct part {
+    const char *name, *whole;
+    size_t row, rows;
+};
+
+// No name: of no fused projection.
+static struct part part_of(const struct config *c, const struct parameter *p)
+{
+    size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const struct part parts[] = {{".q_proj.", ".qkv_proj.", 0, q + 2 * kv},
+                                 {".k_proj.", ".qkv_proj.", q, q + 2 * kv},
+                                 {".v_proj.", ".qkv_proj.", q + kv, q + 2 * kv},
+                                 {".gate_proj.", ".gate_up_proj.", 0, 2 * c->ffn},
+                                 {".up_proj.", ".gate_up_proj.", c->ffn, 2 * c->ffn}};
+    for (size_t i = 0; c->fused && parameter_is_factor(p) && i < sizeof parts / sizeof *parts; i++)
+        if (strstr(p->name, parts[i].name))
+            return parts[i];
+    return (struct part){0};
+}
+
+static struct adapter_tensor *find(struct adapter_tensors *tensors, const char *name)
+{
+    for (size_t i = tensors->count; i-- > 0;)
+        if (strcmp(tensors->items[i].name, name) == 0)
+            return &tensors->items[i];
+    return NULL;
+}
+
+static void add_part(struct adapter_tensors *tensors, const struct parameter *p, const struct part *part)
+{
+    char name[sizeof tensors->items->name];
+    const char *at = strstr(p->name, part->name);
+    snprintf(name, sizeof name, "%.*s%s%s", (int)(at - p->name), p->name, part->whole, at + strlen(part->name));
+    struct adapter_tensor *tensor = find(tensors, name);
+    if (!tensor) {
+        tensor = &tensors->items[tensors->count++];
+        memcpy(tensor->name, name, sizeof name);
+        tensor->rows = p->factor == FACTOR_A ? 0 : part->rows;
+        tensor->cols = p->factor == FACTOR_A ? p->value.cols : 0;
+    }
+    CHECK(tensor->count < ADAPTER_PIECES);
+    struct adapter_piece *piece = &tensor->pieces[tensor->count++];
+    *piece = (struct adapter_piece){.parameter = p, .row = p->factor == FACTOR_A ? tensor->rows : part->row};
+    if (p->factor == FACTOR_A) {
+        tensor->rows += p->value.rows;
+    } else {
+        piece->col = tensor->cols;
+        tensor->cols += p->value.cols;
+    }
+}
+
+// A tensor's name within the whole model.
+static void place(struct adapter_tensor *tensor, const char *submodule)
+{
+    char own[sizeof tensor->name];
+    size_t prefix = sizeof ADAPTER_PREFIX - 1;
+    memcpy(own, tensor->name, sizeof own);
+    weight_name_within(tensor->name + prefix, sizeof tensor->name - prefix, submodule, own + prefix);
+}
+
+struct adapter_tensors adapter_tensors_of(const struct model *model, const char *submodule)
+{
+    struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
+    CHECK(tensors.items);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        struct part part = part_of(&model->config, p);
+        if (part.name) {
+            add_part(&tensors, p, &part);
+        } else if (parameter_is_factor(p) || p->saved) {
+            struct adapter_tensor *tensor = &tensors.items[tensors.count++];
+            snprintf(tensor->name, sizeof tensor->name, "%s%s", p->saved ? ADAPTER_PREFIX : "", p->name);
+            tensor->rows = p->transposed ? p->value.cols : p->value.rows;
+            tensor->cols = p->transposed ? p->value.rows : p->value.cols;
+            tensor->vector = p->vector;
+            tensor->transposed = p->transposed;
+            tensor->pieces[tensor->count++].parameter = p;
+            if (p->saved && p == model->head && p == model->embedding) { // PEFT has a table that stays tied twice
+                tensors.items[tensors.count] = *tensor;
+                snprintf(tensors.items[tensors.count++].name, sizeof tensor->name, ADAPTER_PREFIX "lm_head.weight");
+            }
+        }
+    }
+    for (size_t i = 0; i < tensors.count; i++)
+        place(&tensors.items[i], submodule);
+    return tensors;
+}
+
+size_t adapter_tensor_index(const struct adapter_tensor *tensor, const struct adapter_piece *piece, size_t i)
+{
+    size_t cols = piece->parameter->value.cols, row = i / cols, col = i % cols;
+    return tensor->transposed ? col * tensor->cols + row : (piece->row + row) * tensor->cols + piece->col + col;
+}
+
+bool adapter_tensor_is_plain(const struct adapter_tensor *tensor)
+{
+    return tensor->count == 1 && !tensor->transposed && tensor->cols == tensor->pieces[0].parameter->value.cols &&
+           tensor->rows == tensor->pieces[0].parameter->value.rows;
+}

@@ -1,0 +1,328 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/folder/folder.h"
+#include "harness/files/file_hash.h"
+#include "harness/folder/fused_weights.h"
+#include "harness/json/json_field.h"
+#include "harness/tensors/shards.h"
+#include "kernels/transformer/weights.h"
+#include <math.h>
+#include <string.h>
+
+// Values converted at a time, a few MiB of them; whole blocks of quantised ones.
+#define BLOCK_VALUES ((size_t)1 << 19)
+
+#define UNQUANTISED "give the folder of the weights in bf16 or f32 that they were made from"
+
+static bool split_fused(struct shards *shards, const struct model *model, struct status *status)
+{
+    bool fine = true;
+    for (size_t i = 0; fine && i < shards->count; i++) {
+        fine = fused_weights_split(&shards->files[i], model, status);
+    }
+    return fine;
+}
+
+// Names that did not fit, the first few of them spelled out.
+struct list {
+    size_t count;
+    char text[400];
+};
+
+static void list_add(struct list *list, const char *name)
+{
+    size_t used = strlen(list->text);
+    if (list->count < 3) {
+        snprintf(list->text + used, sizeof list->text - used, "%s%.100s", list->count ? ", " : "", name);
+    } else if (list->count == 3) {
+        snprintf(list->text + used, sizeof list->text - used, ", ...");
+    }
+    list->count++;
+}
+
+static bool ends(const char *name, const char *end)
+{
+    size_t length = strlen(name), bytes = strlen(end);
+    return length > bytes && strcmp(name + length - bytes, end) == 0;
+}
+
+// A buffer that old versions of transformers saved, which must hold RoPE's frequencies.
+static bool is_frequencies(const char *name)
+{
+    return ends(name, ".rotary_emb.inv_freq");
+}
+
+// The tensors that transformers leaves aside: that buffer, and a head that is the embedding.
+static bool is_harmless(const struct model *model, const char *name)
+{
+    return is_frequencies(name) || (model->config.tied && strcmp(name, SHARDS_HEAD) == 0);
+}
+
+// Whether a tensor holds the frequencies, as f32 has them or the tensor's own, narrower dtype.
+static bool holds(const struct safetensors_tensor *t, const struct config *config, bool local)
+{
+    size_t count = config->head_dim / 2;
+    double *values = malloc(2 * count * sizeof *values), *expected = values + count;
+    CHECK(values);
+    bool same = t->count == count;
+    if (same) {
+        double share = t->dtype == DTYPE_BF16 ? 0x1p-7 : t->dtype == DTYPE_F16 ? 0x1p-10 : 1e-5;
+        double step = t->dtype == DTYPE_F16 ? 0x1p-24 : 0; // between its smallest numbers
+        safetensors_values(t, 0, count, values);
+        config_rope_frequencies(config, local, expected);
+        for (size_t j = 0; j < count; j++) {
+            same = same && fabs(values[j] - expected[j]) <= share * expected[j] + step;
+        }
+    }
+    free(values);
+    return same;
+}
+
+// Weights trained with other frequencies than config.json's would be of another model.
+static bool check_frequencies(const struct safetensors *file, const char *name, const struct config *config,
+                              struct status *status)
+{
+    const struct safetensors_tensor *t = safetensors_get(file, name, status);
+    struct config unscaled = *config; // positions were divided by a linear scaling's factor instead
+    size_t layer = 0;
+    if (!t) {
+        return false;
+    }
+    bool local = sscanf(name, "model.layers.%zu.", &layer) == 1 && config_rope_is_local(config, layer);
+    if (config->rope_scaling.high_freq_factor == 0) {
+        unscaled.rope_scaling = (struct rope_scaling){0};
+    }
+    return holds(t, config, local) || holds(t, &unscaled, local) ||
+           status_set(
+               status, STATUS_BAD_INPUT,
+               "%s: tensor %s: its frequencies are not those that config.json's rope_theta, rope_scaling and "
+               "head_dim give; correct config.json, or remove the tensor if config.json is right",
+               file->path, name);
+}
+
+// Names that tell what the tensors are instead, by a part of one.
+static const struct {
+    const char *part, *hint;
+} causes[] = {
+    {"tok_embeddings.", "names of Meta's and Mistral's own format: give the folder that transformers reads"},
+    {".attention.wq.", "names of Meta's and Mistral's own format: give the folder that transformers reads"},
+    {".lora_A.", "LoRA factors within the weights: save what peft's merge_and_unload returns"},
+    {".base_layer.", "a model of peft, saved whole: save what peft's merge_and_unload returns"},
+    {".qweight", "weights quantised by GPTQ or AWQ: " UNQUANTISED},
+    {".absmax", "weights quantised by bitsandbytes: " UNQUANTISED},
+    {".SCB", "weights quantised by bitsandbytes: " UNQUANTISED},
+    {"_proj_blocks", "experts in MXFP4, which are not computed"},
+    {".weight_scale_2", "weights quantised as NVFP4: " UNQUANTISED},
+    {".weight_packed", "weights quantised by compressed-tensors: " UNQUANTISED},
+    {".weight_scale", "weights in F8 with scales: " UNQUANTISED},
+    {".input_scale", "weights in F8 with scales: " UNQUANTISED},
+    {".scales", "weights quantised by MLX: " UNQUANTISED},
+    {".experts.", "a mixture of experts, which is not computed"},
+};
+
+// The first of them that applies; CAUSES: none.
+#define CAUSES (sizeof causes / sizeof *causes)
+static size_t cause_of(const char *name)
+{
+    size_t i = 0;
+    while (i < CAUSES && !strstr(name, causes[i].part)) {
+        i++;
+    }
+    return i;
+}
+
+// The name of a parameter in the shards: one that begins as a copy of another can be left out of them.
+static const char *name_in(const struct shards *shards, const struct parameter *p)
+{
+    return p->copy_of && !shards_find(shards, p->name) ? p->copy_of : p->name;
+}
+
+// The shards hold exactly the model's own weights.
+static bool check_names(const struct shards *shards, const char *folder, const struct model *model,
+                        struct status *status)
+{
+    struct list missing = {0}, unexpected = {0}, twice = {0};
+    size_t cause = CAUSES;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (!parameter_is_factor(p) && !shards_find(shards, name_in(shards, p))) {
+            list_add(&missing, p->name);
+        }
+    }
+    for (size_t i = 0; i < shards->count; i++) {
+        for (size_t j = 0; j < shards->files[i].count; j++) {
+            const char *name = shards->files[i].tensors[j].name;
+            const struct parameter *p = model_parameter(model, name);
+            bool again = j > 0 && strcmp(name, shards->files[i].tensors[j - 1].name) == 0;
+            if (again || shards_find(shards, name) != &shards->files[i]) {
+                list_add(&twice, name);
+            } else if ((!p || parameter_is_factor(p)) && !is_harmless(model, name)) {
+                list_add(&unexpected, name);
+                size_t own = cause_of(name);
+                cause = own < cause ? own : cause;
+            }
+        }
+    }
+    if (!missing.count && !unexpected.count && !twice.count) {
+        return true;
+    }
+    const char *hint = missing.count && strcmp(missing.text, SHARDS_HEAD) == 0
+                           ? " (a head that is the embedding needs \"tie_word_embeddings\": true)"
+                           : "";
+    return status_set(
+        status, STATUS_BAD_INPUT,
+        "%s: the tensors are not those that config.json asks for: missing %zu%s%s%s, unexpected %zu%s%s, twice "
+        "%zu%s%s%s%s",
+        folder, missing.count, missing.count ? ": " : "", missing.text, hint, unexpected.count,
+        unexpected.count ? ": " : "", unexpected.text, twice.count, twice.count ? ": " : "", twice.text,
+        cause < CAUSES ? "; these are " : "", cause < CAUSES ? causes[cause].hint : "");
+}
+
+static size_t shape_of(const struct parameter *p, size_t shape[2])
+{
+    shape[0] = p->vector ? p->value.cols : p->value.rows;
+    shape[1] = p->value.cols;
+    return p->vector ? 1 : 2;
+}
+
+static const struct safetensors_tensor *check_tensor(const struct shards *shards, const struct parameter *p,
+                                                     struct status *status)
+{
+    const char *name = name_in(shards, p);
+    const struct safetensors *file = shards_find(shards, name);
+    const struct safetensors_tensor *t = safetensors_find(file, name);
+    size_t shape[2], rank = shape_of(p, shape);
+    if (!t->readable) {
+        bool f8 = strncmp(t->dtype_name, "F8_", 3) == 0;
+        status_set(status, STATUS_UNSUPPORTED,
+                   "%s: tensor %s: expected F64, F32, BF16 or F16, found %s; %s" UNQUANTISED, file->path, name,
+                   t->dtype_name, f8 ? "cast weights in F8 without scales by .to(torch.bfloat16), or " : "");
+        return NULL;
+    }
+    if (t->rank != rank || memcmp(t->shape, shape, rank * sizeof *shape) != 0) {
+        char expected[64], found[200];
+        safetensors_shape_text(rank, shape, expected, sizeof expected);
+        safetensors_shape_text(t->rank, t->shape, found, sizeof found);
+        status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected the shape %s, found %s", file->path, name,
+                   expected, found);
+        return NULL;
+    }
+    return t;
+}
+
+static void read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
+                        enum dtype rounding, double *block)
+{
+    size_t all = tensor_count(p->value);
+    for (size_t first = 0; first < all; first += BLOCK_VALUES) {
+        size_t count = all - first < BLOCK_VALUES ? all - first : BLOCK_VALUES;
+        safetensors_values(t, first, count, block);
+        weights_write(model, p, first, count, block, rounding);
+    }
+}
+
+// All are checked before the first is read: reading takes minutes.
+static bool check_tensors(const struct shards *shards, const struct model *model, struct status *status)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (!parameter_is_factor(p) && !check_tensor(shards, p, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool check_buffers(const struct shards *shards, const struct config *config, struct status *status)
+{
+    bool fine = true;
+    for (size_t i = 0; i < shards->count; i++) {
+        const struct safetensors *file = &shards->files[i];
+        for (size_t j = 0; fine && j < file->count; j++) {
+            const char *name = file->tensors[j].name;
+            fine = !is_frequencies(name) || check_frequencies(file, name, config, status);
+        }
+    }
+    return fine;
+}
+
+// Of tensors that were checked.
+static void read_all(const struct shards *shards, struct model *model, enum dtype rounding)
+{
+    double *block = malloc(BLOCK_VALUES * sizeof *block);
+    CHECK(block);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (!parameter_is_factor(p) && model_has(model, p)) {
+            const char *name = name_in(shards, p);
+            read_values(model, p, safetensors_find(shards_find(shards, name), name), rounding, block);
+        }
+    }
+    free(block);
+}
+
+static void randomize_factors(struct model *model, uint64_t seed, enum dtype rounding)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (parameter_is_factor(p) && model_has(model, p)) {
+            model_randomize_parameter(model, p, seed, rounding);
+        }
+    }
+}
+
+bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
+                         struct status *status)
+{
+    struct device *device = model->device;
+    struct shards shards = {0};
+    bool ok = device->status.code == STATUS_OK &&
+              shards_open_weights(&shards, folder, model->config.tied || model->lora.untied, status) &&
+              split_fused(&shards, model, status) && check_names(&shards, folder, model, status) &&
+              check_tensors(&shards, model, status) && check_buffers(&shards, &model->config, status);
+    if (ok) {
+        read_all(&shards, model, rounding);
+        randomize_factors(model, seed, rounding);
+    }
+    shards_close(&shards);
+    if (device->status.code != STATUS_OK) {
+        return status_set(status, device->status.code, "%s", device->status.message);
+    }
+    return ok;
+}
+
+// --- hashes
+
+// Of a description and the shards beside it.
+static bool hash_all(const char *folder, const char *description, const struct shards *shards, uint64_t *hash,
+                     struct status *status)
+{
+    XXH3_state_t *state = XXH3_createState();
+    CHECK(state && XXH3_64bits_reset(state) == XXH_OK);
+    char *path = folder_file(folder, description);
+    bool read = file_hash_add(state, path, status);
+    free(path);
+    for (size_t i = 0; read && i < shards->count; i++) {
+        CHECK(XXH3_64bits_update(state, shards->files[i].map, shards->files[i].map_bytes) == XXH_OK);
+    }
+    *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return read;
+}
+
+bool folder_hash_model(const char *folder, bool weights, uint64_t *hash, struct status *status)
+{
+    struct shards shards = {0};
+    bool read = (!weights || shards_open_weights(&shards, folder, false, status)) &&
+                hash_all(folder, "config.json", &shards, hash, status);
+    shards_close(&shards);
+    return read;
+}
+
+bool folder_hash_adapter(const char *folder, bool weights, uint64_t *hash, struct status *status)
+{
+    struct shards adapter = {0};
+    bool read = (!weights || shards_add(&adapter, folder, FOLDER_ADAPTER, status)) &&
+                hash_all(folder, FOLDER_ADAPTER_CONFIG, &adapter, hash, status);
+    shards_close(&adapter);
+    return read;
+}

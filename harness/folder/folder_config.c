@@ -1,0 +1,402 @@
+#include "harness/folder/folder_config.h"
+#include "harness/folder/folder_rope.h"
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#define SIZE_MOST ((size_t)1 << 24)
+
+#define SLIDING_WINDOW    4096 // where the key is left out
+#define FIRST_WITH_WINDOW 28
+
+// The language model that config.json describes: all of it, or its text_config.
+struct text {
+    struct json_field root;
+    const struct composite *composite; // NULL: it is all of the model
+    const struct family *family;
+};
+
+static const struct family *find_family(const char *model_type)
+{
+    const struct family *family = families;
+    while (family->model_type && strcmp(family->model_type, model_type) != 0) {
+        family++;
+    }
+    return family->model_type ? family : NULL;
+}
+
+// NULL and a status if it is none that is read.
+static const struct family *read_family(struct json_field root, struct status *status)
+{
+    struct names names = {0};
+    for (const struct family *f = families; f->model_type; f++) {
+        names_add(&names, f->model_type);
+    }
+    struct json_field field = config_key_of(root, "model_type");
+    size_t index = 0;
+    if (!field.value) {
+        json_field_expected(field, status, "the type of a model, such as llama");
+        return NULL;
+    }
+    const char *name = json_string_value(field.value);
+    const char *why = name ? family_unread(name) : NULL;
+    if (why) {
+        json_field_fail(field, status, "%s %s", name, why);
+        return NULL;
+    }
+    return json_field_choice(field, &names, "model type", &index, status) ? &families[index] : NULL;
+}
+
+static const struct composite *find_composite(struct json_field root)
+{
+    const char *model_type = json_string_value(config_key_of(root, "model_type").value);
+    const struct composite *composite = composites;
+    while (model_type && composite->model_type && strcmp(composite->model_type, model_type) != 0) {
+        composite++;
+    }
+    return model_type && composite->model_type ? composite : NULL;
+}
+
+static bool find_text(struct json_field root, struct text *text, struct status *status)
+{
+    const struct composite *composite = find_composite(root);
+    struct json_field own = config_key_of(root, "text_config");
+    bool flat = composite && composite->flat && !own.value;
+    *text = (struct text){.root = composite && !flat ? own : root, .composite = composite};
+    if (!json_is_object(text->root.value)) {
+        json_field_expected(text->root, status, "an object");
+        return false;
+    }
+    bool named = !composite || (!composite->fixed && config_key_of(own, "model_type").value);
+    text->family = named ? read_family(text->root, status) : find_family(composite->text_type);
+    // As AutoConfig has it: a file of a Mistral that lists its layers is one of a Ministral.
+    if (text->family && !composite && strcmp(text->family->model_type, "mistral") == 0 &&
+        json_field_get(root, "layer_types").value) {
+        text->family = find_family("ministral");
+    }
+    return text->family;
+}
+
+// No file of a model of text alone leaves them out, though transformers has defaults for them.
+static bool read_required(const struct text *text, struct config *c, struct status *status)
+{
+    const struct {
+        const char *key;
+        size_t *value;
+    } sizes[] = {{"hidden_size", &c->width},
+                 {"num_hidden_layers", &c->layers},
+                 {"num_attention_heads", &c->heads},
+                 {"intermediate_size", &c->ffn},
+                 {"vocab_size", &c->vocab}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct json_field field = config_key_of(text->root, sizes[i].key);
+        *sizes[i].value = text->composite ? text->family->sizes[i] : 0;
+        if (!field.value && !*sizes[i].value) {
+            return json_field_expected(field, status, "a whole number above 0");
+        }
+        if (!json_field_count(field, 1, SIZE_MOST, "", sizes[i].value, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_sizes(const struct text *text, struct config *c, struct status *status)
+{
+    struct json_field root = text->root;
+    const struct family *family = text->family;
+    if (!read_required(text, c, status)) {
+        return false;
+    }
+    // Left out means the class's number; null means one per query head.
+    bool null_heads = json_is_null(json_field_get(root, "num_key_value_heads").value);
+    c->kv_heads = family->kv_heads && !null_heads ? family->kv_heads : c->heads;
+    c->max_context = family->max_context;
+    struct json_field head_dim = config_key_of(root, "head_dim");
+    bool null_dim = json_is_null(json_field_get(root, "head_dim").value);
+    c->head_dim = family->head_dim && !null_dim ? family->head_dim : c->width / c->heads;
+    if (!head_dim.value && c->head_dim * c->heads != c->width && (!family->head_dim || null_dim)) {
+        return json_field_fail(config_key_of(root, "num_attention_heads"), status,
+                               "%zu heads do not divide hidden_size %zu, and there is no head_dim", c->heads,
+                               c->width);
+    }
+    c->norm_epsilon =
+        text->composite && text->composite->norm_epsilon > 0 ? text->composite->norm_epsilon : family->norm_epsilon;
+    c->tied = family->tied;
+    return json_field_count(config_key_of(root, "num_key_value_heads"), 1, SIZE_MOST, "", &c->kv_heads, status) &&
+           json_field_count(head_dim, 1, SIZE_MOST, "", &c->head_dim, status) &&
+           json_field_count(config_key_of(root, "max_position_embeddings"), 1, JSON_INTEGER_MAX, "",
+                            &c->max_context, status) &&
+           json_field_number(config_key_of(root, "rms_norm_eps"), 1e-300, 1, &c->norm_epsilon, status) &&
+           json_field_bool(config_key_of(root, "tie_word_embeddings"), &c->tied, status);
+}
+
+// The head belongs to the whole model, so its own key says whether it is the embedding.
+static bool read_tie(struct json_field root, const struct composite *composite, struct config *c,
+                     struct status *status)
+{
+    bool tied = composite->tied;
+    if (!json_field_bool(config_key_of(root, "tie_word_embeddings"), &tied, status)) {
+        return false;
+    }
+    c->tied = tied || (composite->tied_by_text && c->tied);
+    return true;
+}
+
+// padding_idx of the class's nn.Embedding, where a number below 0 counts from the end. A class whose own number is
+// beyond the vocabulary has none here.
+static bool read_pad(const struct text *text, struct config *c, struct status *status)
+{
+    struct json_field field = json_field_get(text->root, "pad_token_id");
+    const struct family *family = text->family;
+    if (!field.value) {
+        c->padded = family->padded && family->pad < c->vocab;
+        c->pad = c->padded ? family->pad : 0;
+        return true;
+    }
+    if (json_is_null(field.value)) {
+        return true;
+    }
+    json_int_t id = json_integer_value(field.value), vocab = (json_int_t)c->vocab;
+    if (!json_is_integer(field.value) || id < -vocab || id >= vocab) {
+        return json_field_expected(field, status, "null or a token id from 0 to %lld", (long long)vocab - 1);
+    }
+    c->padded = true;
+    c->pad = (size_t)(id < 0 ? id + vocab : id);
+    return true;
+}
+
+static bool set_full(struct config *c, struct json_field field, size_t layer, struct status *status)
+{
+    return config_set_full(c, layer) ||
+           json_field_fail(field, status, "layers without a sliding window must be among the first %d",
+                           CONFIG_FULL_LAYERS);
+}
+
+// The layers without a window, as `types` lists them. without: why no layer can have one; NULL: they can.
+static bool read_layer_types(struct json_field types, const char *without, struct config *c, struct status *status)
+{
+    struct names names = {0};
+    names_add_all(&names, family_layer_types);
+    if (!json_is_array(types.value) || json_array_size(types.value) != c->layers) {
+        return json_field_expected(types, status, "a list of %zu types, one per layer", c->layers);
+    }
+    for (size_t l = 0; l < c->layers; l++) {
+        struct json_field type = json_field_at(types, l);
+        size_t sliding = 0;
+        if (!json_field_choice(type, &names, "type of layer", &sliding, status)) {
+            return false;
+        }
+        if (sliding && without) {
+            return json_field_expected(type, status, "\"full_attention\": %s", without);
+        }
+        if (!sliding && !without && !set_full(c, type, l, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Of every layer but one in so many, or as listed.
+static bool read_pattern(struct json_field root, const struct family *family, struct config *c,
+                         struct status *status)
+{
+    struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
+    struct json_field each_field =
+        family->pattern_key ? config_key_of(root, family->pattern_key) : (struct json_field){0};
+    size_t each = family->full_each;
+    c->sliding_window = SLIDING_WINDOW;
+    if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &c->sliding_window, status) ||
+        !json_field_count(each_field, 1, SIZE_MOST, "", &each, status)) {
+        return false;
+    }
+    if (types.value) {
+        return read_layer_types(types, NULL, c, status);
+    }
+    for (size_t l = each - 1; l < c->layers; l += each) {
+        if (!set_full(c, each_field, l, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The first layers have no window, those from max_window_layers on have one.
+static bool read_first_window(struct json_field root, struct config *c, struct status *status)
+{
+    struct json_field field = config_key_of(root, "max_window_layers");
+    size_t first = FIRST_WITH_WINDOW;
+    if (!json_field_count(field, 0, SIZE_MOST, "", &first, status)) {
+        return false;
+    }
+    for (size_t l = 0; l < c->layers && l < first; l++) {
+        if (!set_full(c, field, l, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_sliding(struct json_field root, const struct family *family, struct config *c,
+                         struct status *status)
+{
+    struct json_field window = json_field_get(root, "sliding_window"), types = config_key_of(root, "layer_types");
+    enum sliding sliding = family->sliding;
+    bool switched = sliding == SLIDING_SOME, listed = switched || sliding == SLIDING_LISTED;
+    bool windows =
+        sliding == SLIDING_ALL || sliding == SLIDING_LISTED || (sliding == SLIDING_GIVEN && window.value);
+    size_t length = SLIDING_WINDOW;
+    if (sliding == SLIDING_PATTERN) {
+        return read_pattern(root, family, c, status);
+    }
+    if (switched && !json_field_bool(config_key_of(root, "use_sliding_window"), &windows, status)) {
+        return false;
+    }
+    const char *without = !windows                     ? "use_sliding_window is not true"
+                          : json_is_null(window.value) ? "sliding_window is null"
+                                                       : NULL;
+    if (!without && !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status)) {
+        return false;
+    }
+    c->sliding_window = without ? 0 : length;
+    if (listed && types.value) {
+        return read_layer_types(types, without, c, status);
+    }
+    return without || !switched || read_first_window(root, c, status);
+}
+
+static bool read_activation(struct json_field root, const struct family *family, struct config *c,
+                            struct status *status)
+{
+    // The names by which transformers has the same function.
+    static const struct {
+        const char *name;
+        enum activation activation;
+    } same[] = {{"silu", ACTIVATION_SILU},
+                {"swish", ACTIVATION_SILU},
+                {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+                {"gelu_python_tanh", ACTIVATION_GELU_TANH},
+                {"gelu_new", ACTIVATION_GELU_TANH}};
+    struct json_field field = config_key_of(root, family->activation_key ? family->activation_key : "hidden_act");
+    const char *name = json_string_value(field.value);
+    c->activation = family->activation;
+    if (!field.value) {
+        return true;
+    }
+    if (name && family->gelu_is_tanh && strcmp(name, "gelu") == 0) {
+        c->activation = ACTIVATION_GELU_TANH;
+        return true;
+    }
+    for (size_t i = 0; name && i < sizeof same / sizeof *same; i++) {
+        if (strcmp(name, same[i].name) == 0) {
+            c->activation = same[i].activation;
+            return true;
+        }
+    }
+    return json_field_expected(field, status, "%s", "silu or gelu_pytorch_tanh: no other activation is computed");
+}
+
+// The activation, and the scales of Gemma.
+static bool read_block(struct json_field root, const struct family *family, struct config *c, struct status *status)
+{
+    double scalar = 256;
+    if (!read_activation(root, family, c, status)) {
+        return false;
+    }
+    c->embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
+    if (family->scales_queries) {
+        if (!json_field_number(config_key_of(root, "query_pre_attn_scalar"), 1e-6, 1e6, &scalar, status)) {
+            return false;
+        }
+        c->query_scale = family_query_scale(c, scalar);
+    }
+    return true;
+}
+
+// Whether the name is that of a class of transformers, such as LlamaForCausalLM: the decoder of a family, and
+// perhaps a head.
+static bool is_class(const char *name)
+{
+    static const char *const heads[] = {"ForCausalLM",
+                                        "Model",
+                                        "TextModel",
+                                        "ForConditionalGeneration",
+                                        "ForSequenceClassification",
+                                        "ForTokenClassification",
+                                        "ForQuestionAnswering"};
+    for (const struct family *family = families; family->model_type; family++) {
+        size_t bytes = strlen(family->architecture) - strlen(heads[0]);
+        for (size_t i = 0; strncasecmp(name, family->architecture, bytes) == 0 && i < sizeof heads / sizeof *heads;
+             i++) {
+            if (strcmp(name + bytes, heads[i]) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool check_architectures(struct json_field root, const struct family *family, struct status *status)
+{
+    struct json_field list = config_key_of(root, "architectures");
+    if (!json_is_array(list.value) || json_array_size(list.value) == 0) {
+        return true;
+    }
+    struct json_field first = json_field_at(list, 0);
+    const char *name = json_string_value(first.value);
+    return (name && is_class(name)) ||
+           json_field_expected(first, status,
+                               "a class that transformers makes of a %s, such as %s: another one is "
+                               "another model, with code of its own",
+                               family->model_type, family->architecture);
+}
+
+// transformers' key, and MLX's.
+static bool refuse_quantized(struct json_field root, struct status *status)
+{
+    static const char *const keys[] = {"quantization_config", "quantization"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        struct json_field quantized = config_key_of(root, keys[i]);
+        const char *method = json_string_value(json_object_get(quantized.value, "quant_method"));
+        if (quantized.value) {
+            return json_field_fail(
+                quantized, status,
+                "quantized weights%s%.40s are not read; give the folder of the weights in bf16 or f32 "
+                "that they were made from",
+                method ? ", by " : "", method ? method : "");
+        }
+    }
+    return true;
+}
+
+bool folder_config_decode(struct json_field root, struct config *config, const struct composite **composite,
+                          struct status *status)
+{
+    if (!json_is_object(root.value)) {
+        return json_field_expected(root, status, "an object");
+    }
+    struct text text;
+    if (!find_text(root, &text, status)) {
+        return false;
+    }
+    const struct family *family = text.family;
+    *composite = text.composite;
+    if ((!text.composite && !check_architectures(root, family, status)) ||
+        !config_keys_check(text.root, family->keys, family->model_type, status)) {
+        return false;
+    }
+    config->qkv_bias = family->qkv_bias;
+    config->qk_norm = family->qk_norm;
+    config->whole_qk_norm = family->whole_qk_norm;
+    config->unit_offset = family->unit_offset;
+    config->fused = family->fused;
+    if (text.composite) {
+        config->submodule = text.composite->submodule ? text.composite->submodule : "language_model";
+    }
+    config->norms = family->norms;
+    return read_sizes(&text, config, status) && read_pad(&text, config, status) &&
+           (!text.composite || read_tie(root, text.composite, config, status)) &&
+           folder_rope_decode(text.root, family, config, status) &&
+           read_sliding(text.root, family, config, status) && read_block(text.root, family, config, status) &&
+           refuse_quantized(root, status) && refuse_quantized(text.root, status);
+}

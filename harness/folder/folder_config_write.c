@@ -1,0 +1,123 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/files/output_file.h"
+#include "harness/folder/folder.h"
+#include "harness/folder/folder_family.h"
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+// The keys of a sliding window.
+static void add_sliding(json_t *json, const struct config *c, const struct family *family)
+{
+    json_t *types = json_array();
+    for (size_t l = 0; l < c->layers; l++) {
+        json_array_append_new(types, json_string(family_layer_types[config_window(c, l) > 0]));
+    }
+    json_object_set_new(json, "sliding_window", json_integer((json_int_t)c->sliding_window));
+    if (family->sliding == SLIDING_SOME) {
+        json_object_set_new(json, "use_sliding_window", json_true());
+    }
+    if (family->sliding != SLIDING_ALL) {
+        json_object_set(json, "layer_types", types);
+    }
+    json_decref(types);
+}
+
+static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
+{
+    const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
+    json_t *scaling = json_null();
+    if (c->rope_scaling.factor != 0 && c->rope_scaling.high_freq_factor == 0) {
+        scaling = json_pack("{s:s, s:f}", "rope_type", "linear", "factor", c->rope_scaling.factor);
+    } else if (c->rope_scaling.attention_factor != 0) {
+        scaling =
+            json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "rope_type", "yarn", "factor", c->rope_scaling.factor,
+                      "beta_fast", c->rope_scaling.high_freq_factor, "beta_slow", c->rope_scaling.low_freq_factor,
+                      "original_max_position_embeddings", (json_int_t)c->rope_scaling.original_context,
+                      "attention_factor", c->rope_scaling.attention_factor);
+    } else if (c->rope_scaling.factor != 0) {
+        scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_scaling.factor,
+                            "low_freq_factor", c->rope_scaling.low_freq_factor, "high_freq_factor",
+                            c->rope_scaling.high_freq_factor, "original_max_position_embeddings",
+                            (json_int_t)c->rope_scaling.original_context);
+    }
+    json_t *json = json_pack(
+        "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:s, s:s}", "architectures",
+        family->architecture, "model_type", family->model_type, "hidden_size", (json_int_t)c->width,
+        "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (json_int_t)c->heads,
+        "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim", (json_int_t)c->head_dim, "intermediate_size",
+        (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
+        (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
+        "rope_theta", c->rope_theta, "rope_scaling", scaling, "tie_word_embeddings", c->tied,
+        family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
+        "torch_dtype", dtypes[dtype]);
+    CHECK(json);
+    json_object_set_new(json, "pad_token_id", c->padded ? json_integer((json_int_t)c->pad) : json_null());
+    if (c->sliding_window) {
+        add_sliding(json, c, family);
+    }
+    if (family->local_rope_key) {
+        json_object_set_new(json, family->local_rope_key, json_real(c->local_rope_theta));
+    }
+    if (family->scales_queries) { // which transformers takes as a whole number
+        json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(c))));
+    }
+    return json;
+}
+
+static bool has_windows_of(const struct family *family, const struct config *c)
+{
+    bool some_full = false;
+    for (size_t l = 0; c->sliding_window && l < c->layers; l++) {
+        some_full |= config_window(c, l) == 0;
+    }
+    switch (family->sliding) {
+    case SLIDING_NONE:
+        return !c->sliding_window;
+    case SLIDING_ALL:
+    case SLIDING_GIVEN:
+        return !some_full;
+    case SLIDING_LISTED:
+        return some_full;
+    case SLIDING_SOME:
+        return true;
+    case SLIDING_PATTERN:
+        return c->sliding_window;
+    }
+    return false;
+}
+
+// Whether a model of the family can have its biases, norms, scales and windows.
+static bool is_of(const struct family *family, const struct config *c)
+{
+    double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
+    return has_windows_of(family, c) && family->qkv_bias == c->qkv_bias && family->qk_norm == c->qk_norm &&
+           family->whole_qk_norm == c->whole_qk_norm && family->unit_offset == c->unit_offset &&
+           family->norms == c->norms && embedding_scale == c->embedding_scale &&
+           (family->scales_queries || c->query_scale == 0) &&
+           (family->local_rope_theta > 0) == (c->local_rope_theta > 0) &&
+           (family->local_rope_key || family->local_rope_theta == c->local_rope_theta);
+}
+
+bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)
+{
+    const struct family *family = families;
+    while (family->model_type && !is_of(family, config)) {
+        family++;
+    }
+    if (!family->model_type) {
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or such "
+                          "norms and scales together");
+    }
+    char *path = NULL;
+    CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
+    json_t *json = encode(config, family, dtype);
+    char *text = json_dumps(json, JSON_INDENT(2));
+    CHECK(text);
+    bool ok = output_file_write(path, text, strlen(text), status);
+    free(text);
+    json_decref(json);
+    free(path);
+    return ok;
+}

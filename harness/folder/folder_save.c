@@ -1,0 +1,189 @@
+#include "harness/folder/adapter.h"
+#include "harness/folder/adapter_tensors.h"
+#include "harness/folder/folder.h"
+#include "harness/tensors/safetensors.h"
+#include "kernels/transformer/unit.h"
+#include <stdint.h>
+#include <string.h>
+
+// Values on the host at a time, a few MiB of them.
+#define BLOCK_VALUES ((size_t)1 << 19)
+
+// What is written, by rank 0; the others send what it does not have.
+struct saving {
+    struct model *model;
+    const struct world *world;
+    struct safetensors_writer *writer;
+};
+
+static bool is_first(const struct saving *saving)
+{
+    return saving->world->comm.rank == 0;
+}
+
+// The lowest rank that has the parameter, of those that have it alike; known on rank 0, on others whether it is
+// they.
+static size_t rank_with(const struct saving *saving, const struct parameter *p)
+{
+    const struct world *world = saving->world;
+    const struct ranks *ranks = &saving->model->ranks;
+    size_t rank = world->comm.rank;
+    bool has = model_has(saving->model, p) && ranks->replicas.rank == 0,
+         *all = calloc(world->comm.size, sizeof *all);
+    CHECK(all);
+    has = has && (p != saving->model->embedding || ranks_lowest(ranks)); // of a tied table's two ends
+    world->ops->gather(world, all, &has, sizeof has);
+    if (rank == 0) {
+        while (!all[rank])
+            rank++;
+        CHECK(rank < world->comm.size);
+    } else if (!has) {
+        rank = SIZE_MAX;
+    }
+    free(all);
+    return rank;
+}
+
+// Values of a block of rows, which rank `from` has, to rank 0.
+static bool take_block(const struct saving *saving, struct tensor block, size_t from, double *values,
+                       struct status *status)
+{
+    const struct world *world = saving->world;
+    struct device *device = saving->model->device;
+    size_t bytes = tensor_count(block) * sizeof *values;
+    if (from == world->comm.rank) {
+        tensor_read(device, block, values);
+        if (device->status.code != STATUS_OK)
+            return status_set(status, device->status.code, "%s", device->status.message);
+    }
+    if (from != 0 && from == world->comm.rank)
+        world->ops->send(world, 0, values, bytes);
+    if (is_first(saving) && from != 0)
+        world->ops->receive(world, from, values, bytes);
+    return true;
+}
+
+// In blocks of rows, to the file; or, where whole is a tensor of several parts or transposed, into its values.
+static bool save_values(const struct saving *saving, const struct parameter *p, const struct adapter_tensor *whole,
+                        const struct adapter_piece *piece, double *into, struct status *status)
+{
+    struct tensor t = p->value;
+    size_t from = rank_with(saving, p), rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
+    double *values = malloc((rows < t.rows ? rows : t.rows) * t.cols * sizeof *values);
+    CHECK(values);
+    bool ok = true, takes_part = is_first(saving) || from == saving->world->comm.rank;
+    for (size_t first = 0; ok && takes_part && first < t.rows; first += rows) {
+        struct tensor block = tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows);
+        ok = take_block(saving, block, from, values, status);
+        for (size_t i = 0; ok && into && i < tensor_count(block); i++)
+            into[adapter_tensor_index(whole, piece, first * t.cols + i)] = values[i];
+        if (ok && !into && is_first(saving))
+            ok = safetensors_append(saving->writer, values, tensor_count(block), status);
+    }
+    free(values);
+    return ok;
+}
+
+static bool save_adapter_tensor(const struct saving *saving, const struct adapter_tensor *tensor,
+                                struct status *status)
+{
+    size_t all = tensor->rows * tensor->cols;
+    if (adapter_tensor_is_plain(tensor))
+        return save_values(saving, tensor->pieces[0].parameter, NULL, NULL, NULL, status);
+    double *whole = calloc(all, sizeof *whole);
+    CHECK(whole);
+    bool ok = true;
+    for (size_t i = 0; ok && i < tensor->count; i++)
+        ok = save_values(saving, tensor->pieces[i].parameter, tensor, &tensor->pieces[i], whole, status);
+    ok = ok && (!is_first(saving) || safetensors_append(saving->writer, whole, all, status));
+    free(whole);
+    return ok;
+}
+
+// The submodule by which the adapter names its modules: weights beside it are the language model's alone.
+static const char *submodule_of(const struct model *model)
+{
+    return model->lora_beside ? NULL : model->config.submodule;
+}
+
+// The weights, or the adapter's tensors, as the file is to have them: in the order of units.
+static struct adapter_tensors tensors_of(const struct model *model, bool adapter)
+{
+    if (adapter)
+        return adapter_tensors_of(model, submodule_of(model));
+    struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
+    CHECK(tensors.items);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        struct adapter_tensor *tensor = &tensors.items[tensors.count];
+        if (parameter_is_factor(p))
+            continue;
+        *tensor = (struct adapter_tensor){
+            .rows = p->value.rows, .cols = p->value.cols, .vector = p->vector, .count = 1, .pieces = {{p, 0, 0}}};
+        memcpy(tensor->name, p->name, sizeof p->name);
+        tensors.count++;
+    }
+    return tensors;
+}
+
+static bool create(const struct saving *saving, const char *path, const struct adapter_tensors *tensors,
+                   struct status *status)
+{
+    struct safetensors_item *items = calloc(tensors->count + 1, sizeof *items);
+    CHECK(items);
+    for (size_t i = 0; i < tensors->count; i++) {
+        const struct adapter_tensor *t = &tensors->items[i];
+        items[i] = (struct safetensors_item){.name = t->name,
+                                             .dtype = saving->model->device->ops->dtype,
+                                             .rank = t->vector ? 1 : 2,
+                                             .shape = {t->vector ? t->cols : t->rows, t->cols}};
+    }
+    bool ok = safetensors_create(saving->writer, path, items, tensors->count, status);
+    free(items);
+    return ok;
+}
+
+// What the adapter has, or all else.
+static bool save_weights(const char *folder, const char *name, struct model *model, bool adapter,
+                         const struct world *world, struct status *status)
+{
+    struct safetensors_writer writer;
+    const struct saving saving = {model, world, &writer};
+    struct adapter_tensors tensors = tensors_of(model, adapter);
+    char *path = folder_file(folder, name);
+    bool ok = !is_first(&saving) || create(&saving, path, &tensors, status);
+    for (size_t i = 0, unit = 0; ok && i < tensors.count; unit++) {
+        unit_acquire(model, unit);
+        for (; ok && i < tensors.count && unit_of(model, tensors.items[i].pieces[0].parameter) == unit; i++)
+            ok = save_adapter_tensor(&saving, &tensors.items[i], status);
+        unit_release(model, unit);
+    }
+    unit_settle(model);
+    if (is_first(&saving)) {
+        ok = ok && safetensors_commit(&writer, status);
+        safetensors_discard(&writer);
+    }
+    free(tensors.items);
+    free(path);
+    return ok;
+}
+
+// What describes the weights.
+static bool save_configs(const char *folder, const struct model *model, const char *base, struct status *status)
+{
+    bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
+    struct config config = model->config;
+    config.submodule = submodule_of(model);
+    return (!weights || folder_write_config(folder, &config, model->device->ops->dtype, status)) &&
+           (!weights || !base || folder_take_along(folder, base, status)) &&
+           (!adapter || adapter_write_config(folder, weights ? NULL : base, &config, &model->lora, status));
+}
+
+bool folder_save(const char *folder, struct model *model, const char *base, const struct world *world,
+                 struct status *status)
+{
+    bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;
+    return (world->comm.rank > 0 || save_configs(folder, model, base, status)) &&
+           (!weights || save_weights(folder, FOLDER_WEIGHTS, model, false, world, status)) &&
+           (!adapter || save_weights(folder, FOLDER_ADAPTER, model, true, world, status));
+}

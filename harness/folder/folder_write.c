@@ -1,0 +1,162 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/files/unfinished.h"
+#include "harness/folder/folder.h"
+#include "harness/tensors/safetensors.h"
+#include "harness/text/size.h"
+#include <dirent.h>
+#include <errno.h>
+#include <libgen.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+// Values written at a time, a few MiB of them.
+#define BLOCK_VALUES ((size_t)1 << 19)
+
+// A folder being written.
+struct writing {
+    const char *folder;
+    struct model model; // listed: names and shapes
+    uint64_t seed;
+    enum dtype dtype;
+    const struct folder_listener *listener;
+    size_t written, total; // bytes of the weights
+};
+
+static size_t weight_bytes(const struct writing *w)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < w->model.parameter_count; i++)
+        bytes += tensor_count(w->model.parameters[i].value) * dtype_bytes(w->dtype);
+    return bytes;
+}
+
+static void tell(const struct writing *w)
+{
+    if (w->listener)
+        w->listener->wrote(w->listener->context, w->written, w->total);
+}
+
+bool folder_has_room(const char *folder, size_t bytes, const char *what, const char *remedy, struct status *status)
+{
+    struct statvfs disk;
+    char *copy = strdup(folder), needed[32], left[32];
+    CHECK(copy);
+    bool known = statvfs(folder, &disk) == 0 || statvfs(dirname(copy), &disk) == 0;
+    free(copy);
+    if (!known || disk.f_blocks == 0 || bytes / disk.f_frsize < disk.f_bavail)
+        return true;
+    size_text(bytes, needed, sizeof needed);
+    size_text(disk.f_bavail * disk.f_frsize, left, sizeof left);
+    return status_set(status, STATUS_IO,
+                      "%s: %s take %s, and %s are free there; choose a folder with more room, %s", folder, what,
+                      needed, left, remedy);
+}
+
+static bool check_room(const struct writing *w, struct status *status)
+{
+    char what[40];
+    snprintf(what, sizeof what, "the weights in %s", dtype_name(w->dtype));
+    return folder_has_room(w->folder, w->total, what, "a smaller dtype such as bf16, or a smaller model", status);
+}
+
+// Makes the folder; one that is there must be empty.
+static bool make_folder(const char *folder, bool *made, struct status *status)
+{
+    *made = mkdir(folder, 0777) == 0;
+    if (*made) {
+        return true;
+    }
+    DIR *entries = errno == EEXIST ? opendir(folder) : NULL;
+    if (!entries) {
+        return status_set(status, STATUS_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
+    }
+    const struct dirent *entry;
+    bool empty = true;
+    while (empty && (entry = readdir(entries))) {
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    }
+    closedir(entries);
+    return empty || status_set(status, STATUS_BAD_INPUT, "%s: is there already, and not empty", folder);
+}
+
+static bool write_parameter(struct writing *w, struct safetensors_writer *writer, const struct parameter *parameter,
+                            double *values, struct status *status)
+{
+    size_t count = tensor_count(parameter->value);
+    for (size_t first = 0; first < count; first += BLOCK_VALUES) {
+        size_t block = count - first < BLOCK_VALUES ? count - first : BLOCK_VALUES;
+        model_random_values(parameter, w->seed, w->dtype, first, block, values);
+        if (!safetensors_append(writer, values, block, status))
+            return false;
+        w->written += block * dtype_bytes(w->dtype);
+        tell(w);
+    }
+    return true;
+}
+
+static bool write_weights(struct writing *w, const char *path, struct status *status)
+{
+    struct safetensors_item *items = calloc(w->model.parameter_count, sizeof *items);
+    double *values = malloc(BLOCK_VALUES * sizeof *values);
+    CHECK(items && values);
+    for (size_t i = 0; i < w->model.parameter_count; i++) {
+        const struct parameter *p = &w->model.parameters[i];
+        items[i] = (struct safetensors_item){
+            .name = p->name, .dtype = w->dtype, .rank = p->vector ? 1 : 2, .shape = {p->value.rows, p->value.cols}};
+        if (p->vector)
+            items[i].shape[0] = p->value.cols;
+    }
+    struct safetensors_writer writer;
+    bool ok = safetensors_create(&writer, path, items, w->model.parameter_count, status);
+    for (size_t i = 0; ok && i < w->model.parameter_count; i++)
+        ok = write_parameter(w, &writer, &w->model.parameters[i], values, status);
+    ok = ok && safetensors_commit(&writer, status);
+    safetensors_discard(&writer);
+    free(values);
+    free(items);
+    return ok;
+}
+
+// The configuration comes last: a folder that has one is complete. Until then all of it is to go, should this fail
+// or a signal come.
+static bool write_files(struct writing *w, struct status *status)
+{
+    bool made;
+    char *weights;
+    if (!make_folder(w->folder, &made, status))
+        return false;
+    CHECK(asprintf(&weights, "%s/" FOLDER_WEIGHTS, w->folder) > 0);
+    if (made)
+        unfinished_add(w->folder);
+    unfinished_add(weights);
+    tell(w);
+    bool ok =
+        write_weights(w, weights, status) && folder_write_config(w->folder, &w->model.config, w->dtype, status);
+    if (!ok) {
+        unlink(weights);
+        if (made)
+            rmdir(w->folder);
+    }
+    unfinished_drop(weights);
+    unfinished_drop(w->folder);
+    free(weights);
+    return ok;
+}
+
+bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,
+                  const struct folder_listener *listener, struct status *status)
+{
+    if (dtype != DTYPE_F64 && dtype != DTYPE_F32 && dtype != DTYPE_BF16)
+        return status_set(status, STATUS_UNSUPPORTED, "weights are written as f64, f32 or bf16, not as %s",
+                          dtype_name(dtype));
+    if (!config_check(config, status))
+        return false;
+    struct writing w = {.folder = folder, .seed = seed, .dtype = dtype, .listener = listener};
+    model_list(&w.model, config, &(struct lora){0});
+    w.total = weight_bytes(&w);
+    bool ok = check_room(&w, status) && write_files(&w, status);
+    model_close(&w.model);
+    return ok;
+}

@@ -1,0 +1,483 @@
+#include "harness/folder/lora_modules.h"
+#include "harness/folder/lora_rules.h"
+#include "harness/tensors/weight_names.h"
+#include "kernels/transformer/model.h"
+#include <math.h>
+#include <string.h>
+
+#define ALL_LINEAR "all-linear"
+#define NAME_BYTES 112
+
+struct request {
+    const struct config *config;
+    const struct lora_fields *fields;
+    bool strict, all_linear;
+    bool *named;                                       // of a list of targets those that a module has
+    struct python_pattern *targets, *exclude, *layers; // NULL: a list, or left out
+    struct lora_rules ranks, alphas, saved;
+};
+
+static bool is_outside(size_t target)
+{
+    return 1u << target & (LORA_EMBEDDING | LORA_HEAD);
+}
+
+// ---- patterns
+
+static bool compile(struct python_pattern *pattern, const char *before, struct json_field text, const char *after,
+                    struct status *status)
+{
+    struct status why = {0};
+    return python_pattern_compile(pattern, before, json_string_value(text.value), after, &why) ||
+           json_field_fail(text, status, "%s", why.message);
+}
+
+static bool compile_one(struct python_pattern **pattern, const char *before, struct json_field text,
+                        const char *after, struct status *status)
+{
+    *pattern = malloc(sizeof **pattern);
+    CHECK(*pattern);
+    if (compile(*pattern, before, text, after, status))
+        return true;
+    free(*pattern);
+    *pattern = NULL;
+    return false;
+}
+
+static void free_one(struct python_pattern *pattern)
+{
+    if (pattern)
+        python_pattern_free(pattern);
+    free(pattern);
+}
+
+// "q" of a request is "q_proj".
+static const char *full_name(const struct request *request, const char *name)
+{
+    for (size_t i = 0; request->strict && i < LORA_TARGETS; i++)
+        if (strcmp(name, lora_target_names[i]) == 0)
+            return lora_module_leaf(i);
+    return name;
+}
+
+// rank_pattern or alpha_pattern, in the order of the file.
+static bool read_rules(const struct request *request, struct lora_rules *rules, struct json_field field, bool ranks,
+                       struct status *status)
+{
+    const char *key;
+    json_t *value;
+    if (!json_field_given(field))
+        return true;
+    if (!json_is_object(field.value))
+        return json_field_expected(field, status, "an object of module names, such as {\"q_proj\": 4}");
+    json_object_foreach(field.value, key, value)
+    {
+        struct lora_factors gives = {0};
+        struct json_field member = json_field_get(field, key);
+        bool read = ranks ? json_field_count(member, 1, request->config->width, "", &gives.rank, status)
+                          : json_field_number(member, LORA_ALPHA_MIN, LORA_ALPHA_MAX, &gives.alpha, status);
+        if (!read || !lora_rules_add(rules, member, full_name(request, key), "$", gives, status))
+            return false;
+    }
+    return true;
+}
+
+// ---- names
+
+// A module's name as PEFT sees it, in the whole model.
+static void whole_name(const struct config *config, size_t layer, size_t target, char key[NAME_BYTES])
+{
+    char own[NAME_BYTES];
+    lora_module_name(own, sizeof own, layer, target);
+    weight_name_within(key, NAME_BYTES, config->submodule, own);
+}
+
+static bool ends_with_name(const char *key, const char *name)
+{
+    size_t bytes = strlen(key), end = strlen(name);
+    return bytes >= end && strcmp(key + bytes - end, name) == 0 && (bytes == end || key[bytes - end - 1] == '.');
+}
+
+// Names are a list, or one text alone.
+static size_t name_count(struct json_field field)
+{
+    return json_is_string(field.value) ? 1 : json_array_size(field.value);
+}
+
+static struct json_field name_at(struct json_field field, size_t i)
+{
+    return json_is_string(field.value) ? field : json_field_at(field, i);
+}
+
+static bool check_names(struct json_field field, struct status *status)
+{
+    bool names = json_is_string(field.value) || json_is_array(field.value);
+    for (size_t i = 0; names && i < json_array_size(field.value); i++)
+        names = json_string_length(json_array_get(field.value, i)) > 0;
+    return !json_field_given(field) || names || json_field_expected(field, status, "a list of names of modules");
+}
+
+// A text alone is a regular expression; in a request only if no name could be written so.
+static bool is_pattern(const struct request *request, struct json_field field)
+{
+    const char *text = json_string_value(field.value);
+    return text && !(request->strict && strcspn(text, "*+?()[]|\\^$") == strlen(text));
+}
+
+static bool is_named(const struct request *request, const char *key, struct json_field names, size_t i)
+{
+    return ends_with_name(key, full_name(request, json_string_value(name_at(names, i).value)));
+}
+
+static bool is_target(const struct request *request, const char *key, size_t target)
+{
+    struct json_field names = request->fields->target_modules;
+    bool own = lora_module_is_own(request->config, target), found = false;
+    if (request->targets)
+        return own && python_pattern_matches(request->targets, key);
+    for (size_t i = 0; request->named && i < name_count(names); i++) {
+        bool fits = (own || request->config->fused) && is_named(request, key, names, i);
+        request->named[i] |= fits;
+        found |= fits;
+    }
+    return (found && (own || request->strict)) || (request->all_linear && own && !is_outside(target));
+}
+
+static bool is_excluded(const struct request *request, const char *key)
+{
+    struct json_field exclude = request->fields->exclude_modules;
+    for (size_t i = 0; i < request->saved.count; i++)
+        if (python_pattern_matches(&request->saved.items[i].pattern, key))
+            return true;
+    for (size_t i = 0; !request->exclude && i < name_count(exclude); i++)
+        if (is_named(request, key, exclude, i))
+            return true;
+    return request->exclude && python_pattern_matches(request->exclude, key);
+}
+
+static bool is_in_layers(const struct request *request, const char *key, size_t layer, size_t target)
+{
+    struct json_field layers = request->fields->layers_to_transform;
+    bool all = !json_field_given(layers) || (json_is_array(layers.value) && json_array_size(layers.value) == 0);
+    if (all)
+        return true;
+    if (is_outside(target) || (request->layers && !python_pattern_matches(request->layers, key)))
+        return false;
+    if (json_is_integer(layers.value))
+        return (size_t)json_integer_value(layers.value) == layer;
+    for (size_t i = 0; i < json_array_size(layers.value); i++)
+        if ((size_t)json_integer_value(json_array_get(layers.value, i)) == layer)
+            return true;
+    return false;
+}
+
+// ---- the keys
+
+static bool read_layers(const struct request *request, struct status *status)
+{
+    struct json_field layers = request->fields->layers_to_transform;
+    size_t most = request->strict ? request->config->layers - 1 : JSON_INTEGER_MAX, layer;
+    if (!json_field_given(layers))
+        return true;
+    if (request->targets)
+        return json_field_fail(
+            layers, status,
+            "and a regular expression as target_modules exclude each other, in PEFT, too: name the "
+            "modules in a list, or the layers in the expression");
+    if (!json_is_array(layers.value))
+        return json_field_count(layers, 0, most, "", &layer, status);
+    for (size_t i = 0; i < json_array_size(layers.value); i++)
+        if (!json_field_count(json_field_at(layers, i), 0, most, "", &layer, status))
+            return false;
+    return true;
+}
+
+// One pattern, or several that are alternatives.
+static bool read_layers_pattern(struct request *request, struct status *status)
+{
+    struct json_field field = request->fields->layers_pattern;
+    bool empty = !json_field_given(field) || (json_is_array(field.value) && json_array_size(field.value) == 0) ||
+                 (json_is_string(field.value) && json_string_length(field.value) == 0);
+    if (empty)
+        return true;
+    if (!json_field_given(request->fields->layers_to_transform))
+        return json_field_fail(field, status, "says where layers_to_transform are, which is left out");
+    if (json_is_array(field.value) && json_array_size(field.value) != 1)
+        return json_field_expected(field, status, "one pattern, such as \"layers\"");
+    field = json_is_array(field.value) ? json_field_at(field, 0) : field;
+    return compile_one(&request->layers, "^(.*\\.)?", field, "\\.[0-9]+\\.", status);
+}
+
+static bool check_target(struct json_field item, const struct request *request, size_t at, struct status *status)
+{
+    struct names known = {0};
+    size_t index;
+    const char *name = full_name(request, json_string_value(item.value));
+    for (size_t i = 0; i < at; i++) {
+        const char *before = json_string_value(name_at(request->fields->target_modules, i).value);
+        if (strcmp(full_name(request, before), name) == 0)
+            return json_field_fail(item, status, "\"%s\" is given twice", json_string_value(item.value));
+    }
+    for (size_t i = 0; i < LORA_TARGETS; i++)
+        names_add(&known, lora_target_names[i]);
+    names_add(&known, ALL_LINEAR);
+    for (size_t i = 0; i < LORA_TARGETS; i++)
+        if (ends_with_name(name, lora_module_leaf(i)))
+            return true;
+    return json_field_choice(item, &known, "projection", &index, status);
+}
+
+static bool read_targets(struct request *request, struct status *status)
+{
+    struct json_field field = request->fields->target_modules;
+    const char *text = json_string_value(field.value);
+    if (!field.value)
+        return true;
+    if (name_count(field) == 0 || !check_names(field, status))
+        return json_field_expected(field, status,
+                                   "a list of projections, such as [\"q\", \"v\"], or \"" ALL_LINEAR "\"");
+    request->all_linear = text && strcmp(text, ALL_LINEAR) == 0;
+    if (request->all_linear || is_pattern(request, field))
+        return request->all_linear || compile_one(&request->targets, "^", field, "$", status);
+    request->named = calloc(name_count(field), sizeof *request->named);
+    CHECK(request->named);
+    for (size_t i = 0; i < name_count(field); i++) {
+        struct json_field item = name_at(field, i);
+        bool all = request->strict && strcmp(json_string_value(item.value), ALL_LINEAR) == 0;
+        request->all_linear |= all;
+        request->named[i] = all;
+        if (request->strict && !check_target(item, request, i, status))
+            return false;
+    }
+    return true;
+}
+
+static bool read_exclude(struct request *request, struct status *status)
+{
+    struct json_field field = request->fields->exclude_modules;
+    return check_names(field, status) &&
+           (!is_pattern(request, field) || compile_one(&request->exclude, "^", field, "$", status));
+}
+
+static void append_saved(struct lora *lora, const char *name)
+{
+    size_t count = 0;
+    while (lora->saved && lora->saved[count])
+        count++;
+    lora->saved = realloc(lora->saved, (count + 2) * sizeof *lora->saved);
+    CHECK(lora->saved);
+    lora->saved[count] = strdup(name);
+    lora->saved[count + 1] = NULL;
+    CHECK(lora->saved[count]);
+}
+
+// Whether the name chooses a projection that the base's files fuse with others, or such a part.
+static bool saves_fused(const struct request *request, const struct lora *one)
+{
+    bool any = false;
+    for (size_t l = 0; request->config->fused && l < request->config->layers; l++)
+        for (size_t i = 0; i < LORA_TARGETS; i++) {
+            char module[NAME_BYTES], name[NAME_BYTES + sizeof ".weight"];
+            whole_name(request->config, l, i, module);
+            snprintf(name, sizeof name, "%s.weight", module);
+            any |= 1u << i & (LORA_FUSED_PARTS | LORA_QKV | LORA_GATE_UP) && lora_saves(one, name);
+        }
+    return any;
+}
+
+// Adds the name; within a larger model, whose other parts have modules of such names, those that it chooses here.
+static bool add_saved(const struct request *request, struct json_field item, const char *name, struct lora *lora,
+                      struct status *status)
+{
+    const struct lora one = {.saved = (char *[]){(char *)name, NULL}};
+    struct config config = *request->config;
+    struct model model;
+    bool any = false, fused = saves_fused(request, &one);
+    config.tied = false; // the head is a module, too, where its table is the embedding's
+    model_list(&model, &config, &(struct lora){0});
+    for (size_t i = 0; i < model.parameter_count; i++) {
+        char *own = model.parameters[i].name, whole[sizeof model.parameters[i].name + NAME_BYTES];
+        weight_name_within(whole, sizeof whole, config.submodule, own);
+        bool saves = lora_saves(&one, whole);
+        any |= saves;
+        if (saves && config.submodule && !lora_saves(lora, own)) {
+            *strrchr(own, '.') = '\0'; // ".weight"
+            append_saved(lora, own);
+        }
+    }
+    model_close(&model);
+    if (!config.submodule)
+        append_saved(lora, name);
+    if (fused)
+        return json_field_fail(
+            item, status,
+            "%s is, or has in it, a projection that the base's files fuse with others; those "
+            "that train whole are saved as they are here, apart: take LoRA on it, or name others",
+            name);
+    return any || !request->strict ||
+           json_field_fail(item, status, "no module of the model has a name that ends in \"%s\"", name);
+}
+
+static bool read_saved(struct request *request, struct lora *lora, struct status *status)
+{
+    struct json_field field = request->fields->modules_to_save;
+    size_t count = name_count(field);
+    if (!check_names(field, status))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        struct json_field item = name_at(field, i);
+        const char *name = full_name(request, json_string_value(item.value));
+        if (!add_saved(request, item, name, lora, status) ||
+            !lora_rules_add(&request->saved, item, name, "($|\\..*)", (struct lora_factors){0}, status))
+            return false;
+    }
+    return true;
+}
+
+// A table that is the base's embedding and its head: either trains for itself, as a copy of the one, unless
+// ensure_weight_tying has them stay one.
+static bool read_tying(const struct request *request, struct lora *lora, struct status *status)
+{
+    struct json_field field = request->fields->ensure_weight_tying;
+    bool tying = false, saves = lora_saves(lora, "model.embed_tokens.weight") || lora_saves(lora, "lm_head.weight");
+    if (!json_field_bool(field, &tying, status))
+        return false;
+    if (!request->config->tied)
+        return true;
+    if (tying && lora->targets & (LORA_EMBEDDING | LORA_HEAD))
+        return json_field_fail(
+            field, status,
+            "factors that the embedding and the head share are not supported; leave it out: each "
+            "then has its own");
+    lora->untied = saves && !tying;
+    if (saves && tying && !lora_saves(lora, "model.embed_tokens.weight"))
+        append_saved(lora, "model.embed_tokens");
+    return true;
+}
+
+// ---- the modules
+
+static bool factors_of(const struct request *request, const struct lora *lora, const char *key,
+                       struct lora_factors *factors, struct status *status)
+{
+    struct lora_rule *rank, *alpha;
+    if (!lora_rules_find(&request->ranks, key, request->strict, &rank, status) ||
+        !lora_rules_find(&request->alphas, key, request->strict, &alpha, status))
+        return false;
+    factors->rank = rank ? rank->gives.rank : lora->rank;
+    factors->alpha = alpha ? alpha->gives.alpha : lora->alpha;
+    return true;
+}
+
+static bool fill_table(const struct request *request, struct lora *lora, struct status *status)
+{
+    const struct config *c = request->config;
+    lora->table = calloc(c->layers * LORA_TARGETS, sizeof *lora->table);
+    CHECK(lora->table);
+    unsigned before = lora->targets;
+    lora->targets = 0;
+    for (size_t l = 0; l < c->layers; l++)
+        for (size_t i = 0; i < LORA_TARGETS; i++) {
+            char own[NAME_BYTES], key[NAME_BYTES], weight[NAME_BYTES + sizeof ".weight"];
+            if (l > 0 && is_outside(i))
+                continue;
+            lora_module_name(own, sizeof own, l, i);
+            whole_name(c, l, i, key);
+            snprintf(weight, sizeof weight, "%s.weight", own);
+            bool target = request->fields->target_modules.value ? is_target(request, key, i) : before >> i & 1;
+            if (!target || is_excluded(request, key) || !is_in_layers(request, key, l, i))
+                continue;
+            if (lora_saves(lora, weight))
+                return json_field_fail(request->fields->modules_to_save, status,
+                                       "and target_modules both name %s, in PEFT an error, too", key);
+            if (!factors_of(request, lora, key, &lora->table[l * LORA_TARGETS + i], status))
+                return false;
+            lora->targets |= 1u << i;
+        }
+    return true;
+}
+
+// Parts of a fused projection go into one pair of factors: not beside those of the whole, and with one scale.
+static bool check_fused(const struct request *request, const struct lora *lora, struct status *status)
+{
+    static const unsigned groups[][2] = {{LORA_QKV, LORA_Q | LORA_K | LORA_V}, {LORA_GATE_UP, LORA_GATE | LORA_UP}};
+    for (size_t l = 0; request->config->fused && l < request->config->layers; l++)
+        for (size_t g = 0; g < 2; g++) {
+            double scale = NAN;
+            for (unsigned i = 0; i < LORA_TARGETS; i++) {
+                struct lora_factors part = lora->table[l * LORA_TARGETS + i];
+                if (!(groups[g][1] >> i & 1) || !part.rank)
+                    continue;
+                if (lora_factors_of(lora, l, groups[g][0]).rank)
+                    return json_field_fail(request->fields->target_modules, status,
+                                           "\"%s\" is a part of a projection that is a target, too",
+                                           lora_target_names[i]);
+                if (scale == scale && scale != lora_scale(lora, part))
+                    return json_field_fail(
+                        request->fields->rank_pattern, status,
+                        "parts of one fused projection need the same alpha / rank, for PEFT's files "
+                        "have one for it");
+                scale = lora_scale(lora, part);
+            }
+        }
+    return true;
+}
+
+static bool check_named(const struct request *request, struct status *status)
+{
+    struct json_field field = request->fields->target_modules;
+    for (size_t i = 0; request->strict && request->named && i < name_count(field); i++)
+        if (!request->named[i])
+            return json_field_fail(name_at(field, i), status, "the model has no module of that name%s",
+                                   request->config->fused ? "" : ", whose family fuses no projections");
+    return true;
+}
+
+static bool check_any(const struct request *request, const struct lora *lora, struct status *status)
+{
+    return lora->targets || json_field_fail(request->fields->target_modules, status,
+                                            "no module of the model is left to have factors");
+}
+
+// No table where every layer has the same.
+static void simplify(const struct config *c, struct lora *lora)
+{
+    bool uniform = true;
+    for (size_t l = 0; l < c->layers; l++)
+        for (size_t i = 0; i < LORA_TARGETS; i++) {
+            struct lora_factors own = lora->table[l * LORA_TARGETS + i];
+            bool has = lora->targets >> i & 1 && (l == 0 || !is_outside(i));
+            uniform &= has ? own.rank == lora->rank && own.alpha == lora->alpha : own.rank == 0;
+        }
+    if (uniform) {
+        free(lora->table);
+        lora->table = NULL;
+    }
+}
+
+bool lora_modules_read(struct lora *lora, const struct lora_fields *fields, const struct config *config,
+                       bool strict, struct status *status)
+{
+    struct request request = {.config = config, .fields = fields, .strict = strict};
+    bool ok = read_targets(&request, status) && read_exclude(&request, status) && read_layers(&request, status) &&
+              read_layers_pattern(&request, status) &&
+              read_rules(&request, &request.ranks, fields->rank_pattern, true, status) &&
+              read_rules(&request, &request.alphas, fields->alpha_pattern, false, status) &&
+              read_saved(&request, lora, status) && fill_table(&request, lora, status) &&
+              check_named(&request, status) && check_any(&request, lora, status) &&
+              (!strict || lora_rules_check_used(&request.ranks, status)) &&
+              (!strict || lora_rules_check_used(&request.alphas, status)) && check_fused(&request, lora, status) &&
+              read_tying(&request, lora, status);
+    if (ok)
+        simplify(config, lora);
+    else
+        lora_free(lora);
+    free(request.named);
+    free_one(request.targets);
+    free_one(request.exclude);
+    free_one(request.layers);
+    lora_rules_free(&request.ranks);
+    lora_rules_free(&request.alphas);
+    lora_rules_free(&request.saved);
+    return ok;
+}

@@ -1,0 +1,39 @@
+// Advice: which of a space's candidates is the fastest that fits, for the trial and the methods that were asked
+// for, in words and as JSON.
+#pragma once
+#include "harness/options/choice_words.h"
+#include "harness/options/plan_flags.h"
+#include "harness/plan/planner.h"
+
+struct advice {
+    struct method_trials asked;
+    json_t *first; // canonical, of what was asked for
+    struct space space;
+    struct planner planner;
+    struct planned_limits limits;
+    struct estimate_range range;
+    struct candidate fastest; // its step's `fits` is false if nothing fits: then what comes nearest
+};
+
+// The trials that are asked for. False and a status if they are not possible. Release with advice_close, also after
+// a failure.
+bool advice_open(struct advice *advice, const struct plan_flags *flags, struct status *status);
+// Finds the fastest within so many bytes of the device, and what the trials say of the host. False and a status if
+// something cannot be planned at all.
+bool advice_find(struct advice *advice, size_t device_bytes, struct status *status);
+void advice_close(struct advice *advice);
+// A candidate as a choice, with its options. Release with advice_choice_end.
+struct choice advice_choice(const struct advice *advice, const struct candidate *candidate);
+void advice_choice_end(struct choice *choice);
+struct advice_words {
+    char text[1024];
+};
+// "seco chunk=4096 place.weights=host"
+struct advice_words advice_describe(const struct advice *advice, const struct candidate *candidate);
+// A new reference, as choice_json's.
+json_t *advice_json(const struct advice *advice, const struct candidate *candidate);
+// Whether the estimates tell that two candidates take different times.
+bool advice_tells_apart(const struct advice *advice, const struct candidate *a, const struct candidate *b);
+// "the device's memory: seco chunk=4096, which would take 3.2 s, needs 1.00 GiB more": what keeps a candidate from
+// fitting.
+struct advice_words advice_missing(const struct advice *advice, const struct candidate *candidate);

@@ -1,0 +1,279 @@
+#include "harness/options/arguments.h"
+#include "harness/options/argument_words.h"
+#include "harness/options/command.h"
+#include "harness/text/names.h"
+#include "harness/text/word_list.h"
+#include "kernels/base/host_memory.h"
+#include "kernels/base/status.h"
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The row of an option that is written "--out" or "-o", of an alias the one that it stands for; NULL: there is
+// none.
+static const struct argp_option *find(const struct argp_option *options, const char *word, size_t bytes)
+{
+    const struct argp_option *row = options;
+    bool is_long = strncmp(word, "--", 2) == 0, is_short = !is_long && bytes == 2 && *word == '-';
+    for (const struct argp_option *option = options; option && (option->name || option->doc); option++) {
+        row = option->flags & OPTION_ALIAS ? row : option;
+        if (is_long && option->name && strlen(option->name) == bytes - 2 &&
+            strncmp(option->name, word + 2, bytes - 2) == 0)
+            return row;
+        if (is_short && option->key == word[1])
+            return row;
+    }
+    return NULL;
+}
+
+static void offer_options(const struct argp_option *options, struct typed_word typed)
+{
+    for (const struct argp_option *option = options; option && (option->name || option->doc); option++) {
+        char name[80];
+        snprintf(name, sizeof name, "--%s", option->name ? option->name : "");
+        if (option->name && !(option->flags & OPTION_HIDDEN))
+            typed_word_offer(typed, name, "", option->doc ? option->doc : "", stdout);
+    }
+}
+
+// What may stand after the options, by its name in the usage: "[RESULTS...]".
+static void offer_operands(const char *usage, struct typed_word typed)
+{
+    char name[256];
+    usage += strspn(usage, "[");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(usage, " ]\n"), usage);
+    argument_words_write(typed, name, stdout);
+}
+
+// before: the word before the typed one; NULL: there is none.
+static void complete(const struct argp *argp, const char *before, const char *text)
+{
+    struct typed_word typed = {.text = text};
+    size_t name_bytes = strcspn(text, "=");
+    const struct argp_option *option = before ? find(argp->options, before, strlen(before)) : NULL;
+    if (!(option && option->arg) && strncmp(text, "--", 2) == 0 && text[name_bytes]) {
+        option = find(argp->options, text, name_bytes);
+        typed.kept = name_bytes + 1;
+    }
+    if (option && option->arg)
+        argument_words_write(typed, option->arg, stdout);
+    else if (*text == '-')
+        offer_options(argp->options, typed);
+    else if (argp->args_doc)
+        offer_operands(argp->args_doc, typed);
+}
+
+#define FLAG_KEYS    0x400
+#define KEY_HELP     'h'
+#define KEY_USAGE    0x3ff
+#define KEY_HELP_ALL 0x3fe
+
+static int key_of(const struct flag *flags, size_t i)
+{
+    return flags[i].key || flags[i].flags & OPTION_ALIAS ? flags[i].key : FLAG_KEYS + (int)i;
+}
+
+struct argp_option *flag_options(const struct flag *flags)
+{
+    size_t count = 0;
+    while (flags && flags[count].name)
+        count++;
+    struct argp_option *options = calloc(count + 1, sizeof *options);
+    CHECK(options);
+    for (size_t i = 0; i < count; i++)
+        options[i] = (struct argp_option){.name = flags[i].name,
+                                          .key = key_of(flags, i),
+                                          .arg = flags[i].arg,
+                                          .flags = flags[i].flags,
+                                          .doc = flags[i].doc};
+    return options;
+}
+
+static size_t count_of(const struct flag *flag, const char *text, struct argp_state *state)
+{
+    char *end;
+    errno = 0;
+    unsigned long long count = strtoull(text, &end, 10);
+    bool whole = errno == 0 && !*end && *text >= '0' && *text <= '9';
+    if (flag->most && (!whole || count < flag->least || count > flag->most))
+        argp_error(state, "--%s is a whole number from %zu to %zu, not \"%s\"", flag->name, flag->least, flag->most,
+                   text);
+    if (!whole || count < flag->least)
+        argp_error(state, "--%s is a whole number >= %zu, not \"%s\"", flag->name, flag->least, text);
+    return (size_t)count;
+}
+
+// Whether an argument's or an operand's name is words of which one is given: "text|markdown".
+static bool is_choice(const char *name)
+{
+    return name && strchr(name, '|') && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-|")] == 0;
+}
+
+static void check_choice(const char *flag, const char *words, const char *text, const struct argp_state *state)
+{
+    char option[64] = "";
+    struct status status = {0};
+    if (flag)
+        snprintf(option, sizeof option, "--%s", flag);
+    if (!word_check(text, words, option, &status))
+        argp_error(state, "%s", status.message);
+}
+
+// What a command's arguments are parsed with.
+struct parsing {
+    const struct flag *flags;
+    argp_parser_t own;
+    void *input;
+    const char *title; // of the command
+    const struct argp *argp;
+};
+
+// The command of a title such as "longbp run"; NULL: none.
+static const struct command *command_titled(const char *title)
+{
+    const char *space = strrchr(title, ' ');
+    return space ? command_find(space + 1) : NULL;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    const struct parsing *parsing = state->input;
+    const struct flag *flags = parsing->flags;
+    if (key == KEY_HELP || key == KEY_HELP_ALL) {
+        const struct command *command = command_titled(parsing->title);
+        help_text_write(parsing->argp, parsing->title, command ? command->examples : NULL, key == KEY_HELP_ALL,
+                        stdout);
+        exit(EXIT_SUCCESS);
+    }
+    if (key == KEY_USAGE) {
+        argp_help(parsing->argp, stdout, ARGP_HELP_USAGE, state->name);
+        exit(EXIT_SUCCESS);
+    }
+    size_t i = 0;
+    while (flags && flags[i].name && (flags[i].flags & OPTION_ALIAS || key_of(flags, i) != key))
+        i++;
+    bool found = flags && flags[i].name;
+    if (found && is_choice(flags[i].arg))
+        check_choice(flags[i].name, flags[i].arg, text, state);
+    if (key == ARGP_KEY_ARG && is_choice(parsing->argp->args_doc))
+        check_choice(NULL, parsing->argp->args_doc, text, state);
+    if (found && flags[i].kind != FLAG_OWN) {
+        char *place = (char *)parsing->input + flags[i].place;
+        if (flags[i].kind == FLAG_TEXT)
+            *(const char **)place = text;
+        else if (flags[i].kind == FLAG_SET)
+            *(bool *)place = true;
+        else
+            *(size_t *)place = count_of(&flags[i], text, state);
+        return 0;
+    }
+    state->input = parsing->input;
+    error_t error = parsing->own ? parsing->own(key, text, state) : ARGP_ERR_UNKNOWN;
+    state->input = (void *)parsing;
+    if (key == ARGP_KEY_ARG && error == ARGP_ERR_UNKNOWN)
+        argp_error(state, "unexpected \"%s\"", text);
+    return error;
+}
+
+// The long option that getopt does not know where argp would have it parse the words, without hyphens and value: to
+// be freed. NULL: it knows all, or argp tells of something else first.
+static char *unknown_option(const struct argp_option *options, int argc, char **argv)
+{
+    size_t count = 0, used = 0;
+    while (options[count].name || options[count].doc)
+        count++;
+    struct getopt_option *known = calloc(count + 1, sizeof *known), *next = known;
+    char *letters = calloc(2 * count + 1, 1), **words = calloc((size_t)argc + 1, sizeof *words);
+    CHECK(known && letters && words);
+    memcpy(words, argv, (size_t)argc * sizeof *words); // which getopt orders anew
+    for (const struct argp_option *option = options, *row = options; option < options + count; option++) {
+        row = option->flags & OPTION_ALIAS ? row : option;
+        if (option->key > ' ' && option->key < 0x7f)
+            used += (size_t)sprintf(letters + used, "%c%s", option->key, option->arg ? ":" : "");
+        if (option->name)
+            *next++ =
+                (struct getopt_option){option->name, row->arg ? required_argument : no_argument, NULL, row->key};
+    }
+    int found;
+    opterr = optind = 0;
+    while ((found = getopt_long(argc, words, letters, known, NULL)) != -1 && found != '?' && found != KEY_HELP &&
+           found != KEY_HELP_ALL)
+        ;
+    const char *word = found == '?' && optopt == 0 ? words[optind - 1] + strlen("--") : NULL;
+    size_t bytes = word ? strcspn(word, "=") : 0;
+    for (next = known; word && next->name; next++)
+        if (strncmp(next->name, word, bytes) == 0) // the beginning of several
+            word = NULL;
+    char *unknown = word ? strndup(word, bytes) : NULL;
+    CHECK(!word || unknown);
+    free(words);
+    free(letters);
+    free(known);
+    return unknown;
+}
+
+// Ends the program where an option is unknown, and says which was meant.
+static void check_options(const struct argp_option *options, int argc, char **argv)
+{
+    char *unknown = unknown_option(options, argc, argv);
+    struct names names = {0};
+    if (!unknown)
+        return;
+    for (const struct argp_option *option = options; option->name || option->doc; option++)
+        if (option->name && !(option->flags & OPTION_HIDDEN))
+            names_add(&names, option->name);
+    const char *nearest = names_nearest(&names, unknown);
+    fprintf(stderr, "%s: unknown option --%s; %s%s%s`%s --help-all` lists them\n", argv[0], unknown,
+            nearest ? "did you mean --" : "", nearest ? nearest : "", nearest ? "? " : "", argv[0]);
+    exit(EXIT_BAD_INPUT);
+}
+
+// The command's options, and those that each has; to be freed.
+static struct argp_option *with_help(const struct argp_option *options)
+{
+    static const struct argp_option help[] = {
+        {.name = "help", .key = KEY_HELP, .doc = "what the command does, and the options used first", .group = -1},
+        {.name = "help-all",
+         .key = KEY_HELP_ALL,
+         .doc = "what the command does, and all of its options",
+         .group = -1},
+        {.name = "usage", .key = KEY_USAGE, .doc = "its options alone", .group = -1},
+        {0}};
+    size_t count = 0;
+    while (options && (options[count].name || options[count].doc))
+        count++;
+    struct argp_option *all = calloc(count + sizeof help / sizeof *help, sizeof *all);
+    CHECK(all);
+    if (count)
+        memcpy(all, options, count * sizeof *all);
+    memcpy(all + count, help, sizeof help);
+    return all;
+}
+
+void arguments_parse(const struct argp *argp, const struct flag *flags, int argc, char **argv, void *input)
+{
+    struct argp_option *own = argp->options ? NULL : flag_options(flags),
+                       *options = with_help(own ? own : argp->options);
+    const struct argp whole = {options, parse, argp->args_doc, argp->doc, NULL, NULL, NULL};
+    struct parsing parsing = {flags, argp->parser, input, argv[0], &whole};
+    if (argc > 1 && strcmp(argv[1], ARGUMENTS_COMPLETE) == 0) {
+        complete(&whole, argc > 3 ? argv[argc - 2] : NULL, argc > 2 ? argv[argc - 1] : "");
+        free(options);
+        free(own);
+        exit(EXIT_SUCCESS);
+    }
+    check_options(options, argc, argv);
+    if (argp_parse(&whole, argc, argv, ARGP_NO_HELP, NULL, &parsing) != 0)
+        host_memory_exhausted("arguments were read");
+    free(options);
+    free(own);
+}
+
+void arguments_need(const struct argp_state *state, const char *a, bool has_a, const char *b, bool has_b)
+{
+    if (!has_a && !has_b)
+        argp_error(state, "%s and %s are needed", a, b);
+    else if (!has_a || !has_b)
+        argp_error(state, "%s is needed", has_a ? b : a);
+}

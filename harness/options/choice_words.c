@@ -1,0 +1,161 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/options/choice_words.h"
+#include "harness/options/shell.h"
+#include "harness/spec/method_decode.h"
+#include "harness/spec/trial_keys.h"
+#include <math.h>
+#include <string.h>
+
+struct words {
+    const struct choice *choice;
+    const json_t *first; // NULL: of a command, in which all is said that is not a default
+    bool trains;         // the command does
+    void (*word)(void *visitor, const char *name, const char *value);
+    void *visitor;
+};
+
+static void visit_value(const struct words *words, const char *name, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *shown = text;
+    if (json_is_array(value) && !words->first) { // a flag's list has no brackets
+        shown[strlen(shown) - 1] = 0;
+        shown++;
+    }
+    words->word(words->visitor, name, json_is_string(value) ? json_string_value(value) : shown);
+    free(text);
+}
+
+static void visit_options(const struct words *words)
+{
+    const struct trial *trial = words->choice->trial;
+    json_t *method = method_json(trial->method, words->choice->options),
+           *defaults = method_json(trial->method, NULL);
+    for (const struct option *option = trial->method->options.rows; option->name; option++) {
+        const json_t *value = json_object_get(method, option->name);
+        bool telling = option->telling && words->first;
+        if (telling || !json_equal(value, json_object_get(defaults, option->name)))
+            visit_value(words, option->name, value);
+    }
+    json_decref(defaults);
+    json_decref(method);
+}
+
+static void visit_keys(const struct words *words)
+{
+    json_t *canonical = json_loads(words->choice->trial->canonical, 0, NULL);
+    struct tried_key tried[TRIAL_KEYS_MAX];
+    size_t count = trial_keys_tried(tried);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = tried_key_value(tried[i], canonical);
+        const char *flag = tried[i].key->flag ? tried[i].key->flag : tried[i].key->name;
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s", tried[i].parent ? tried[i].parent->name : "",
+                 tried[i].parent ? "." : "", tried[i].key->name);
+        if (!json_is_string(value)) // null: none
+            continue;
+        if (!words->first && !words->trains && strcmp(flag, "place_optimizer") == 0) // grad has no optimizer
+            continue;
+        if (words->first && !json_equal(value, tried_key_value(tried[i], words->first)))
+            visit_value(words, name, value);
+        else if (!words->first && (!tried[i].parent || strcmp(json_string_value(value), "host") == 0))
+            visit_value(words, flag, value);
+    }
+    json_decref(canonical);
+}
+
+struct line {
+    char *text;
+    size_t bytes;
+};
+
+static void add_word(void *visitor, const char *name, const char *value)
+{
+    struct line *line = visitor;
+    size_t used = strlen(line->text);
+    snprintf(line->text + used, line->bytes - used, " %s=%s", name, value);
+}
+
+void choice_describe(const struct choice *choice, const json_t *first, char *text, size_t bytes)
+{
+    struct line line = {text, bytes};
+    const struct words words = {choice, first, false, add_word, &line};
+    snprintf(text, bytes, "%s", choice->trial->method->name);
+    visit_options(&words);
+    visit_keys(&words);
+}
+
+static void add_flag(void *visitor, const char *name, const char *value)
+{
+    char *flag;
+    CHECK(asprintf(&flag, "--%s", name) > 0);
+    for (char *c = flag; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    shell_append(visitor, flag);
+    shell_append(visitor, value);
+    free(flag);
+}
+
+void choice_append_flags(const struct choice *choice, bool trains, char **command)
+{
+    const struct words words = {choice, NULL, trains, add_flag, command};
+    add_flag(command, "method", choice->trial->method->name);
+    visit_options(&words);
+    visit_keys(&words);
+}
+
+bool choice_draws(const struct choice *choice)
+{
+    const struct method *method = choice->trial->method;
+    void *options = options_copy(&method->options, choice->options);
+    bool drawn = method->draw && method->draw(options, 0);
+    options_free(&method->options, options);
+    return drawn;
+}
+
+void choice_set_keys(const struct choice *choice, json_t *trial)
+{
+    json_t *canonical = json_loads(choice->trial->canonical, 0, NULL);
+    struct tried_key tried[TRIAL_KEYS_MAX];
+    size_t count = trial_keys_tried(tried);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = tried[i].parent ? tried[i].parent->name : tried[i].key->name;
+        json_object_set(trial, name, json_object_get(canonical, name));
+    }
+    json_decref(canonical);
+}
+
+static json_t *json_finite(double number)
+{
+    return isfinite(number) ? json_real(number) : json_null();
+}
+
+json_t *choice_json(const struct choice *choice, const json_t *first)
+{
+    const struct planned_step *step = choice->step;
+    char label[400];
+    choice_describe(choice, first, label, sizeof label);
+    const struct estimate_range range = estimate_range_of(choice->trial);
+    double ms = 1e3 * step->seconds;
+    json_t *object = json_pack(
+        "{s:o, s:s?, s:o, s:o, s:o, s:s, s:I, s:I, s:f, s:f, s:s}", "method",
+        method_json(choice->trial->method, choice->options), "draw", choice_draws(choice) ? "largest" : NULL,
+        "estimate_ms", json_finite(ms), "estimate_low_ms", json_finite(ms * range.low), "estimate_high_ms",
+        json_finite(ms * range.high), "estimate", range.source, "peak_bytes", (json_int_t)step->peak_bytes,
+        "host_peak_bytes", (json_int_t)step->host_peak_bytes, "flops", step->flops, "floor_bytes_per_token",
+        step->floor_bytes_per_token, "label", label);
+    CHECK(object);
+    choice_set_keys(choice, object);
+    return object;
+}
+
+struct links_words choice_links(const struct trial *trial)
+{
+    struct links_words words = {""};
+    const struct links *links = trial_links(trial);
+    bool untimed = trial->profile || !trial_times_ranks(trial); // else a nominal card has nominal links
+    if (trial_ranks(trial) > 1 && links)
+        snprintf(words.text, sizeof words.text, ", links %s", links->name);
+    else if (trial_ranks(trial) > 1 && untimed)
+        snprintf(words.text, sizeof words.text, ", without what ranks send each other (--links)");
+    return words;
+}

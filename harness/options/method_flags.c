@@ -1,0 +1,371 @@
+#include "harness/options/method_flags.h"
+#include "harness/spec/method_decode.h"
+#include "harness/spec/trial_keys.h"
+#include "harness/step/ranks_possible.h"
+#include <string.h>
+
+static struct trial *add_trial(struct method_trials *trials)
+{
+    trials->trials = realloc(trials->trials, (trials->count + 1) * sizeof *trials->trials);
+    CHECK(trials->trials);
+    return &trials->trials[trials->count++];
+}
+
+// Without a context at one that the method's options go with: a budget needs its columns, and some columns are too
+// many.
+static bool decode(const struct trial_flags *flags, const char *method, struct trial *trial, struct status *status)
+{
+    bool said = json_object_get(json_object_get(flags->trial, "data"), "batch"); // by a batch file
+    if (said || json_object_get(flags->trial, "context"))
+        return trial_flags_decode(flags, method, trial, status);
+    const char *key;
+    json_t *value;
+    *trial = (struct trial){0};
+    json_object_foreach(flags->method, key, value)
+    {
+        const char *text = json_string_value(value) ? json_string_value(value) : "";
+        if (*text && text[strlen(text) - 1] == '%') {
+            status_set(status, STATUS_BAD_INPUT,
+                       "--%s: a share is of the columns of one context; give their number", key);
+            return false;
+        }
+    }
+    struct status first = {0};
+    bool decoded = false;
+    for (int i = -1; i < 31 && !decoded; i++) {
+        struct status why = {0};
+        size_t context = i < 0 ? 65536 : (size_t)1 << i; // the first one's reason is the one to be shown
+        json_object_set_new(flags->trial, "context", json_integer((json_int_t)context));
+        decoded = trial_flags_decode(flags, method, trial, &why);
+        json_object_del(flags->trial, "context");
+        if (!decoded)
+            trial_free(trial);
+        if (!decoded && first.code == STATUS_OK)
+            first = why;
+    }
+    if (!decoded)
+        *status = first;
+    return decoded;
+}
+
+// What is asked for, and the keys of which values are tried.
+struct search {
+    struct method_trials *trials;
+    const struct trial_flags *flags;
+    struct method_request request;
+    struct tried_key tried[TRIAL_KEYS_MAX];
+    size_t tried_count;
+};
+
+static const char *flag_of(const struct trial_key *key)
+{
+    return key->flag ? key->flag : key->name;
+}
+
+// Whether the list has this name, written with hyphens or with underscores.
+static bool is_listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *item = list; item; item = strchr(item, ',') ? strchr(item, ',') + 1 : NULL) {
+        size_t i = 0;
+        while (i < length && (item[i] == name[i] || (item[i] == '-' && name[i] == '_')))
+            i++;
+        if (i == length && (item[i] == ',' || !item[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool is_tried(const struct search *search, struct tried_key tried, const char *value)
+{
+    const json_t *trial = search->flags->trial;
+    if (tried_key_value(tried, trial))
+        return false;
+    if (tried.key->rounds)
+        return is_listed(search->request.also, flag_of(tried.key));
+    return search->request.host || strcmp(value, "host") != 0;
+}
+
+static void set_key(struct search *search, struct tried_key tried, const char *value)
+{
+    json_t *object = search->flags->trial;
+    if (tried.parent && !json_object_get(object, tried.parent->name))
+        json_object_set_new(object, tried.parent->name, json_object());
+    object = tried.parent ? json_object_get(object, tried.parent->name) : object;
+    if (value)
+        json_object_set_new(object, tried.key->name, json_string(value));
+    else
+        json_object_del(object, tried.key->name);
+    if (tried.parent && json_object_size(object) == 0)
+        json_object_del(search->flags->trial, tried.parent->name);
+}
+
+// Whether one of the trials from `first` on, but for the last, is the last.
+static bool is_known(const struct method_trials *trials, size_t first)
+{
+    for (size_t i = first; i + 1 < trials->count; i++)
+        if (strcmp(trials->trials[i].canonical, trials->trials[trials->count - 1].canonical) == 0)
+            return true;
+    return false;
+}
+
+// Of the options that are tried, as the table of the trial's method has them.
+static json_t *first_values(const struct trial *trial, const json_t *given)
+{
+    const struct option_table *table = &trial->method->options;
+    void *options = options_copy(table, trial->options);
+    json_t *values = json_object();
+    for (const struct option *option = table->rows; option && option->name; option++)
+        if (option->nth && !json_object_get(given, option->name))
+            option->nth(option, (char *)options + option->offset, 0, trial->config.layers, trial_row_tokens(trial));
+    json_t *method = method_json(trial->method, options);
+    for (const struct option *option = table->rows; option && option->name; option++)
+        if (option->nth && !json_object_get(given, option->name))
+            json_object_set(values, option->name, json_object_get(method, option->name));
+    json_decref(method);
+    options_free(table, options);
+    return values;
+}
+
+// Where a search tries other values than the defaults, which do not go with what was given, with the first of them.
+static bool decode_tried(const struct search *search, const char *method, struct trial *trial,
+                         struct status *status)
+{
+    json_t *given = search->flags->method, *first, *value;
+    const char *key;
+    struct status why = {0};
+    if (decode(search->flags, method, trial, &why))
+        return true;
+    if (!search->request.variants || !trial->unsupported) {
+        *status = why;
+        return false;
+    }
+    first = first_values(trial, given);
+    trial_free(trial);
+    json_object_update(given, first);
+    bool decoded = decode(search->flags, method, trial, status);
+    json_object_foreach(first, key, value)
+    {
+        json_object_del(given, key);
+    }
+    json_decref(first);
+    return decoded;
+}
+
+// With every key that is tried and was not given at a value of its own, from key `next` on. A value that does not
+// go with the others, or changes nothing, is no variant. The method's own trials are those from `first` on.
+static void add_variants(struct search *search, const char *method, size_t first, size_t next)
+{
+    if (next == search->tried_count)
+        return;
+    struct tried_key tried = search->tried[next];
+    for (size_t i = 0; tried.key->tried[i]; i++) {
+        struct status why = {0};
+        if (!is_tried(search, tried, tried.key->tried[i]))
+            continue;
+        set_key(search, tried, tried.key->tried[i]);
+        struct trial *trial = add_trial(search->trials);
+        if (decode_tried(search, method, trial, &why) && !is_known(search->trials, first) && ranks_fit(trial, &why))
+            add_variants(search, method, first, next + 1);
+        else
+            trial_free(&search->trials->trials[--search->trials->count]);
+        set_key(search, tried, NULL);
+    }
+    add_variants(search, method, first, next + 1);
+}
+
+static bool add_method(struct search *search, const struct method *method, struct status *status)
+{
+    size_t first = search->trials->count;
+    struct trial *trial = add_trial(search->trials);
+    if (!decode_tried(search, method->name, trial, status) ||
+        (search->request.variants && !ranks_fit(trial, status)))
+        return false;
+    if (search->request.variants)
+        add_variants(search, method->name, first, 0);
+    return true;
+}
+
+// No list has a method twice.
+static bool is_added(const struct search *search, const struct method *method)
+{
+    bool added = false;
+    for (size_t i = 0; i < search->trials->count; i++)
+        added |= search->trials->trials[i].method == method;
+    return added;
+}
+
+// Whether it is an option with this choice.
+static bool has_choice(const struct option *option, const char *text)
+{
+    for (size_t i = 0; option && option->type == OPTION_CHOICE && option->choices[i]; i++)
+        if (strcmp(option->choices[i], text) == 0)
+            return true;
+    return false;
+}
+
+// Whether an option was given a choice that this method does not have and another one has.
+static bool is_choice_of_others(const struct trial_flags *flags, const struct method *method)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(flags->method, key, value)
+    {
+        const char *text = json_string_value(value) ? json_string_value(value) : "";
+        bool others = false;
+        for (size_t i = 0; methods[i]; i++)
+            others |= has_choice(option_find(&methods[i]->options, key), text);
+        const struct option *own = option_find(&method->options, key);
+        if (others && own && !has_choice(own, text))
+            return true;
+    }
+    return false;
+}
+
+// Whether an option was given that this method has, and no exact one.
+static bool is_asked_for(const struct trial_flags *flags, const struct method *method)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(flags->method, key, value)
+    {
+        bool own = option_find(&method->options, key);
+        for (size_t i = 0; own && methods[i]; i++)
+            own = !methods[i]->exact || !option_find(&methods[i]->options, key);
+        if (own)
+            return true;
+    }
+    return false;
+}
+
+// Every option that was given must mean something to some method.
+static bool check_used(const struct trial_flags *flags, const struct method_trials *trials, struct status *status)
+{
+    struct named_tables known = method_tables();
+    const char *key;
+    json_t *value;
+    json_object_foreach(flags->method, key, value)
+    {
+        bool used = false;
+        for (size_t i = 0; i < trials->count; i++)
+            used |= option_find(&trials->trials[i].method->options, key) != NULL;
+        char knowing[256];
+        named_tables_knowing(&known, key, knowing, sizeof knowing);
+        if (!used)
+            return status_set(status, STATUS_BAD_INPUT, "--%s: none of these methods has that option, but %s", key,
+                              knowing);
+    }
+    return true;
+}
+
+// All exact methods, and unless they alone are asked for those that draw columns and were asked for.
+static bool add_all(struct search *search, struct status *status)
+{
+    struct method_trials *trials = search->trials;
+    struct status why = {0};
+    for (size_t i = 0; methods[i]; i++) {
+        bool wanted = methods[i]->exact ||
+                      (!search->request.exact && methods[i]->draw && is_asked_for(search->flags, methods[i]));
+        if (!wanted || is_added(search, methods[i]))
+            continue;
+        why = (struct status){0};
+        if (add_method(search, methods[i], &why))
+            continue;
+        struct trial *refused = &trials->trials[--trials->count];
+        bool passed_over = why.code == STATUS_UNSUPPORTED || is_choice_of_others(search->flags, methods[i]);
+        if (passed_over)
+            json_array_append_new(trials->left_out,
+                                  json_pack("{s:s, s:s}", "method", methods[i]->name, "reason",
+                                            refused->unsupported ? refused->unsupported : why.message));
+        trial_free(refused);
+        if (!passed_over) {
+            *status = why;
+            return false;
+        }
+    }
+    if (trials->count == 0)
+        *status = why;
+    return trials->count > 0;
+}
+
+static bool add_named(struct search *search, const char *name, struct status *status)
+{
+    const struct method *method = method_find(name);
+    struct names known = {0};
+    char hint[512];
+    for (size_t i = 0; methods[i]; i++)
+        names_add(&known, methods[i]->name);
+    names_add(&known, "all");
+    names_hint(&known, name, "methods", hint, sizeof hint);
+    if (!method)
+        return status_set(status, STATUS_BAD_INPUT, "--methods: no method \"%.64s\"; %s", name, hint);
+    if (is_added(search, method) || (search->request.exact && !method->exact))
+        return true;
+    if (search->request.variants && method->no_gradient)
+        return status_set(status, STATUS_BAD_INPUT, "--methods: %s computes no gradient", name);
+    return add_method(search, method, status);
+}
+
+static bool add_list(struct search *search, struct status *status)
+{
+    char *copy = strdup(search->request.names), *rest = copy, *name;
+    CHECK(copy);
+    bool ok = true;
+    while (ok && (name = strsep(&rest, ",")))
+        ok = strcmp(name, "all") == 0 ? add_all(search, status) : add_named(search, name, status);
+    free(copy);
+    return ok;
+}
+
+// Every key of --also is one that is tried only where it is named.
+static bool check_also(const struct search *search, struct status *status)
+{
+    char *copy = strdup(search->request.also ? search->request.also : ""), *rest = copy, *name, hint[512];
+    struct names known = {0};
+    CHECK(copy);
+    for (size_t i = 0; i < search->tried_count; i++)
+        if (search->tried[i].key->rounds)
+            names_add(&known, flag_of(search->tried[i].key));
+    while (search->request.also && (name = strsep(&rest, ","))) {
+        bool found = false;
+        for (size_t i = 0; i < search->tried_count; i++)
+            found |= search->tried[i].key->rounds && is_listed(name, flag_of(search->tried[i].key));
+        names_hint(&known, name, "known keys", hint, sizeof hint);
+        if (!found)
+            status_set(status, STATUS_BAD_INPUT, "--also: unknown key \"%.64s\"; %s", name, hint);
+    }
+    free(copy);
+    return status->code == STATUS_OK;
+}
+
+bool method_trials_decode(struct method_trials *trials, const struct trial_flags *flags,
+                          const struct method_request *request, struct status *status)
+{
+    *trials = (struct method_trials){.left_out = json_array()};
+    struct search search = {.trials = trials, .flags = flags, .request = *request};
+    search.tried_count = trial_keys_tried(search.tried);
+    if (!check_also(&search, status))
+        return false;
+    bool ok = add_list(&search, status);
+    if (ok && trials->count == 0)
+        return status_set(status, STATUS_BAD_INPUT, "--methods: none of %s has an exact gradient", request->names);
+    return ok && check_used(flags, trials, status);
+}
+
+void method_trials_print_left_out(const struct method_trials *trials, int columns)
+{
+    for (size_t i = 0; i < json_array_size(trials->left_out); i++) {
+        const json_t *left_out = json_array_get(trials->left_out, i);
+        printf("%-*s left out: %s\n", columns, json_string_value(json_object_get(left_out, "method")),
+               json_string_value(json_object_get(left_out, "reason")));
+    }
+}
+
+void method_trials_free(struct method_trials *trials)
+{
+    for (size_t i = 0; i < trials->count; i++)
+        trial_free(&trials->trials[i]);
+    free(trials->trials);
+    json_decref(trials->left_out);
+    *trials = (struct method_trials){0};
+}

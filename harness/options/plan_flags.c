@@ -1,0 +1,145 @@
+#include "harness/options/plan_flags.h"
+#include "harness/folder/folder.h"
+#include "harness/text/size.h"
+#include <string.h>
+
+void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct flag *own,
+                     const char *host)
+{
+    *flags = (struct plan_flags){.needs = needs};
+    trial_flags_open(&flags->trial, without, own);
+    trial_flags_describe(&flags->trial, "host_memory", host);
+}
+
+void plan_flags_close(struct plan_flags *flags)
+{
+    trial_flags_close(&flags->trial);
+}
+
+static bool is_given(const struct plan_flags *flags, const char *key)
+{
+    return json_object_get(flags->trial.trial, key);
+}
+
+// A batch file says the context itself, also where one is looked for.
+static void check_needs(const struct plan_flags *flags, struct argp_state *state)
+{
+    bool file = json_object_get(json_object_get(flags->trial.trial, "data"), "batch");
+    bool looked_for = !(flags->needs & NEEDS_CONTEXT);
+    arguments_need(state, "--model", is_given(flags, "model"), "--context",
+                   looked_for || file || is_given(flags, "context"));
+    if (looked_for && file)
+        argp_error(state,
+                   "a batch file has a context of its own, and the longest one is looked for; let --batch be a "
+                   "number of sequences");
+    if ((flags->needs & NEEDS_MEMORY) && !flags->memory && !is_given(flags, "profile"))
+        argp_error(state, "say how much memory there is: --memory-limit or --profile");
+}
+
+static void set_device(struct plan_flags *flags)
+{
+    char device[16] = "plan";
+    if (flags->like)
+        snprintf(device, sizeof device, "plan-%s", flags->like);
+    json_object_set_new(flags->trial.trial, "device", json_string(device));
+}
+
+error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state)
+{
+    switch (key) {
+    case PLAN_MEMORY_LIMIT:
+    case PLAN_DEVICE_MEMORY:
+        flags->memory = text;
+        flags->memory_flag = key == PLAN_MEMORY_LIMIT ? "--memory-limit" : "--device-memory";
+        return 0;
+    case ARGP_KEY_END:
+        check_needs(flags, state);
+        set_device(flags);
+        return 0;
+    default:
+        return trial_flags_parse(&flags->trial, key, text);
+    }
+}
+
+// A card's rates beside the CPU's bytes are seldom what is meant.
+static void say_device(const struct plan_flags *flags, const struct trial *trial)
+{
+    const struct profile *profile = trial->profile;
+    if (profile && !flags->like && !flags->json && profile->multiprocessors.value > 0 &&
+        strcmp(trial->device, "plan-cpu") == 0)
+        fprintf(stderr,
+                "longbp: profile %s is of a card, but %s is planned as on the CPU: --dtype bf16, or --like cuda, "
+                "plans for the card; --like cpu says that this is meant\n",
+                profile->name, dtype_name(trial->dtype));
+    // Nor are a card's bytes beside the rates of a processor, as calibrate measured them.
+    if (profile && !flags->like && !flags->json && profile->multiprocessors.value == 0 &&
+        strcmp(trial->device, "plan-cuda") == 0)
+        fprintf(stderr,
+                "longbp: profile %s is of a processor, but %s is planned as on a card: --like cpu plans for the "
+                "processor; --like cuda says that this is meant\n",
+                profile->name, dtype_name(trial->dtype));
+}
+
+// What only an estimate of several ranks takes.
+static void say_links(const struct plan_flags *flags, const struct trial *trial)
+{
+    const char *why = trial_ranks(trial) == 1 ? "they are between ranks, and there is one: --parallel says how many"
+                      : !trial->profile       ? "an estimate of time takes them, which needs --profile"
+                                              : NULL;
+    if (trial->links && why && !flags->json)
+        fprintf(stderr, "longbp: links %s are not used: %s\n", trial->links->name, why);
+}
+
+// How much of the memory a step leaves free; `bytes` is there as the default.
+static bool read_reserve(const struct plan_flags *flags, size_t *bytes, struct status *status)
+{
+    const char *text = flags->reserve;
+    if (text && strcmp(text, "0") == 0)
+        *bytes = 0;
+    else if (text && !size_parse(text, bytes))
+        return status_set(status, STATUS_BAD_INPUT, "--reserve: expected 0 or %s, found \"%s\"",
+                          size_expected(text), text);
+    return true;
+}
+
+bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
+                      size_t what_bytes, struct status *status)
+{
+    *bytes = 0;
+    *what = 0;
+    say_device(flags, trial);
+    say_links(flags, trial);
+    if (!flags->json)
+        folder_say(trial->model_folder);
+    const struct profile *profile = trial->profile;
+    size_t reserve_bytes = 0;
+    if (flags->memory) {
+        snprintf(what, what_bytes, "%s", flags->memory_flag);
+        if (!size_parse(flags->memory, bytes))
+            return status_set(status, STATUS_BAD_INPUT, "%s: expected %s, found \"%s\"", flags->memory_flag,
+                              size_expected(flags->memory), flags->memory);
+    } else if (profile) {
+        snprintf(what, what_bytes, "usable, profile %s", profile->name);
+        *bytes = (size_t)profile->usable_bytes.value;
+        reserve_bytes = *bytes - profile_limit_bytes(profile);
+    } else if (flags->reserve) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--reserve is of a device's memory; give --memory-limit or --profile");
+    }
+    if (!read_reserve(flags, &reserve_bytes, status))
+        return false;
+    char text[32];
+    size_text(reserve_bytes, text, sizeof text);
+    if (reserve_bytes && reserve_bytes >= *bytes) {
+        char limit[32];
+        size_text(*bytes, limit, sizeof limit);
+        return status_set(status, STATUS_BAD_INPUT,
+                          "--reserve %s leaves nothing of the device's %s (%s); give a smaller one, or 0", text,
+                          limit, what);
+    }
+    *bytes -= reserve_bytes;
+    size_t used = strlen(what);
+    if (reserve_bytes)
+        snprintf(what + used, what_bytes - used, ", less --reserve %s", text);
+    return true;
+}

@@ -1,0 +1,26 @@
+#define _GNU_SOURCE // stpcpy
+#include "harness/options/shell.h"
+#include "kernels/base/status.h"
+#include <string.h>
+
+void shell_append(char **command, const char *word)
+{
+    bool plain = *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+%") ==
+                              strlen(word);
+    size_t used = *command ? strlen(*command) : 0;
+    *command = realloc(*command, used + 4 * strlen(word) + 4);
+    CHECK(*command);
+    char *end = *command + used;
+    if (used)
+        *end++ = ' ';
+    if (!plain)
+        *end++ = '\'';
+    for (; *word; word++) {
+        if (*word == '\'')
+            end = stpcpy(end, "'\\'");
+        *end++ = *word;
+    }
+    if (!plain)
+        *end++ = '\'';
+    *end = 0;
+}

@@ -1,0 +1,229 @@
+#include "harness/papers/claim_figure.h"
+#include "harness/papers/longest_records.h"
+#include "harness/record/record_json.h"
+#include "harness/record/round_ratio.h"
+#include "harness/spec/trial_keys.h"
+#include "harness/table/record_columns.h"
+#include "harness/table/record_filter.h"
+#include "harness/table/trial_rest.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define APART_MAX 16
+
+const char *const claim_take_names[] = {"least",      "greatest",          "least ratio", "greatest ratio",
+                                        "last ratio", "ratio of greatest", NULL};
+
+// --- records
+
+static size_t length_of(const char *const *texts)
+{
+    size_t count = 0;
+    while (texts && texts[count])
+        count++;
+    return count;
+}
+
+// One side of a figure: records, what pairs them, and their values.
+struct side {
+    struct results every, results; // results: one of each trial
+    char **rests;                  // [count]
+    double *values;                // [count]
+    struct number_list *rounds;    // [count], the values of the rounds that the record is of
+};
+
+static double value_of(const struct record_column *column, const struct record *record)
+{
+    struct table_row row = {.record = record};
+    json_t *value = column->figure ? column->figure->value(&row) : record_column_value(column, record);
+    double number = json_is_number(value) ? json_number_value(value) : NAN;
+    json_decref(value);
+    return number;
+}
+
+// The values of the rounds that each trial's record is of, the last one last.
+static void take_rounds(struct side *side, const struct record_column *column)
+{
+    for (size_t i = 0; i < side->results.count; i++) {
+        const struct record *record = side->results.records[i];
+        const struct record_rounds *rounds = &record->rounds;
+        side->rounds[i] = number_list_make(rounds->count ? rounds->count : 1);
+        for (size_t r = 0; r < side->rounds[i].count; r++)
+            side->rounds[i].items[r] = value_of(column, rounds->count ? rounds->items[r] : record);
+    }
+}
+
+static bool side_open(struct side *side, const struct claim_query *query, const char *const *conditions,
+                      struct status *status)
+{
+    static const char ok[] = "status=ok";
+    struct record_columns columns;
+    struct record_column column;
+    const char *const is_ok[] = {ok};
+    const char *apart[APART_MAX + 5] = {"method", "measure"};
+    size_t used = 2, given = length_of(query->apart);
+    CHECK(given <= APART_MAX);
+    for (size_t i = 0; i < given; i++)
+        apart[used++] = query->apart[i];
+    if (query->take == TAKE_RATIO_OF_GREATEST) {
+        apart[used++] = "context";
+        apart[used++] = "batch";
+    }
+    bool fine = longest_results_open(&side->every, query->records, length_of(query->records), true, status) &&
+                record_filter(&side->every, is_ok, 1, status) &&
+                record_filter(&side->every, conditions, length_of(conditions), status);
+    results_of(&side->results, &side->every, false);
+    record_columns_open(&columns, &side->every);
+    fine = fine && record_columns_find(&columns, "field", query->field, &column, status);
+    side->rests = calloc(side->results.count + 1, sizeof *side->rests);
+    side->values = calloc(side->results.count + 1, sizeof *side->values);
+    side->rounds = calloc(side->results.count + 1, sizeof *side->rounds);
+    CHECK(side->rests && side->values && side->rounds);
+    for (size_t i = 0; fine && i < side->results.count; i++) {
+        side->rests[i] = trial_rest_of_record(side->results.records[i], apart, NULL);
+        side->values[i] = value_of(&column, side->results.records[i]);
+    }
+    if (fine)
+        take_rounds(side, &column);
+    record_columns_close(&columns);
+    return fine;
+}
+
+static void side_close(struct side *side)
+{
+    for (size_t i = 0; side->rests && i < side->results.count; i++) {
+        free(side->rests[i]);
+        free(side->rounds[i].items);
+    }
+    free(side->rests);
+    free(side->values);
+    free(side->rounds);
+    results_close(&side->results);
+    results_close(&side->every);
+}
+
+// --- figures
+
+// Whether a value takes the place of the one before it.
+static bool comes_first(enum claim_take take, double value, double context, const struct claim_figure *before)
+{
+    if (isnan(before->value))
+        return true;
+    if (take == TAKE_LAST_RATIO)
+        return context > before->context;
+    bool greatest = take == TAKE_GREATEST || take == TAKE_GREATEST_RATIO;
+    return greatest ? value > before->value : value < before->value;
+}
+
+static struct shift exact(double value)
+{
+    return (struct shift){value, value, value};
+}
+
+static void consider(struct claim_figure *figure, enum claim_take take, struct shift value,
+                     const struct record *record, bool planned)
+{
+    if (!isfinite(value.estimate))
+        return;
+    bool first = comes_first(take, value.estimate, record->trial.context, figure);
+    struct claim_figure found = *figure;
+    if (first)
+        found = (struct claim_figure){value.estimate, value.low, value.high, planned, record->trial.context};
+    // Another pair that may be greater, or less, bounds what the greatest or the least may be, too.
+    if (take == TAKE_GREATEST_RATIO) {
+        found.low = fmax(figure->low, value.low);
+        found.high = fmax(figure->high, value.high);
+    } else if (take == TAKE_LEAST_RATIO) {
+        found.low = fmin(figure->low, value.low);
+        found.high = fmin(figure->high, value.high);
+    }
+    *figure = found;
+}
+
+static void take_one(struct claim_figure *figure, enum claim_take take, const struct side *ours)
+{
+    for (size_t i = 0; i < ours->results.count; i++)
+        consider(figure, take, exact(ours->values[i]), ours->results.records[i],
+                 record_is_planned(ours->results.records[i]));
+}
+
+// A ratio of times is one of rounds.
+static struct shift ratio_of(const char *field, const struct side *ours, size_t i, const struct side *others,
+                             size_t j)
+{
+    bool timed = strcmp(field, "time_ms") == 0 || strcmp(field, "median_ms") == 0 || strcmp(field, "mean_ms") == 0;
+    return timed ? round_ratio_last(&ours->rounds[i], &others->rounds[j])
+                 : exact(ours->values[i] / others->values[j]);
+}
+
+static void take_pairs(struct claim_figure *figure, const struct claim_query *query, const struct side *ours,
+                       const struct side *others)
+{
+    for (size_t i = 0; i < ours->results.count; i++)
+        for (size_t j = 0; j < others->results.count; j++)
+            if (strcmp(ours->rests[i], others->rests[j]) == 0)
+                consider(figure, query->take, ratio_of(query->field, ours, i, others, j), ours->results.records[i],
+                         record_is_planned(ours->results.records[i]) ||
+                             record_is_planned(others->results.records[j]));
+}
+
+// The greatest of those that agree with this rest; its record in *record.
+static double greatest_of(const struct side *side, const char *rest, const struct record **record)
+{
+    double greatest = NAN;
+    for (size_t i = 0; i < side->results.count; i++) {
+        if (strcmp(side->rests[i], rest) != 0 || !(isnan(greatest) || side->values[i] > greatest))
+            continue;
+        greatest = side->values[i];
+        *record = side->results.records[i];
+    }
+    return greatest;
+}
+
+static void take_greatest(struct claim_figure *figure, const struct side *ours, const struct side *others)
+{
+    for (size_t i = 0; i < ours->results.count; i++) {
+        const struct record *own = NULL, *other = NULL;
+        double value = greatest_of(ours, ours->rests[i], &own), over = greatest_of(others, ours->rests[i], &other);
+        if (own && other)
+            consider(figure, TAKE_LEAST, exact(value / over), own,
+                     record_is_planned(own) || record_is_planned(other));
+    }
+}
+
+static bool knows_keys(const char *const *apart, struct status *status)
+{
+    struct names known = {0};
+    char hint[640];
+    trial_key_names(&known, trial_keys);
+    for (size_t i = 0; apart && apart[i]; i++) {
+        names_hint(&known, apart[i], "known keys", hint, sizeof hint);
+        if (names_find(&known, apart[i]) == known.count)
+            return status_set(status, STATUS_BAD_INPUT, "apart: no key \"%.60s\"; %s", apart[i], hint);
+    }
+    return true;
+}
+
+struct claim_figure claim_figure_none(void)
+{
+    return (struct claim_figure){.value = NAN, .low = NAN, .high = NAN, .context = NAN};
+}
+
+bool claim_figure_take(struct claim_figure *figure, const struct claim_query *query, struct status *status)
+{
+    struct side ours = {0}, others = {0};
+    bool paired = query->take >= TAKE_LEAST_RATIO;
+    *figure = claim_figure_none();
+    bool fine = knows_keys(query->apart, status) && side_open(&ours, query, query->of, status) &&
+                (!paired || side_open(&others, query, query->over, status));
+    if (fine && query->take == TAKE_RATIO_OF_GREATEST)
+        take_greatest(figure, &ours, &others);
+    else if (fine && paired)
+        take_pairs(figure, query, &ours, &others);
+    else if (fine)
+        take_one(figure, query->take, &ours);
+    side_close(&ours);
+    side_close(&others);
+    return fine;
+}

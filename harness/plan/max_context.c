@@ -1,0 +1,324 @@
+// Max context: doubling finds a context that is too long; between it and the longest that fits the peak is all but
+// linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
+#include "harness/plan/max_context.h"
+#include "harness/plan/rank_walks.h"
+#include "harness/spec/method_decode.h"
+#include "harness/step/largest_turn.h"
+#include "harness/step/ranks_possible.h"
+#include "harness/step/setup.h"
+#include "harness/text/text.h"
+#include "kernels/transformer/optimizer_step.h"
+#include <string.h>
+
+#define CONTEXT_MAX ((size_t)INT32_MAX) // token positions are i32 on devices
+#define BATCH_MAX   ((size_t)1 << 20)   // as of a trial
+
+// FORBIDDEN: the method's options, or the prompt, do not go with such a context.
+enum outcome { FITS, TOO_LONG, FORBIDDEN };
+
+// A context that does not go, in units of the granularity, and why.
+struct barrier {
+    size_t units;
+    bool memory;
+    char reason[512];
+};
+
+struct search {
+    const struct trial *trial;
+    struct trial *tried; // at the context that is tried
+    struct setup_options options;
+    struct step_report report;
+    struct max_context *result;
+    enum extent extent;
+    size_t fits, fitted_before; // units: the two longest that fit, and their peaks
+    double fits_bytes, before_bytes;
+    struct barrier barrier, last; // the shortest known above what fits; that of the last attempt
+    struct status status;
+};
+
+// Tokens per column; 1: there are none.
+static size_t chunk_of(const struct trial *trial)
+{
+    return options_count(&trial->method->options, trial->options, "chunk", 1);
+}
+
+bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status)
+{
+    struct status why = {0};
+    size_t count = ranks_fit(trial, &why) ? trial_ranks(trial) : 1, most = 0;
+    bool ok = true;
+    for (size_t rank = 0; ok && rank < count; rank++) {
+        if (split_data(trial_split(trial), rank) > 0 && !trial->parallel.zero) // which has what the first one has
+            continue;
+        struct setup setup;
+        struct setup_options options = setup_options_of(trial);
+        struct comm comm = comm_planned(rank, count);
+        options.memory_limit_bytes = 0;
+        options.host_memory_limit_bytes = SIZE_MAX;
+        options.ranks = count > 1 ? &comm : NULL;
+        ok = setup_open(&setup, trial, &options, status);
+        if (ok && setup.device->arena.live_bytes > most) {
+            most = setup.device->arena.live_bytes;
+            memcpy(by_category, setup.device->arena.live_by_category, sizeof setup.device->arena.live_by_category);
+        }
+        setup_close(&setup);
+    }
+    by_category[CATEGORY_DATA] = 0; // the batch, which grows with the context
+    return ok;
+}
+
+// What a rank's step took; its bytes if no rank's before took more.
+static void note_peak(struct max_context *found, const struct trial *tried, const struct setup *setup)
+{
+    const struct arena *arena = &setup->device->arena;
+    found->forward_flops = setup->forward_flops;
+    size_t host_bytes = setup->device->host.peak_bytes;
+    found->host_peak_bytes = host_bytes > found->host_peak_bytes ? host_bytes : found->host_peak_bytes;
+    if (arena->peak_bytes <= found->peak_bytes)
+        return;
+    found->peak_bytes = arena->peak_bytes;
+    memcpy(found->peak_by_category, arena->peak_by_category, sizeof found->peak_by_category);
+    if (tried->method->floor_bytes_per_token)
+        found->floor_bytes_per_token =
+            tried->method->floor_bytes_per_token(&setup->model, tried->options, setup->batch.context);
+}
+
+static void note_fit(struct search *search, size_t units, const struct max_context *found)
+{
+    struct max_context *result = search->result;
+    search->fitted_before = search->fits;
+    search->before_bytes = search->fits_bytes;
+    search->fits = units;
+    search->fits_bytes = (double)found->peak_bytes;
+    result->largest = units * result->granularity;
+    result->peak_bytes = found->peak_bytes;
+    result->host_peak_bytes = found->host_peak_bytes;
+    memcpy(result->peak_by_category, found->peak_by_category, sizeof result->peak_by_category);
+    result->floor_bytes_per_token = found->floor_bytes_per_token;
+    result->flops = found->flops;
+    result->forward_flops = found->forward_flops;
+}
+
+static void note_failure(struct search *search, size_t units, bool memory, const char *reason)
+{
+    search->last = (struct barrier){.units = units, .memory = memory};
+    snprintf(search->last.reason, sizeof search->last.reason, "%.500s", reason);
+}
+
+// Ranks' steps, one after another.
+struct walking {
+    struct search *search;
+    struct max_context *found;
+    struct status *status;
+    struct setup setup; // of the last
+    double *flops;      // [ranks]
+};
+
+static const struct setup *walk_rank(void *walker, struct comm comm, struct trace *traces)
+{
+    (void)traces;
+    struct walking *walking = walker;
+    struct search *search = walking->search;
+    struct trial *tried = search->tried;
+    struct setup *setup = &walking->setup;
+    struct setup_options options = search->options;
+    options.ranks = comm.size > 1 ? &comm : NULL;
+    setup_close(setup);
+    if (setup_open(setup, tried, &options, walking->status)) {
+        setup_remember(setup);
+        largest_turn_give(setup, tried);
+        if (tried->optimizer)
+            optimizer_begin_again(&setup->model, 1, 1);
+        model_zero_gradients(&setup->model);
+        method_step(tried->method, &setup->model, &setup->batch, tried->options, &search->report);
+        if (tried->optimizer)
+            optimizer_step(&setup->model);
+        *walking->status = setup->device->status;
+    } else if (walking->status->code != STATUS_OOM) {
+        search->status = *walking->status; // at whatever context
+    }
+    if (walking->status->code != STATUS_OK)
+        return NULL;
+    note_peak(walking->found, tried, setup);
+    walking->flops[comm.rank] = setup->device->counters.flops;
+    return setup;
+}
+
+static void plan_ranks(struct search *search, struct max_context *found, struct status *status)
+{
+    const struct trial *tried = search->tried;
+    size_t count = trial_ranks(tried);
+    struct walking walking = {search, found, status, .flops = calloc(count, sizeof *walking.flops)};
+    struct rank_walks walks = {.trial = tried, .samples = 1, .walk = walk_rank, .walker = &walking};
+    CHECK(walking.flops);
+    if (rank_walks_open(&walks))
+        for (size_t rank = 0; rank < count; rank++)
+            found->flops += split_data(trial_split(tried), rank) == 0 ? walking.flops[walks.walked[rank]] : 0;
+    rank_walks_close(&walks);
+    setup_close(&walking.setup);
+    free(walking.flops);
+}
+
+// Draw `index` of those of which one takes the most memory. False: there is none.
+static bool take_draw(struct search *search, size_t index)
+{
+    struct trial *tried = search->tried;
+    const struct method *method = tried->method;
+    options_free(&method->options, tried->options);
+    tried->options = options_copy(&method->options, search->trial->options);
+    return method->largest_draw ? method->largest_draw(tried->options, trial_row_tokens(tried), index) : index == 0;
+}
+
+static void plan_draws(struct search *search, struct max_context *found, struct status *status)
+{
+    for (size_t i = 0; status->code == STATUS_OK && take_draw(search, i); i++) {
+        struct max_context own = {.host_peak_bytes = found->host_peak_bytes};
+        plan_ranks(search, &own, status);
+        if (own.peak_bytes > found->peak_bytes)
+            *found = own;
+        found->host_peak_bytes = own.host_peak_bytes;
+    }
+}
+
+// Plans one step of every rank that walks unlike the others, with the optimizer's, which may bring to the device
+// what is kept on the host.
+static enum outcome attempt(struct search *search, size_t units)
+{
+    struct trial *tried = search->tried;
+    struct max_context found = {0};
+    struct status status = {0};
+    *(search->extent == EXTENT_BATCH ? &tried->batch : &tried->context) = units * search->result->granularity;
+    options_free(&tried->method->options, tried->options);
+    tried->options = options_copy(&tried->method->options, search->trial->options);
+    if (tried->prompt && tried->prompt >= tried->context) {
+        char reason[120];
+        snprintf(reason, sizeof reason, "a prompt of %zu tokens leaves nothing to predict of %zu", tried->prompt,
+                 tried->context);
+        note_failure(search, units, false, reason);
+        return FORBIDDEN;
+    }
+    if (tried->method->check &&
+        !tried->method->check(tried->options, &tried->config, trial_row_tokens(tried), &status)) {
+        note_failure(search, units, false, status.message);
+        return FORBIDDEN;
+    }
+    search->result->plans++;
+    plan_draws(search, &found, &status);
+    if (status.code == STATUS_OK)
+        note_fit(search, units, &found);
+    else // of memory, or of what the device takes
+        note_failure(search, units, status.code == STATUS_OOM, status.message);
+    return status.code == STATUS_OK ? FITS : TOO_LONG;
+}
+
+static size_t units_max(const struct search *search)
+{
+    return (search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX) / search->result->granularity;
+}
+
+// Upwards from `units` until something does not go. Whatever is forbidden before anything fitted is passed over: a
+// budget needs its columns.
+static void double_up(struct search *search, size_t units)
+{
+    size_t most = units_max(search);
+    enum outcome outcome = FITS;
+    while (search->status.code == STATUS_OK && (outcome == FITS || (outcome == FORBIDDEN && !search->fits))) {
+        if (units > most) {
+            const char *reason = outcome == FORBIDDEN               ? search->last.reason
+                                 : search->extent == EXTENT_CONTEXT ? "token positions are 32-bit numbers"
+                                                                    : "a batch has at most 2^20 sequences";
+            search->barrier = (struct barrier){.units = most + 1};
+            memcpy(search->barrier.reason, reason, strlen(reason) + 1);
+            return;
+        }
+        outcome = attempt(search, units);
+        units *= 2;
+    }
+    search->barrier = search->last;
+}
+
+// Where the limit would be if the peak grew on as it last did.
+static size_t guess(const struct search *search, size_t limit_bytes)
+{
+    double growth =
+        (search->fits_bytes - search->before_bytes) / ((double)search->fits - (double)search->fitted_before);
+    double units = search->fitted_before && growth > 0
+                       ? (double)search->fits + ((double)limit_bytes - search->fits_bytes) / growth
+                       : 0;
+    return units > (double)search->fits && units < (double)search->barrier.units ? (size_t)units : 0;
+}
+
+// Until what fits and what does not are neighbours.
+static void close_in(struct search *search, size_t limit_bytes)
+{
+    size_t low = search->fits; // nothing below it is of interest: it fits, or is forbidden
+    size_t guessed = guess(search, limit_bytes), beside = 0;
+    while (search->barrier.units - low > 1 && search->status.code == STATUS_OK) {
+        size_t units = guessed                                          ? guessed
+                       : beside > low && beside < search->barrier.units ? beside
+                                                                        : low + (search->barrier.units - low) / 2;
+        enum outcome outcome = attempt(search, units);
+        // Beside a good guess lies the other side of the limit.
+        beside = !guessed ? 0 : outcome == FITS ? units + 1 : units - 1;
+        guessed = 0;
+        // Forbidden before anything fitted: too short.
+        if (outcome == FITS || (outcome == FORBIDDEN && !search->fits))
+            low = units;
+        else
+            search->barrier = search->last;
+    }
+}
+
+// A shorter last column can make a longer context take less: one more chunk is tried before it is believed.
+static bool goes_on(struct search *search)
+{
+    const struct trial *trial = search->trial;
+    size_t chunk = chunk_of(trial);
+    size_t further = search->fits + (chunk + search->result->granularity - 1) / search->result->granularity;
+    return search->fits && further > search->barrier.units && search->extent == EXTENT_CONTEXT &&
+           further <= units_max(search) && attempt(search, further) == FITS;
+}
+
+size_t extent_unit(const struct trial *trial, enum extent extent)
+{
+    return extent == EXTENT_BATCH ? trial_together(trial) * trial->parallel.data : 1;
+}
+
+bool max_context_find(struct max_context *result, const struct trial *trial, enum extent extent, size_t limit_bytes,
+                      size_t from, struct status *status)
+{
+    bool whole_chunks = trial->method->largest_draw && extent == EXTENT_CONTEXT;
+    *result = (struct max_context){.granularity = whole_chunks ? chunk_of(trial) : extent_unit(trial, extent)};
+    struct status why = {0};
+    if (!(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(
+            trial, &why)) { // which is this method's result, not the end of the others
+        snprintf(result->reason, sizeof result->reason, "%.500s", why.message);
+        return true;
+    }
+    struct search *search = calloc(1, sizeof *search);
+    struct trial *tried = malloc(sizeof *tried);
+    CHECK(search && tried);
+    *tried = *trial; // what it points to is borrowed, but for the options
+    tried->options = options_copy(&trial->method->options, trial->options);
+    *search = (struct search){
+        .trial = trial, .tried = tried, .options = setup_options_of(trial), .result = result, .extent = extent};
+    search->options.memory_limit_bytes = limit_bytes;
+    double_up(search, from > result->granularity ? from / result->granularity : 1);
+    close_in(search, limit_bytes);
+    while (search->status.code == STATUS_OK && goes_on(search)) {
+        double_up(search, 2 * search->fits);
+        close_in(search, limit_bytes);
+    }
+    if (search->status.code != STATUS_OK)
+        status_set(status, search->status.code, "%s", search->status.message);
+    result->memory_bound = search->barrier.memory;
+    snprintf(result->reason, sizeof result->reason, "%.420s", search->barrier.reason);
+    if (whole_chunks && !result->largest && result->granularity > 1)
+        text_append(result->reason, sizeof result->reason, "; contexts of less than a chunk of %zu were not tried",
+                    result->granularity);
+    step_report_free(&search->report);
+    options_free(&tried->method->options, tried->options);
+    free(tried);
+    free(search);
+    return status->code == STATUS_OK;
+}

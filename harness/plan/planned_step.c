@@ -1,0 +1,385 @@
+#include "harness/plan/planned_step.h"
+#include "harness/plan/rank_times.h"
+#include "harness/plan/rank_walks.h"
+#include "harness/step/largest_turn.h"
+#include "harness/step/ranks_possible.h"
+#include "harness/train/train.h"
+#include "kernels/transformer/optimizer_step.h"
+#include <math.h>
+#include <string.h>
+
+#define NOMINAL                                                                                                    \
+    (struct roofline)                                                                                              \
+    {                                                                                                              \
+        .flops_per_s = 1e14, .bytes_per_s = 1e12, .launch_s = 5e-6, .link_bytes_per_s = 2.5e10                     \
+    }
+
+void planned_memos_open(struct planned_memos *memos)
+{
+    *memos = (struct planned_memos){.steps = memo_new(), .bounds = memo_new()};
+}
+
+void planned_memos_close(struct planned_memos *memos)
+{
+    memo_free(memos->steps);
+    memo_free(memos->bounds);
+    if (memos->train)
+        train_close(memos->train);
+    free(memos->train);
+    *memos = (struct planned_memos){0};
+}
+
+void planned_roofline(const struct trial *trial, struct roofline *roofline)
+{
+    struct status why = {0};
+    *roofline = NOMINAL;
+    if (trial->profile)
+        CHECK(profile_roofline(trial->profile, trial->dtype, roofline, &why)); // checked when it was decoded
+}
+
+struct estimate_range estimate_range_of(const struct trial *trial)
+{
+    const struct rates *rates = trial->profile ? &trial->profile->rates[trial->dtype] : NULL;
+    const char *source = rates ? profile_estimate_source(trial->profile, trial->dtype) : "nominal rates";
+    if (rates && !rates->scaled)
+        return (struct estimate_range){rates->low, rates->high, rates->high / rates->low, source, true};
+    return (struct estimate_range){SCALED_LOW, SCALED_HIGH, SCALED_APART, source, false};
+}
+
+bool estimates_tell_apart(struct estimate_range range, double a_seconds, double b_seconds)
+{
+    return fmax(a_seconds, b_seconds) > fmin(a_seconds, b_seconds) * range.apart;
+}
+
+// What joins the ranks; NULL: they say more than can be timed.
+static const struct links *planned_links(const struct trial *trial)
+{
+    static const struct links nominal = {
+        .count = 1, .levels = {{.bytes_per_s = {.value = 2.5e10}, .latency_s = {.value = 1e-5}}}};
+    static const struct links unknown = {.count = 1, .levels = {{.bytes_per_s = {.value = INFINITY}}}};
+    const struct links *known = trial_links(trial);
+    return !trial_times_ranks(trial) ? NULL : known ? known : trial->profile ? &unknown : &nominal;
+}
+
+static size_t all_rows(const struct device *device, size_t cols)
+{
+    (void)device, (void)cols;
+    return SIZE_MAX;
+}
+
+static size_t no_workspace(const struct device *device, struct attention_shape shape,
+                           const struct key_segment *segments, size_t segment_count)
+{
+    (void)device, (void)shape, (void)segments, (void)segment_count;
+    return 0;
+}
+
+// The same rules, but that every operation runs at once.
+static struct device_rules at_once(const struct device_rules *rules)
+{
+    struct device_rules own = *rules;
+    own.attention_backward_workspace = no_workspace;
+    own.block_rows = all_rows;
+    own.elements_max = 0;
+    return own;
+}
+
+#define ROUNDING 1e-9 // sums are rounded in another order than a step's own
+
+// Of a step of which no queue waits.
+static double bound_s(const struct device *device)
+{
+    const struct counters *counters = &device->counters;
+    double out = counters->link_bytes[QUEUE_OUT], in = counters->link_bytes[QUEUE_IN], most = fmax(out, in);
+    double link_s = most > 0 ? most / device->roofline.link_bytes_per_s : 0;
+    double seconds = fmax(counters->estimate_s, link_s);
+    return (1 - ROUNDING) * rates_limited_s(device->roofline.rates, seconds, counters->flops);
+}
+
+// What a step is planned with, and what it comes to.
+struct plan {
+    struct trial trial; // what it points to is borrowed, but for the options: those of the largest draw
+    bool bound;
+    struct planned_limits limits;
+    struct planned_memos *memos;
+    struct setup setup;
+    struct device_ops ops; // of a bound
+    struct device_rules rules;
+    struct planned_step *step;
+    bool walked;         // then it is memory that is too little, or a size that the device does not take
+    struct trace *trace; // of a rank, what it says; NULL: nobody asks
+    double *flops;       // [ranks] of those that were walked
+};
+
+static void walk(struct plan *plan)
+{
+    const struct trial *trial = &plan->trial;
+    struct device *device = plan->setup.device;
+    struct step_report report = {0};
+    if (plan->bound) {
+        plan->ops = *device->ops;
+        plan->rules = at_once(plan->ops.rules);
+        plan->ops.rules = &plan->rules;
+        device->ops = &plan->ops;
+        device->memo = plan->memos->bounds;
+        device->roofline.least = true;
+    }
+    device->counters = (struct counters){0};
+    if (plan->trace)
+        trace_begin(plan->trace);
+    if (trial->optimizer)
+        optimizer_begin_again(&plan->setup.model, 1, 1);
+    model_zero_gradients(&plan->setup.model);
+    method_step(trial->method, &plan->setup.model, &plan->setup.batch, trial->options, &report);
+    if (trial->train.steps) // the optimizer of a training run steps without it
+        setup_close_batch(&plan->setup);
+    if (trial->optimizer)
+        optimizer_step(&plan->setup.model);
+    step_report_free(&report);
+}
+
+// The run that the trial's step is one of; NULL and a status if its data cannot be read.
+static const struct train *train_of(struct planned_memos *memos, const struct trial *trial, struct status *status)
+{
+    struct world alone;
+    if (memos->train)
+        return memos->train;
+    world_open_alone(&alone);
+    CHECK(memos->train = calloc(1, sizeof *memos->train));
+    if (train_open(memos->train, trial, &alone, true, status))
+        return memos->train;
+    train_close(memos->train);
+    free(memos->train);
+    memos->train = NULL;
+    return NULL;
+}
+
+// Walks all shapes of the training run but the first, of which the setup then has the batch. The peaks are those of
+// the run, which does not take the batch that the setup was opened with.
+static bool walk_shapes(struct plan *plan, struct status *status)
+{
+    struct setup *setup = &plan->setup;
+    struct step_report report = {0};
+    const struct train *shared = train_of(plan->memos, &plan->trial, status);
+    if (!shared)
+        return false;
+    struct train train = train_like(shared, &plan->trial, setup);
+    const struct train_shapes *shapes = &train.shapes;
+    arena_reset_peak(&setup->device->arena);
+    arena_reset_peak(&setup->device->host);
+    for (size_t i = 1; i < shapes->count && !plan->bound && setup->device->status.code == STATUS_OK; i++)
+        if (!train_walk_shape(&train, &shapes->items[i], &report, status))
+            return false;
+    step_report_free(&report);
+    return train_open_shape(&train, &shapes->items[0], status);
+}
+
+static struct setup_options options_within(const struct trial *trial, struct planned_limits limits)
+{
+    struct setup_options how = setup_options_planned(trial);
+    how.memory_limit_bytes = limits.device_bytes == NO_LIMIT ? 0 : limits.device_bytes;
+    how.host_memory_limit_bytes = limits.host_bytes ? limits.host_bytes : ARENA_LIMIT_NOTHING;
+    return how;
+}
+
+// One rank, or all there is: what it takes.
+static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
+{
+    const struct trial *trial = &plan->trial;
+    struct planned_step step = {0};
+    struct setup_options how = options_within(trial, plan->limits);
+    how.ranks = comm;
+    setup_close(&plan->setup);
+    if (!setup_open(&plan->setup, trial, &how, &step.why))
+        return step;
+    struct device *device = plan->setup.device;
+    planned_roofline(trial, &device->roofline);
+    device->memo = plan->memos->steps;
+    largest_turn_give(&plan->setup, trial);
+    if (trial->train.steps && !walk_shapes(plan, &step.why))
+        return step;
+    size_t context = plan->setup.batch.context;
+    if (trial->method->floor_bytes_per_token)
+        step.floor_bytes_per_token =
+            trial->method->floor_bytes_per_token(&plan->setup.model, trial->options, context);
+    step.tokens = context * plan->setup.batch.batch;
+    step.resident_bytes = device->arena.live_bytes;
+    step.host_resident_bytes = device->host.live_bytes;
+    step.floor_bytes = step.resident_bytes + (size_t)(step.floor_bytes_per_token * (double)step.tokens);
+    walk(plan);
+    plan->walked = true;
+    step.why = device->status;
+    step.peak_bytes = plan->bound ? step.floor_bytes : device->arena.peak_bytes;
+    memcpy(step.peak_by_category, device->arena.peak_by_category, sizeof step.peak_by_category);
+    step.host_peak_bytes = device->host.peak_bytes;
+    step.seconds = plan->bound ? bound_s(device) : device_estimate_s(device);
+    step.flops = device->counters.flops;
+    return step;
+}
+
+static bool is_fine(const struct planned_step *step)
+{
+    return step->why.code == STATUS_OK;
+}
+
+// The bytes of what has most in a place, and the time of the slowest; what is not fine stands for all.
+static void add_step(struct planned_step *all, const struct planned_step *own)
+{
+    size_t host_bytes = own->host_peak_bytes > all->host_peak_bytes ? own->host_peak_bytes : all->host_peak_bytes;
+    double seconds = fmax(own->seconds, all->seconds);
+    if (!is_fine(own) || own->peak_bytes >= all->peak_bytes)
+        *all = *own;
+    if (!is_fine(own))
+        return;
+    all->host_peak_bytes = host_bytes;
+    all->seconds = seconds;
+}
+
+static const struct setup *walk_rank(void *walker, struct comm comm, struct trace *traces)
+{
+    struct plan *plan = walker;
+    struct planned_step *all = plan->step;
+    comm.trace = plan->trace = traces;
+    struct planned_step own = plan_rank(plan, &comm);
+    add_step(all, &own);
+    if (!is_fine(&own))
+        return NULL;
+    plan->flops[comm.rank] = own.flops;
+    if (traces)
+        trace_end(traces, plan->setup.device);
+    return &plan->setup;
+}
+
+static void plan_ranks(struct plan *plan)
+{
+    struct planned_step *step = plan->step;
+    struct rank_walks walks = {.trial = &plan->trial,
+                               .links = planned_links(&plan->trial),
+                               .samples = 1,
+                               .walk = walk_rank,
+                               .walker = plan};
+    size_t count = trial_ranks(&plan->trial);
+    plan->flops = calloc(count, sizeof *plan->flops);
+    double *busy_s = calloc(count, sizeof *busy_s);
+    CHECK(plan->flops && busy_s);
+    if (rank_walks_open(&walks)) {
+        step->flops = 0;
+        for (size_t rank = 0; rank < count; rank++)
+            step->flops += plan->flops[walks.walked[rank]];
+        if (walks.links)
+            rank_walks_time(&walks, 0, &step->seconds, busy_s, &step->why);
+    }
+    rank_walks_close(&walks);
+    free(busy_s);
+    free(plan->flops);
+}
+
+// Of a stage's first rank. Without overlap it waits as long for its meetings whatever the sizes of its columns.
+static struct planned_step bound_rank(struct plan *plan, size_t rank)
+{
+    struct comm comm = comm_planned(rank, trial_ranks(&plan->trial));
+    const struct links *links = plan->trial.parallel.overlap ? NULL : planned_links(&plan->trial);
+    struct trace trace = {0};
+    comm.trace = plan->trace = links ? &trace : NULL;
+    struct planned_step step = plan_rank(plan, &comm);
+    if (links)
+        step.seconds += (1 - ROUNDING) * rank_waits_least_s(&trace, rank, links);
+    trace_free(&trace);
+    plan->trace = NULL;
+    return step;
+}
+
+// The first rank of each stage, and what they take on average: no less than the most of one.
+static void bound_stages(struct plan *plan)
+{
+    const struct parallel *parallel = &plan->trial.parallel;
+    struct planned_step *mean = plan->step;
+    CHECK(parallel->stage > 0);
+    for (size_t stage = 0; stage < parallel->stage && is_fine(mean); stage++) {
+        struct planned_step own = bound_rank(plan, stage * parallel->data * parallel->sequence);
+        mean->why = own.why;
+        mean->tokens = own.tokens;
+        mean->seconds = fmax(mean->seconds, own.seconds);
+        mean->floor_bytes_per_token += own.floor_bytes_per_token / (double)parallel->stage;
+        mean->resident_bytes += own.resident_bytes;
+        mean->host_resident_bytes += own.host_resident_bytes;
+        mean->floor_bytes += own.floor_bytes;
+        mean->host_peak_bytes += own.host_peak_bytes;
+    }
+    size_t *const bytes[] = {&mean->resident_bytes, &mean->host_resident_bytes, &mean->floor_bytes,
+                             &mean->host_peak_bytes};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        *bytes[i] /= parallel->stage;
+    mean->peak_bytes = mean->floor_bytes;
+}
+
+// Whether the method takes these options, and ranks can share it with them; else it is not one to be chosen.
+static bool is_possible(const struct trial *trial, struct status *why)
+{
+    const struct method *method = trial->method;
+    struct status status = {0};
+    return ((!method->check || method->check(trial->options, &trial->config, trial_row_tokens(trial), &status)) &&
+            ranks_fit(trial, &status)) ||
+           status_set(why, STATUS_BAD_INPUT, "%s", status.message);
+}
+
+// Draw `index` of those of which one takes the most memory. False: there is none.
+static bool take_draw(struct plan *plan, const void *options, size_t index)
+{
+    const struct method *method = plan->trial.method;
+    options_free(&method->options, plan->trial.options);
+    plan->trial.options = options_copy(&method->options, options);
+    return method->largest_draw ? method->largest_draw(plan->trial.options, trial_row_tokens(&plan->trial), index)
+                                : index == 0;
+}
+
+static void plan_draw(struct plan *plan)
+{
+    *plan->step = (struct planned_step){0};
+    if (trial_ranks(&plan->trial) == 1)
+        *plan->step = plan_rank(plan, NULL);
+    else if (plan->bound)
+        bound_stages(plan);
+    else
+        plan_ranks(plan);
+}
+
+// The first one bounds them all.
+static void plan_draws(struct plan *plan, const void *options)
+{
+    struct planned_step all = {0};
+    for (size_t i = 0; is_fine(&all) && (i == 0 || !plan->bound) && take_draw(plan, options, i); i++) {
+        plan_draw(plan);
+        add_step(&all, plan->step);
+    }
+    *plan->step = all;
+}
+
+static bool plan(struct planned_step *step, const struct trial *trial, const void *options,
+                 struct planned_limits limits, bool bound, struct planned_memos *memos, struct status *status)
+{
+    const struct method *method = trial->method;
+    struct plan plan = {.trial = *trial, .bound = bound, .limits = limits, .memos = memos, .step = step};
+    *step = (struct planned_step){0};
+    plan.trial.options = options_copy(&method->options, options);
+    bool possible = is_possible(&plan.trial, &step->why);
+    if (possible)
+        plan_draws(&plan, options);
+    setup_close(&plan.setup);
+    options_free(&method->options, plan.trial.options);
+    step->fits = is_fine(step);
+    return !possible || plan.walked || step->why.code == STATUS_OOM ||
+           status_set(status, step->why.code, "%s", step->why.message);
+}
+
+bool planned_step(struct planned_step *step, const struct trial *trial, const void *options,
+                  struct planned_limits limits, struct planned_memos *memos, struct status *status)
+{
+    return plan(step, trial, options, limits, false, memos, status);
+}
+
+bool planned_bound(struct planned_step *bound, const struct trial *trial, const void *options,
+                   struct planned_memos *memos, struct status *status)
+{
+    return plan(bound, trial, options, (struct planned_limits){NO_LIMIT, NO_LIMIT}, true, memos, status);
+}

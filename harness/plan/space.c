@@ -1,0 +1,117 @@
+#include "harness/plan/space.h"
+#include "harness/spec/method_decode.h"
+#include <string.h>
+
+static bool is_tried(const struct option *option, const json_t *given)
+{
+    return option->nth && !json_object_get(given, option->name);
+}
+
+static bool set_value(const struct family *family, void *options, const struct option *option, size_t index)
+{
+    const struct trial *trial = family->trial;
+    return option->nth(option, (char *)options + option->offset, index, trial->config.layers,
+                       trial_row_tokens(trial));
+}
+
+static void set_rung(const struct family *family, void *options, size_t rung)
+{
+    if (family->ladder)
+        CHECK(set_value(family, options, family->ladder, rung));
+    method_set_shares(family->trial->method, family->given, trial_row_tokens(family->trial), options);
+}
+
+static void add_family(struct space *space, const struct trial *trial, const void *options,
+                       const struct option *ladder, const size_t *picks, const size_t *least)
+{
+    size_t least_family = space->count;
+    while (least_family > 0 && (space->families[least_family - 1].trial != trial ||
+                                memcmp(space->families[least_family - 1].picks, least, PICKS_MAX * sizeof *least)))
+        least_family--;
+    space->families = realloc(space->families, (space->count + 1) * sizeof *space->families);
+    CHECK(space->families);
+    struct family *family = &space->families[space->count++];
+    *family = (struct family){.trial = trial, .given = space->given, .ladder = ladder, .rungs = 1};
+    memcpy(family->picks, picks, sizeof family->picks);
+    family->least = least_family > 0 ? least_family - 1 : space->count - 1; // itself
+    family->options = options_copy(&trial->method->options, options);
+    if (ladder) {
+        for (family->rungs = 0; set_value(family, family->options, ladder, family->rungs);)
+            family->rungs++;
+        CHECK(family->rungs > 0);
+    }
+    set_rung(family, family->options, family->rungs - 1);
+    space->candidates += family->rungs;
+}
+
+// Every pick of the rows from this one on, on top of what the options hold already.
+static void add_picks(struct space *space, const struct trial *trial, void *options, const struct option *row,
+                      const struct option *ladder, size_t depth, size_t *picks, size_t *least)
+{
+    while (row->name && (row == ladder || !is_tried(row, space->given)))
+        row++;
+    if (!row->name) {
+        add_family(space, trial, options, ladder, picks, least);
+        return;
+    }
+    const struct family family = {.trial = trial};
+    CHECK(depth < PICKS_MAX);
+    for (size_t i = 0; set_value(&family, options, row, i); i++) {
+        picks[depth] = i;
+        least[depth] = row->ascending ? 0 : i;
+        add_picks(space, trial, options, row + 1, ladder, depth + 1, picks, least);
+    }
+}
+
+// Of trials of one space.
+static bool differs_in_places_alone(const struct trial *a, const struct trial *b)
+{
+    return a->method == b->method && a->kv_gradient_dtype == b->kv_gradient_dtype &&
+           a->kv_gradient_stochastic == b->kv_gradient_stochastic && a->quantisation == b->quantisation;
+}
+
+// Families of such trials are as many, in one order.
+static void find_twins(struct space *space, const struct trial *trials, size_t count)
+{
+    size_t *first = calloc(count + 1, sizeof *first);
+    CHECK(first);
+    for (size_t i = 0, f = 0; i < count; i++) {
+        size_t twin = 0;
+        while (!differs_in_places_alone(&trials[twin], &trials[i]))
+            twin++;
+        for (first[i] = f; f < space->count && space->families[f].trial == &trials[i]; f++)
+            space->families[f].twin = first[twin] + (f - first[i]);
+    }
+    free(first);
+}
+
+void space_open(struct space *space, const struct trial *trials, size_t count, const json_t *given)
+{
+    *space = (struct space){.given = given};
+    for (size_t i = 0; i < count; i++) {
+        const struct option_table *table = &trials[i].method->options;
+        const struct option *ladder = table->rows;
+        while (ladder->name && !(ladder->ascending && is_tried(ladder, given)))
+            ladder++;
+        void *options = options_copy(table, trials[i].options);
+        size_t picks[PICKS_MAX] = {0}, least[PICKS_MAX] = {0};
+        add_picks(space, &trials[i], options, table->rows, ladder->name ? ladder : NULL, 0, picks, least);
+        options_free(table, options);
+    }
+    find_twins(space, trials, count);
+}
+
+void space_close(struct space *space)
+{
+    for (size_t i = 0; i < space->count; i++)
+        options_free(&space->families[i].trial->method->options, space->families[i].options);
+    free(space->families);
+    *space = (struct space){0};
+}
+
+void *family_options(const struct family *family, size_t rung)
+{
+    void *options = options_copy(&family->trial->method->options, family->options);
+    set_rung(family, options, rung);
+    return options;
+}

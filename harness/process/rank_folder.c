@@ -1,0 +1,102 @@
+// A maker holds the lock on a file in its folder. What kills it, SIGKILL too, gives the lock back: a folder whose
+// lock is to be had is nobody's.
+#define _GNU_SOURCE // asprintf
+#include "harness/process/rank_folder.h"
+#include "harness/files/io.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char prefix[] = "longbp-ranks-";
+
+static int remove_one(const char *path, const struct stat *information, int kind, struct FTW *where)
+{
+    (void)information, (void)kind, (void)where;
+    remove(path); // what another process has just removed is gone, too
+    return 0;
+}
+
+static void remove_all(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static int open_lock(const char *folder, int flags)
+{
+    char *path = NULL;
+    CHECK(asprintf(&path, "%s/lock", folder) > 0);
+    int lock = io_open(path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+    free(path);
+    return lock;
+}
+
+static void remove_if_left(const char *path)
+{
+    struct stat information;
+    int lock = open_lock(path, 0);
+    if (lock < 0)
+        return;
+    if (fstat(lock, &information) == 0 && information.st_uid == geteuid() && io_lock(lock, LOCK_EX | LOCK_NB))
+        remove_all(path);
+    close(lock);
+}
+
+static void remove_those_left(const char *parent)
+{
+    DIR *entries = opendir(parent);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
+            continue;
+        char *path = NULL;
+        CHECK(asprintf(&path, "%s/%s", parent, entry->d_name) > 0);
+        remove_if_left(path);
+        free(path);
+    }
+    if (entries)
+        closedir(entries);
+}
+
+// False: another run took it for one that was left, before it was locked.
+static bool lock_it(struct rank_folder *folder)
+{
+    folder->lock = open_lock(folder->path, O_CREAT | O_EXCL);
+    if (folder->lock < 0 || !io_lock(folder->lock, LOCK_EX))
+        return true; // a file system without locks: what is left there stays
+    return access(folder->path, F_OK) == 0;
+}
+
+bool rank_folder_make(struct rank_folder *folder, struct status *status)
+{
+    const char *parent = getenv("TMPDIR");
+    parent = parent && *parent ? parent : "/tmp";
+    remove_those_left(parent);
+    for (;; rank_folder_remove(folder)) {
+        *folder = (struct rank_folder){.lock = -1};
+        CHECK(asprintf(&folder->path, "%s/%sXXXXXX", parent, prefix) > 0);
+        if (!mkdtemp(folder->path)) {
+            status_set(status, STATUS_IO, "cannot make a folder for the ranks, %s: %s", folder->path,
+                       strerror(errno));
+            rank_folder_remove(folder);
+            return false;
+        }
+        if (lock_it(folder))
+            return true;
+    }
+}
+
+void rank_folder_remove(struct rank_folder *folder)
+{
+    if (!folder->path)
+        return;
+    remove_all(folder->path);
+    if (folder->lock >= 0)
+        close(folder->lock);
+    free(folder->path);
+    *folder = (struct rank_folder){.lock = -1};
+}

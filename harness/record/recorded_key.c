@@ -1,0 +1,97 @@
+#include "harness/record/recorded_key.h"
+#include "harness/record/record_fields.h"
+#include "harness/record/record_json.h"
+#include "harness/spec/trial_key_decode.h"
+#include <math.h>
+#include <string.h>
+
+struct recorded_key recorded_key_of(const struct trial_key *key)
+{
+    const struct record_field *trial = record_field_find(record_fields, "trial");
+    return (struct recorded_key){key, trial, record_field_find(trial->members, key->name)};
+}
+
+json_t *recorded_key_value(struct recorded_key key, const struct record *record)
+{
+    const struct record_path path = {{"trial", key.key->name}, {key.trial, key.field}};
+    json_t *value = key.field && !key.field->members ? record_value(record, &path) : NULL;
+    if (value && !json_is_null(value))
+        return value;
+    // Only the trial itself tells null from what its version did not know, and an object from one of fewer members.
+    // A count has its value above, unless it is none.
+    json_decref(value);
+    return trial_key_recorded(key.key, record_trial_rest(&record->trial));
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+// a, b: what holds the field's value, in a trial of either record.
+static bool alike(const struct record_field *field, const void *a, const void *b)
+{
+    double x, y;
+    bool same = true;
+    switch (field->type) {
+    case FIELD_BOOL:
+        return *(const int *)a == *(const int *)b;
+    case FIELD_STRING:
+        return same_text(*(const char *const *)a, *(const char *const *)b);
+    case FIELD_COUNT:
+    case FIELD_SIZE:
+        x = *(const double *)a;
+        y = *(const double *)b;
+        return x == y || (isnan(x) && isnan(y));
+    case FIELD_ANY:
+    case FIELD_OBJECT:
+        if (!field->members)
+            return *(const json_t *const *)a == *(const json_t *const *)b;
+        a = record_field_members(field, a);
+        b = record_field_members(field, b);
+        for (const struct record_field *member = field->members; same && member->name; member++)
+            same = alike(member, (const char *)a + member->offset, (const char *)b + member->offset);
+        return same && *(const bool *)a == *(const bool *)b;
+    default:
+        return false;
+    }
+}
+
+bool recorded_key_alike(struct recorded_key key, const struct record *a, const struct record *b)
+{
+    return key.field && alike(key.field, (const char *)&a->trial + key.field->offset,
+                              (const char *)&b->trial + key.field->offset);
+}
+
+// Whether two values are equal, as far as both say: an earlier version had fewer members.
+static bool agree(const json_t *a, const json_t *b)
+{
+    const char *name;
+    json_t *member;
+    if (json_is_number(a) && json_is_number(b))
+        return json_number_value(a) == json_number_value(b);
+    if (!json_is_object(a) || !json_is_object(b))
+        return json_equal(a, b);
+    bool same = true;
+    json_object_foreach((json_t *)a, name, member)
+    {
+        const json_t *other = json_object_get(b, name);
+        same &= !other || agree(member, other);
+    }
+    return same;
+}
+
+const char *recorded_key_differing(const struct record *a, const struct record *b)
+{
+    const char *differing = NULL;
+    for (const struct trial_key *key = trial_keys; !differing && key->name; key++) {
+        struct recorded_key recorded = recorded_key_of(key);
+        if (recorded_key_alike(recorded, a, b))
+            continue;
+        json_t *one = recorded_key_value(recorded, a), *other = recorded_key_value(recorded, b);
+        differing = one && other && !agree(one, other) ? key->name : NULL;
+        json_decref(one);
+        json_decref(other);
+    }
+    return differing;
+}

@@ -1,0 +1,14 @@
+// Claims report: claims as a table: what was published, what is ours, what is left of it over each baseline, and
+// the verdict.
+#pragma once
+#include "harness/papers/claims.h"
+#include "harness/table/text_table.h"
+#include <stdio.h>
+
+struct claim_words {
+    char text[96];
+};
+// "4.32", "1.18 (planned)", "-".
+struct claim_words claim_figure_words(const struct claim_figure *figure);
+// format: text, markdown or JSON.
+void claims_report_write(const struct claims *claims, enum table_format format, FILE *stream);

@@ -1,0 +1,61 @@
+// Layers further up leave less to be kept, but for the lowest of all: its input is the embedding, which is looked
+// up again, where that of any other is kept. So it is one of the two lowest.
+#include "harness/step/largest_turn.h"
+#include "kernels/transformer/optimizer_step.h"
+
+#define COMPARED 2
+
+struct peak {
+    size_t device_bytes, host_bytes;
+};
+
+static struct peak plan_turn(struct setup *setup, const struct trial *trial, size_t layer)
+{
+    struct device *device = setup->device;
+    struct step_report report = {0};
+    optimizer_give_turn(&setup->model, layer);
+    arena_reset_peak(&device->arena);
+    arena_reset_peak(&device->host);
+    optimizer_begin_again(&setup->model, 1, 1);
+    model_zero_gradients(&setup->model);
+    method_step(trial->method, &setup->model, &setup->batch, trial->options, &report);
+    optimizer_step(&setup->model);
+    step_report_free(&report);
+    return (struct peak){device->arena.peak_bytes, device->host.peak_bytes};
+}
+
+static bool is_larger(struct peak a, struct peak b)
+{
+    return a.device_bytes > b.device_bytes || (a.device_bytes == b.device_bytes && a.host_bytes > b.host_bytes);
+}
+
+static size_t largest(const struct trial *trial, const struct device *device)
+{
+    size_t layers[COMPARED], found = 0;
+    size_t count = optimizer_lowest_turns(trial->optimizer, trial->optimizer_options, &trial->config,
+                                          trial->train.steps, layers, COMPARED);
+    struct peak most = {0};
+    struct setup setup;
+    struct setup_options how = setup_options_planned(trial);
+    struct status status = {0}; // what does not go here does not go for the caller either, who says so
+    how.memory_limit_bytes = 0;
+    how.host_memory_limit_bytes = SIZE_MAX;
+    if (count > 1 && setup_open(&setup, trial, &how, &status)) {
+        setup.device->roofline = device->roofline;
+        setup.device->memo = device->memo;
+        for (size_t i = 0; i < count; i++) {
+            struct peak peak = plan_turn(&setup, trial, layers[i]);
+            found = is_larger(peak, most) ? i : found;
+            most = is_larger(peak, most) ? peak : most;
+        }
+    }
+    if (count > 1)
+        setup_close(&setup);
+    return layers[found];
+}
+
+void largest_turn_give(struct setup *setup, const struct trial *trial)
+{
+    if (trial->optimizer && trial->optimizer->turn)
+        optimizer_give_turn(&setup->model, largest(trial, setup->device));
+}

@@ -1,0 +1,93 @@
+#include "harness/step/loaded_model.h"
+#include "harness/folder/folder.h"
+#include "kernels/transformer/weights.h"
+#include <string.h>
+
+// LoRA's new factors as a training run begins with them, and PEFT: B is 0, or of the embedding A, so the model is
+// what it is without them. What measures a step has random ones (model_randomize), by which no gradient is zero.
+static void begin_factors(struct model *model)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        bool zero = p == model->input.lora_a || (p->factor == FACTOR_B && p != model->input.lora_b);
+        if (!model_has(model, p) || !zero)
+            continue;
+        size_t count = tensor_count(p->value);
+        double *zeros = calloc(count + 1, sizeof *zeros);
+        CHECK(zeros);
+        weights_write(model, p, 0, count, zeros, DTYPE_F64);
+        free(zeros);
+    }
+}
+
+static bool read_weights(struct model *model, const struct trial *trial, struct status *status)
+{
+    if (!trial->model_folder)
+        model_randomize(model, trial->seed, trial->dtype);
+    else if (!folder_read_weights(trial->model_folder, model, trial->seed, trial->dtype, status))
+        return false;
+    if (trial->train.steps)
+        begin_factors(model);
+    return !trial->adapter_folder || folder_read_adapter(trial->adapter_folder, model, trial->dtype, status);
+}
+
+bool loaded_model_open(struct device **opened, struct model *model, const struct trial *trial,
+                       const struct setup_options *options, struct status *status)
+{
+    struct device *device = *opened =
+        device_open(options->device, options->dtype, options->memory_limit_bytes, status);
+    *model = (struct model){0};
+    if (!device)
+        return false;
+    if (options->host_memory_limit_bytes || options->host_folder) { // whose disk says itself that it is full
+        arena_limit(&device->host, options->host_memory_limit_bytes, NULL);
+        device->host.shared_bytes = 0;
+    }
+    if (options->host_folder)
+        device->arena.shared_bytes = 0;
+    device->host_folder = options->host_folder;
+    device->deterministic = options->deterministic;
+    device->tf32 = options->tf32;
+    device->reverse_sums = options->reverse_sums;
+    device->whole_attention = options->whole_attention;
+    device->attention_queries = options->attention_queries;
+    device->unfused = options->unfused;
+    device->gemm_algorithms = options->gemm_algorithms;
+    if (device->ops->dataless && trial->profile) {
+        device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
+        device->compute_capability = (size_t)(10 * trial->profile->compute_capability.value + 0.5);
+    }
+    struct model_options model_options = {.lora = trial->lora,
+                                          .quantisation = trial->quantisation,
+                                          .dequantised = options->dequantised,
+                                          .lora_beside = options->lora_beside,
+                                          .weights_place = options->weights_place,
+                                          .gradients_place = options->gradients_place,
+                                          .optimizer_place = options->optimizer_place,
+                                          .kv_gradient_dtype = options->kv_gradient_dtype,
+                                          .kv_gradient_stochastic = options->kv_gradient_stochastic,
+                                          .seed = trial->seed,
+                                          .gradient_dtype = options->gradient_dtype,
+                                          .optimizer = options->optimizer,
+                                          .optimizer_options = options->optimizer_options};
+    struct ranks ranks;
+    if (options->ranks) {
+        ranks = ranks_of(options->ranks, trial_split(trial), &trial->config, trial->context);
+        model_options.ranks = &ranks;
+    }
+    model_open(model, &trial->config, &model_options, device);
+    // On a device without data weights would go nowhere.
+    bool loaded = device->status.code == STATUS_OK && (device->ops->dataless || read_weights(model, trial, status));
+    if (device->status.code != STATUS_OK)
+        status_set(status, device->status.code, "%s", device->status.message);
+    return loaded && status->code == STATUS_OK;
+}
+
+void loaded_model_close(struct device **device, struct model *model)
+{
+    if (!*device)
+        return;
+    model_close(model);
+    device_close(*device);
+    *device = NULL;
+}

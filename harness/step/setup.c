@@ -1,0 +1,183 @@
+// Setup: opened in the order data, device, model, weights, batch; closed in the opposite one. A second model, the
+// reference, comes and goes before the device.
+#include "harness/step/setup.h"
+#include "harness/step/loaded_model.h"
+#include "harness/step/reference_model.h"
+#include "harness/step/step_batch.h"
+#include "harness/step/step_data.h"
+#include "harness/step/step_logprobs.h"
+#include "kernels/base/memo.h"
+
+// What all ranks' sequences come to, counted by each of them.
+struct whole_step {
+    struct normaliser normaliser;
+    double model_flops;
+};
+
+static struct whole_step part_of(const struct trial *trial, const struct batch *batch)
+{
+    return (struct whole_step){batch->normaliser, model_flops(&trial->config, &trial->lora, batch)};
+}
+
+static void add(struct whole_step *whole, const struct whole_step *part)
+{
+    normaliser_add(&whole->normaliser, &part->normaliser);
+    whole->model_flops += part->model_flops;
+}
+
+// What a forward alone says of the tokens, before there is an objective that reads it.
+static void add_logprobs(struct setup *setup, const struct trial *trial, struct batch_data *data)
+{
+    struct batch tokens;
+    step_batch_open(&tokens, setup->device, data);
+    step_batch_share(&tokens, &setup->model);
+    step_logprobs_of_model(data, trial, &setup->model, &tokens);
+    batch_close(&tokens, setup->device);
+}
+
+// On a device without data there is nothing but the documents; a training run takes the reference's pass there,
+// too, for it is part of each step.
+void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
+{
+    if (step_logprobs_asked(trial, setup->device->ops->dataless))
+        add_logprobs(setup, trial, data);
+    step_batch_open(&setup->batch, setup->device, data);
+    step_batch_set_objective(&setup->batch, setup->device, trial, data);
+}
+
+void setup_share_batch(struct setup *setup)
+{
+    step_batch_share(&setup->batch, &setup->model);
+}
+
+void setup_close_batch(struct setup *setup)
+{
+    batch_close(&setup->batch, setup->device);
+    setup->batch = (struct batch){0};
+}
+
+// The batch, and what its objective reads besides; the model has its weights.
+static bool open_batch(struct setup *setup, const struct trial *trial, const struct whole_step *whole,
+                       struct batch_data *data, struct status *status)
+{
+    setup_open_batch(setup, trial, data);
+    struct whole_step own = part_of(trial, &setup->batch);
+    setup->batch.normaliser = whole ? whole->normaliser : own.normaliser;
+    setup->model_flops = whole ? whole->model_flops : own.model_flops;
+    setup->forward_flops = model_forward_flops(&trial->config, &trial->lora, &setup->batch);
+    setup_share_batch(setup);
+    *status = setup->device->status;
+    return status->code == STATUS_OK;
+}
+
+// Some sequences of the step, each in a row of its own or those of a group in one; *hash: of all the step's.
+static bool read_data(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
+                      struct row_range sequences, uint64_t *hash, struct status *status)
+{
+    bool (*read)(struct batch_data *, const struct trial *, struct status *) =
+        trial_plans_on(options->device) ? step_data_read_shape : step_data_read;
+    if (!read(data, trial, status))
+        return false;
+    *hash = trial_plans_on(options->device) ? 0 : step_data_hash(data, trial);
+    batch_data_keep(data, sequences.start, sequences.count);
+    return options->apart || step_data_pack(data, trial, status);
+}
+
+static bool count_part(struct whole_step *part, const struct trial *trial, const struct setup_options *options,
+                       struct device *device, struct row_range sequences, struct status *status)
+{
+    struct batch_data data = {0};
+    struct batch batch;
+    uint64_t hash;
+    bool done = read_data(&data, trial, options, sequences, &hash, status);
+    if (done) {
+        step_batch_open(&batch, device, &data);
+        step_batch_set_objective(&batch, device, trial, &data);
+        *part = part_of(trial, &batch);
+        batch_close(&batch, device);
+    }
+    batch_data_free(&data);
+    return done;
+}
+
+bool setup_sequences_alike(const struct trial *trial, const char *device)
+{
+    return trial_plans_on(device) && !trial->packing.count && !trial->packing.mean && trial->group <= 1 &&
+           trial->data.kind != DATA_BATCH;
+}
+
+// The sequences of every rank, one rank's after another, on a device without a model.
+static bool count_all(struct whole_step *whole, const struct trial *trial, const struct setup_options *options,
+                      struct status *status)
+{
+    struct device *device = device_open(trial_plans_on(options->device) ? "plan-cpu" : "cpu", DTYPE_F32, 0, status);
+    bool done = device != NULL, alike = setup_sequences_alike(trial, options->device);
+    struct whole_step part = {0};
+    size_t counted = 0; // sequences of the part
+    *whole = (struct whole_step){0};
+    for (size_t replica = 0; done && replica < trial->parallel.data; replica++) {
+        struct row_range sequences = trial_sequences(trial, replica);
+        if (!alike || sequences.count != counted)
+            done = count_part(&part, trial, options, device, sequences, status);
+        if (done)
+            add(whole, &part);
+        counted = sequences.count;
+    }
+    if (done && device->status.code != STATUS_OK)
+        done = status_set(status, device->status.code, "%s", device->status.message);
+    if (device)
+        device_close(device);
+    return done;
+}
+
+bool setup_open(struct setup *setup, const struct trial *trial, const struct setup_options *options,
+                struct status *status)
+{
+    struct batch_data data = {0};
+    struct whole_step whole;
+    struct setup_options own = *options;
+    size_t replicas = options->ranks ? trial->parallel.data : 1;
+    bool dataless = trial_plans_on(options->device);
+    *setup = (struct setup){0};
+    if (own.sequences.count == 0)
+        own.sequences = replicas > 1 ? trial_sequences(trial, split_data(trial_split(trial), options->ranks->rank))
+                                     : (struct row_range){0, trial->batch};
+    uint64_t hash = 0;
+    bool open = read_data(&data, trial, &own, own.sequences, &hash, status) &&
+                (replicas == 1 || count_all(&whole, trial, &own, status)) &&
+                (dataless || reference_model_tell(&data, trial, &own, status)) &&
+                loaded_model_open(&setup->device, &setup->model, trial, &own, status) &&
+                open_batch(setup, trial, replicas > 1 ? &whole : NULL, &data, status);
+    batch_data_free(&data);
+    setup->sequences = own.sequences;
+    setup->data_hash = hash;
+    return open;
+}
+
+bool setup_check_targets(const struct setup *setup, const struct trial *trial, struct status *status)
+{
+    if (setup->batch.normaliser.rows)
+        return true;
+    if (trial->labels)
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%s: labels are -100 everywhere, so there is nothing to average: label what is to be "
+                          "predicted",
+                          trial->labels);
+    return status_set(status, STATUS_UNSUPPORTED, "no token has a next one to predict, so there is no loss: %s",
+                      trial->context < 2 ? "the context is 1; give 2 or more" : "no document has two tokens");
+}
+
+void setup_remember(struct setup *setup)
+{
+    setup->device->memo = setup->memo = memo_new();
+}
+
+void setup_close(struct setup *setup)
+{
+    if (!setup->device)
+        return;
+    batch_close(&setup->batch, setup->device);
+    memo_free(setup->memo);
+    loaded_model_close(&setup->device, &setup->model);
+    *setup = (struct setup){0};
+}

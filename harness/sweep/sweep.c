@@ -1,0 +1,442 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/sweep/sweep.h"
+#include "harness/machine/environment.h"
+#include "harness/machine/exit_code.h"
+#include "harness/process/child.h"
+#include "harness/process/launch.h"
+#include "harness/record/result_log.h"
+#include "harness/step/model_hash.h"
+#include "harness/step/ranks.h"
+#include "harness/step/step_data.h"
+#include "harness/sweep/sweep_possible.h"
+#include "harness/sweep/sweep_table.h"
+#include "harness/trial/completed_record.h"
+#include "harness/trial/record_line.h"
+#include "harness/trial/reference_store.h"
+#include "kernels/base/random.h"
+#include <string.h>
+#include <unistd.h>
+
+// A trial's process ends its samples by itself before max_seconds; this much later it is not going to.
+#define GRACE_SECONDS 1
+
+// --- one trial
+
+// The record of a trial whose process could not write one, or that had none.
+static char *obituary(const struct trial *trial, enum record_status status, const char *reason, double wall_s)
+{
+    struct trial_result *result = calloc(1, sizeof *result);
+    CHECK(result);
+    result->trial = trial;
+    result->status = status;
+    snprintf(result->reason, sizeof result->reason, "%s", reason);
+    provenance_take(&result->provenance);
+    result->provenance.clock_mhz_after = result->provenance.clock_mhz_before;
+    result->wall_s = wall_s;
+    char *line = record_line(result);
+    free(result);
+    return line;
+}
+
+static char *obituary_of_child(const struct trial *trial, struct child_result *child)
+{
+    enum record_status status = child->end == CHILD_TIMEOUT ? RECORD_TIMEOUT
+                                : child->end == CHILD_OOM   ? RECORD_OOM
+                                                            : RECORD_CRASH;
+    if (child->end == CHILD_RECORD)
+        snprintf(child->reason, sizeof child->reason, "ended with something that is not its record: %.200s",
+                 child->line);
+    if (child->end == CHILD_TIMEOUT)
+        snprintf(child->reason, sizeof child->reason, "did not end within max_seconds, %g%s%s",
+                 trial->measure.max_seconds, *child->blame ? ": " : "", child->blame);
+    return obituary(trial, status, child->reason, child->wall_s);
+}
+
+bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t round, const char *program,
+                 const char *launch_words, const char *rerun, int store, int signals, struct sweep_trial *outcome,
+                 struct status *status)
+{
+    struct child_result result = {0};
+    struct launch launch = {0};
+    struct status why = {0};
+    double limit_s = trial->measure.max_seconds;
+    bool several = trial_ranks(trial) > 1 && !trial->planned;
+    char *command, *own = NULL;
+    *outcome = (struct sweep_trial){0};
+    if (trial->unsupported)
+        own = obituary(trial, RECORD_UNSUPPORTED, trial->unsupported, 0);
+    else if (several && !ranks_launch_open(&launch, trial, program, ranks_of_trial, launch_words, &why))
+        own = obituary(trial, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED, why.message, 0);
+    else if (!child_run(program, several ? &launch : NULL, trial->canonical, store,
+                        limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status)) {
+        launch_close(&launch);
+        return false;
+    }
+    launch_close(&launch);
+    CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
+    if (!own && result.end == CHILD_RECORD)
+        outcome->line = completed_record(result.line, trial, spec->experiment, command, round, &outcome->status);
+    if (!own && !outcome->line && result.end != CHILD_INTERRUPTED)
+        own = obituary_of_child(trial, &result);
+    if (own) {
+        outcome->line = completed_record(own, trial, spec->experiment, command, round, &outcome->status);
+        CHECK(outcome->line);
+        free(own);
+    }
+    outcome->interrupted = result.interrupted;
+    free(command);
+    child_result_free(&result);
+    return true;
+}
+
+// --- the sweep
+
+// One build of the program and the file its records go to.
+struct side {
+    const char *program; // NULL: this one
+    struct result_log log;
+    bool any_ok; // one of the spec's trials has a record that is ok
+    size_t bad;  // trials that it had before, that failed or crashed and are not measured again
+};
+
+struct sweep {
+    const struct spec *spec;
+    const struct sweep_options *options;
+    struct side sides[2]; // this build, and the other one
+    size_t side_count;
+    size_t *order;  // [trial_count], of the current round
+    int references; // a store, for this build's processes
+    int signals;
+    struct progress progress;
+    bool interrupted;
+};
+
+// The rounds that the file already had when it was opened.
+static size_t rounds_done(const struct sweep *sweep, struct side *side, size_t trial)
+{
+    struct result_id found = result_ids_find(&side->log.existing, sweep->spec->trials[trial].id);
+    size_t done = sweep->options->retry ? found.ok : found.records;
+    return done < sweep->options->rounds ? done : sweep->options->rounds;
+}
+
+static size_t trials_left(struct sweep *sweep)
+{
+    size_t left = 0;
+    for (size_t s = 0; s < sweep->side_count; s++)
+        for (size_t i = 0; i < sweep->spec->trial_count; i++)
+            left += sweep->options->rounds - rounds_done(sweep, &sweep->sides[s], i);
+    return left;
+}
+
+// The spec's order, in which records are then shown, and in each round after the first one of its own (Fisher &
+// Yates): else whatever drifts while a round lasts would hit the same trials every time, and trials that stand
+// together alike.
+static void set_order(struct sweep *sweep, size_t round)
+{
+    struct random random = random_named(round, "rounds");
+    for (size_t i = 0; i < sweep->spec->trial_count; i++) {
+        size_t j = round > 0 ? random_below(&random, i, i + 1) : i;
+        sweep->order[i] = sweep->order[j];
+        sweep->order[j] = i;
+    }
+}
+
+// False if the trial could not be run or written, or a signal came.
+static bool run_trial(struct sweep *sweep, struct side *side, const struct trial *trial, size_t round,
+                      struct status *status)
+{
+    struct sweep_trial outcome = {0};
+    sweep->interrupted = child_signals_interrupted(sweep->signals);
+    if (sweep->interrupted)
+        return false;
+    progress_begin(&sweep->progress, trial, side->program);
+    bool running =
+        sweep_trial(sweep->spec, trial, round + 1, side->program, sweep->options->launch, sweep->options->rerun,
+                    side->program ? -1 : sweep->references, sweep->signals, &outcome, status) &&
+        (!outcome.line || result_log_append(&side->log, outcome.line, status));
+    side->any_ok |= running && outcome.line && outcome.status == RECORD_OK;
+    if (running && outcome.line)
+        progress_end(&sweep->progress, trial, side->program, outcome.status, outcome.line);
+    sweep->interrupted = outcome.interrupted;
+    free(outcome.line);
+    return running && !outcome.interrupted;
+}
+
+// Decodes the trial again, which takes far less than to start its process.
+static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, size_t round, struct status *status)
+{
+    struct trial trial;
+    bool running = spec_trial(sweep->spec, index, &trial, status) && run_trial(sweep, side, &trial, round, status);
+    trial_free(&trial);
+    return running;
+}
+
+// Of the trial on this machine: a plan of many ranks is one, and what launches them may spread them over machines.
+static size_t process_count(const struct sweep *sweep, size_t index)
+{
+    struct trial trial;
+    struct status ignored = {0};
+    size_t count = 1;
+    if (sweep->options->launch)
+        return count;
+    if (spec_trial(sweep->spec, index, &trial, &ignored) && !trial.planned)
+        count = trial_ranks(&trial);
+    trial_free(&trial);
+    return count;
+}
+
+// The sides take turns at being the first.
+static bool run_round(struct sweep *sweep, size_t round, struct status *status)
+{
+    bool running = true;
+    for (size_t i = 0; i < sweep->spec->trial_count && running; i++) {
+        size_t trial = sweep->order[i];
+        environment_choose_spins(process_count(sweep, trial)); // for both sides alike
+        for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
+            struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
+            if (rounds_done(sweep, side, trial) <= round)
+                running = run_trial_at(sweep, side, trial, round, status);
+        }
+    }
+    return running;
+}
+
+// Runs what is left, until one trial cannot be run or written, or a signal comes.
+static bool run_rounds(struct sweep *sweep, struct status *status)
+{
+    sweep->signals = child_signals_open(status);
+    bool running = sweep->signals >= 0;
+    for (size_t round = 0; round < sweep->options->rounds && running; round++) {
+        set_order(sweep, round);
+        running = run_round(sweep, round, status);
+    }
+    progress_clear(&sweep->progress);
+    child_signals_close(sweep->signals);
+    return status->code == STATUS_OK;
+}
+
+// "r.jsonl and o.jsonl"
+static void name_results(const struct sweep *sweep, char *text, size_t bytes)
+{
+    const char *other = sweep->side_count > 1 ? sweep->options->against_out : "";
+    snprintf(text, bytes, "%s%s%s", sweep->options->out, *other ? " and " : "", other);
+}
+
+// Whether the files still hold what was written to them.
+static bool results_kept(const struct sweep *sweep, struct status *status)
+{
+    bool kept = true;
+    for (size_t s = 0; s < sweep->side_count; s++)
+        kept = result_log_kept(&sweep->sides[s].log, status) && kept;
+    return kept;
+}
+
+// Whether each build has a trial that is ok; says so if not.
+static bool any_ok(const struct sweep *sweep)
+{
+    bool all = true;
+    for (size_t s = 0; s < sweep->side_count; s++) {
+        if (sweep->sides[s].any_ok)
+            continue;
+        fprintf(stderr, "%s: none of the %zu trials is ok: %s tells why of each, --retry measures them again\n",
+                sweep->spec->experiment, sweep->spec->trial_count, sweep->sides[s].log.path);
+        all = false;
+    }
+    return all;
+}
+
+// Whether no trial of the files failed or crashed when an earlier run measured it; says so if one did.
+static bool none_bad(const struct sweep *sweep)
+{
+    bool none = true;
+    for (size_t s = 0; s < sweep->side_count; s++) {
+        if (sweep->sides[s].bad == 0)
+            continue;
+        fprintf(stderr,
+                "%s: %zu of the %zu trials failed or crashed before: %s tells why of each, --retry measures them "
+                "again\n",
+                sweep->spec->experiment, sweep->sides[s].bad, sweep->spec->trial_count, sweep->sides[s].log.path);
+        none = false;
+    }
+    return none;
+}
+
+// Runs the trials that are left and says what came of them. The exit code.
+static int run_trials(struct sweep *sweep, size_t left, struct status *status)
+{
+    const char *name = sweep->spec->experiment;
+    const struct progress *progress = &sweep->progress;
+    char counts[160], results[1024];
+    name_results(sweep, results, sizeof results);
+    progress_open(&sweep->progress, sweep->spec, left, sweep->options->detail);
+    bool fine = run_rounds(sweep, status), lost = fine && !results_kept(sweep, status);
+    progress_counts(progress, counts, sizeof counts);
+    if (sweep->options->detail != PROGRESS_QUIET)
+        fprintf(stderr, "%s: %zu of %zu trials done%s%s%s%s\n", name, progress->done, left, *counts ? ": " : "",
+                counts, lost ? "" : "; results in ", lost ? "" : results);
+    if (progress->done < left)
+        fprintf(stderr, "%s: stopped; the same command again does the other %zu\n", name, left - progress->done);
+    if (!fine)
+        return EXIT_BAD_INPUT;
+    if (lost)
+        return EXIT_CHECK_FAILED;
+    if (sweep->interrupted)
+        return EXIT_INTERRUPTED;
+    bool bad = progress->counts[RECORD_FAILED] || progress->counts[RECORD_CRASH];
+    return any_ok(sweep) && none_bad(sweep) && !bad ? EXIT_FINE : EXIT_CHECK_FAILED;
+}
+
+// Hashes of folders that were read, by their names, lest each trial reads them again.
+static uint64_t hash_of_model(json_t *known, const struct trial *trial)
+{
+    char *key;
+    CHECK(asprintf(&key, "%s\n%s\n%s\n%d", trial->model_folder ? trial->model_folder : "",
+                   trial->adapter_folder ? trial->adapter_folder : "",
+                   trial->reference.folder ? trial->reference.folder : "", trial->planned) > 0);
+    json_t *kept = json_object_get(known, key);
+    uint64_t hash = kept ? (uint64_t)json_integer_value(kept) : model_hash(trial);
+    if (!kept)
+        CHECK(json_object_set_new(known, key, json_integer((json_int_t)hash)) == 0);
+    free(key);
+    return hash;
+}
+
+static uint64_t hash_of_data(const struct trial *trial)
+{
+    struct batch_data data = {0};
+    struct status unread = {0};
+    uint64_t hash = step_data_read(&data, trial, &unread) ? step_data_hash(&data, trial) : 0;
+    batch_data_free(&data);
+    return hash;
+}
+
+// What the trial would read today is what its records in the file read: else they would stand for other data or
+// another model than the spec has. What cannot be read is for the trial to say.
+static bool check_inputs(const struct sweep *sweep, const struct side *side, size_t at,
+                         const struct result_id *recorded, json_t *models, struct status *status)
+{
+    static const char remedy[] = "--fresh measures all trials anew, another --out leaves the file as it is";
+    struct trial trial;
+    struct status unread = {0};
+    bool fine = true, decoded = spec_trial(sweep->spec, at, &trial, &unread) && !trial.unsupported;
+    uint64_t data = decoded && recorded->data_hash ? hash_of_data(&trial) : 0;
+    uint64_t model = decoded && recorded->model_hash ? hash_of_model(models, &trial) : 0;
+    if (data && data != recorded->data_hash)
+        fine = status_set(status, STATUS_BAD_INPUT,
+                          "%s: trial %s was measured on other data: %s has changed since (or its labels); %s",
+                          side->log.path, trial.id, trial.data.path, remedy);
+    else if (model && model != recorded->model_hash)
+        fine =
+            status_set(status, STATUS_BAD_INPUT,
+                       "%s: trial %s was measured with another model: %s has changed since (or an adapter, or the "
+                       "reference model); %s",
+                       side->log.path, trial.id,
+                       trial.model_folder     ? trial.model_folder
+                       : trial.adapter_folder ? trial.adapter_folder
+                                              : trial.reference.folder,
+                       remedy);
+    trial_free(&trial);
+    return fine;
+}
+
+// Looks up what the side's file has of the spec's trials.
+static bool look_up(struct sweep *sweep, struct side *side, struct status *status)
+{
+    bool fine = true;
+    json_t *models = json_object();
+    CHECK(models);
+    side->any_ok = false;
+    side->bad = 0;
+    for (size_t i = 0; fine && i < sweep->spec->trial_count; i++) {
+        struct result_id found = result_ids_find(&side->log.existing, sweep->spec->trials[i].id);
+        side->any_ok |= found.ok > 0;
+        side->bad += found.bad > 0 && found.ok < sweep->options->rounds && !sweep->options->retry;
+        fine = !(found.data_hash || found.model_hash) || check_inputs(sweep, side, i, &found, models, status);
+    }
+    json_decref(models);
+    return fine;
+}
+
+// Before the first trial. A sweep of which nothing can be measured here moves no file away, and leaves none behind.
+static int begin(struct sweep *sweep, struct status *status)
+{
+    if (!sweep_possible(sweep->spec, sweep->options->launch, &sweep->interrupted, status)) {
+        for (size_t s = 0; s < sweep->side_count; s++)
+            result_log_abandon(&sweep->sides[s].log);
+        if (sweep->interrupted)
+            fprintf(stderr, "%s: stopped before the first trial\n", sweep->spec->experiment);
+        return sweep->interrupted ? EXIT_INTERRUPTED : EXIT_BAD_INPUT;
+    }
+    for (size_t s = 0; s < sweep->side_count; s++) {
+        struct side *side = &sweep->sides[s];
+        bool moved = side->log.moves;
+        if (!result_log_begin(&side->log, status) || (moved && !look_up(sweep, side, status)))
+            return EXIT_BAD_INPUT;
+    }
+    return EXIT_FINE;
+}
+
+static int run_what_is_left(struct sweep *sweep, struct status *status)
+{
+    const char *name = sweep->spec->experiment;
+    size_t all = sweep->spec->trial_count * sweep->options->rounds * sweep->side_count, left = trials_left(sweep);
+    char rounds[40] = "", results[1024];
+    if (sweep->options->rounds > 1)
+        snprintf(rounds, sizeof rounds, " in %zu rounds", sweep->options->rounds);
+    if (left > 0) {
+        int code = begin(sweep, status);
+        if (code != EXIT_FINE)
+            return code;
+        left = trials_left(sweep); // another sweep may have come between
+    }
+    if (left == 0) {
+        name_results(sweep, results, sizeof results);
+        if (sweep->options->detail != PROGRESS_QUIET)
+            fprintf(stderr,
+                    "%s: nothing left to do: %s %s all %zu trials%s; --fresh or another --out measures them anew\n",
+                    name, results, sweep->side_count > 1 ? "have" : "has", all, rounds);
+        return any_ok(sweep) && none_bad(sweep) ? EXIT_FINE : EXIT_CHECK_FAILED;
+    }
+    if (left < all && sweep->options->detail != PROGRESS_QUIET)
+        fprintf(stderr, "%s: %zu of %zu trials%s are left to do\n", name, left, all, rounds);
+    return run_trials(sweep, left, status);
+}
+
+// What the trials came to, of each build whose records can be read again.
+static bool write_tables(const struct sweep *sweep, struct status *status)
+{
+    bool fine = true;
+    for (size_t s = 0; fine && s < sweep->side_count; s++) {
+        if (!sweep->sides[s].log.regular)
+            continue;
+        if (sweep->side_count > 1)
+            printf("%s%s\n\n", s ? "\n" : "", sweep->sides[s].log.path);
+        fine = sweep_table_write(sweep->spec, sweep->sides[s].log.path, stdout, status);
+    }
+    return fine;
+}
+
+int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status)
+{
+    struct sweep sweep = {.spec = spec, .options = options, .sides = {{0}, {.program = options->against}}};
+    const char *const outs[] = {options->out, options->against_out};
+    sweep.references = reference_store_open();
+    sweep.order = calloc(spec->trial_count + 1, sizeof *sweep.order);
+    CHECK(sweep.order);
+    bool open = true;
+    while (open && sweep.side_count < (options->against ? 2 : 1)) {
+        struct side *side = &sweep.sides[sweep.side_count];
+        open = result_log_open(&side->log, outs[sweep.side_count], options->fresh, status) &&
+               look_up(&sweep, side, status);
+        sweep.side_count++;
+    }
+    int code = open ? run_what_is_left(&sweep, status) : EXIT_BAD_INPUT;
+    if (open && status->code == STATUS_OK && !sweep.interrupted && !write_tables(&sweep, status))
+        code = EXIT_BAD_INPUT;
+    for (size_t s = 0; s < sweep.side_count; s++)
+        result_log_close(&sweep.sides[s].log);
+    if (sweep.references >= 0)
+        close(sweep.references);
+    free(sweep.order);
+    return code;
+}

@@ -1,0 +1,90 @@
+#include "harness/sweep/trial_child.h"
+#include "harness/machine/exit_code.h"
+#include "harness/process/child.h"
+#include "harness/process/launch.h"
+#include "harness/trial/trial_run.h"
+#include "kernels/base/host_memory.h"
+#include <string.h>
+#include <unistd.h>
+
+// The trial's JSON, to be freed; of ranks rank 0 alone has it on stdin.
+static char *read_trial(const struct world *world)
+{
+    char *json = NULL;
+    size_t capacity = 0, bytes = 0;
+    if (world->comm.rank == 0 && getdelim(&json, &capacity, 0, stdin) >= 0)
+        bytes = strlen(json) + 1;
+    world->ops->broadcast(world, &bytes, sizeof bytes);
+    if (bytes == 0) {
+        free(json);
+        return NULL;
+    }
+    if (world->comm.rank > 0)
+        json = malloc(bytes);
+    CHECK(json);
+    world->ops->broadcast(world, json, bytes);
+    return json;
+}
+
+static int write_line(int output, const char *line)
+{
+    FILE *file = fdopen(output, "w");
+    CHECK(file);
+    return fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;
+}
+
+#define TELL_S 2 // that the first rank to fail has to tell so and to end all
+
+// Of ranks one tells: a second one that has something to say waits for its end.
+static int tell(const struct world *world, int output, const char *line)
+{
+    if (world->comm.size == 1 || launch_first_to_tell())
+        return write_line(output, line);
+    sleep(TELL_S);
+    return 0;
+}
+
+// Where this rank has failed it has told so, and the others need not wait.
+static int run_trial(const struct trial *trial, struct world *world, bool store, int output)
+{
+    bool failed = false;
+    char *line =
+        world->comm.size > 1 ? trial_run_rank(trial, world, &failed) : trial_run(trial, store ? CHILD_STORE : -1);
+    int code = line ? tell(world, output, line) : 0;
+    free(line);
+    if (failed && world->comm.ops->abort)
+        world->comm.ops->abort(&world->comm);
+    return code;
+}
+
+int trial_child_main(bool store, bool ranked)
+{
+    host_memory_settle("the trial's process", EXIT_OUT_OF_MEMORY, NULL);
+    // The record has stdout for itself; whatever a library prints joins stderr.
+    int output = dup(STDOUT_FILENO);
+    CHECK(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0);
+    struct trial trial;
+    struct status status = {0};
+    struct world world;
+    int code = 2;
+    if (ranked)
+        launch_follow();
+    else
+        world_open_alone(&world);
+    if (ranked && !world_open_mpi(&world, &status)) {
+        fprintf(stderr, "%s\n", status.message);
+        return code;
+    }
+    char *json = read_trial(&world);
+    if (!json)
+        fprintf(stderr, "no trial on stdin\n");
+    else if (trial_decode(&trial, json, "stdin", &status))
+        code = run_trial(&trial, &world, store, output);
+    else
+        fprintf(stderr, "%s\n", status.message);
+    if (json)
+        trial_free(&trial);
+    free(json);
+    world_close(&world);
+    return code;
+}

@@ -1,0 +1,88 @@
+#include "harness/tensors/gradients.h"
+#include "harness/tensors/safetensors.h"
+
+// Values held on the host at a time, a few MiB of them.
+#define BLOCK_VALUES ((size_t)1 << 19)
+
+static struct safetensors_item item_of(const struct parameter *p, enum dtype dtype)
+{
+    struct safetensors_item item = {.name = p->name, .dtype = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32};
+    item.rank = p->vector ? 1 : 2;
+    item.shape[0] = p->vector || p->transposed ? p->value.cols : p->value.rows;
+    item.shape[1] = p->vector ? 0 : p->transposed ? p->value.rows : p->value.cols;
+    return item;
+}
+
+static bool write_values(struct safetensors_writer *writer, struct device *device, struct tensor t, double *block,
+                         struct status *status)
+{
+    size_t rows = BLOCK_VALUES / t.cols;
+    rows = rows ? rows : 1;
+    for (size_t start = 0; start < t.rows; start += rows) {
+        size_t count = t.rows - start < rows ? t.rows - start : rows;
+        tensor_read(device, tensor_rows(t, start, count), block);
+        if (device->status.code != STATUS_OK) {
+            return status_set(status, device->status.code, "%s", device->status.message);
+        }
+        if (!safetensors_append(writer, block, count * t.cols, status)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// All at once: an A of the embedding is as large as a file has it.
+static bool write_transposed(struct safetensors_writer *writer, struct device *device, const struct parameter *p,
+                             const double *given, struct status *status)
+{
+    size_t rows = p->value.rows, cols = p->value.cols;
+    double *values = malloc(rows * cols * sizeof *values), *turned = malloc(rows * cols * sizeof *turned);
+    CHECK(values && turned);
+    if (!given)
+        tensor_read(device, p->grad, values);
+    for (size_t i = 0; i < rows * cols; i++)
+        turned[i % cols * rows + i / cols] = (given ? given : values)[i];
+    bool ok = device->status.code == STATUS_OK
+                  ? safetensors_append(writer, turned, rows * cols, status)
+                  : status_set(status, device->status.code, "%s", device->status.message);
+    free(turned);
+    free(values);
+    return ok;
+}
+
+bool gradients_write(const char *path, const struct model *model, const double *const *values,
+                     struct status *status)
+{
+    if (model->device->status.code != STATUS_OK) {
+        return status_set(status, model->device->status.code, "%s", model->device->status.message);
+    }
+    struct safetensors_item *items = calloc(model->parameter_count, sizeof *items);
+    CHECK(items);
+    size_t count = 0, widest = 1;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (values ? values[i] != NULL : p->grad.data != NULL) {
+            items[count++] = item_of(p, model->gradient_dtype);
+            widest = p->value.cols > widest ? p->value.cols : widest;
+        }
+    }
+    double *block = malloc((widest > BLOCK_VALUES ? widest : BLOCK_VALUES) * sizeof *block);
+    CHECK(block);
+    struct safetensors_writer writer;
+    bool ok = safetensors_create(&writer, path, items, count, status);
+    for (size_t i = 0; ok && i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (p->transposed && (values ? values[i] != NULL : p->grad.data != NULL)) {
+            ok = write_transposed(&writer, model->device, p, values ? values[i] : NULL, status);
+        } else if (values && values[i]) {
+            ok = safetensors_append(&writer, values[i], p->value.rows * p->value.cols, status);
+        } else if (!values && p->grad.data) {
+            ok = write_values(&writer, model->device, p->grad, block, status);
+        }
+    }
+    ok = ok && safetensors_commit(&writer, status);
+    safetensors_discard(&writer);
+    free(block);
+    free(items);
+    return ok;
+}

@@ -1,0 +1,336 @@
+#define _GNU_SOURCE // asprintf
+#include "harness/train/checkpoint.h"
+#include "harness/files/io.h"
+#include "harness/folder/folder.h"
+#include "harness/tensors/safetensors.h"
+#include "harness/train/checkpoint_sums.h"
+#include "kernels/base/ops.h"
+#include "kernels/transformer/optimizer_step.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME       "checkpoint-"
+#define UNFINISHED ".unfinished"
+
+// --- folders
+
+static char *path_of(const char *folder, size_t step, const char *end)
+{
+    char *path;
+    CHECK(asprintf(&path, "%s/" NAME "%06zu%s", folder, step, end) > 0);
+    return path;
+}
+
+// The step of a checkpoint of this name; 0: it is none. *finished: whether it has its own name.
+static size_t step_of(const char *name, bool *finished)
+{
+    size_t step;
+    int end = 0;
+    if (sscanf(name, NAME "%zu%n", &step, &end) != 1)
+        return 0;
+    char own[64];
+    snprintf(own, sizeof own, NAME "%06zu", step);
+    if ((size_t)end != strlen(own) || strncmp(name, own, (size_t)end) != 0)
+        return 0;
+    *finished = name[end] == '\0';
+    return *finished || strcmp(name + end, UNFINISHED) == 0 ? step : 0;
+}
+
+// A folder of files.
+static void remove_folder(const char *path)
+{
+    int folder = io_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    DIR *entries = folder >= 0 ? fdopendir(folder) : NULL;
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    if (entries)
+        closedir(entries);
+    rmdir(path);
+}
+
+size_t checkpoint_before(const char *folder, size_t below)
+{
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    size_t last = 0;
+    while (entries && (entry = readdir(entries))) {
+        bool finished;
+        size_t step = step_of(entry->d_name, &finished);
+        if (step > last && step < below && finished)
+            last = step;
+    }
+    if (entries)
+        closedir(entries);
+    return last;
+}
+
+static void remove_unfinished(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    while (entries && (entry = readdir(entries))) {
+        bool finished;
+        size_t step = step_of(entry->d_name, &finished);
+        char *path = path_of(folder, step, UNFINISHED);
+        if (step && !finished)
+            remove_folder(path);
+        free(path);
+    }
+    if (entries)
+        closedir(entries);
+}
+
+size_t checkpoint_last(const char *folder)
+{
+    remove_unfinished(folder);
+    return checkpoint_before(folder, SIZE_MAX);
+}
+
+void checkpoint_prune(const char *folder, size_t keep)
+{
+    size_t step = SIZE_MAX;
+    while ((step = checkpoint_before(folder, step)) > 0) {
+        char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED);
+        if (keep > 0)
+            keep--;
+        else if (rename(path, unfinished) == 0) // so that no half of one is ever taken for a whole one
+            remove_folder(unfinished);
+        free(unfinished);
+        free(path);
+    }
+}
+
+// --- the optimizer's state
+
+typedef bool visit_state(void *context, const char *name, struct tensor state, struct status *status);
+
+static bool each_state(const struct model *model, visit_state *visit, void *context, struct status *status)
+{
+    bool ok = true;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        char name[160];
+        for (size_t s = 0; ok && s < PARAMETER_STATES; s++) {
+            snprintf(name, sizeof name, "%s.state%zu", p->name, s);
+            if (p->state[s].data)
+                ok = visit(context, name, p->state[s], status);
+        }
+        snprintf(name, sizeof name, "%s.projector", p->name);
+        if (ok && p->projector.data)
+            ok = visit(context, name, p->projector, status);
+    }
+    return ok;
+}
+
+struct listing {
+    struct safetensors_item *items;
+    size_t count, largest_bytes, bytes;
+};
+
+static bool list_state(void *context, const char *name, struct tensor t, struct status *status)
+{
+    struct listing *listing = context;
+    (void)status;
+    listing->items = realloc(listing->items, (listing->count + 1) * sizeof *listing->items);
+    char *copy = strdup(name);
+    CHECK(listing->items && copy);
+    listing->items[listing->count++] =
+        (struct safetensors_item){.name = copy, .dtype = t.dtype, .rank = 2, .shape = {t.rows, t.cols}};
+    listing->bytes += tensor_bytes(t);
+    listing->largest_bytes = tensor_bytes(t) > listing->largest_bytes ? tensor_bytes(t) : listing->largest_bytes;
+    return true;
+}
+
+static struct listing list_states(const struct model *model)
+{
+    struct listing listing = {0};
+    each_state(model, list_state, &listing, NULL);
+    return listing;
+}
+
+static void listing_free(struct listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++)
+        free((char *)listing->items[i].name);
+    free(listing->items);
+}
+
+struct transfer {
+    struct device *device;
+    struct safetensors_writer *writer;
+    const struct safetensors *file;
+    void *bytes; // of the largest
+};
+
+static bool write_state(void *context, const char *name, struct tensor t, struct status *status)
+{
+    struct transfer *transfer = context;
+    (void)name;
+    op_download(transfer->device, transfer->bytes, t);
+    return safetensors_append_bytes(transfer->writer, transfer->bytes, tensor_count(t), status);
+}
+
+static bool read_state(void *context, const char *name, struct tensor t, struct status *status)
+{
+    struct transfer *transfer = context;
+    const struct safetensors_tensor *tensor = safetensors_find(transfer->file, name);
+    if (!tensor || tensor->bytes != tensor_bytes(t))
+        return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected %zu bytes, found %zu",
+                          transfer->file->path, name, tensor_bytes(t), tensor ? tensor->bytes : 0);
+    memcpy(transfer->bytes, tensor->data, tensor->bytes); // which is aligned
+    op_upload(transfer->device, t, transfer->bytes);
+    return true;
+}
+
+static void *bytes_of(const struct listing *listing)
+{
+    void *bytes = malloc(listing->largest_bytes + 1);
+    CHECK(bytes);
+    return bytes;
+}
+
+static bool write_states(const char *path, const struct model *model, struct status *status)
+{
+    struct listing listing = list_states(model);
+    struct safetensors_writer writer;
+    struct transfer transfer = {.device = model->device, .writer = &writer, .bytes = bytes_of(&listing)};
+    bool ok = safetensors_create(&writer, path, listing.items, listing.count, status) &&
+              each_state(model, write_state, &transfer, status) && safetensors_commit(&writer, status);
+    safetensors_discard(&writer);
+    free(transfer.bytes);
+    listing_free(&listing);
+    return ok;
+}
+
+static bool read_states(const char *path, const struct model *model, struct status *status)
+{
+    struct listing listing = list_states(model);
+    struct safetensors file;
+    struct transfer transfer = {.device = model->device, .file = &file, .bytes = bytes_of(&listing)};
+    bool ok = safetensors_open(&file, path, status) && each_state(model, read_state, &transfer, status);
+    safetensors_close(&file);
+    free(transfer.bytes);
+    listing_free(&listing);
+    return ok;
+}
+
+// --- all of it
+
+// Where this rank's state is. Of replicas without shares one's is all of theirs.
+static size_t state_rank(const struct model *model, const struct world *world)
+{
+    return model->ranks.zero == ZERO_NOTHING ? model->ranks.replicas.first : world->comm.rank;
+}
+
+static char *state_path(const char *checkpoint, const struct model *model, const struct world *world)
+{
+    char *path;
+    if (world->comm.size == 1)
+        CHECK(asprintf(&path, "%s/" CHECKPOINT_STATE, checkpoint) > 0);
+    else
+        CHECK(asprintf(&path, "%s/optimizer-%05zu-of-%05zu.safetensors", checkpoint, state_rank(model, world) + 1,
+                       world->comm.size) > 0);
+    return path;
+}
+
+static bool has_state(const struct model *model, const struct world *world)
+{
+    return world->comm.size == 1 || state_rank(model, world) == world->comm.rank;
+}
+
+size_t checkpoint_bytes(const struct model *model, const struct world *world)
+{
+    struct listing listing = list_states(model);
+    double bytes = has_state(model, world) ? (double)listing.bytes : 0;
+    world_sum(world, &bytes, 1);
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model_can_train(model, &model->parameters[i]))
+            bytes += (double)(tensor_count(model->parameters[i].value) * dtype_bytes(model->device->ops->dtype));
+    listing_free(&listing);
+    return (size_t)bytes;
+}
+
+static bool make_folder(const char *path, struct status *status)
+{
+    return mkdir(path, 0777) == 0 ||
+           status_set(status, STATUS_IO, "%s: cannot make the folder: %s", path, strerror(errno));
+}
+
+static bool give_name(const char *unfinished, const char *path, struct status *status)
+{
+    if (rename(unfinished, path) != 0)
+        return status_set(status, STATUS_IO, "%s: cannot give the finished checkpoint its name: %s", path,
+                          strerror(errno));
+    output_file_sync_folder(path);
+    return true;
+}
+
+bool checkpoint_write(const char *folder, size_t step, struct model *model, const char *base,
+                      const struct world *world, struct status *status)
+{
+    char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED);
+    char *state = state_path(unfinished, model, world);
+    bool first = world->comm.rank == 0, ok = !first || make_folder(unfinished, status);
+    if (ok) {
+        world->ops->meet(world); // in a folder that is there
+        ok = (!has_state(model, world) || write_states(state, model, status)) &&
+             folder_save(unfinished, model, base, world, status);
+    }
+    if (ok) {
+        world->ops->meet(world); // when all parts are whole
+        ok = !first || (checkpoint_sums_write(unfinished, status) && give_name(unfinished, path, status));
+    }
+    if (!ok)
+        remove_folder(unfinished);
+    free(state);
+    free(unfinished);
+    free(path);
+    return ok;
+}
+
+static bool check_sums(const char *folder, size_t step, const char *path, const char *state,
+                       const struct world *world, struct status *status)
+{
+    bool known;
+    if (!checkpoint_sums_check(path, "optimizer", strrchr(state, '/') + 1, &known, status)) {
+        struct status cause = *status;
+        size_t before = checkpoint_before(folder, step);
+        char *earlier = path_of(folder, before, "");
+        *status = (struct status){0};
+        if (before)
+            status_set(status, cause.code, "%s; remove %s, and --resume goes on from %s", cause.message, path,
+                       earlier);
+        else
+            status_set(status, cause.code, "%s; no checkpoint is before it: begin the run anew in another folder",
+                       cause.message);
+        free(earlier);
+        return false;
+    }
+    if (!known && world->comm.rank == 0)
+        fprintf(stderr,
+                "%s: has no " CHECKPOINT_SUMS
+                ": an earlier version wrote it, and its files are taken as they are\n",
+                path);
+    return true;
+}
+
+bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
+                     struct status *status)
+{
+    char *path = path_of(folder, step, ""), *state = state_path(path, model, world);
+    enum dtype dtype = model->device->ops->dtype;
+    optimizer_begin(model, step, 1); // what then had a state has one
+    bool adapter = model->lora.rank, weights = !adapter || model->lora_beside;
+    bool ok = check_sums(folder, step, path, state, world, status) &&
+              (!weights || folder_read_weights(path, model, 0, dtype, status)) &&
+              (!adapter || folder_read_adapter(path, model, dtype, status)) && read_states(state, model, status);
+    free(state);
+    free(path);
+    return ok;
+}

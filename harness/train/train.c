@@ -1,0 +1,458 @@
+#include "harness/train/train.h"
+#include "harness/step/ranks.h"
+#include "harness/step/step_batch.h"
+#include "harness/step/step_data.h"
+#include "harness/train/train_schedule.h"
+#include "kernels/base/timer.h"
+#include "kernels/transformer/bucket.h"
+#include "kernels/transformer/objective_pass.h"
+#include "kernels/transformer/optimizer_step.h"
+#include "methods/forward_pass.h"
+#include <math.h>
+#include <string.h>
+
+// torch.nn.utils.clip_grad_norm_ adds as much to the norm that it divides by.
+#define CLIP_EPSILON 1e-6
+#define BLOCK_VALUES ((size_t)1 << 16)
+
+static bool is_dataless(const struct train *train)
+{
+    return !train->counter;
+}
+
+// Log-probs of the first sequences that come, by a second model; a plan has none.
+static bool refer(const struct train *train, struct train_data *data, size_t count, struct status *status)
+{
+    char device[RANK_DEVICE_BYTES];
+    ranks_device(device, train->trial, train->world);
+    return is_dataless(train) || train_data_refer(data, count, device, status);
+}
+
+static bool open_held_out(struct train *train, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    const struct training *settings = &trial->train;
+    if (settings->held_out > 0 && !train_data_split(&train->data, settings->held_out, &train->held_out, status))
+        return false;
+    if (settings->evaluate.path && trial->data.kind == DATA_RANDOM)
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "%s: what is evaluated is read as the data are, and they are random; give a file of tokens",
+            settings->evaluate.path);
+    if (settings->evaluate.path && !train_data_open(&train->held_out, trial, &settings->evaluate, 0, status))
+        return false;
+    if (settings->held_out == 0 && !settings->evaluate.path)
+        return true;
+    size_t most = settings->evaluate_windows, count = train_data_count(&train->held_out);
+    size_t together = trial->data.kind == DATA_BATCH ? trial_together(trial) : 1;
+    train->evaluated = most && most < count ? (most + together - 1) / together * together : count; // all of a pair
+    return refer(train, &train->held_out, train->evaluated, status);
+}
+
+// Of a plan over windows as many as are evaluated at a time. Where the file that says how many there are is not
+// here to be read, it is taken to have enough of them for a micro-batch.
+static size_t evaluated_at_a_time(const struct trial *trial)
+{
+    const struct training *settings = &trial->train;
+    struct train_data data = {0}, held_out = {0};
+    struct status unread = {0};
+    size_t count = trial->batch, most = settings->evaluate_windows;
+    bool known = settings->held_out > 0 ? train_data_open(&data, trial, &trial->data, 0, &unread) &&
+                                              train_data_split(&data, settings->held_out, &held_out, &unread)
+                                        : train_data_open(&held_out, trial, &settings->evaluate, 0, &unread);
+    if (known && train_data_count(&held_out) < count)
+        count = train_data_count(&held_out);
+    train_data_close(&data);
+    train_data_close(&held_out);
+    return most && most < count ? most : count;
+}
+
+// As many sequences as make a micro-batch, in each step something to learn from.
+static bool check_data(struct train *train, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    size_t count = train_data_count(&train->data), of_step = trial->batch * trial->train.accumulate;
+    if (train->data.of_files && count < trial->batch)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "%s: %zu sequences are left to train on, but a micro-batch is to take %zu: give fewer",
+                          trial->data.path, count, trial->batch);
+    return train_data_feeds(&train->data, trial->train.steps, of_step, status) &&
+           refer(train, &train->data, trial->train.steps * of_step, status);
+}
+
+// Of a plan over windows nothing is opened: they are all alike.
+static void open_plan_of_windows(struct train *train)
+{
+    const struct trial *trial = train->trial;
+    bool evaluates = trial->train.held_out > 0 || trial->train.evaluate.path;
+    train->evaluated = evaluates ? evaluated_at_a_time(trial) : 0;
+    train_shapes_list(&train->shapes, trial, NULL, NULL, train->evaluated);
+}
+
+static bool open_data(struct train *train, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    return train_data_open(&train->data, trial, &trial->data, trial->train.shuffle, status) &&
+           open_held_out(train, status) && check_data(train, status);
+}
+
+bool train_open(struct train *train, const struct trial *trial, const struct world *world, bool dataless,
+                struct status *status)
+{
+    *train = (struct train){.trial = trial, .world = world, .gradient_norm = NAN};
+    if (dataless && trial->data.kind != DATA_BATCH) {
+        open_plan_of_windows(train);
+        return true;
+    }
+    train->counter = dataless ? NULL : device_open("cpu", DTYPE_F32, 0, status);
+    if (status->code != STATUS_OK || !open_data(train, status))
+        return false;
+    if (dataless)
+        train_shapes_list(&train->shapes, trial, &train->data, &train->held_out, train->evaluated);
+    return true;
+}
+
+void train_begin(struct train *train, struct setup *setup)
+{
+    train->setup = setup;
+    train->step = 0;
+    setup_close_batch(setup);
+}
+
+struct train train_like(const struct train *train, const struct trial *trial, struct setup *setup)
+{
+    struct train other = *train;
+    other.trial = other.data.trial = other.held_out.trial = trial;
+    train_begin(&other, setup);
+    return other;
+}
+
+void train_close(struct train *train)
+{
+    train_data_close(&train->data);
+    train_data_close(&train->held_out);
+    train_shapes_free(&train->shapes);
+    if (train->counter)
+        device_close(train->counter);
+    *train = (struct train){0};
+}
+
+// --- one step
+
+// Sequences from number `first` on; in a plan without files any.
+static bool read_data(struct train *train, struct train_data *from, size_t first, size_t count,
+                      struct batch_data *data, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    if (!is_dataless(train) || trial->data.kind == DATA_BATCH)
+        return train_data_read(from, first, count, data, status);
+    if (!step_data_read_shape(data, trial, status))
+        return false;
+    batch_data_keep(data, first % trial->batch, count);
+    return step_data_pack(data, trial, status);
+}
+
+// Adds what `count` sequences divide by, a micro-batch after another.
+static bool count_data(struct train *train, struct train_data *from, size_t first, size_t count,
+                       struct normaliser *sum, struct status *status)
+{
+    size_t most = train->trial->batch;
+    bool ok = !is_dataless(train);
+    *sum = (struct normaliser){0};
+    for (size_t i = 0; ok && i < count; i += most) {
+        struct batch_data data;
+        struct batch batch;
+        ok = read_data(train, from, first + i, count - i < most ? count - i : most, &data, status);
+        if (ok) {
+            step_batch_open(&batch, train->counter, &data);
+            step_batch_set_objective(&batch, train->counter, train->trial, &data);
+            normaliser_add(sum, &batch.normaliser);
+            batch_close(&batch, train->counter);
+        }
+        if (ok && train->counter->status.code != STATUS_OK)
+            ok = status_set(status, train->counter->status.code, "%s", train->counter->status.message);
+        batch_data_free(&data);
+    }
+    return ok || is_dataless(train);
+}
+
+// The setup's batch of such sequences; whole: what the step divides by, NULL: they are all of it. report: gets the
+// times, but for reading.
+static bool open_batch(struct train *train, struct train_data *from, size_t first, size_t count,
+                       const struct normaliser *whole, struct step_report *report, struct status *status)
+{
+    struct device *device = train->setup->device;
+    struct batch_data data;
+    bool ok = read_data(train, from, first, count, &data, status);
+    device_timer_start(device);
+    if (ok)
+        setup_open_batch(train->setup, train->trial, &data);
+    if (ok && whole)
+        train->setup->batch.normaliser = *whole;
+    if (ok)
+        setup_share_batch(train->setup);
+    report->asked_ms += device_timer_asked_ms(device);
+    report->ms += device_timer_stop_ms(device);
+    batch_data_free(&data);
+    return ok;
+}
+
+// Adds the gradient of the setup's batch, with the method's draw of that number; closes the batch.
+static void walk_batch(struct train *train, size_t draw, struct step_report *report)
+{
+    const struct method *method = train->trial->method;
+    const struct step_report before = *report;
+    void *options = options_copy(&method->options, train->trial->options);
+    if (method->draw)
+        method->draw(options, draw);
+    method_step(method, &train->setup->model, &train->setup->batch, options, report);
+    options_free(&method->options, options);
+    setup_close_batch(train->setup);
+    objective_sums_add(&report->sums, OBJECTIVE_SUMS, &before.sums, 1);
+    report->ms += before.ms;
+    report->asked_ms += before.asked_ms;
+}
+
+// Adds the gradient of micro-batch number `part` of the step, of this rank's sequences, and what it reports.
+static bool add_micro_batch(struct train *train, size_t part, const struct normaliser *whole,
+                            struct step_report *report, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    const struct row_range *own = &train->setup->sequences;
+    size_t index = train->step * trial->train.accumulate + part;
+    if (!open_batch(train, &train->data, index * trial->batch + own->start, own->count, whole, report, status))
+        return false;
+    train->setup->model.adds_more = part + 1 < trial->train.accumulate;
+    walk_batch(train, index, report);
+    return true;
+}
+
+static bool add_gradients(struct train *train, struct step_report *report, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    size_t parts = trial->train.accumulate, count = parts * trial->batch;
+    bool others = parts > 1 || trial->parallel.data > 1;
+    struct normaliser whole;
+    if (others && !count_data(train, &train->data, train->step * count, count, &whole, status))
+        return false;
+    for (size_t part = 0; part < parts; part++)
+        if (!add_micro_batch(train, part, others ? &whole : NULL, report, status))
+            return false;
+    return true;
+}
+
+static double squares(struct device *device, struct tensor t)
+{
+    size_t count = tensor_count(t), most = count < BLOCK_VALUES ? count : BLOCK_VALUES;
+    double sum = 0, *values = malloc((most + 1) * sizeof *values);
+    CHECK(values);
+    t = tensor_reshape(t, count, 1);
+    for (size_t first = 0; first < count; first += most) {
+        size_t n = count - first < most ? count - first : most;
+        tensor_read(device, tensor_rows(t, first, n), values);
+        for (size_t i = 0; i < n; i++)
+            sum += values[i] * values[i];
+    }
+    free(values);
+    return sum;
+}
+
+// What this rank has summed of a parameter's gradient: of one in shares its share.
+static struct tensor gradient_of(const struct model *model, const struct parameter *p)
+{
+    return p->bucket && p->trains ? bucket_share(model, p).grad : p->grad;
+}
+
+// Whether it counts: of ranks that have the same, and of both ends' tied table, one's does.
+static bool is_counted(const struct model *model, const struct parameter *p)
+{
+    bool shared = p->bucket && model->ranks.zero == ZERO_NOTHING;
+    return (!shared || model->ranks.replicas.rank == 0) && (p != model->embedding || ranks_lowest(&model->ranks));
+}
+
+// The norm of all ranks' gradients: of parameters one after another, whoever has them, so that stages change no
+// bit.
+static double norm_of(const struct train *train)
+{
+    const struct model *model = &train->setup->model;
+    double sum = 0, *parts = calloc(model->parameter_count + 1, sizeof *parts);
+    CHECK(parts);
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i].trains && is_counted(model, &model->parameters[i]))
+            parts[i] = squares(model->device, gradient_of(model, &model->parameters[i]));
+    world_sum(train->world, parts, model->parameter_count);
+    for (size_t i = 0; i < model->parameter_count; i++)
+        sum += parts[i];
+    free(parts);
+    return sqrt(sum);
+}
+
+// Gradients that are kept on the host are on the device only while they are used, and are not scaled there; of
+// those that are freed or projected in the walk there is no norm.
+static void clip(struct train *train)
+{
+    struct model *model = &train->setup->model;
+    double most = train->trial->train.clip;
+    bool data = !model->device->ops->dataless && model->keeps_gradients;
+    train->gradient_norm = data ? norm_of(train) : NAN;
+    double factor = data ? fmin(1, most / (train->gradient_norm + CLIP_EPSILON)) : 1;
+    for (size_t i = 0; most > 0 && i < model->parameter_count; i++) {
+        struct tensor grad = gradient_of(model, &model->parameters[i]);
+        if (grad.data && tensor_count(grad) > 0)
+            op_scale(model->device, grad, factor);
+    }
+}
+
+// After a failure of this rank's device nobody waits for it.
+static bool is_fine(const struct train *train)
+{
+    return train->setup->device->status.code == STATUS_OK;
+}
+
+static void sum_over_ranks(const struct train *train, struct objective_sums *sums)
+{
+    world_sum(train->world, (double *)sums, OBJECTIVE_SUMS);
+}
+
+bool train_step(struct train *train, struct step_report *report, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    struct model *model = &train->setup->model;
+    struct device *device = train->setup->device;
+    double factor = train_schedule_factor(&trial->train, train->step);
+    train->rate = factor * options_number(&trial->optimizer->options, trial->optimizer_options, "rate", NAN);
+    report->sums = (struct objective_sums){0};
+    device_timer_start(device);
+    if (device->ops->dataless) // a plan, of the turn that it was given
+        optimizer_begin_again(model, train->step + 1, factor);
+    else
+        optimizer_begin(model, train->step + 1, factor);
+    train->lost_updates = (struct lost_updates){0};
+    model->lost_updates = trial->measure.lost_updates ? &train->lost_updates : NULL;
+    model_zero_gradients(model);
+    report->asked_ms = device_timer_asked_ms(device);
+    report->ms = device_timer_stop_ms(device);
+    if (!add_gradients(train, report, status))
+        return false;
+    train->sums = report->sums;
+    if (!is_fine(train))
+        return true; // the device says why
+    sum_over_ranks(train, &train->sums);
+    if (!isfinite(train->sums.loss))
+        return status_set(status, STATUS_FAILED, "the loss of step %zu is not finite; try a smaller rate, or clip",
+                          train->step + 1);
+    device_timer_start(device);
+    clip(train);
+    bool known = !device->ops->dataless && model->keeps_gradients;
+    if (known && is_fine(train) && !isfinite(train->gradient_norm))
+        return status_set(status, STATUS_FAILED, "the gradient of step %zu is not finite; try a smaller rate",
+                          train->step + 1);
+    optimizer_step(model);
+    model->lost_updates = NULL;
+    if (trial->measure.lost_updates && is_fine(train))
+        lost_updates_sum(&train->lost_updates, train->world);
+    report->asked_ms += device_timer_asked_ms(device);
+    report->ms += device_timer_stop_ms(device);
+    train->step++;
+    return true;
+}
+
+// --- what is held out
+
+bool train_evaluates(const struct train *train)
+{
+    return train->evaluated && train_schedule_evaluates(&train->trial->train, train->step);
+}
+
+// Of so many sequences, all of them where there is one replica.
+static struct row_range share_of(const struct train *train, size_t count)
+{
+    const struct ranks *ranks = &train->setup->model.ranks;
+    return trial_share(train->trial, count, ranks->replicas.rank / ranks->sequence.size);
+}
+
+// Of `count` held-out sequences from number `first` on, this rank's, one batch of them, are the setup's. own: gets
+// which these are; of a rank that has none, which walks along for what others gather of weights, count is 0.
+static bool open_evaluation(struct train *train, size_t first, size_t count, const struct normaliser *whole,
+                            struct row_range *own, struct status *status)
+{
+    struct step_report untold = {0};
+    *own = share_of(train, count);
+    struct row_range read = own->count ? *own : (struct row_range){0, trial_together(train->trial)};
+    return open_batch(train, &train->held_out, first + read.start, read.count, whole, &untold, status);
+}
+
+static struct objective_sums evaluate_batch(struct train *train)
+{
+    const struct trial *trial = train->trial;
+    const struct option_table *table = &trial->method->options;
+    size_t chunk = options_count(table, trial->options, "chunk", 0);
+    size_t head_chunk = options_count(table, trial->options, "head_chunk", 0);
+    struct objective_sums sums = forward_loss(&train->setup->model, &train->setup->batch, chunk, head_chunk);
+    setup_close_batch(train->setup);
+    return sums;
+}
+
+bool train_evaluate(struct train *train, struct objective_sums *found, struct status *status)
+{
+    const struct trial *trial = train->trial;
+    size_t all = train->evaluated;
+    struct normaliser whole;
+    *found = (struct objective_sums){0};
+    if (is_dataless(train) && all > trial->batch) // train->shapes has the others
+        all = trial->batch;
+    if (!count_data(train, &train->held_out, 0, all, &whole, status))
+        return false;
+    if (!is_dataless(train) && whole.rows == 0)
+        return status_set(status, STATUS_BAD_INPUT,
+                          "labels of the %zu sequences to be evaluated are -100 everywhere, so there is nothing to "
+                          "average; evaluate others",
+                          all);
+    for (size_t first = 0; first < all; first += trial->batch) {
+        size_t count = all - first < trial->batch ? all - first : trial->batch;
+        struct row_range own;
+        if (!open_evaluation(train, first, count, &whole, &own, status))
+            return false;
+        train->setup->batch.idle = own.count == 0;
+        struct objective_sums part = evaluate_batch(train);
+        if (own.count)
+            objective_sums_add(found, OBJECTIVE_SUMS, &part, 1);
+    }
+    if (is_fine(train))
+        sum_over_ranks(train, found);
+    return true;
+}
+
+// --- what a plan walks
+
+bool train_open_shape(struct train *train, const struct train_shape *shape, struct status *status)
+{
+    struct row_range own = train->setup->sequences;
+    struct step_report untold = {0};
+    train->setup->model.adds_more = shape->adds_more;
+    return shape->evaluated
+               ? open_evaluation(train, shape->first, shape->count, NULL, &own, status)
+               : open_batch(train, &train->data, shape->first + own.start, own.count, NULL, &untold, status);
+}
+
+bool train_walk_shape(struct train *train, const struct train_shape *shape, struct step_report *report,
+                      struct status *status)
+{
+    struct model *model = &train->setup->model;
+    if (!shape->evaluated) {
+        optimizer_begin_again(model, 1, 1);
+        model_zero_gradients(model);
+    }
+    if (!train_open_shape(train, shape, status))
+        return false;
+    if (shape->evaluated) {
+        evaluate_batch(train);
+        return true;
+    }
+    walk_batch(train, shape->draw, report);
+    if (!shape->adds_more && is_fine(train)) {
+        clip(train);
+        optimizer_step(model);
+    }
+    return true;
+}

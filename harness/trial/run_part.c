@@ -1,0 +1,94 @@
+#include "harness/trial/run_part.h"
+#include "harness/machine/cores.h"
+#include "harness/step/largest_turn.h"
+#include <linux/perf_event.h>
+#include <string.h>
+#include <unistd.h>
+
+// From so many tokens on a plan asks a cell that all layers have once. That rounds its seconds and FLOPs in another
+// order than the step does, which below can be the same to the bit.
+#define TOKENS_REMEMBERED (1.0 * (1 << 24))
+
+// A card's words about itself; of the CPU's what multiplies, where that is not the BLAS alone.
+static void take_description(struct provenance *provenance, const struct device *device)
+{
+    size_t used = strlen(provenance->blas);
+    if (strcmp(device->ops->name, "cpu") != 0)
+        snprintf(provenance->card, sizeof provenance->card, "%s", device->description);
+    else if (*device->description)
+        snprintf(provenance->blas + used, sizeof provenance->blas - used, "; %s", device->description);
+}
+
+bool run_open_part(struct run *run, const struct comm *ranks)
+{
+    const struct trial *trial = run->trial;
+    struct setup_options options = setup_options_of(trial);
+    options.ranks = ranks;
+    ranks_device(run->device, trial, run->world);
+    options.device = run->device;
+    if (trial->train.steps && !run->train.trial &&
+        !train_open(&run->train, trial, run->world, trial->planned, &run->status))
+        return false;
+    if (!setup_open(&run->setup, trial, &options, &run->status))
+        return false;
+    // A training run's first micro-batch may have none where the next ones have some.
+    if (!trial->planned && !trial->train.steps && !setup_check_targets(&run->setup, trial, &run->status))
+        return false;
+    run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
+    if (trial->planned && run->result.tokens >= TOKENS_REMEMBERED)
+        setup_remember(&run->setup);
+    largest_turn_give(&run->setup, trial);
+    take_description(&run->result.provenance, run->setup.device);
+    // The rates were checked when the trial was decoded.
+    if (trial->profile)
+        profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
+    run->result.resident_bytes = run->setup.device->arena.live_bytes;
+    run->result.model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
+    if (trial->method->floor_bytes_per_token)
+        run->result.floor_bytes_per_token =
+            trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
+    run->result.data_hash = run->setup.data_hash;
+    return true;
+}
+
+// Of the CPU's work: beside a card's, the host's threads wait.
+static void count_instructions(struct run *run)
+{
+    if (strcmp(run->trial->device, "cpu") == 0 && run->world->comm.size == 1)
+        event_counter_open(&run->instructions, PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS);
+}
+
+// Of steps on the machine that the profile's rates were measured on, where there is room for it.
+static void open_yardstick(struct run *run)
+{
+    const struct trial *trial = run->trial;
+    const struct rates *rates = run->setup.device->roofline.rates;
+    bool wanted = rates && rates->yardstick_s > 0 && !trial->train.steps && trial_ranks(trial) == 1 &&
+                  strcmp(trial->device, "cpu") == 0;
+    struct status why = {0};
+    run->yardstick = wanted ? yardstick_open(trial->device, trial->dtype, YARDSTICK_CPU, &why) : NULL;
+}
+
+bool run_take_samples(struct run *run)
+{
+    run_begin_afresh(run);
+    arena_reset_peak(&run->setup.device->arena);
+    arena_reset_peak(&run->setup.device->host);
+    run_set_draw(run, 0);
+    if (run->trial->train.steps)
+        train_begin(&run->train, &run->setup);
+    open_yardstick(run);
+    watch_start(run->watch);
+    count_instructions(run);
+    const struct machine_time start = machine_time_take();
+    bool sampled = run_sample(run);
+    const struct machine_time end = machine_time_take();
+    event_counter_close(&run->instructions);
+    watch_stop(run->watch, &run->watched);
+    run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN), cores_usable(),
+                                     (size_t)run->result.provenance.threads);
+    run->result.watched = run->watch ? &run->watched : NULL;
+    run->result.load = run->trial->planned ? NULL : &run->load;
+    run->result.slowdown = run->yardstick ? run->slowdown : NULL;
+    return sampled;
+}

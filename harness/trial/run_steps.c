@@ -1,0 +1,280 @@
+#include "harness/trial/run_steps.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/timer.h"
+#include "kernels/transformer/optimizer_step.h"
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define PLANNED_DRAWS_MIN 8
+#define PLANNED_ERROR     0.01
+#define YARDSTICK_RUNS    8
+
+double run_seconds(const struct run *run)
+{
+    return (double)(clock_ns() - run->start_ns) / 1e9;
+}
+
+bool run_fine(struct run *run)
+{
+    struct device *device = run->setup.device;
+    if (device && device->status.code != STATUS_OK)
+        status_set(&run->status, device->status.code, "%s", device->status.message);
+    return run->status.code == STATUS_OK;
+}
+
+// Gradients from zero, the walk, and with update the optimizer's: the time is that of all.
+static void walk(struct run *run, bool update)
+{
+    struct model *model = &run->setup.model;
+    struct device *device = run->setup.device;
+    if (update && run->trial->train.steps) {
+        train_step(&run->train, &run->step, &run->status);
+        return;
+    }
+    device_timer_start(device);
+    if (update)
+        optimizer_begin_again(model, ++run->updates, 1);
+    model_zero_gradients(model);
+    double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
+    method_step(run->trial->method, model, &run->setup.batch, run->options, &run->step);
+    if (update) {
+        device_timer_start(device);
+        optimizer_step(model);
+        asked_ms += device_timer_asked_ms(device);
+        ms += device_timer_stop_ms(device);
+    }
+    run->step.asked_ms += asked_ms;
+    run->step.ms += ms;
+}
+
+void run_begin_afresh(struct run *run)
+{
+    struct model *model = &run->setup.model;
+    if (run->trial->optimizer)
+        optimizer_begin_again(model, run->updates + 1, 1);
+    model_zero_gradients(model);
+    model->update = (struct update){0};
+}
+
+void run_set_draw(struct run *run, size_t index)
+{
+    const struct method *method = run->trial->method;
+    options_free(&method->options, run->options);
+    run->options = options_copy(&method->options, run->trial->options);
+    run->draws = method->draw && method->draw(run->options, index);
+}
+
+// The failure of a step is its device's; of a draw that the record's other figures are not of, it says which.
+static bool fine_after(struct run *run, size_t draw)
+{
+    const struct status *status = &run->setup.device->status;
+    if (status->code != STATUS_OK && run->draws && draw > 0)
+        status_set(&run->status, status->code, "draw %zu, of %zu columns: %.900s", draw, run->step.columns.count,
+                   status->message);
+    return run_fine(run);
+}
+
+bool run_step(struct run *run, size_t draw, bool update)
+{
+    run->setup.device->counters = (struct counters){0};
+    trace_begin(&run->trace);
+    run_set_draw(run, draw);
+    walk(run, update);
+    if (!fine_after(run, draw))
+        return false;
+    if (!run->result.step) {
+        run->first = run->step;
+        run->first.columns = index_list_copy(&run->step.columns);
+        run->result.step = &run->first;
+    }
+    return true;
+}
+
+bool run_is_first(const struct run *run)
+{
+    return run->world->comm.rank == 0;
+}
+
+void run_rest(const struct run *run)
+{
+    run->world->ops->rest(run->world);
+}
+
+// Whether another sample like the longest so far would end before the trial's time is over; a draw may have more
+// columns than any before it.
+static bool time_left(const struct run *run, double longest_ms)
+{
+    double limit_s = run->trial->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
+    return limit_s == 0 || run_seconds(run) + 1e-3 * reserve * longest_ms < limit_s;
+}
+
+void run_note_peak(struct run *run)
+{
+    const struct arena *arena = &run->setup.device->arena, *host = &run->setup.device->host;
+    run->result.peak_bytes = arena->peak_bytes;
+    memcpy(run->result.peak_by_category, arena->peak_by_category, sizeof run->result.peak_by_category);
+    run->result.host_peak_bytes = host->peak_bytes;
+    memcpy(run->result.host_peak_by_category, host->peak_by_category, sizeof run->result.host_peak_by_category);
+}
+
+// The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
+static void note_estimate(struct run *run, double ms, size_t count)
+{
+    double before = ms - run->result.estimate_ms;
+    run->result.estimate_ms += before / (double)count;
+    run->estimate_squares += before * (ms - run->result.estimate_ms);
+}
+
+// Whether a sample must ask for the same work as the first one: of a training run's step the last micro-batch's
+// columns alone are known.
+static bool same_work(const struct run *run)
+{
+    return index_list_equal(&run->step.columns, &run->first.columns) &&
+           !(run->draws && run->trial->train.accumulate > 1);
+}
+
+// Steps of sequences that say themselves how long documents and prompts are, or of which an optimizer does more in
+// some.
+static bool steps_differ(const struct trial *trial)
+{
+    return (trial->train.steps && trial->data.kind == DATA_BATCH) || (trial->optimizer && trial->optimizer->uneven);
+}
+
+// The fewest of the samples that did the work of the first one: threads that wait retire some, too.
+static void note_instructions(struct run *run, size_t i, double retired)
+{
+    double *fewest = &run->result.instructions;
+    if (i == 0 ? retired > 0 : !steps_differ(run->trial) && same_work(run) && retired < *fewest)
+        *fewest = retired;
+}
+
+// Whether the peak is that of all steps. Where columns are drawn of windows it is that of the first draw.
+static bool notes_all(const struct run *run)
+{
+    return steps_differ(run->trial) || (run->trial->train.steps && !run->draws);
+}
+
+// Counts are those of the first sample, and so is the peak, but where steps are not alike. A sample that walks
+// the same columns must ask for the same work.
+static bool note_sample(struct run *run, size_t i)
+{
+    struct trial_result *result = &run->result;
+    const struct counters *counters = &run->setup.device->counters;
+    if (i == 0) {
+        result->counters = *counters;
+        run_note_peak(run);
+    } else if (!steps_differ(run->trial) && same_work(run) &&
+               memcmp(&result->counters, counters, sizeof *counters) != 0) {
+        return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
+                          i + 1);
+    }
+    if (run->traces) {
+        trace_end(&run->trace, run->setup.device);
+        run->traces[i] = run->trace;
+        run->trace = (struct trace){0};
+    }
+    run->samples_ms[i] = run->step.ms;
+    run->asked_ms[i] = run->step.asked_ms;
+    run->sample_columns[i] = run->step.columns.count;
+    result->sample_count = i + 1;
+    if (run->trial->train.steps && !run->trial->planned) {
+        curve_note_step(&run->curve, &run->train);
+        result->curve = &run->curve;
+    }
+    note_estimate(run, 1e3 * device_estimate_s(run->setup.device), i + 1);
+    return true;
+}
+
+// A plan walks one draw, or where it makes an estimate as many as that needs; of ranks all as many as the first.
+static bool plan_wants_draw(const struct run *run, size_t taken)
+{
+    if (run->draws_planned)
+        return taken < run->draws_planned;
+    double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
+    return run->draws && run->trial->profile && taken < PLANNED_DRAWS_MAX &&
+           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->result.estimate_ms);
+}
+
+// As rank 0 says.
+static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
+{
+    const struct trial *trial = run->trial;
+    bool training = trial->train.steps, wanted = taken < run_samples_max(trial);
+    if (trial->planned)
+        wanted = plan_wants_draw(run, taken);
+    wanted = taken == 0 || (wanted && (training || time_left(run, longest_ms))); // half a training run is none
+    run->world->ops->broadcast(run->world, &wanted, sizeof wanted);
+    return wanted;
+}
+
+size_t run_samples_max(const struct trial *trial)
+{
+    return trial->planned ? PLANNED_DRAWS_MAX : trial->train.steps ? trial->train.steps : trial->measure.samples;
+}
+
+// Before the first step of a training run, and after those that it is due after.
+static bool evaluate(struct run *run)
+{
+    struct objective_sums found;
+    if (!run->trial->train.steps || !train_evaluates(&run->train))
+        return true;
+    if (!train_evaluate(&run->train, &found, &run->status))
+        return false;
+    curve_note_evaluation(&run->curve, run->train.step, &found);
+    return run_fine(run);
+}
+
+// How many times as long the yardstick takes now as when the profile's rates were measured. NaN: there is none.
+static double slowdown_now(const struct run *run)
+{
+    const struct rates *rates = run->setup.device->roofline.rates;
+    return run->yardstick ? yardstick_s(run->yardstick, YARDSTICK_RUNS) / rates->yardstick_s : NAN;
+}
+
+// Of all threads of this process, so far.
+static double processor_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
+// Walks what a training run takes besides the step that its plan sampled.
+static bool walk_shapes(struct run *run)
+{
+    const struct train_shapes *shapes = &run->train.shapes;
+    run->result.unplanned_micro_batches = shapes->unplanned;
+    for (size_t i = 0; i < shapes->count; i++)
+        if (!train_walk_shape(&run->train, &shapes->items[i], &run->step, &run->status) || !run_fine(run))
+            return false;
+    trace_free(&run->trace); // of the samples alone
+    return true;
+}
+
+bool run_sample(struct run *run)
+{
+    double longest_ms = 0;
+    if (!evaluate(run))
+        return false;
+    double last = slowdown_now(run);
+    for (size_t i = 0; wants_sample(run, i, longest_ms); i++) {
+        run->world->ops->meet(run->world);
+        double before = event_counter_read(&run->instructions), cpu_before_ms = processor_ms();
+        if (!run_step(run, i, run->trial->optimizer))
+            return false;
+        run->cpu_ms[i] = processor_ms() - cpu_before_ms;
+        note_instructions(run, i, event_counter_read(&run->instructions) - before);
+        if (!note_sample(run, i) || !evaluate(run))
+            return false;
+        longest_ms = fmax(longest_ms, run->step.ms);
+        double now = slowdown_now(run);
+        run->slowdown[i] = (last + now) / 2;
+        last = now;
+    }
+    if (run->trial->planned && notes_all(run) && !walk_shapes(run))
+        return false;
+    if (notes_all(run))
+        run_note_peak(run);
+    return true;
+}

@@ -1,0 +1,69 @@
+// Run steps: the steps that a trial's run takes, in this process, and its samples, which are what is timed.
+#pragma once
+#include "harness/machine/event_counter.h"
+#include "harness/machine/machine_load.h"
+#include "harness/machine/watch.h"
+#include "harness/machine/yardstick.h"
+#include "harness/step/ranks.h"
+#include "harness/step/setup.h"
+#include "harness/train/train.h"
+#include "harness/trial/record_line.h"
+#include "harness/trial/reference.h"
+#include "kernels/base/trace.h"
+#include "kernels/base/world.h"
+
+// A plan's estimate is the mean over this many draws, or fewer once its standard error is a hundredth of it.
+#define PLANNED_DRAWS_MAX 64
+
+struct run {
+    const struct trial *trial;
+    struct trial walked;        // with options of its own, and a method that may have been chosen
+    int store;                  // of references; -1: none
+    const struct world *world;  // the processes
+    size_t rank;                // of this process, or that is being planned
+    struct rank_figures *ranks; // [trial_ranks], on rank 0
+    struct trial_result result;
+    struct setup setup;
+    char device[RANK_DEVICE_BYTES];
+    struct status status;
+    struct reference reference;
+    struct gradient_report gradient;
+    struct bias bias;
+    struct pair_sums pair_sums;
+    struct breakdown breakdown;
+    struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
+    void *options;                  // of the current draw
+    bool draws;
+    double *samples_ms, *cpu_ms, *asked_ms, *slowdown;
+    struct yardstick *yardstick; // NULL: there is no slowdown
+    size_t *sample_columns;
+    double estimate_squares; // sum of squares of the estimates about their mean
+    struct watch *watch;
+    struct watch_report watched; // over the samples
+    struct machine_load load;    // likewise
+    struct event_counter instructions;
+    int64_t start_ns;
+    size_t updates; // of the optimizer
+    struct train train;
+    struct curve curve;
+    // Of a rank that is being planned what it says, and in each sample; traces NULL: nobody asks.
+    struct trace trace, *traces;
+    size_t draws_planned; // samples that the ranks before it have taken; 0: it is the first
+};
+
+double run_seconds(const struct run *run);
+// True while neither the run nor its device has failed; a failed device's reason becomes the run's.
+bool run_fine(struct run *run);
+// Rank 0's work alone; the others wait at rest.
+bool run_is_first(const struct run *run);
+void run_rest(const struct run *run);
+// Gradients as a step with an update begins with them, so that what a step without one left is in no peak.
+void run_begin_afresh(struct run *run);
+void run_set_draw(struct run *run, size_t index);
+// One step over a draw, timed from its first operation until the device is idle; reading the loss is no part of it.
+bool run_step(struct run *run, size_t draw, bool update);
+// All samples: draw 0 and those after it, or the steps of a training run.
+bool run_sample(struct run *run);
+// How many there can be.
+size_t run_samples_max(const struct trial *trial);
+void run_note_peak(struct run *run);
