@@ -1,6 +1,6 @@
 // Tests of harness/spec/override: what --axis and --device change of a spec, and what is said of bad ones.
 // JSON and messages are written with ' for ".
-#include "harness/spec/override.h"
+#include "harness/spec/expansion.h"
 #include "tests/spec_of.h"
 
 static void the_command_line_changes_axes(void **state)

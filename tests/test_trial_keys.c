@@ -1,7 +1,6 @@
 // Tests of the table of a trial's keys: every row is sound and described, the table in experiments/README.md is
 // that of the program, both ways, and every row decodes what it says it takes. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
-#include "harness/spec/trial_key_words.h"
 #include "harness/spec/trial_keys.h"
 #include "tests/quoted.h"
 #include <setjmp.h>

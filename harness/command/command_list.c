@@ -3,7 +3,6 @@
 #include "harness/options/command.h"
 #include "harness/profile/profile.h"
 #include "harness/record/record_fields.h"
-#include "harness/spec/trial_key_words.h"
 #include "harness/spec/trial_keys.h"
 #include "methods/method.h"
 

@@ -5,7 +5,6 @@
 #include "harness/options/flags.h"
 #include "harness/options/option_words.h"
 #include "harness/options/shell.h"
-#include "harness/spec/trial_key_words.h"
 #include "harness/spec/trial_keys.h"
 #include <string.h>
 

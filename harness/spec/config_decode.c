@@ -1,5 +1,5 @@
-#include "harness/spec/config_decode.h"
 #include "harness/folder/folder.h"
+#include "harness/spec/trial_values.h"
 #include "harness/tensors/folder_contents.h"
 #include <string.h>
 #include <sys/stat.h>

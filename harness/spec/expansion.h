@@ -1,10 +1,22 @@
 // Expansion: a spec taken apart into axes and method entries, and the product of them, whose trials are numbered.
 #pragma once
-#include "harness/spec/override.h"
 #include "harness/spec/trial_decode.h"
 
 #define ENTRY_KEYS           NAMED_OPTIONS_MAX
 #define EXPANSION_TRIALS_MAX 100000
+
+// One `--axis NAME=VALUE,VALUE` of the command line.
+struct override {
+    char *name;                // the axis or option
+    struct json_source values; // a list, named as it was typed
+    bool used;                 // for an option: by some method entry
+};
+
+// Takes "context=1024,2048" apart. A value is JSON (`null`, `{"rank": 8}`, `[0, 2]`), or else the text itself
+// (`f64`). shown: how messages name it, such as "--axis context=1024,2048". Release with override_close, also after
+// a failure.
+bool override_parse(struct override *override, const char *shown, const char *text, struct status *status);
+void override_close(struct override *override);
 
 // The values of one key, or of one option of a method entry: a list, or just one.
 struct axis {

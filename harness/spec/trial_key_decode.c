@@ -1,5 +1,5 @@
 #include "harness/spec/trial_key_decode.h"
-#include "harness/spec/trial_key_words.h"
+#include "harness/spec/trial_keys.h"
 #include "harness/text/size.h"
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "harness/data/sequences.h"
 #include "harness/folder/folder.h"
 #include "harness/json/named_options.h"
-#include "harness/spec/config_decode.h"
 #include "kernels/transformer/lost_updates.h"
 #include "kernels/transformer/unit_parameters.h"
 #include <string.h>

@@ -3,6 +3,21 @@
 #include "harness/json/json_field.h"
 #include "harness/spec/trial.h"
 
+// The "model" of a trial: a preset's name, the shape itself, a preset with changes, or a folder.
+// {"layers": 4, "width": 128, "heads": 4, "ffn": 352, "vocab": 256} must be given; by default "kv_heads" = heads,
+// "head_dim" = width / heads, "rope_theta" 10000, "norm_epsilon" 1e-5, "tied", "qkv_bias" and "qk_norm" false,
+// "rope_scaling" null or {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+// "original_context": 8192}, {"type": "linear", "factor": 8} or {"type": "yarn", "factor": 4, "original_context":
+// 32768, "beta_fast": 32, "beta_slow": 1, "attention_factor": 0.1 ln(factor) + 1}, "norms" "before", "activation"
+// "silu", "whole_qk_norm" and "unit_offset" false, and without "query_scale", "embedding_scale" and
+// "local_rope_theta" (struct config); "name" a label. With {"preset": NAME, ...} all of them come from the preset.
+//
+// *folder becomes NULL, or the folder, to be freed. *canonical becomes a new reference: the folder, the preset's
+// name if the shape is exactly its, or the whole shape. Returns false and a status if the field cannot be used;
+// nothing is then to be freed.
+bool config_decode(struct json_field field, struct config *config, char **folder, json_t **canonical,
+                   struct status *status);
+
 json_t *decode_model(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_dtype(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_device(struct trial *trial, struct json_field field, struct status *status);

@@ -1,13 +1,13 @@
 # The program with one method more, which is one file and one line of the array, and one key of a trial more, which is
 # one row; and the suites that say something of every method: what tests/check_new_method runs.
 NEW_METHOD := $(BUILD)/tests/new_method
-NEW_KEY    := {.name = "made_up", .type = KEY_BOOL, .offset = AT(tf32), .meaning = "made up, too", .words = "made up"},
+NEW_KEY    := {MEMBER("made_up", BOOL, tf32), .meaning = "made up, too", .words = "made up"},
 $(NEW_METHOD)/methods.c: methods/methods.c
 	@mkdir -p $(@D)
 	@sed 's/^    X(full) /    X(made_up) \\\n&/' $< > $@
 $(NEW_METHOD)/trial_keys.c: harness/spec/trial_keys.c tests/new_method/new_method.mk
 	@mkdir -p $(@D)
-	@sed 's/^    {.name = "limits"/    $(NEW_KEY)\n&/' $< > $@
+	@sed 's/^    {KEY("limits", OBJECT)/    $(NEW_KEY)\n&/' $< > $@
 $(NEW_METHOD)/methods.o $(NEW_METHOD)/trial_keys.o: %.o: %.c $(BUILD)/flags
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
