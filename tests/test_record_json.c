@@ -96,10 +96,10 @@ static void what_is_not_there_is_null(void **state)
     json_t *nothing = json_object();
     record_read(&record, nothing);
     assert_true(isnan(record.peak_bytes) && isnan(record.trial.context) && isnan(record.gradient.relative_l2));
-    assert_true(isnan(record.peak_by_category[0]) && isnan(record.trial.limits.memory));
+    assert_true(isnan(record.peak_by_category[0]) && isnan(record.trial.limits->memory));
     assert_null(record.id);
     assert_null(record.provenance.card);
-    assert_int_equal(record.trial.tf32, -1);
+    assert_int_equal(record.trial.deterministic, -1);
     assert_int_equal(record.status, RECORD_STATUS_COUNT);
     assert_false(record.gradient.given || record.trial.given || record.sm_clock_mhz->given);
     assert_int_equal(record.samples_ms.count + record.gradient.tensors.count + record.categories->rows.count, 0);
@@ -110,16 +110,16 @@ static void what_is_not_there_is_null(void **state)
 static void members_are_read_by_type(void **state)
 {
     (void)state;
-    char *text =
-        quoted("{'status': 'oom', 'trial': {'context': 64, 'tf32': true, 'limits': {'memory': 7}, 'method': "
-               "{'name': 'seco'}}, 'samples_ms': [1.5, 2], 'peak_by_category': {'weights': 3}, 'gradient': "
-               "{'hash': '0123456789abcdef', 'tensors': {'a': {'max_abs': 0.5}, 'b': {}}}, 'categories': {'rows': "
-               "[{'shape': [2, 3, 4], 'ms': 0.25}]}}");
+    char *text = quoted(
+        "{'status': 'oom', 'trial': {'context': 64, 'deterministic': true, 'limits': {'memory': 7}, 'method': "
+        "{'name': 'seco'}}, 'samples_ms': [1.5, 2], 'peak_by_category': {'weights': 3}, 'gradient': "
+        "{'hash': '0123456789abcdef', 'tensors': {'a': {'max_abs': 0.5}, 'b': {}}}, 'categories': {'rows': "
+        "[{'shape': [2, 3, 4], 'ms': 0.25}]}}");
     json_t *object = json_loads(text, 0, NULL);
     struct record record;
     record_read(&record, object);
     assert_int_equal(record.status, RECORD_OOM);
-    assert_true(record.trial.context == 64 && record.trial.tf32 == 1 && record.trial.limits.memory == 7);
+    assert_true(record.trial.context == 64 && record.trial.deterministic == 1 && record.trial.limits->memory == 7);
     assert_string_equal(json_string_value(json_object_get(record.trial.method, "name")), "seco");
     assert_true(record.samples_ms.count == 2 && record.samples_ms.items[1] == 2);
     assert_true(record.peak_by_category[CATEGORY_WEIGHTS] == 3 && isnan(record.peak_by_category[CATEGORY_LOGITS]));

@@ -39,13 +39,8 @@ static void rows_are_sound(void **state)
     (void)state;
     assert_true(trial_key_count() < TRIAL_KEYS_MAX);
     assert_int_equal(trial_key_find("colour"), trial_key_count());
-    assert_non_null(trial_key_at("", "seed"));
-    assert_non_null(trial_key_at("measure.", "warmup"));
-    assert_null(trial_key_at("", "warmup"));
-    assert_null(trial_key_at("measure.", "seed"));
-    assert_null(trial_key_at("colour.", "seed"));
-    assert_null(trial_key_at("seed.", "seed"));
-    assert_null(trial_key_at("measure.warmup.", "warmup"));
+    assert_ptr_equal(trial_key_named("seed"), &trial_keys[trial_key_find("seed")]);
+    assert_null(trial_key_named("warmup"));
     for (size_t i = 0; i < trial_key_count(); i++)
         assert_int_equal(trial_key_find(trial_keys[i].name), i);
     each_key(trial_keys, "", expect_sound, NULL);

@@ -20,8 +20,7 @@ static bool find_key(struct compared_key *by, const char *name, struct status *s
 {
     struct names known = {0};
     char hint[640];
-    size_t place = trial_key_find(name);
-    *by = (struct compared_key){name, place < trial_key_count() ? &trial_keys[place] : NULL};
+    *by = (struct compared_key){name, trial_key_named(name)};
     if (by->key || methods_option_find(name))
         return true;
     trial_key_names(&known, trial_keys);
@@ -35,8 +34,7 @@ static bool find_key(struct compared_key *by, const char *name, struct status *s
 // NULL: the trial has none. A new reference.
 static json_t *value_in(const struct compared_key *by, const struct record *record)
 {
-    return by->key ? recorded_key_value(recorded_key_of(by->key), record)
-                   : json_incref((json_t *)record_option(record, by->name));
+    return by->key ? recorded_key_value(by->key, record) : json_incref((json_t *)record_option(record, by->name));
 }
 
 // --- the sides
@@ -220,12 +218,12 @@ static void note_profile(struct comparison *comparison, const struct side *base,
 
 static bool is_limited(const struct record *record)
 {
-    return record->trial.limits.memory > 0;
+    return record->trial.limits->memory > 0;
 }
 
 static bool is_host_limited(const struct record *record)
 {
-    return record->trial.limits.host_memory > 0;
+    return record->trial.limits->host_memory > 0;
 }
 
 static void compare_sides(struct comparison *comparison, const struct compared_key *by, const struct side *base,

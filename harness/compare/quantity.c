@@ -313,7 +313,7 @@ static struct judged judge_value(double base, double new, double slack, double a
 
 static bool same_objective(const struct record *base, const struct record *new)
 {
-    const struct recorded_key key = recorded_key_of(&trial_keys[trial_key_find("objective")]);
+    const struct trial_key *key = trial_key_named("objective");
     json_t *before = recorded_key_value(key, base), *after = recorded_key_value(key, new);
     bool same = json_equal(before, after);
     json_decref(before);

@@ -180,7 +180,7 @@ static void offer_named(struct offer offer, const char *name)
 static void offer_values(struct offer offer, const char *key)
 {
     const struct option *option = methods_option_find(key);
-    const struct trial_key *row = trial_key_at("", key);
+    const struct trial_key *row = trial_key_named(key);
     char *argument = option ? option_argument(option) : strdup(row && row->argument ? row->argument : "N");
     CHECK(argument);
     argument_words_write(offer.typed, argument, offer.stream);

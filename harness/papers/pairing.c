@@ -89,7 +89,7 @@ static struct pair make_pair(const struct published_file *file, const struct rec
                         .ours = ok ? ours / (file->per_sample ? record->trial.batch : 1) : NAN,
                         .columns = ok && !memory ? time.columns : NAN,
                         .floor = ok && memory ? record->lower_bound_bytes : NAN,
-                        .limit = record->trial.limits.memory,
+                        .limit = record->trial.limits->memory,
                         .oom = record->status == RECORD_OOM,
                         .estimated = !isfinite(measured.ms)};
     for (size_t i = 0; i < file->count; i++)
@@ -103,7 +103,7 @@ struct sorting {
     struct pairing *pairing;
     json_t *places; // {setting: which of the curves}
     size_t key_count;
-    struct recorded_key keys[TRIAL_KEYS_MAX]; // in which the records of a curve agree, besides the method
+    const struct trial_key *keys[TRIAL_KEYS_MAX]; // in which the records of a curve agree, besides the method
 };
 
 static struct curve *new_curve(const struct sorting *sorting, json_t *setting, const char *text)
@@ -183,7 +183,7 @@ static void add_records(struct pairing *pairing, const struct record *const *rec
     for (const struct trial_key *key = trial_keys; key->name; key++)
         if (key->type != KEY_METHOD && strcmp(key->name, "measure") != 0 &&
             strcmp(key->name, published_axis_name(pairing->file->axis)) != 0)
-            sorting.keys[sorting.key_count++] = recorded_key_of(key);
+            sorting.keys[sorting.key_count++] = key;
     for (size_t i = 0; i < count; i++)
         add_record(&sorting, records[i]);
     for (size_t i = 0; i < pairing->curve_count; i++)

@@ -144,7 +144,7 @@ static void memory_row(FILE *table, const struct record *record)
 {
     bool oom = is_oom(record);
     TABLE_ROW(table, context_of(record), oom ? NAN : record->peak_bytes, oom ? NAN : record->lower_bound_bytes,
-              record->trial.limits.memory, oom, oom ? NAN : record->host_peak_bytes);
+              record->trial.limits->memory, oom, oom ? NAN : record->host_peak_bytes);
 }
 
 #define PEAK_NEEDED "a peak, of a first draw with columns in it (sampler_seed)"
@@ -209,7 +209,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
             TABLE_ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
-                      none ? NAN : record->peak_bytes, record->trial.limits.memory, oom,
+                      none ? NAN : record->peak_bytes, record->trial.limits->memory, oom,
                       none ? NAN : record->host_peak_bytes);
         }
     }

@@ -177,7 +177,7 @@ bool record_one_is_planned(const struct record *a, const struct record *b)
 
 bool record_one_is_limited(const struct record *a, const struct record *b)
 {
-    const struct record_limits *left = &a->trial.limits, *right = &b->trial.limits;
+    const struct record_limits *left = a->trial.limits, *right = b->trial.limits;
     return (left->memory > 0) != (right->memory > 0) || (left->host_memory > 0) != (right->host_memory > 0);
 }
 

@@ -43,51 +43,47 @@ struct record_parts {
     const char *const *names; // [count], of a map; NULL: of rows
 };
 
-struct record_measure {
+// A key of a trial that no reader asks for by name: a number, a text, JSON, true or false, or an object's struct.
+union record_value {
+    double number;
+    const char *text;
+    const json_t *json;
+    int flag;
+    const void *object;
+};
+
+// An object of a trial's, its keys in their table's order.
+struct record_members {
     bool given;
-    double warmup, samples, max_seconds;
-    const char *gradient;
-    int timeline, gemm, bias, pair_sums, lost_updates, categories;
+    union record_value others[16];
 };
 
 struct record_limits {
     bool given;
     double memory, host_memory;
-};
-
-struct record_place {
-    bool given;
-    const char *weights, *gradients, *optimizer;
-};
-
-struct record_host {
-    bool given;
-    const char *folder;
+    union record_value others[4];
 };
 
 struct record_parallel {
     bool given;
     double data, sequence, stage, zero;
-    const char *exchange, *sum;
-    int overlap;
-    double node;
+    const char *exchange;
+    union record_value others[8];
 };
 
 struct record_trial {
     bool given;
     const json_t *json;         // the whole of it; NULL: see rest
     struct interned_item *rest; // the same with 0 for its counts, in which trials of a sweep differ; NULL: see json
-    const json_t *model, *data, *documents, *lora, *objective, *optimizer, *method, *train;
-    const char *dtype, *device, *profile, *links, *labels, *reference, *weights, *kv_gradient_dtype,
-        *gradient_dtype, *gemm_algorithms;
-    double batch, context, seed, prompt, group, attention_queries;
-    int deterministic, tf32, whole_attention, unfused, pad_gradient;
-    // Never NULL, here and in a record: of what is null all is, and is not given.
-    const struct record_measure *measure;
-    struct record_limits limits;
-    const struct record_place *place;
-    const struct record_host *host;
+    // What readers ask for by name (record_fields.c); objects are never NULL, here and in a record: of what is null
+    // all is, and is not given.
+    const json_t *model, *lora, *objective, *optimizer, *method, *train;
+    const char *dtype, *device, *profile, *links, *kv_gradient_dtype, *gradient_dtype;
+    double batch, context, prompt, group;
+    int deterministic;
+    const struct record_limits *limits;
     const struct record_parallel *parallel;
+    union record_value others[24]; // all other keys, in their table's order
 };
 
 struct record_sm_clock {

@@ -1,7 +1,6 @@
 #include "harness/record/record_check.h"
 #include "harness/record/record.h"
 #include "harness/record/record_fields.h"
-#include "harness/spec/trial_keys.h"
 #include "harness/text/names.h"
 #include "kernels/base/arena.h"
 #include <string.h>
@@ -69,9 +68,8 @@ static bool check_known(const json_t *object, const struct names *known, const c
     {
         if (names_find(known, key) < known->count)
             continue;
-        // A key of a trial that no reader of records asks for needs no field, and null is what an earlier version
-        // wrote of a key that this one has no more.
-        if (!strncmp(parent, "trial.", 6) && (trial_key_at(parent + 6, key) || json_is_null(value)))
+        // Null is what an earlier version wrote of a trial's key that this one has no more.
+        if (!strncmp(parent, "trial.", 6) && json_is_null(value))
             continue;
         char hint[640];
         names_hint(known, key, "known keys", hint, sizeof hint);

@@ -1,7 +1,9 @@
 #include "harness/record/record_fields.h"
 #include "harness/record/record.h"
+#include "harness/spec/trial_keys.h"
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #define FIELDS static const struct record_field
 
@@ -10,138 +12,20 @@
 // Of a map or rows: the size of one of its parts.
 #define PARTS(of, part) .members = of, .part_bytes = sizeof(struct part)
 
-// An object that few records have, or many have alike, stands apart: null_part stands for null.
-#define APART(of, part, null_part) .members = of, .part_bytes = sizeof(struct part), .absent = &(null_part)
-#define TALLY                      .type = FIELD_TALLY, .part_bytes = sizeof no_tally, .absent = no_tally
+// An object that few records have, or many have alike, stands apart. Its null is made when the program starts.
+#define APART(of, part)                                                                                            \
+    .members = of, .part_bytes = sizeof(struct part), .absent = &(struct part)                                     \
+    {                                                                                                              \
+        0                                                                                                          \
+    }
+#define TALLY                                                                                                      \
+    .type = FIELD_TALLY, .part_bytes = CATEGORY_COUNT * sizeof(double), .absent = (double[CATEGORY_COUNT])         \
+    {                                                                                                              \
+        0                                                                                                          \
+    }
 
-static const struct record_curve no_curve;
-static const struct record_ranks no_ranks = {.count = NAN, .oversubscribed = -1};
-static const struct record_measure no_measure = {.warmup = NAN,
-                                                 .samples = NAN,
-                                                 .max_seconds = NAN,
-                                                 .timeline = -1,
-                                                 .gemm = -1,
-                                                 .bias = -1,
-                                                 .pair_sums = -1,
-                                                 .lost_updates = -1,
-                                                 .categories = -1};
-static const struct record_timeline no_timeline;
-static const struct record_place no_place;
-static const struct record_host no_host;
-static const struct record_parallel no_parallel = {
-    .data = NAN, .sequence = NAN, .stage = NAN, .zero = NAN, .overlap = -1, .node = NAN};
-static const struct record_sm_clock no_sm_clock = {.min = NAN, .median = NAN, .max = NAN};
-static const struct record_pair_sums no_pair_sums = {
-    .difference = NAN, .f64_error = NAN, .f32_error = NAN, .bf16_error = NAN, .bf16_once_error = NAN};
-static const struct record_categories no_categories = {
-    .step_ms = NAN, .roofline = {.flops_per_s = NAN, .bytes_per_s = NAN, .launch_s = NAN, .link_bytes_per_s = NAN}};
-static const double no_tally[CATEGORY_COUNT] = {[0 ... CATEGORY_COUNT - 1] = NAN};
-
-FIELDS measure_fields[] = {
-    {FIELD(record_measure, warmup), .type = FIELD_COUNT, .meaning = "steps before the samples"},
-    {FIELD(record_measure, samples), .type = FIELD_COUNT, .meaning = "timed steps asked for"},
-    {FIELD(record_measure, max_seconds), .type = FIELD_SIZE, .unit = "s", .meaning = "limit of the trial; 0: none"},
-    {FIELD(record_measure, gradient), .type = FIELD_STRING, .meaning = "full-f64 or none"},
-    {FIELD(record_measure, timeline), .type = FIELD_BOOL},
-    {FIELD(record_measure, gemm), .type = FIELD_BOOL},
-    {FIELD(record_measure, bias), .type = FIELD_BOOL},
-    {FIELD(record_measure, pair_sums), .type = FIELD_BOOL},
-    {FIELD(record_measure, lost_updates), .type = FIELD_BOOL},
-    {FIELD(record_measure, categories), .type = FIELD_BOOL},
-    {0}};
-
-FIELDS limits_fields[] = {
-    {FIELD(record_limits, memory), .type = FIELD_COUNT, .unit = "bytes", .null = "what the machine has free"},
-    {FIELD(record_limits, host_memory), .type = FIELD_COUNT, .unit = "bytes",
-     .null = "what the machine has free, or its folder's disk"},
-    {0}};
-
-FIELDS place_fields[] = {
-    {FIELD(record_place, weights), .type = FIELD_STRING, .meaning = "device or host, while nothing reads them"},
-    {FIELD(record_place, gradients), .type = FIELD_STRING, .meaning = "device or host, once they are complete"},
-    {FIELD(record_place, optimizer), .type = FIELD_STRING, .meaning = "device or host: its state between updates"},
-    {0}};
-
-FIELDS host_fields[] = {{FIELD(record_host, folder), .type = FIELD_STRING, .meaning = "of files that are mapped"},
-                        {0}};
-
-FIELDS parallel_fields[] = {
-    {FIELD(record_parallel, data), .type = FIELD_COUNT, .unit = "ranks", .meaning = "each takes some sequences"},
-    {FIELD(record_parallel, sequence), .type = FIELD_COUNT, .unit = "ranks",
-     .meaning = "each takes some of the tokens of the same sequences"},
-    {FIELD(record_parallel, stage), .type = FIELD_COUNT, .unit = "ranks", .meaning = "each has some of the layers"},
-    {FIELD(record_parallel, zero), .type = FIELD_COUNT,
-     .meaning = "in shares over data and sequence ranks: 1 the optimizer's state, 2 gradients too, 3 weights too"},
-    {FIELD(record_parallel, exchange), .type = FIELD_STRING,
-     .meaning = "of what attention reads between sequence ranks: gather, ring or all-to-all"},
-    {FIELD(record_parallel, sum), .type = FIELD_STRING,
-     .meaning = "of gradients over data and sequence ranks: ordered, by their devices, or engine, by what carries "
-                "the bytes"},
-    {FIELD(record_parallel, overlap), .type = FIELD_BOOL,
-     .meaning = "what data and sequence ranks send of weights and gradients goes while they compute"},
-    {FIELD(record_parallel, node), .type = FIELD_COUNT, .unit = "ranks",
-     .meaning = "of data and sequence send each other weights and gradients before nodes do"},
-    {0}};
-
-FIELDS trial_fields[] = {
-    {FIELD(record_trial, model), .type = FIELD_ANY, .meaning = "preset, folder or shape"},
-    {FIELD(record_trial, dtype), .type = FIELD_STRING, .required = true, .meaning = "of weights and activations"},
-    {FIELD(record_trial, device), .type = FIELD_STRING, .required = true,
-     .meaning = "cpu, cuda, cuda:1, plan-cpu, plan-cuda"},
-    {FIELD(record_trial, profile), .type = FIELD_STRING, .meaning = "device profile: its name or path",
-     .null = "none"},
-    {FIELD(record_trial, links), .type = FIELD_STRING, .meaning = "between ranks: their name or path",
-     .null = "the profile's"},
-    {FIELD(record_trial, batch), .type = FIELD_COUNT, .required = true, .unit = "sequences"},
-    {FIELD(record_trial, context), .type = FIELD_COUNT, .required = true, .unit = "tokens"},
-    {FIELD(record_trial, seed), .type = FIELD_COUNT, .meaning = "of weights and random tokens"},
-    {FIELD(record_trial, data), .type = FIELD_ANY,
-     .meaning = "random, {text: PATH}, {tokens: PATH}, {tokens: PATH, dtype: u16 or u32} or {batch: PATH}"},
-    {FIELD(record_trial, labels), .type = FIELD_STRING, .meaning = "file", .null = "the next token"},
-    {FIELD(record_trial, documents), .type = FIELD_ANY,
-     .meaning = "lengths in tokens of those packed into a sequence: 512, a list, or {mean: 512}",
-     .null = "each sequence is one, or what a batch file says"},
-    {FIELD(record_trial, prompt), .type = FIELD_COUNT, .unit = "tokens",
-     .meaning = "that each sequence begins with and does not predict"},
-    {FIELD(record_trial, group), .type = FIELD_COUNT, .unit = "sequences",
-     .meaning = "whose common prompt is walked once"},
-    {FIELD(record_trial, objective), .type = FIELD_ANY, .meaning = "what is minimised: name, or name and options"},
-    {FIELD(record_trial, reference), .type = FIELD_STRING, .meaning = "file, random, adapter-off, or a folder",
-     .null = "the objective reads none"},
-    {FIELD(record_trial, lora), .type = FIELD_OBJECT, .meaning = "rank, alpha, targets",
-     .null = "every weight trains"},
-    {FIELD(record_trial, weights), .type = FIELD_STRING, .meaning = "nf4 or int8: of the layers' projections",
-     .null = "all are in the dtype"},
-    {FIELD(record_trial, optimizer), .type = FIELD_OBJECT, .meaning = "name, and every option", .null = "none"},
-    {FIELD(record_trial, kv_gradient_dtype), .type = FIELD_STRING, .meaning = "of the sums of dK and dV"},
-    {FIELD(record_trial, gradient_dtype), .type = FIELD_STRING, .meaning = "of the sums of weights' gradients"},
-    {FIELD(record_trial, deterministic), .type = FIELD_BOOL, .meaning = "the same bits in every run"},
-    {FIELD(record_trial, tf32), .type = FIELD_BOOL, .meaning = "factors of GEMM in f32 may be rounded to TF32"},
-    {FIELD(record_trial, whole_attention), .type = FIELD_BOOL,
-     .meaning = "attention's backward is not cut into blocks"},
-    {FIELD(record_trial, attention_queries), .type = FIELD_COUNT, .unit = "queries",
-     .meaning = "of such a block, at most, where a device runs it in blocks"},
-    {FIELD(record_trial, unfused), .type = FIELD_BOOL,
-     .meaning = "copies that a product could spare were made all the same"},
-    {FIELD(record_trial, gemm_algorithms), .type = FIELD_STRING,
-     .meaning = "a file that names which of cuBLASLt's candidates each GEMM takes",
-     .null = "the library's first choice"},
-    {FIELD(record_trial, pad_gradient), .type = FIELD_BOOL,
-     .meaning = "the embedding's row of pad_token_id takes a gradient"},
-    {FIELD(record_trial, method), .type = FIELD_OBJECT, .required = true,
-     .meaning = "name, and every option it knows"},
-    {FIELD(record_trial, parallel), .type = FIELD_OBJECT, .meaning = "ranks that share a step",
-     APART(parallel_fields, record_parallel, no_parallel)},
-    {FIELD(record_trial, measure), .type = FIELD_OBJECT, .meaning = "what was asked for",
-     APART(measure_fields, record_measure, no_measure)},
-    {FIELD(record_trial, limits), .type = FIELD_OBJECT, .members = limits_fields},
-    {FIELD(record_trial, place), .type = FIELD_OBJECT, .meaning = "where is kept what every method has",
-     APART(place_fields, record_place, no_place)},
-    {FIELD(record_trial, host), .type = FIELD_OBJECT, .meaning = "what the host's place is",
-     .null = "memory, pinned for a card", APART(host_fields, record_host, no_host)},
-    {FIELD(record_trial, train), .type = FIELD_OBJECT, .meaning = "the training run: steps, schedule and so on",
-     .null = "one step was measured again and again"},
-    {0}};
+// Made from its keys when the program starts.
+static struct record_field trial_fields[TRIAL_KEYS_MAX + 1];
 
 FIELDS tensor_fields[] = {
     {FIELD(record_tensor, relative_l2), .type = FIELD_SIZE,
@@ -433,7 +317,7 @@ const struct record_field record_fields[] = {
     {FIELD(record, energy_j), .type = FIELD_SIZE, .unit = "J", .meaning = "of a step, by the card's sensors",
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},
     {FIELD(record, sm_clock_mhz), .type = FIELD_OBJECT, .meaning = "every 100 ms while the samples ran",
-     .null = "as energy_j", APART(sm_clock_fields, record_sm_clock, no_sm_clock)},
+     .null = "as energy_j", APART(sm_clock_fields, record_sm_clock)},
     {FIELD(record, load), .type = FIELD_OBJECT, .meaning = "of the machine while the samples ran",
      .null = "planned, or several ranks", .members = load_fields},
     {FIELD(record, peak_bytes), .type = FIELD_COUNT, .unit = "bytes", .meaning = "the most live during a step"},
@@ -478,25 +362,29 @@ const struct record_field record_fields[] = {
     {FIELD(record, ranks), .type = FIELD_OBJECT,
      .meaning = "a figure of each rank; elsewhere bytes of memory are the most that one took, counts those of all "
                 "together, times the slowest's, and what is taken apart rank 0's",
-     .null = "one rank", APART(ranks_fields, record_ranks, no_ranks)},
+     .null = "one rank", APART(ranks_fields, record_ranks)},
     {FIELD(record, gradient), .type = FIELD_OBJECT, .meaning = "of draw 0: g against r",
      .null = "not asked for, planned, or the method computes none", .members = gradient_fields},
     {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "of the gradient over all draws",
      .null = "not asked for, planned, or nothing is drawn", .members = bias_fields},
     {FIELD(record, pair_sums), .type = FIELD_OBJECT,
      .meaning = "means over pairs: how far a pair's difference of log-probs is off by the dtype of its sums",
-     .null = "not asked for, planned, or no objective of pairs",
-     APART(pair_sums_fields, record_pair_sums, no_pair_sums)},
+     .null = "not asked for, planned, or no objective of pairs", APART(pair_sums_fields, record_pair_sums)},
     {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "of a training run, whose steps are the samples",
-     .null = "no training run, or planned", APART(curve_fields, record_curve, no_curve)},
+     .null = "no training run, or planned", APART(curve_fields, record_curve)},
     {FIELD(record, timeline), .type = FIELD_OBJECT, .meaning = "live bytes over one step", .null = "not asked for",
-     APART(timeline_fields, record_timeline, no_timeline)},
+     APART(timeline_fields, record_timeline)},
     {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "where one step's time went, after the samples",
-     .null = "not asked for", APART(categories_fields, record_categories, no_categories)},
+     .null = "not asked for", APART(categories_fields, record_categories)},
     {FIELD(record, provenance), .type = FIELD_OBJECT, .members = provenance_fields},
     {FIELD(record, wall_s), .type = FIELD_SIZE, .unit = "s", .meaning = "of the whole trial"},
     {FIELD(record, command), .type = FIELD_STRING, .meaning = "that runs the trial again"},
     {0}};
+
+const struct record_field *record_trial_field(const struct trial_key *key)
+{
+    return &trial_fields[key - trial_keys];
+}
 
 const char *field_type_name(const struct record_field *field)
 {
@@ -519,4 +407,183 @@ const char *field_type_name(const struct record_field *field)
         [FIELD_TALLY] = {"an object of counts"},
     };
     return names[field->type][field->list];
+}
+
+// --- null
+
+static void clear_field(const struct record_field *field, void *value)
+{
+    switch (field->type) {
+    case FIELD_BOOL:
+        *(int *)value = -1;
+        return;
+    case FIELD_STATUS:
+        *(enum record_status *)value = RECORD_STATUS_COUNT;
+        return;
+    case FIELD_HASH:
+        *(uint64_t *)value = 0;
+        return;
+    case FIELD_ANY:
+    case FIELD_ARRAY:
+    case FIELD_STRING:
+        *(const void **)value = NULL;
+        return;
+    case FIELD_COUNT:
+    case FIELD_SIZE:
+    case FIELD_WHOLE:
+    case FIELD_POSITIVE:
+    case FIELD_NUMBER:
+        if (field->list)
+            *(struct number_list *)value = (struct number_list){0};
+        else
+            *(double *)value = NAN;
+        return;
+    case FIELD_TRIAL:
+        ((struct record_trial *)value)->json = NULL;
+        ((struct record_trial *)value)->rest = NULL;
+        // fall through
+    case FIELD_OBJECT:
+        if (!field->members) {
+            *(const json_t **)value = NULL;
+            return;
+        }
+        if (field->absent) {
+            *(const void **)value = field->absent;
+            return;
+        }
+        record_fields_clear(field->members, value);
+        *(bool *)value = false;
+        return;
+    case FIELD_ROWS:
+    case FIELD_MAP:
+        *(struct record_parts *)value = (struct record_parts){0};
+        return;
+    case FIELD_TALLY:
+        *(const void **)value = field->absent;
+        return;
+    }
+}
+
+void record_fields_clear(const struct record_field *fields, void *owner)
+{
+    for (const struct record_field *field = fields; field->name; field++)
+        clear_field(field, (char *)owner + field->offset);
+}
+
+// --- a trial's fields, from its keys
+
+// The struct of an object of a trial's, or of the trial: what it has by name, and its room for all other keys.
+struct room {
+    const char *object; // "": the trial; NULL: any other
+    size_t bytes, others, capacity;
+    struct named {
+        const char *key;
+        size_t offset;
+        bool required;
+    } named[20];
+};
+#define ROOM(of, owner)                                                                                            \
+    .object = of, .bytes = sizeof(struct owner), .others = offsetof(struct owner, others),                         \
+    .capacity = sizeof(((struct owner *)0)->others) / sizeof(union record_value)
+#define NAMED(owner, member)                                                                                       \
+    {                                                                                                              \
+#member, offsetof(struct owner, member), false                                                             \
+    }
+#define REQUIRED(owner, member)                                                                                    \
+    {                                                                                                              \
+#member, offsetof(struct owner, member), true                                                              \
+    }
+static const struct room rooms[] = {
+    {ROOM("", record_trial),
+     .named = {NAMED(record_trial, model), NAMED(record_trial, lora), NAMED(record_trial, objective),
+               NAMED(record_trial, optimizer), REQUIRED(record_trial, method), NAMED(record_trial, train),
+               REQUIRED(record_trial, dtype), REQUIRED(record_trial, device), NAMED(record_trial, profile),
+               NAMED(record_trial, links), NAMED(record_trial, kv_gradient_dtype),
+               NAMED(record_trial, gradient_dtype), REQUIRED(record_trial, batch), REQUIRED(record_trial, context),
+               NAMED(record_trial, prompt), NAMED(record_trial, group), NAMED(record_trial, deterministic),
+               NAMED(record_trial, limits), NAMED(record_trial, parallel)}},
+    {ROOM("limits", record_limits), .named = {NAMED(record_limits, memory), NAMED(record_limits, host_memory)}},
+    {ROOM("parallel", record_parallel),
+     .named = {NAMED(record_parallel, data), NAMED(record_parallel, sequence), NAMED(record_parallel, stage),
+               NAMED(record_parallel, zero), NAMED(record_parallel, exchange)}},
+    {ROOM(NULL, record_members)}};
+
+static const struct room *room_of(const char *object)
+{
+    const struct room *room = rooms;
+    while (room->object && strcmp(room->object, object) != 0)
+        room++;
+    return room;
+}
+
+static enum field_type type_of(const struct trial_key *key)
+{
+    switch (key->type) {
+    case KEY_BOOL:
+        return FIELD_BOOL;
+    case KEY_COUNT:
+    case KEY_SIZE:
+        return FIELD_COUNT;
+    case KEY_NUMBER:
+        return FIELD_SIZE;
+    case KEY_CHOICE:
+    case KEY_TEXT:
+        return FIELD_STRING;
+    case KEY_OBJECT:
+    case KEY_METHOD:
+        return FIELD_OBJECT;
+    case KEY_OWN:
+        break;
+    }
+    return key->holds == HOLDS_TEXT ? FIELD_STRING : key->holds == HOLDS_OBJECT ? FIELD_OBJECT : FIELD_ANY;
+}
+
+static void make_fields(struct record_field *fields, const struct trial_key *keys, const struct room *room)
+{
+    size_t others = 0;
+    for (struct record_field *field = fields; keys->name; keys++, field++) {
+        const struct named *named = room->named;
+        while (named->key && strcmp(named->key, keys->name) != 0)
+            named++;
+        *field = (struct record_field){.name = keys->name,
+                                       .offset = named->key ? named->offset
+                                                            : room->others + others++ * sizeof(union record_value),
+                                       .type = type_of(keys),
+                                       .required = named->required,
+                                       .unit = keys->type == KEY_SIZE ? "bytes" : keys->unit,
+                                       .meaning = keys->meaning,
+                                       .null = keys->null};
+        CHECK(others <= room->capacity);
+        if (!keys->members || keys->null) // what may be null is JSON
+            continue;
+        const struct room *inner = room_of(keys->name);
+        struct record_field *members = calloc(TRIAL_KEYS_MAX, sizeof *members);
+        void *absent = calloc(1, inner->bytes);
+        CHECK(members && absent);
+        make_fields(members, keys->members, inner);
+        field->members = members;
+        field->part_bytes = inner->bytes;
+        field->absent = absent;
+    }
+}
+
+// What stands for null of all that stands apart.
+static void make_absent(const struct record_field *fields)
+{
+    for (const struct record_field *field = fields; field->name; field++) {
+        if (field->type == FIELD_TALLY)
+            for (int i = 0; i < CATEGORY_COUNT; i++)
+                ((double *)field->absent)[i] = NAN;
+        if (!field->members)
+            continue;
+        make_absent(field->members);
+        if (field->absent)
+            record_fields_clear(field->members, (void *)field->absent);
+    }
+}
+
+__attribute__((constructor)) static void make(void)
+{
+    make_fields(trial_fields, trial_keys, rooms);
+    make_absent(record_fields);
 }

@@ -1,5 +1,6 @@
 // Record fields: one table of all that a record holds. Records are written, read and checked (record_json.h,
-// record_check.h) and described (`longbp list fields`) by it alone.
+// record_check.h) and described (`longbp list fields`) by it alone. A trial's fields are made from its keys
+// (harness/spec/trial_keys.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +53,9 @@ static inline const void *record_field_members(const struct record_field *field,
     return field->absent ? *(const void *const *)value : value;
 }
 
+struct trial_key;
+const struct record_field *record_trial_field(const struct trial_key *key);
+// Sets every field of a struct to null.
+void record_fields_clear(const struct record_field *fields, void *owner);
 // "a whole number >= 0"
 const char *field_type_name(const struct record_field *field);

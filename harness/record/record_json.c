@@ -31,65 +31,6 @@ static void *part_at(const struct record_field *field, const struct record_parts
 
 // --- null
 
-static void clear_field(const struct record_field *field, void *value)
-{
-    switch (field->type) {
-    case FIELD_BOOL:
-        *(int *)value = -1;
-        return;
-    case FIELD_STATUS:
-        *(enum record_status *)value = RECORD_STATUS_COUNT;
-        return;
-    case FIELD_HASH:
-        *(uint64_t *)value = 0;
-        return;
-    case FIELD_ANY:
-    case FIELD_ARRAY:
-    case FIELD_STRING:
-        *(const void **)value = NULL;
-        return;
-    case FIELD_COUNT:
-    case FIELD_SIZE:
-    case FIELD_WHOLE:
-    case FIELD_POSITIVE:
-    case FIELD_NUMBER:
-        if (field->list)
-            *(struct number_list *)value = (struct number_list){0};
-        else
-            *(double *)value = NAN;
-        return;
-    case FIELD_TRIAL:
-        ((struct record_trial *)value)->json = NULL;
-        ((struct record_trial *)value)->rest = NULL;
-        // fall through
-    case FIELD_OBJECT:
-        if (!field->members) {
-            *(const json_t **)value = NULL;
-            return;
-        }
-        if (field->absent) {
-            *(const void **)value = field->absent;
-            return;
-        }
-        record_fields_clear(field->members, value);
-        *(bool *)value = false;
-        return;
-    case FIELD_ROWS:
-    case FIELD_MAP:
-        *(struct record_parts *)value = (struct record_parts){0};
-        return;
-    case FIELD_TALLY:
-        *(const void **)value = field->absent;
-        return;
-    }
-}
-
-void record_fields_clear(const struct record_field *fields, void *owner)
-{
-    for (const struct record_field *field = fields; field->name; field++)
-        clear_field(field, (char *)owner + field->offset);
-}
-
 void record_clear(struct record *record)
 {
     record_fields_clear(record_fields, record);
@@ -194,10 +135,10 @@ static void read_field(const struct record_field *field, const json_t *json, voi
 
 static void read_fields(const struct record_field *fields, const json_t *object, void *owner)
 {
+    record_fields_clear(fields, owner);
     for (const struct record_field *field = fields; field->name; field++) {
         const json_t *json = json_object_get(object, field->name);
         void *value = (char *)owner + field->offset;
-        clear_field(field, value);
         if (json && !json_is_null(json))
             read_field(field, json, value);
     }
@@ -205,9 +146,8 @@ static void read_fields(const struct record_field *fields, const json_t *object,
 
 void record_read(struct record *record, const json_t *object)
 {
+    record_clear(record);
     read_fields(record_fields, object, record);
-    record->rounds = (struct record_rounds){0};
-    record->interned = false;
 }
 
 // --- to JSON
@@ -295,8 +235,7 @@ static json_t *borrowed(const json_t *json)
     return json ? json_incref((json_t *)json) : json_null();
 }
 
-// NULL: left out.
-static json_t *field_json(const struct record_field *field, const void *value)
+json_t *record_field_json(const struct record_field *field, const void *value)
 {
     json_t *whole;
     switch (field->type) {
@@ -342,7 +281,7 @@ static json_t *fields_json(const struct record_field *fields, const void *owner)
 {
     json_t *object = json_object();
     for (const struct record_field *field = fields; field->name; field++) {
-        json_t *value = field_json(field, (const char *)owner + field->offset);
+        json_t *value = record_field_json(field, (const char *)owner + field->offset);
         if (value)
             set(object, field->name, value);
     }
@@ -418,7 +357,7 @@ static json_t *value_at(const struct record_path *path, size_t depth, const void
     const char *const *keys = path->keys + depth + 1;
     const void *value = (const char *)owner + field->offset;
     if (!*keys)
-        return field_json(field, value);
+        return record_field_json(field, value);
     if (field->type == FIELD_TALLY)
         return value_in_tally(*(const double *const *)value, keys);
     if (field->type == FIELD_MAP)

@@ -3,8 +3,7 @@
 #include "harness/record/record.h"
 #include "harness/record/record_fields.h"
 
-// Sets every field to null; of a struct of these fields, or of a record.
-void record_fields_clear(const struct record_field *fields, void *owner);
+// Sets every field to null.
 void record_clear(struct record *record);
 // Room for an object that stands apart, all null, where its field is.
 void *record_apart(const struct record_field *field, void *value);
@@ -29,6 +28,8 @@ struct record_path {
 struct record_path record_path_find(const char *const *keys);
 // What is there, a new reference; null: nothing.
 json_t *record_value(const struct record *record, const struct record_path *path);
+// The value of a field, a new reference; NULL: it is left out.
+json_t *record_field_json(const struct record_field *field, const void *value);
 // A number of a field of that type; null if it is not finite.
 json_t *record_number_json(enum field_type type, double value);
 // Releases lists and parts, and clears the record.

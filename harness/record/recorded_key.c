@@ -5,22 +5,17 @@
 #include <math.h>
 #include <string.h>
 
-struct recorded_key recorded_key_of(const struct trial_key *key)
+json_t *recorded_key_value(const struct trial_key *key, const struct record *record)
 {
-    const struct record_field *trial = record_field_find(record_fields, "trial");
-    return (struct recorded_key){key, trial, record_field_find(trial->members, key->name)};
-}
-
-json_t *recorded_key_value(struct recorded_key key, const struct record *record)
-{
-    const struct record_path path = {{"trial", key.key->name}, {key.trial, key.field}};
-    json_t *value = key.field && !key.field->members ? record_value(record, &path) : NULL;
+    const struct record_field *field = record_trial_field(key);
+    const void *at = (const char *)&record->trial + field->offset;
+    json_t *value = field->members ? NULL : record_field_json(field, at);
     if (value && !json_is_null(value))
         return value;
     // Only the trial itself tells null from what its version did not know, and an object from one of fewer members.
     // A count has its value above, unless it is none.
     json_decref(value);
-    return trial_key_recorded(key.key, record_trial_rest(&record->trial));
+    return trial_key_recorded(key, record_trial_rest(&record->trial));
 }
 
 static bool same_text(const char *a, const char *b)
@@ -57,10 +52,10 @@ static bool alike(const struct record_field *field, const void *a, const void *b
     }
 }
 
-bool recorded_key_alike(struct recorded_key key, const struct record *a, const struct record *b)
+bool recorded_key_alike(const struct trial_key *key, const struct record *a, const struct record *b)
 {
-    return key.field && alike(key.field, (const char *)&a->trial + key.field->offset,
-                              (const char *)&b->trial + key.field->offset);
+    const struct record_field *field = record_trial_field(key);
+    return alike(field, (const char *)&a->trial + field->offset, (const char *)&b->trial + field->offset);
 }
 
 // Whether two values are equal, as far as both say: an earlier version had fewer members.
@@ -85,10 +80,9 @@ const char *recorded_key_differing(const struct record *a, const struct record *
 {
     const char *differing = NULL;
     for (const struct trial_key *key = trial_keys; !differing && key->name; key++) {
-        struct recorded_key recorded = recorded_key_of(key);
-        if (recorded_key_alike(recorded, a, b))
+        if (recorded_key_alike(key, a, b))
             continue;
-        json_t *one = recorded_key_value(recorded, a), *other = recorded_key_value(recorded, b);
+        json_t *one = recorded_key_value(key, a), *other = recorded_key_value(key, b);
         differing = one && other && !agree(one, other) ? key->name : NULL;
         json_decref(one);
         json_decref(other);

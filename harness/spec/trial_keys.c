@@ -140,17 +140,17 @@ const struct trial_key trial_keys[] = {
     {KEY("model", OWN), .first = true, .required = true, .meaning = "what is trained",
      .values = "a preset, a folder with config.json and *.safetensors, or in a spec a shape", .quiet = true,
      .argument = "DIR|PRESET", .spelling = SPELLED_TEXT, .decode = decode_model},
-    {KEY("dtype", OWN), .first = true, .meaning = "of weights and activations", .values = "f64, f32 or bf16",
-     .standard = "f32", .argument = "DTYPE", .decode = decode_dtype},
-    {KEY("device", OWN), .first = true, .meaning = "where to compute",
+    {KEY("dtype", OWN), .holds = HOLDS_TEXT, .first = true, .meaning = "of weights and activations",
+     .values = "f64, f32 or bf16", .standard = "f32", .argument = "DTYPE", .decode = decode_dtype},
+    {KEY("device", OWN), .holds = HOLDS_TEXT, .first = true, .meaning = "where to compute",
      .values = "cpu, cuda, cuda:1 for a second card, plan", .standard = "cpu", .argument = "DEVICE",
      .decode = decode_device},
-    {KEY("profile", OWN), .first = true,
+    {KEY("profile", OWN), .holds = HOLDS_TEXT, .first = true,
      .meaning = "device profile that a time estimate is made from, such as rtx-3090",
      .values = "its name or path, and numbers of another card behind: rtx-3090,memory_bytes=12GiB",
      .null = "no estimate", .quiet = true, .argument = "PROFILE|FILE", .spelling = SPELLED_TEXT,
      .decode = decode_profile},
-    {KEY("links", OWN),
+    {KEY("links", OWN), .holds = HOLDS_TEXT,
      .meaning = "between ranks, that a time estimate of several is made from, such as infiniband",
      .values = "their name or path", .null = "the profile's", .quiet = true, .argument = "LINKS|FILE",
      .spelling = SPELLED_TEXT, .decode = decode_links},
@@ -183,31 +183,34 @@ const struct trial_key trial_keys[] = {
      .values = "a name of `longbp list objectives`, or {name: NAME, OPTION: VALUE, ...}", .standard = "token-mean",
      .telling = "name", .argument = "OBJECTIVE,OPTION=VALUE", .spelling = SPELLED_NAMED,
      .decode = decode_objective},
-    {KEY("lora", OWN), .first = true,
+    {KEY("lora", OWN), .holds = HOLDS_OBJECT, .first = true,
      .meaning = "train LoRA factors alone, new ones or those of a PEFT adapter's folder",
      .values = "{rank: 8, alpha: 16, targets: [q, v], rslora: false, adapter: DIR} or a part of it, or the folder "
                "alone; also, as in PEFT, exclude_modules, layers_to_transform, layers_pattern, rank_pattern, "
                "alpha_pattern, modules_to_save, ensure_weight_tying",
      .null = "every weight trains", .telling = "rank", .argument = "DIR|r=8,alpha=16,targets=q,v",
      .spelling = SPELLED_OBJECT, .decode = decode_lora},
-    {KEY("reference", OWN), .meaning = "log-probs that an objective holds the model's against",
+    {KEY("reference", OWN), .holds = HOLDS_TEXT, .meaning = "log-probs that an objective holds the model's against",
      .values =
          "file (the batch file), random, adapter-off (the model without lora), or a folder with another model",
      .null = "the objective reads none; else file or random as the data are, else adapter-off", .quiet = true,
      .argument = "file|random|adapter-off|DIR", .spelling = SPELLED_TEXT, .decode = decode_reference},
-    {KEY("weights", OWN), .meaning = "quantise the layers' frozen projections, in blocks of 64; needs lora",
-     .values = "nf4 or int8", .null = "all are in the dtype", .tried = (const char *const[]){"nf4", "int8", NULL},
-     .rounds = true, .argument = "nf4|int8", .spelling = SPELLED_TEXT, .decode = decode_weights},
-    {KEY("optimizer", OWN), .first = true, .meaning = "whose state the step keeps, and whose update it takes",
+    {KEY("weights", OWN), .holds = HOLDS_TEXT,
+     .meaning = "quantise the layers' frozen projections, in blocks of 64; needs lora", .values = "nf4 or int8",
+     .null = "all are in the dtype", .tried = (const char *const[]){"nf4", "int8", NULL}, .rounds = true,
+     .argument = "nf4|int8", .spelling = SPELLED_TEXT, .decode = decode_weights},
+    {KEY("optimizer", OWN), .holds = HOLDS_OBJECT, .first = true,
+     .meaning = "whose state the step keeps, and whose update it takes",
      .values = "a name of `longbp list optimizers`, or {name: NAME, OPTION: VALUE, ...}", .null = "none",
      .telling = "name", .argument = "OPTIMIZER,OPTION=VALUE", .spelling = SPELLED_NAMED,
      .decode = decode_optimizer},
-    {KEY("kv_gradient_dtype", OWN), .meaning = "of the sums of the gradient of keys and values",
+    {KEY("kv_gradient_dtype", OWN), .holds = HOLDS_TEXT,
+     .meaning = "of the sums of the gradient of keys and values",
      .values =
          "bf16, rounded to nearest, or bf16-stochastic, rounded without bias, of a model in bf16; else the default",
      .standard = "f32, of a model in f64 f64", .tried = (const char *const[]){"bf16", NULL}, .rounds = true,
      .argument = "DTYPE", .decode = decode_kv_gradient_dtype},
-    {KEY("gradient_dtype", OWN), .meaning = "of the sums of the weights' gradients",
+    {KEY("gradient_dtype", OWN), .holds = HOLDS_TEXT, .meaning = "of the sums of the weights' gradients",
      .values = "bf16 of a model in bf16, else the default", .standard = "f32, of a model in f64 f64",
      .argument = "DTYPE", .decode = decode_gradient_dtype},
     {MEMBER("deterministic", BOOL, deterministic), .meaning = "the same bits in every run, at whatever cost",
@@ -248,7 +251,7 @@ const struct trial_key trial_keys[] = {
      .members = measure_keys},
     {KEY("limits", OBJECT), .meaning = "what the trial may take", .quiet = true, .members = limits_keys},
     {KEY("place", OBJECT), .meaning = "where is kept what every method has", .members = place_keys},
-    {KEY("host", OWN), .meaning = "where the host keeps what is put there",
+    {KEY("host", OWN), .holds = HOLDS_OBJECT, .meaning = "where the host keeps what is put there",
      .values = "{\"folder\": PATH}: files in that folder, on the CPU alone",
      .null = "in its memory, pinned for a card", .argument = "folder=DIR", .spelling = SPELLED_OBJECT,
      .telling = "folder", .decode = decode_host},
@@ -267,20 +270,10 @@ size_t trial_key_find(const char *name)
     return i;
 }
 
-const struct trial_key *trial_key_at(const char *parent, const char *name)
+const struct trial_key *trial_key_named(const char *name)
 {
-    const struct trial_key *keys = trial_keys;
-    size_t bytes = strcspn(parent, ".");
-    for (const struct trial_key *key = trial_keys; *parent && key->name; key++) {
-        if (strlen(key->name) == bytes && strncmp(key->name, parent, bytes) == 0 && parent[bytes] == '.' &&
-            parent[bytes + 1] == '\0')
-            keys = key->members;
-    }
-    if (*parent && keys == trial_keys)
-        return NULL;
-    while (keys && keys->name && strcmp(keys->name, name) != 0)
-        keys++;
-    return keys && keys->name ? keys : NULL;
+    size_t i = trial_key_find(name);
+    return i < trial_key_count() ? &trial_keys[i] : NULL;
 }
 
 size_t trial_keys_tried(struct tried_key tried[TRIAL_KEYS_MAX])

@@ -20,9 +20,13 @@ enum key_type {
 // object with a name; or a number, else the path of a batch file, which is the data.
 enum key_spelling { SPELLED_VALUE, SPELLED_TEXT, SPELLED_OBJECT, SPELLED_NAMED, SPELLED_BATCH };
 
+// What records hold of a KEY_OWN.
+enum key_holds { HOLDS_ANY, HOLDS_TEXT, HOLDS_OBJECT };
+
 struct trial_key {
     const char *name;
     enum key_type type;
+    enum key_holds holds;
     size_t offset;              // in struct trial, of all but KEY_OBJECT, KEY_OWN and KEY_METHOD
     double minimum, maximum;    // KEY_COUNT, KEY_NUMBER
     double initial;             // default; of KEY_CHOICE the index
@@ -63,9 +67,8 @@ extern const struct trial_key trial_keys[];
 size_t trial_key_count(void);
 // Position of a key, or trial_key_count() if there is none of this name.
 size_t trial_key_find(const char *name);
-// The row of a key, or of a member of an object, by the path before its name: "" or "measure."; NULL: there is
-// none.
-const struct trial_key *trial_key_at(const char *parent, const char *name);
+// NULL: there is none of this name.
+const struct trial_key *trial_key_named(const char *name);
 // A key of which a search tries values, and the object that it is a member of; NULL: the trial.
 struct tried_key {
     const struct trial_key *key, *parent;

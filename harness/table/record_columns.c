@@ -151,16 +151,24 @@ static void add_missing(struct record_columns *columns, const struct position *p
     position_free(&position);
 }
 
-// What is null in all of these records, whose methods do not have it, is no mistake.
-static void add_methods(struct record_columns *columns)
+static void add_key(struct record_columns *columns, const char *key, const char *member)
 {
-    struct position method = {strdup("trial.method"), json_pack("[s, s]", "trial", "method")};
+    struct position position = {.path = json_pack("[s, s]", "trial", key)};
+    CHECK(asprintf(&position.name, "trial.%s", key) > 0 && position.path);
+    add_missing(columns, &position, member);
+    position_free(&position);
+}
+
+// What is null in all of these records, whose methods do not have it or which do not train, is no mistake.
+static void add_keys(struct record_columns *columns)
+{
     const struct option *option;
-    CHECK(method.name && method.path);
-    add_missing(columns, &method, "name");
+    add_key(columns, "method", "name");
     for (size_t i = 0; (option = methods_option(i)); i++)
-        add_missing(columns, &method, option->name);
-    position_free(&method);
+        add_key(columns, "method", option->name);
+    for (const struct trial_key *key = trial_keys; key->name; key++)
+        for (const struct trial_key *member = key->members; member && member->name; member++)
+            add_key(columns, key->name, member->name);
 }
 
 void record_columns_open(struct record_columns *columns, const struct results *results)
@@ -170,7 +178,7 @@ void record_columns_open(struct record_columns *columns, const struct results *r
     CHECK(columns->free_keys && columns->known && root.name && root.path);
     note_keys_of(columns->free_keys, record_fields, "", 0, results);
     add_fields(columns, record_fields, &root, true);
-    add_methods(columns);
+    add_keys(columns);
     position_free(&root);
 }
 
@@ -256,7 +264,8 @@ static bool find_short(const struct record_columns *columns, const char *name, s
 {
     static const char *const paths[] = {"trial.%.100s", "trial.method.%.100s"};
     char path[128];
-    bool method = trial_key_find(name) < trial_key_count() && trial_keys[trial_key_find(name)].type == KEY_METHOD;
+    const struct trial_key *key = trial_key_named(name);
+    bool method = key && key->type == KEY_METHOD;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         snprintf(path, sizeof path, paths[i], method ? "method.name" : name);
         if (json_object_get(columns->known, path)) {

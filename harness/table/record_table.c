@@ -532,7 +532,7 @@ static char *words_of(const struct record_column *column, const json_t *value)
 // way. Takes the words and gives new ones.
 static char *more_than(const struct record *record, char *words)
 {
-    double limit = record->trial.limits.memory;
+    double limit = record->trial.limits->memory;
     char most[64], *more;
     bool limited = strstr(text_or(record->reason, ""), "(limits.memory)") && limit > record->peak_bytes;
     if (limited)

@@ -32,7 +32,8 @@ json_t *setting_of_record(const struct record *record, const char *const *within
 }
 
 // Whether the value of the first record is that of all.
-static bool all_say(struct recorded_key key, const json_t *value, const struct record *const *records, size_t count)
+static bool all_say(const struct trial_key *key, const json_t *value, const struct record *const *records,
+                    size_t count)
 {
     bool same = true;
     for (size_t i = 1; same && i < count; i++) {
@@ -51,7 +52,7 @@ json_t *setting_common(const struct record *const *records, size_t count)
     json_t *common = setting_of_record(records[0], nothing);
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         const json_t *value = json_object_get(common, key->name);
-        if (value && !all_say(recorded_key_of(key), value, records, count)) {
+        if (value && !all_say(key, value, records, count)) {
             json_object_del(common, key->name);
         }
     }

@@ -24,7 +24,7 @@ static json_t *add_differing(json_t *members, const json_t *first, const json_t 
 }
 
 // In what of a key the records differ: NULL: nothing; true: its value; an object: these members.
-static json_t *differing(struct recorded_key key, const struct record *const *records, size_t count)
+static json_t *differing(const struct trial_key *key, const struct record *const *records, size_t count)
 {
     json_t *first = recorded_key_value(key, records[0]), *found = NULL;
     for (size_t i = 1; i < count && !json_is_true(found); i++) {
@@ -82,7 +82,7 @@ struct trial_name trial_names_at(const struct trial_names *names, size_t record)
     for (size_t i = 0; i < trial_key_count(); i++) {
         if (!names->differing[i])
             continue;
-        json_t *value = recorded_key_value(recorded_key_of(&trial_keys[i]), names->records[record]);
+        json_t *value = recorded_key_value(&trial_keys[i], names->records[record]);
         if (value)
             append_key(name.text, sizeof name.text, &trial_keys[i], value, names->differing[i], names->exact[i]);
         json_decref(value);
@@ -141,7 +141,7 @@ static bool go_without_saying(const struct trial_key *key, const struct record *
     struct trial_defaults defaults = {0};
     bool all = strcmp(key->name, "dtype") != 0;
     for (size_t i = 0; all && i < count; i++) {
-        json_t *value = recorded_key_value(recorded_key_of(key), records[i]);
+        json_t *value = recorded_key_value(key, records[i]);
         enum dtype dtype;
         all = !value || (records[i]->trial.dtype && dtype_from_name(records[i]->trial.dtype, &dtype) &&
                          trial_key_says_nothing(key, value, dtype, &defaults));
@@ -154,7 +154,7 @@ static bool go_without_saying(const struct trial_key *key, const struct record *
 // In what of a key the names of these records are to tell them apart.
 static json_t *telling(const struct trial_key *key, const struct record *const *records, size_t count)
 {
-    json_t *found = differing(recorded_key_of(key), records, count);
+    json_t *found = differing(key, records, count);
     if (found && go_without_saying(key, records, count)) {
         json_decref(found);
         found = NULL;
@@ -165,14 +165,13 @@ static json_t *telling(const struct trial_key *key, const struct record *const *
 // Whether some values of the key are not the same, and rounded to the same words.
 static bool is_ambiguous(const struct trial_key *key, const struct record *const *records, size_t count)
 {
-    struct recorded_key recorded = recorded_key_of(key);
     json_t *said = json_object();
     bool ambiguous = false;
     CHECK(said);
     for (size_t i = 0; !ambiguous && i < count; i++) {
-        if (i && recorded_key_alike(recorded, records[i], records[i - 1]))
+        if (i && recorded_key_alike(key, records[i], records[i - 1]))
             continue;
-        json_t *value = recorded_key_value(recorded, records[i]);
+        json_t *value = recorded_key_value(key, records[i]);
         ambiguous = value && trial_key_text_is_ambiguous(said, key, value);
         json_decref(value);
     }
