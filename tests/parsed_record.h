@@ -1,28 +1,30 @@
 // Parsed record: a record of a line of JSON, with what it borrows from.
 #pragma once
-#include "harness/record/record_json.h"
+#include "harness/record/record_read.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct parsed_record {
     struct record record;
-    json_t *object;
+    struct interned interned;
 };
 
 // To be released with parsed_record_free.
 static inline struct parsed_record *parsed_record(const char *line)
 {
-    json_error_t error;
+    struct status status = {0};
     struct parsed_record *parsed = calloc(1, sizeof *parsed);
-    if (!parsed || !(parsed->object = json_loads(line, 0, &error)))
+    if (!parsed || !record_read(&parsed->record, line, strlen(line), &parsed->interned, "record", &status)) {
+        fprintf(stderr, "%s\n%s\n", status.message, line);
         abort();
-    record_read(&parsed->record, parsed->object);
+    }
     return parsed;
 }
 
 static inline void parsed_record_free(const struct record *record)
 {
     struct parsed_record *parsed = (struct parsed_record *)record; // its first member
-    record_free(&parsed->record);
-    json_decref(parsed->object);
+    interned_free(&parsed->interned);
     free(parsed);
 }

@@ -3,8 +3,7 @@
 // harness/record/step_time, which reads such records. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
 #include "harness/machine/environment.h"
-#include "harness/record/record_check.h"
-#include "harness/record/record_json.h"
+#include "harness/record/record_read.h"
 #include "harness/record/step_time.h"
 #include "harness/spec/trial_decode.h"
 #include "harness/trial/trial_run.h"
@@ -38,8 +37,6 @@ static json_t *record_of(const char *method_and_more)
     json_t *record = json_loads(line, 0, NULL);
     assert_non_null(record);
     json_object_set_new(record, "experiment", json_string("e"));
-    if (!record_check(record, "record", &status))
-        fail_msg("%s: %s", line, status.message);
     free(line);
     trial_free(&trial);
     free(json);
@@ -60,9 +57,14 @@ static json_t *run_samples(size_t samples, const char *method, const char *more)
 static struct step_time time_of(const json_t *object, bool estimate)
 {
     struct record record;
-    record_read(&record, object);
+    struct interned interned = {0};
+    struct status status = {0};
+    char *line = json_dumps(object, JSON_COMPACT);
+    if (!record_read(&record, line, strlen(line), &interned, "record", &status))
+        fail_msg("%s: %s", line, status.message);
     struct step_time time = estimate ? step_time_estimate(&record) : step_time_of(&record);
-    record_free(&record);
+    interned_free(&interned);
+    free(line);
     return time;
 }
 
@@ -210,9 +212,12 @@ static struct step_time time_by_hand(const char *text, bool estimate)
 static void step_times_by_hand(void **state)
 {
     (void)state;
-#define METHOD(sampler) "{'trial': {'method': {'name': 'spaco', 'sampler': '" sampler "'}}, "
+#define OF(method)                                                                                                 \
+    "{'schema': 2, 'id': '0123456789abcdef0123456789abcdef', 'experiment': 'e', 'status': 'ok', 'trial': "         \
+    "{'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': {" method "}}, "
+#define METHOD(sampler) OF("'name': 'spaco', 'sampler': '" sampler "'")
 #define TIMES           "'samples_ms': [1, 2, 9], 'median_ms': 2, 'estimate_ms': 7"
-    struct step_time time = time_by_hand("{'trial': {'method': {'name': 'seco'}}, " TIMES "}", false);
+    struct step_time time = time_by_hand(OF("'name': 'seco'") TIMES "}", false);
     assert_true(time.ms == 2 && time.low == 1 && time.high == 9 && isnan(time.columns));
     time = time_by_hand(
         METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}", false);

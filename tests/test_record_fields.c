@@ -1,8 +1,8 @@
 // Tests of the table of record fields: it has what the program writes and nothing else, and `longbp list fields`
 // prints it.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "harness/record/record_check.h"
 #include "harness/record/record_fields.h"
+#include "harness/record/record_read.h"
 #include "harness/record/result_file.h"
 #include "tests/program.h"
 #include "tests/quoted.h"

@@ -3,21 +3,28 @@
 #define _GNU_SOURCE // getline
 #include "harness/record/record_fields.h"
 #include "harness/record/record_json.h"
+#include "harness/record/record_read.h"
 #include "tests/quoted.h"
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
-static json_t *rewritten(const json_t *object)
+static json_t *rewritten(const char *line, size_t bytes)
 {
     struct record record;
-    record_read(&record, object);
+    struct interned interned = {0};
+    struct status status = {0};
+    char *text = strndup(line, bytes);
+    if (!record_read(&record, text, bytes, &interned, "line", &status))
+        fail_msg("%s: %s", status.message, text);
     json_t *again = record_json(&record);
-    record_free(&record);
+    interned_free(&interned);
+    free(text);
     return again;
 }
 
@@ -44,7 +51,7 @@ static bool check_line(const char *path, size_t number, const char *line)
 {
     json_t *object = json_loads(line, 0, NULL);
     assert_non_null(object);
-    json_t *again = rewritten(object);
+    json_t *again = rewritten(line, strcspn(line, "\n"));
     drop_new(again, object);
     char *text = json_dumps(again, JSON_COMPACT);
     size_t length = strcspn(line, "\n");
@@ -93,8 +100,7 @@ static void what_is_not_there_is_null(void **state)
 {
     (void)state;
     struct record record;
-    json_t *nothing = json_object();
-    record_read(&record, nothing);
+    record_clear(&record);
     assert_true(isnan(record.peak_bytes) && isnan(record.trial.context) && isnan(record.gradient.relative_l2));
     assert_true(isnan(record.peak_by_category[0]) && isnan(record.trial.limits->memory));
     assert_null(record.id);
@@ -103,21 +109,22 @@ static void what_is_not_there_is_null(void **state)
     assert_int_equal(record.status, RECORD_STATUS_COUNT);
     assert_false(record.gradient.given || record.trial.given || record.sm_clock_mhz->given);
     assert_int_equal(record.samples_ms.count + record.gradient.tensors.count + record.categories->rows.count, 0);
-    record_free(&record);
-    json_decref(nothing);
 }
 
 static void members_are_read_by_type(void **state)
 {
     (void)state;
     char *text = quoted(
-        "{'status': 'oom', 'trial': {'context': 64, 'deterministic': true, 'limits': {'memory': 7}, 'method': "
+        "{'schema': 2, 'id': '0123456789abcdef0123456789abcdef', 'experiment': 'e', "
+        "'status': 'oom', 'trial': {'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 64, 'deterministic': "
+        "true, 'limits': {'memory': 7}, 'method': "
         "{'name': 'seco'}}, 'samples_ms': [1.5, 2], 'peak_by_category': {'weights': 3}, 'gradient': "
         "{'hash': '0123456789abcdef', 'tensors': {'a': {'max_abs': 0.5}, 'b': {}}}, 'categories': {'rows': "
         "[{'shape': [2, 3, 4], 'ms': 0.25}]}}");
-    json_t *object = json_loads(text, 0, NULL);
+    struct interned interned = {0};
+    struct status status = {0};
     struct record record;
-    record_read(&record, object);
+    assert_true(record_read(&record, text, strlen(text), &interned, "line", &status));
     assert_int_equal(record.status, RECORD_OOM);
     assert_true(record.trial.context == 64 && record.trial.deterministic == 1 && record.trial.limits->memory == 7);
     assert_string_equal(json_string_value(json_object_get(record.trial.method, "name")), "seco");
@@ -130,8 +137,7 @@ static void members_are_read_by_type(void **state)
     assert_true(tensors[0].max_abs == 0.5 && isnan(tensors[1].max_abs));
     const struct record_row *rows = record.categories->rows.items;
     assert_true(record.categories->rows.count == 1 && rows[0].shape.items[2] == 4 && rows[0].ms == 0.25);
-    record_free(&record);
-    json_decref(object);
+    interned_free(&interned);
     free(text);
 }
 

@@ -81,7 +81,7 @@ static void test_whole_records(void **state)
 static bool count_id(void *ids, const struct result_line *line, struct status *status)
 {
     (void)status;
-    result_ids_add(ids, line->id, line->status, line->data_hash, line->model_hash);
+    result_ids_add(ids, line->record);
     return true;
 }
 
@@ -119,7 +119,10 @@ static void test_many_ids_are_counted(void **state)
     char id[33];
     for (size_t i = 0; i < 30000; i++) {
         snprintf(id, sizeof id, "%032zx", i % 10000 * 7919 % 10000);
-        result_ids_add(&ids, id, i % 10000 < 5000 ? RECORD_OK : i % 2 ? RECORD_CRASH : RECORD_OOM, "", "");
+        result_ids_add(&ids, &(struct record){.id = id,
+                                              .status = i % 10000 < 5000 ? RECORD_OK
+                                                        : i % 2          ? RECORD_CRASH
+                                                                         : RECORD_OOM});
         if (i % 7777 == 0)
             assert_int_equal(result_ids_find(&ids, id).records, i / 10000 + 1);
     }

@@ -18,16 +18,24 @@
 // A record of a line's fields; without one of them it is that of a revision, "r", and a processor.
 static const struct record *record_of(const char *fields)
 {
-    char *text, *line;
-    assert_true(
-        asprintf(&text,
-                 "{'schema': 2, 'id': '%032x', 'experiment': 'e', 'status': 'ok', 'trial': {'model': 'tiny', "
-                 "'method': {'name': 'spaco', 'chunk': 4}}, 'provenance': {'revision': 'r', 'cpu': 'a'}, %s}",
-                 1, fields) > 0);
-    line = quoted(text);
+    static const char base[] = "{'schema': 2, 'id': '00000000000000000000000000000001', 'experiment': 'e', "
+                               "'status': 'ok', 'trial': {'model': "
+                               "'tiny', 'dtype': 'f32', 'device': 'cpu', 'batch': 1, 'context': 8, 'method': "
+                               "{'name': 'spaco', 'chunk': 4}}, "
+                               "'provenance': {'revision': 'r', 'cpu': 'a'}}";
+    char *text, *own, *whole = quoted(base);
+    assert_true(asprintf(&text, "{%s}", fields) > 0);
+    own = quoted(text);
+    json_t *object = json_loads(whole, 0, NULL), *said = json_loads(own, 0, NULL);
+    assert_int_equal(json_object_update(object, said), 0);
+    char *line = json_dumps(object, JSON_COMPACT);
     const struct record *record = &parsed_record(line)->record;
+    json_decref(said);
+    json_decref(object);
     free(line);
+    free(own);
     free(text);
+    free(whole);
     return record;
 }
 

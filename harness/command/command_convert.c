@@ -8,7 +8,7 @@
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "harness/record/record.h"
-#include "harness/record/record_check.h"
+#include "harness/record/record_read.h"
 #include "harness/record/result_file.h"
 #include "harness/spec/trial.h"
 #include <errno.h>
@@ -68,7 +68,7 @@ static bool convert_record(json_t *record, const char *where, struct status *sta
     }
     trial_free(&trial);
     free(text);
-    return decoded && record_check(record, where, status);
+    return decoded;
 }
 
 static bool convert_line(const char *line, const char *where, struct output_file *out, struct status *status)
@@ -78,13 +78,15 @@ static bool convert_line(const char *line, const char *where, struct output_file
     if (!record)
         return status_set(status, STATUS_BAD_INPUT, "%s:%d: not JSON: %s", where, error.column, error.text);
     bool old = json_integer_value(json_object_get(record, "schema")) == 1;
-    bool fine = old ? convert_record(record, where, status) : record_check(record, where, status);
-    char *text = fine ? json_dumps(record, JSON_COMPACT) : NULL;
-    json_decref(record);
-    if (!fine)
-        return false;
+    bool fine = !old || convert_record(record, where, status);
+    char *text = json_dumps(record, JSON_COMPACT);
     CHECK(text);
-    fine = output_file_append(out, text, strlen(text), status) && output_file_append(out, "\n", 1, status);
+    json_decref(record);
+    struct record read;
+    struct interned interned = {0};
+    fine = fine && record_read(&read, text, strlen(text), &interned, where, status);
+    interned_free(&interned);
+    fine = fine && output_file_append(out, text, strlen(text), status) && output_file_append(out, "\n", 1, status);
     free(text);
     return fine;
 }

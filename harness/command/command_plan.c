@@ -7,7 +7,7 @@
 #include "harness/options/shell.h"
 #include "harness/plan/choice.h"
 #include "harness/plan/planned_step.h"
-#include "harness/record/record_json.h"
+#include "harness/record/record_read.h"
 #include "harness/report/category_report.h"
 #include "harness/spec/trial_text.h"
 #include "harness/text/size.h"
@@ -45,6 +45,7 @@ struct plan {
     struct trial trial;
     json_t *object; // the record, as a sweep would have written it
     struct record record;
+    struct interned interned;             // what it borrows from
     size_t limit_bytes, host_limit_bytes; // 0: none
     size_t largest_draw_bytes; // that no draw takes more than, but for one in a million; 0: none is drawn
     char limit_what[PLAN_LIMIT_BYTES];
@@ -139,9 +140,11 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
     CHECK(complete);
     plan->object = json_loads(complete, 0, NULL);
     CHECK(plan->object);
-    record_read(&plan->record, plan->object);
+    bool read = record_read(&plan->record, complete, strlen(complete), &plan->interned, "plan", status);
     free(complete);
     free(line);
+    if (!read)
+        return false;
     if (ended == RECORD_OK)
         return plan_largest_draw(plan, status) &&
                (!arguments->timeline || write_timeline(plan, arguments->timeline, status));
@@ -331,7 +334,7 @@ int command_plan(int argc, char **argv)
         print_json(&plan);
     else
         print_table(&plan);
-    record_free(&plan.record);
+    interned_free(&plan.interned);
     json_decref(plan.object);
     trial_free(&plan.trial);
     plan_flags_close(&arguments.flags);

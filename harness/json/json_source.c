@@ -116,8 +116,7 @@ static bool syntax_error(const struct json_source *source, size_t offset, const 
     return status_set(status, STATUS_BAD_INPUT, "%s%s: %s", source->name, where, message);
 }
 
-// Past the end of a string; of one that does not end, the end of the text.
-static const char *skip_string(const char *at)
+const char *json_string_end(const char *at)
 {
     for (at++; *at && *at != '"'; at++)
         at += *at == '\\' && at[1];
@@ -157,7 +156,7 @@ static char *held_text(const struct json_source *source, size_t *bytes)
     for (const char *at = source->text, *next; *at; at = next) {
         bool value = before == ':' || before == ',' || before == '[';
         size_t length = value ? unheld(at) : 0;
-        next = length ? at + length : *at == '"' ? skip_string(at) : at + 1;
+        next = length ? at + length : *at == '"' ? json_string_end(at) : at + 1;
         if (length && at[length + strspn(at + length, SPACE)] != ':') {
             to += sprintf(to, "\"" UNHELD "%.*s\"", (int)length, at);
         } else {
@@ -299,7 +298,7 @@ void json_source_close(struct json_source *source)
     *source = (struct json_source){0};
 }
 
-// --- positions. The text has been parsed, so the scanner meets valid JSON only.
+// --- positions
 
 struct json_path json_path_key(struct json_path path, const char *key)
 {
@@ -320,14 +319,14 @@ static const char *skip_space(const char *at)
     return at + strspn(at, SPACE);
 }
 
-// Past the value that starts here. Not recursive: the text decides the depth.
-static const char *skip_value(const char *at)
+// Not recursive: the text decides the depth.
+const char *json_value_end(const char *at)
 {
     size_t depth = 0;
     do {
         at = skip_space(at);
         if (*at == '"') {
-            at = skip_string(at);
+            at = json_string_end(at);
         } else if (*at == '{' || *at == '[') {
             depth++;
             at++;
@@ -339,7 +338,7 @@ static const char *skip_value(const char *at)
         } else {
             at += strcspn(at, SPACE ",:]}");
         }
-    } while (depth > 0);
+    } while (depth > 0 && *at);
     return at;
 }
 
@@ -360,14 +359,14 @@ static bool find_key(const char *at, const char *key, const char **key_at, const
         return false;
     at = skip_space(at + 1);
     while (*at == '"') {
-        const char *end = skip_string(at);
+        const char *end = json_string_end(at);
         const char *value = skip_space(skip_space(end) + 1); // past the colon
         if (is_key(at, end, key)) {
             *key_at = at;
             *value_at = value;
             return true;
         }
-        at = skip_space(skip_value(value));
+        at = skip_space(json_value_end(value));
         if (*at == ',')
             at = skip_space(at + 1);
     }
@@ -384,7 +383,7 @@ static bool find_index(const char *at, size_t index, const char **value_at)
             *value_at = at;
             return true;
         }
-        at = skip_space(skip_value(at));
+        at = skip_space(json_value_end(at));
         if (*at == ',')
             at = skip_space(at + 1);
     }

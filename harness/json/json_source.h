@@ -55,3 +55,6 @@ bool json_source_error(const struct json_source *source, struct json_path path, 
                        struct status *status, const char *format, ...) __attribute__((format(printf, 5, 6)));
 // The value as a message shows it: `-1`, `"text"`, `a list of 3`; escaped and cut to fit. NULL: `nothing`.
 void json_source_show(const json_t *value, char *text, size_t bytes);
+// Past the string, or the value, that begins there; what is no JSON ends anywhere up to the text's end.
+const char *json_string_end(const char *at);
+const char *json_value_end(const char *at);

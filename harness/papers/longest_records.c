@@ -1,6 +1,5 @@
 #include "harness/papers/longest_records.h"
 #include "harness/json/json_source.h"
-#include "harness/record/record_check.h"
 #include <string.h>
 
 // The trial of a row; NULL: nothing fits. A new reference.
@@ -40,17 +39,12 @@ static json_t *record_of(const struct output *output, size_t number, json_t *tri
 }
 
 // What the row says, as a record among the others. Nothing fits: none.
-static bool add_record(const struct output *output, size_t number, const json_t *setting, json_t *row,
-                       json_t *records, struct status *status)
+static void add_record(const struct output *output, size_t number, const json_t *setting, json_t *row,
+                       json_t *records)
 {
-    char where[600];
     json_t *trial = trial_of(setting, row);
-    if (!trial)
-        return true;
-    snprintf(where, sizeof where, "%.500s: row %zu", output->path, number + 1);
-    json_t *record = record_of(output, number, trial, row);
-    CHECK(json_array_append_new(records, record) == 0);
-    return record_check(record, where, status);
+    if (trial)
+        CHECK(json_array_append_new(records, record_of(output, number, trial, row)) == 0);
 }
 
 static bool read_output(const struct output *output, json_t **records, struct status *status)
@@ -66,7 +60,7 @@ static bool read_output(const struct output *output, json_t **records, struct st
     *records = json_array();
     CHECK(*records);
     for (size_t i = 0; fine && i < json_array_size(rows); i++)
-        fine = add_record(output, i, setting, json_array_get(rows, i), *records, status);
+        add_record(output, i, setting, json_array_get(rows, i), *records);
     json_source_close(&source);
     return fine;
 }
@@ -90,7 +84,7 @@ bool longest_results_open(struct results *results, const char *const *paths, siz
         else
             fine = result_file_read_next(&file, paths[i], &results->lines, status);
         if (records && fine)
-            result_file_wrap(&file, paths[i], records);
+            fine = result_file_wrap(&file, paths[i], records, status);
         json_decref(records);
         results_add(results, &file);
     }

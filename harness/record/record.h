@@ -176,12 +176,11 @@ struct record_rounds {
 };
 
 // record_fields.h says what is null in each. Texts and JSON are borrowed; so are lists, parts and what stands apart
-// of an interned record (record_skim.h), others own them (record_json.h).
+// of a record that was read (record_read.h), one that was filled in owns them (record_json.h).
 struct record {
     double schema, round;
     const char *id, *experiment, *reason, *profile, *estimate, *command;
     enum record_status status;
-    bool interned;
     struct record_trial trial;
     const json_t *chosen, *shares;
     uint64_t data_hash, model_hash;

@@ -1,5 +1,5 @@
 // Record fields: one table of all that a record holds. Records are written, read and checked (record_json.h,
-// record_check.h) and described (`longbp list fields`) by it alone. A trial's fields are made from its keys
+// record_read.h) and described (`longbp list fields`) by it alone. A trial's fields are made from its keys
 // (harness/spec/trial_keys.h).
 #pragma once
 #include <stdbool.h>

@@ -5,7 +5,6 @@
 #include <string.h>
 
 // owner: the struct that the fields are of.
-static void read_fields(const struct record_field *fields, const json_t *object, void *owner);
 static json_t *fields_json(const struct record_field *fields, const void *owner);
 static void free_fields(const struct record_field *fields, void *owner);
 
@@ -29,128 +28,11 @@ static void *part_at(const struct record_field *field, const struct record_parts
     return (char *)parts->items + i * field->part_bytes;
 }
 
-// --- null
-
 void record_clear(struct record *record)
 {
     record_fields_clear(record_fields, record);
     record->rounds = (struct record_rounds){0};
-    record->interned = false;
 }
-
-void *record_apart(const struct record_field *field, void *value)
-{
-    void *part = calloc(1, field->part_bytes);
-    CHECK(part);
-    memcpy(part, field->absent, field->part_bytes);
-    return *(void **)value = part;
-}
-
-// --- from JSON
-
-static double number_of(const json_t *value)
-{
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static void read_list(const json_t *array, struct number_list *list)
-{
-    *list = number_list_make(json_array_size(array));
-    for (size_t i = 0; i < list->count; i++)
-        list->items[i] = number_of(json_array_get(array, i));
-}
-
-static void read_parts(const struct record_field *field, const json_t *value, struct record_parts *parts)
-{
-    size_t count = json_object_size(value) + json_array_size(value), i = 0;
-    const char **names = field->type == FIELD_MAP ? calloc(count + 1, sizeof *names) : NULL, *name;
-    *parts = (struct record_parts){count, calloc(count + 1, field->part_bytes), names};
-    CHECK(parts->items && (names || field->type == FIELD_ROWS));
-    json_t *part;
-    json_object_foreach((json_t *)value, name, part)
-    {
-        CHECK(names); // an object is a map
-        read_fields(field->members, part, part_at(field, parts, i));
-        names[i++] = name;
-    }
-    json_array_foreach(value, i, part)
-    {
-        read_fields(field->members, part, part_at(field, parts, i));
-    }
-}
-
-static void read_field(const struct record_field *field, const json_t *json, void *value)
-{
-    const char *text = json_string_value(json);
-    switch (field->type) {
-    case FIELD_BOOL:
-        *(int *)value = json_is_boolean(json) ? json_is_true(json) : -1;
-        return;
-    case FIELD_STRING:
-        *(const char **)value = text;
-        return;
-    case FIELD_STATUS:
-        *(enum record_status *)value = text ? record_status_from_name(text) : RECORD_STATUS_COUNT;
-        return;
-    case FIELD_HASH:
-        *(uint64_t *)value = text ? strtoull(text, NULL, 16) : 0;
-        return;
-    case FIELD_ANY:
-    case FIELD_ARRAY:
-        *(const json_t **)value = json;
-        return;
-    case FIELD_COUNT:
-    case FIELD_SIZE:
-    case FIELD_WHOLE:
-    case FIELD_POSITIVE:
-    case FIELD_NUMBER:
-        if (field->list)
-            read_list(json, value);
-        else
-            *(double *)value = number_of(json);
-        return;
-    case FIELD_TRIAL:
-        ((struct record_trial *)value)->json = json;
-        // fall through
-    case FIELD_OBJECT:
-        if (!field->members) {
-            *(const json_t **)value = json;
-            return;
-        }
-        value = field->absent ? record_apart(field, value) : value;
-        read_fields(field->members, json, value);
-        *(bool *)value = true;
-        return;
-    case FIELD_ROWS:
-    case FIELD_MAP:
-        read_parts(field, json, value);
-        return;
-    case FIELD_TALLY:
-        value = record_apart(field, value);
-        for (int i = 0; i < CATEGORY_COUNT; i++)
-            ((double *)value)[i] = number_of(json_object_get(json, category_name((enum category)i)));
-        return;
-    }
-}
-
-static void read_fields(const struct record_field *fields, const json_t *object, void *owner)
-{
-    record_fields_clear(fields, owner);
-    for (const struct record_field *field = fields; field->name; field++) {
-        const json_t *json = json_object_get(object, field->name);
-        void *value = (char *)owner + field->offset;
-        if (json && !json_is_null(json))
-            read_field(field, json, value);
-    }
-}
-
-void record_read(struct record *record, const json_t *object)
-{
-    record_clear(record);
-    read_fields(record_fields, object, record);
-}
-
-// --- to JSON
 
 const json_t *record_trial_rest(const struct record_trial *trial)
 {
@@ -416,7 +298,6 @@ static void free_fields(const struct record_field *fields, void *owner)
 
 void record_free(struct record *record)
 {
-    if (!record->interned)
-        free_fields(record_fields, record);
+    free_fields(record_fields, record);
     record_clear(record);
 }

@@ -1,15 +1,10 @@
-// Record JSON: a record from JSON and to JSON, each by walking the table of record_fields.h.
+// Record JSON: a record to JSON, by walking the table of record_fields.h.
 #pragma once
 #include "harness/record/record.h"
 #include "harness/record/record_fields.h"
 
 // Sets every field to null.
 void record_clear(struct record *record);
-// Room for an object that stands apart, all null, where its field is.
-void *record_apart(const struct record_field *field, void *value);
-// Reads an object that record_check accepts; of any other JSON what is not of its field's type is null. Texts and
-// JSON stay the object's. Release with record_free.
-void record_read(struct record *record, const json_t *object);
 // The record as an object with its fields in the table's order, a new reference.
 json_t *record_json(const struct record *record);
 // All of a trial, a new reference; NULL: there is none.
@@ -32,7 +27,7 @@ json_t *record_value(const struct record *record, const struct record_path *path
 json_t *record_field_json(const struct record_field *field, const void *value);
 // A number of a field of that type; null if it is not finite.
 json_t *record_number_json(enum field_type type, double value);
-// Releases lists and parts, and clears the record.
+// Releases lists, parts and what stands apart of a record that was filled in, not read, and clears it.
 void record_free(struct record *record);
 // A list of `count` numbers, to be filled in.
 struct number_list number_list_make(size_t count);

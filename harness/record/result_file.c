@@ -1,10 +1,7 @@
 #define _GNU_SOURCE // getline
 #include "harness/record/result_file.h"
 #include "harness/files/input_files.h"
-#include "harness/json/json_skim.h"
-#include "harness/record/record_check.h"
-#include "harness/record/record_json.h"
-#include "harness/record/record_skim.h"
+#include "harness/record/record_read.h"
 #include "harness/text/size.h"
 #include <errno.h>
 #include <string.h>
@@ -25,11 +22,6 @@ static bool is_torn(const char *tail, size_t bytes, bool first)
     return matched == length || !first;
 }
 
-static void place_of(const struct result_line *line, char where[600])
-{
-    snprintf(where, 600, "%.500s:%zu", line->path, line->number);
-}
-
 // Of a training run's own file, steps.jsonl.
 static bool is_step(const json_t *line)
 {
@@ -37,70 +29,27 @@ static bool is_step(const json_t *line)
            (json_object_get(line, "loss") || json_object_get(line, "evaluation_loss"));
 }
 
-json_t *result_line_read(const struct result_line *line, struct status *status)
+// wrong: what the reader of records says.
+static bool refuse(const struct result_line *line, const char *where, const struct status *wrong,
+                   struct status *status)
 {
-    char where[600];
     json_error_t error;
-    json_t *record = json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, &error);
-    place_of(line, where);
-    if (!record && line->number == 1 && json_error_code(&error) == json_error_premature_end_of_input &&
-        strspn(line->text, " \t\r\n") < line->bytes)
-        status_set(status, STATUS_BAD_INPUT,
-                   "%s: no record, but JSON over several lines: result files, which `longbp run` makes of an "
-                   "experiment's spec, hold a record in each line; what max-context and max-batch print goes "
-                   "behind --max-context of `longbp plot` or `longbp report`",
-                   where);
-    else if (!record)
-        status_set(status, STATUS_BAD_INPUT, "%s:%d: not JSON: %s", where, error.column, error.text);
-    else if (is_step(record))
-        status_set(
-            status, STATUS_BAD_INPUT,
-            "%s: no record, but a step as `longbp train` prints it; a curve is drawn from the record of a spec "
-            "with \"train\", which `longbp run` writes",
-            where);
-    else if (record_check(record, where, status))
-        return record;
-    json_decref(record);
-    return NULL;
-}
-
-// What a record is known by, without reading it. False: it takes a closer look.
-static bool skim(struct result_line *line)
-{
-    enum { SCHEMA, ID, STATUS, DATA_HASH, MODEL_HASH, COUNT };
-    static const char *const names[COUNT] = {"schema", "id", "status", "data_hash", "model_hash"};
-    struct json_slice found[COUNT];
-    char schema[8], status[16] = "";
-    int digits = snprintf(schema, sizeof schema, "%d", RECORD_SCHEMA);
-    if (!json_skim(line->text, line->bytes, names, found, COUNT) || found[SCHEMA].bytes != (size_t)digits ||
-        memcmp(found[SCHEMA].text, schema, (size_t)digits) != 0 || found[ID].bytes != sizeof line->id + 1 ||
-        found[STATUS].bytes < 2 || found[STATUS].bytes > sizeof status)
-        return false;
-    memcpy(line->id, found[ID].text + 1, sizeof line->id - 1);
-    memcpy(status, found[STATUS].text + 1, found[STATUS].bytes - 2);
-    line->status = record_status_from_name(status);
-    if (found[DATA_HASH].bytes == sizeof line->data_hash + 1)
-        memcpy(line->data_hash, found[DATA_HASH].text + 1, sizeof line->data_hash - 1);
-    if (found[MODEL_HASH].bytes == sizeof line->model_hash + 1)
-        memcpy(line->model_hash, found[MODEL_HASH].text + 1, sizeof line->model_hash - 1);
-    return *found[ID].text == '"' && strspn(line->id, "0123456789abcdef") == sizeof line->id - 1 &&
-           line->status < RECORD_STATUS_COUNT;
-}
-
-// Not a record, or one that is written unlike ours.
-static bool look_closer(struct result_line *line, struct status *status)
-{
-    json_t *record = result_line_read(line, status);
-    if (record) {
-        snprintf(line->id, sizeof line->id, "%s", json_string_value(json_object_get(record, "id")));
-        line->status = record_status_from_name(json_string_value(json_object_get(record, "status")));
-        const char *data = json_string_value(json_object_get(record, "data_hash"));
-        const char *model = json_string_value(json_object_get(record, "model_hash"));
-        snprintf(line->data_hash, sizeof line->data_hash, "%s", data ? data : "");
-        snprintf(line->model_hash, sizeof line->model_hash, "%s", model ? model : "");
-    }
-    json_decref(record);
-    return record;
+    json_t *value = json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, &error);
+    bool begins = !value && line->number == 1 && json_error_code(&error) == json_error_premature_end_of_input &&
+                  strspn(line->text, " \t\r\n") < line->bytes;
+    const char *found =
+        begins ? "no record, but JSON over several lines: result files, which `longbp run` makes of an "
+                 "experiment's spec, hold a record in each line; what max-context and max-batch print "
+                 "goes behind --max-context of `longbp plot` or `longbp report`"
+        : is_step(value)
+            ? "no record, but a step as `longbp train` prints it; a curve is drawn from the record of a "
+              "spec with \"train\", which `longbp run` writes"
+            : NULL;
+    json_decref(value);
+    if (found)
+        return status_set(status, STATUS_BAD_INPUT, "%s: %s", where, found);
+    *status = *wrong;
+    return false;
 }
 
 static bool is_json(const struct result_line *line)
@@ -119,31 +68,37 @@ static size_t trailing_zeros(const struct result_line *line)
     return zeros;
 }
 
-// What is done with a line. reads: it is read whole, and needs no skim before.
+// What is done with records, and what they are kept in.
 struct visit {
     result_visit *function;
     void *visitor;
-    bool reads;
+    struct interned *interned;
 };
 
 // False if the line is not a record, or is not wanted. A last line that is torn is left out.
-static bool visit_line(struct result_file *file, struct result_line *line, const struct visit *visit,
+static bool visit_line(struct result_file *file, char *text, struct result_line *line, const struct visit *visit,
                        struct status *status)
 {
+    char where[600];
+    struct record record;
+    struct status wrong = {0};
     bool whole = line->text[line->bytes - 1] == '\n';
     size_t zeros = whole ? 0 : trailing_zeros(line);
     file->bytes += line->bytes;
     line->bytes -= whole + zeros;
-    bool known = (visit->reads && whole) || skim(line);
+    text[line->bytes] = 0;
+    snprintf(where, sizeof where, "%.500s:%zu", line->path, line->number);
+    bool known = record_read(&record, text, line->bytes, visit->interned, where, &wrong);
     if (!known && !whole && !is_json(line) && is_torn(line->text, line->bytes, line->number == 1)) {
         file->torn_line = line->number;
         return true;
     }
-    if (!known && !look_closer(line, status))
-        return false;
+    if (!known)
+        return refuse(line, where, &wrong, status);
     file->intact_bytes = file->bytes - zeros;
     file->unterminated = !whole;
     file->torn_line = zeros ? line->number : 0; // of the next record, which is not there
+    line->record = &record;
     return visit->function(visit->visitor, line, status);
 }
 
@@ -177,7 +132,7 @@ static bool scan(struct result_file *file, const char *path, const struct visit 
     for (ssize_t bytes; fine && (bytes = getline(&text, &capacity, stream)) > 0;) {
         number++;
         struct result_line line = {.path = file->path, .number = number, .text = text, .bytes = (size_t)bytes};
-        fine = visit_line(file, &line, visit, status);
+        fine = visit_line(file, text, &line, visit, status);
     }
     if (fine && ferror(stream))
         fine = status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
@@ -186,10 +141,31 @@ static bool scan(struct result_file *file, const char *path, const struct visit 
     return fine;
 }
 
+// Texts of records that were visited are let go now and then.
+#define SCANNED_TEXTS_MAX 10000
+
+struct scanning {
+    result_visit *visit;
+    void *visitor;
+    struct interned interned;
+};
+
+static bool visit_scanned(void *visitor, const struct result_line *line, struct status *status)
+{
+    struct scanning *scanning = visitor;
+    bool goes_on = scanning->visit(scanning->visitor, line, status);
+    if (scanning->interned.count > SCANNED_TEXTS_MAX)
+        interned_free(&scanning->interned);
+    return goes_on;
+}
+
 bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
                       struct status *status)
 {
-    return scan(file, path, &(struct visit){visit, visitor, false}, status);
+    struct scanning scanning = {.visit = visit, .visitor = visitor};
+    bool fine = scan(file, path, &(struct visit){visit_scanned, &scanning, &scanning.interned}, status);
+    interned_free(&scanning.interned);
+    return fine;
 }
 
 // Records as they are read, and what they borrow from.
@@ -198,41 +174,27 @@ struct kept {
     size_t repeated, count, capacity;
     struct record *records;
     struct interned interned;
-    json_t *objects;
 };
 
-static struct record *add(struct kept *kept)
+static void add(struct kept *kept, const struct record *record)
 {
     if (kept->count == kept->capacity) {
         kept->capacity = kept->capacity ? 2 * kept->capacity : 16;
         kept->records = realloc(kept->records, kept->capacity * sizeof *kept->records);
         CHECK(kept->records);
     }
-    return &kept->records[kept->count++];
-}
-
-// Takes over the object.
-static void add_object(struct kept *kept, json_t *object)
-{
-    record_read(add(kept), object);
-    CHECK(json_array_append_new(kept->objects, object) == 0);
+    kept->records[kept->count++] = *record;
 }
 
 static bool keep(void *visitor, const struct result_line *line, struct status *status)
 {
+    (void)status;
     struct kept *kept = visitor;
-    if (!line_set_add(kept->lines, line->text, line->bytes)) {
+    if (line_set_add(kept->lines, line->text, line->bytes))
+        add(kept, line->record);
+    else
         kept->repeated++;
-        return true;
-    }
-    struct record *record = add(kept);
-    if (record_skim(record, line->text, line->bytes, &kept->interned))
-        return true;
-    kept->count--;
-    json_t *object = result_line_read(line, status);
-    if (object)
-        add_object(kept, object);
-    return object;
+    return true;
 }
 
 static void take_over(struct result_file *file, const struct kept *kept)
@@ -242,7 +204,6 @@ static void take_over(struct result_file *file, const struct kept *kept)
     file->repeated = kept->repeated;
     file->interned = kept->interned;
     interned_finish(&file->interned);
-    file->objects = kept->objects;
 }
 
 bool result_file_read(struct result_file *file, const char *path, struct status *status)
@@ -256,30 +217,35 @@ bool result_file_read(struct result_file *file, const char *path, struct status 
 bool result_file_read_next(struct result_file *file, const char *path, struct line_set *lines,
                            struct status *status)
 {
-    struct kept kept = {.lines = lines, .objects = json_array()};
-    CHECK(kept.objects);
-    bool fine = scan(file, path, &(struct visit){keep, &kept, true}, status);
+    struct kept kept = {.lines = lines};
+    bool fine = scan(file, path, &(struct visit){keep, &kept, &kept.interned}, status);
     take_over(file, &kept);
     return fine;
 }
 
-void result_file_wrap(struct result_file *file, const char *path, const json_t *objects)
+bool result_file_wrap(struct result_file *file, const char *path, const json_t *objects, struct status *status)
 {
-    struct kept kept = {.objects = json_array()};
+    struct kept kept = {0};
     *file = (struct result_file){.path = strdup(path)};
-    CHECK(file->path && kept.objects);
-    for (size_t i = 0; i < json_array_size(objects); i++)
-        add_object(&kept, json_incref(json_array_get(objects, i)));
+    CHECK(file->path);
+    bool fine = true;
+    for (size_t i = 0; fine && i < json_array_size(objects); i++) {
+        struct record record;
+        char where[600], *line = json_dumps(json_array_get(objects, i), JSON_COMPACT);
+        CHECK(line);
+        snprintf(where, sizeof where, "%.500s: row %zu", path, i + 1);
+        fine = record_read(&record, line, strlen(line), &kept.interned, where, status);
+        add(&kept, &record);
+        free(line);
+    }
     take_over(file, &kept);
+    return fine;
 }
 
 void result_file_close(struct result_file *file)
 {
-    for (size_t i = 0; i < file->count; i++)
-        record_free(&file->records[i]);
     free(file->path);
     free(file->records);
-    json_decref(file->objects);
     interned_free(&file->interned);
     *file = (struct result_file){0};
 }

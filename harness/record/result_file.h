@@ -12,8 +12,7 @@ struct result_file {
     size_t count;
     struct record *records;   // [count], in the order of the lines; none after a scan
     size_t repeated;          // lines that were read before, left out
-    struct interned interned; // the records' texts and JSON
-    json_t *objects;          // what they borrow from besides: those that took a closer look
+    struct interned interned; // the records' texts, arrays and JSON
     size_t bytes;             // of the file
     size_t intact_bytes;      // up to the end of the last whole record; less than bytes when the last line is torn
     size_t torn_line;         // its number from 1; 0: none
@@ -29,22 +28,18 @@ bool result_file_read(struct result_file *file, const char *path, struct status 
 // One of several files, of which `lines` has the lines of those before.
 bool result_file_read_next(struct result_file *file, const char *path, struct line_set *lines,
                            struct status *status);
-// The same line by line, of which no more than one is in memory, and no more is looked at than that it is JSON and
-// what the record is known by; repeated lines are visited, too. Ends with false where `visit` returns that.
+// The same line by line, of which no more than one is in memory; repeated lines are visited, too. Ends with false
+// where `visit` returns that.
 struct result_line {
     const char *path, *text; // without a newline
     size_t bytes, number;    // from 1
-    char id[33];
-    char data_hash[17], model_hash[17]; // "": none was read, or it is an earlier version's record
-    enum record_status status;
+    const struct record *record;
 };
 typedef bool result_visit(void *visitor, const struct result_line *line, struct status *status);
-// The record, a new reference; NULL and a status that names file and line if it is none of this schema.
-json_t *result_line_read(const struct result_line *line, struct status *status);
 bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
                       struct status *status);
-// The records that were made elsewhere, a list of objects, which are kept.
-void result_file_wrap(struct result_file *file, const char *path, const json_t *objects);
+// The records that were made elsewhere, a list of objects. False and a status if one is none.
+bool result_file_wrap(struct result_file *file, const char *path, const json_t *objects, struct status *status);
 void result_file_close(struct result_file *file);
 // Says on stderr that the last line is torn, if it is, and how many lines were left out.
 void result_file_warn(const struct result_file *file);

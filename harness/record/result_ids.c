@@ -51,8 +51,7 @@ static void grow(struct result_ids *ids)
     CHECK(ids->items);
 }
 
-void result_ids_add(struct result_ids *ids, const char *id, enum record_status status, const char *data_hash,
-                    const char *model_hash)
+void result_ids_add(struct result_ids *ids, const struct record *record)
 {
     if (ids->count == ids->capacity) {
         settle(ids); // rounds of the same trials need no more room
@@ -60,12 +59,12 @@ void result_ids_add(struct result_ids *ids, const char *id, enum record_status s
             grow(ids);
     }
     struct result_id *added = &ids->items[ids->count++];
-    *added = key_of(id);
+    *added = key_of(record->id);
     added->records = 1;
-    added->ok = status == RECORD_OK;
-    added->bad = status == RECORD_FAILED || status == RECORD_CRASH;
-    added->data_hash = strtoull(data_hash, NULL, 16);
-    added->model_hash = strtoull(model_hash, NULL, 16);
+    added->ok = record->status == RECORD_OK;
+    added->bad = record->status == RECORD_FAILED || record->status == RECORD_CRASH;
+    added->data_hash = record->data_hash;
+    added->model_hash = record->model_hash;
 }
 
 struct result_id result_ids_find(struct result_ids *ids, const char *id)

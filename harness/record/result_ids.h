@@ -16,9 +16,8 @@ struct result_ids {
     size_t sorted;           // how many of them are
 };
 
-// Counts a record. id: 32 hexadecimal digits; hashes: 16, or "".
-void result_ids_add(struct result_ids *ids, const char *id, enum record_status status, const char *data_hash,
-                    const char *model_hash);
+// Counts a record.
+void result_ids_add(struct result_ids *ids, const struct record *record);
 // The records of a trial; zeros if there are none.
 struct result_id result_ids_find(struct result_ids *ids, const char *id);
 void result_ids_free(struct result_ids *ids);

@@ -83,7 +83,7 @@ static bool open_locked(struct result_log *log, struct status *status)
 static bool note_id(void *ids, const struct result_line *line, struct status *status)
 {
     (void)status;
-    result_ids_add(ids, line->id, line->status, line->data_hash, line->model_hash);
+    result_ids_add(ids, line->record);
     return true;
 }
 
@@ -96,7 +96,7 @@ static bool look_up(void *visitor, const struct result_line *line, struct status
 {
     (void)status;
     struct trials *trials = visitor;
-    trials->have_all = trials->have_all && result_ids_find(&trials->ids, line->id).records > 0;
+    trials->have_all = trials->have_all && result_ids_find(&trials->ids, line->record->id).records > 0;
     return true;
 }
 

@@ -58,8 +58,8 @@ static bool note_id(void *visitor, const struct result_line *line, struct status
 {
     (void)status;
     const struct done *done = visitor;
-    if (!done->ok_alone || line->status == RECORD_OK)
-        json_object_set_new(done->ids, line->id, json_true());
+    if (!done->ok_alone || line->record->status == RECORD_OK)
+        json_object_set_new(done->ids, line->record->id, json_true());
     return true;
 }
 

@@ -1,5 +1,5 @@
 #include "harness/sweep/progress.h"
-#include "harness/record/record_json.h"
+#include "harness/record/record_read.h"
 #include "harness/spec/trial_text.h"
 #include "harness/text/size.h"
 #include "harness/text/text.h"
@@ -119,16 +119,16 @@ void progress_end(struct progress *progress, const struct trial *trial, const ch
 {
     char what[512];
     struct record record;
-    json_t *object = json_loads(line, 0, NULL);
-    record_read(&record, object);
+    struct interned interned = {0};
+    struct status none = {0};
+    record_read(&record, line, strlen(line), &interned, "record", &none);
     progress->done++;
     progress->counts[status]++;
     describe_with_program(progress->spec, trial, program, what, sizeof what);
     progress_clear(progress);
     if (status != RECORD_OK || progress->detail != PROGRESS_QUIET || record_gradient_undecided(&record))
         print_end(progress, &record, status, what);
-    record_free(&record);
-    json_decref(object);
+    interned_free(&interned);
 }
 
 void progress_counts(const struct progress *progress, char *text, size_t bytes)

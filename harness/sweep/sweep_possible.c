@@ -1,7 +1,7 @@
 #include "harness/sweep/sweep_possible.h"
 #include "harness/process/child.h"
 #include "harness/process/launch.h"
-#include "harness/record/record_json.h"
+#include "harness/record/record_read.h"
 #include "harness/step/ranks.h"
 #include <string.h>
 #include <unistd.h>
@@ -29,14 +29,14 @@ static bool ask(struct probe *probe)
     CHECK(json);
     int signals = child_signals_open(&ignored);
     bool run = signals >= 0 && child_run(NULL, NULL, json, -1, PROBE_SECONDS, signals, &result, &ignored);
-    json_t *object = run && result.line ? json_loads(result.line, 0, NULL) : NULL;
-    record_read(&record, object);
-    bool there = !object || record.status != RECORD_UNSUPPORTED;
+    struct interned interned = {0};
+    bool read =
+        run && result.line && record_read(&record, result.line, strlen(result.line), &interned, "record", &ignored);
+    bool there = !read || record.status != RECORD_UNSUPPORTED;
     if (!there)
         status_set(&probe->why, STATUS_BAD_INPUT, "%s", text_or(record.reason, ""));
     probe->interrupted = result.interrupted;
-    record_free(&record);
-    json_decref(object);
+    interned_free(&interned);
     child_result_free(&result);
     child_signals_close(signals);
     free(json);

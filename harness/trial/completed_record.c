@@ -1,5 +1,5 @@
 #include "harness/trial/completed_record.h"
-#include "harness/record/record_json.h"
+#include "harness/record/record_read.h"
 #include <string.h>
 
 char *completed_record(const char *line, const struct trial *trial, const char *experiment, const char *command,
@@ -8,9 +8,11 @@ char *completed_record(const char *line, const struct trial *trial, const char *
     struct record record;
     json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     char *completed = NULL;
-    record_read(&record, object);
+    struct interned interned = {0};
+    struct status none = {0};
+    bool read = record_read(&record, line, strlen(line), &interned, "record", &none);
     *status = record.status;
-    if (record.id && strcmp(record.id, trial->id) == 0 && record.status < RECORD_STATUS_COUNT) {
+    if (read && strcmp(record.id, trial->id) == 0 && record.status < RECORD_STATUS_COUNT) {
         CHECK(json_object_set_new(object, "experiment", record_text(experiment)) == 0);
         CHECK(json_object_set_new(object, "command", record_text(command)) == 0);
         if (round)
@@ -19,7 +21,7 @@ char *completed_record(const char *line, const struct trial *trial, const char *
             CHECK(json_object_set_new(object, "shares", json_loads(trial->shares, 0, NULL)) == 0);
         completed = json_dumps(object, JSON_COMPACT);
     }
-    record_free(&record);
+    interned_free(&interned);
     json_decref(object);
     return completed;
 }

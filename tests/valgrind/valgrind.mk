@@ -4,9 +4,9 @@
 # much at once is left out; so is test_breakdown, whose operations compute with numbers that nobody wrote.
 MEMCHECK       := $(BUILD)/memcheck
 MEMCHECK_TESTS := $(addprefix test_,accumulators attention batch_file bcd bread bytes_moved compare_bits documents draws \
-  expansion floors flops folder_config folder_write gradient_error gradients json_skim json_source kept_attention log_probs lost_updates memo \
-  objective objective_methods objective_metrics options override pair_sums parts places preference projector quantisation record_check \
-  record_json record_skim record_values recorded_method result_file round_times rounds safetensors sample sampler setting setup shared_prompt spaco spec stages step \
+  expansion floors flops folder_config folder_write gradient_error gradients json_source kept_attention log_probs lost_updates memo \
+  objective objective_methods objective_metrics options override pair_sums parts places preference projector quantisation \
+  record_json record_read record_values recorded_method result_file round_times rounds safetensors sample sampler setting setup shared_prompt spaco spec stages step \
   step_data time_change tokens trial_id trial_keys trial_text values weights)
 MEMCHECK_RUN   := OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell ONEDNN_MAX_CPU_ISA=AVX2
 VALGRIND       := valgrind --quiet --error-exitcode=66 --trace-children=yes --trace-children-skip=/usr/*,/bin/* --num-callers=30
