@@ -1,6 +1,6 @@
 // Command: `longbp compare`, whether anything became worse from one result file to another.
 #include "harness/command/compare_files.h"
-#include "harness/compare/comparison_by.h"
+#include "harness/compare/comparison_report.h"
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include <string.h>

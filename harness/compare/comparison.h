@@ -6,12 +6,29 @@
 // verdict of the comparison is the worst of them. A plan is held against what was measured by what a plan has
 // exactly.
 #pragma once
-#include "harness/compare/gradient_bits.h"
 #include "harness/compare/quantity.h"
 #include "harness/compare/round_times.h"
 #include "harness/compare/time_change.h"
 #include "harness/record/result_file.h"
 #include "harness/table/trial_names.h"
+
+// Whether two records of one trial have the same gradients to the last bit, by their hashes.
+//
+// Bits depend on these besides the program's own code, in bits of struct gradient_bits: keys of a record and of its
+// provenance.
+#define GRADIENT_BITS_CAUSES 9
+extern const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES];
+
+struct gradient_bits {
+    bool known;           // both records have hashes, and of a device whose bits are the same in every run
+    size_t tensors;       // of the base record
+    size_t changed;       // of them; 0: all bits are the same
+    const char *first;    // name of the first that changed, in the model's order, borrowed; NULL: none
+    unsigned long causes; // bit i: cause i is not the same in both
+};
+
+// The CPU's bits are the same in every run, and another device's where the trial asks for it (`deterministic`).
+struct gradient_bits gradient_bits_compare(const struct record *base, const struct record *new);
 
 struct comparison_options {
     // Under --by neither bits nor inputs are judged, nor a trial that one side alone has.

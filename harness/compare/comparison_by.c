@@ -1,5 +1,5 @@
 #define _GNU_SOURCE // asprintf
-#include "harness/compare/comparison_by.h"
+#include "harness/compare/comparison_report.h"
 #include "harness/record/recorded_key.h"
 #include "harness/spec/trial_text.h"
 #include "harness/table/series.h"

@@ -126,7 +126,7 @@ static void write_values(struct comparison_row *row, const struct quantity_chang
 static void add_quantity(struct writing *to, const struct quantity_change *change)
 {
     struct comparison_row *row = begin(to, change->verdict, change->name);
-    bool bytes = quantity_is_bytes(change->name), known = isfinite(change->base) && isfinite(change->new);
+    bool bytes = quantity_is_bytes(change->quantity), known = isfinite(change->base) && isfinite(change->new);
     row->word = change->allowed ? "allowed" : change->news ? "only in NEW" : row->word;
     write_values(row, change, bytes);
     if (known && bytes) {

@@ -1,4 +1,4 @@
-#include "harness/compare/gradient_bits.h"
+#include "harness/compare/comparison.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
+#define _GNU_SOURCE // getline
 #include "harness/compare/history.h"
-#include "harness/record/revision_order.h"
+#include "harness/files/program_output.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,18 +54,38 @@ static int compare_commits(const void *a, const void *b)
     return order ? order : order_of(left->first, right->first);
 }
 
+// Takes the place of each revision, full or cut off, among the commits that lead to the HEAD of the repository that
+// longbp is started in, the oldest first. False if there is no git, no repository, or a revision that is not there.
+static bool ask_git(const struct history *history, size_t *places)
+{
+    enum { LEAST = 7 }; // digits of a revision that is cut off
+    char *arguments[] = {"git", "rev-list", "--topo-order", "--reverse", "HEAD", NULL}, *line = NULL;
+    size_t capacity = 0, found = 0;
+    pid_t child;
+    FILE *stream = program_output_open(&child, arguments);
+    if (!stream)
+        return false;
+    for (size_t place = 1; getline(&line, &capacity, stream) > 0; place++)
+        for (size_t i = 0; i < history->commit_count; i++) {
+            const char *revision = history->commits[i].revision;
+            size_t digits = strlen(revision);
+            if (places[i] || digits < LEAST || strncmp(line, revision, digits) != 0)
+                continue;
+            places[i] = place;
+            found++;
+        }
+    free(line);
+    return program_output_close(stream, child) == 0 && found == history->commit_count;
+}
+
 static void order_commits(struct history *history)
 {
     size_t count = history->commit_count, *places = calloc(count + 1, sizeof *places);
-    const char **revisions = calloc(count + 1, sizeof *revisions);
-    CHECK(places && revisions);
-    for (size_t i = 0; i < count; i++)
-        revisions[i] = history->commits[i].revision;
-    history->by_git = count > 1 && revision_order(revisions, count, places);
+    CHECK(places);
+    history->by_git = count > 1 && ask_git(history, places);
     for (size_t i = 0; history->by_git && i < count; i++)
         history->commits[i].place = places[i];
     qsort(history->commits, count, sizeof *history->commits, compare_commits);
-    free(revisions);
     free(places);
 }
 

@@ -97,7 +97,7 @@ static void print_changes(const struct history_report *report, const struct hist
 
 struct trend {
     const char *name;
-    bool time;
+    bool time, bytes;
     double first, last, least, most;
     size_t points, changes; // that know it; at which it changed
     struct words changed;   // at which commits
@@ -133,9 +133,9 @@ static void trend_add(struct trend *trend, const struct history_commit *commit, 
 
 // A deterministic figure changes where it is another number.
 static struct trend quantity_trend(const struct history *history, const struct history_trial *trial,
-                                   enum quantity quantity)
+                                   const struct quantity *quantity)
 {
-    struct trend trend = {.name = quantity_name(quantity)};
+    struct trend trend = {.name = quantity->name, .bytes = quantity_is_bytes(quantity)};
     const struct record *last = NULL; // whose value was told of: what creeps adds up, until it is a change
     for (size_t p = 0; p < trial->count; p++) {
         const struct history_point *point = &trial->points[p];
@@ -167,7 +167,7 @@ static struct words value_words(const struct trend *trend, double value)
     struct words words;
     if (trend->time)
         return words_of("%.4g ms", value);
-    if (!quantity_is_bytes(trend->name))
+    if (!trend->bytes)
         return words_of(value == floor(value) ? "%.0f" : "%.6g", value);
     size_text((size_t)value, words.text, sizeof words.text);
     return words;
@@ -192,12 +192,13 @@ static void add_trend(const struct history_report *report, struct text_table *ta
 static void print_trends(const struct history_report *report, const struct history *history, FILE *stream)
 {
     struct text_table table = {0};
-    size_t changed[QUANTITY_COUNT] = {0}, known[QUANTITY_COUNT] = {0};
+    size_t changed[QUANTITIES_MAX] = {0}, known[QUANTITIES_MAX] = {0};
+    const struct quantity *all = quantities();
     ROW(&table, "trial", "figure", "commits", "first", "least", "most", "last", "last / first", "changed at");
     for (size_t i = 0; i < history->trial_count; i++) {
         const struct history_trial *trial = &history->trials[i];
-        for (int q = 0; q < QUANTITY_COUNT; q++) {
-            const struct trend trend = quantity_trend(history, trial, (enum quantity)q);
+        for (size_t q = 0; all[q].name; q++) {
+            const struct trend trend = quantity_trend(history, trial, &all[q]);
             known[q] += trend.points > 1;
             changed[q] += trend.changes > 0;
             add_trend(report, &table, trial, &trend);
@@ -207,10 +208,9 @@ static void print_trends(const struct history_report *report, const struct histo
     }
     print_table(report, "How figures went", &table, stream);
     const char *separator = "\nchanged: ";
-    for (int q = 0; q < QUANTITY_COUNT; q++)
+    for (size_t q = 0; all[q].name; q++)
         if (known[q]) {
-            fprintf(stream, "%s%s in %zu of %zu trials", separator, quantity_name((enum quantity)q), changed[q],
-                    known[q]);
+            fprintf(stream, "%s%s in %zu of %zu trials", separator, all[q].name, changed[q], known[q]);
             separator = ", ";
         }
     fputs(*separator == ',' ? "\n" : "", stream);
@@ -237,9 +237,9 @@ static json_t *point_json(const struct history_point *point)
                                hash ? json_sprintf("%016" PRIx64, hash) : json_null(), "gradient_relative_l2",
                                number(record->gradient.relative_l2), "time_ms", number(time_of(record)),
                                "spread_ms", number(spread_of(record)));
-    for (int q = 0; q < QUANTITY_COUNT; q++)
-        if (q != QUANTITY_PEAK_BY_CATEGORY)
-            set(object, quantity_name((enum quantity)q), number(quantity_of(record, (enum quantity)q)));
+    for (const struct quantity *quantity = quantities(); quantity->name; quantity++)
+        if (quantity->field->type != FIELD_TALLY)
+            set(object, quantity->name, number(quantity_of(record, quantity)));
     return object;
 }
 

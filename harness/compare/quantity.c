@@ -1,5 +1,5 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/compare/quantity.h"
-#include "harness/compare/loss_noise.h"
 #include "harness/record/recorded_key.h"
 #include "harness/text/names.h"
 #include "harness/text/size.h"
@@ -19,79 +19,86 @@
 // How far counts of instructions of one build may be apart, of which threads that wait for others retire some.
 #define INSTRUCTIONS_NOISE 0.03
 
-// Kinds of quantities, in the order of the table of `compare --help`. All quantities of a kind share these
-// properties.
-enum kind { COUNT, HOST, CATEGORY, INSTRUCTIONS, LOSS, RUN_LOSS, ERROR, TENSOR, BIAS, KINDS };
-static const struct {
+// In the order of the table of `compare --help`.
+static const struct kind {
     const char *name, *rule; // name: where the quantities' own do not say it
     bool counted;            // with --exact less is worse
     bool both_ways;          // less is worse
     bool of_all_draws;       // draws of other columns make it no other
-} kinds[KINDS] = {
-    [COUNT] = {NULL, "more: worse; less: better, with --exact worse", .counted = true},
-    [HOST] = {NULL, "the same; null is 0", .counted = true},
-    [CATEGORY] = {"each part of peak_by_category", "the same; a part of a peak that fell: not judged",
-                  .counted = true},
-    [INSTRUCTIONS] = {NULL, "3 % more: worse; 3 % less: better, with --exact worse; elsewhere: not judged",
-                      .counted = true, .of_all_draws = true},
-    [LOSS] = {"loss of the first step", "more or less beyond the tolerance: worse", .both_ways = true},
-    [RUN_LOSS] = {NULL, "of a training run: more beyond their noise: worse; less: better", .of_all_draws = true},
-    [ERROR] = {NULL, "more beyond the tolerance: worse; less: better"},
-    [TENSOR] = {"the error of each tensor", "likewise"},
-    [BIAS] = {NULL, "likewise", .of_all_draws = true},
+} kinds[COMPARED_KINDS] = {
+    [COMPARED_COUNT] = {NULL, "more: worse; less: better, with --exact worse", .counted = true},
+    [COMPARED_HOST] = {NULL, "the same; null is 0", .counted = true},
+    [COMPARED_PARTS] = {"each part of peak_by_category", "the same; a part of a peak that fell: not judged",
+                        .counted = true},
+    [COMPARED_INSTRUCTIONS] = {NULL, "3 % more: worse; 3 % less: better, with --exact worse; elsewhere: not judged",
+                               .counted = true, .of_all_draws = true},
+    [COMPARED_LOSS] = {"loss of the first step", "more or less beyond the tolerance: worse", .both_ways = true},
+    [COMPARED_RUN_LOSS] = {NULL, "of a training run: more beyond their noise: worse; less: better",
+                           .of_all_draws = true},
+    [COMPARED_ERROR] = {NULL, "more beyond the tolerance: worse; less: better"},
+    [COMPARED_TENSORS] = {"the error of each tensor", "likewise"},
+    [COMPARED_BIAS] = {NULL, "likewise", .of_all_draws = true},
 };
 
-// member: of a record, a double; that of parts and of a training run's losses is not used.
-#define AT(member) offsetof(struct record, member)
-static const struct {
-    const char *name;
-    enum kind kind;
-    size_t offset;
-} quantities[QUANTITY_COUNT] = {
-    [QUANTITY_PEAK_BYTES] = {"peak_bytes", COUNT, AT(peak_bytes)},
-    [QUANTITY_PEAK_BY_CATEGORY] = {"peak_by_category", CATEGORY, AT(peak_by_category)},
-    [QUANTITY_RESIDENT_BYTES] = {"resident_bytes", COUNT, AT(resident_bytes)},
-    [QUANTITY_FLOPS] = {"flops", COUNT, AT(flops)},
-    [QUANTITY_MODEL_FLOPS] = {"model_flops", COUNT, AT(model_flops)},
-    [QUANTITY_BYTES_MOVED] = {"bytes_moved", COUNT, AT(bytes_moved)},
-    [QUANTITY_ATTENTION_GLUE_BYTES] = {"attention_glue_bytes", COUNT, AT(attention_glue_bytes)},
-    [QUANTITY_LAUNCHES] = {"launches", COUNT, AT(launches)},
-    [QUANTITY_HOST_PEAK_BYTES] = {"host_peak_bytes", HOST, AT(host_peak_bytes)},
-    [QUANTITY_LINK_OUT_BYTES] = {"link_out_bytes", HOST, AT(link_out_bytes)},
-    [QUANTITY_LINK_IN_BYTES] = {"link_in_bytes", HOST, AT(link_in_bytes)},
-    [QUANTITY_INSTRUCTIONS] = {"instructions", INSTRUCTIONS, AT(instructions)},
-    [QUANTITY_LOSS] = {"loss", LOSS, AT(loss)},
-    [QUANTITY_LAST_LOSS] = {"last_loss", RUN_LOSS, AT(curve)},
-    [QUANTITY_HELD_OUT_LOSS] = {"held_out_loss", RUN_LOSS, AT(curve)},
-    [QUANTITY_GRADIENT_ERROR] = {"gradient.relative_l2", ERROR, AT(gradient.relative_l2)},
-    [QUANTITY_NOISE_FLOOR] = {"gradient.noise_floor", ERROR, AT(gradient.noise_floor)},
-    [QUANTITY_TENSOR_ERROR] = {"gradient.tensors", TENSOR, AT(gradient.tensors)},
-    [QUANTITY_BIAS] = {"bias.relative_l2", BIAS, AT(bias.relative_l2)},
-    [QUANTITY_BIAS_RMS] = {"bias.rms_error", BIAS, AT(bias.rms_error)},
-};
-
-const char *quantity_name(enum quantity quantity)
+// Adds those of a kind; their new number.
+static size_t add_quantities(struct quantity *all, size_t count, enum field_compared kind,
+                             const struct record_field *fields, const struct record_field *parent)
 {
-    return quantities[quantity].name;
+    for (const struct record_field *field = fields; field->name; field++) {
+        char *name = (char *)(field->compared_as ? field->compared_as : field->name);
+        if (!parent && field->type == FIELD_OBJECT && field->members)
+            count = add_quantities(all, count, kind, field->members, field);
+        if (field->compared != kind)
+            continue;
+        CHECK(count + 1 < QUANTITIES_MAX);
+        if (parent && !field->compared_as)
+            CHECK(asprintf(&name, "%s.%s", parent->name, field->name) > 0);
+        all[count++] = (struct quantity){name, field, parent};
+    }
+    return count;
 }
 
-bool quantity_is_bytes(const char *name)
+const struct quantity *quantities(void)
 {
-    return strstr(name, "bytes") || strncmp(name, "peak_by_category", strlen("peak_by_category")) == 0;
+    static struct quantity all[QUANTITIES_MAX];
+    static bool made;
+    size_t count = 0;
+    for (enum field_compared kind = COMPARED_COUNT; !made && kind < COMPARED_KINDS; kind++)
+        count = add_quantities(all, count, kind, record_fields, NULL);
+    made = true;
+    return all;
+}
+
+static const struct quantity *whole_of(const struct quantity *parts)
+{
+    const struct quantity *whole = quantities();
+    while (whole->field != parts->field - 1)
+        whole++;
+    return whole;
+}
+
+static const struct kind *kind_of(const struct quantity *quantity)
+{
+    return &kinds[quantity->field->compared];
+}
+
+bool quantity_is_bytes(const struct quantity *quantity)
+{
+    return quantity->field->unit && strcmp(quantity->field->unit, "bytes") == 0;
 }
 
 void quantity_rules_write(FILE *stream)
 {
-    for (enum kind kind = COUNT; kind < KINDS; kind++) {
+    for (const struct kind *kind = kinds + COMPARED_COUNT; kind < kinds + COMPARED_KINDS; kind++) {
         const char *separator = "  ";
-        if (kinds[kind].name)
-            fprintf(stream, "%s%s", separator, kinds[kind].name);
-        for (enum quantity i = 0; i < QUANTITY_COUNT && !kinds[kind].name; i++)
-            if (quantities[i].kind == kind) {
-                fprintf(stream, "%s%s", separator, quantities[i].name);
+        if (kind->name)
+            fprintf(stream, "%s%s", separator, kind->name);
+        for (const struct quantity *quantity = quantities(); quantity->name && !kind->name; quantity++)
+            if (kind_of(quantity) == kind) {
+                fprintf(stream, "%s%s", separator, quantity->name);
                 separator = ", ";
             }
-        fprintf(stream, ": %s\n", kinds[kind].rule);
+        fprintf(stream, ": %s\n", kind->rule);
     }
 }
 
@@ -114,13 +121,13 @@ bool allowance_read(struct allowance *allowance, const char *text)
     return sized;
 }
 
-bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *text, struct status *status)
+bool quantity_allow(struct allowance allowances[QUANTITIES_MAX], const char *text, struct status *status)
 {
     struct names names = {0};
     char *copy = strdup(text), *rest = copy, *item;
     CHECK(copy);
-    for (size_t i = 0; i < QUANTITY_COUNT; i++)
-        names_add(&names, quantities[i].name);
+    for (const struct quantity *quantity = quantities(); quantity->name; quantity++)
+        names_add(&names, quantity->name);
     while (status->code == STATUS_OK && (item = strsep(&rest, ","))) {
         char *value = item + strcspn(item, "="), hint[512];
         bool assigned = *value == '=';
@@ -141,23 +148,54 @@ bool quantity_allow(struct allowance allowances[QUANTITY_COUNT], const char *tex
 
 // --- values
 
-double quantity_of(const struct record *record, enum quantity quantity)
+double quantity_of(const struct record *record, const struct quantity *quantity)
 {
-    enum kind kind = quantities[quantity].kind;
-    if (kind == CATEGORY || kind == TENSOR)
+    const struct record_field *field = quantity->field, *parent = quantity->parent;
+    enum field_compared kind = field->compared;
+    if (kind == COMPARED_PARTS || kind == COMPARED_TENSORS)
         return NAN;
-    if (kind == RUN_LOSS)
-        return quantity == QUANTITY_LAST_LOSS ? record_last_loss(record) : record_held_out_loss(record);
-    double value = *(const double *)(const void *)((const char *)record + quantities[quantity].offset);
+    if (field->compared_by)
+        return field->compared_by(record);
+    const void *owner =
+        parent ? record_field_members(parent, (const char *)record + parent->offset) : (const void *)record;
+    double value = *(const double *)(const void *)((const char *)owner + field->offset);
     // Null means that nothing was kept on the host, in a record that tells of its step, and of a step's loss that
     // it is not finite.
-    if (isnan(value) && kind == HOST && !isnan(record->peak_bytes))
+    if (isnan(value) && kind == COMPARED_HOST && !isnan(record->peak_bytes))
         return 0;
     bool computed = record->status == RECORD_OK && !record_is_planned(record);
-    return isnan(value) && kind == LOSS && computed ? INFINITY : value;
+    return isnan(value) && kind == COMPARED_LOSS && computed ? INFINITY : value;
 }
 
 // --- tolerances, of BASE and the dtype
+
+// s^2.
+static double scatter(const struct record *record, size_t steps)
+{
+    const struct number_list *loss = &record->curve->loss;
+    double squares = 0;
+    for (size_t i = loss->count - steps; i < loss->count; i++)
+        squares += i ? pow(loss->items[i] - loss->items[i - 1], 2) : 0;
+    return squares / (2 * (double)steps);
+}
+
+// Loss noise: how far the losses that two training runs end with may be apart while both learn as well.
+//
+// Rounding in another order grows over steps, and what is drawn is drawn anew under another seed, so that two good
+// runs end elsewhere. How far such a mean over n steps is from another one of its kind shows in how much the steps
+// themselves scatter: twice the standard error of the difference,
+//   2 sqrt(s^2 (1 / n_base + 1 / n_new)),  s^2 = sum of (loss_i - loss_(i-1))^2 / 2n
+// over the steps of record_last_loss of BASE. s^2 is half the mean square successive difference (von Neumann, Kent,
+// Bellinson and Hart 1941), which a loss that falls all the while hardly raises. BASE alone says it, or a run that
+// diverges would be excused by its own scatter. A loss on held-out data, a mean over more tokens, is given as much.
+// In nats; 0 of runs of one step, which end before anything was learned.
+static double loss_noise(const struct record *base, const struct record *new)
+{
+    size_t base_steps = record_last_steps(base), new_steps = record_last_steps(new);
+    if (!base_steps || !new_steps)
+        return 0;
+    return 2 * sqrt(scatter(base, base_steps) * (1 / (double)base_steps + 1 / (double)new_steps));
+}
 
 // The noise floor of a record is one draw: the difference that one other order of sums makes. In bf16, whose sums
 // are in f32, it may change no result at all in one build and some in the next, each by a whole unit in the last
@@ -192,33 +230,35 @@ static bool counted_alike(const struct record *base, const struct record *new)
 
 // How far two runs of one build may be apart, at BASE's value, of which one that is not finite says nothing; NaN:
 // the two cannot be compared.
-static double noise_of(enum quantity quantity, double value, const struct record *base, const struct record *new)
+static double noise_of(const struct quantity *quantity, double value, const struct record *base,
+                       const struct record *new)
 {
     double size = isfinite(value) ? fabs(value) : 0;
-    switch (quantities[quantity].kind) {
-    case INSTRUCTIONS:
+    switch (quantity->field->compared) {
+    case COMPARED_INSTRUCTIONS:
         return counted_alike(base, new) ? INSTRUCTIONS_NOISE * size : NAN;
-    case LOSS:
-    case RUN_LOSS:
+    case COMPARED_LOSS:
+    case COMPARED_RUN_LOSS:
         if (!record_same_data(base, new) || !record_same_model(base, new))
             return NAN;
-        return fmax(error_slack(base) * size, quantity == QUANTITY_LOSS ? 0 : loss_noise(base, new));
-    case ERROR:
-    case BIAS:
+        return fmax(error_slack(base) * size,
+                    quantity->field->compared == COMPARED_LOSS ? 0 : loss_noise(base, new));
+    case COMPARED_ERROR:
+    case COMPARED_BIAS:
         return error_slack(base);
-    case TENSOR:
+    case COMPARED_TENSORS:
         return tensor_slack(base, size);
     default:
         return 0;
     }
 }
 
-bool quantity_comparable(enum quantity quantity, const struct record *base, const struct record *new)
+bool quantity_comparable(const struct quantity *quantity, const struct record *base, const struct record *new)
 {
     return !isnan(noise_of(quantity, quantity_of(base, quantity), base, new));
 }
 
-bool quantity_changed(enum quantity quantity, const struct record *base, const struct record *new)
+bool quantity_changed(const struct quantity *quantity, const struct record *base, const struct record *new)
 {
     double before = quantity_of(base, quantity), after = quantity_of(new, quantity);
     return fabs(after - before) > noise_of(quantity, before, base, new);
@@ -228,25 +268,27 @@ bool quantity_changed(enum quantity quantity, const struct record *base, const s
 
 // A quantity, or a part of it.
 struct figure {
-    enum quantity quantity;
+    const struct quantity *quantity;
     const char *name; // of a tensor alone its own
     size_t place;     // of the category, or most likely of the tensor
 };
 
-static bool has_categories(const struct record *record)
+static bool has_parts(const double *tally)
 {
     bool any = false;
     for (int i = 0; i < CATEGORY_COUNT; i++)
-        any |= !isnan(record->peak_by_category[i]);
+        any |= !isnan(tally[i]);
     return any;
 }
 
 // A category that a record does not name held nothing.
 static double figure_of(const struct record *record, const struct figure *figure)
 {
-    if (figure->quantity == QUANTITY_PEAK_BY_CATEGORY)
-        return has_categories(record) ? fmax(record->peak_by_category[figure->place], 0) : NAN;
-    if (figure->quantity != QUANTITY_TENSOR_ERROR)
+    const struct record_field *field = figure->quantity->field;
+    const double *const *tally = (const void *)((const char *)record + field->offset);
+    if (field->compared == COMPARED_PARTS)
+        return has_parts(*tally) ? fmax((*tally)[figure->place], 0) : NAN;
+    if (field->compared != COMPARED_TENSORS)
         return quantity_of(record, figure->quantity);
     const struct record_tensor *tensor = record_tensor_find(&record->gradient, figure->name, figure->place);
     return tensor ? tensor->relative_l2 : NAN;
@@ -270,7 +312,7 @@ struct judging {
 static struct extremes extremes_of(const struct judging *judging, const struct record_list *list,
                                    const struct figure *figure)
 {
-    bool instructions = figure->quantity == QUANTITY_INSTRUCTIONS;
+    bool instructions = figure->quantity->field->compared == COMPARED_INSTRUCTIONS;
     struct extremes extremes = {.least = INFINITY, .most = -INFINITY};
     for (size_t i = 0; i < list->count; i++) {
         const struct record *record = list->records[i];
@@ -322,21 +364,22 @@ static bool same_objective(const struct record *base, const struct record *new)
 }
 
 // Whether two values are not of one thing: a loss of other data or of another setting, or what is of other columns.
-static bool is_of_another(const struct judging *judging, enum kind kind, double noise)
+static bool is_of_another(const struct judging *judging, enum field_compared kind, double noise)
 {
-    bool setting = judging->rules->settings && (kind == LOSS || kind == RUN_LOSS);
+    bool setting = judging->rules->settings && (kind == COMPARED_LOSS || kind == COMPARED_RUN_LOSS);
     return isnan(noise) || (judging->changes.other_columns && !kinds[kind].of_all_draws) ||
-           (setting && (kind == LOSS || !same_objective(judging->before, judging->after)));
+           (setting && (kind == COMPARED_LOSS || !same_objective(judging->before, judging->after)));
 }
 
-static void add(struct judging *judging, const char *name, struct quantity_change change)
+static void add(struct judging *judging, const struct figure *figure, struct quantity_change change)
 {
     struct quantity_changes *changes = &judging->changes;
     if ((changes->count & (changes->count - 1)) == 0) { // room for twice as many
         changes->items = realloc(changes->items, (2 * changes->count + 1) * sizeof *changes->items);
         CHECK(changes->items);
     }
-    snprintf(change.name, sizeof change.name, "%s", name);
+    change.quantity = figure->quantity;
+    snprintf(change.name, sizeof change.name, "%s", figure->name);
     changes->items[changes->count++] = change;
 }
 
@@ -344,12 +387,13 @@ static void add(struct judging *judging, const char *name, struct quantity_chang
 static void judge_extremes(const struct judging *judging, const struct figure *figure, const struct extremes *base,
                            const struct extremes *new, double noise, struct quantity_change *change)
 {
-    enum kind kind = quantities[figure->quantity].kind;
-    const struct allowance *allowance = &judging->rules->allowances[figure->quantity];
+    enum field_compared kind = figure->quantity->field->compared;
+    const struct allowance *allowance = &judging->rules->allowances[figure->quantity - quantities()];
     double value = finite_of(base);
-    if (kind == CATEGORY && !allowance->given) { // a part of the peak may grow by as much as the peak
-        allowance = &judging->rules->allowances[QUANTITY_PEAK_BYTES];
-        value = judging->before->peak_bytes;
+    if (kind == COMPARED_PARTS && !allowance->given) { // a part of the peak may grow by as much as the peak
+        const struct quantity *whole = whole_of(figure->quantity);
+        allowance = &judging->rules->allowances[whole - quantities()];
+        value = quantity_of(judging->before, whole);
     }
     double allowed = allowance->relative ? allowance->amount * fabs(value) : allowance->amount;
     bool both_ways = kinds[kind].both_ways || (kinds[kind].counted && judging->exact);
@@ -370,8 +414,8 @@ static void judge(struct judging *judging, const struct figure *figure)
 {
     struct extremes base = extremes_of(judging, judging->base, figure),
                     new = extremes_of(judging, judging->new, figure);
-    enum kind kind = quantities[figure->quantity].kind;
-    bool instructions = kind == INSTRUCTIONS, lost = base.known && (!new.known || (new.gap && !base.gap));
+    enum field_compared kind = figure->quantity->field->compared;
+    bool instructions = kind == COMPARED_INSTRUCTIONS, lost = base.known && (!new.known || (new.gap && !base.gap));
     double noise = noise_of(figure->quantity, finite_of(&base), judging->before,
                             instructions ? judging->before : judging->after);
     struct quantity_change change = {.base = base.known ? base.most : NAN, .new = new.known ? new.most : NAN};
@@ -389,29 +433,29 @@ static void judge(struct judging *judging, const struct figure *figure)
     else
         judge_extremes(judging, figure, &base, &new, noise, &change);
     if (change.verdict > VERDICT_SAME || change.allowed || change.news)
-        add(judging, figure->name, change);
+        add(judging, figure, change);
 }
 
 // Parts of a peak that fell may grow: nothing was asked of them, but where a plan is held against what was
 // measured.
-static void judge_categories(struct judging *judging)
+static void judge_parts(struct judging *judging, const struct quantity *parts)
 {
-    const struct figure peak = {.quantity = QUANTITY_PEAK_BYTES};
+    const struct figure whole = {.quantity = whole_of(parts)};
     if (!judging->planned &&
-        extremes_of(judging, judging->new, &peak).most < extremes_of(judging, judging->base, &peak).most)
+        extremes_of(judging, judging->new, &whole).most < extremes_of(judging, judging->base, &whole).most)
         return;
     for (size_t i = 0; i < CATEGORY_COUNT; i++) {
         char name[64];
-        snprintf(name, sizeof name, "peak_by_category.%s", category_name((enum category)i));
-        judge(judging, &(struct figure){QUANTITY_PEAK_BY_CATEGORY, name, i});
+        snprintf(name, sizeof name, "%s.%s", parts->name, category_name((enum category)i));
+        judge(judging, &(struct figure){parts, name, i});
     }
 }
 
-static void judge_tensors(struct judging *judging)
+static void judge_tensors(struct judging *judging, const struct quantity *errors)
 {
     const struct record_parts *tensors = &judging->before->gradient.tensors;
     for (size_t i = 0; judging->after->gradient.given && i < tensors->count; i++)
-        judge(judging, &(struct figure){QUANTITY_TENSOR_ERROR, tensors->names[i], i});
+        judge(judging, &(struct figure){errors, tensors->names[i], i});
 }
 
 static const struct record *last_ok(const struct record_list *list)
@@ -433,13 +477,13 @@ struct quantity_changes quantity_changes(const struct record_list *base, const s
     for (size_t i = 0; i < new->count; i++)
         judging.changes.other_columns |=
             new->records[i]->status == RECORD_OK &&record_other_columns(judging.before, new->records[i]);
-    for (enum quantity i = 0; i < QUANTITY_COUNT; i++) {
-        if (i == QUANTITY_PEAK_BY_CATEGORY)
-            judge_categories(&judging);
-        else if (i == QUANTITY_TENSOR_ERROR)
-            judge_tensors(&judging);
+    for (const struct quantity *quantity = quantities(); quantity->name; quantity++) {
+        if (quantity->field->compared == COMPARED_PARTS)
+            judge_parts(&judging, quantity);
+        else if (quantity->field->compared == COMPARED_TENSORS)
+            judge_tensors(&judging, quantity);
         else
-            judge(&judging, &(struct figure){.quantity = i, .name = quantities[i].name});
+            judge(&judging, &(struct figure){.quantity = quantity, .name = quantity->name});
     }
     return judging.changes;
 }

@@ -1,9 +1,45 @@
 #include "harness/compare/round_times.h"
-#include "harness/compare/processor_time.h"
 #include "harness/record/rounds.h"
 #include "harness/stats/sample.h"
 #include <math.h>
 #include <stdlib.h>
+
+// --- processor time: what a trial's own threads took of the processors. It stands in for the time of samples that
+// other programs disturbed. Waits are not in it, and it is longer than the time where threads work side by side.
+
+// The share of the samples' time that one thread must have run in.
+#define RUNNING_LEAST 0.95
+
+// Whether the record has it of each sample, and of work alone: threads that spin while they wait take some, too.
+static bool processor_time_known(const struct record *record)
+{
+    const struct number_list *times = &record->cpu_ms;
+    bool known = times->count > 0 && times->count == record->samples_ms.count;
+    for (size_t i = 0; known && i < times->count; i++)
+        known = times->items[i] > 0;
+    return known && (record->provenance.threads == 1 || record->provenance.spin_count == 0);
+}
+
+static double sum(const struct number_list *list)
+{
+    double all = 0;
+    for (size_t i = 0; i < list->count; i++)
+        all += list->items[i];
+    return all;
+}
+
+// Whether the samples were disturbed: by the machine's load (record_disturbed), or, of one thread whose record does
+// not know the load, by what of their time it did not run in.
+static bool processor_time_wanted(const struct record *record)
+{
+    // Where it is known that nobody was there, one thread that did not run waited for something of its own: a disk.
+    bool told = record->load.given && isfinite(record->load.other_cores);
+    bool alone = !told && record->provenance.threads == 1 && record->cpu_ms.count == record->samples_ms.count;
+    return record_disturbed(record) || record_perhaps_disturbed(record) ||
+           (alone && sum(&record->cpu_ms) < RUNNING_LEAST * sum(&record->samples_ms));
+}
+
+// --- rounds
 
 // The timed records of BASE, then those of NEW, each in its order.
 struct timed {

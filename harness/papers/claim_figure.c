@@ -1,7 +1,7 @@
 #include "harness/papers/claim_figure.h"
 #include "harness/papers/longest_records.h"
 #include "harness/record/record_json.h"
-#include "harness/record/round_ratio.h"
+#include "harness/record/step_time.h"
 #include "harness/spec/trial_keys.h"
 #include "harness/table/record_columns.h"
 #include "harness/table/record_filter.h"
@@ -153,8 +153,7 @@ static struct shift ratio_of(const char *field, const struct side *ours, size_t 
                              size_t j)
 {
     bool timed = strcmp(field, "time_ms") == 0 || strcmp(field, "median_ms") == 0 || strcmp(field, "mean_ms") == 0;
-    return timed ? round_ratio_last(&ours->rounds[i], &others->rounds[j])
-                 : exact(ours->values[i] / others->values[j]);
+    return timed ? round_ratio(&ours->rounds[i], &others->rounds[j]) : exact(ours->values[i] / others->values[j]);
 }
 
 static void take_pairs(struct claim_figure *figure, const struct claim_query *query, const struct side *ours,

@@ -28,7 +28,7 @@ struct claim_query {
 struct claim_figure {
     double value;     // NaN: no record decides it
     double low, high; // what it may be besides: of a ratio of measured times its interval of 95 % over the rounds
-                      // that both sides have (round_ratio.h), 0 and infinity if that is one; of all else the value
+                      // that both sides have (step_time.h), 0 and infinity if that is one; of all else the value
     bool planned;     // a record that it is taken from is planned
     double context;   // of the record, or the pair, that it is taken from; NaN: none
 };

@@ -28,6 +28,32 @@ enum field_type {
 // How a list without numbers is written.
 enum field_none { NONE_NULL, NONE_EMPTY, NONE_LEFT_OUT };
 
+// How `compare` holds two records' values against each other, as harness/compare/quantity.c says of each.
+enum field_compared {
+    COMPARED_NOT,
+    COMPARED_COUNT,
+    COMPARED_HOST,  // a count of what is kept on the host; null: 0
+    COMPARED_PARTS, // a tally, of the count in the row before it
+    COMPARED_INSTRUCTIONS,
+    COMPARED_LOSS,
+    COMPARED_RUN_LOSS,
+    COMPARED_ERROR,
+    COMPARED_TENSORS,
+    COMPARED_BIAS,
+    COMPARED_KINDS
+};
+
+// What the rounds of a trial, as one record, have (rounds.h).
+enum field_rounds {
+    ROUNDS_LAST,      // the last round's
+    ROUNDS_MEAN,      // the mean over the rounds
+    ROUNDS_SAMPLES,   // a list, of each sample: all of them; of draws each one's mean over the rounds
+    ROUNDS_RATE,      // over the time of a step
+    ROUNDS_DRAW_RATE, // over that of draw 0
+    ROUNDS_TIMES,     // what rounds.c makes of the samples
+};
+
+struct record;
 struct record_field {
     const char *name;
     size_t offset; // in the struct of what it is a field of
@@ -42,6 +68,11 @@ struct record_field {
     size_t part_bytes;                  // of a map's or rows' struct, and of an object's that stands apart
     const void *absent;                 // NULL, or what stands for null of an object that few records have, or many
                                         // have alike, or of a tally: it stands apart, and a record points to it
+    enum field_rounds rounds;
+    enum field_compared compared;
+    // What is compared of a list: what it is called, and its value; NULL: the field itself.
+    const char *compared_as;
+    double (*compared_by)(const struct record *record);
 };
 
 // Of the record itself, ending in a NULL name.

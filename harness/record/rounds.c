@@ -63,27 +63,19 @@ static struct number_list join_lists(const struct number_list *a, size_t rounds,
     return drawn ? join_draws(a, rounds, b) : join_samples(a, b);
 }
 
-static void set_mean(struct record *record)
+void record_set_times(struct record *record)
 {
     const struct number_list *samples = &record->samples_ms;
     double sum = 0, squares = 0, count = (double)samples->count;
+    record->median_ms = samples->count ? sample_quantile(samples->items, samples->count, 0.5) : NAN;
+    if (!samples->count || !record->sample_columns.count)
+        return;
     for (size_t i = 0; i < samples->count; i++)
         sum += samples->items[i];
     record->mean_ms = sum / count;
     for (size_t i = 0; i < samples->count; i++)
         squares += pow(samples->items[i] - record->mean_ms, 2);
     record->mean_error_ms = sqrt(squares / (count - 1) / count);
-}
-
-static double first_of(const struct number_list *list)
-{
-    return list->count ? list->items[0] : NAN;
-}
-
-// Of all rounds the mean.
-static void join_number(double *later, double earlier, size_t rounds)
-{
-    *later = ((double)rounds * earlier + *later) / ((double)rounds + 1);
 }
 
 static struct record_rounds join_rounds(const struct record *earlier, const struct record *later)
@@ -97,36 +89,55 @@ static struct record_rounds join_rounds(const struct record *earlier, const stru
     return joined;
 }
 
+struct joining {
+    size_t count;                // of earlier rounds
+    bool drawn, samples;         // samples: these alone are joined, else all but these
+    double faster, first_faster; // how many times as fast as the later round all are, and draw 0 in all of them
+};
+
+// Of the record, or of an object in it; `joined` has the later round's values.
+static void join_fields(const struct joining *joining, const struct record_field *fields, const void *earlier,
+                        const void *later, void *joined)
+{
+    double count = (double)joining->count;
+    for (const struct record_field *field = fields; field->name; field++) {
+        const void *before = (const char *)earlier + field->offset, *after = (const char *)later + field->offset;
+        void *to = (char *)joined + field->offset;
+        if (field->type == FIELD_OBJECT && field->members && !field->absent)
+            join_fields(joining, field->members, before, after, to);
+        if (joining->samples != (field->rounds == ROUNDS_SAMPLES))
+            continue;
+        if (field->rounds == ROUNDS_SAMPLES)
+            *(struct number_list *)to = join_lists(before, joining->count, after, joining->drawn);
+        else if (field->rounds == ROUNDS_MEAN)
+            *(double *)to = (count * *(const double *)before + *(const double *)after) / (count + 1);
+        else if (field->rounds == ROUNDS_RATE)
+            *(double *)to *= joining->faster;
+        else if (field->rounds == ROUNDS_DRAW_RATE)
+            *(double *)to *= joining->first_faster;
+    }
+}
+
 struct record rounds_join(const struct record *earlier, size_t count, const struct record *later)
 {
     struct record joined = *later;
-    bool drawn = later->sample_columns.count > 0;
-    joined.samples_ms = join_lists(&earlier->samples_ms, count, &later->samples_ms, drawn);
-    joined.cpu_ms = join_lists(&earlier->cpu_ms, count, &later->cpu_ms, drawn);
-    joined.slowdown = join_lists(&earlier->slowdown, count, &later->slowdown, drawn);
-    joined.median_ms = sample_quantile(joined.samples_ms.items, joined.samples_ms.count, 0.5);
-    if (drawn) {
+    struct joining joining = {.count = count, .drawn = later->sample_columns.count > 0, .samples = true};
+    join_fields(&joining, record_fields, earlier, later, &joined);
+    if (joining.drawn)
         joined.sample_columns.count = joined.samples_ms.count;
-        set_mean(&joined);
-    }
-    double faster = drawn ? later->mean_ms / joined.mean_ms : later->median_ms / joined.median_ms;
-    joined.flops_per_s *= drawn ? first_of(&later->samples_ms) / first_of(&joined.samples_ms) : faster;
-    joined.model_flops_per_s *= faster;
-    joined.model_flops_share *= faster;
-    join_number(&joined.asked_ms, earlier->asked_ms, count);
-    join_number(&joined.energy_j, earlier->energy_j, count);
-    join_number(&joined.load.before, earlier->load.before, count);
-    join_number(&joined.load.other_cores, earlier->load.other_cores, count);
-    join_number(&joined.load.stolen_cores, earlier->load.stolen_cores, count);
-    join_number(&joined.load.waited_cores, earlier->load.waited_cores, count);
+    record_set_times(&joined);
+    joining.faster = joining.drawn ? later->mean_ms / joined.mean_ms : later->median_ms / joined.median_ms;
+    joining.first_faster = joining.drawn ? later->samples_ms.items[0] / joined.samples_ms.items[0] : joining.faster;
+    joining.samples = false;
+    join_fields(&joining, record_fields, earlier, later, &joined);
     joined.rounds = join_rounds(earlier, later);
     return joined;
 }
 
 void rounds_free(struct record *joined)
 {
-    free(joined->samples_ms.items);
-    free(joined->cpu_ms.items);
-    free(joined->slowdown.items);
+    for (const struct record_field *field = record_fields; field->name; field++)
+        if (field->rounds == ROUNDS_SAMPLES)
+            free(((struct number_list *)(void *)((char *)joined + field->offset))->items);
     free(joined->rounds.items);
 }

@@ -1,7 +1,6 @@
 #include "harness/record/step_time.h"
 #include "harness/record/record_json.h"
 #include "harness/record/recorded_method.h"
-#include "harness/record/round_ratio.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -85,6 +84,19 @@ double step_time_mean(const struct record *record)
     return isfinite(mean) ? mean : record->median_ms;
 }
 
+struct shift round_ratio(const struct number_list *times, const struct number_list *over)
+{
+    size_t rounds = times->count < over->count ? times->count : over->count;
+    const double *last = times->items + times->count - rounds, *last_over = over->items + over->count - rounds;
+    double *logs = malloc((rounds + 1) * sizeof *logs);
+    CHECK(logs);
+    for (size_t i = 0; i < rounds; i++)
+        logs[i] = log(last[i] / last_over[i]);
+    struct sample_mean mean = sample_mean(logs, rounds);
+    free(logs);
+    return sample_ratio(mean.estimate, sample_half_interval(mean, rounds, 0));
+}
+
 // The time of each round that the record is of.
 static struct number_list times_of_rounds(const struct record *record)
 {
@@ -98,7 +110,7 @@ static struct number_list times_of_rounds(const struct record *record)
 struct shift step_time_ratio(const struct record *record, const struct record *over)
 {
     struct number_list times = times_of_rounds(record), others = times_of_rounds(over);
-    struct shift ratio = round_ratio_last(&times, &others);
+    struct shift ratio = round_ratio(&times, &others);
     free(times.items);
     free(others.items);
     return ratio;

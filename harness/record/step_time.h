@@ -26,7 +26,12 @@ double step_time_at_profile_speed(const struct record *record);
 struct step_time step_time_estimate(const struct record *record);
 // The mean of the samples, for ratios of means; the median if there are none.
 double step_time_mean(const struct record *record);
+// How many times as long one trial takes as another, from rounds in which both were measured, all times > 0: of the
+// last rounds that both lists have the geometric mean of times[i] / over[i] and its interval of 95 %; of one round
+// from 0 to infinity. Samples of one process are alike, and what changes about a machine from round to round does
+// so for both: a round is one value, the ratio of its two times, and of these the mean's interval is Student's
+// (1908).
+struct shift round_ratio(const struct number_list *times, const struct number_list *over);
 // How many times as long a record's step takes as that of another: the ratio of the rounds that both have, each
-// over each in turn, with its interval of 95 % (round_ratio.h); of one round without: 0 and infinity. NaN: one has
-// no time.
+// over each in turn (round_ratio). NaN: one has no time.
 struct shift step_time_ratio(const struct record *record, const struct record *over);
