@@ -83,7 +83,7 @@ $(BUILD)/harness/machine/provenance.o: CPPFLAGS += -DLONGBP_FLAGS='"-std=gnu11 $
 $(BUILD)/harness/machine/provenance.o: $(BUILD)/revision
 $(BUILD)/revision: FORCE
 	@mkdir -p $(@D)
-	@echo "-DLONGBP_REVISION='\"$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)\"'" \
+	@echo "-DLONGBP_VERSION='\"$$(cat VERSION)\"'" "-DLONGBP_REVISION='\"$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)\"'" \
 	  "-DLONGBP_DIRTY=$$(test -z "$$(git status --porcelain -uno -- . ":!results" ":!plots/pictures" 2>/dev/null)"; echo $$?)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 

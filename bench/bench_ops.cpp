@@ -1,6 +1,6 @@
 // Speed of single operations of a device, through the same fronts the methods use: bench_ops [DEVICE [small]].
 // Timed by the device's own clock, where it has one, around a batch of calls. Rates are of the FLOPs and bytes that
-// the device counts itself (counted FLOPs: methods/methods.md). `of_ceiling` is the share of what this machine
+// the device counts itself (counted FLOPs: methods/README.md). `of_ceiling` is the share of what this machine
 // reaches at best, measured before a dtype's first operation: the rate of a large GEMM in the same dtype for what
 // computes, that of a large copy for what moves. Filter with --benchmark_filter=attention.
 // --benchmark_out=FILE is whole JSON after every benchmark, whenever this is stopped. small: shapes that show that

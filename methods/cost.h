@@ -1,4 +1,4 @@
-// Cost: the bytes per token that the methods' floors are made of (methods/methods.md). e: bytes per element of
+// Cost: the bytes per token that the methods' floors are made of (methods/README.md). e: bytes per element of
 // activations, a: of the accumulated gradients of keys and values. Statistics (logsumexp, rstd) are f32, or f64 in
 // f64.
 #pragma once

@@ -1,5 +1,5 @@
 // Method: one way to compute a training step's gradient; a walk over the grid of layers and chunks.
-// methods/methods.md has all walks, what they cost, and the letters.
+// methods/README.md has all walks, what they cost, and the letters.
 // To add one: write methods/NAME.c that ends in one `const struct method`, and name it in methods/methods.c.
 #pragma once
 #include "kernels/transformer/cell.h"
@@ -70,7 +70,7 @@ struct method {
     size_t (*whole)(const void *options, size_t context);
     // Options become those under which the gradient is that of the full loss. NULL: it always is, or never.
     void (*make_exact)(void *options, size_t context);
-    // The growth of the peak per token of context that methods/methods.md derives, in bytes: a floor to be held
+    // The growth of the peak per token of context that methods/README.md derives, in bytes: a floor to be held
     // against.
     double (*floor_bytes_per_token)(const struct model *model, const void *options, size_t context);
 };

@@ -1,4 +1,4 @@
-// Floors: the bytes per token that each method keeps at the least are what methods/methods.md states, to the byte:
+// Floors: the bytes per token that each method keeps at the least are what methods/README.md states, to the byte:
 // of Llama-3-8B with LoRA in bf16, whose dK and dV are wider than K and V.
 #include "methods/method.h"
 #include "tests/fixture.h"

@@ -1,4 +1,4 @@
-// FLOPs: what every method counts is what methods/methods.md states, exactly, for every option; made here of the
+// FLOPs: what every method counts is what methods/README.md states, exactly, for every option; made here of the
 // model's shape and of pairs that are counted one by one, not of the operations that the walk asks for. A loop over
 // the array of methods; an exact one whose closed form is not stated here is held to full's as a lower bound.
 #include "methods/column.h"
@@ -213,7 +213,7 @@ static double columns(const struct asked *a)
     return flops;
 }
 
-// The equation of methods/methods.md for seco of one stage, that of its walk above it.
+// The equation of methods/README.md for seco of one stage, that of its walk above it.
 static void check_equation_of_seco(const struct asked *a)
 {
     const struct costs *c = &a->costs;

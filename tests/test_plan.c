@@ -239,7 +239,7 @@ static size_t tiny_peak(const struct method *method, const void *options, size_t
     return arena.peak_bytes;
 }
 
-// Growth of the peak per token is within 5 % of the floor that methods/methods.md derives: no O(T^2), no copy of a
+// Growth of the peak per token is within 5 % of the floor that methods/README.md derives: no O(T^2), no copy of a
 // prefix.
 static void test_growth_is_the_floor(void **state)
 {
@@ -284,7 +284,7 @@ static void test_large_model(void **state)
     assert_true(counters.flops > 2.5 * model_flops(&f.config, &f.lora, &f.batch) / 3);
 }
 
-// What methods/methods.md says of FLOPs. F: of one forward pass; A: attention's part of it.
+// What methods/README.md says of FLOPs. F: of one forward pass; A: attention's part of it.
 static void test_costs_are_the_stated_ones(void **state)
 {
     (void)state;

@@ -126,7 +126,7 @@ static void a_time_line_is_a_result_file(void **state)
     json_decref(plan);
 }
 
-// How the peak of Llama-3-8B grows per token, over what methods/methods.md derives, between 32,768 and 65,536
+// How the peak of Llama-3-8B grows per token, over what methods/README.md derives, between 32,768 and 65,536
 // tokens.
 static double growth_over_floor(const char *method, const char *kv_gradients)
 {

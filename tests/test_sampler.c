@@ -1,4 +1,4 @@
-// Samplers of columns: the probability of every set that can be drawn, against what methods/methods.md says of each
+// Samplers of columns: the probability of every set that can be drawn, against what methods/README.md says of each
 // column; that draws come so often; and the factors that go with them.
 #include "methods/sampler.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-// Tests of the table of a trial's keys: every row is sound and described, the table in experiments/README.md is
+// Tests of the table of a trial's keys: every row is sound and described, the table in experiments/spec.md is
 // that of the program, both ways, and every row decodes what it says it takes. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_keys.h"
@@ -59,7 +59,7 @@ static void expect_row(const struct trial_key *key, const char *name, void *cont
     trial_key_default(key, standard, sizeof standard);
     assert_true(asprintf(&row, "\n| `%s` | %s | %s | %s |\n", name, key->meaning, values, standard) > 0);
     if (!strstr(rows->text, row))
-        fail_msg("experiments/README.md has no row%s", row);
+        fail_msg("experiments/spec.md has no row%s", row);
     rows->count++;
     free(row);
 }
@@ -69,7 +69,7 @@ static void the_document_has_the_same_rows(void **state)
     (void)state;
     struct rows rows = {0};
     size_t bytes = 0, count = 0;
-    FILE *file = fopen("experiments/README.md", "r");
+    FILE *file = fopen("experiments/spec.md", "r");
     assert_non_null(file);
     assert_true(getdelim(&rows.text, &bytes, '\0', file) > 0);
     fclose(file);

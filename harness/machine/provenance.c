@@ -10,6 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef LONGBP_VERSION
+#define LONGBP_VERSION "unknown"
+#endif
 #ifndef LONGBP_REVISION
 #define LONGBP_REVISION "unknown"
 #endif

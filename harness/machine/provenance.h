@@ -4,8 +4,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define LONGBP_VERSION "0.1.0"
-
 struct provenance {
     const char *version, *revision, *compiler, *flags;
     int dirty;      // 1: built from changed files, 0: not, -1: unknown

@@ -21,7 +21,7 @@ struct event {
 
 // What was asked of a device since the last reset. Exact, and equal on every device for the same walk.
 struct counters {
-    double flops;                      // counted FLOPs: of all GEMM and attention that was run (methods/methods.md)
+    double flops;                      // counted FLOPs: of all GEMM and attention that was run (methods/README.md)
     double bytes_moved;                // each operation's operands read once and results written once
     double glue_bytes;                 // what attention's backward moves besides those, where it runs in blocks
     uint64_t launches;                 // operations

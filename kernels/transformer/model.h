@@ -172,9 +172,9 @@ bool model_descends(const struct model *model, size_t layer);
 // grad = 0 for everything that trains, of the shape that the update under way sums it in; where there is none, of
 // the parameter's.
 void model_zero_gradients(struct model *model);
-// FLOPs of one forward pass over the batch's sequences, F in methods/methods.md; the pairs that the masks leave
+// FLOPs of one forward pass over the batch's sequences, F in methods/README.md; the pairs that the masks leave
 // counted exactly. Of the batch its shape and its documents count.
 double model_forward_flops(const struct config *config, const struct lora *lora, const struct batch *batch);
-// Model FLOPs (methods/methods.md): of one full backprop over them, not of what a method runs: forward + gradients
+// Model FLOPs (methods/README.md): of one full backprop over them, not of what a method runs: forward + gradients
 // of all activations + gradients of what trains.
 double model_flops(const struct config *config, const struct lora *lora, const struct batch *batch);
