@@ -1,6 +1,7 @@
 // Figure table: what a picture is drawn from, as text, and records of training runs to draw.
 #pragma once
 #include "harness/plot/figure.h"
+#include "tests/figure_text.h"
 #include "tests/parsed_record.h"
 #include "tests/sketched_record.h"
 
@@ -19,15 +20,14 @@ static inline const struct figure *figure_named(const char *name)
 static inline char *table_of(const char *figure, char *const *lines)
 {
     const struct record *records[64];
-    size_t count = 0, bytes;
+    size_t count = 0;
     for (; lines[count]; count++) {
         records[count] = &parsed_record(lines[count])->record;
         free(lines[count]);
     }
-    char *text;
-    FILE *stream = open_memstream(&text, &bytes);
-    bool enough = figure_named(figure)->tabulate(records, count, stream);
-    assert_int_equal(fclose(stream), 0);
+    struct figure_table table = {0};
+    bool enough = figure_named(figure)->tabulate(records, count, &table);
+    char *text = figure_text(&table);
     for (size_t i = 0; i < count; i++) {
         parsed_record_free(records[i]);
     }

@@ -267,6 +267,39 @@ static void test_gradient_error_table(void **state)
         "1\tfull\tfull\t0\tf32\t1e-07\t2e-07\t3e-07\t4e-09\t1\n");
 }
 
+// A curve of 5000 points, with a peak and a dip of one point each, and one of five.
+static void test_curves_keep_their_extremes(void **state)
+{
+    (void)state;
+    enum { POINTS = 5000, PEAK = 3217, DIP = 41, OOM = 4000 };
+    struct figure_table table = {0};
+    figure_table_columns(&table, "context\tpeak_bytes\toom");
+    for (int i = 0; i < POINTS + 5; i++) {
+        double value = i == PEAK ? 1e9 : i == DIP ? 1 : 1000 + i % 7;
+        figure_table_row(&table, 1 + (i >= POINTS), "full", 0, "full");
+        FIGURE_NUMBERS(&table, i < POINTS ? 1 + i : i, i == OOM ? NAN : value, i == OOM);
+    }
+    figure_table_thin(&table, NULL);
+    figure_table_thin(&table, "no such column");
+    assert_int_equal(table.row_count, POINTS + 5);
+    figure_table_thin(&table, "context");
+    assert_int_equal(table.thinned_from, POINTS + 5);
+    printf("%zu of %d points are left\n", table.row_count, POINTS + 5);
+    assert_true(table.row_count > 500 && table.row_count < 2500);
+    char *text = figure_text(&table);
+    static const char *const left[] = {"\n1\tfull\tfull\t0\t1\t1000\t0\n",
+                                       "\t3218\t1000000000\t0\n",
+                                       "\t42\t1\t0\n",
+                                       "\t4001\tNaN\t1\n",
+                                       "\t5000\t",
+                                       "\n2\tfull\tfull\t0\t5000\t",
+                                       "\t5004\t"};
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
+        if (!strstr(text, left[i]))
+            fail_msg("left out: %s", left[i]);
+    free(text);
+}
+
 // 5000 events, of which one is the highest: it must be in the table, and the last event too.
 static void test_timeline_keeps_the_peak(void **state)
 {
@@ -328,12 +361,19 @@ static void test_categories_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_table),         cmocka_unit_test(test_pair_sums_table),
-        cmocka_unit_test(test_prompt_table),         cmocka_unit_test(test_time_table),
-        cmocka_unit_test(test_chunk_table),          cmocka_unit_test(test_sparsity_table),
-        cmocka_unit_test(test_gradient_error_table), cmocka_unit_test(test_timeline_keeps_the_peak),
-        cmocka_unit_test(test_categories_table),     cmocka_unit_test(test_links_table),
-        cmocka_unit_test(test_work_table),           cmocka_unit_test(test_sparsity_of_nothing),
+        cmocka_unit_test(test_memory_table),
+        cmocka_unit_test(test_pair_sums_table),
+        cmocka_unit_test(test_prompt_table),
+        cmocka_unit_test(test_time_table),
+        cmocka_unit_test(test_chunk_table),
+        cmocka_unit_test(test_sparsity_table),
+        cmocka_unit_test(test_gradient_error_table),
+        cmocka_unit_test(test_curves_keep_their_extremes),
+        cmocka_unit_test(test_timeline_keeps_the_peak),
+        cmocka_unit_test(test_categories_table),
+        cmocka_unit_test(test_links_table),
+        cmocka_unit_test(test_work_table),
+        cmocka_unit_test(test_sparsity_of_nothing),
     };
     return cmocka_run_group_tests_name("figure", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // nftw, mkdtemp, asprintf
 #include "harness/plot/figure.h"
 #include "harness/report/report.h"
+#include "tests/figure_text.h"
 #include "tests/parsed_record.h"
 #include "tests/published_points.h"
 #include "tests/scratch.h"
@@ -283,10 +284,10 @@ static void points_may_run_along_the_batch(void **state)
     struct published published;
     struct status status = {0};
     assert_true(published_load(&published, scratch->folder, &status));
-    stream = open_memstream(&figure, &bytes);
+    struct figure_table made = {0};
     const struct published_file *file = published_find(&published, "e", PUBLISHED_TIME);
-    assert_true(figure_published_time.tabulate_beside(records, 3, file, stream));
-    assert_int_equal(fclose(stream), 0);
+    assert_true(figure_published_time.tabulate_beside(records, 3, file, &made));
+    figure = figure_text(&made);
     assert_string_equal(figure, "series\tmethod\tlabel\trank\tpanel\tpanel_"
                                 "label\tchunk\taxis\tof\tbatch\tours\tpublished\tlimit_bytes\toom\n"
                                 "1\tseco\tseco\t0\t1\tsmall\t0\tbatch\tsample\t1\t1000\t2000\t1000\t0\n"

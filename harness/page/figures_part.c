@@ -64,32 +64,15 @@ static void write_svg(const char *svg, size_t number, FILE *stream)
     fputs(rest, stream);
 }
 
-// The words between two tabs of a line.
-static char *field_of(const char *line, size_t at)
-{
-    while (at--) {
-        line += strcspn(line, "\t\n");
-        line += *line == '\t';
-    }
-    char *text = strndup(line, strcspn(line, "\t\n"));
-    CHECK(text);
-    return text;
-}
-
-// The labels of a table's series, in their order: its columns are series, method, label, ...
-static json_t *labels_of(const char *table)
+// The labels of a table's series, in their order.
+static json_t *labels_of(const struct figure_table *table)
 {
     json_t *labels = json_array();
-    const char *line = strchr(table, '\n');
-    for (; line && line[1]; line = strchr(line + 1, '\n')) {
-        char *series = field_of(line + 1, 0), *label = field_of(line + 1, 2);
-        size_t at = strtoul(series, NULL, 10);
-        while (at && json_array_size(labels) < at)
+    for (size_t i = 0; i < table->row_count; i++) {
+        size_t series = (size_t)figure_table_at(table, i, COLUMN_SERIES)->number;
+        while (json_array_size(labels) < series)
             json_array_append_new(labels, json_string(""));
-        if (at)
-            json_array_set_new(labels, at - 1, json_string(label));
-        free(series);
-        free(label);
+        json_array_set_new(labels, series - 1, json_string(figure_table_at(table, i, COLUMN_LABEL)->word));
     }
     return labels;
 }
@@ -102,7 +85,7 @@ static void take(void *taker, const struct picture *picture, const char *svg)
     FILE *stream = open_memstream(&html, &bytes);
     CHECK(stream);
     json_t *labels = labels_of(picture->table);
-    char *series = json_dumps(labels, JSON_COMPACT);
+    char *series = json_dumps(labels, JSON_COMPACT), *table = figure_table_text(picture->table);
     CHECK(series);
     fprintf(stream, "<figure id=\"picture-%zu\" aria-label=\"", number);
     html_text(stream, picture->name);
@@ -111,11 +94,12 @@ static void take(void *taker, const struct picture *picture, const char *svg)
     fputs("\"><div class=\"scroll\" tabindex=\"0\">", stream);
     write_svg(svg, number, stream);
     fputs("</div>\n<figcaption><details><summary>Data</summary><pre>", stream);
-    html_text(stream, picture->table);
+    html_text(stream, table);
     fputs("</pre><button type=\"button\" class=\"plain\" data-copy=\"", stream);
-    html_text(stream, picture->table);
+    html_text(stream, table);
     fputs("\">copy data</button></details></figcaption></figure>\n", stream);
     CHECK(fclose(stream) == 0);
+    free(table);
     free(series);
     json_decref(labels);
     figures->items = realloc(figures->items, number * sizeof *figures->items);

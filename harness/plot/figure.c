@@ -1,5 +1,4 @@
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
 #include "harness/text/names.h"
@@ -41,15 +40,9 @@ static double budget_of(const struct record *record)
     return option ? record_option_number(record, option->name) : NAN;
 }
 
-static void header(FILE *table, const char *columns)
+static void row_start(struct figure_table *table, const struct series_table *all, const struct series *series)
 {
-    fprintf(table, "series\tmethod\tlabel\trank\t%s\n", columns);
-}
-
-static void row_start(FILE *table, const struct series_table *all, const struct series *series)
-{
-    fprintf(table, "%zu\t%s\t%s\t%zu", (size_t)(series - all->series) + 1, series->method, series->label,
-            series->rank);
+    figure_table_row(table, (size_t)(series - all->series) + 1, series->method, series->rank, "%s", series->label);
 }
 
 // Insertion sort of a series by one key; the order of the file decides between equals.
@@ -119,12 +112,13 @@ static bool has_time(const struct record *record)
 static const char *const along_context[] = {"context", NULL};
 
 // Both figures against context: one row per record, and one curve at least must have two contexts.
-static bool against_context(const struct record *const *records, size_t count, FILE *table, const char *columns,
-                            bool (*wanted)(const struct record *), void (*row)(FILE *, const struct record *))
+static bool against_context(const struct record *const *records, size_t count, struct figure_table *table,
+                            const char *columns, bool (*wanted)(const struct record *),
+                            void (*row)(struct figure_table *, const struct record *))
 {
     struct series_table all;
     wanted_series(&all, records, count, wanted, nothing, true);
-    header(table, columns);
+    figure_table_columns(table, columns);
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -140,16 +134,16 @@ static bool against_context(const struct record *const *records, size_t count, F
 }
 
 // A trial that ran out of memory has no peak: what it holds at that point is below what it needs.
-static void memory_row(FILE *table, const struct record *record)
+static void memory_row(struct figure_table *table, const struct record *record)
 {
     bool oom = is_oom(record);
-    TABLE_ROW(table, context_of(record), oom ? NAN : record->peak_bytes, oom ? NAN : record->lower_bound_bytes,
-              record->trial.limits->memory, oom, oom ? NAN : record->host_peak_bytes);
+    FIGURE_NUMBERS(table, context_of(record), oom ? NAN : record->peak_bytes, oom ? NAN : record->lower_bound_bytes,
+                   record->trial.limits->memory, oom, oom ? NAN : record->host_peak_bytes);
 }
 
 #define PEAK_NEEDED "a peak, of a first draw with columns in it (sampler_seed)"
 
-static bool tabulate_memory(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_memory(const struct record *const *records, size_t count, struct figure_table *table)
 {
     return against_context(records, count, table,
                            "context\tpeak_bytes\tlower_bound_bytes\tlimit_bytes\toom\thost_peak_bytes", has_memory,
@@ -158,6 +152,7 @@ static bool tabulate_memory(const struct record *const *records, size_t count, F
 
 static const struct figure memory = {
     .name = "memory",
+    .along = "context",
     .panels = "memory,host",
     .needs = "peak_bytes at two contexts or more, for one method at least",
     .peaks = true,
@@ -167,19 +162,20 @@ static const struct figure memory = {
     .point_needs = PEAK_NEEDED,
 };
 
-static void time_row(FILE *table, const struct record *record)
+static void time_row(struct figure_table *table, const struct record *record)
 {
     struct step_time time = step_time_of(record);
-    TABLE_ROW(table, context_of(record), time.ms, time.low, time.high, time.columns);
+    FIGURE_NUMBERS(table, context_of(record), time.ms, time.low, time.high, time.columns);
 }
 
-static bool tabulate_time(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_time(const struct record *const *records, size_t count, struct figure_table *table)
 {
     return against_context(records, count, table, "context\tstep_ms\tlow_ms\thigh_ms\tdrawn", has_time, time_row);
 }
 
 static const struct figure step_time = {
     .name = "time",
+    .along = "context",
     .panels = "time,per-token",
     .times = true,
     .needs = "times at two contexts or more, for one method at least",
@@ -192,12 +188,13 @@ static bool has_time_or_memory(const struct record *record)
     return has_time(record) || has_memory(record);
 }
 
-static bool tabulate_chunk(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_chunk(const struct record *const *records, size_t count, struct figure_table *table)
 {
     static const char *const omit[] = {"chunk", NULL};
     struct series_table all;
     wanted_series(&all, records, count, has_time_or_memory, omit, true);
-    header(table, "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_bytes\toom\thost_peak_bytes");
+    figure_table_columns(table,
+                         "chunk\tstep_ms\tlow_ms\thigh_ms\tdrawn\tpeak_bytes\tlimit_bytes\toom\thost_peak_bytes");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -208,9 +205,9 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
             bool oom = is_oom(record), none = !has_memory(record) || oom;
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
-            TABLE_ROW(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
-                      none ? NAN : record->peak_bytes, record->trial.limits->memory, oom,
-                      none ? NAN : record->host_peak_bytes);
+            FIGURE_NUMBERS(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
+                           none ? NAN : record->peak_bytes, record->trial.limits->memory, oom,
+                           none ? NAN : record->host_peak_bytes);
         }
     }
     series_free(&all);
@@ -219,6 +216,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, FI
 
 static const struct figure chunk = {
     .name = "chunk",
+    .along = "chunk",
     .panels = "time,memory,host",
     .times = true,
     .needs = "three chunk sizes or more at one context, two of them ok, for one method at least",
@@ -269,7 +267,7 @@ static bool has_no_share(const struct record *record, const struct record *const
            !isfinite(time_over_whole(record, whole_walk(records, count, record)).estimate);
 }
 
-static bool tabulate_sparsity(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_sparsity(const struct record *const *records, size_t count, struct figure_table *table)
 {
     const char *omit[NAMES_MAX] = {NULL};
     for (size_t i = 0, found = 0; methods_option(i); i++)
@@ -284,8 +282,9 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
             shown[shown_count++] = records[i];
     wanted_series(&all, shown, shown_count, has_budget, omit, false);
     free(shown);
-    header(table, "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\trounds\tbias\t"
-                  "rms_error");
+    figure_table_columns(table,
+                         "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\trounds\tbias\t"
+                         "rms_error");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -296,9 +295,9 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
             struct step_time time = step_time_of(record);
             struct shift ratio = time_over_whole(record, whole_walk(records, count, record));
             row_start(table, &all, series);
-            TABLE_ROW(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
-                      ratio.estimate, ratio.low, ratio.high, record->rounds.count, record->bias.relative_l2,
-                      record->bias.rms_error);
+            FIGURE_NUMBERS(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
+                           ratio.estimate, ratio.low, ratio.high, record->rounds.count, record->bias.relative_l2,
+                           record->bias.rms_error);
         }
     }
     series_free(&all);
@@ -350,11 +349,11 @@ static void dtype_label(const struct record *record, const struct record *const 
     }
 }
 
-static bool tabulate_gradient_error(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_gradient_error(const struct record *const *records, size_t count, struct figure_table *table)
 {
     struct series_table all;
     wanted_series(&all, records, count, has_gradient, nothing, true);
-    header(table, "dtype\trelative_l2\tnoise_floor\tworst_relative_l2\tmax_abs\tcosine");
+    figure_table_columns(table, "dtype\trelative_l2\tnoise_floor\tworst_relative_l2\tmax_abs\tcosine");
     size_t rows = 0;
     for (size_t s = 0; s < all.count; s++) {
         for (size_t i = 0; i < all.series[s].record_count; i++) {
@@ -363,9 +362,9 @@ static bool tabulate_gradient_error(const struct record *const *records, size_t 
             char dtype[120];
             dtype_label(record, records, count, dtype, sizeof dtype);
             row_start(table, &all, &all.series[s]);
-            fprintf(table, "\t%s", dtype);
-            TABLE_ROW(table, gradient->relative_l2, gradient->noise_floor, gradient->worst_relative_l2,
-                      gradient->max_abs, gradient->cosine);
+            figure_table_word(table, dtype);
+            FIGURE_NUMBERS(table, gradient->relative_l2, gradient->noise_floor, gradient->worst_relative_l2,
+                           gradient->max_abs, gradient->cosine);
             rows++;
         }
     }

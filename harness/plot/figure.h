@@ -1,11 +1,11 @@
 // Figure: a question that a picture answers, the records it needs, and the table it is drawn from.
 // plots/NAME.gp draws the table. To add one: a function here, its entry in the array, and its script.
 #pragma once
+#include "harness/plot/figure_table.h"
 #include "harness/record/published.h"
 #include "harness/record/record.h"
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 struct figure {
     const char *name;   // of the script, and the end of the picture's name
@@ -20,9 +20,10 @@ struct figure {
     bool peaks;         // shows those of steps, which of draws are the first one's
     const char *part;   // of what `measure` asks for it shows this besides times and bytes; NULL: nothing
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
-    // Writes a tab-separated table with a header line. False if the records do not hold what the figure needs: then
-    // what was written is of no use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
-    bool (*tabulate)(const struct record *const *records, size_t count, FILE *table);
+    const char *along; // the column of the horizontal axis along which it may have thousands of points; NULL: none
+    // Fills in the table. False if the records do not hold what the figure needs: then what was filled in is of no
+    // use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
+    bool (*tabulate)(const struct record *const *records, size_t count, struct figure_table *table);
     // Whether a record that is otherwise as the figure needs them has no point in the table, among others of its
     // picture, and what it would need to have one; NULL: each has.
     bool (*is_pointless)(const struct record *record, const struct record *const *records, size_t count);
@@ -31,7 +32,7 @@ struct figure {
     // shown.
     enum published_quantity quantity;
     bool (*tabulate_beside)(const struct record *const *records, size_t count, const struct published_file *file,
-                            FILE *table);
+                            struct figure_table *table);
 };
 
 extern const struct figure figure_optimizers, figure_accumulators, figure_categories, figure_pair_sums,

@@ -1,7 +1,6 @@
 // What sums in bf16 cost in accuracy: a row per chunk size, a series per method and pair of dtypes of its sums
 // (dKV, the weights' gradients dW).
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/spec/trial.h"
 #include "harness/table/series.h"
 #include "kernels/base/status.h"
@@ -29,7 +28,7 @@ static int by_chunks(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     static const char *const pairs[][2] = {{"f32", "f32"},   {"bf16", "f32"},          {"f32", "bf16"},
                                            {"bf16", "bf16"}, {BF16_STOCHASTIC, "f32"}, {BF16_STOCHASTIC, "bf16"}};
@@ -37,7 +36,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t written = 0, narrow = 0; // series; points of a series with sums in bf16, at most
-    fputs("series\tmethod\tlabel\trank\tchunks\trelative_l2\tnoise_floor\tsums_relative_l2\n", table);
+    figure_table_columns(table, "chunks\trelative_l2\tnoise_floor\tsums_relative_l2");
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
         size_t kept_count = 0;
         for (size_t i = 0; i < count; i++) {
@@ -54,10 +53,10 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
             for (size_t i = 0; i < series->record_count; i++) {
                 const struct record *record = series->records[i];
                 const struct record_gradient *gradient = &record->gradient;
-                fprintf(table, "%zu\t%s\t%s, dKV in %s, dW in %s\t%zu", written, series->method, series->label,
-                        pairs[p][0], pairs[p][1], p);
-                TABLE_ROW(table, chunks_of(record), gradient->relative_l2, gradient->noise_floor,
-                          gradient->sums_relative_l2);
+                figure_table_row(table, written, series->method, p, "%s, dKV in %s, dW in %s", series->label,
+                                 pairs[p][0], pairs[p][1]);
+                FIGURE_NUMBERS(table, chunks_of(record), gradient->relative_l2, gradient->noise_floor,
+                               gradient->sums_relative_l2);
             }
             narrow = p > 0 && series->record_count > narrow ? series->record_count : narrow;
         }

@@ -1,7 +1,6 @@
 // Where a step's time goes: milliseconds by category, a row for each series; of plans estimates. Where columns are
 // drawn the step is that of draw 0, and the label says of how many.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
 #include "kernels/base/observer.h"
@@ -36,7 +35,7 @@ static bool times_of(const struct record *record, double ms[WORK_COUNT])
     return known;
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
@@ -47,14 +46,14 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
             kept[kept_count++] = records[i];
         }
     }
-    fputs("series\tmethod\tlabel\trank\testimated", table);
+    figure_table_columns(table, "estimated");
     for (size_t work = 0; work < WORK_COUNT; work++) {
-        fputc('\t', table);
-        for (const char *c = work_name((enum work)work); *c; c++) {
-            fputc(*c == ' ' ? '_' : *c, table);
-        }
+        char name[64];
+        snprintf(name, sizeof name, "%s", work_name((enum work)work));
+        for (char *c = name; *c; c++)
+            *c = *c == ' ' ? '_' : *c;
+        figure_table_columns(table, name);
     }
-    fputc('\n', table);
     struct series_table all;
     series_make(&all, kept, kept_count, nothing, true);
     for (size_t s = 0; s < all.count; s++) {
@@ -65,10 +64,9 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         if (step_time_is_drawn(record)) {
             snprintf(draw, sizeof draw, ", a draw of %zu", record->columns.count);
         }
-        fprintf(table, "%zu\t%s\t%s%s\t%zu\t%d", s + 1, series->method, series->label, draw, series->rank,
-                is_estimate(record));
-        table_cells(table, ms, WORK_COUNT);
-        fputc('\n', table);
+        figure_table_row(table, s + 1, series->method, series->rank, "%s%s", series->label, draw);
+        FIGURE_NUMBERS(table, is_estimate(record));
+        figure_table_numbers(table, ms, WORK_COUNT);
     }
     series_free(&all);
     free(kept);

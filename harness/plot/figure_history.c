@@ -2,7 +2,6 @@
 // commit to commit, and where `longbp history` says that they changed.
 #include "harness/compare/history.h"
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/record/step_time.h"
 #include "harness/text/text.h"
 #include <math.h>
@@ -35,7 +34,7 @@ static size_t rank_of(const struct history *history, size_t at)
     return rank;
 }
 
-static void put_trial(FILE *table, const struct history *history, size_t at, size_t series)
+static void put_trial(struct figure_table *table, const struct history *history, size_t at, size_t series)
 {
     const struct history_trial *trial = &history->trials[at];
     const struct record *first = trial->points[0].record, *before = first;
@@ -44,22 +43,22 @@ static void put_trial(FILE *table, const struct history *history, size_t at, siz
         const struct history_commit *commit = &history->commits[point->commit];
         char revision[16] = "";
         text_append(revision, sizeof revision, "%.7s%s", commit->revision, commit->dirty ? "+" : "");
-        fprintf(table, "%zu\t%s\t%s\t%zu\t%zu\t%s", series, record_method(first), trial->what.text,
-                rank_of(history, at), point->commit + 1, revision);
-        TABLE_CELLS(table, time_of(point->record) / time_of(first), peak_of(point->record) / peak_of(first));
-        fprintf(table, "\t%d\t%d\n", p > 0 && has_changed_time(history, trial, point->commit),
-                isfinite(peak_of(before)) && isfinite(peak_of(point->record)) &&
-                    peak_of(before) != peak_of(point->record));
+        bool known = isfinite(peak_of(before)) && isfinite(peak_of(point->record));
+        figure_table_row(table, series, record_method(first), rank_of(history, at), "%s", trial->what.text);
+        FIGURE_NUMBERS(table, (double)point->commit + 1);
+        figure_table_word(table, revision);
+        FIGURE_NUMBERS(table, time_of(point->record) / time_of(first), peak_of(point->record) / peak_of(first),
+                       p > 0 && has_changed_time(history, trial, point->commit),
+                       known && peak_of(before) != peak_of(point->record));
         before = point->record;
     }
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     struct histories histories;
     size_t series = 0;
-    fputs("series\tmethod\tlabel\trank\tcommit\trevision\ttime_ratio\tpeak_ratio\ttime_changed\tpeak_changed\n",
-          table);
+    figure_table_columns(table, "commit\trevision\ttime_ratio\tpeak_ratio\ttime_changed\tpeak_changed");
     histories_make(&histories, records, count);
     for (size_t h = 0; h < histories.count; h++)
         for (size_t t = 0; t < histories.items[h].trial_count; t++)

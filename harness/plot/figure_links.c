@@ -2,7 +2,6 @@
 // what the one that sends the most sends; a series per method, kind of links, exchange and ZeRO's level. One rank
 // alone, which neither waits nor sends, stands in every series over its links.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/table/series.h"
 #include "harness/text/text.h"
 #include "kernels/base/status.h"
@@ -97,7 +96,7 @@ static int by_ranks(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void put_record(FILE *table, const struct record *record)
+static void put_record(struct figure_table *table, const struct record *record)
 {
     const struct record_ranks *ranks = record->ranks;
     double idle = is_alone(record) ? 0 : 1, sent = 0;
@@ -105,17 +104,17 @@ static void put_record(FILE *table, const struct record *record)
         idle = fmin(idle, ranks->idle_share.items[i]);
         sent = fmax(sent, ranks->sent_bytes.items[i]);
     }
-    TABLE_ROW(table, rank_count(record), record->estimate_ms / 1e3, 100 * idle, sent / 1e9);
+    FIGURE_NUMBERS(table, rank_count(record), record->estimate_ms / 1e3, 100 * idle, sent / 1e9);
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     static const char *const nothing[] = {NULL};
     struct kind kinds[KINDS_MAX];
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t written = 0, most = 0;
-    fputs("series\tmethod\tlabel\trank\tkind\tranks\ttime_s\tidle_percent\tsent_GB\n", table);
+    figure_table_columns(table, "kind\tranks\ttime_s\tidle_percent\tsent_GB");
     for (size_t k = 0, found = find_kinds(records, count, kinds); k < found; k++) {
         size_t kept_count = 0;
         for (size_t i = 0; i < count; i++) {
@@ -130,16 +129,13 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
             qsort(series->records, series->record_count, sizeof *series->records, by_ranks);
             written++;
             for (size_t r = 0; r < series->record_count; r++) {
-                fprintf(table, "%zu\t%s\t%s, ", written, series->method, series->label);
-                if (kinds[k].zero > 0) {
-                    fprintf(table, "zero %.0f, ", kinds[k].zero);
-                }
-                if (*kinds[k].exchange) {
-                    fprintf(table, "%s, ", kinds[k].exchange);
-                }
-                char links[200] = "";
-                text_append(links, sizeof links, "%s", *kinds[k].links ? kinds[k].links : "the card's links");
-                fprintf(table, "%s\t%zu\t%zu", links, shares_before(kinds, k), links_before(kinds, k) + 1);
+                char zero[40] = "";
+                if (kinds[k].zero > 0)
+                    snprintf(zero, sizeof zero, "zero %.0f, ", kinds[k].zero);
+                figure_table_row(table, written, series->method, shares_before(kinds, k), "%s, %s%s%s%s",
+                                 series->label, zero, kinds[k].exchange, *kinds[k].exchange ? ", " : "",
+                                 *kinds[k].links ? kinds[k].links : "the card's links");
+                FIGURE_NUMBERS(table, (double)links_before(kinds, k) + 1);
                 put_record(table, series->records[r]);
             }
             most = series->record_count > most ? series->record_count : most;

@@ -1,7 +1,6 @@
 // Lost updates: what rounding weights to bf16 leaves of an optimizer's updates, a series per way of rounding and a
 // row per rate; means over a training run's steps.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
@@ -62,7 +61,7 @@ static int by_label(const void *a, const void *b)
 }
 
 // Two rates of one label at least.
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     struct row *rows = calloc(count + 1, sizeof *rows);
     CHECK(rows);
@@ -78,13 +77,13 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         }
     }
     qsort(rows, kept, sizeof *rows, by_label);
-    fputs("series\tmethod\tlabel\trank\trate\tunchanged\tlost\n", table);
+    figure_table_columns(table, "rate\tunchanged\tlost");
     for (size_t i = 0; i < kept; i++) {
         bool same = i > 0 && strcmp(rows[i].key, rows[i - 1].key) == 0;
         series += !same;
         enough = enough || (same && rows[i].rate != rows[i - 1].rate);
-        fprintf(table, "%zu\t%s\t%s\t%zu", series, rows[i].label, rows[i].label, series - 1);
-        TABLE_ROW(table, rows[i].rate, rows[i].unchanged, rows[i].lost);
+        figure_table_row(table, series, rows[i].label, series - 1, "%s", rows[i].label);
+        FIGURE_NUMBERS(table, rows[i].rate, rows[i].unchanged, rows[i].lost);
     }
     for (size_t i = 0; i < kept; i++)
         free(rows[i].key);

@@ -1,7 +1,6 @@
 // What is resident with each optimizer, and what a step takes: a row per record, in groups of an optimizer with its
 // options and LoRA; after a group's the peaks of runs that are published, by optimizer and what trains.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
@@ -59,12 +58,13 @@ static size_t group_of(const struct record *const *records, size_t count, size_t
 }
 
 // bytes: resident, peak, published; NaN: not of this row.
-static void put_row(FILE *table, size_t series, const char *method, const char *label, size_t group,
+static void put_row(struct figure_table *table, size_t series, const char *method, const char *label, size_t group,
                     const char *name, const double bytes[3])
 {
-    fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", series, method, label, group, name);
-    table_cells(table, bytes, 3);
-    fputc('\n', table);
+    figure_table_row(table, series, method, 0, "%s", label);
+    FIGURE_NUMBERS(table, (double)group);
+    figure_table_word(table, name);
+    figure_table_numbers(table, bytes, 3);
 }
 
 static bool is_beside(const struct published_point *point, const struct record *record)
@@ -88,10 +88,10 @@ static bool is_put_behind(const struct record *const *records, size_t count, siz
 }
 
 static bool tabulate_beside(const struct record *const *records, size_t count, const struct published_file *file,
-                            FILE *table)
+                            struct figure_table *table)
 {
     size_t series = 0;
-    fputs("series\tmethod\tlabel\trank\tgroup\tgroup_label\tresident\tpeak\tpublished\n", table);
+    figure_table_columns(table, "group\tgroup_label\tresident\tpeak\tpublished");
     for (size_t i = 0; i < count; i++) {
         if (!counts(records[i]))
             continue;
@@ -107,7 +107,7 @@ static bool tabulate_beside(const struct record *const *records, size_t count, c
     return series > 1;
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     return tabulate_beside(records, count, NULL, table);
 }

@@ -1,7 +1,6 @@
 // How far the difference of a pair's log-probs is off by the dtype of its sums: a series per accumulator, a row per
 // context.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stddef.h>
@@ -26,7 +25,8 @@ static double error_of(const struct record *record, size_t accumulator)
 }
 
 // What is 0 throughout has no place on a logarithmic axis, and says so.
-static void put_series(FILE *table, const struct record *const *records, size_t count, size_t accumulator)
+static void put_series(struct figure_table *table, const struct record *const *records, size_t count,
+                       size_t accumulator)
 {
     const char *label = accumulators[accumulator].label;
     bool exact = true;
@@ -34,9 +34,9 @@ static void put_series(FILE *table, const struct record *const *records, size_t 
         exact &= error_of(records[i], accumulator) == 0;
     }
     for (size_t i = 0; i < count; i++) {
-        fprintf(table, "%zu\t%s\t%s%s\t%zu", accumulator + 1, label, label, exact ? ": no error" : "", accumulator);
-        TABLE_ROW(table, records[i]->trial.context, error_of(records[i], accumulator),
-                  records[i]->pair_sums->difference);
+        figure_table_row(table, accumulator + 1, label, accumulator, "%s%s", label, exact ? ": no error" : "");
+        FIGURE_NUMBERS(table, records[i]->trial.context, error_of(records[i], accumulator),
+                       records[i]->pair_sums->difference);
     }
 }
 
@@ -47,7 +47,7 @@ static int by_context(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
@@ -58,7 +58,7 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         }
     }
     qsort(kept, kept_count, sizeof *kept, by_context);
-    fputs("series\tmethod\tlabel\trank\tcontext\terror\tdifference\n", table);
+    figure_table_columns(table, "context\terror\tdifference");
     for (size_t s = 0; s < sizeof accumulators / sizeof *accumulators; s++) {
         put_series(table, kept, kept_count, s);
     }

@@ -1,16 +1,14 @@
 // How well a step's time was said before: a row per trial, a series per method.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/report/prediction_report.h"
 #include "methods/method.h"
 #include <math.h>
 #include <string.h>
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     size_t series = 0, rows = 0;
-    fputs("series\tmethod\tlabel\trank\tmeasured_ms\tat_speed_ms\testimate_ms\testimate_low_ms\testimate_high_ms\n",
-          table);
+    figure_table_columns(table, "measured_ms\tat_speed_ms\testimate_ms\testimate_low_ms\testimate_high_ms");
     for (size_t m = 0; methods[m]; m++) {
         const char *name = methods[m]->name;
         size_t before = rows;
@@ -20,9 +18,9 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
             if (isnan(measured_ms) || strcmp(record_method(record), name) != 0)
                 continue;
             series += rows++ == before;
-            fprintf(table, "%zu\t%s\t%s\t0", series, name, name);
-            TABLE_ROW(table, measured_ms, prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED),
-                      record->estimate_ms, record->estimate_low_ms, record->estimate_high_ms);
+            figure_table_row(table, series, name, 0, "%s", name);
+            FIGURE_NUMBERS(table, measured_ms, prediction_measured_ms(record, PREDICTION_AT_PROFILE_SPEED),
+                           record->estimate_ms, record->estimate_low_ms, record->estimate_high_ms);
         }
     }
     return rows >= 3;
@@ -32,6 +30,7 @@ static const char *const nothing[] = {NULL};
 
 const struct figure figure_prediction = {
     .name = "prediction",
+    .along = "measured_ms",
     .panels = "times,ratio",
     .times = true,
     .needs = "three trials or more that were timed, with an estimate by a profile that has measured rates "

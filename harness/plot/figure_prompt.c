@@ -1,7 +1,6 @@
 // What a prompt that is walked once saves: a row per size of the groups that share it, a series per method and
 // length of the prompt; each value over that of sequences which all walk their own.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
 #include "kernels/base/status.h"
@@ -54,24 +53,24 @@ static size_t find_prompts(const struct record *const *records, size_t count, do
 }
 
 // Rows of one series, whose first record is of sequences apart; how many, and *shared where some share a prompt.
-static size_t put_series(FILE *table, const struct series *series, size_t number, double prompt, size_t rank,
-                         bool *shared)
+static size_t put_series(struct figure_table *table, const struct series *series, size_t number, double prompt,
+                         size_t rank, bool *shared)
 {
     const struct record *apart = series->records[0];
     size_t rows = 0;
     for (; group_of(apart) == 1 && rows < series->record_count; rows++) {
         const struct record *record = series->records[rows];
-        fprintf(table, "%zu\t%s\t%s, prompt %.0f of %.0f\t%zu", number, series->method, series->label, prompt,
-                record->trial.context, rank);
+        figure_table_row(table, number, series->method, rank, "%s, prompt %.0f of %.0f", series->label, prompt,
+                         record->trial.context);
         struct shift time = time_ratio(record, apart);
-        TABLE_ROW(table, group_of(record), record->flops / apart->flops, record->peak_bytes / apart->peak_bytes,
-                  time.estimate, time.low, time.high);
+        FIGURE_NUMBERS(table, group_of(record), record->flops / apart->flops,
+                       record->peak_bytes / apart->peak_bytes, time.estimate, time.low, time.high);
         *shared |= group_of(record) > 1;
     }
     return rows;
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     static const char *const nothing[] = {NULL};
     double prompts[PROMPTS_MAX];
@@ -79,9 +78,8 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
     CHECK(kept);
     size_t written = 0;
     bool shared = false;
-    fputs("series\tmethod\tlabel\trank\tgroup\tflops_ratio\tpeak_ratio\ttime_ratio\ttime_ratio_low\ttime_ratio_"
-          "high\n",
-          table);
+    figure_table_columns(table, "group\tflops_ratio\tpeak_ratio\ttime_ratio\ttime_ratio_low\ttime_ratio_"
+                                "high");
     for (size_t p = 0, found = find_prompts(records, count, prompts); p < found; p++) {
         size_t kept_count = 0;
         for (size_t i = 0; i < count; i++) {

@@ -2,7 +2,6 @@
 // with one model, for each method that the paper tells apart by chunk.
 #include "harness/papers/pairing.h"
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include <math.h>
 #include <string.h>
 
@@ -101,40 +100,39 @@ static bool is_drawn(const struct pairing *pairing, size_t curve, const struct p
     return false;
 }
 
-static void curve_rows(FILE *table, const struct pairing *pairing, size_t index)
+static void curve_rows(struct figure_table *table, const struct pairing *pairing, size_t index)
 {
     const struct curve *curve = &pairing->curves[index];
     size_t rank = rank_of(pairing, index);
     bool oom = false; // only the shortest or smallest that does not fit is marked
     for (size_t i = 0; i < curve->count; i++) {
         const struct pair *pair = &curve->pairs[i];
-        fprintf(table, "%zu\t%s\t", index + 1, curve->method);
-        if (curve->published_chunk)
-            fprintf(table, "chunk %zu", curve->chunk);
-        else
-            fprintf(table, "%s", curve->label);
-        fprintf(table, "\t%zu\t%zu\t%s\t%zu", rank, panel_index(pairing, index), panel_of(pairing, curve).text,
-                curve->published_chunk ? curve->chunk : 0);
-        fprintf(table, "\t%s\t%s", published_axis_name(pairing->file->axis),
-                pairing->file->per_sample ? "sample" : "step");
+        char chunk[40];
+        snprintf(chunk, sizeof chunk, "chunk %zu", curve->chunk);
+        figure_table_row(table, index + 1, curve->method, rank, "%s",
+                         curve->published_chunk ? chunk : curve->label);
+        FIGURE_NUMBERS(table, (double)panel_index(pairing, index));
+        figure_table_word(table, panel_of(pairing, curve).text);
+        FIGURE_NUMBERS(table, curve->published_chunk ? (double)curve->chunk : 0);
+        figure_table_word(table, published_axis_name(pairing->file->axis));
+        figure_table_word(table, pairing->file->per_sample ? "sample" : "step");
         bool beside = pair->published && !is_drawn(pairing, index, pair->published);
-        TABLE_ROW(table, pair->at, pair->ours, beside ? pair->published->value : NAN, pair->limit,
-                  pair->oom && !oom);
+        FIGURE_NUMBERS(table, pair->at, pair->ours, beside ? pair->published->value : NAN, pair->limit,
+                       pair->oom && !oom);
         oom |= pair->oom;
     }
 }
 
 // At least one point must be beside one of ours.
 static bool tabulate(const struct record *const *records, size_t count, const struct published_file *file,
-                     FILE *table)
+                     struct figure_table *table)
 {
     struct pairing pairing;
     pairing_make(&pairing, file, records, count);
     bool enough = false;
-    fprintf(
-        table,
-        "series\tmethod\tlabel\trank\tpanel\tpanel_label\tchunk\taxis\tof\t%s\tours\tpublished\tlimit_bytes\toom\n",
-        published_axis_name(file->axis));
+    figure_table_columns(table, "panel\tpanel_label\tchunk\taxis\tof");
+    figure_table_columns(table, published_axis_name(file->axis));
+    figure_table_columns(table, "ours\tpublished\tlimit_bytes\toom");
     for (size_t c = 0; c < pairing.curve_count; c++) {
         curve_rows(table, &pairing, c);
         for (size_t i = 0; i < pairing.curves[c].count; i++)

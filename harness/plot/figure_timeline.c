@@ -1,16 +1,13 @@
 // What is in memory while a step runs: a time line of each series.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/spec/trial.h"
 #include "harness/table/series.h"
-#include "harness/text/text.h"
 #include "kernels/base/status.h"
 #include <math.h>
 
-static void row_start(FILE *table, const struct series_table *all, const struct series *series)
+static void row_start(struct figure_table *table, const struct series_table *all, const struct series *series)
 {
-    fprintf(table, "%zu\t%s\t%s\t%zu", (size_t)(series - all->series) + 1, series->method, series->label,
-            series->rank);
+    figure_table_row(table, (size_t)(series - all->series) + 1, series->method, series->rank, "%s", series->label);
 }
 
 static bool has_timeline(const struct record *record)
@@ -51,7 +48,7 @@ static size_t highest_of_step(const json_t *events, size_t categories, size_t ax
 
 // One record's events as the corners of its steps: at each change a row with what was live before it and one with
 // what is live after it. Thinned so that no peak is lost.
-static void timeline_rows(FILE *table, const struct series_table *all, const struct series *series,
+static void timeline_rows(struct figure_table *table, const struct series_table *all, const struct series *series,
                           const struct record *record, size_t categories)
 {
     const json_t *events = record->timeline->events;
@@ -69,14 +66,12 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
             values[1] = event_value(events, shown[i], 1);
             if (start > 0 || i > 0) {
                 row_start(table, all, series);
-                table_cells(table, values, 2 + categories);
-                fputc('\n', table);
+                figure_table_numbers(table, values, 2 + categories);
             }
             for (size_t c = 2; c < 2 + categories; c++)
                 values[c] = event_value(events, shown[i], c);
             row_start(table, all, series);
-            table_cells(table, values, 2 + categories);
-            fputc('\n', table);
+            figure_table_numbers(table, values, 2 + categories);
         }
     }
     free(values);
@@ -84,7 +79,7 @@ static void timeline_rows(FILE *table, const struct series_table *all, const str
 
 static const char *const none[] = {NULL};
 
-static bool tabulate_timeline(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_timeline(const struct record *const *records, size_t count, struct figure_table *table)
 {
     struct series_table all;
     const struct record **kept = calloc(count + 1, sizeof *kept);
@@ -95,7 +90,7 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
             kept[kept_count++] = records[i];
     series_make(&all, kept, kept_count, none, true);
     free(kept);
-    fputs("series\tmethod\tlabel\trank\tms\tflops", table);
+    figure_table_columns(table, "ms\tflops");
     // This program's categories, in its order: they are the same in all records of a schema.
     const json_t *order = NULL;
     for (size_t s = 0; s < all.count; s++) {
@@ -106,11 +101,8 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
             order = record->timeline->category_order;
             for (size_t i = 0; i < json_array_size(order); i++) {
                 const char *name = json_string_value(json_array_get(order, i));
-                char word[64] = "";
-                text_append(word, sizeof word, "%s", name ? name : "unnamed");
-                fprintf(table, "\t%s", word);
+                figure_table_columns(table, name ? name : "unnamed");
             }
-            fputc('\n', table);
         }
         timeline_rows(table, &all, series, record, json_array_size(order));
     }

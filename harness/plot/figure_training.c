@@ -2,7 +2,6 @@
 // where nothing was evaluated; the metrics of their objectives likewise; and the loss that is left at the end
 // against the rate.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/table/series.h"
 #include "harness/table/setting.h"
 #include "harness/text/text.h"
@@ -174,28 +173,32 @@ static double mean(const struct number_list *list, size_t first, size_t end)
 }
 
 // What is shown of the steps first .. end - 1, at whose end was evaluation number i, if there are any.
-typedef void put_part(FILE *table, const struct record *record, double seconds, size_t first, size_t end, size_t i);
+typedef void put_part(struct figure_table *table, const struct record *record, double seconds, size_t first,
+                      size_t end, size_t i);
 
-static void put_loss(FILE *table, const struct record *record, double seconds, size_t first, size_t end, size_t i)
+static void put_loss(struct figure_table *table, const struct record *record, double seconds, size_t first,
+                     size_t end, size_t i)
 {
     const struct record_curve *curve = record->curve;
-    TABLE_CELLS(table, (double)end * tokens_of_step(record), seconds, mean(&curve->loss, first, end),
-                i < curve->evaluation_loss.count ? curve->evaluation_loss.items[i] : NAN);
+    FIGURE_NUMBERS(table, (double)end * tokens_of_step(record), seconds, mean(&curve->loss, first, end),
+                   i < curve->evaluation_loss.count ? curve->evaluation_loss.items[i] : NAN);
 }
 
-static void put_metrics(FILE *table, const struct record *record, double seconds, size_t first, size_t end,
-                        size_t i)
+static void put_metrics(struct figure_table *table, const struct record *record, double seconds, size_t first,
+                        size_t end, size_t i)
 {
     const struct record_curve *curve = record->curve;
     (void)seconds;
     for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
         const struct number_list *evaluated = &curve->evaluation_metrics[m];
-        TABLE_CELLS(table, i < evaluated->count ? evaluated->items[i] : mean(&curve->metrics[m], first, end));
+        FIGURE_NUMBERS(table, i < evaluated->count ? evaluated->items[i] : mean(&curve->metrics[m], first, end));
     }
 }
 
-static void put_run(FILE *table, const char *start, const struct record *record, put_part *put_rest)
+static void put_run(struct figure_table *table, const struct run *run, size_t series, size_t rank,
+                    put_part *put_rest)
 {
+    const struct record *record = run->record;
     const struct record_curve *curve = record->curve;
     size_t steps = curve->loss.count, evaluations = curve->evaluation_loss.count;
     size_t parts = evaluations ? evaluations : steps < PARTS ? steps : PARTS;
@@ -205,33 +208,31 @@ static void put_run(FILE *table, const char *start, const struct record *record,
             evaluations ? curve->evaluation_step.items[i] : floor((double)((i + 1) * steps) / (double)parts);
         size_t first = (size_t)before, end = (size_t)step;
         seconds += sum(&record->samples_ms, first, end) / 1e3;
-        fputs(start, table);
-        TABLE_CELLS(table, step);
+        figure_table_row(table, series, run->method, rank, "%s", run->label);
+        FIGURE_NUMBERS(table, step);
         put_rest(table, record, seconds, first, end, evaluations ? i : SIZE_MAX);
-        fputc('\n', table);
         before = step;
     }
 }
 
-static bool put_runs(const struct record *const *records, size_t count, FILE *table, put_part *put_rest)
+static bool put_runs(const struct record *const *records, size_t count, struct figure_table *table,
+                     put_part *put_rest)
 {
     struct runs runs;
     runs_open(&runs, records, count, of_steps);
     for (size_t i = 0, rank = 0; i < runs.count; i++) {
         const struct run *run = &runs.items[i];
-        char start[360];
         rank = i && strcmp(run->method, run[-1].method) == 0 ? rank + 1 : 0;
-        snprintf(start, sizeof start, "%zu\t%s\t%s\t%zu", i + 1, run->method, run->label, rank);
-        put_run(table, start, run->record, put_rest);
+        put_run(table, run, i + 1, rank, put_rest);
     }
     bool shown = runs.count >= 1 && runs.count <= RUNS_MAX;
     runs_close(&runs);
     return shown;
 }
 
-static bool tabulate_training(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_training(const struct record *const *records, size_t count, struct figure_table *table)
 {
-    fputs("series\tmethod\tlabel\trank\tstep\ttokens\tseconds\tloss\tevaluation_loss\n", table);
+    figure_table_columns(table, "step\ttokens\tseconds\tloss\tevaluation_loss");
     return put_runs(records, count, table, put_loss);
 }
 
@@ -245,7 +246,7 @@ static bool has_metrics(const struct record *record)
     return false;
 }
 
-static bool tabulate_metrics(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_metrics(const struct record *const *records, size_t count, struct figure_table *table)
 {
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
@@ -255,11 +256,9 @@ static bool tabulate_metrics(const struct record *const *records, size_t count, 
             kept[kept_count++] = records[i];
         }
     }
-    fputs("series\tmethod\tlabel\trank\tstep", table);
-    for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
-        fprintf(table, "\t%s", objective_metrics[m].name);
-    }
-    fputc('\n', table);
+    figure_table_columns(table, "step");
+    for (size_t m = 0; m < OBJECTIVE_METRICS; m++)
+        figure_table_columns(table, objective_metrics[m].name);
     bool enough = put_runs(kept, kept_count, table, put_metrics);
     free(kept);
     return enough;
@@ -300,14 +299,14 @@ static int by_rate(const void *a, const void *b)
 }
 
 // The number of series and, in *most, of rates that one of them has.
-static size_t put_rates(const struct record *const *records, size_t count, FILE *table, size_t *most)
+static size_t put_rates(const struct record *const *records, size_t count, struct figure_table *table, size_t *most)
 {
     struct runs runs;
     size_t series = 0, rank = 0, rates = 0;
     *most = 0;
     runs_open(&runs, records, count, of_rates);
     qsort(runs.items, runs.count, sizeof *runs.items, by_rate);
-    fputs("series\tmethod\tlabel\trank\trate\tloss\tevaluation_loss\tpublished\n", table);
+    figure_table_columns(table, "rate\tloss\tevaluation_loss\tpublished");
     for (size_t i = 0; i < runs.count; i++) {
         const struct run *run = &runs.items[i];
         bool fresh = i == 0 || run->place != run[-1].place;
@@ -317,14 +316,14 @@ static size_t put_rates(const struct record *const *records, size_t count, FILE 
         rates = fresh ? 0 : rates;
         rates += isfinite(run->rate) && (fresh || run->rate != run[-1].rate);
         *most = rates > *most ? rates : *most;
-        fprintf(table, "%zu\t%s\t%s\t%zu", series, run->method, run->label, rank);
-        TABLE_ROW(table, run->rate, record_last_loss(run->record), record_held_out_loss(run->record), NAN);
+        figure_table_row(table, series, run->method, rank, "%s", run->label);
+        FIGURE_NUMBERS(table, run->rate, record_last_loss(run->record), record_held_out_loss(run->record), NAN);
     }
     runs_close(&runs);
     return series;
 }
 
-static bool tabulate_rates(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate_rates(const struct record *const *records, size_t count, struct figure_table *table)
 {
     size_t most;
     put_rates(records, count, table, &most);
@@ -333,7 +332,7 @@ static bool tabulate_rates(const struct record *const *records, size_t count, FI
 
 // Behind ours a series for each of the paper's, which stand together in its file.
 static bool tabulate_rates_beside(const struct record *const *records, size_t count,
-                                  const struct published_file *file, FILE *table)
+                                  const struct published_file *file, struct figure_table *table)
 {
     size_t most, series = put_rates(records, count, table, &most), rank = 0;
     for (size_t i = 0; i < file->count; i++) {
@@ -342,8 +341,8 @@ static bool tabulate_rates_beside(const struct record *const *records, size_t co
         bool same_method = before && strcmp(before->method, point->method) == 0;
         series += fresh;
         rank = !same_method ? 0 : rank + fresh;
-        fprintf(table, "%zu\t%s\tpublished, %s\t%zu", series, point->method, point->series, rank);
-        TABLE_ROW(table, point->rate, NAN, NAN, point->value);
+        figure_table_row(table, series, point->method, rank, "published, %s", point->series);
+        FIGURE_NUMBERS(table, point->rate, NAN, NAN, point->value);
     }
     return most >= 3;
 }

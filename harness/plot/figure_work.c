@@ -1,7 +1,6 @@
 // Work against context: what a step is planned to take, FLOPs and the time that is estimated of them; a series for
 // each method with its options, and each way to share a step.
 #include "harness/plot/figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
 #include "kernels/base/status.h"
@@ -46,7 +45,7 @@ static bool chunks_vary(const struct series_table *all)
     return several;
 }
 
-static bool tabulate(const struct record *const *records, size_t count, FILE *table)
+static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     static const char *const nothing[] = {NULL}, *const chunk[] = {"chunk", NULL};
     const struct record **planned = calloc(count + 1, sizeof *planned);
@@ -62,14 +61,14 @@ static bool tabulate(const struct record *const *records, size_t count, FILE *ta
         series_make(&all, planned, planned_count, chunk, true);
     }
     bool enough = goes_along(&all);
-    fputs("series\tmethod\tlabel\trank\tcontext\testimate_ms\tflops\n", table);
+    figure_table_columns(table, "context\testimate_ms\tflops");
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
         qsort(series->records, series->record_count, sizeof *series->records, by_context);
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
-            fprintf(table, "%zu\t%s\t%s\t%zu", s + 1, series->method, series->label, series->rank);
-            TABLE_ROW(table, record->trial.context, step_time_estimate(record).ms, record->flops);
+            figure_table_row(table, s + 1, series->method, series->rank, "%s", series->label);
+            FIGURE_NUMBERS(table, record->trial.context, step_time_estimate(record).ms, record->flops);
         }
     }
     series_free(&all);
@@ -81,6 +80,7 @@ static const char *const along_context[] = {"context", NULL};
 
 const struct figure figure_work = {
     .name = "work",
+    .along = "context",
     .panels = "time,flops",
     .times = true,
     .needs = "plans with an estimate (a profile) at two contexts or more, for one method at least",

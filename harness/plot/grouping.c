@@ -232,6 +232,8 @@ void grouping_free(struct grouping *grouping)
         json_decref(grouping->groups[i].setting);
         free(grouping->groups[i].records);
         free(grouping->groups[i].origins);
+        if (grouping->groups[i].table)
+            figure_table_free(grouping->groups[i].table);
         free(grouping->groups[i].table);
     }
     free(grouping->groups);

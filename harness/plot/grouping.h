@@ -9,7 +9,7 @@ struct group {
     json_t *setting;
     size_t kind;                            // of its experiment and setting: those that differ in context have one
     double context;                         // 0: several
-    char *table;                            // NULL: the records do not make one
+    struct figure_table *table;             // NULL: the records do not make one
     const struct published_file *published; // of a figure that is drawn beside it
     size_t count;
     const struct record **records;

@@ -2,7 +2,6 @@
 #include "harness/papers/claim_pictures.h"
 #include "harness/papers/longest_contexts.h"
 #include "harness/plot/picture.h"
-#include "harness/plot/table_cells.h"
 #include "harness/table/setting.h"
 #include "harness/text/text.h"
 #include <math.h>
@@ -50,31 +49,34 @@ static bool has_row(const struct rows *rows, const struct longest_contexts *cont
     return has_group(rows, group_of(contexts, row)) && (!rows->alike || *row->method);
 }
 
-static size_t write_rows(const struct longest_contexts *contexts, const struct rows *rows, FILE *table)
+static size_t write_rows(const struct longest_contexts *contexts, const struct rows *rows,
+                         struct figure_table *table)
 {
     size_t series = 0, groups = 0, last = 0;
-    fprintf(table, "series\tmethod\tlabel\trank\tgroup\tgroup_label\t%s\tpublished\tmark\n",
-            rows->batches ? "max_batch" : "max_context");
+    figure_table_columns(table, rows->batches ? "group\tgroup_label\tmax_batch\tpublished\tmark"
+                                              : "group\tgroup_label\tmax_context\tpublished\tmark");
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
         if (!has_row(rows, contexts, row))
             continue;
         groups += row->group != last;
         last = row->group;
-        fprintf(table, "%zu\t%s\t%s\t0\t%zu\t%s", ++series, *row->method ? row->method : "published", row->label,
-                groups, group_of(contexts, row)->words);
-        TABLE_CELLS(table, row->extent, row->published);
-        fprintf(table, "\t%s\n", *row->mark ? row->mark : "-"); // gnuplot has no empty words
+        figure_table_row(table, ++series, *row->method ? row->method : "published", 0, "%s", row->label);
+        FIGURE_NUMBERS(table, (double)groups);
+        figure_table_word(table, group_of(contexts, row)->words);
+        FIGURE_NUMBERS(table, row->extent, row->published);
+        figure_table_word(table, *row->mark ? row->mark : "-"); // gnuplot has no empty words
     }
     return series;
 }
 
 // Over several cards, of what is alike but for their number: a series for each method with its options.
-static size_t write_cards(const struct longest_contexts *contexts, const struct rows *rows, FILE *table)
+static size_t write_cards(const struct longest_contexts *contexts, const struct rows *rows,
+                          struct figure_table *table)
 {
     const char **labels = calloc(contexts->row_count + 1, sizeof *labels);
     size_t count = 0;
     CHECK(labels);
-    fputs("series\tmethod\tlabel\trank\tcards\tmax_context\tpublished\n", table);
+    figure_table_columns(table, "cards\tmax_context\tpublished");
     for (const struct longest_row *row = contexts->rows; row < contexts->rows + contexts->row_count; row++) {
         if (!has_row(rows, contexts, row))
             continue;
@@ -83,8 +85,9 @@ static size_t write_cards(const struct longest_contexts *contexts, const struct 
             series++;
         if (series == count)
             labels[count++] = row->label;
-        fprintf(table, "%zu\t%s\t%s\t0\t%zu", series + 1, row->method, row->label, group_of(contexts, row)->cards);
-        TABLE_ROW(table, row->extent > 0 ? row->extent : NAN, row->published);
+        figure_table_row(table, series + 1, row->method, 0, "%s", row->label);
+        FIGURE_NUMBERS(table, (double)group_of(contexts, row)->cards, row->extent > 0 ? row->extent : NAN,
+                       row->published);
     }
     free(labels);
     return count;
@@ -174,16 +177,12 @@ static size_t card_kinds(const struct longest_contexts *contexts, bool batches, 
 static bool draw_card(const struct max_context_request *request, const struct longest_contexts *contexts,
                       const struct picture *named, const struct rows *rows, struct status *status)
 {
-    char *words = NULL;
-    size_t bytes;
-    FILE *table = open_memstream(&words, &bytes);
-    CHECK(table);
-    size_t count = write_rows(contexts, rows, table);
-    CHECK(fclose(table) == 0);
+    struct figure_table table = {0};
+    size_t count = write_rows(contexts, rows, &table);
     struct picture picture = *named;
-    picture.table = words;
+    picture.table = &table;
     bool fine = count == 0 || draw(request, contexts, rows, &picture, status);
-    free(words);
+    figure_table_free(&table);
     return fine;
 }
 
@@ -231,13 +230,10 @@ static bool draw_cards(const struct max_context_request *request, const struct l
                 break;
         if (!is_over_cards(group) || first != g)
             continue;
-        char *words = NULL, name[200], kind[40];
-        size_t bytes;
-        FILE *table = open_memstream(&words, &bytes);
-        CHECK(table);
+        char name[200], kind[40];
+        struct figure_table table = {0};
         const struct rows rows = {.alike = group->alike, .series = request->form->series};
-        size_t count = write_cards(contexts, &rows, table);
-        CHECK(fclose(table) == 0);
+        size_t count = write_cards(contexts, &rows, &table);
         snprintf(kind, sizeof kind, drawn ? "cards-%zu" : "cards", drawn + 1);
         snprintf(name, sizeof name, "%s", kind);
         if (request->form->panel) {
@@ -245,10 +241,10 @@ static bool draw_cards(const struct max_context_request *request, const struct l
             setting_slug(name);
         }
         const struct picture picture = {
-            .name = name, .kind = kind, .figure = "cards", .setting = group->alike, .table = words};
+            .name = name, .kind = kind, .figure = "cards", .setting = group->alike, .table = &table};
         fine = count == 0 || draw(request, contexts, &rows, &picture, status);
         drawn++;
-        free(words);
+        figure_table_free(&table);
     }
     return fine;
 }

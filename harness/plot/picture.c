@@ -1,7 +1,7 @@
 #include "harness/plot/picture.h"
 #include "harness/files/output_file.h"
 #include "harness/plot/gnuplot.h"
-#include "harness/plot/table_cells.h"
+#include "harness/text/text.h"
 #include "harness/text/word_list.h"
 #include <errno.h>
 #include <limits.h>
@@ -59,7 +59,8 @@ static bool is_telling(const char *formats, const char *format)
 }
 
 // As gnuplot draws it, to be freed; NULL and a status if it failed.
-static char *drawn_by(const struct picture *picture, const char *format, size_t *bytes, struct status *status)
+static char *drawn_by(const struct picture *picture, const char *table, const char *format, size_t *bytes,
+                      struct status *status)
 {
     const struct picture_form *form = picture->form;
     char width[32], height[32];
@@ -100,16 +101,22 @@ static char *drawn_by(const struct picture *picture, const char *format, size_t 
         snprintf(height, sizeof height, "%.2f", form->size.height_mm / MM_PER_UNIT);
         variables[count++] = (struct gnuplot_variable){"given_height", height};
     }
-    return gnuplot_draw(form->scripts, picture->figure, variables, count, picture->table, bytes, status);
+    return gnuplot_draw(form->scripts, picture->figure, variables, count, table, bytes, status);
 }
 
-static bool draw(const struct picture *picture, const char *format, struct status *status)
+// A picture's table as text, and what of it is drawn.
+struct texts {
+    const char *whole, *drawn;
+};
+
+static bool draw(const struct picture *picture, const struct texts *table, const char *format,
+                 struct status *status)
 {
     const struct picture_form *form = picture->form;
     char path[PATH_MAX + 400];
     bool is_table = strcmp(format, "tsv") == 0;
-    size_t bytes = strlen(picture->table);
-    char *drawn = is_table ? strdup(picture->table) : drawn_by(picture, format, &bytes, status);
+    size_t bytes = strlen(table->whole);
+    char *drawn = is_table ? strdup(table->whole) : drawn_by(picture, table->drawn, format, &bytes, status);
     if (drawn && form->size.width_mm > 0 && strcmp(format, "svg") == 0) {
         char *sized = svg_of_size(drawn, form->size, &bytes);
         free(drawn);
@@ -124,7 +131,7 @@ static bool draw(const struct picture *picture, const char *format, struct statu
     return written;
 }
 
-static bool draw_for_taker(const struct picture *picture, struct status *status)
+static bool draw_for_taker(const struct picture *picture, const char *table, struct status *status)
 {
     struct picture_room *room = picture->form->room;
     if (room && !room->left) {
@@ -134,7 +141,7 @@ static bool draw_for_taker(const struct picture *picture, struct status *status)
     if (room)
         room->left--;
     size_t bytes;
-    char *svg = drawn_by(picture, "svg", &bytes, status);
+    char *svg = drawn_by(picture, table, "svg", &bytes, status);
     if (svg) {
         picture->form->take(picture->form->taker, picture, svg);
     }
@@ -160,23 +167,23 @@ bool picture_form_check(const struct picture_form *form, struct status *status)
             status_set(status, STATUS_BAD_INPUT, "--log: expected x, y, x,y or none, found \"%.40s\"", form->log));
 }
 
-static bool draw_all(const struct picture *picture, struct status *status)
+static bool draw_all(const struct picture *picture, const struct texts *table, struct status *status)
 {
     char formats[64], *rest = NULL;
     snprintf(formats, sizeof formats, "%s", picture->form->formats);
     bool drawn = make_folder(picture->form->folder, status);
     for (char *format = strtok_r(formats, ",", &rest); drawn && format; format = strtok_r(NULL, ",", &rest)) {
-        drawn = draw(picture, format, status);
+        drawn = draw(picture, table, format, status);
     }
     return drawn;
 }
 
 // A picture's texts, in one order.
-enum { TEXTS = 8 };
+enum { TEXTS = 7 };
 static void texts_of(struct picture *picture, const char **texts[TEXTS])
 {
-    const char **const all[TEXTS] = {&picture->name,  &picture->kind,    &picture->figure, &picture->claim,
-                                     &picture->table, &picture->setting, &picture->source, &picture->machine};
+    const char **const all[TEXTS] = {&picture->name,    &picture->kind,   &picture->figure, &picture->claim,
+                                     &picture->setting, &picture->source, &picture->machine};
     memcpy(texts, all, sizeof all);
 }
 
@@ -190,29 +197,44 @@ static void queue_add(struct picture_queue *queue, const struct picture *picture
     texts_of(added, texts);
     for (size_t i = 0; i < TEXTS; i++)
         CHECK(!*texts[i] || (*texts[i] = strdup(*texts[i])));
+    CHECK(added->table = malloc(sizeof *added->table));
+    *added->table = *picture->table;
+    *picture->table = (struct figure_table){0};
 }
 
 static bool draw_shown(const struct picture *picture, struct status *status)
 {
-    if (table_cells_beyond(picture->table)) {
+    if (figure_table_beyond(picture->table)) {
         fprintf(stderr, "%s: no picture: a number is above 1e60, or below 1e-60 and not 0\n", picture->name);
         return true;
     }
-    return picture->form->take ? draw_for_taker(picture, status) : draw_all(picture, status);
+    struct picture shown = *picture;
+    char source[1000] = "", *table;
+    char *whole = figure_table_text(picture->table);
+    figure_table_thin(picture->table, picture->along);
+    if (picture->table->thinned_from) {
+        text_append(source, sizeof source,
+                    "%s; of %zu points %zu are drawn: of those that lie side by side, the least and "
+                    "the greatest",
+                    picture->source, picture->table->thinned_from, picture->table->row_count);
+        shown.source = source;
+    }
+    table = figure_table_text(picture->table);
+    bool drawn = picture->form->take ? draw_for_taker(&shown, table, status)
+                                     : draw_all(&shown, &(struct texts){whole, table}, status);
+    free(whole);
+    free(table);
+    return drawn;
 }
 
 bool picture_draw(const struct picture *picture, struct status *status)
 {
-    struct picture shown = *picture;
-    char *table = series_choice_apply(picture->form->series, picture->table);
-    bool drawn = true;
-    shown.table = table;
-    if (table && picture->form->queue)
-        queue_add(picture->form->queue, &shown);
-    else if (table)
-        drawn = draw_shown(&shown, status);
-    free(table);
-    return drawn;
+    if (!series_choice_apply(picture->form->series, picture->table))
+        return true;
+    if (!picture->form->queue)
+        return draw_shown(picture, status);
+    queue_add(picture->form->queue, picture);
+    return true;
 }
 
 bool picture_queue_draw(const struct picture_queue *queue, struct status *status)
@@ -230,6 +252,8 @@ void picture_queue_free(struct picture_queue *queue)
         texts_of(&queue->pictures[i], texts);
         for (size_t t = 0; t < TEXTS; t++)
             free((char *)*texts[t]);
+        figure_table_free(queue->pictures[i].table);
+        free(queue->pictures[i].table);
     }
     free(queue->pictures);
     *queue = (struct picture_queue){0};

@@ -41,7 +41,8 @@ struct picture {
     const char *kind;                       // the name without what tells settings apart, by which claims name it
     const char *figure;                     // the script
     const char *claim;                      // that it is about, above the setting; NULL: none
-    const char *table;                      // tab-separated, with a header line
+    struct figure_table *table;             // of which drawing leaves what is shown
+    const char *along;                      // as of struct figure
     const char *setting, *source, *machine; // below the heading, and two lines at the foot
 };
 

@@ -1,5 +1,4 @@
 #include "harness/plot/planned_figure.h"
-#include "harness/plot/table_cells.h"
 #include "harness/table/setting.h"
 #include "harness/text/size.h"
 #include "harness/text/text.h"
@@ -10,7 +9,7 @@
 #include <sys/stat.h>
 
 // Writes the table of an output. False if it is none.
-typedef bool write_table(const json_t *output, FILE *table);
+typedef bool write_table(const json_t *output, struct figure_table *table);
 
 static const char *text(const json_t *object, const char *key)
 {
@@ -34,13 +33,13 @@ static size_t series_of(const char *label, char (*labels)[200], size_t *count)
     return i + 1;
 }
 
-static bool write_front(const json_t *output, FILE *table)
+static bool write_front(const json_t *output, struct figure_table *table)
 {
     const json_t *front = json_object_get(output, "front");
     size_t rows = json_array_size(front), count = 0;
     char(*labels)[200] = calloc(rows + 1, sizeof *labels);
     CHECK(labels);
-    fputs("series\tmethod\tlabel\trank\tpeak_bytes\thost_peak_bytes\tseconds\tlimit_bytes\twords\n", table);
+    figure_table_columns(table, "peak_bytes\thost_peak_bytes\tseconds\tlimit_bytes\twords");
     for (size_t i = 0; i < rows; i++) {
         const json_t *row = json_array_get(front, i);
         bool host = number(row, "host_peak_bytes") > 0;
@@ -51,22 +50,22 @@ static bool write_front(const json_t *output, FILE *table)
             *c = *c == '_' ? '-' : *c; // an underscore would be markup
         text_append(label, sizeof label, "%s%s", method, host ? ", some of it on the host" : "");
         size_t series = series_of(label, labels, &count);
-        fprintf(table, "%zu\t%s\t%s\t%d", series, method, label, host);
-        TABLE_CELLS(table, number(row, "peak_bytes"), number(row, "host_peak_bytes"),
-                    1e-3 * number(row, "estimate_ms"), number(output, "limit_bytes"));
-        fprintf(table, "\t%s\n", words);
+        figure_table_row(table, series, method, host, "%s", label);
+        FIGURE_NUMBERS(table, number(row, "peak_bytes"), number(row, "host_peak_bytes"),
+                       1e-3 * number(row, "estimate_ms"), number(output, "limit_bytes"));
+        figure_table_word(table, words);
     }
     free(labels);
     return rows > 0;
 }
 
-static bool write_frontier(const json_t *output, FILE *table)
+static bool write_frontier(const json_t *output, struct figure_table *table)
 {
     const json_t *frontier = json_object_get(output, "frontier");
     size_t rows = json_array_size(frontier), count = 0, hosts = 0;
     char(*labels)[200] = calloc(rows + 1, sizeof *labels), (*sizes)[200] = calloc(rows + 1, sizeof *sizes);
     CHECK(labels && sizes);
-    fputs("series\tmethod\tlabel\trank\tdevice_bytes\tmax_context\n", table);
+    figure_table_columns(table, "device_bytes\tmax_context");
     for (size_t i = 0; i < rows; i++) {
         const json_t *row = json_array_get(frontier, i);
         char method[64] = "", label[200] = "", size[32];
@@ -77,8 +76,8 @@ static bool write_frontier(const json_t *output, FILE *table)
         if (!(number(row, "max_context") > 0))
             continue;
         size_t series = series_of(label, labels, &count), rank = series_of(size, sizes, &hosts) - 1;
-        fprintf(table, "%zu\t%s\t%s\t%zu", series, method, label, rank);
-        TABLE_ROW(table, number(row, "device_bytes"), number(row, "max_context"));
+        figure_table_row(table, series, method, rank, "%s", label);
+        FIGURE_NUMBERS(table, number(row, "device_bytes"), number(row, "max_context"));
     }
     free(sizes);
     free(labels);
@@ -99,12 +98,9 @@ static void stem(const char *path, char *name, size_t bytes)
 static bool draw(const struct planned_request *request, const char *path, const json_t *output, const char *figure,
                  write_table *write, struct status *status)
 {
-    char *words = NULL, name[300], setting[300], source[400], machine[200];
-    size_t bytes;
-    FILE *table = open_memstream(&words, &bytes);
-    CHECK(table);
-    bool fine = json_is_object(json_object_get(output, "setting")) && write(output, table);
-    CHECK(fclose(table) == 0);
+    char name[300], setting[300], source[400], machine[200];
+    struct figure_table table = {0};
+    bool fine = json_is_object(json_object_get(output, "setting")) && write(output, &table);
     const char *slash = strrchr(path, '/');
     stem(path, name, sizeof name);
     size_t used = strlen(name);
@@ -121,7 +117,7 @@ static bool draw(const struct planned_request *request, const char *path, const 
                                         .name = name,
                                         .kind = name,
                                         .figure = figure,
-                                        .table = words,
+                                        .table = &table,
                                         .setting = setting,
                                         .source = source,
                                         .machine = machine};
@@ -130,7 +126,7 @@ static bool draw(const struct planned_request *request, const char *path, const 
         status_set(status, STATUS_BAD_INPUT, "%.300s: not what `longbp %s --json` prints, or nothing fits in it",
                    path, write == write_front ? "advise" : "frontier");
     }
-    free(words);
+    figure_table_free(&table);
     return fine;
 }
 

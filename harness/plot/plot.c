@@ -23,25 +23,20 @@
 // Pictures of one context each, of the longest ones: a sweep may have a hundred contexts.
 #define CONTEXTS_DRAWN 4
 
-// The table as text, to be freed; NULL if these records do not make one.
-static char *tabulate(const struct figure *figure, const struct published_file *published,
-                      const struct record *const *records, size_t count)
+// To be freed; NULL if these records do not make one.
+static struct figure_table *tabulate(const struct figure *figure, const struct published_file *published,
+                                     const struct record *const *records, size_t count)
 {
-    if (!figure->tabulate && !published) {
-        return NULL;
-    }
-    char *text = NULL;
-    size_t bytes;
-    FILE *stream = open_memstream(&text, &bytes);
-    CHECK(stream);
-    bool enough = published ? figure->tabulate_beside(records, count, published, stream)
-                            : figure->tabulate(records, count, stream);
-    CHECK(fclose(stream) == 0);
-    if (!enough) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    struct figure_table *table = calloc(1, sizeof *table);
+    CHECK(table);
+    bool enough = published          ? figure->tabulate_beside(records, count, published, table)
+                  : figure->tabulate ? figure->tabulate(records, count, table)
+                                     : false;
+    if (enough)
+        return table;
+    figure_table_free(table);
+    free(table);
+    return NULL;
 }
 
 // Adds a word to a list with commas, once. Past the limit the list ends in "...".
@@ -170,6 +165,7 @@ static bool draw(const struct picture_form *form, const struct drawing *drawing,
                                     .name = name,
                                     .kind = kind,
                                     .figure = drawing->figure->name,
+                                    .along = drawing->figure->along,
                                     .claim = *claim ? claim : NULL,
                                     .table = group->table,
                                     .setting = setting,

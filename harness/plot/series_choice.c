@@ -2,11 +2,10 @@
 #include "harness/text/names.h"
 #include "harness/text/text.h"
 #include "harness/text/word_list.h"
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COLUMNS_MAX 64
 
 void series_choice_open(struct series_choice *choice, const char *list, const char *panel)
 {
@@ -63,129 +62,27 @@ static bool chosen(struct series_choice *choice, const char *method, const char 
     return any;
 }
 
-// Columns whose numbers go from 1 without a gap.
-static const char *const counted[] = {"series", "group", "panel"};
-enum { COUNTED = sizeof counted / sizeof *counted };
-
-struct table {
-    size_t columns, method, label, panel, places[COUNTED]; // columns, where the table has no such one
-    size_t rows;
-    bool *kept[COUNTED]; // [rows + 1]: numbers that rows have which are chosen
-};
-
-// Splits a line at its tabs.
-static size_t split(char *line, char *fields[COLUMNS_MAX])
-{
-    size_t count = 0;
-    for (char *field; count < COLUMNS_MAX && (field = strsep(&line, "\t"));)
-        fields[count++] = field;
-    return count;
-}
-
-static size_t column_of(char *const *fields, size_t count, const char *name)
-{
-    size_t column = 0;
-    while (column < count && strcmp(fields[column], name) != 0)
-        column++;
-    return column;
-}
-
-static void read_header(struct table *table, const char *text)
-{
-    char *line = strndup(text, strcspn(text, "\n")), *fields[COLUMNS_MAX];
-    CHECK(line);
-    *table = (struct table){.columns = split(line, fields)};
-    table->method = column_of(fields, table->columns, "method");
-    table->label = column_of(fields, table->columns, "label");
-    table->panel = column_of(fields, table->columns, "panel_label");
-    if (table->panel == table->columns)
-        table->panel = column_of(fields, table->columns, "group_label");
-    for (const char *at = text; (at = strchr(at, '\n')); at++)
-        table->rows++;
-    for (size_t i = 0; i < COUNTED; i++) {
-        table->places[i] = column_of(fields, table->columns, counted[i]);
-        CHECK(table->kept[i] = calloc(table->rows + 1, sizeof **table->kept));
-    }
-    CHECK(table->method < table->columns && table->label < table->columns);
-    free(line);
-}
-
-static size_t number_in(const struct table *table, char *const *fields, size_t counted_column)
-{
-    size_t number = strtoul(fields[table->places[counted_column]], NULL, 10);
-    CHECK(number <= table->rows);
-    return number;
-}
-
-// The fields of a row, in a copy of it to be freed; NULL if its series is not chosen.
-static char *chosen_row(struct series_choice *choice, const struct table *table, const char *row,
-                        char *fields[COLUMNS_MAX])
-{
-    char *line = strndup(row, strcspn(row, "\n"));
-    CHECK(line);
-    CHECK(split(line, fields) == table->columns);
-    bool is = table->panel == table->columns || series_choice_has_panel(choice, fields[table->panel]);
-    see(choice->seen, sizeof choice->seen, fields[table->label]);
-    if (chosen(choice, fields[table->method], fields[table->label]) && is)
-        return line;
-    free(line);
-    return NULL;
-}
-
-static void write_row(const struct table *table, char *const *fields, FILE *stream)
-{
-    for (size_t column = 0; column < table->columns; column++) {
-        const char *tab = column ? "\t" : "";
-        size_t i = 0, number = 0;
-        while (i < COUNTED && table->places[i] != column)
-            i++;
-        if (i == COUNTED) {
-            fprintf(stream, "%s%s", tab, fields[column]);
-            continue;
-        }
-        for (size_t below = 0; below <= number_in(table, fields, i); below++)
-            number += table->kept[i][below];
-        fprintf(stream, "%s%zu", tab, number);
-    }
-    fputc('\n', stream);
-}
-
-// Row by row: marks the numbers of those that are chosen, or, with a stream, writes these. How many there are.
-static size_t walk_rows(struct series_choice *choice, struct table *table, const char *text, FILE *stream)
-{
-    size_t count = 0;
-    for (const char *row = strchr(text, '\n') + 1; *row; row += strcspn(row, "\n") + 1) {
-        char *fields[COLUMNS_MAX], *line = chosen_row(choice, table, row, fields);
-        if (line && stream)
-            write_row(table, fields, stream);
-        for (size_t i = 0; line && !stream && i < COUNTED; i++)
-            if (table->places[i] < table->columns)
-                table->kept[i][number_in(table, fields, i)] = true;
-        count += line != NULL;
-        free(line);
-    }
-    return count;
-}
-
-char *series_choice_apply(struct series_choice *choice, const char *text)
+bool series_choice_apply(struct series_choice *choice, struct figure_table *table)
 {
     if (!choice->count && !choice->panel)
-        return strdup(text);
-    struct table table;
-    read_header(&table, text);
-    choice->panel_found |= table.panel == table.columns;
-    char *written = NULL;
-    if (walk_rows(choice, &table, text, NULL)) {
-        size_t bytes;
-        FILE *stream = open_memstream(&written, &bytes);
-        CHECK(stream);
-        fprintf(stream, "%.*s\n", (int)strcspn(text, "\n"), text);
-        walk_rows(choice, &table, text, stream);
-        CHECK(fclose(stream) == 0);
+        return true;
+    bool *rows = calloc(table->row_count + 1, sizeof *rows), any = false;
+    size_t panel = figure_table_find(table, "panel_label");
+    CHECK(rows);
+    if (panel == SIZE_MAX)
+        panel = figure_table_find(table, "group_label");
+    choice->panel_found |= panel == SIZE_MAX;
+    for (size_t i = 0; i < table->row_count; i++) {
+        const char *method = figure_table_at(table, i, COLUMN_METHOD)->word,
+                   *label = figure_table_at(table, i, COLUMN_LABEL)->word;
+        bool is = panel == SIZE_MAX || series_choice_has_panel(choice, figure_table_at(table, i, panel)->word);
+        see(choice->seen, sizeof choice->seen, label);
+        rows[i] = chosen(choice, method, label) && is;
+        any |= rows[i];
     }
-    for (size_t i = 0; i < COUNTED; i++)
-        free(table.kept[i]);
-    return written;
+    figure_table_keep(table, rows);
+    free(rows);
+    return any;
 }
 
 // One that was not found: which was meant among what was seen, and that.

@@ -1,6 +1,7 @@
 // Series choice: the series that pictures show, as `longbp plot --series` names them: "full,seco, chunk 128"; and
 // of tables whose rows say their panel the one that --panel names.
 #pragma once
+#include "harness/plot/figure_table.h"
 #include "kernels/base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,8 +22,8 @@ void series_choice_open(struct series_choice *choice, const char *list, const ch
 // Whether the panel of this label is chosen; notes that there is one.
 bool series_choice_has_panel(struct series_choice *choice, const char *label);
 void series_choice_close(struct series_choice *choice);
-// The rows of a picture's table whose series and panel are chosen, to be freed: series, groups and panels are
-// counted anew, ranks, which say the look, stay. NULL: no row.
-char *series_choice_apply(struct series_choice *choice, const char *table);
+// Leaves the rows of a picture's table whose series and panel are chosen: series, groups and panels are counted
+// anew, ranks, which say the look, stay. False: there is none.
+bool series_choice_apply(struct series_choice *choice, struct figure_table *table);
 // False and a status that says which series there were if a name is in no table.
 bool series_choice_check(const struct series_choice *choice, struct status *status);

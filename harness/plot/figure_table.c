@@ -1,0 +1,248 @@
+#include "harness/plot/figure_table.h"
+#include "kernels/base/status.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+// --- made
+
+static const char *word_of(struct figure_table *table, const char *text)
+{
+    return interned_text(&table->words, text, strlen(text));
+}
+
+static void add_columns(struct figure_table *table, const char *names)
+{
+    for (size_t length; *names; names += length + (names[length] == '\t')) {
+        length = strcspn(names, "\t");
+        table->columns = realloc(table->columns, (table->column_count + 1) * sizeof *table->columns);
+        CHECK(table->columns);
+        table->columns[table->column_count++] = interned_text(&table->words, names, length);
+    }
+}
+
+void figure_table_columns(struct figure_table *table, const char *names)
+{
+    if (!table->column_count)
+        add_columns(table, "series\tmethod\tlabel\trank");
+    add_columns(table, names);
+}
+
+static void add_cell(struct figure_table *table, struct figure_cell cell)
+{
+    if (table->cell_count == table->capacity) {
+        table->capacity = table->capacity ? 2 * table->capacity : 256;
+        table->cells = realloc(table->cells, table->capacity * sizeof *table->cells);
+        CHECK(table->cells);
+    }
+    CHECK(table->cell_count < table->row_count * table->column_count);
+    table->cells[table->cell_count++] = cell;
+}
+
+void figure_table_row(struct figure_table *table, size_t series, const char *method, size_t rank, const char *label,
+                      ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, label);
+    vsnprintf(text, sizeof text, label, arguments);
+    va_end(arguments);
+    CHECK(table->cell_count == table->row_count * table->column_count);
+    table->row_count++;
+    FIGURE_NUMBERS(table, (double)series);
+    figure_table_word(table, method);
+    figure_table_word(table, text);
+    FIGURE_NUMBERS(table, (double)rank);
+}
+
+void figure_table_word(struct figure_table *table, const char *word)
+{
+    add_cell(table, (struct figure_cell){word_of(table, word), NAN});
+}
+
+void figure_table_numbers(struct figure_table *table, const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        add_cell(table, (struct figure_cell){NULL, values[i]});
+}
+
+void figure_table_free(struct figure_table *table)
+{
+    free(table->columns);
+    free(table->cells);
+    interned_free(&table->words);
+    *table = (struct figure_table){0};
+}
+
+size_t figure_table_find(const struct figure_table *table, const char *column)
+{
+    for (size_t i = 0; i < table->column_count; i++)
+        if (strcmp(table->columns[i], column) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+// --- rows left out
+
+static void drop_rows(struct figure_table *table, const bool *kept)
+{
+    size_t rows = 0, bytes = table->column_count * sizeof *table->cells;
+    for (size_t i = 0; i < table->row_count; i++)
+        if (kept[i])
+            memmove(&table->cells[rows++ * table->column_count], &table->cells[i * table->column_count], bytes);
+    table->row_count = rows;
+    table->cell_count = rows * table->column_count;
+}
+
+// Of numbers from 1 those that are left, from 1 again.
+static void count_anew(struct figure_table *table, size_t column)
+{
+    size_t greatest = 0;
+    for (size_t i = 0; i < table->row_count; i++)
+        greatest = fmax((double)greatest, figure_table_at(table, i, column)->number);
+    size_t *numbers = calloc(greatest + 1, sizeof *numbers), count = 0;
+    CHECK(numbers);
+    for (size_t i = 0; i < table->row_count; i++)
+        numbers[(size_t)figure_table_at(table, i, column)->number] = 1;
+    for (size_t i = 0; i <= greatest; i++)
+        numbers[i] = numbers[i] ? ++count : 0;
+    for (size_t i = 0; i < table->row_count; i++) {
+        double *number = &table->cells[i * table->column_count + column].number;
+        *number = (double)numbers[(size_t)*number];
+    }
+    free(numbers);
+}
+
+void figure_table_keep(struct figure_table *table, const bool *rows)
+{
+    static const char *const counted[] = {"series", "group", "panel"};
+    drop_rows(table, rows);
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++) {
+        size_t column = figure_table_find(table, counted[i]);
+        if (column != SIZE_MAX)
+            count_anew(table, column);
+    }
+}
+
+// --- thinned
+
+#define ROWS_SHOWN  2000
+#define SPANS_LEAST 32 // of a panel: where most series are, a mark's width each
+#define SPANS_MOST  200
+
+// Which part of the axis a number lies in, among `spans` on a linear and as many on a logarithmic one.
+static size_t span_of(double value, double least, double greatest, size_t spans)
+{
+    double width = greatest - least, ratio = least > 0 ? log(greatest / least) : 0;
+    size_t linear = width > 0 ? (size_t)((double)(spans - 1) * (value - least) / width) : 0,
+           logarithmic = ratio > 0 ? (size_t)((double)(spans - 1) * log(value / least) / ratio) : 0;
+    return linear * spans + logarithmic;
+}
+
+// The row with the least, or the greatest, number of a column that was met in a span.
+static void note(size_t *at, const struct figure_table *table, size_t row, size_t column, double sign)
+{
+    double own = sign * figure_table_at(table, row, column)->number;
+    if (isfinite(own) && (*at == SIZE_MAX || own > sign * figure_table_at(table, *at, column)->number))
+        *at = row;
+}
+
+struct extent_along {
+    double least, greatest;
+};
+
+static void mark_series(const struct figure_table *table, size_t from, size_t to, size_t along,
+                        const struct extent_along *axis, size_t spans, bool *kept)
+{
+    size_t *extreme = malloc(2 * spans * spans * sizeof *extreme);
+    CHECK(extreme);
+    for (size_t column = COLUMNS_OF_ALL; column < table->column_count; column++) {
+        memset(extreme, 0xff, 2 * spans * spans * sizeof *extreme);
+        for (size_t row = from; row < to; row++) {
+            double at = figure_table_at(table, row, along)->number;
+            if (!isfinite(at))
+                continue;
+            size_t span = span_of(at, axis->least, axis->greatest, spans);
+            note(&extreme[2 * span], table, row, column, 1);
+            note(&extreme[2 * span + 1], table, row, column, -1);
+        }
+        for (size_t i = 0; i < 2 * spans * spans; i++)
+            if (extreme[i] != SIZE_MAX)
+                kept[extreme[i]] = true;
+    }
+    free(extreme);
+}
+
+void figure_table_thin(struct figure_table *table, const char *along)
+{
+    size_t column = along ? figure_table_find(table, along) : SIZE_MAX, series = 0;
+    struct extent_along axis = {INFINITY, -INFINITY};
+    if (column == SIZE_MAX || table->row_count <= ROWS_SHOWN)
+        return;
+    bool *kept = calloc(table->row_count, sizeof *kept);
+    CHECK(kept);
+    for (size_t i = 0; i < table->row_count; i++) {
+        axis.least = fmin(axis.least, figure_table_at(table, i, column)->number);
+        axis.greatest = fmax(axis.greatest, figure_table_at(table, i, column)->number);
+        series = fmax((double)series, figure_table_at(table, i, COLUMN_SERIES)->number);
+    }
+    size_t spans = ROWS_SHOWN / 4 / series; // each has two rows at least, on either axis
+    spans = spans < SPANS_LEAST ? SPANS_LEAST : spans > SPANS_MOST ? SPANS_MOST : spans;
+    for (size_t from = 0, to; from < table->row_count; from = to) {
+        double number = figure_table_at(table, from, COLUMN_SERIES)->number;
+        for (to = from; to < table->row_count && figure_table_at(table, to, COLUMN_SERIES)->number == number;)
+            to++;
+        mark_series(table, from, to, column, &axis, spans, kept);
+    }
+    table->thinned_from = table->row_count;
+    drop_rows(table, kept);
+    free(kept);
+}
+
+// --- as text
+
+static bool is_beyond(double value)
+{
+    return isfinite(value) && value != 0 && (fabs(value) < 1e-60 || fabs(value) > 1e60);
+}
+
+bool figure_table_beyond(const struct figure_table *table)
+{
+    bool beyond = false;
+    for (size_t i = 0; i < table->cell_count; i++)
+        beyond |= !table->cells[i].word && is_beyond(table->cells[i].number);
+    return beyond;
+}
+
+static void write_cell(const struct figure_cell *cell, FILE *stream)
+{
+    double value = cell->number;
+    if (cell->word)
+        for (const char *c = cell->word; *c; c++)
+            fputc(*c == '\t' || *c == '\n' ? ' ' : *c, stream);
+    else if (!isfinite(value))
+        fputs("NaN", stream);
+    else if (is_beyond(value))
+        fputs("beyond 1e60", stream);
+    else
+        fprintf(stream, value == floor(value) && fabs(value) < 1e15 ? "%.0f" : "%.9g", value);
+}
+
+char *figure_table_text(const struct figure_table *table)
+{
+    char *text;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+    CHECK(stream && table->cell_count == table->row_count * table->column_count);
+    for (size_t column = 0; column < table->column_count; column++)
+        fprintf(stream, "%s%s", column ? "\t" : "", table->columns[column]);
+    for (size_t i = 0; i < table->cell_count; i++) {
+        fputc(i % table->column_count ? '\t' : '\n', stream);
+        write_cell(&table->cells[i], stream);
+    }
+    fputc('\n', stream);
+    CHECK(fclose(stream) == 0);
+    return text;
+}
