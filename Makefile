@@ -121,12 +121,15 @@ pictures: all ## draw what was measured and planned (RESULTS=) anew (PICTURES=)
 papers: all ## regenerate the papers' figures from the plan; needs no GPU
 	@tools/papers $(BUILD)/longbp $(RESULTS) $(PICTURES)
 
+# A context of 1,024 takes two thirds of the time, and weekly alone comes what is measured there.
 REGRESS  := $(addprefix regress/,baseline baseline-plan baseline-families baseline-ranks)
+regress/baseline: SHORT = $(if $(LONGBP_EXHAUSTIVE),,512)
 regress: $(REGRESS) ## hold memory, work and accuracy against results/baseline
 $(REGRESS): regress/%: all
 	@mkdir -p $(BUILD)/regress
-	@$(BUILD)/longbp run experiments/$*.json --fresh --quiet --out $(BUILD)/regress/$*.jsonl $(RUN) > /dev/null && \
-	  $(BUILD)/longbp compare --deterministic --exact results/baseline/$*.jsonl $(BUILD)/regress/$*.jsonl
+	@grep '"context":$(SHORT)' results/baseline/$*.jsonl > $(BUILD)/regress/$*.before.jsonl
+	@OMP_NUM_THREADS=1 $(BUILD)/longbp run experiments/$*.json $(SHORT:%=--axis context=%) --fresh --quiet --out $(BUILD)/regress/$*.jsonl $(RUN) > /dev/null && \
+	  $(BUILD)/longbp compare --deterministic --exact $(BUILD)/regress/$*.before.jsonl $(BUILD)/regress/$*.jsonl
 
 speed: all ## measure experiments/speed.json: throughput against the BLAS peak, methods as ratios
 	$(BUILD)/longbp run experiments/speed.json --rounds 5 --out $(RESULTS)/speed.jsonl $(RUN)
@@ -195,19 +198,22 @@ $(SIMT_TESTS): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUILD)/tests/chosen_tests.
 # core to those that do not. tests/suite says what came of it. Under the sanitizers without the checks, which are of
 # sources, scripts and a page in a browser, and without gnuplot's points, while the program's part in them other suites
 # run; without what simulates times, whose code test_time_change runs too; and without what preloads a malloc or system
-# calls of its own. Weekly alone (LONGBP_EXHAUSTIVE=1) come the longest of those whose code others run under them: the
-# planner at length (test_planner, test_max_context, test_plan_command, test_plan_ranks and test_writers have its commands), help
-# and completion (test_options has their tables), commands over
-# ranks (test_ranks, test_train_ranks, test_ranks_ends and test_batch_command), interrupts of training (test_train,
-# test_adapter, test_kills), verdicts (test_compare_times, test_compare_plans and those of other kinds), names in plots (test_plot,
-# test_writers), and every method in bf16 (test_methods, test_bf16).
+# calls of its own. Weekly alone (LONGBP_EXHAUSTIVE=1) come there the longest of the others: those of each change are chosen so
+# that they run every source file.
 SUITE     = BUILD=$(BUILD) tests/suite
 BRIEF    := $(and $(SANITIZE),$(if $(LONGBP_EXHAUSTIVE),,1))
+LONG     := auto_ranks batch_command bf16 bread compare compare_table compare_times config_keys flops galore kills \
+            largest_turn machine_load max_context objective_methods offload_places optimizer_steps plan plan_command plan_ranks planner \
+            plot_command preference published_ranks ranks_command ranks_ends record_table replica_updates replicas samples \
+            shared_prompt spaco stages step sweep_file train_command train_ranks_command train_sequences training trial_text verify \
+            weights writers
 LEFT_OUT := $(if $(SANITIZE),tests/check_% $(addprefix %/test_,drawn_figures time_noise host_memory sweep_crashes system_calls)) \
-            $(if $(BRIEF),$(addprefix %/test_,advise plan_table ranks_command train_ranks_command train_command compare plot_command \
-              completion compare_table largest_turn published_ranks))
+            $(if $(BRIEF),$(addprefix %/test_,$(LONG)))
 RUNS     := $(addprefix run/,$(filter-out $(LEFT_OUT),$(wildcard tests/check_*) $(TESTS)))
 run/$(BUILD)/tests/test_host_memory: $(BUILD)/tests/failing_malloc.so
+# The one test of these suites that runs what no other suite does.
+ONE_TEST := $(if $(BRIEF),plan_table=frontiers_print_theirs advise=remedies_are_planned completion=help_shows_first_what_is_used_first)
+$(foreach test,$(ONE_TEST),$(eval run/$(BUILD)/tests/test_$(subst =,: export LONGBP_TEST := ,$(test))))
 run/$(BUILD)/tests/test_sweep_crashes run/$(BUILD)/tests/test_system_calls: $(BUILD)/tests/system_calls.so
 run/$(BUILD)/tests/test_plugins: $(BUILD)/tests/stub_plugin.so
 $(BUILD)/tests/%.so: tests/%.c
@@ -280,7 +286,8 @@ format: ## clang-format every source
 # (.ci/run weekly).
 ANALYZER := -Xclang -analyzer-config -Xclang max-nodes=5000
 lint: ## clang-format, clang-tidy and cppcheck, all without a finding
-	@$(MAKE) --no-print-directory --output-sync=target $(PARALLEL) lint-format lint-cppcheck lint-tidy lint-cuda
+	@$(MAKE) --no-print-directory --output-sync=target $(PARALLEL) lint-each lint-cppcheck
+lint-each: lint-format lint-tidy lint-cuda # of each change (.ci/run)
 lint-format:
 	@echo $(SOURCES) | xargs -n 16 -P $$(nproc) clang-format --dry-run -Werror
 lint-cppcheck:
@@ -289,7 +296,7 @@ lint-cppcheck:
 lint-tidy:
 	@echo $(PLAIN) $(REAL) harness/main.c | xargs -n 8 -P $$(nproc) sh -c \
 	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 -DCUDA_PLUGIN_SOURCES=__FILE__ -DMPI_PLUGIN_SOURCES=__FILE__ $(ANALYZER) 2>/dev/null' clang-tidy
-.PHONY: lint-format lint-cppcheck lint-tidy
+.PHONY: lint-each lint-format lint-cppcheck lint-tidy
 
 # Man pages come from --help-all, one for the program and one per command.
 COMMANDS = $(shell $(BUILD)/longbp --commands)

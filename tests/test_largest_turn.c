@@ -186,7 +186,7 @@ static void check_limits(size_t kind, size_t walk)
 
 static void check_all(void (*check)(size_t kind, size_t walk))
 {
-    for (size_t i = 0; i < COUNT(kinds) * COUNT(walks); i += STRIDE)
+    for (size_t i = 0; i < COUNT(kinds) * COUNT(walks); i += stride())
         check(i / COUNT(walks), i % COUNT(walks));
 }
 

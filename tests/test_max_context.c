@@ -35,7 +35,7 @@ static void max_context_and_plan_agree(void **state)
         "500 "
         "--head-chunk 100 --attention-queries 2048",
     };
-    for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
+    for (size_t s = 0; s < COUNT(settings); s += stride()) {
         json_t *table = longbp_json("max-context %s --json", settings[s]), *row;
         json_t *rows = json_object_get(table, "methods");
         size_t i;
@@ -81,7 +81,7 @@ static void max_context_holds_for_every_draw(void **state)
     assert_int_equal(found.largest % 64, 0);
     assert_true(found.memory_bound && found.largest > 10 * 64 && found.peak_bytes <= limit_bytes);
     size_t largest = 0;
-    for (size_t seed = 0; seed < 200; seed += STRIDE) {
+    for (size_t seed = 0; seed < 200; seed += stride()) {
         char *json;
         assert_true(asprintf(&json,
                              "{'model': 'tiny', 'context': %zu, 'device': 'plan',"

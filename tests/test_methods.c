@@ -165,7 +165,7 @@ static void test_windows_and_documents(void **state)
 {
     (void)state;
     static const size_t windows[] = {1, 3, 9, 23, 0, 0, 0, 5}, documents[] = {0, 0, 0, 0, 1, 6, 20, 9};
-    for (size_t i = 0; i < sizeof windows / sizeof *windows; i += STRIDE) {
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i += stride()) {
         struct fixture f = fixture_default();
         f.config.sliding_window = windows[i];
         f.config.full_layers[0] = i % 2 ? 2 : 0;

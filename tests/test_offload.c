@@ -77,7 +77,7 @@ static void assert_same(struct fixture *f)
 {
     fixture_open(f);
     for (size_t i = 0; i < COUNT(settings) * COUNT(texts); i++) {
-        if ((i + i / COUNT(texts)) % STRIDE)
+        if ((i + i / COUNT(texts)) % stride())
             continue;
         const struct setting *setting = &settings[i / COUNT(texts)];
         const char *text = texts[i % COUNT(texts)];
@@ -357,7 +357,7 @@ static void no_wait_can_be_left_out(void **state)
     f.config.layers = 5;
     fixture_open(&f);
     for (size_t s = 0; s < COUNT(settings) * COUNT(cut); s++) {
-        if ((s + s / COUNT(cut)) % STRIDE)
+        if ((s + s / COUNT(cut)) % stride())
             continue;
         const struct setting *setting = &settings[s / COUNT(cut)];
         const char *text = cut[s % COUNT(cut)];

@@ -123,7 +123,7 @@ static void take_steps(struct fixture *f, const char *device, const struct metho
 static void steps_take_what_is_planned(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < 2 * COUNT(kinds); k += STRIDE) {
+    for (size_t k = 0; k < 2 * COUNT(kinds); k += stride()) {
         for (const struct method *const *m = methods; *m; m++) {
             struct arena arenas[2], hosts[2];
             struct counters counters[2];
@@ -182,7 +182,7 @@ static double *trained(struct fixture *f, const struct method *method, struct re
 static void updates_in_the_walk_are_those_behind_it(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < COUNT(kinds); k += STRIDE) {
+    for (size_t k = 0; k < COUNT(kinds); k += stride()) {
         bool offered = option_find(&optimizer_find(kinds[k].optimizer)->options, "when");
         for (const struct method *const *m = methods; offered && *m; m++) {
             double *results[4];

@@ -68,7 +68,7 @@ static void compare_all(struct fixture *f)
         for (const struct option *option = (*m)->options.rows; option->name; option++) {
             const char *const *values = option->type == OPTION_CHOICE ? option->choices : counts;
             for (size_t i = 0; option->type == OPTION_CHOICE ? values[i] != NULL : i < 4; i++) {
-                if ((i + (size_t)(option - (*m)->options.rows)) % STRIDE)
+                if ((i + (size_t)(option - (*m)->options.rows)) % stride())
                     continue;
                 void *options = fixture_options(*m, "chunk=6 budget=2");
                 struct status status = {0};

@@ -89,7 +89,7 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
         "'sequence': 70, 'exchange': 'ring'}}",
     };
     static const char *const sums[] = {"flops", "bytes_moved", "launches"};
-    for (size_t i = 0; i < COUNT(cases); i += STRIDE) {
+    for (size_t i = 0; i < COUNT(cases); i += stride()) {
         struct trial trial = trial_of(cases[i]);
         json_t *record = record_of(cases[i]), *ranks = json_object_get(record, "ranks");
         size_t count = trial_ranks(&trial), entries = json_array_size(json_object_get(ranks, "messages"));
@@ -131,7 +131,7 @@ static void a_planned_step_is_the_plan(void **state)
         "'method': 'checkpoint', 'parallel': {'sequence': 2, 'exchange': 'all-to-all'}",
         "'batch': 70, 'method': 'full', 'parallel': {'data': 70}",
     };
-    for (size_t i = 0; i < COUNT(cases); i += STRIDE) {
+    for (size_t i = 0; i < COUNT(cases); i += stride()) {
         char *json;
         assert_true(asprintf(&json, "{" PLAN "'profile': 'h200-141g', %s}", cases[i]) > 0);
         struct trial trial = trial_of(json);

@@ -178,7 +178,7 @@ static json_t *given_budget(const char *budget)
 static int walk_all(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
+    for (size_t s = 0; s < COUNT(settings); s += stride()) {
         struct walked *w = &walked[s];
         ask(&w->asked, &settings[s]);
         w->given = settings[s].budget ? given_budget(settings[s].budget) : NULL;
@@ -191,7 +191,7 @@ static int walk_all(void **state)
 static int free_all(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
+    for (size_t s = 0; s < COUNT(settings); s += stride()) {
         free(walked[s].all);
         space_close(&walked[s].space);
         json_decref(walked[s].given);
@@ -262,7 +262,7 @@ static int by_size(const void *a, const void *b)
 static void the_choice_is_that_of_an_exhaustive_walk(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
+    for (size_t s = 0; s < COUNT(settings); s += stride()) {
         const struct space *space = &walked[s].space;
         const struct candidate *all = walked[s].all;
         assert_true(space->count >= 10 && space->candidates >= 10);
@@ -298,7 +298,7 @@ static void bounds_are_bounds(void **state)
 {
     (void)state;
     size_t slower = 0;
-    for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
+    for (size_t s = 0; s < COUNT(settings); s += stride()) {
         const struct space *space = &walked[s].space;
         const struct candidate *all = walked[s].all;
         struct status status = {0};
@@ -362,7 +362,7 @@ static void expect_same(const struct planned_step *step, const struct planned_st
 static void what_is_remembered_is_the_same(void **state)
 {
     (void)state;
-    for (size_t s = 0; s < COUNT(settings); s += STRIDE) {
+    for (size_t s = 0; s < COUNT(settings); s += stride()) {
         const struct space *space = &walked[s].space;
         const struct candidate *all = walked[s].all;
         struct status status = {0};

@@ -30,7 +30,7 @@ static void a_pipeline_hides_its_messages(void **state)
                  {HALF, "wide-area", 256, 0.1},
                  // A head that reads its weights less often is no stage's longest work.
                  {"h200-141g", "ethernet-10g", 2048, 0.03}};
-    for (size_t i = 0; i < COUNT(cases); i += STRIDE) {
+    for (size_t i = 0; i < COUNT(cases); i += stride()) {
         char *json;
         assert_true(asprintf(&json,
                              "{'model': 'llama-3-8b', 'context': 1048576, 'dtype': 'bf16', 'device': 'plan', "

@@ -13,7 +13,7 @@ static void check_replicas(const struct method *method, const struct setting *s,
 // Of settings and methods those that ranks of this number are tried with: others of another number.
 static bool is_tried(size_t combination)
 {
-    return is_chosen(combination + world.comm.size, 4);
+    return is_chosen(combination + world.comm.size, 6);
 }
 
 // Null has no gradient.

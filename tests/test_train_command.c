@@ -3,6 +3,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/folder/folder.h"
 #include "tests/program.h"
+#include "tests/sanitized.h"
 #include "tests/trained_text.h"
 #include "tests/written_batch.h"
 #include <fcntl.h>
@@ -65,7 +66,7 @@ static void check_killed(const struct scratch *scratch, const char *train, const
     assert_true(asprintf(&command, "%s%s --checkpoint 1 --out whole", train, options) > 0);
     assert_true(asprintf(&resume, "exec %s%s --checkpoint 1 --out again --resume", train, options) > 0);
     assert_int_equal(run(scratch, command), 0);
-    for (size_t kills = 0; kills < 5; kills++) {
+    for (size_t kills = 0; kills < (exhaustive() ? 5 : 3); kills++) {
         size_t lines = line_count(scratch, "again/steps.jsonl");
         pid_t training = start(scratch, resume);
         for (int tries = 0; kills > 0 && line_count(scratch, "again/steps.jsonl") <= lines; tries++) {
@@ -202,7 +203,7 @@ static void second_interrupt_ends_it(void **state)
 {
     struct scratch *scratch = *state;
     write_text(scratch);
-    for (size_t i = 0; i < 12; i++) {
+    for (size_t i = 0; i < (exhaustive() ? 12 : 4); i++) {
         assert_int_equal(run(scratch, "rm -rf twice"), 0);
         pid_t training = start(scratch, "exec " TRAIN "--checkpoint 10 --out twice");
         for (int tries = 0; line_count(scratch, "twice/steps.jsonl") < 2; tries++) {
@@ -456,7 +457,7 @@ static void more_steps_go_on(void **state)
         {"--schedule wsd --stable-steps 3 --decay-steps 8 --floor 0.1", ""}, // the decay begins before
         {"--schedule wsd --decay-steps 2", "rm -r again/checkpoint-000005 again/checkpoint-000006;"}};
     write_text(scratch);
-    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i += stride()) {
         const char *schedule = schedules[i][0];
         char command[1200];
         snprintf(command, sizeof command,

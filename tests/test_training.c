@@ -182,7 +182,7 @@ static void the_bits_are_those_of_the_device(void **state)
             near.dtype = near.rounding = dtypes[i / 3];
             near.narrow = i % 2;
             struct bits expected = trained(&near, *m);
-            for (size_t places = 1; places < PLACES; places += STRIDE) {
+            for (size_t places = 1; places < PLACES; places += stride()) {
                 struct fixture far = variant(i % 3);
                 far.dtype = far.rounding = dtypes[i / 3];
                 far.narrow = i % 2;

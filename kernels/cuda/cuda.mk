@@ -1,11 +1,11 @@
 # The CUDA device's plug-in, and what tests and measures it. Without nvcc all of this is left out.
 NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA      ?= $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
-# Oldest first: kernels are compiled to the PTX of that one, for they use nothing newer, and from it assembled for each.
+# Kernels are compiled to the PTX of the oldest card, for they use nothing newer, and from it assembled for each.
 # Code for 8.0 runs on 8.6 and 8.9 as well: its registers and instructions are theirs; which tile fits is asked of the
 # card. The PTX goes along: a driver assembles it for whatever card is not in the list and is no older.
 CUDA_ARCHS ?= 80 90 100 120
-CUDA_CODE := $(CUDA_ARCHS:%=sm_%) compute_$(firstword $(CUDA_ARCHS))
+CUDA_CODE := $(CUDA_ARCHS:%=sm_%) compute_80
 CUDA_BUILT_FOR := -DCUDA_BUILT_FOR='"$(CUDA_CODE)"'
 comma     := ,
 empty     :=

@@ -36,9 +36,9 @@ $(EMULATED)/nccl/libnccl.so.2: $(EMULATED)/tests/emulator/nccl.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(LDFLAGS) -o $@ $< -ldl
-EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,test_refused $(if $(SANITIZE),,cuda/test_ops cuda/test_methods) emulator/test_device emulator/test_ranges \
-  emulator/test_attention $(if $(SANITIZE),,emulator/test_rehearse) $(if $(NCCL),emulator/test_nccl_command) \
-  $(if $(BRIEF),,emulator/test_cards emulator/test_places emulator/test_pinned emulator/test_calibrate $(if $(NCCL),emulator/test_nccl)))
+EMULATED_TESTS := $(addprefix $(EMULATED)/tests/,$(if $(SANITIZE),,cuda/test_ops cuda/test_methods) emulator/test_device emulator/test_ranges emulator/test_cards \
+  $(if $(SANITIZE),,emulator/test_rehearse) $(if $(NCCL),emulator/test_nccl_command) \
+  $(if $(BRIEF),,test_refused emulator/test_attention emulator/test_places emulator/test_pinned emulator/test_calibrate $(if $(NCCL),emulator/test_nccl)))
 RANGES_TOOL := $(EMULATED)/tests/emulator/ranges_tool.so
 NVML        := $(EMULATED)/nvml/libnvidia-ml.so.1
 $(EMULATED)/tests/cuda/test_ops: $(CASES:$(BUILD)/%=$(EMULATED)/%)
@@ -66,16 +66,16 @@ run/emulated-$(1): $$(EMULATION)
 	@LONGBP_CUDA=$$(abspath $(EMULATED)/longbp-cuda.so) LONGBP=$$(abspath $(BUILD))/longbp $$(SUITE) emulated-$(1) env $(2)
 endef
 # Under the sanitizers, which take ten times as long and see nothing of the card's memory, the methods of test_device
-# alone; the same kernels run in test_simt_ops. Weekly alone come there cards, places,
-# pinned memory, calibration and NCCL's operations by themselves: test_device, test_refused and test_nccl_command watch the
-# device's host code on each change.
+# alone; the same kernels run in test_simt_ops. Weekly alone come there attention, refusals, places, pinned memory,
+# calibration, NCCL's operations by themselves and all of cards but their sensors: test_device and test_nccl_command watch
+# the device's host code on each change.
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,methods,$(EMULATED)/tests/cuda/test_methods cuda plan-cuda 36)))
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops,$(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),2e4,1e4))))
 $(if $(SANITIZE),,$(eval $(call EMULATED_RUN,ops-8.6,EMULATED_CARD=8.6 $(EMULATED)/tests/cuda/test_ops cuda $(if $(LONGBP_EXHAUSTIVE),5e3,2.5e3))))
-$(if $(BRIEF),,$(eval $(call EMULATED_RUN,cards,NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards)))
+$(eval $(call EMULATED_RUN,cards,$(if $(BRIEF),LONGBP_TEST=test_sensors_as_csv) NVML=$(abspath $(dir $(NVML))) $(EMULATED)/tests/emulator/test_cards))
 $(eval $(call EMULATED_RUN,device,$(EMULATED)/tests/emulator/test_device))
-$(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention))
-$(eval $(call EMULATED_RUN,refused,$(EMULATED)/tests/test_refused cuda))
+$(if $(BRIEF),,$(eval $(call EMULATED_RUN,attention,$(EMULATED)/tests/emulator/test_attention)))
+$(if $(BRIEF),,$(eval $(call EMULATED_RUN,refused,$(EMULATED)/tests/test_refused cuda)))
 $(if $(BRIEF),,$(eval $(call EMULATED_RUN,places,$(EMULATED)/tests/emulator/test_places)))
 $(if $(BRIEF),,$(eval $(call EMULATED_RUN,pinned,$(EMULATED)/tests/emulator/test_pinned)))
 $(if $(BRIEF),,$(eval $(call EMULATED_RUN,calibrate,$(EMULATED)/tests/emulator/test_calibrate)))
