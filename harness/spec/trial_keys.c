@@ -225,7 +225,7 @@ const struct trial_key trial_keys[] = {
      .meaning = "queries of a block of attention's backward, at most, where a device runs it in blocks",
      .argument = "N[K|M]"},
     {MEMBER("unfused", BOOL, unfused),
-     .meaning = "copies that a product could spare are made all the same, to time one against the other",
+     .meaning = "passes over memory that others could spare are made all the same, to time one against the other",
      .words = "unfused"},
     {MEMBER("gemm_algorithms", TEXT, gemm_algorithms),
      .meaning = "which of cuBLASLt's candidates each GEMM of a card takes; what the file lacks is timed and added",

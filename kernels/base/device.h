@@ -435,7 +435,7 @@ struct device {
     bool whole_attention;
     // Queries of such a block, at most; 0: as the device has it.
     size_t attention_queries;
-    // Copies that a product could spare are made all the same: to time one against the other.
+    // Passes over memory that others could spare are made all the same: to time one against the other.
     bool unfused;
     // A file of GEMM's fastest algorithms; products that it lacks are timed and added, but in a deterministic run.
     // A card's alone. Borrowed; NULL: the library's first choice.

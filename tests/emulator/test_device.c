@@ -524,6 +524,82 @@ static void test_what_is_freed_is_filled(void **state)
     device_close(device);
 }
 
+enum { NORM_ROWS = 3 };
+struct normed {
+    double *y, *grad_x;
+    size_t forward_bytes, backward_bytes;
+};
+
+static struct tensor drawn(struct device *device, size_t rows, size_t cols, const char *name)
+{
+    struct tensor t = tensor_new(device, rows, cols, device->ops->dtype, CATEGORY_ACTIVATIONS);
+    op_random_normal(device, t, random_named(1, name), 0, 1, device->ops->dtype);
+    return t;
+}
+
+static double *values_of(struct device *device, struct tensor t)
+{
+    double *values = malloc(tensor_count(t) * sizeof *values);
+    assert_non_null(values);
+    tensor_read(device, t, values);
+    return values;
+}
+
+static struct normed normed(enum dtype dtype, size_t cols, bool unfused)
+{
+    size_t (*moved)(void) = (size_t(*)(void))emulated("emulator_moved");
+    struct device *device = opened(dtype);
+    struct tensor x = drawn(device, NORM_ROWS, cols, "x"), gain = drawn(device, 1, cols, "gain");
+    struct tensor y = drawn(device, NORM_ROWS, cols, "y"), grad_y = drawn(device, NORM_ROWS, cols, "grad_y");
+    struct tensor grad_x = drawn(device, NORM_ROWS, cols, "grad_x");
+    struct tensor rstd = tensor_new(device, NORM_ROWS, 1, dtype_statistic(dtype), CATEGORY_ACTIVATIONS);
+    struct normed result = {0};
+    device->unfused = unfused;
+    device->ops->synchronize(device);
+    size_t before = moved();
+    op_rmsnorm_forward(device, y, rstd, x, gain, 0, 1e-5);
+    device->ops->synchronize(device);
+    result.forward_bytes = moved() - before;
+    op_rmsnorm_backward(device, grad_x, true, tensor_none(), grad_y, x, gain, 0, rstd);
+    device->ops->synchronize(device);
+    result.backward_bytes = moved() - before - result.forward_bytes;
+    result.y = values_of(device, y);
+    result.grad_x = values_of(device, grad_x);
+    struct tensor *all[] = {&rstd, &grad_x, &grad_y, &y, &gain, &x};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tensor_free(device, all[i]);
+    }
+    device_close(device);
+    return result;
+}
+
+// A norm reads a row once where its threads can hold it, twice where it is longer or the device is `unfused`; the
+// bits are the same. A row reads all of the gain.
+static void test_norms_hold_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        size_t cols;
+        bool held;
+    } cases[] = {{DTYPE_BF16, 96, true},    {DTYPE_BF16, 1024, true},  {DTYPE_BF16, 8192, true},
+                 {DTYPE_BF16, 8200, false}, {DTYPE_F32, 512, true},    {DTYPE_F32, 516, false},
+                 {DTYPE_F32, 4096, true},   {DTYPE_F32, 4100, false},  {DTYPE_F64, 2048, true},
+                 {DTYPE_F64, 2050, false},  {DTYPE_BF16, 1027, false}, {DTYPE_BF16, 127, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t cols = cases[i].cols, row = cols * dtype_bytes(cases[i].dtype), all = NORM_ROWS * row;
+        size_t again = cases[i].held ? 0 : 1;
+        struct normed once = normed(cases[i].dtype, cols, false), twice = normed(cases[i].dtype, cols, true);
+        assert_int_equal(once.forward_bytes, (3 + again) * all);      // x, y and the gain
+        assert_int_equal(once.backward_bytes, (6 + 2 * again) * all); // x, grad_y; grad_x and the gain twice
+        assert_int_equal(twice.forward_bytes, 4 * all);
+        assert_int_equal(twice.backward_bytes, 8 * all);
+        assert_memory_equal(once.y, twice.y, NORM_ROWS * cols * sizeof(double));
+        assert_memory_equal(once.grad_x, twice.grad_x, NORM_ROWS * cols * sizeof(double));
+        free(twice.grad_x), free(twice.y), free(once.grad_x), free(once.y);
+    }
+}
+
 // Heads that no tile of the card serves are refused, and no others.
 static void test_longest_heads(void **state)
 {
@@ -584,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_an_old_cudnn_is_refused),
         cmocka_unit_test(test_deterministic_attention_by_its_notes),
         cmocka_unit_test(test_what_is_freed_is_filled),
+        cmocka_unit_test(test_norms_hold_rows),
         cmocka_unit_test(test_longest_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

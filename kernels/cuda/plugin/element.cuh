@@ -51,16 +51,26 @@ template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16
     T at[N];
 };
 
+template <int N, class T> __device__ __forceinline__ pack<T, N> load(const T *from)
+{
+    MOVED(sizeof(T) * N);
+    return *reinterpret_cast<const pack<T, N> *>(from);
+}
+
+template <int N, class A, class T> __device__ __forceinline__ void widen(A (&to)[N], const pack<T, N> &from)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        to[i] = widen<A>(from.at[i]);
+}
+
 // to = from[0 .. N), as many as are left, then 0.
 template <int N, class A, class T> __device__ __forceinline__ void read(A (&to)[N], const T *from, size_t left = N)
 {
-    MOVED(sizeof(T) * (left < N ? left : N));
     if (left >= N) {
-        pack<T, N> p = *reinterpret_cast<const pack<T, N> *>(from);
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            to[i] = widen<A>(p.at[i]);
+        widen(to, load<N>(from));
     } else {
+        MOVED(sizeof(T) * left);
 #pragma unroll
         for (int i = 0; i < N; i++)
             to[i] = (size_t)i < left ? widen<A>(from[i]) : A(0);
