@@ -36,7 +36,7 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     struct activations rebuilt = row_cell(attention, all, step->batch->batch, ATTENTION_WRITTEN);
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(l));
-    kv_project(model, step->batch, l, all, x, kv, &rebuilt);
+    kv_project(model, step->batch, l, all, x, kv, &rebuilt, options->keep);
     kv = kv_gather_take(model, step->batch, kv);
     cell_forward(model, step->batch, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
     unit_prefetch(model, next);

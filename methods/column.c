@@ -90,12 +90,14 @@ void column_forward(struct step *step, struct stage stage, struct span chunk, st
         } else {
             unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
         }
-        kv_project(model, step->batch, l, chunk, x, own, NULL);
+        bool continues = !highest || output != COLUMN_KV;
+        struct activations cell = {0};
+        kv_project(model, step->batch, l, chunk, x, own, continues ? &cell : NULL, KEEP_NOTHING);
         kv_store_offload(kv, l, start, rows);
-        if (!highest || output != COLUMN_KV) {
+        if (continues) {
             bool given = highest && output == COLUMN_HIDDEN;
             struct tensor above = given ? y : hidden(model, rows, CATEGORY_ACTIVATIONS);
-            cell_forward(model, step->batch, l, chunk, x, own, above, NULL, KEEP_LEAN);
+            cell_forward(model, step->batch, l, chunk, x, own, above, &cell, KEEP_NOTHING);
             if (owned) {
                 tensor_free(model->device, &x);
             }
@@ -149,18 +151,19 @@ void column_rebuild(struct step *step, struct column *column)
         embed_forward(model, step->batch, x[0], chunk.start);
     }
     for (size_t l = first; l < end; l++) {
-        struct activations *keep = inner ? NULL : &column->kept[l];
+        enum keep how = inner ? KEEP_NOTHING : options->keep;
+        bool continues = !inner || l + 1 < end || top || column->y.data;
         struct kv kv =
             acquire_kv_upward(column->kv, l, column->stage, read, inner && !top && !column->y.data ? 0 : read);
         unit_acquire(model, unit_of_layer(l));
         if (!column->cached) {
-            kv_project(model, step->batch, l, chunk, x[l], kv, keep);
+            kv_project(model, step->batch, l, chunk, x[l], kv, continues ? &column->kept[l] : NULL, how);
             kv_store_offload(column->kv, l, start, rows);
         }
         prefetch_upward(model, column, l, B);
         x[l + 1] = l + 1 < end || top ? hidden(model, rows, category) : column->y;
-        if (keep || x[l + 1].data) {
-            cell_forward(model, step->batch, l, chunk, x[l], kv, x[l + 1], keep, options->keep);
+        if (continues) {
+            cell_forward(model, step->batch, l, chunk, x[l], kv, x[l + 1], &column->kept[l], how);
         }
         unit_release(model, unit_of_layer(l));
     }

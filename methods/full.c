@@ -29,17 +29,17 @@ static void walk(struct step *step)
     x[0] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
     embed_forward(model, step->batch, x[0], 0);
     for (size_t l = 0; l < layers; l++) {
-        struct activations *keep = l < lowest ? NULL : &kept[l];
+        enum keep how = l < lowest ? KEEP_NOTHING : options->keep;
         kv[l] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
         unit_acquire(model, unit_of_layer(l));
-        kv_project(model, step->batch, l, all, x[l], kv[l], keep);
+        kv_project(model, step->batch, l, all, x[l], kv[l], &kept[l], how);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
         struct kv seen = kv_gather(model, step->batch, kv[l]);
         unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
-        cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], keep, options->keep);
+        cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], &kept[l], how);
         kv_gathered_free(model, step->batch, &seen);
         unit_release(model, unit_of_layer(l));
-        if (!keep) {
+        if (how == KEEP_NOTHING) {
             kv_free(model, &kv[l]);
             tensor_free(device, &x[l]);
         }

@@ -26,18 +26,22 @@ static struct tensor forward(struct step *step, size_t l, struct columns columns
     size_t B = step->batch->batch;
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     struct tensor y = hidden(step);
+    bool shared = batch_is_shared(step->batch); // then all keys and values come first
     unit_acquire(model, unit_of_layer(l));
-    for (size_t c = 0; c < columns.count; c++) {
+    for (size_t c = 0; shared && c < columns.count; c++) {
         struct span chunk = column_span(columns, c);
-        kv_project(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, NULL);
+        kv_project(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, NULL, KEEP_NOTHING);
     }
     kv = kv_gather_take(model, step->batch, kv);
     unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
     for (size_t c = 0; c < columns.count; c++) {
         struct span chunk = column_span(columns, c);
         struct activations cell = row_cell(attention, chunk, B, ATTENTION_WRITE);
-        cell_forward(model, step->batch, l, chunk, column_rows(x, chunk, B), kv, column_rows(y, chunk, B),
-                     attention.kept ? &cell : NULL, KEEP_LEAN);
+        struct tensor part = column_rows(x, chunk, B);
+        if (!shared) {
+            kv_project(model, step->batch, l, chunk, part, kv, &cell, KEEP_NOTHING);
+        }
+        cell_forward(model, step->batch, l, chunk, part, kv, column_rows(y, chunk, B), &cell, KEEP_NOTHING);
     }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &kv);

@@ -32,6 +32,7 @@ static void climb(struct state *state, size_t first, size_t end, struct stage ke
 {
     struct model *model = state->step->model;
     struct device *device = model->device;
+    bool shared = batch_is_shared(state->step->batch); // then all keys and values come first
     for (size_t l = first; l < end; l++) {
         bool kept = l + 1 >= keep.first && l + 1 < keep.end;
         struct kv kv = kv_new(model, state->x.rows, state->x.dtype, CATEGORY_KV_CACHE);
@@ -39,18 +40,23 @@ static void climb(struct state *state, size_t first, size_t end, struct stage ke
             state->far[l + 1] = hidden(state, PLACE_HOST);
         }
         unit_acquire(model, unit_of_layer(l));
-        for (size_t c = 0; c < state->columns.count; c++) {
+        for (size_t c = 0; shared && c < state->columns.count; c++) {
             event_wait(device, QUEUE_COMPUTE, state->in[c]);
             kv_project(model, state->step->batch, l, column_span(state->columns, c), rows_of(state, state->x, c),
-                       kv, NULL);
+                       kv, NULL, KEEP_NOTHING);
         }
         kv = kv_gather_take(model, state->step->batch, kv);
         unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
         for (size_t c = 0; c < state->columns.count; c++) {
             struct span chunk = column_span(state->columns, c);
             struct tensor x = rows_of(state, state->x, c);
+            struct activations cell = {0};
+            if (!shared) {
+                event_wait(device, QUEUE_COMPUTE, state->in[c]);
+                kv_project(model, state->step->batch, l, chunk, x, kv, &cell, KEEP_NOTHING);
+            }
             event_wait(device, QUEUE_COMPUTE, state->out[c]);
-            cell_forward(model, state->step->batch, l, chunk, x, kv, x, NULL, KEEP_LEAN);
+            cell_forward(model, state->step->batch, l, chunk, x, kv, x, &cell, KEEP_NOTHING);
             state->in[c] = state->out[c] = (struct event){0};
             if (kept) {
                 state->out[c] = copy_out_written(device, rows_of(state, state->far[l + 1], c), x);

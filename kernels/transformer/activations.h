@@ -4,8 +4,8 @@
 #include <stddef.h>
 
 // `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and SwiGLU's product too, as a
-// framework's autograd does.
-enum keep { KEEP_LEAN, KEEP_ALL };
+// framework's autograd does. A forward that no backward follows keeps nothing.
+enum keep { KEEP_LEAN, KEEP_ALL, KEEP_NOTHING };
 
 // Whose o and logsumexp are: the cell's own, made and freed with the rest; or of whoever keeps them from a forward
 // to the backward, in place of attending once more: to be written, by a forward that keeps nothing else, or

@@ -3,54 +3,26 @@
 #include "kernels/transformer/cell_parts.h"
 #include "kernels/transformer/mlp.h"
 
-// q, and what its backward needs, from x. Returns the queries as attention reads them; with qk_norm and keep a
-// scratch tensor beside a->q.
+// Returns the queries as attention reads them: a->q, or with qk_norm, where that is kept, a scratch tensor beside
+// it. Projects them, and the keys once more whose norm's backward needs them, unless kv_project did.
 static struct tensor queries(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                             struct tensor x, struct activations *a, bool keeping, enum keep how)
+                             struct tensor x, struct activations *a, enum keep how)
 {
-    struct device *device = model->device;
-    const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     struct rotated of = rotated_queries(model, layer), keys = rotated_keys(model, layer);
-    size_t n = x.rows, most = block_rows(model, n), key_norms = rotated_norms(model, keys);
-    bool project_k = keeping && keys.norm && !a->k_projected.data && !batch_is_shared(batch);
-    a->q = activation(model, n, c->heads * c->head_dim);
-    if (keeping && w->attention_norm) {
-        a->rstd_attention = statistic(model, n, 1);
-    }
+    size_t n = x.rows;
+    bool keeping = how != KEEP_NOTHING;
     if (keeping && of.norm) {
         a->rstd_q = statistic(model, n * rotated_norms(model, of), 1);
     }
-    if (project_k) {
-        a->k_projected = activation(model, n, c->kv_heads * c->head_dim);
-        a->rstd_k = statistic(model, n * key_norms, 1);
-    }
-    struct tensor h = {0};
-    if (keeping && how == KEEP_ALL && w->attention_norm) {
-        a->h_attention = activation(model, n, c->width);
-    } else if (w->attention_norm) {
-        h = scratch(model, most, c->width);
-    }
-    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
-        size_t row = b.row, rows = b.count;
-        struct tensor x_block = tensor_rows(x, row, rows);
-        struct tensor block = !w->attention_norm ? x_block
-                              : h.data           ? tensor_rows(h, 0, rows)
-                                                 : tensor_rows(a->h_attention, row, rows);
-        if (w->attention_norm) {
-            norm_forward(model, w->attention_norm, block, tensor_rows(a->rstd_attention, row, rows), x_block);
+    if (!a->q.data) {
+        struct projected to = projected_queries(model, layer, n, a, how);
+        if (keeping && keys.norm && !a->k_projected.data && !batch_is_shared(batch)) {
+            to.k = a->k_projected = activation(model, n, c->kv_heads * c->head_dim);
+            to.rstd_k = a->rstd_k = statistic(model, n * rotated_norms(model, keys), 1);
         }
-        projection_forward(model, &w->q, tensor_rows(a->q, row, rows), block, false);
-        if (project_k) {
-            // The keys themselves are in the cache; their norm's backward needs them as projected, and its rstd.
-            struct tensor k = tensor_rows(a->k_projected, row, rows);
-            projection_forward(model, &w->k, k, block, false);
-            struct tensor normed = scratch(model, rows, k.cols);
-            rotated_norm(model, keys, normed, tensor_rows(a->rstd_k, row * key_norms, rows * key_norms), k);
-            tensor_free(device, &normed);
-        }
+        projections_forward(model, layer, x, &to);
     }
-    tensor_free(device, &h);
     struct tensor q = keeping && of.norm ? scratch(model, n, a->q.cols) : a->q;
     rotate(model, batch, of, q, a->rstd_q, a->q, chunk);
     return q;
@@ -80,12 +52,12 @@ static void add_normed_output(struct model *model, const struct layer *w, struct
 
 // Of a: q, if keeping with what its backward needs; o and logsumexp.
 static void attention_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                              struct tensor x, struct kv kv, struct activations *a, bool keeping, enum keep how)
+                              struct tensor x, struct kv kv, struct activations *a, enum keep how)
 {
     struct device *device = model->device;
     const struct config *c = &model->config;
     size_t n = x.rows;
-    struct tensor q = queries(model, batch, layer, chunk, x, a, keeping, how);
+    struct tensor q = queries(model, batch, layer, chunk, x, a, how);
     if (a->attention == ATTENTION_OWN) {
         a->o = activation(model, n, c->heads * c->head_dim);
         a->logsumexp = statistic(model, n, c->heads);
@@ -96,7 +68,7 @@ static void attention_forward(struct model *model, const struct batch *batch, si
     if (q.data != a->q.data) {
         tensor_free(device, &q);
     }
-    if (!keeping) {
+    if (how == KEEP_NOTHING) {
         tensor_free(device, &a->q);
     }
 }
@@ -121,12 +93,11 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
     }
 }
 
-// a: kept if keeping, else freed.
 static void forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                    struct tensor x, struct kv kv, struct tensor y, struct activations *a, bool keeping,
-                    enum keep how)
+                    struct tensor x, struct kv kv, struct tensor y, struct activations *a, enum keep how)
 {
-    attention_forward(model, batch, layer, chunk, x, kv, a, keeping, how);
+    bool keeping = how != KEEP_NOTHING;
+    attention_forward(model, batch, layer, chunk, x, kv, a, how);
     // Nothing kept: x_mid is built where y will be.
     struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y;
     output_forward(model, layer, x, x_mid, a, keeping);
@@ -135,15 +106,13 @@ static void forward(struct model *model, const struct batch *batch, size_t layer
     } else {
         activations_free(model, a);
     }
-    mlp_forward(model, layer, x_mid, y, a, keeping, how);
+    mlp_forward(model, layer, x_mid, y, a, how);
 }
 
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
-                  struct kv kv, struct tensor y, struct activations *keep, enum keep how)
+                  struct kv kv, struct tensor y, struct activations *a, enum keep how)
 {
-    struct activations none = {0}, *a = keep ? keep : &none;
     struct memo_use use = {0};
-    bool keeping = keep && keep->attention != ATTENTION_WRITE;
     if (x.rows == 0) {
         if (a->attention != ATTENTION_WRITTEN) {
             attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
@@ -151,14 +120,13 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
         return;
     }
     struct cell_key key = cell_key_of(model, batch, CELL_FORWARD, layer, chunk, x.rows);
-    key.keeping = keeping;
     key.how = how;
     key.has_output = y.data != NULL;
     key.in_place = y.data == x.data;
     cell_range_push(model, "cell_forward", layer, chunk.start);
     a->x = x;
     if (attend_sends(model, batch) || !cell_memo_begin(model, &use, key, a)) {
-        forward(model, batch, layer, chunk, x, kv, y, a, keeping, how);
+        forward(model, batch, layer, chunk, x, kv, y, a, how);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
@@ -171,7 +139,7 @@ void cell_attend_forward(struct model *model, const struct batch *batch, size_t 
     a->x = x;
     if (x.rows > 0) {
         cell_range_push(model, "cell_attend_forward", layer, 0);
-        attention_forward(model, batch, layer, all, x, kv, a, true, how);
+        attention_forward(model, batch, layer, all, x, kv, a, how);
         range_pop(model->device);
     } else if (a->attention != ATTENTION_WRITTEN) {
         attend(model, batch, layer, all, a, tensor_none(), kv); // with the others
@@ -189,7 +157,7 @@ void cell_output_forward(struct model *model, size_t layer, struct span chunk, s
     a->x = x;
     a->x_mid = activation(model, x.rows, model->config.width);
     output_forward(model, layer, x, a->x_mid, a, true);
-    mlp_forward(model, layer, a->x_mid, tensor_none(), a, true, how);
+    mlp_forward(model, layer, a->x_mid, tensor_none(), a, how);
     range_pop(model->device);
 }
 

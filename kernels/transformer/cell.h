@@ -10,10 +10,11 @@
 #include "kernels/transformer/batch.h"
 #include "kernels/transformer/kv.h"
 
-// Keys and values of the chunk's input x: [n, d] into its rows of kv.
-// With qk_norm and keep: keep->k_projected and rstd_k are kept too.
+// Keys and values of the chunk's input x: [n, d] into its rows of kv. cell: of the cell_forward that comes next,
+// which keeps as `how` says, or NULL: its queries are projected in the same pass over x, unless the device is
+// `unfused`; and with qk_norm, if it keeps anything, k_projected and rstd_k are kept.
 void kv_project(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
-                struct kv kv, struct activations *keep);
+                struct kv kv, struct activations *cell, enum keep how);
 // The same, where x comes in blocks of kv_block_rows rows of its `rows`, the last with fewer: a block's rows of the
 // chunk's kv, from `row` on; and after the last block kv_rotate, which makes keys of them.
 size_t kv_block_rows(const struct model *model, size_t rows);
@@ -26,10 +27,11 @@ void kv_rotate(struct model *model, const struct batch *batch, size_t layer, str
 void kv_project_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
                          struct tensor x, struct kv grad_kv, struct tensor grad);
 // y = cell(x), over the keys up to the chunk's end in kv, which must be there. y no tensor: what only y needs is
-// not computed (a rebuild for the backward). keep NULL: nothing is kept, and y may be x. keep->x becomes x. What
-// attention gives may be kept by itself, and is not made again where it is there (enum attention_output).
+// not computed (a rebuild for the backward). KEEP_NOTHING: y may be x, and what kv_project made for the cell is
+// freed. a->x becomes x. What attention gives may be kept by itself, and is not made again where it is there (enum
+// attention_output).
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
-                  struct kv kv, struct tensor y, struct activations *keep, enum keep how);
+                  struct kv kv, struct tensor y, struct activations *a, enum keep how);
 // grad: the gradient of the cell's output, becomes that of its input, or is spent (model_descends). Gradients of
 // keys and values are added to the segments, one alone as far as the chunk's keys; the last segment must hold the
 // cell's own keys, whose gradient is complete, and spent, on return. Weight gradients are added. The activations

@@ -9,7 +9,7 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
         return false;
     }
     if (device->status.code != STATUS_OK) { // the rest of the walk does nothing but free
-        if (key.part == CELL_BACKWARD_ATTENTION) {
+        if (key.part == CELL_BACKWARD_ATTENTION || (key.part == CELL_FORWARD && key.how == KEEP_NOTHING)) {
             activations_free(model, a);
         }
         return true;

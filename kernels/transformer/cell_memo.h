@@ -10,7 +10,7 @@ enum cell_part { CELL_KV_PROJECT, CELL_KV_PROJECT_BLOCK, CELL_FORWARD, CELL_BACK
 // it is compared.
 struct cell_key {
     size_t part, rows;
-    size_t keeping, how;         // of a forward; enum keep
+    size_t how, queries;         // enum keep; of a projection: that of queries, too
     size_t has_output, in_place; // of a forward: y is a tensor; it is x
     // Where there is attention: runs of tokens, those before them, what they see, struct batch's number of its
     // documents. start is 0 where there is none.

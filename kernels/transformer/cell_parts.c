@@ -16,6 +16,59 @@ struct cell_key cell_key_of(const struct model *model, const struct batch *batch
                              .documents = batch->documents};
 }
 
+void projections_forward(struct model *model, size_t layer, struct tensor x, const struct projected *to)
+{
+    const struct layer *w = &model->layers[layer];
+    struct rotated keys = rotated_keys(model, layer);
+    size_t n = x.rows, most = block_rows(model, n), norms = rotated_norms(model, keys);
+    struct tensor h = {0}, normed = {0};
+    if (w->attention_norm && !to->h.data) {
+        h = scratch(model, most, x.cols);
+    }
+    if (to->rstd_k.data) {
+        normed = scratch(model, most, to->k.cols);
+    }
+    for (struct blocks b = blocks_of(model->device, n, most); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
+        struct tensor k = tensor_rows(to->k, row, rows), block = tensor_rows(x, row, rows);
+        if (w->attention_norm) {
+            struct tensor x_block = block;
+            block = to->h.data ? tensor_rows(to->h, row, rows) : tensor_rows(h, 0, rows);
+            norm_forward(model, w->attention_norm, block, tensor_rows(to->rstd, row, rows), x_block);
+        }
+        if (to->q.data) {
+            projection_forward(model, &w->q, tensor_rows(to->q, row, rows), block, false);
+        }
+        if (to->k.data) {
+            projection_forward(model, &w->k, k, block, false);
+        }
+        if (to->v.data) {
+            projection_forward(model, &w->v, tensor_rows(to->v, row, rows), block, false);
+        }
+        if (to->rstd_k.data) {
+            rotated_norm(model, keys, tensor_rows(normed, 0, rows),
+                         tensor_rows(to->rstd_k, row * norms, rows * norms), k);
+        }
+    }
+    tensor_free(model->device, &normed);
+    tensor_free(model->device, &h);
+}
+
+struct projected projected_queries(struct model *model, size_t layer, size_t n, struct activations *a,
+                                   enum keep how)
+{
+    const struct config *c = &model->config;
+    bool normed = model->layers[layer].attention_norm;
+    a->q = activation(model, n, c->heads * c->head_dim);
+    if (how != KEEP_NOTHING && normed) {
+        a->rstd_attention = statistic(model, n, 1);
+    }
+    if (how == KEEP_ALL && normed) {
+        a->h_attention = activation(model, n, c->width);
+    }
+    return (struct projected){.q = a->q, .h = a->h_attention, .rstd = a->rstd_attention};
+}
+
 // What projections_backward works on.
 struct projections {
     struct model *model;

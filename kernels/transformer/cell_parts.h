@@ -21,6 +21,16 @@ static inline void cell_range_push(struct model *model, const char *name, size_t
 // What the cost of a part with attention depends on.
 struct cell_key cell_key_of(const struct model *model, const struct batch *batch, enum cell_part part, size_t layer,
                             struct span chunk, size_t rows);
+// What is made of a chunk's x in one pass, in which x is normed once: products of its norm, or of x, before their
+// own norms and RoPE, and statistics. No tensor: not that one.
+struct projected {
+    struct tensor q, k, v, h; // h: the norm of x
+    struct tensor rstd, rstd_k;
+};
+void projections_forward(struct model *model, size_t layer, struct tensor x, const struct projected *to);
+// The queries of n rows, a->q, and what is kept with them of the norm of x.
+struct projected projected_queries(struct model *model, size_t layer, size_t n, struct activations *a,
+                                   enum keep how);
 // From the gradients of q, k and v, as attention's backward leaves them, to that of x, if any, added to grad; of
 // q's alone, or of those of k and v, where the others are NULL.
 void projections_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,

@@ -5,13 +5,13 @@
 #include "kernels/transformer/projection.h"
 
 void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct tensor y, struct activations *a,
-                 bool keeping, enum keep how)
+                 enum keep how)
 {
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
     size_t n = x_mid.rows, most = block_rows(model, n);
-    bool all = keeping && how == KEEP_ALL, output = y.data || (keeping && w->mlp_out_norm);
+    bool keeping = how != KEEP_NOTHING, all = how == KEEP_ALL, output = y.data || (keeping && w->mlp_out_norm);
     struct tensor h = {0}, gate = {0}, up = {0}, act = {0}, normed = {0};
     if (keeping) {
         a->rstd_mlp = w->mlp_norm ? statistic(model, n, 1) : tensor_none();
