@@ -396,6 +396,7 @@ void describe_machine()
     if (on_cuda) { // in bf16
         benchmark::AddCustomContext("masked_attention",
                                     cuda_masks_by_own_kernels(b.device) ? "own kernels" : "cuDNN");
+        benchmark::AddCustomContext("head_sums", b.device->unfused ? "cuDNN" : "own kernels");
     } else {
         benchmark::AddCustomContext("blas", openblas_get_config());
         benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));

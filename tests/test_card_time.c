@@ -207,6 +207,40 @@ static void a_command_makes_the_rates(void **state)
     json_decref(made);
 }
 
+// Where the file says that own kernels summed dK and dV over query heads, attention's backward had less glue beside
+// its engines, whose rate is lower then; other words are refused.
+static void head_sums_are_glue(void **state)
+{
+    struct scratch_path path = scratch_path(*state, "operations.json");
+    json_t *operations = json_load_file("results/cuda-operations.json", 0, NULL);
+    static const char *const by[] = {"cuDNN", "own kernels", "nobody"};
+    double rates[COUNT(by)] = {0};
+    assert_non_null(operations);
+    for (size_t i = 0; i < COUNT(by); i++) {
+        char *arguments, *out;
+        json_object_set_new(json_object_get(operations, "context"), "head_sums", json_string(by[i]));
+        assert_int_equal(json_dump_file(operations, path.text, 0), 0);
+        assert_true(asprintf(&arguments,
+                             "calibrate --operations %s --steps results/cuda-chunk.jsonl --profile h200-141g",
+                             path.text) > 0);
+        int code = longbp(&out, arguments);
+        json_t *made = json_loads(out, 0, NULL);
+        if (i == 2) {
+            assert_true(code == 2 && strstr(out, "key \"head_sums\": expected \"own kernels\" or \"cuDNN\""));
+        } else {
+            const json_t *all =
+                json_object_get(json_object_get(json_object_get(made, "rates"), "bf16"), "operations");
+            rates[i] = json_number_value(
+                json_array_get(json_object_get(json_object_get(all, "attention_backward_causal"), "values"), 0));
+        }
+        json_decref(made);
+        free(out);
+        free(arguments);
+    }
+    assert_true(rates[1] > 0 && rates[1] < rates[0]);
+    json_decref(operations);
+}
+
 // Windows give the rate of own kernels if those ran them, as a file says or, without a word, is older than that.
 static void windows_are_of_own_kernels(void **state)
 {
@@ -321,6 +355,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_holds_against_all_records),
         cmocka_unit_test(a_command_makes_the_rates),
+        cmocka_unit_test_setup_teardown(head_sums_are_glue, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(windows_are_of_own_kernels, scratch_setup, scratch_teardown),
         cmocka_unit_test(other_cards_have_its_shares),
         cmocka_unit_test(an_estimate_says_its_range_and_source),

@@ -88,6 +88,15 @@ static bool read_masked_attention(struct card *card, struct json_field field, st
            json_field_expected(field, status, "\"own kernels\" or \"cuDNN\"");
 }
 
+// Who summed dK and dV over query heads: the blocks' own pass, or, before this key, an engine.
+static bool read_head_sums(struct card *card, struct json_field field, struct status *status)
+{
+    const char *by = json_string_value(field.value);
+    card->device->unfused = !by || strcmp(by, "cuDNN") == 0;
+    return !field.value || (by && (card->device->unfused || strcmp(by, "own kernels") == 0)) ||
+           json_field_expected(field, status, "\"own kernels\" or \"cuDNN\"");
+}
+
 static void add_point(struct card *card, const char *operation, const double *at, size_t dimensions, double value)
 {
     struct point *point = &card->points[card->point_count++];
@@ -394,8 +403,10 @@ static bool add_operations(struct card *card, const char *path, struct status *s
                       lines = json_field_get(root, "benchmarks");
     if (fine && !json_is_array(lines.value))
         fine = json_field_expected(lines, status, "a list, as bench_ops writes it");
-    fine = fine &&
-           read_masked_attention(card, json_field_get(json_field_get(root, "context"), "masked_attention"), status);
+    fine =
+        fine &&
+        read_masked_attention(card, json_field_get(json_field_get(root, "context"), "masked_attention"), status) &&
+        read_head_sums(card, json_field_get(json_field_get(root, "context"), "head_sums"), status);
     for (size_t i = 0; fine && i < json_array_size(lines.value); i++)
         fine = read_line(card, json_field_at(lines, i), status);
     fine = fine && add_bandwidth(card, status) && add_moving(card, status) && add_products(card, status) &&

@@ -263,6 +263,11 @@ bool cuda_attention_is_folded(struct attention_shape s, const struct cuda_attent
     return b->kind == ATTENTION_RECTANGLE && (s.heads > s.kv_heads || b->sequences < s.batch);
 }
 
+bool cuda_attention_has_every_head(struct attention_shape s, const struct cuda_attention_block *b)
+{
+    return s.heads > s.kv_heads && !b->unfused && (b->kind == ATTENTION_CAUSAL || b->kind == ATTENTION_WINDOW);
+}
+
 size_t cuda_attention_left_bound(struct attention_shape s, const struct cuda_attention_block *b)
 {
     return b->key + s.mask.window - (s.start + b->row);
@@ -289,6 +294,11 @@ size_t cuda_attention_block_queries(const struct device *device)
                                             : CUDA_ATTENTION_QUERIES;
     return device->whole_attention ? CUDA_ATTENTION_WHOLE
                                    : larger(most / CUDA_ATTENTION_TILE, 1) * CUDA_ATTENTION_TILE;
+}
+
+struct cuda_attention_block cuda_attention_blocks(const struct device *device)
+{
+    return (struct cuda_attention_block){.deterministic = device->deterministic, .unfused = device->unfused};
 }
 
 size_t cuda_attention_forward_queries(struct attention_shape s)
@@ -332,13 +342,20 @@ static bool next_equal_blocks(struct attention_shape s, size_t most, struct equa
 
 // ---- workspace
 
+// Heads of a block's dK and dV.
+static size_t gradient_heads(struct attention_shape s, const struct cuda_attention_block *b)
+{
+    return cuda_attention_has_every_head(s, b) ? s.heads : s.kv_heads;
+}
+
 size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *b)
 {
     struct attention_shape s = cuda_attention_block_shape(shape, b);
     size_t row = s.batch * s.heads * s.head_dim * sizeof(float);
     size_t kept = b->deterministic ? s.batch * s.heads * whole_tiles(s.queries) * whole_tiles(b->keys) * 2
                                    : row * whole_tiles(s.queries);
-    return kept + row * (s.heads == s.kv_heads ? 0 : whole_tiles(b->keys)) + 4096;
+    bool sums = s.heads > s.kv_heads && !cuda_attention_has_every_head(shape, b);
+    return kept + (sums ? row * whole_tiles(b->keys) : 0) + 4096;
 }
 
 static size_t take(size_t *end, size_t bytes)
@@ -356,11 +373,12 @@ static struct cuda_attention_part take_part(size_t *end, size_t key_elements, si
                                         .engine_bytes = engine_bytes};
 }
 
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, size_t most, bool deterministic)
+struct cuda_attention_workspace cuda_attention_layout(const struct device *device, struct attention_shape s)
 {
+    size_t most = cuda_attention_block_queries(device);
     size_t rows = 0, strided = 0, summed = 0, folded = 0; // rows
-    size_t keys[ATTENTION_UNTILED + 1] = {0}, engine_bytes[ATTENTION_UNTILED + 1] = {0};
-    for (struct equal_blocks blocks = {.first.deterministic = deterministic};
+    size_t key_elements[ATTENTION_UNTILED + 1] = {0}, engine_bytes[ATTENTION_UNTILED + 1] = {0};
+    for (struct equal_blocks blocks = {.first = cuda_attention_blocks(device)};
          next_equal_blocks(s, most, &blocks);) {
         const struct cuda_attention_block *b = &blocks.first;
         bool rectangle = b->kind == ATTENTION_RECTANGLE;
@@ -368,25 +386,25 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, 
         strided = larger(strided, b->rows * (rectangle ? b->sequences : s.batch));
         folded = larger(folded, cuda_attention_is_folded(s, b) ? b->rows * b->sequences : 0);
         summed = larger(summed, rectangle ? (b->query + b->queries - b->base) * b->sequences : 0);
-        keys[b->kind] = larger(keys[b->kind], b->keys * b->sequences);
+        key_elements[b->kind] =
+            larger(key_elements[b->kind], b->keys * b->sequences * gradient_heads(s, b) * s.head_dim);
         engine_bytes[b->kind] = larger(engine_bytes[b->kind], cuda_attention_engine_bytes(s, b));
     }
     struct cuda_attention_workspace w = {0};
-    size_t q = s.heads * s.head_dim, k = s.kv_heads * s.head_dim; // per row
-    size_t longest = keys[ATTENTION_RECTANGLE];
+    size_t q = s.heads * s.head_dim; // per row
     folded *= q * 2;
     w.grad_q_sum = take(&w.bytes, summed * q * sizeof(float));
     w.grad_q = take(&w.bytes, strided * q * 2);
     w.logsumexp = take(&w.bytes, rows * s.heads * sizeof(float));
     w.delta = take(&w.bytes, rows * s.heads * sizeof(float));
-    w.accumulator = take(&w.bytes, deterministic ? 0 : rows * q * sizeof(float));
+    w.accumulator = take(&w.bytes, device->deterministic ? 0 : rows * q * sizeof(float));
     size_t masked_end = w.bytes;
-    w.masked = take_part(&masked_end, larger(keys[ATTENTION_CAUSAL], keys[ATTENTION_WINDOW]) * k,
+    w.masked = take_part(&masked_end, larger(key_elements[ATTENTION_CAUSAL], key_elements[ATTENTION_WINDOW]),
                          larger(engine_bytes[ATTENTION_CAUSAL], engine_bytes[ATTENTION_WINDOW]));
     w.q = take(&w.bytes, folded);
     w.o = take(&w.bytes, folded);
     w.grad_o = take(&w.bytes, folded);
-    w.rectangle = take_part(&w.bytes, longest * k, engine_bytes[ATTENTION_RECTANGLE]);
+    w.rectangle = take_part(&w.bytes, key_elements[ATTENTION_RECTANGLE], engine_bytes[ATTENTION_RECTANGLE]);
     w.bytes = larger(w.bytes, masked_end);
     return w;
 }
@@ -398,12 +416,12 @@ struct cuda_attention_workspace cuda_attention_layout(struct attention_shape s, 
 static double segment_bytes(struct attention_shape s, const struct key_segment *segments, size_t segment_count,
                             const struct cuda_attention_block *b)
 {
-    double bytes = 0;
+    double bytes = 0, own = BF16 * (double)gradient_heads(s, b);
     for (size_t i = 0; i < segment_count && b->kind != ATTENTION_UNTILED; i++) {
         double rows = (double)cuda_attention_rows_within(&segments[i], b).count;
-        bytes += 2 * (BF16 + 2.0 * (double)dtype_bytes(segments[i].grad_k.dtype)) * rows;
+        bytes += 2 * (own + 2.0 * (double)(dtype_bytes(segments[i].grad_k.dtype) * s.kv_heads)) * rows;
     }
-    return bytes * (double)(b->sequences * s.kv_heads * s.head_dim);
+    return bytes * (double)(b->sequences * s.head_dim);
 }
 
 // Of a block: what its graph stores, which is its results and what engines keep from one of their kernels to the
@@ -412,16 +430,17 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
 {
     double token = (double)(b->sequences * s.heads), dim = (double)s.head_dim;
     double rows = (double)b->rows * token, queries = (double)b->queries * token; // those run, those taken; of heads
-    double k = (double)(b->keys * b->sequences * s.kv_heads) * dim;
+    double k = (double)(b->keys * b->sequences * gradient_heads(s, b)) * dim;
     double every_head = (double)(b->keys * b->sequences * s.heads) * dim;
-    bool grouped = s.heads > s.kv_heads, rectangle = b->kind == ATTENTION_RECTANGLE;
+    bool rectangle = b->kind == ATTENTION_RECTANGLE;
+    bool sums = !rectangle && s.heads > s.kv_heads && !cuda_attention_has_every_head(s, b);
     double bytes = BF16 * (b->kind == ATTENTION_UNTILED ? queries : rows) * dim; // dQ
     if (b->kind != ATTENTION_UNTILED) {
         bytes += 2 * BF16 * k + 2 * F32 * rows; // dK and dV; delta
         bytes +=
             b->deterministic ? 2 * BF16 * rows * (double)b->keys : 2 * F32 * rows * dim; // dS, or the accumulator
-        bytes += !rectangle && grouped ? 2 * 2 * BF16 * every_head : 0; // dK and dV of every query head
-        bytes += !b->prepared ? F32 * (queries + rows) : 0;             // logsumexp
+        bytes += sums ? 2 * 2 * BF16 * every_head : 0;      // dK and dV of every query head
+        bytes += !b->prepared ? F32 * (queries + rows) : 0; // logsumexp
     }
     if (rectangle) {
         bytes += cuda_attention_is_folded(s, b) && !b->prepared ? 3 * 2 * BF16 * rows * dim
@@ -516,9 +535,7 @@ static size_t attention_backward_workspace(const struct device *device, struct a
                                            const struct key_segment *segments, size_t segment_count)
 {
     (void)segments, (void)segment_count;
-    return cuda_attention_backward_by_cudnn(device, shape)
-               ? cuda_attention_layout(shape, cuda_attention_block_queries(device), device->deterministic).bytes
-               : 0;
+    return cuda_attention_backward_by_cudnn(device, shape) ? cuda_attention_layout(device, shape).bytes : 0;
 }
 
 static double attention_backward_glue(const struct device *device, struct attention_shape shape,
@@ -529,7 +546,7 @@ static double attention_backward_glue(const struct device *device, struct attent
         return 0;
     }
     size_t most = cuda_attention_block_queries(device);
-    for (struct equal_blocks blocks = {.first.deterministic = device->deterministic};
+    for (struct equal_blocks blocks = {.first = cuda_attention_blocks(device)};
          next_equal_blocks(shape, most, &blocks);) {
         struct cuda_attention_block all = blocks.first; // their keys together
         all.taken_keys *= blocks.of_keys;

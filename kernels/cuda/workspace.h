@@ -39,13 +39,17 @@ struct cuda_attention_block {
     size_t taken_keys;          // of them, those that the queries see
     size_t base, base_end;      // queries whose dQ is summed together
     enum cuda_attention_kind kind;
-    bool prefix;        // a rectangle of a prefix's keys
-    bool first, last;   // of the keys of these queries
-    bool summed;        // rectangles have a part in these queries' dQ
-    bool prepared;      // the rows, and those taken, are those of the run before, in the same form
-    bool deterministic; // said beforehand: the engine keeps dS, in bf16, so that keys are as few as queries
+    bool prefix;      // a rectangle of a prefix's keys
+    bool first, last; // of the keys of these queries
+    bool summed;      // rectangles have a part in these queries' dQ
+    bool prepared;    // the rows, and those taken, are those of the run before, in the same form
+    // Said beforehand (cuda_attention_blocks):
+    bool deterministic; // the engine keeps dS, in bf16, so that keys are as few as queries
+    bool unfused;       // it also sums dK and dV over the query heads that share a key head
 };
-// The next block in order; false after all. A block that is empty, but for `deterministic`, comes
+// Before the first block of a backward on the device.
+struct cuda_attention_block cuda_attention_blocks(const struct device *device);
+// The next block in order; false after all. A block that is empty, but for what is said beforehand, comes
 // before the first. Per document of a sequence, or
 // per sequence, blocks of at most `most` queries, in whole tiles; of a block first the rectangles, then the causal
 // or windowed rest of its keys, last what rectangles leave of a prefix or of keys that all queries see. Documents
@@ -59,6 +63,8 @@ struct attention_shape cuda_attention_block_shape(struct attention_shape shape,
 // Whether a block's queries are folded: a rectangle's, where heads share keys; and where it has not all sequences
 // of the batch, whose rows the folded copies leave out.
 bool cuda_attention_is_folded(struct attention_shape shape, const struct cuda_attention_block *block);
+// Whether a block's dK and dV are those of every query head, which are summed where they are added to the segments.
+bool cuda_attention_has_every_head(struct attention_shape shape, const struct cuda_attention_block *block);
 // Query i of a windowed block sees no key below i + 1 - this, counted from the block's first.
 size_t cuda_attention_left_bound(struct attention_shape shape, const struct cuda_attention_block *block);
 // Pairs of a query and a key that the block is charged with: of a causal or windowed one those on and below the
@@ -75,8 +81,8 @@ struct cuda_key_rows {
 struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segment,
                                                 const struct cuda_attention_block *block);
 // Upper bounds of an engine's workspace: a constant for a forward, a function of the block for a backward. A
-// backward engine may keep a second f32 accumulator of dQ, or dS in bf16 if it is deterministic. Where heads share
-// keys, it also keeps dK and dV of every query head in bf16. The bound includes room for alignment.
+// backward engine may keep a second f32 accumulator of dQ, or dS in bf16 if it is deterministic; and, if it sums
+// them over query heads, dK and dV of every query head in bf16. The bound includes room for alignment.
 #define CUDA_ATTENTION_FORWARD_BYTES ((size_t)8 << 20)
 size_t cuda_attention_engine_bytes(struct attention_shape shape, const struct cuda_attention_block *block);
 
@@ -89,13 +95,12 @@ struct cuda_attention_workspace {
     size_t delta, accumulator; // cuDNN's: f32 [sequences, heads, queries], and with head_dim, if there is one
     size_t q, o, grad_o;       // bf16, folded; over them the other blocks' part: they are spent by then
     struct cuda_attention_part {
-        size_t grad_k, grad_v; // bf16 [keys * sequences, kv_heads * head_dim]: of one block of queries
+        size_t grad_k, grad_v; // bf16 [keys * sequences, kv_heads or heads * head_dim]: of one block of queries
         size_t engine, engine_bytes;
     } rectangle, masked; // masked: causal or windowed
     size_t bytes;
 };
-struct cuda_attention_workspace cuda_attention_layout(struct attention_shape shape, size_t most,
-                                                      bool deterministic);
+struct cuda_attention_workspace cuda_attention_layout(const struct device *device, struct attention_shape shape);
 
 // Whether the device, or the environment by LONGBP_MASKED_ATTENTION=own, leaves all masks to own kernels, so that
 // both can be measured.

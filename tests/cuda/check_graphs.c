@@ -117,7 +117,7 @@ static struct attention_mask mask_of(const struct masked_span *masked, size_t ba
 }
 
 static bool check(const struct card *card, const struct config *config, size_t batch, size_t queries,
-                  bool deterministic, size_t *graphs)
+                  bool deterministic, bool unfused, size_t *graphs)
 {
     char text[2048];
     struct status status = {0};
@@ -132,11 +132,13 @@ static bool check(const struct card *card, const struct config *config, size_t b
                                   .compute_capability = (size_t)card->version / 10,
                                   .whole_attention = queries == CUDA_ATTENTION_WHOLE,
                                   .attention_queries = queries,
-                                  .deterministic = deterministic};
+                                  .deterministic = deterministic,
+                                  .unfused = unfused};
     size_t allowed = 0, most = cuda_attention_block_queries(&device);
     char blocks[64] = ", whole";
     if (queries != CUDA_ATTENTION_WHOLE) {
-        snprintf(blocks, sizeof blocks, ", %sblocks of %zu", deterministic ? "deterministic, " : "", most);
+        snprintf(blocks, sizeof blocks, ", %s%sblocks of %zu", deterministic ? "deterministic, " : "",
+                 unfused ? "unfused, " : "", most);
     }
     const size_t count = sizeof spans / sizeof *spans, masked_count = sizeof masked_spans / sizeof *masked_spans;
     for (size_t i = 0; i < count + masked_count && status.code == STATUS_OK; i++) {
@@ -146,7 +148,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
                                         config->kv_heads, config->head_dim, span.keys, {0}};
         shape.mask = masked ? mask_of(masked, batch) : shape.mask;
         if (cuda_attention_backward_by_cudnn(&device, shape)) {
-            struct cuda_attention_workspace w = cuda_attention_layout(shape, most, deterministic);
+            struct cuda_attention_workspace w = cuda_attention_layout(&device, shape);
             allowed = larger(allowed, larger(w.masked.engine_bytes, w.rectangle.engine_bytes));
         }
         attention_cudnn_build(engines, &device, shape, &status);
@@ -204,7 +206,7 @@ static bool check_kernels(const struct card *card, const struct config *config, 
         forwards++;
     }
     double took_s = clock_s() - start_s;
-    shape.backward = true;
+    shape.backward = shape.every_head = true;
     shape.keys = 512;
     good = good && attention_engines_graph(engines, shape, SIZE_MAX / 2, &status) && others == 0;
     printf("%s %s%s: %zu forwards ready in %.2f s, %zu of another kind; backward: %s%s\n", card->name, config->name,
@@ -233,8 +235,8 @@ static size_t check_preset(size_t card, const struct config *config, size_t numb
         const struct division *division = &divisions[i];
         bool chosen = getenv("LONGBP_EXHAUSTIVE") || (card + number + i) % EVERY == 0;
         if (chosen && (!division->deterministic || cards[card].version == 900))
-            failed +=
-                !check(&cards[card], config, division->batch, division->queries, division->deterministic, graphs);
+            failed += !check(&cards[card], config, division->batch, division->queries, division->deterministic,
+                             false, graphs);
     }
     return failed;
 }
@@ -252,8 +254,9 @@ int main(void)
     const struct config others[] = {{.name = "equal heads", .heads = 16, .kv_heads = 16, .head_dim = 128},
                                     {.name = "long heads", .heads = 16, .kv_heads = 4, .head_dim = 192}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        failed += !check(&cards[i], &others[0], 1, 0, false, &graphs) +
-                  !check(&cards[i], &others[1], 1, 0, false, &graphs);
+        failed += !check(&cards[i], &others[0], 1, 0, false, false, &graphs) +
+                  !check(&cards[i], &others[1], 1, 0, false, false, &graphs) +
+                  !check(&cards[i], config_preset("llama-3-8b"), 1, 0, false, true, &graphs);
     }
     for (int masks = 0; masks <= 2; masks++) {
         failed += !check_kernels(&cards[0], config_preset("llama-3-8b"), masks, "sm80_flash");

@@ -176,8 +176,9 @@ static void test_glue_of_a_call(void **state)
     (void)state;
     struct device *device = open_counting();
     for (size_t i = 0; i < SHAPES; i++) {
-        for (int variant = 0; variant < 16; variant++) {
+        for (int variant = 0; variant < 32; variant++) {
             device->deterministic = variant & 4;
+            device->unfused = variant & 16;
             struct attention_shape s = shapes[i];
             device->whole_attention = variant & 1;
             device->attention_queries = variant & 8 ? BLOCK / 2 : 0;

@@ -76,19 +76,26 @@ __global__ void fold_logsumexp(float *to, const float *from, size_t rows, size_t
 // Block (r, i): row r of tensor i.
 template <int N, class T>
 __global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *to1, const bf16 *from1,
-                         bf16_rounding rounding1, unsigned cols, unsigned batch, size_t stride)
+                         bf16_rounding rounding1, folding f)
 {
-    size_t row = blockIdx.x / batch * stride + blockIdx.x % batch;
+    size_t row = f.operand(blockIdx.x);
+    unsigned cols = f.kv_heads * f.head_dim;
     T *to = (blockIdx.y ? to1 : to0) + row * cols;
     bool stochastic = blockIdx.y ? rounding1.stochastic : rounding0.stochastic;
-    const bf16 *from = (blockIdx.y ? from1 : from0) + (size_t)blockIdx.x * cols;
+    const bf16 *from = (blockIdx.y ? from1 : from0) + (size_t)blockIdx.x * f.cols();
     for (unsigned col = threadIdx.x * N; col < cols; col += blockDim.x * N) {
-        float sum[N], x[N];
+        float sum[N], x[N], heads[N] = {};
+        const bf16 *head = from + col / f.head_dim * f.group * f.head_dim + col % f.head_dim;
+        for (unsigned j = 0; j < f.group; j++) {
+            read(x, head + j * f.head_dim);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                heads[i] += x[i];
+        }
         read(sum, to + col);
-        read(x, from + col);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            sum[i] += x[i];
+            sum[i] += heads[i];
         if (stochastic) {
             uint64_t group = row * key_rounding_groups(cols) + col / KEY_ROUNDING_GROUP;
             struct rounding_bits bits; // a choice of parameters by address would copy both to memory
@@ -184,13 +191,14 @@ void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor 
 void cuda_add_keys(struct device *device, const struct tensor to[2], const struct tensor from[2],
                    const struct bf16_rounding rounding[2], struct attention_shape shape, size_t stride)
 {
-    size_t cols = from[0].cols;
-    with_lanes(aligned(LANES<bf16>, cols, to[0], to[1], from[0], from[1]), [&](auto lanes) {
+    with_lanes(aligned(LANES<bf16>, shape.head_dim, to[0], to[1], from[0], from[1]), [&](auto lanes) {
         with_accumulator<bf16>(to[0].dtype, DTYPE_BF16, [&](auto type) {
             using T = typename decltype(type)::type;
-            launch(add_rows<decltype(lanes)::value, T>, dim3(shape.keys * shape.batch, 2), THREADS, 0, device,
-                   (T *)to[0].data, (const bf16 *)from[0].data, rounding[0], (T *)to[1].data,
-                   (const bf16 *)from[1].data, rounding[1], (unsigned)cols, (unsigned)shape.batch, stride);
+            unsigned warps = (unsigned)ceil_div(to[0].cols, 32 * decltype(lanes)::value);
+            launch(add_rows<decltype(lanes)::value, T>, dim3(shape.keys * shape.batch, 2),
+                   std::min<unsigned>(32 * warps, THREADS), 0, device, (T *)to[0].data, (const bf16 *)from[0].data,
+                   rounding[0], (T *)to[1].data, (const bf16 *)from[1].data, rounding[1],
+                   folding_of(shape, stride));
         });
     });
 }

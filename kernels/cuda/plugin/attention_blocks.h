@@ -24,8 +24,9 @@ void cuda_unfold(struct device *device, struct tensor to, bool accumulate, struc
 // f32, from: rows of heads; no alias
 void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape,
                          size_t stride, size_t first, size_t end);
-// to[i, t * stride + b] += from[i, t * batch + b] for i < 2, in f32, rounded as rounding[i] says, if to is
-// bf16.  from: bf16 [keys * batch, cols], to: bf16 or f32, alike.  Of the shape: keys, batch
+// to[i, t * stride + b, g] += sum over heads j of group g of from[i, t * batch + b, g * group + j] for i < 2, in
+// f32, rounded as rounding[i] says, if to is bf16.  from: bf16 [keys * batch, heads * head_dim], to: bf16 or f32,
+// rows of kv_heads * head_dim.  The shape says keys, batch and heads.
 void cuda_add_keys(struct device *device, const struct tensor to[2], const struct tensor from[2],
                    const struct bf16_rounding rounding[2], struct attention_shape shape, size_t stride);
 // o and logsumexp = those of attention over the keys of both (attention_merge), or, if first, the other's.

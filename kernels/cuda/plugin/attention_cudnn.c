@@ -22,11 +22,12 @@
 // passed over; cuDNN 9.19 says so of none, not of those with an accumulator either. Where there is no other, and on
 // other cards, our own kernels serve.
 //
-// Where query heads share key heads, cuDNN writes dK and dV of every query head and then adds them up. In a
-// rectangle, where no row differs from another, the heads that share one are rows of it instead: q, o, dO and the
-// logsumexp are folded once for all rectangles of a block of queries, and dQ sum is unfolded when it is rounded. A
-// causal block's rows have different masks: its heads stay heads, and it comes last, when the folded copies are
-// spent and their memory is free.
+// Where query heads share key heads, an engine writes dK and dV of every query head, and so they are added to the
+// segments, in one pass that sums over heads in f32; a graph that reduces them (`unfused`) writes, reads and rounds
+// them once more. In a rectangle, where no row differs from another, the heads that share one are rows of it
+// instead: q, o, dO and the logsumexp are folded once for all rectangles of a block of queries, and dQ sum is
+// unfolded when it is rounded. A causal block's rows have different masks: its heads stay heads, and it comes last,
+// when the folded copies are spent and their memory is free.
 //
 // A backward has a whole number of tiles of queries. An engine reads on to the end of its tile: the rows past the
 // last query score 0 there, and have the next head's logsumexp, which below -88 makes their P infinite and, times a
@@ -282,6 +283,7 @@ static struct attention_graph *block_graph(struct attention_engines *engines, st
         graph_shape(cuda_attention_block_shape(shape, b), is_causal(b), q_stride, q_stride, shape.batch);
     graph.backward = true;
     graph.deterministic = b->deterministic;
+    graph.every_head = cuda_attention_has_every_head(shape, b);
     graph.windowed = b->kind == ATTENTION_WINDOW;
     return attention_engines_graph(engines, graph, cuda_attention_engine_bytes(shape, b), status);
 }
@@ -313,6 +315,7 @@ static struct block_tensors tensors_of(const struct backward *a, const struct cu
     size_t group = rectangle ? a->shape.heads / a->shape.kv_heads : 1, cols = a->q.cols / group;
     size_t rows = b->rows * group * b->sequences, keys = b->keys * b->sequences;
     size_t written = b->rows * group * (folded ? b->sequences : a->shape.batch); // rows of dQ
+    size_t key_cols = cuda_attention_has_every_head(a->shape, b) ? a->q.cols : a->k.cols;
     size_t summed = (b->base_end > b->base ? b->base_end : b->query + b->queries) - b->base;
     group = a->shape.heads / a->shape.kv_heads;
     return (struct block_tensors){
@@ -321,8 +324,8 @@ static struct block_tensors tensors_of(const struct backward *a, const struct cu
         .grad_o = folded ? part(a, a->at.grad_o, DTYPE_BF16, rows, cols) : rows_of(a, a->grad_o, b),
         .logsumexp = part(a, a->at.logsumexp, DTYPE_F32, rows, a->shape.heads),
         .grad_q = part(a, a->at.grad_q, DTYPE_BF16, written, cols),
-        .grad_k = part(a, own->grad_k, DTYPE_BF16, keys, a->k.cols),
-        .grad_v = part(a, own->grad_v, DTYPE_BF16, keys, a->k.cols),
+        .grad_k = part(a, own->grad_k, DTYPE_BF16, keys, key_cols),
+        .grad_v = part(a, own->grad_v, DTYPE_BF16, keys, key_cols),
         .grad_q_sum =
             tensor_rows(part(a, a->at.grad_q_sum, DTYPE_F32, summed * group * b->sequences, a->q.cols / group),
                         (b->query - b->base) * group * b->sequences, b->queries * group * b->sequences),
@@ -367,9 +370,12 @@ static void add_key_gradients(const struct backward *a, const struct cuda_attent
             uint64_t first = ((how->origin + within.first) * stride + b->sequence) * groups;
             struct bf16_rounding rounding[] = {key_rounding_of(how, how->grad_k, query, first),
                                                key_rounding_of(how, how->grad_v, query, first)};
-            if (b->sequences < stride) {
-                cuda_add_keys(a->device, sums, gradients, rounding,
-                              (struct attention_shape){.keys = within.count, .batch = b->sequences}, stride);
+            bool every_head = cuda_attention_has_every_head(a->shape, b);
+            if (every_head || b->sequences < stride) {
+                struct attention_shape s = a->shape;
+                s.keys = within.count, s.batch = b->sequences;
+                s.heads = every_head ? s.heads : s.kv_heads;
+                cuda_add_keys(a->device, sums, gradients, rounding, s, stride);
             } else if (how->stochastic) {
                 cuda_accumulate_rounded(a->device, sums, gradients, rounding);
             } else {
@@ -483,7 +489,7 @@ static void run_blocks(const struct backward *a)
     size_t most = cuda_attention_block_queries(a->device);
     enum cuda_attention_kind before = ATTENTION_UNTILED;
     bool ended = true; // the queries of the block before
-    for (struct cuda_attention_block b = {.deterministic = a->device->deterministic};
+    for (struct cuda_attention_block b = cuda_attention_blocks(a->device);
          cuda_attention_next_block(a->shape, most, &b);) {
         struct block_tensors t = tensors_of(a, &b);
         bool accumulate = !ended && before != ATTENTION_RECTANGLE;
@@ -501,21 +507,20 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
                               struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                               struct tensor k, struct tensor v, struct tensor workspace)
 {
-    struct backward a = {
-        shape,
-        segments,
-        segment_count,
-        grad_q,
-        grad_o,
-        o,
-        tensor_reshape(logsumexp, q.rows, shape.heads),
-        q,
-        k,
-        v,
-        workspace,
-        accumulate,
-        .at = cuda_attention_layout(shape, cuda_attention_block_queries(device), device->deterministic),
-        .device = device};
+    struct backward a = {shape,
+                         segments,
+                         segment_count,
+                         grad_q,
+                         grad_o,
+                         o,
+                         tensor_reshape(logsumexp, q.rows, shape.heads),
+                         q,
+                         k,
+                         v,
+                         workspace,
+                         accumulate,
+                         .at = cuda_attention_layout(device, shape),
+                         .device = device};
     CHECK(a.at.bytes <= tensor_bytes(workspace));
     // All of it but the parts that are the engines'.
     range_push(device, (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
@@ -536,7 +541,7 @@ bool attention_cudnn_build(struct attention_engines *engines, const struct devic
     }
     if (cuda_attention_backward_by_cudnn(device, shape)) {
         size_t most = cuda_attention_block_queries(device);
-        for (struct cuda_attention_block b = {.deterministic = device->deterministic};
+        for (struct cuda_attention_block b = cuda_attention_blocks(device);
              done && cuda_attention_next_block(shape, most, &b);) {
             done = b.kind == ATTENTION_UNTILED || block_graph(engines, shape, &b, status);
         }

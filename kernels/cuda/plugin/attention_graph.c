@@ -127,6 +127,14 @@ static struct node of_keys(struct attention_graph *graph, int64_t id, int64_t st
     return time_major(graph, id, s->keys, stride, s->kv_heads, s->head_dim, CUDNN_DATA_BFLOAT16);
 }
 
+// Gradients of K or V.
+static struct node gradient_of_keys(struct attention_graph *graph, int64_t id)
+{
+    const struct attention_graph_shape *s = &graph->shape;
+    return time_major(graph, id, s->keys, s->batch, s->every_head ? s->heads : s->kv_heads, s->head_dim,
+                      CUDNN_DATA_BFLOAT16);
+}
+
 // Keys or values as [batch, kv_heads, head_dim, keys].
 static struct node keys_transposed(struct attention_graph *graph, int64_t id)
 {
@@ -287,12 +295,12 @@ static void build_forward(struct attention_graph *graph)
     matmul(graph, p, v, o);
 }
 
-// out = a^T b, summed over the query heads that share a key head.  a: [batch, heads, queries, keys]
+// out = a^T b, summed over the query heads that share a head of out.  a: [batch, heads, queries, keys]
 static void key_gradient(struct attention_graph *graph, struct node a, struct node b, struct node out)
 {
     const struct attention_graph_shape *h = &graph->shape;
     struct node transposed = transpose(graph, a);
-    if (h->heads == h->kv_heads) {
+    if (out.dims[1] == h->heads) {
         matmul(graph, transposed, b, out);
         return;
     }
@@ -311,7 +319,7 @@ static void build_backward(struct attention_graph *graph)
     struct node v = keys_transposed(graph, V), scale = scalar(graph, SCALE, f32), one = scalar(graph, ONE, f32);
     struct node o = of_queries(graph, O, h->q_stride), stats = packed(graph, STATS, rows, f32);
     struct node grad_o = of_queries(graph, GRAD_O, h->q_stride), grad_q = of_queries(graph, GRAD_Q, h->q_stride);
-    struct node grad_k = of_keys(graph, GRAD_K, h->batch), grad_v = of_keys(graph, GRAD_V, h->batch);
+    struct node grad_k = gradient_of_keys(graph, GRAD_K), grad_v = gradient_of_keys(graph, GRAD_V);
     struct node delta = packed(graph, DELTA, rows, f32);
 
     struct node product = pointwise(graph, CUDNN_POINTWISE_MUL, grad_o, &o);

@@ -13,10 +13,11 @@ enum { Q = 1, K, V, O, STATS, GRAD_O, GRAD_Q, GRAD_K, GRAD_V, DELTA, ACCUMULATOR
 enum { SCALE = BOUND, ONE, MASKED, KEYS, QUERIES, LEFT, LEFT_MASKED, SCALARS_END };
 
 // Queries against keys, with or without the causal mask, and with or without a left bound: query i sees no key
-// below i + 1 - LEFT. deterministic: a backward whose engine has the same bits in every run. All of one type:
-// compared as bytes.
+// below i + 1 - LEFT. deterministic: a backward whose engine has the same bits in every run. every_head: gradients
+// of K and V have the heads of Q, and are not summed over those that share one of K. All of one type: compared as
+// bytes.
 struct attention_graph_shape {
-    int64_t backward, causal, windowed, deterministic, queries, keys, batch, heads, kv_heads, head_dim;
+    int64_t backward, causal, windowed, deterministic, every_head, queries, keys, batch, heads, kv_heads, head_dim;
     int64_t q_stride, o_stride, k_stride; // rows per token: of Q and of O (the backward's are one), of K and V
 };
 
