@@ -26,7 +26,7 @@ static void others_are_what_is_not_our_own(void **state)
 {
     (void)state;
     struct machine_time start = {true, 10, 100, 5, 50, 1, 0.25}, end = {true, 12, 105, 6, 53, 2, 1.5};
-    struct machine_load load = machine_load_between(&start, &end, 4, 4, 2);
+    struct record_load load = machine_load_between(&start, &end, 4, 4, 2);
     assert_true(load.before == 0.25 && load.cores == 4);
     assert_true(load.other_cores == 1 && load.stolen_cores == 0.5 && load.waited_cores == 0.5);
     end.busy_s = 102.9; // a tick less than our own
@@ -78,7 +78,7 @@ static void short_samples_beside_other_work_are_told(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     if (isnan(start.waited_s))
         skip(); // no /proc/self/task/*/schedstat
-    struct machine_load load = machine_load_between(&start, &end, 2, 1, 1);
+    struct record_load load = machine_load_between(&start, &end, 2, 1, 1);
     struct record record = {.load = {true, 0, 2, load.other_cores, load.stolen_cores, load.waited_cores},
                             .provenance.threads = 1};
     if (end.wall_s - start.wall_s < MACHINE_LOAD_MIN_S)

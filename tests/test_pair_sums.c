@@ -12,12 +12,12 @@ enum { TOKENS = 20000, PAIRS = 2 };
 
 // Pairs that are alike, in which every row of a sequence has the same log-prob, of which the reference has a part;
 // only the first `count` tokens have a target.
-static struct pair_sums sums_of(size_t count, const double log_probs[2], double of_reference)
+static struct record_pair_sums sums_of(size_t count, const double log_probs[2], double of_reference)
 {
     struct status status = {0};
     struct device *device = device_open("cpu", DTYPE_F32, 0, &status);
     struct batch batch;
-    struct pair_sums sums;
+    struct record_pair_sums sums;
     size_t rows = (size_t)2 * PAIRS * TOKENS;
     int32_t *ids = calloc(rows, sizeof *ids), *targets = calloc(rows, sizeof *targets);
     double *reference = calloc(rows, sizeof *reference), *own = calloc(rows, sizeof *own);
@@ -49,7 +49,8 @@ static struct pair_sums sums_of(size_t count, const double log_probs[2], double 
 static void sums_stand_still_in_bf16(void **state)
 {
     (void)state;
-    struct pair_sums few = sums_of(256, (double[]){-1, -0.5}, 0), many = sums_of(601, (double[]){-1, -0.5}, 0);
+    struct record_pair_sums few = sums_of(256, (double[]){-1, -0.5}, 0),
+                            many = sums_of(601, (double[]){-1, -0.5}, 0);
     assert_true(few.difference == 128 && few.bf16_error == 0 && few.bf16_once_error == 0);
     assert_true(many.difference == 300.5 && many.bf16_error == 300.5 - 128);
     assert_true(many.bf16_once_error == 0.5); // 601 becomes 600, 300.5 becomes 300
@@ -59,7 +60,8 @@ static void sums_stand_still_in_bf16(void **state)
 static void each_of_the_four_sums_is_rounded(void **state)
 {
     (void)state;
-    struct pair_sums same = sums_of(601, (double[]){-1, -0.5}, 1), half = sums_of(601, (double[]){-1, -0.5}, 0.5);
+    struct record_pair_sums same = sums_of(601, (double[]){-1, -0.5}, 1),
+                            half = sums_of(601, (double[]){-1, -0.5}, 0.5);
     assert_true(same.difference == 0 && same.bf16_error == 0);
     assert_true(half.difference == 150.25);      // (601 - 300.5) - (300.5 - 150.25)
     assert_true(half.bf16_error == 150.25 - 64); // (256 - 128) - (128 - 64)
@@ -69,7 +71,7 @@ static void each_of_the_four_sums_is_rounded(void **state)
         f32 += -0.1F;
         exact += -0.1F;
     }
-    struct pair_sums tenths = sums_of(TOKENS, (double[]){-0.1F, 0}, 0);
+    struct record_pair_sums tenths = sums_of(TOKENS, (double[]){-0.1F, 0}, 0);
     assert_true(tenths.f32_error > 1e-3 && fabs(tenths.f32_error - fabs((double)(f32 - exact))) < 1e-12);
     assert_true(tenths.f64_error < 1e-9 && tenths.bf16_error > 1000);
 }

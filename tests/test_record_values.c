@@ -1,16 +1,43 @@
 // What a record derives from what was measured: medians and means, rates and shares, bounds, ranges of predictions,
 // energy; held against numbers worked out by hand.
-#include "harness/trial/record_line.h"
+#include "harness/record/record_json.h"
+#include "harness/trial/trial_record.h"
 #include "tests/trial_of.h"
 #include <jansson.h>
 #include <math.h>
 
-static json_t *written(const struct trial_result *result)
+// A record of a trial, and what a run knows besides.
+struct measured {
+    struct trial trial;
+    struct record record;
+    struct rank_figures figures;
+    struct number_list asked_ms;
+};
+
+static struct measured *measured_of(struct trial trial)
 {
-    char *line = record_line(result);
+    struct measured *measured = calloc(1, sizeof *measured);
+    assert_non_null(measured);
+    measured->trial = trial;
+    trial_record_open(&measured->record, &measured->trial);
+    measured->figures.counters = (struct counters){.flops = 6e9, .bytes_moved = 5e8, .launches = 70};
+    measured->record.model_flops = 5e9;
+    return measured;
+}
+
+// Its record; all of it is released.
+static json_t *written(struct measured *measured)
+{
+    const struct provenance provenance = {.version = "", .revision = "", .compiler = "", .flags = ""};
+    trial_record_figures(&measured->record, &measured->figures);
+    trial_record_times(&measured->record, &measured->trial, &measured->figures.counters, &measured->asked_ms);
+    char *line = trial_record_line(&measured->record, &provenance);
     json_t *record = json_loads(line, 0, NULL);
     assert_non_null(record);
     free(line);
+    free(measured->asked_ms.items);
+    trial_free(&measured->trial);
+    free(measured);
     return record;
 }
 
@@ -34,7 +61,7 @@ struct expected {
     double value; // NaN: null
 };
 
-static void expect(const struct trial_result *result, const struct expected *fields, size_t count)
+static void expect(struct measured *result, const struct expected *fields, size_t count)
 {
     json_t *record = written(result);
     for (size_t i = 0; i < count; i++) {
@@ -48,39 +75,28 @@ static void expect(const struct trial_result *result, const struct expected *fie
 #define EXPECT(result, ...)                                                                                        \
     expect(result, (struct expected[]){__VA_ARGS__}, COUNT(((struct expected[]){__VA_ARGS__})))
 
-static struct trial_result result_of(const struct trial *trial)
-{
-    struct trial_result result = {.trial = trial, .status = RECORD_OK, .noise_floor = NAN, .sums_relative_l2 = NAN};
-    result.counters = (struct counters){.flops = 6e9, .bytes_moved = 5e8, .launches = 70};
-    result.model_flops = 5e9;
-    return result;
-}
+#define LIST(...) number_list_copy((double[]){__VA_ARGS__}, COUNT(((double[]){__VA_ARGS__})))
 
 // Of an odd number of samples the one in the middle, of an even one the mean of the two.
 static void rates_are_of_the_median(void **state)
 {
     (void)state;
-    const double samples[] = {40, 10, 20, 80, 30}, asked[] = {3, 1, 2, 9, 4};
-    struct trial trial = trial_of(MINIMAL);
-    struct trial_result result = result_of(&trial);
-    struct watch_report watched = {.energy_j = 12, 1000, 1500, 1700};
-    struct machine_load load = {1.5, 8, 0.25, 0.5, 0.125};
-    result.sample_count = 5;
-    result.samples_ms = samples;
-    result.asked_ms = asked;
-    result.gemm_flops_per_s = 4e11;
-    result.watched = &watched;
-    result.load = &load;
-    EXPECT(&result, {"median_ms", 30}, {"mean_ms", NAN}, {"mean_error_ms", NAN}, {"asked_ms", 3},
-           {"flops_per_s", 2e11}, {"model_flops_per_s", 5e9 / 0.03}, {"model_flops_share", 5e9 / 0.03 / 4e11},
-           {"gemm_flops_per_s", 4e11}, {"energy_j", 2.4}, {"sm_clock_mhz.min", 1000}, {"sm_clock_mhz.median", 1500},
-           {"sm_clock_mhz.max", 1700}, {"flops", 6e9}, {"model_flops", 5e9}, {"bytes_moved", 5e8}, {"launches", 70},
-           {"estimate_ms", NAN});
-    result.sample_count = 4;
-    EXPECT(&result, {"median_ms", 30}, {"flops_per_s", 2e11}, {"energy_j", 3}, {"asked_ms", 2.5});
-    result.sample_count = 2;
-    EXPECT(&result, {"median_ms", 25}, {"flops_per_s", 2.4e11}, {"energy_j", 6});
-    trial_free(&trial);
+    struct measured *odd = measured_of(trial_of(MINIMAL));
+    odd->record.samples_ms = LIST(40, 10, 20, 80, 30);
+    odd->asked_ms = LIST(3, 1, 2, 9, 4);
+    odd->record.gemm_flops_per_s = 4e11;
+    trial_record_sensors(&odd->record, &(struct watch_report){.energy_j = 12, 1000, 1500, 1700}, 5);
+    EXPECT(odd, {"median_ms", 30}, {"mean_ms", NAN}, {"mean_error_ms", NAN}, {"asked_ms", 3}, {"flops_per_s", 2e11},
+           {"model_flops_per_s", 5e9 / 0.03}, {"model_flops_share", 5e9 / 0.03 / 4e11}, {"gemm_flops_per_s", 4e11},
+           {"energy_j", 2.4}, {"sm_clock_mhz.min", 1000}, {"sm_clock_mhz.median", 1500}, {"sm_clock_mhz.max", 1700},
+           {"flops", 6e9}, {"model_flops", 5e9}, {"bytes_moved", 5e8}, {"launches", 70}, {"estimate_ms", NAN});
+    struct measured *even = measured_of(trial_of(MINIMAL));
+    even->record.samples_ms = LIST(40, 10, 20, 80);
+    even->asked_ms = LIST(3, 1, 2, 9);
+    EXPECT(even, {"median_ms", 30}, {"flops_per_s", 2e11}, {"asked_ms", 2.5});
+    struct measured *two = measured_of(trial_of(MINIMAL));
+    two->record.samples_ms = LIST(40, 10);
+    EXPECT(two, {"median_ms", 25}, {"flops_per_s", 2.4e11}, {"asked_ms", NAN});
 }
 
 // Of draws the mean and its standard error count; the FLOPs are draw 0's, and so is their time; an estimate has no
@@ -88,64 +104,59 @@ static void rates_are_of_the_median(void **state)
 static void draws_have_a_mean(void **state)
 {
     (void)state;
-    const double samples[] = {20, 10, 60};
-    const size_t columns[] = {2, 1, 3};
-    struct trial trial = trial_of(METHOD("{'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli'}"));
-    struct trial_result result = result_of(&trial);
-    result.sample_count = 3;
-    result.samples_ms = samples;
-    result.sample_columns = columns;
+    struct measured *drawn =
+        measured_of(trial_of(METHOD("{'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli'}")));
+    drawn->record.samples_ms = LIST(20, 10, 60);
+    drawn->record.sample_columns = LIST(2, 1, 3);
     // Deviations from 30: -10, -20, 30; of the mean sqrt(1400 / 2 / 3).
-    EXPECT(&result, {"median_ms", 20}, {"mean_ms", 30}, {"mean_error_ms", sqrt(1400.0 / 6)}, {"flops_per_s", 3e11},
+    EXPECT(drawn, {"median_ms", 20}, {"mean_ms", 30}, {"mean_error_ms", sqrt(1400.0 / 6)}, {"flops_per_s", 3e11},
            {"model_flops_per_s", NAN}, {"model_flops_share", NAN});
-    json_t *record = written(&result), *drawn = json_object_get(record, "sample_columns");
-    assert_int_equal(json_array_size(drawn), 3);
-    for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(json_integer_value(json_array_get(drawn, i)), columns[i]);
-    }
-    json_decref(record);
-    trial_free(&trial);
 }
 
 static void peaks_are_over_their_bound(void **state)
 {
     (void)state;
-    struct trial trial = trial_of(MINIMAL);
-    struct trial_result result = result_of(&trial);
-    result.peak_bytes = 3000;
-    result.peak_by_category[CATEGORY_WEIGHTS] = 900;
-    result.host_peak_bytes = 77;
-    result.resident_bytes = 1000;
-    result.floor_bytes_per_token = 2.25;
-    result.tokens = 333;
-    result.counters.link_bytes[QUEUE_OUT] = 11;
-    result.counters.link_bytes[QUEUE_IN] = 22;
+    const struct rank_figures figures = {.peak_bytes = 3000,
+                                         .peak_by_category[CATEGORY_WEIGHTS] = 900,
+                                         .host_peak_bytes = 77,
+                                         .resident_bytes = 1000,
+                                         .floor_bytes_per_token = 2.25,
+                                         .tokens = 333,
+                                         .counters.link_bytes = {[QUEUE_OUT] = 11, [QUEUE_IN] = 22}};
+    struct measured *ok = measured_of(trial_of(MINIMAL));
     double bound = 1000 + 2.25 * 333; // 1749.25
-    EXPECT(&result, {"peak_bytes", 3000}, {"peak_by_category.weights", 900}, {"peak_by_category.logits", 0},
+    ok->figures = figures;
+    EXPECT(ok, {"peak_bytes", 3000}, {"peak_by_category.weights", 900}, {"peak_by_category.logits", 0},
            {"host_peak_bytes", 77}, {"resident_bytes", 1000}, {"floor_bytes_per_token", 2.25},
            {"lower_bound_bytes", 1750}, {"peak_over_bound", 3000 / bound}, {"link_out_bytes", 11},
            {"link_in_bytes", 22});
-    result.status = RECORD_OOM; // how far it would have gone is not known
-    result.host_peak_bytes = 0;
-    EXPECT(&result, {"lower_bound_bytes", 1750}, {"peak_over_bound", NAN}, {"host_peak_bytes", NAN});
-    trial_free(&trial);
+    struct measured *oom = measured_of(trial_of(MINIMAL));
+    oom->figures = figures;
+    oom->record.status = RECORD_OOM; // how far it would have gone is not known
+    oom->figures.host_peak_bytes = 0;
+    EXPECT(oom, {"lower_bound_bytes", 1750}, {"peak_over_bound", NAN}, {"host_peak_bytes", NAN});
+}
+
+static struct measured *predicted(void)
+{
+    struct measured *measured = measured_of(trial_of(WITH("'device': 'plan', 'profile': 'rtx-3090'")));
+    measured->record.estimate_ms = 50;
+    return measured;
 }
 
 static void predictions_have_a_range(void **state)
 {
     (void)state;
-    struct trial trial = trial_of(WITH("'device': 'plan', 'profile': 'rtx-3090'"));
-    struct trial_result result = result_of(&trial);
-    result.estimate_ms = 50;
-    EXPECT(&result, {"estimate_ms", 50}, {"estimate_low_ms", 50 * SCALED_LOW},
+    EXPECT(predicted(), {"estimate_ms", 50}, {"estimate_low_ms", 50 * SCALED_LOW},
            {"estimate_high_ms", 50 * SCALED_HIGH});
-    struct rates *rates = &trial.profile->rates[trial.dtype];
+    struct measured *narrow = predicted();
+    struct rates *rates = &narrow->trial.profile->rates[narrow->trial.dtype];
     rates->low = 0.75;
     rates->high = 1.5;
-    EXPECT(&result, {"estimate_ms", 50}, {"estimate_low_ms", 37.5}, {"estimate_high_ms", 75});
-    result.counters.launches = 0;
-    EXPECT(&result, {"estimate_ms", NAN}, {"flops", NAN}, {"launches", NAN});
-    trial_free(&trial);
+    EXPECT(narrow, {"estimate_ms", 50}, {"estimate_low_ms", 37.5}, {"estimate_high_ms", 75});
+    struct measured *none = predicted();
+    none->figures.counters.launches = 0;
+    EXPECT(none, {"estimate_ms", NAN}, {"flops", NAN}, {"launches", NAN});
 }
 
 // Of a time line longer than is kept neighbours go, never the highest of them.
@@ -153,16 +164,15 @@ static void thinning_keeps_peaks(void **state)
 {
     (void)state;
     enum { EVENTS = 10000, HIGHEST = 7777 };
-    struct trial trial = trial_of(MINIMAL);
-    struct trial_result result = result_of(&trial);
+    struct measured *measured = measured_of(trial_of(MINIMAL));
     struct arena arena = {.timeline_count = EVENTS, .timeline = calloc(EVENTS, sizeof *arena.timeline)};
     assert_non_null(arena.timeline);
     for (size_t i = 0; i < EVENTS; i++) {
         arena.timeline[i].flops = (double)i;
         arena.timeline[i].live_bytes[CATEGORY_LOGITS] = i == HIGHEST ? 500 : i % 3;
     }
-    result.timeline = &arena;
-    json_t *record = written(&result);
+    trial_record_timeline(&measured->record, &arena);
+    json_t *record = written(measured);
     const json_t *events = json_object_get(json_object_get(record, "timeline"), "events"), *event;
     size_t i, highest = 0;
     assert_true(json_array_size(events) > 1000 && json_array_size(events) <= 4096);
@@ -174,7 +184,6 @@ static void thinning_keeps_peaks(void **state)
     assert_int_equal(highest, 1);
     json_decref(record);
     free(arena.timeline);
-    trial_free(&trial);
 }
 
 int main(void)

@@ -11,7 +11,6 @@
 #include "harness/report/category_report.h"
 #include "harness/spec/trial_text.h"
 #include "harness/text/size.h"
-#include "harness/trial/completed_record.h"
 #include "harness/trial/trial_run.h"
 #include <math.h>
 #include <string.h>
@@ -119,7 +118,6 @@ static void tell_long(const struct trial *trial)
 static bool make(struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
 {
     json_t *trial = arguments->flags.trial.trial;
-    enum record_status ended;
     json_object_set_new(
         trial, "measure",
         json_pack("{s:b, s:b}", "timeline", arguments->timeline != NULL, "categories", arguments->categories));
@@ -135,20 +133,19 @@ static bool make(struct arguments *arguments, const char *command, struct plan *
         return false;
     plan->trial.host_memory_limit_bytes = 0;
     tell_long(&plan->trial);
-    char *line = trial_run(&plan->trial, -1),
-         *complete = completed_record(line, &plan->trial, "plan", command, 0, &ended);
-    CHECK(complete);
-    plan->object = json_loads(complete, 0, NULL);
+    plan->trial.experiment = "plan";
+    plan->trial.command = command;
+    char *line = trial_run(&plan->trial, -1);
+    plan->object = json_loads(line, 0, NULL);
     CHECK(plan->object);
-    bool read = record_read(&plan->record, complete, strlen(complete), &plan->interned, "plan", status);
-    free(complete);
+    bool read = record_read(&plan->record, line, strlen(line), &plan->interned, "plan", status);
     free(line);
     if (!read)
         return false;
-    if (ended == RECORD_OK)
+    if (plan->record.status == RECORD_OK)
         return plan_largest_draw(plan, status) &&
                (!arguments->timeline || write_timeline(plan, arguments->timeline, status));
-    return status_set(status, ended == RECORD_UNSUPPORTED ? STATUS_BAD_INPUT : STATUS_FAILED, "%s",
+    return status_set(status, plan->record.status == RECORD_UNSUPPORTED ? STATUS_BAD_INPUT : STATUS_FAILED, "%s",
                       plan->record.reason);
 }
 

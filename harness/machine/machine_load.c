@@ -63,10 +63,10 @@ struct machine_time machine_time_take(void)
     return time;
 }
 
-struct machine_load machine_load_between(const struct machine_time *start, const struct machine_time *end,
-                                         size_t cores, size_t usable, size_t threads)
+struct record_load machine_load_between(const struct machine_time *start, const struct machine_time *end,
+                                        size_t cores, size_t usable, size_t threads)
 {
-    struct machine_load load = {start->load, (double)cores, NAN, NAN, NAN};
+    struct record_load load = {true, start->load, (double)cores, NAN, NAN, NAN};
     double wall_s = end->wall_s - start->wall_s;
     double waited_s = end->waited_s - start->waited_s;
     if (threads <= usable && wall_s > 0 && waited_s >= 0)

@@ -1,21 +1,11 @@
 // Machine load: what else a machine did while a trial's samples were timed, from the kernel's counts of processor
 // time.
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
+#include "harness/record/record.h"
 
 // The kernel counts what others ran in ticks of 10 ms: of samples that were shorter together it tells only how long
 // this process's own threads waited, which it counts in nanoseconds.
 #define MACHINE_LOAD_MIN_S 0.2
-
-// NAN: not known.
-struct machine_load {
-    double before;       // 1-minute load average
-    double cores;        // that the machine has
-    double other_cores;  // that programs beside this process kept busy, on average
-    double stolen_cores; // that were due to this machine and that its host gave to others, on average
-    double waited_cores; // that this process's own threads were ready to run on and waited for, on average
-};
 
 // Processor time so far, in seconds; taken: false where the kernel tells none (/proc/stat).
 struct machine_time {
@@ -28,7 +18,8 @@ struct machine_time {
 struct machine_time machine_time_take(void);
 // busy_s and stolen_s of a text as that of /proc/stat, whose counts are ticks_per_s a second. False if it is none.
 bool machine_time_read(struct machine_time *time, const char *text, double ticks_per_s);
-// What the machine did between two times. cores: that it has; usable: those that this process may keep busy, on
-// which `threads` of its own are at work. More threads than these wait for each other, and tell nothing of others.
-struct machine_load machine_load_between(const struct machine_time *start, const struct machine_time *end,
-                                         size_t cores, size_t usable, size_t threads);
+// The machine's load between two times; NAN: not known. cores: that it has; usable: those that this process may
+// keep busy, on which `threads` of its own are at work. More threads than these wait for each other, and tell
+// nothing of others.
+struct record_load machine_load_between(const struct machine_time *start, const struct machine_time *end,
+                                        size_t cores, size_t usable, size_t threads);

@@ -75,8 +75,8 @@ struct record_trial {
     bool given;
     const json_t *json;         // the whole of it; NULL: see rest
     struct interned_item *rest; // the same with 0 for its counts, in which trials of a sweep differ; NULL: see json
-    // What readers ask for by name (record_fields.c); objects are never NULL, here and in a record: of what is null
-    // all is, and is not given.
+    // Keys that readers ask for by name (record_fields.c); objects are never NULL, here and in a record: of what is
+    // null all is, and is not given.
     const json_t *model, *lora, *objective, *optimizer, *method, *train;
     const char *dtype, *device, *profile, *links, *kv_gradient_dtype, *gradient_dtype;
     double batch, context, prompt, group;

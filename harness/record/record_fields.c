@@ -577,7 +577,7 @@ static void make_fields(struct record_field *fields, const struct trial_key *key
     }
 }
 
-// What stands for null of all that stands apart.
+// Makes the null of all that stands apart.
 static void make_absent(const struct record_field *fields)
 {
     for (const struct record_field *field = fields; field->name; field++) {

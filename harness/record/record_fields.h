@@ -43,7 +43,7 @@ enum field_compared {
     COMPARED_KINDS
 };
 
-// What the rounds of a trial, as one record, have (rounds.h).
+// How the rounds of a trial become one record (rounds.h).
 enum field_rounds {
     ROUNDS_LAST,      // the last round's
     ROUNDS_MEAN,      // the mean over the rounds
@@ -70,7 +70,7 @@ struct record_field {
                                         // have alike, or of a tally: it stands apart, and a record points to it
     enum field_rounds rounds;
     enum field_compared compared;
-    // What is compared of a list: what it is called, and its value; NULL: the field itself.
+    // The name and the value that are compared in place of a list; NULL: the field itself.
     const char *compared_as;
     double (*compared_by)(const struct record *record);
 };

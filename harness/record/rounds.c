@@ -74,7 +74,7 @@ void record_set_times(struct record *record)
         sum += samples->items[i];
     record->mean_ms = sum / count;
     for (size_t i = 0; i < samples->count; i++)
-        squares += pow(samples->items[i] - record->mean_ms, 2);
+        squares += (samples->items[i] - record->mean_ms) * (samples->items[i] - record->mean_ms);
     record->mean_error_ms = sqrt(squares / (count - 1) / count);
 }
 
@@ -95,7 +95,7 @@ struct joining {
     double faster, first_faster; // how many times as fast as the later round all are, and draw 0 in all of them
 };
 
-// Of the record, or of an object in it; `joined` has the later round's values.
+// Fields of the record, or of an object in it; `joined` has the later round's values.
 static void join_fields(const struct joining *joining, const struct record_field *fields, const void *earlier,
                         const void *later, void *joined)
 {

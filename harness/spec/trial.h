@@ -84,7 +84,10 @@ struct trial {
     const struct method *method;
     void *options; // the method's own struct
     bool chosen;   // in place of auto, which was asked for
-    char *shares;  // JSON: the method's options that were given as shares, {"budget": "25%"}; NULL: none
+    // The record names these beside the trial; borrowed, NULL: "".
+    const char *experiment, *command;
+    size_t round; // of several, from 1; 0: none
+    char *shares; // JSON: the method's options that were given as shares, {"budget": "25%"}; NULL: none
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
     char device[16];

@@ -20,7 +20,7 @@ enum key_type {
 // object with a name; or a number, else the path of a batch file, which is the data.
 enum key_spelling { SPELLED_VALUE, SPELLED_TEXT, SPELLED_OBJECT, SPELLED_NAMED, SPELLED_BATCH };
 
-// What records hold of a KEY_OWN.
+// How records hold a KEY_OWN.
 enum key_holds { HOLDS_ANY, HOLDS_TEXT, HOLDS_OBJECT };
 
 struct trial_key {

@@ -4,15 +4,16 @@
 #include "harness/machine/exit_code.h"
 #include "harness/process/child.h"
 #include "harness/process/launch.h"
+#include "harness/record/record_read.h"
 #include "harness/record/result_log.h"
 #include "harness/step/model_hash.h"
 #include "harness/step/ranks.h"
 #include "harness/step/step_data.h"
 #include "harness/sweep/sweep_possible.h"
 #include "harness/sweep/sweep_table.h"
-#include "harness/trial/completed_record.h"
-#include "harness/trial/record_line.h"
+#include "harness/sweep/trial_child.h"
 #include "harness/trial/reference_store.h"
+#include "harness/trial/trial_record.h"
 #include "kernels/base/random.h"
 #include <string.h>
 #include <unistd.h>
@@ -23,22 +24,22 @@
 // --- one trial
 
 // The record of a trial whose process could not write one, or that had none.
-static char *obituary(const struct trial *trial, enum record_status status, const char *reason, double wall_s)
+static void write_obituary(struct sweep_trial *outcome, const struct trial *trial, enum record_status status,
+                           const char *reason, double wall_s)
 {
-    struct trial_result *result = calloc(1, sizeof *result);
-    CHECK(result);
-    result->trial = trial;
-    result->status = status;
-    snprintf(result->reason, sizeof result->reason, "%s", reason);
-    provenance_take(&result->provenance);
-    result->provenance.clock_mhz_after = result->provenance.clock_mhz_before;
-    result->wall_s = wall_s;
-    char *line = record_line(result);
-    free(result);
-    return line;
+    struct record record;
+    struct provenance provenance;
+    trial_record_open(&record, trial);
+    record.status = outcome->status = status;
+    record.reason = reason;
+    record.wall_s = wall_s;
+    provenance_take(&provenance);
+    provenance.clock_mhz_after = provenance.clock_mhz_before;
+    outcome->line = trial_record_line(&record, &provenance);
 }
 
-static char *obituary_of_child(const struct trial *trial, struct child_result *child)
+static void write_obituary_of_child(struct sweep_trial *outcome, const struct trial *trial,
+                                    struct child_result *child)
 {
     enum record_status status = child->end == CHILD_TIMEOUT ? RECORD_TIMEOUT
                                 : child->end == CHILD_OOM   ? RECORD_OOM
@@ -49,7 +50,25 @@ static char *obituary_of_child(const struct trial *trial, struct child_result *c
     if (child->end == CHILD_TIMEOUT)
         snprintf(child->reason, sizeof child->reason, "did not end within max_seconds, %g%s%s",
                  trial->measure.max_seconds, *child->blame ? ": " : "", child->blame);
-    return obituary(trial, status, child->reason, child->wall_s);
+    write_obituary(outcome, trial, status, child->reason, child->wall_s);
+}
+
+// Whether what the trial's process has left is its record, which then is the outcome.
+static bool take_record(struct sweep_trial *outcome, const struct trial *trial, struct child_result *child)
+{
+    struct record record;
+    struct interned interned = {0};
+    struct status none = {0};
+    bool own = child->end == CHILD_RECORD &&
+               record_read(&record, child->line, strlen(child->line), &interned, "record", &none) &&
+               strcmp(record.id, trial->id) == 0;
+    if (own) {
+        outcome->status = record.status;
+        outcome->line = child->line;
+        child->line = NULL;
+    }
+    interned_free(&interned);
+    return own;
 }
 
 bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t round, const char *program,
@@ -59,34 +78,33 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t roun
     struct child_result result = {0};
     struct launch launch = {0};
     struct status why = {0};
+    struct trial own = *trial; // borrowed, but for what its record says beside it
     double limit_s = trial->measure.max_seconds;
-    bool several = trial_ranks(trial) > 1 && !trial->planned;
-    char *command, *own = NULL;
+    bool several = trial_ranks(trial) > 1 && !trial->planned, started = true;
+    char *command;
+    CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
+    own.experiment = spec->experiment;
+    own.command = command;
+    own.round = round;
     *outcome = (struct sweep_trial){0};
-    if (trial->unsupported)
-        own = obituary(trial, RECORD_UNSUPPORTED, trial->unsupported, 0);
-    else if (several && !ranks_launch_open(&launch, trial, program, ranks_of_trial, launch_words, &why))
-        own = obituary(trial, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED, why.message, 0);
-    else if (!child_run(program, several ? &launch : NULL, trial->canonical, store,
-                        limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status)) {
-        launch_close(&launch);
-        return false;
+    if (trial->unsupported) {
+        write_obituary(outcome, &own, RECORD_UNSUPPORTED, trial->unsupported, 0);
+    } else if (several && !ranks_launch_open(&launch, trial, program, ranks_of_trial, launch_words, &why)) {
+        write_obituary(outcome, &own, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED,
+                       why.message, 0);
+    } else {
+        char *input = trial_child_input(&own);
+        started = child_run(program, several ? &launch : NULL, input, store,
+                            limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status);
+        if (started && !take_record(outcome, &own, &result) && result.end != CHILD_INTERRUPTED)
+            write_obituary_of_child(outcome, &own, &result);
+        free(input);
     }
     launch_close(&launch);
-    CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
-    if (!own && result.end == CHILD_RECORD)
-        outcome->line = completed_record(result.line, trial, spec->experiment, command, round, &outcome->status);
-    if (!own && !outcome->line && result.end != CHILD_INTERRUPTED)
-        own = obituary_of_child(trial, &result);
-    if (own) {
-        outcome->line = completed_record(own, trial, spec->experiment, command, round, &outcome->status);
-        CHECK(outcome->line);
-        free(own);
-    }
     outcome->interrupted = result.interrupted;
     free(command);
     child_result_free(&result);
-    return true;
+    return started;
 }
 
 // --- the sweep

@@ -1,13 +1,37 @@
+#define _GNU_SOURCE // asprintf
 #include "harness/sweep/trial_child.h"
 #include "harness/machine/exit_code.h"
 #include "harness/process/child.h"
 #include "harness/process/launch.h"
+#include "harness/record/record.h"
 #include "harness/trial/trial_run.h"
 #include "kernels/base/host_memory.h"
 #include <string.h>
 #include <unistd.h>
 
-// The trial's JSON, to be freed; of ranks rank 0 alone has it on stdin.
+char *trial_child_input(const struct trial *trial)
+{
+    json_t *beside = json_pack("{s:o, s:o, s:I, s:s?}", "experiment", record_text(text_or(trial->experiment, "")),
+                               "command", record_text(text_or(trial->command, "")), "round",
+                               (json_int_t)trial->round, "shares", trial->shares);
+    char *words = json_dumps(beside, JSON_COMPACT), *input;
+    CHECK(words && asprintf(&input, "%s\n%s", trial->canonical, words) > 0);
+    free(words);
+    json_decref(beside);
+    return input;
+}
+
+// Texts stay those of the second line.
+static void take_beside(struct trial *trial, const json_t *beside)
+{
+    const char *shares = json_string_value(json_object_get(beside, "shares"));
+    trial->experiment = json_string_value(json_object_get(beside, "experiment"));
+    trial->command = json_string_value(json_object_get(beside, "command"));
+    trial->round = (size_t)json_integer_value(json_object_get(beside, "round"));
+    trial->shares = shares ? strdup(shares) : NULL;
+}
+
+// The text of trial_child_input, to be freed; of ranks rank 0 alone has it on stdin.
 static char *read_trial(const struct world *world)
 {
     char *json = NULL;
@@ -75,15 +99,21 @@ int trial_child_main(bool store, bool ranked)
         fprintf(stderr, "%s\n", status.message);
         return code;
     }
-    char *json = read_trial(&world);
-    if (!json)
+    char *json = read_trial(&world), *rest = json ? strchr(json, '\n') : NULL;
+    json_t *beside = rest ? json_loads(rest, 0, NULL) : NULL;
+    if (rest)
+        *rest = 0;
+    if (!json) {
         fprintf(stderr, "no trial on stdin\n");
-    else if (trial_decode(&trial, json, "stdin", &status))
+    } else if (trial_decode(&trial, json, "stdin", &status)) {
+        take_beside(&trial, beside);
         code = run_trial(&trial, &world, store, output);
-    else
+    } else {
         fprintf(stderr, "%s\n", status.message);
+    }
     if (json)
         trial_free(&trial);
+    json_decref(beside);
     free(json);
     world_close(&world);
     return code;

@@ -159,7 +159,7 @@ static void add_key(struct record_columns *columns, const char *key, const char 
     position_free(&position);
 }
 
-// What is null in all of these records, whose methods do not have it or which do not train, is no mistake.
+// A key is no mistake that all of these records leave out, for their method does not have it or none trains.
 static void add_keys(struct record_columns *columns)
 {
     const struct option *option;

@@ -33,7 +33,7 @@ static double squared_norm(const struct gradient_set *set)
 }
 
 struct expectation {
-    struct bias *bias;
+    struct record_bias *bias;
     const struct method *method;
     struct model *model;
     const struct batch *batch;
@@ -57,10 +57,11 @@ static bool add_draw(void *context, const void *options, double probability)
     return e->model->device->status.code == STATUS_OK;
 }
 
-bool bias_measure(struct bias *bias, const struct method *method, struct model *model, const struct batch *batch,
-                  const void *options, const struct gradient_set *reference, struct status *status)
+bool bias_measure(struct record_bias *bias, const struct method *method, struct model *model,
+                  const struct batch *batch, const void *options, const struct gradient_set *reference,
+                  struct status *status)
 {
-    *bias = (struct bias){0};
+    *bias = (struct record_bias){.given = true};
     struct expectation e = {.bias = bias, .method = method, .model = model, .batch = batch, .reference = reference};
     struct status why = {0};
     const struct status *device = &model->device->status;

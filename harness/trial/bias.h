@@ -1,18 +1,14 @@
 // Bias: what a sampled gradient is on average, and how far it strays, by enumerating every set of columns that the
 // sampler can draw.
 #pragma once
+#include "harness/record/record.h"
 #include "harness/step/gradient_error.h"
 #include "methods/method.h"
 
 #define BIAS_SUBSETS_MAX 4096
 
-struct bias {
-    double relative_l2; // ||E[g] - r|| / ||r||
-    double rms_error;   // sqrt(E ||g - r||^2) / ||r||
-    size_t subsets;     // that have a probability
-};
-
 // Evaluates a method that samples columns on every subset, through its sampler `fixed`. reference: the exact
 // gradient of the same weights and tokens. False and a status if there are too many subsets, or if a step failed.
-bool bias_measure(struct bias *bias, const struct method *method, struct model *model, const struct batch *batch,
-                  const void *options, const struct gradient_set *reference, struct status *status);
+bool bias_measure(struct record_bias *bias, const struct method *method, struct model *model,
+                  const struct batch *batch, const void *options, const struct gradient_set *reference,
+                  struct status *status);

@@ -48,7 +48,8 @@ static long double difference(const long double *model, const long double *refer
     return (model[2 * pair] - reference[2 * pair]) - (model[2 * pair + 1] - reference[2 * pair + 1]);
 }
 
-void pair_sums_of(struct pair_sums *sums, struct device *device, const struct batch *batch, struct tensor log_prob)
+void pair_sums_of(struct record_pair_sums *sums, struct device *device, const struct batch *batch,
+                  struct tensor log_prob)
 {
     size_t rows = batch->context * batch->batch, pairs = batch->sequences / 2;
     double *own = malloc(rows * sizeof *own), *reference = calloc(rows, sizeof *reference);
@@ -73,11 +74,12 @@ void pair_sums_of(struct pair_sums *sums, struct device *device, const struct ba
             errors[in] += (double)fabsl(found - exact[pair]) / (double)pairs;
         }
     }
-    *sums = (struct pair_sums){.difference = size,
-                               .f64_error = errors[IN_F64],
-                               .f32_error = errors[IN_F32],
-                               .bf16_error = errors[IN_BF16],
-                               .bf16_once_error = errors[IN_BF16_ONCE]};
+    *sums = (struct record_pair_sums){.given = true,
+                                      .difference = size,
+                                      .f64_error = errors[IN_F64],
+                                      .f32_error = errors[IN_F32],
+                                      .bf16_error = errors[IN_BF16],
+                                      .bf16_once_error = errors[IN_BF16_ONCE]};
     free(exact);
     free(of_reference);
     free(of_model);

@@ -1,6 +1,5 @@
-#include "harness/trial/plan_ranks.h"
 #include "harness/plan/rank_walks.h"
-#include "harness/trial/rank_figures.h"
+#include "harness/trial/run_steps.h"
 #include <math.h>
 
 // Takes the samples of the comm's rank, whose figures they become.
@@ -11,18 +10,18 @@ static const struct setup *walk(void *walker, struct comm comm, struct trace *tr
     run->traces = traces;
     run->rank = comm.rank;
     setup_close(&run->setup);
-    run->result.estimate_ms = run->estimate_squares = 0;
+    run->estimate_ms = run->estimate_squares = 0;
     if (!run_open_part(run, &comm) || !run_take_samples(run))
         return NULL;
-    run->draws_planned = run->result.sample_count;
-    run->ranks[comm.rank] = rank_figures_of(&run->result, run->first.sums.loss);
+    run->draws_planned = run->samples;
+    run->ranks[comm.rank] = run->figures;
     return &run->setup;
 }
 
 // The mean of a step over the samples, and the share of it in which each rank waits.
 static bool estimate(struct run *run, const struct rank_walks *walks)
 {
-    size_t samples = run->result.sample_count;
+    size_t samples = run->samples;
     double *busy_s = calloc(walks->count + 1, sizeof *busy_s), *all_s = calloc(walks->count + 1, sizeof *all_s);
     double sum_s = 0, seconds;
     CHECK(busy_s && all_s);
@@ -32,7 +31,7 @@ static bool estimate(struct run *run, const struct rank_walks *walks)
         for (size_t rank = 0; rank < walks->count; rank++)
             all_s[rank] += busy_s[rank];
     }
-    run->result.estimate_ms = 1e3 * sum_s / (double)samples;
+    run->estimate_ms = 1e3 * sum_s / (double)samples;
     for (size_t rank = 0; rank < walks->count; rank++)
         run->ranks[rank].idle_share = 1 - all_s[rank] / sum_s;
     free(all_s);
@@ -52,10 +51,10 @@ bool plan_ranks(struct run *run)
     run->traces = NULL;
     for (size_t rank = 0; done && rank < walks.count; rank++)
         run->ranks[rank] = run->ranks[walks.walked[rank]];
-    run->result.estimate_ms = NAN;
+    run->estimate_ms = NAN;
     done = done && (!walks.links || estimate(run, &walks));
     if (done)
-        rank_figures_merge(&run->result, run->ranks, walks.count);
+        run->figures = rank_figures_merge(run->ranks, walks.count);
     rank_walks_close(&walks);
     return done;
 }

@@ -1,6 +1,6 @@
-#include "harness/trial/run_part.h"
 #include "harness/machine/cores.h"
 #include "harness/step/largest_turn.h"
+#include "harness/trial/run_steps.h"
 #include <linux/perf_event.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,20 +34,23 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     // A training run's first micro-batch may have none where the next ones have some.
     if (!trial->planned && !trial->train.steps && !setup_check_targets(&run->setup, trial, &run->status))
         return false;
-    run->result.tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
-    if (trial->planned && run->result.tokens >= TOKENS_REMEMBERED)
+    struct rank_figures *figures = &run->figures;
+    figures->tokens = (double)run->setup.batch.context * (double)run->setup.batch.batch;
+    figures->idle_share = NAN;
+    if (trial->planned && figures->tokens >= TOKENS_REMEMBERED)
         setup_remember(&run->setup);
     largest_turn_give(&run->setup, trial);
-    take_description(&run->result.provenance, run->setup.device);
+    take_description(&run->provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
-    run->result.resident_bytes = run->setup.device->arena.live_bytes;
-    run->result.model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
+    figures->resident_bytes = run->setup.device->arena.live_bytes;
+    double model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
+    run->record.model_flops = model_flops > 0 ? model_flops : NAN;
     if (trial->method->floor_bytes_per_token)
-        run->result.floor_bytes_per_token =
+        figures->floor_bytes_per_token =
             trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
-    run->result.data_hash = run->setup.data_hash;
+    run->record.data_hash = run->setup.data_hash;
     return true;
 }
 
@@ -86,9 +89,6 @@ bool run_take_samples(struct run *run)
     event_counter_close(&run->instructions);
     watch_stop(run->watch, &run->watched);
     run->load = machine_load_between(&start, &end, (size_t)sysconf(_SC_NPROCESSORS_ONLN), cores_usable(),
-                                     (size_t)run->result.provenance.threads);
-    run->result.watched = run->watch ? &run->watched : NULL;
-    run->result.load = run->trial->planned ? NULL : &run->load;
-    run->result.slowdown = run->yardstick ? run->slowdown : NULL;
+                                     (size_t)run->provenance.threads);
     return sampled;
 }

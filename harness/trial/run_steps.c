@@ -1,4 +1,5 @@
 #include "harness/trial/run_steps.h"
+#include "harness/record/record_json.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/timer.h"
 #include "kernels/transformer/optimizer_step.h"
@@ -83,10 +84,10 @@ bool run_step(struct run *run, size_t draw, bool update)
     walk(run, update);
     if (!fine_after(run, draw))
         return false;
-    if (!run->result.step) {
+    if (!run->stepped) {
         run->first = run->step;
         run->first.columns = index_list_copy(&run->step.columns);
-        run->result.step = &run->first;
+        run->stepped = true;
     }
     return true;
 }
@@ -112,18 +113,19 @@ static bool time_left(const struct run *run, double longest_ms)
 void run_note_peak(struct run *run)
 {
     const struct arena *arena = &run->setup.device->arena, *host = &run->setup.device->host;
-    run->result.peak_bytes = arena->peak_bytes;
-    memcpy(run->result.peak_by_category, arena->peak_by_category, sizeof run->result.peak_by_category);
-    run->result.host_peak_bytes = host->peak_bytes;
-    memcpy(run->result.host_peak_by_category, host->peak_by_category, sizeof run->result.host_peak_by_category);
+    struct rank_figures *figures = &run->figures;
+    figures->peak_bytes = arena->peak_bytes;
+    memcpy(figures->peak_by_category, arena->peak_by_category, sizeof figures->peak_by_category);
+    figures->host_peak_bytes = host->peak_bytes;
+    memcpy(figures->host_peak_by_category, host->peak_by_category, sizeof figures->host_peak_by_category);
 }
 
 // The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
 static void note_estimate(struct run *run, double ms, size_t count)
 {
-    double before = ms - run->result.estimate_ms;
-    run->result.estimate_ms += before / (double)count;
-    run->estimate_squares += before * (ms - run->result.estimate_ms);
+    double before = ms - run->estimate_ms;
+    run->estimate_ms += before / (double)count;
+    run->estimate_squares += before * (ms - run->estimate_ms);
 }
 
 // Whether a sample must ask for the same work as the first one: of a training run's step the last micro-batch's
@@ -144,7 +146,7 @@ static bool steps_differ(const struct trial *trial)
 // The fewest of the samples that did the work of the first one: threads that wait retire some, too.
 static void note_instructions(struct run *run, size_t i, double retired)
 {
-    double *fewest = &run->result.instructions;
+    double *fewest = &run->record.instructions;
     if (i == 0 ? retired > 0 : !steps_differ(run->trial) && same_work(run) && retired < *fewest)
         *fewest = retired;
 }
@@ -155,17 +157,65 @@ static bool notes_all(const struct run *run)
     return steps_differ(run->trial) || (run->trial->train.steps && !run->draws);
 }
 
+// --- the curve of a training run
+
+struct record_curve *run_curve(size_t steps)
+{
+    struct record_curve *curve = calloc(1, sizeof *curve);
+    CHECK(curve);
+    curve->given = true;
+    for (const struct record_field *list = record_field_find(record_fields, "curve")->members; list->name; list++) {
+        struct number_list *numbers = (void *)((char *)curve + list->offset);
+        *numbers = number_list_make(steps + 1); // evaluations come before the first step and after each
+        numbers->count = 0;
+    }
+    return curve;
+}
+
+static void append(struct number_list *list, double value)
+{
+    list->items[list->count++] = value;
+}
+
+static void note_metrics(struct number_list *lists, const struct train *train, const struct objective_sums *sums)
+{
+    const struct trial *trial = train->trial;
+    for (int m = 0; m < OBJECTIVE_METRICS; m++)
+        if (objective_has_metric(trial->objective, trial->objective_options, (enum objective_metric)m))
+            append(&lists[m], sums->metrics[m]);
+}
+
+static void note_step(struct record_curve *curve, const struct train *train)
+{
+    append(&curve->loss, train->sums.loss);
+    append(&curve->gradient_norm, train->gradient_norm);
+    if (train->trial->measure.lost_updates) {
+        append(&curve->unchanged_weights, lost_updates_unchanged(&train->lost_updates));
+        append(&curve->lost_updates, lost_updates_lost(&train->lost_updates));
+    }
+    note_metrics(curve->metrics, train, &train->sums);
+}
+
+static void note_evaluation(struct record_curve *curve, const struct train *train,
+                            const struct objective_sums *found)
+{
+    append(&curve->evaluation_step, (double)train->step);
+    append(&curve->evaluation_loss, found->loss);
+    note_metrics(curve->evaluation_metrics, train, found);
+}
+
+// --- samples
+
 // Counts are those of the first sample, and so is the peak, but where steps are not alike. A sample that walks
 // the same columns must ask for the same work.
 static bool note_sample(struct run *run, size_t i)
 {
-    struct trial_result *result = &run->result;
     const struct counters *counters = &run->setup.device->counters;
     if (i == 0) {
-        result->counters = *counters;
+        run->figures.counters = *counters;
         run_note_peak(run);
     } else if (!steps_differ(run->trial) && same_work(run) &&
-               memcmp(&result->counters, counters, sizeof *counters) != 0) {
+               memcmp(&run->figures.counters, counters, sizeof *counters) != 0) {
         return status_set(&run->status, STATUS_FAILED, "sample %zu did not ask for the same work as sample 1",
                           i + 1);
     }
@@ -176,12 +226,10 @@ static bool note_sample(struct run *run, size_t i)
     }
     run->samples_ms[i] = run->step.ms;
     run->asked_ms[i] = run->step.asked_ms;
-    run->sample_columns[i] = run->step.columns.count;
-    result->sample_count = i + 1;
-    if (run->trial->train.steps && !run->trial->planned) {
-        curve_note_step(&run->curve, &run->train);
-        result->curve = &run->curve;
-    }
+    run->sample_columns[i] = (double)run->step.columns.count;
+    run->samples = i + 1;
+    if (run->curve)
+        note_step(run->curve, &run->train);
     note_estimate(run, 1e3 * device_estimate_s(run->setup.device), i + 1);
     return true;
 }
@@ -193,7 +241,7 @@ static bool plan_wants_draw(const struct run *run, size_t taken)
         return taken < run->draws_planned;
     double n = (double)taken, error = sqrt(run->estimate_squares / (n - 1) / n);
     return run->draws && run->trial->profile && taken < PLANNED_DRAWS_MAX &&
-           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->result.estimate_ms);
+           (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->estimate_ms);
 }
 
 // As rank 0 says.
@@ -221,7 +269,8 @@ static bool evaluate(struct run *run)
         return true;
     if (!train_evaluate(&run->train, &found, &run->status))
         return false;
-    curve_note_evaluation(&run->curve, run->train.step, &found);
+    if (run->curve)
+        note_evaluation(run->curve, &run->train, &found);
     return run_fine(run);
 }
 
@@ -244,7 +293,7 @@ static double processor_ms(void)
 static bool walk_shapes(struct run *run)
 {
     const struct train_shapes *shapes = &run->train.shapes;
-    run->result.unplanned_micro_batches = shapes->unplanned;
+    run->record.unplanned_micro_batches = shapes->unplanned ? (double)shapes->unplanned : NAN;
     for (size_t i = 0; i < shapes->count; i++)
         if (!train_walk_shape(&run->train, &shapes->items[i], &run->step, &run->status) || !run_fine(run))
             return false;

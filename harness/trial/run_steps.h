@@ -1,4 +1,4 @@
-// Run steps: the steps that a trial's run takes, in this process, and its samples, which are what is timed.
+// Run: the steps that a trial's run takes, in this process, and its samples, which are what is timed.
 #pragma once
 #include "harness/machine/event_counter.h"
 #include "harness/machine/machine_load.h"
@@ -7,8 +7,8 @@
 #include "harness/step/ranks.h"
 #include "harness/step/setup.h"
 #include "harness/train/train.h"
-#include "harness/trial/record_line.h"
 #include "harness/trial/reference.h"
+#include "harness/trial/trial_record.h"
 #include "kernels/base/trace.h"
 #include "kernels/base/world.h"
 
@@ -17,35 +17,37 @@
 
 struct run {
     const struct trial *trial;
-    struct trial walked;        // with options of its own, and a method that may have been chosen
-    int store;                  // of references; -1: none
-    const struct world *world;  // the processes
-    size_t rank;                // of this process, or that is being planned
-    struct rank_figures *ranks; // [trial_ranks], on rank 0
-    struct trial_result result;
+    struct trial walked;         // with options of its own, and a method that may have been chosen
+    int store;                   // of references; -1: none
+    const struct world *world;   // the processes
+    size_t rank;                 // of this process, or that is being planned
+    struct record record;        // what was measured so far, but for the samples and what follows from them
+    struct rank_figures figures; // of this rank, at the end of all
+    struct rank_figures *ranks;  // [trial_ranks], on rank 0
+    struct provenance provenance;
     struct setup setup;
     char device[RANK_DEVICE_BYTES];
     struct status status;
     struct reference reference;
     struct gradient_report gradient;
-    struct bias bias;
-    struct pair_sums pair_sums;
     struct breakdown breakdown;
+    bool stepped;
     struct step_report first, step; // the first step's report is the recorded one: an optimizer moves later losses
     void *options;                  // of the current draw
     bool draws;
-    double *samples_ms, *cpu_ms, *asked_ms, *slowdown;
+    size_t samples; // taken; a number of each:
+    double *samples_ms, *cpu_ms, *asked_ms, *slowdown, *sample_columns;
     struct yardstick *yardstick; // NULL: there is no slowdown
-    size_t *sample_columns;
-    double estimate_squares; // sum of squares of the estimates about their mean
+    double estimate_ms;          // mean over the samples
+    double estimate_squares;     // sum of squares of the estimates about their mean
     struct watch *watch;
     struct watch_report watched; // over the samples
-    struct machine_load load;    // likewise
+    struct record_load load;     // likewise
     struct event_counter instructions;
     int64_t start_ns;
     size_t updates; // of the optimizer
     struct train train;
-    struct curve curve;
+    struct record_curve *curve; // NULL: the trial does not train, or is planned
     // Of a rank that is being planned what it says, and in each sample; traces NULL: nobody asks.
     struct trace trace, *traces;
     size_t draws_planned; // samples that the ranks before it have taken; 0: it is the first
@@ -67,3 +69,17 @@ bool run_sample(struct run *run);
 // How many there can be.
 size_t run_samples_max(const struct trial *trial);
 void run_note_peak(struct run *run);
+// Room for each step and evaluation of a training run; to be freed with the record.
+struct record_curve *run_curve(size_t steps);
+
+// --- run_part.c: of one of the trial's ranks
+
+// The rank's part of the step; its peak begins with it. ranks NULL: there is one.
+bool run_open_part(struct run *run, const struct comm *ranks);
+bool run_take_samples(struct run *run);
+
+// --- plan_ranks.c: the samples of a trial over several ranks, without data. Those that walk alike are walked once.
+
+// Every rank's figures, and what they come to together; with a profile and links the estimate of a step, and how
+// much of it each rank waits. What is left open is rank 0's part.
+bool plan_ranks(struct run *run);

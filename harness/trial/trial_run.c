@@ -15,15 +15,17 @@
 #include "harness/machine/provenance.h"
 #include "harness/machine/watch.h"
 #include "harness/plan/choice.h"
+#include "harness/record/record_json.h"
 #include "harness/step/model_hash.h"
 #include "harness/step/ranks.h"
 #include "harness/step/ranks_possible.h"
 #include "harness/step/setup.h"
 #include "harness/step/step_logprobs.h"
-#include "harness/trial/plan_ranks.h"
-#include "harness/trial/rank_figures.h"
+#include "harness/text/text.h"
+#include "harness/trial/bias.h"
+#include "harness/trial/pair_sums.h"
 #include "harness/trial/reference_store.h"
-#include "harness/trial/run_part.h"
+#include "harness/trial/run_steps.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/timer.h"
 #include <math.h>
@@ -67,17 +69,23 @@ static bool check_gradient(struct run *run)
         run_rest(run);
         return true;
     }
+    struct record_gradient *gradient = &run->record.gradient;
     gradient_compare(&run->gradient, &set, &run->reference.gradients);
-    run->result.gradient = &run->gradient;
-    run->result.noise_floor = run->reference.floor.overall.relative_l2;
+    trial_record_gradient(&run->record, &run->gradient);
+    gradient->noise_floor = run->reference.floor.overall.relative_l2;
     struct gradient_report sums;
-    bool done = reference_sums(&sums, &set, trial, run->options, &run->status);
+    bool good = reference_sums(&sums, &set, trial, run->options, &run->status);
     gradient_set_free(&set);
     if (sums.count)
-        run->result.sums_relative_l2 = sums.overall.relative_l2;
-    bool good = done && (!trial->method->exact || reference_judge(&run->result.verdict, &run->reference, trial,
-                                                                  &run->gradient, &run->status));
+        gradient->sums_relative_l2 = sums.overall.relative_l2;
     gradient_report_free(&sums);
+    if (good && trial->method->exact) {
+        struct rounding_verdict verdict = {0};
+        good = reference_judge(&verdict, &run->reference, trial, &run->gradient, &run->status);
+        gradient->verdict = verdict.name;
+        gradient->bound = verdict.bound;
+        gradient->bound_share = verdict.bound_share;
+    }
     if (good)
         run_rest(run);
     return good;
@@ -86,13 +94,14 @@ static bool check_gradient(struct run *run)
 static bool measure_bias(struct run *run)
 {
     const struct trial *trial = run->trial;
-    if (!run->result.gradient && !take_reference(run))
+    if (!run->record.gradient.given && !take_reference(run))
         return false;
-    if (!bias_measure(&run->bias, trial->method, &run->setup.model, &run->setup.batch, trial->options,
-                      &run->reference.gradients, &run->status))
-        return false;
-    run->result.bias = &run->bias;
-    return true;
+    struct record_bias bias;
+    bool done = bias_measure(&bias, trial->method, &run->setup.model, &run->setup.batch, trial->options,
+                             &run->reference.gradients, &run->status);
+    if (done)
+        run->record.bias = bias;
+    return done;
 }
 
 static bool measure_pair_sums(struct run *run)
@@ -103,8 +112,10 @@ static bool measure_pair_sums(struct run *run)
         tensor_new(device, batch->context * batch->batch, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
     step_logprobs(log_prob, &run->setup.model, batch, false);
     if (device->status.code == STATUS_OK) {
-        pair_sums_of(&run->pair_sums, device, batch, log_prob);
-        run->result.pair_sums = &run->pair_sums;
+        struct record_pair_sums *sums = malloc(sizeof *sums);
+        CHECK(sums);
+        pair_sums_of(sums, device, batch, log_prob);
+        run->record.pair_sums = sums;
     }
     tensor_free(device, &log_prob);
     run->status = device->status;
@@ -117,7 +128,8 @@ static bool record_timeline(struct run *run)
     arena_timeline_start(arena);
     bool done = run_step(run, 0, !run->setup.model.keeps_gradients); // else all would be there
     arena_timeline_stop(arena);
-    run->result.timeline = done ? arena : NULL;
+    if (done)
+        trial_record_timeline(&run->record, arena);
     return done;
 }
 
@@ -130,16 +142,16 @@ static double peak_seconds(const struct trial *trial)
 static bool take_breakdown(struct run *run)
 {
     struct device *device = run->setup.device;
+    double gemm = run->record.gemm_flops_per_s;
     // The rates that shares of a roofline are taken of: the profile's, else on the CPU those of now.
     if (!run->trial->profile && strcmp(run->trial->device, "cpu") == 0)
-        calibrate_roofline(run->trial->dtype, run->result.gemm_flops_per_s, peak_seconds(run->trial),
-                           &device->roofline);
-    run->result.roofline = device->roofline;
+        calibrate_roofline(run->trial->dtype, gemm > 0 ? gemm : 0, peak_seconds(run->trial), &device->roofline);
+    const struct roofline roofline = device->roofline;
     breakdown_start(&run->breakdown, device);
     bool done = run_step(run, 0, run->trial->optimizer);
     breakdown_stop(&run->breakdown, device);
-    run->result.breakdown_ms = run->step.ms;
-    run->result.breakdown = done ? &run->breakdown : NULL;
+    if (done)
+        trial_record_categories(&run->record, run->trial, &run->breakdown, run->step.ms, &roofline);
     return done;
 }
 
@@ -147,19 +159,19 @@ static void note_device_memory(struct run *run)
 {
     struct device *device = run->setup.device;
     if (device->ops->used_bytes)
-        run->result.device_used_bytes = device->ops->used_bytes(device);
+        run->record.device_used_bytes = (double)device->ops->used_bytes(device);
     if (device->ops->reserved_bytes)
-        run->result.device_reserved_bytes = device->ops->reserved_bytes(device);
+        run->record.device_reserved_bytes = (double)device->ops->reserved_bytes(device);
 }
 
-// On rank 0: the result of all.
+// On rank 0: the figures of all.
 static void gather_ranks(struct run *run)
 {
-    struct rank_figures own = rank_figures_of(&run->result, run->first.sums.loss);
-    rank_figures_gather(run->world, run->ranks, &own, run->samples_ms, run->result.sample_count);
+    run->figures.loss = run->first.sums.loss;
+    rank_figures_gather(run->world, run->ranks, &run->figures, run->samples_ms, run->samples);
     if (run_is_first(run)) {
-        run->first.sums.loss = rank_figures_loss(run->ranks, run->world->comm.size);
-        rank_figures_merge(&run->result, run->ranks, run->world->comm.size);
+        run->figures = rank_figures_merge(run->ranks, run->world->comm.size);
+        run->first.sums.loss = run->figures.loss;
     }
 }
 
@@ -198,18 +210,10 @@ static bool measure(struct run *run)
     if (!choose_within(&run->walked, run->world, &run->status) || !ranks_possible(trial, &run->status) ||
         !(trial->planned && trial_ranks(trial) > 1 ? plan_ranks(run) : measure_rank(run)))
         return false;
-    if (!trial->planned) // whose clock measured this program
-        run->result.samples_ms = run->samples_ms;
-    if (run->draws)
-        run->result.sample_columns = run->sample_columns;
-    if (run->setup.device->ops->mark) // else it is the step's time once more
-        run->result.asked_ms = run->asked_ms;
-    else
-        run->result.cpu_ms = run->cpu_ms;
     note_device_memory(run);
     if (trial->measure.gemm && run_is_first(run)) {
-        run->result.gemm_flops_per_s =
-            calibrate_gemm(trial->device, trial->dtype, peak_seconds(trial), &run->status);
+        double rate = calibrate_gemm(trial->device, trial->dtype, peak_seconds(trial), &run->status);
+        run->record.gemm_flops_per_s = rate > 0 ? rate : NAN;
         if (!run_fine(run))
             return false;
     }
@@ -226,20 +230,87 @@ static enum record_status record_status_of(enum status_code code)
                                         : RECORD_FAILED;
 }
 
-// The reason, by the rank that it is of.
-static void note_reason(struct run *run)
+static void write_reason(const struct run *run, char *reason, size_t bytes)
 {
-    struct trial_result *result = &run->result;
-    int used = 0;
+    *reason = 0;
     if (trial_ranks(run->trial) > 1 && run->setup.device)
-        used = snprintf(result->reason, sizeof result->reason, "rank %zu of %zu: ", run->rank,
-                        trial_ranks(run->trial));
-    snprintf(result->reason + used, sizeof result->reason - (size_t)used, "%s", run->status.message);
+        text_append(reason, bytes, "rank %zu of %zu: ", run->rank, trial_ranks(run->trial));
+    text_append(reason, bytes, "%s", run->status.message);
+}
+
+// The numbers of the samples, which become the record's; not `wanted`: none.
+static struct number_list take(const struct run *run, double **numbers, bool wanted)
+{
+    struct number_list list = {wanted ? run->samples : 0, *numbers};
+    *numbers = NULL;
+    return list;
+}
+
+static void record_step(struct run *run)
+{
+    const struct index_list *columns = &run->first.columns;
+    struct record *record = &run->record;
+    record->loss = run->trial->planned ? NAN : run->first.sums.loss;
+    record->columns = number_list_make(columns->count);
+    for (size_t i = 0; i < columns->count; i++)
+        record->columns.items[i] = (double)columns->items[i];
+}
+
+static void record_ranks(struct run *run)
+{
+    struct record_ranks *ranks = trial_record_ranks(&run->record, run->ranks, trial_ranks(run->trial));
+    if (run->trial->planned)
+        return;
+    ranks->engine = run->world->engine;
+    ranks->oversubscribed = run->world->comm.size * (size_t)run->provenance.threads > cores_usable();
+}
+
+// Fills in the rest of the record. Samples and counts of a failed step measure nothing; where memory stood is why
+// it failed.
+static void record_run(struct run *run)
+{
+    const struct trial *trial = run->trial;
+    struct record *record = &run->record;
+    bool done = record->status == RECORD_OK, alone = trial_ranks(trial) == 1;
+    bool timed = done && !trial->planned; // of a plan the clock measured this program
+    bool marked = run->setup.device && run->setup.device->ops->mark;
+    record->chosen = trial_chosen(trial);
+    if (!done && run->setup.device) {
+        run_note_peak(run);
+        note_device_memory(run);
+    }
+    if (run->stepped && record->status != RECORD_OOM)
+        record_step(run);
+    record->samples_ms = take(run, &run->samples_ms, timed);
+    record->cpu_ms = take(run, &run->cpu_ms, timed && alone && !marked);
+    record->slowdown = take(run, &run->slowdown, timed && run->yardstick);
+    record->sample_columns = take(run, &run->sample_columns, done && run->draws);
+    struct number_list asked_ms = take(run, &run->asked_ms, timed && marked); // else the step's time once more
+    if (run->curve) {
+        run->curve->given = done;
+        record->curve = run->curve;
+    }
+    if (timed && alone)
+        record->load = run->load;
+    if (done && run->watch)
+        trial_record_sensors(record, &run->watched, run->samples);
+    if (done && !alone)
+        record_ranks(run);
+    if (!done) {
+        record->instructions = NAN;
+        run->figures.counters = (struct counters){0};
+    }
+    record->estimate_ms = run->estimate_ms;
+    trial_record_figures(record, &run->figures);
+    trial_record_times(record, trial, &run->figures.counters, &asked_ms);
+    record->wall_s = run_seconds(run);
+    free(asked_ms.items);
 }
 
 static char *run_and_tell(const struct trial *trial, int store, struct world *world, bool *failed)
 {
     struct run *run = calloc(1, sizeof *run);
+    char reason[1280];
     CHECK(run);
     run->walked = *trial; // what it points to is borrowed, but for the options
     run->walked.options = options_copy(&trial->method->options, trial->options);
@@ -250,40 +321,29 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     run->ranks = calloc(trial_ranks(trial), sizeof *run->ranks);
     run->start_ns = clock_ns();
     size_t samples = run_samples_max(trial);
-    run->samples_ms = calloc(samples, sizeof *run->samples_ms);
-    run->cpu_ms = calloc(samples, sizeof *run->cpu_ms);
-    run->asked_ms = calloc(samples, sizeof *run->asked_ms);
-    run->slowdown = calloc(samples, sizeof *run->slowdown);
-    run->sample_columns = calloc(samples, sizeof *run->sample_columns);
-    curve_open(&run->curve, samples);
-    CHECK(run->samples_ms && run->cpu_ms && run->asked_ms && run->slowdown && run->sample_columns && run->ranks);
-    struct trial_result *result = &run->result;
-    result->trial = run->trial;
-    provenance_take(&result->provenance);
-    result->sums_relative_l2 = NAN;
-    result->engine = run->world->engine;
-    result->model_hash = run_is_first(run) ? model_hash(trial) : 0;
-    result->oversubscribed = world->comm.size * (size_t)result->provenance.threads > cores_usable();
+    double **const numbers[] = {&run->samples_ms, &run->cpu_ms, &run->asked_ms, &run->slowdown,
+                                &run->sample_columns};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        CHECK((*numbers[i] = calloc(samples, sizeof **numbers[i])));
+    run->curve = trial->train.steps && !trial->planned ? run_curve(samples) : NULL;
+    CHECK(run->ranks);
+    provenance_take(&run->provenance);
+    trial_record_open(&run->record, run->trial);
+    run->record.model_hash = run_is_first(run) ? model_hash(trial) : 0;
 
     *failed = !world_join(world, trial->device, &run->status) || !measure(run);
     if (*failed) {
-        result->status = record_status_of(run->status.code);
-        note_reason(run);
-        // What a failed step took or reported measures nothing; where memory stood is why it failed.
-        result->sample_count = 0;
-        result->counters = (struct counters){0};
-        result->ranks = NULL;
-        result->curve = NULL;
-        if (result->status == RECORD_OOM)
-            result->step = NULL;
-        if (run->setup.device) {
-            run_note_peak(run);
-            note_device_memory(run);
-        }
+        write_reason(run, reason, sizeof reason);
+        run->record.status = record_status_of(run->status.code);
+        run->record.reason = reason;
     }
-    result->provenance.clock_mhz_after = provenance_clock_mhz();
-    result->wall_s = run_seconds(run);
-    char *line = run_is_first(run) || *failed ? record_line(result) : NULL;
+    record_run(run);
+    run->provenance.clock_mhz_after = provenance_clock_mhz();
+    char *line = trial_record_line(&run->record, &run->provenance);
+    if (!run_is_first(run) && !*failed) { // rank 0 tells of all
+        free(line);
+        line = NULL;
+    }
 
     yardstick_close(run->yardstick);
     watch_close(run->watch);
@@ -297,12 +357,6 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     options_free(&run->trial->method->options, run->walked.options);
     step_report_free(&run->step);
     step_report_free(&run->first);
-    curve_close(&run->curve);
-    free(run->samples_ms);
-    free(run->cpu_ms);
-    free(run->asked_ms);
-    free(run->slowdown);
-    free(run->sample_columns);
     free(run->ranks);
     free(run);
     return line;
