@@ -106,6 +106,16 @@ bool trial_key_text_is_ambiguous(json_t *said, const struct trial_key *key, cons
     return ambiguous;
 }
 
+// Whether the trial has another value than by default, which on a card may be the card's own. own: of what differs
+// from the CPU's defaults.
+static bool differs(const struct trial *trial, double card_rows, double initial, const json_t *own,
+                    const json_t *value)
+{
+    if (card_rows == 0 || !trial->suited || !trial_is_of_card(trial))
+        return own != NULL;
+    return (size_t)json_number_value(value) != option_on_card(card_rows, (size_t)initial, trial->batch);
+}
+
 // Of a method that was chosen every option.
 static void append_method(char *text, size_t bytes, const struct trial *trial, const json_t *own)
 {
@@ -113,7 +123,8 @@ static void append_method(char *text, size_t bytes, const struct trial *trial, c
     text_append(text, bytes, "%s", trial->method->name);
     for (const struct option *option = trial->method->options.rows; option->name; option++) {
         json_t *value = json_object_get(all, option->name);
-        bool said = trial->chosen || json_object_get(own, option->name) || (option->telling && option->initial > 0);
+        bool said = trial->chosen || (option->telling && option->initial > 0) ||
+                    differs(trial, option->card_rows, option->initial, json_object_get(own, option->name), value);
         if (said && value && !(json_is_array(value) && json_array_size(value) == 0)) {
             text_append(text, bytes, " %s=", option->name);
             append_value(text, bytes, value);
@@ -147,11 +158,12 @@ void trial_text(const struct trial *trial, const struct spec *spec, char *text, 
     bool named = json_is_string(model) && strcmp(json_string_value(model), trial->config.name) == 0;
     for (size_t i = 0; i < trial_key_count(); i++) {
         const struct trial_key *key = &trial_keys[i];
-        json_t *part = json_object_get(own, key->name);
+        json_t *value = json_object_get(all, key->name), *part = json_object_get(own, key->name);
+        part = differs(trial, key->card_rows, key->initial, part, value) ? (part ? part : value) : NULL;
         bool varies = spec && spec_varies(spec, i), is_model = strcmp(key->name, "model") == 0;
         bool said = is_model ? named : names_find(&framing, key->name) < framing.count;
         if (part && !said && (varies || !key->quiet))
-            append_key(text, bytes, key, part, json_object_get(all, key->name));
+            append_key(text, bytes, key, part, value);
     }
     text_append(text, bytes, ", %s %s %s", trial->config.name[0] ? trial->config.name : "model",
                 dtype_name(trial->dtype), trial->device);
