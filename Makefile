@@ -95,7 +95,7 @@ $(BUILD)/%.sources: FORCE
 	  { [ "$$defined" = "$$(cat $@ 2>/dev/null)" ] || echo "$$defined" > $@; }
 
 # The page's template, style and script are part of the program.
-$(BUILD)/harness/page/assets.o: $(wildcard harness/page/page.*)
+$(BUILD)/harness/page/page.o: $(wildcard harness/page/page.*)
 
 dependencies: ## install the packages that are missing, or say how
 	@tools/dependencies

@@ -1,5 +1,5 @@
 // Tests of the predicted order: it counts what comparing every pair counts.
-#include "harness/report/predicted_order.h"
+#include "harness/report/prediction_report.h"
 #include "kernels/base/random.h"
 #include <setjmp.h>
 #include <stdarg.h>

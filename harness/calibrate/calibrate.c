@@ -2,6 +2,7 @@
 #include "harness/calibrate/calibrate_rates.h"
 #include "harness/calibrate/calibrate_steps.h"
 #include "harness/machine/provenance.h"
+#include "harness/spec/device_kind.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/ops.h"
 #include "kernels/base/queue.h"
@@ -29,7 +30,7 @@
 
 static bool is_card(const char *device)
 {
-    return strcmp(device, "cpu") != 0;
+    return device_is_of_card(device);
 }
 
 // drawn: how many rows are; the others repeat them.

@@ -4,6 +4,7 @@
 #include "harness/options/advice.h"
 #include "harness/options/command.h"
 #include "harness/options/shell.h"
+#include "harness/spec/device_kind.h"
 #include "harness/spec/method_decode.h"
 #include "harness/table/setting.h"
 #include "harness/text/size.h"
@@ -119,7 +120,7 @@ static char *command_of(const struct plan_flags *flags, const struct advice *adv
         shell_append(&command, sequences);
     }
     shell_append(&command, "--device");
-    shell_append(&command, strcmp(choice.trial->device, "plan-cuda") == 0 ? "cuda" : "cpu");
+    shell_append(&command, device_kind_like(trial_is_of_card(choice.trial))->name);
     choice_append_flags(&choice, trains, &command);
     shell_append(&command, "--out");
     shell_append(&command, trains ? "trained" : "gradients.safetensors");

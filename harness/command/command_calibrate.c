@@ -5,6 +5,8 @@
 #include "harness/files/output_file.h"
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
+#include "harness/spec/device_kind.h"
+#include "harness/spec/trial.h"
 #include "kernels/base/ops.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -41,10 +43,10 @@ static bool read_device(struct arguments *arguments, char name[PROFILE_NAME_BYTE
     const char *device = arguments->device, *out = arguments->out;
     if (!device_name_parse(&parsed, device, status))
         return false;
-    if (strcmp(parsed.device, "cpu") != 0 && strcmp(parsed.device, "cuda") != 0)
+    if (trial_plans_on(device))
         return status_set(status, STATUS_BAD_INPUT, "--device is cpu, cuda or cuda:1, not \"%.64s\"", device);
     arguments->request.device = device;
-    if (!out || strcmp(parsed.device, "cpu") == 0)
+    if (!out || !device_is_of_card(device))
         return true;
     const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out;
     size_t length = strlen(base), suffix = strlen(".json");

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/compare/comparison_report.h"
 #include "harness/record/recorded_key.h"
+#include "harness/spec/device_kind.h"
 #include "harness/spec/trial_text.h"
 #include "harness/table/series.h"
 #include "harness/table/trial_rest.h"
@@ -274,12 +275,13 @@ static void name_files(const struct result_file *files, size_t count, char *text
 static bool tell_other_device(const struct record *record, const char *files, struct status *status)
 {
     const char *device = text_or(record->trial.device, "cpu");
-    bool planned = record_is_planned(record), cuda = strstr(device, "cuda") != NULL;
+    bool planned = record_is_planned(record), card = device_is_of_card(device);
+    const struct device_kind *kind = device_kind_like(card);
     return status_set(status, STATUS_BAD_INPUT,
                       "--by device: %s one device, %s; what is missing is another result file, of %s: longbp run "
-                      "SPEC --device %s%s%s --out FILE",
-                      files, device, planned ? "what was measured" : "a plan", planned ? "" : "plan-",
-                      cuda ? "cuda" : "cpu", cuda && !planned ? " --profile NAME" : "");
+                      "SPEC --device %s%s --out FILE",
+                      files, device, planned ? "what was measured" : "a plan", planned ? kind->name : kind->planned,
+                      card && !planned ? " --profile NAME" : "");
 }
 
 static bool enough(const struct compared_key *by, const struct sides *sides, const struct result_file *files,

@@ -65,15 +65,13 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, st
 static void say_device(const struct plan_flags *flags, const struct trial *trial)
 {
     const struct profile *profile = trial->profile;
-    if (profile && !flags->like && !flags->json && profile->multiprocessors.value > 0 &&
-        strcmp(trial->device, "plan-cpu") == 0)
+    if (profile && !flags->like && !flags->json && profile->multiprocessors.value > 0 && !trial_is_of_card(trial))
         fprintf(stderr,
                 "longbp: profile %s is of a card, but %s is planned as on the CPU: --dtype bf16, or --like cuda, "
                 "plans for the card; --like cpu says that this is meant\n",
                 profile->name, dtype_name(trial->dtype));
     // Nor are a card's bytes beside the rates of a processor, as calibrate measured them.
-    if (profile && !flags->like && !flags->json && profile->multiprocessors.value == 0 &&
-        strcmp(trial->device, "plan-cuda") == 0)
+    if (profile && !flags->like && !flags->json && profile->multiprocessors.value == 0 && trial_is_of_card(trial))
         fprintf(stderr,
                 "longbp: profile %s is of a processor, but %s is planned as on a card: --like cpu plans for the "
                 "processor; --like cuda says that this is meant\n",

@@ -82,10 +82,9 @@ void spec_doubts_say_cards(const struct spec *spec)
         struct status ignored = {0};
         bool card =
             spec_trial(spec, i, &trial, &ignored) && trial.profile && trial.profile->multiprocessors.value > 0;
-        const char *does = !card                                   ? NULL
-                           : strcmp(trial.device, "cpu") == 0      ? "run on the CPU"
-                           : strcmp(trial.device, "plan-cpu") == 0 ? "are planned as on the CPU"
-                                                                   : NULL;
+        const char *does = !card || trial_is_of_card(&trial) ? NULL
+                           : trial.planned                   ? "are planned as on the CPU"
+                                                             : "run on the CPU";
         if (does && !json_object_get(said, trial.profile->name)) {
             json_object_set_new(said, trial.profile->name, json_true());
             fprintf(stderr,

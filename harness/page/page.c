@@ -1,11 +1,27 @@
 #include "harness/page/page.h"
 #include "harness/files/output_file.h"
-#include "harness/page/assets.h"
 #include "harness/page/html.h"
 #include "harness/page/part.h"
 #include "harness/table/record_filter.h"
 #include <stdlib.h>
 #include <string.h>
+
+// The template, style and script, which are part of the program; each ends in a zero.
+extern const char page_template[], page_style[], page_script[];
+
+// The assembler reads the file; its path is from the repository's root, where make compiles.
+#define ASSET(name, file)                                                                                          \
+    __asm__(".section .rodata\n"                                                                                   \
+            ".global " #name "\n"                                                                                  \
+            ".type " #name ", @object\n" #name ":\n"                                                               \
+            ".incbin \"harness/page/" file "\"\n"                                                                  \
+            ".byte 0\n"                                                                                            \
+            ".size " #name ", . - " #name "\n"                                                                     \
+            ".previous\n")
+
+ASSET(page_template, "page.html");
+ASSET(page_style, "page.css");
+ASSET(page_script, "page.js");
 
 static const struct {
     const char *name, *title;

@@ -96,7 +96,7 @@ static void drop_rows(struct figure_table *table, const bool *kept)
     table->cell_count = rows * table->column_count;
 }
 
-// Of numbers from 1 those that are left, from 1 again.
+// Numbers that are left of those from 1 on are counted from 1 again.
 static void count_anew(struct figure_table *table, size_t column)
 {
     size_t greatest = 0;

@@ -42,9 +42,9 @@ static inline const struct figure_cell *figure_table_at(const struct figure_tabl
 size_t figure_table_find(const struct figure_table *table, const char *column);
 // Leaves the rows that are marked. Numbers that go from 1 without a gap, of series, groups and panels, do so again.
 void figure_table_keep(struct figure_table *table, const bool *rows);
-// Where there are more than a picture can show: of the rows of a series whose numbers in the column `along` lie
-// within a few pixels of each other, on a linear or on a logarithmic axis, leaves those that have the least and the
-// greatest number of any other column.
+// Leaves no more rows than a picture can show. Among rows of a series whose numbers in the column `along` lie
+// within a few pixels of each other, on a linear or on a logarithmic axis, those with the least and the greatest
+// number of any column stay.
 void figure_table_thin(struct figure_table *table, const char *along);
 // Whether a number is beyond what gnuplot's axes hold: not 0 and below 1e-60, or above 1e60.
 bool figure_table_beyond(const struct figure_table *table);

@@ -1,7 +1,14 @@
 // Picture: a table and the words around it, drawn by the script of its figure in every format that is wanted.
 #pragma once
-#include "harness/plot/picture_size.h"
 #include "harness/plot/series_choice.h"
+
+struct picture_size {
+    double width_mm, height_mm; // 0: as the figure has it
+};
+
+// "170x110mm", "6.7x4.3in", "8.5x6cm", or the width alone: "85mm". False and a status if it is none of these, or
+// smaller than 30 mm or larger than 2000 mm.
+bool picture_size_parse(const char *text, struct picture_size *size, struct status *status);
 
 struct picture;
 // Takes a drawn picture, an SVG that is made for a page: its marks tell of themselves under the pointer (style.gp).

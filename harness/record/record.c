@@ -1,4 +1,5 @@
 #include "harness/record/record.h"
+#include "harness/spec/device_kind.h"
 #include "harness/spec/trial.h"
 #include "harness/text/text.h"
 #include "kernels/base/status.h"
@@ -167,7 +168,7 @@ bool record_is_planned(const struct record *record)
 
 bool record_is_of_no_card(const struct record *record)
 {
-    return !record->trial.profile && strcmp(text_or(record->trial.device, ""), "plan-cuda") == 0;
+    return !record->trial.profile && record_is_planned(record) && device_is_of_card(record->trial.device);
 }
 
 bool record_one_is_planned(const struct record *a, const struct record *b)

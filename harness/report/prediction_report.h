@@ -1,9 +1,21 @@
 // Prediction report: how well the times of steps were said before, by a profile that has measured rates.
 #pragma once
 #include "harness/record/results.h"
-#include "harness/report/predicted_order.h"
 #include "harness/table/text_table.h"
 #include <stdio.h>
+
+// Whether trials that differ in their times were predicted to, the right way round.
+struct predicted_time {
+    double measured_ms, estimate_ms;
+};
+
+// Pairs of them whose measured times differ by this factor or more; and those of which the slower one was not
+// predicted to be the slower.
+struct predicted_order {
+    size_t pairs, reversed;
+};
+// All times finite and > 0, apart > 1. Sorts the times by what was measured.
+struct predicted_order predicted_order_of(struct predicted_time *times, size_t count, double apart);
 
 // Times as they were measured, or at the speed that the profile's rates are of, where records have slowdowns.
 enum prediction_speed { PREDICTION_AS_MEASURED, PREDICTION_AT_PROFILE_SPEED };

@@ -31,10 +31,15 @@ static double line_slope(const struct line *line)
     return line->count < 2 || spread <= 0 ? NAN : (n * line->xy - line->x * line->y) / spread;
 }
 
-struct report_growth report_growth_of(const struct curve *curve)
+// Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.
+struct growth {
+    double floor, ours, published; // floor: of the lower bounds, at our contexts
+    double least, most;            // contexts of ours
+};
+static struct growth growth_of(const struct curve *curve)
 {
     struct line floor = {0}, ours = {0}, published = {0};
-    struct report_growth growth = {.least = NAN, .most = NAN};
+    struct growth growth = {.least = NAN, .most = NAN};
     for (size_t i = 0; i < curve->count; i++) {
         const struct pair *pair = &curve->pairs[i];
         line_add(&floor, pair->at, pair->floor);
@@ -51,9 +56,15 @@ struct report_growth report_growth_of(const struct curve *curve)
     return growth;
 }
 
-struct report_ratios report_ratios_of(const struct curve *curve)
+// Ratios of a curve, ours over published, over the points that have both.
+struct ratios {
+    size_t count, above, oom; // above: points with a ratio above 1; oom: published, but out of memory here
+    double mean;              // geometric
+    double worst, worst_at;
+};
+static struct ratios ratios_of(const struct curve *curve)
 {
-    struct report_ratios ratios = {.mean = NAN, .worst = NAN, .worst_at = NAN};
+    struct ratios ratios = {.mean = NAN, .worst = NAN, .worst_at = NAN};
     double logs = 0;
     for (size_t i = 0; i < curve->count; i++) {
         const struct pair *pair = &curve->pairs[i];
@@ -161,7 +172,7 @@ static void print_ratios(const struct printer *printer)
     ROW(&table, "series", "points", "ratio (geometric mean)", "worst", at, "above published", "oom");
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
-        struct report_ratios ratios = report_ratios_of(curve);
+        struct ratios ratios = ratios_of(curve);
         if (ratios.count + ratios.oom)
             ROW(&table, label_word(curve, printer->models).text, text_table_number((double)ratios.count, 0).text,
                 text_table_number(ratios.mean, 3).text, text_table_number(ratios.worst, 3).text,
@@ -179,7 +190,7 @@ static void print_growth(const struct printer *printer)
         "ours / published");
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
-        struct report_growth growth = report_growth_of(curve);
+        struct growth growth = growth_of(curve);
         char range[64];
         snprintf(range, sizeof range, "%.0f to %.0f", growth.least, growth.most);
         if (isfinite(growth.ours))

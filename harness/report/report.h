@@ -30,18 +30,3 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
 // apart, before the first; how many there were.
 size_t report_published_write(const struct report_request *request, const struct results *results,
                               const struct published *published, bool apart, FILE *stream);
-
-// Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.
-struct report_growth {
-    double floor, ours, published; // floor: of the lower bounds, at our contexts
-    double least, most;            // contexts of ours
-};
-struct report_growth report_growth_of(const struct curve *curve);
-
-// Ratios of a curve, ours over published, over the points that have both.
-struct report_ratios {
-    size_t count, above, oom; // above: points with a ratio above 1; oom: published, but out of memory here
-    double mean;              // geometric
-    double worst, worst_at;
-};
-struct report_ratios report_ratios_of(const struct curve *curve);

@@ -1,5 +1,6 @@
 #include "harness/spec/trial.h"
 #include "harness/profile/links.h"
+#include "harness/spec/device_kind.h"
 #include "harness/spec/method_decode.h"
 #include "kernels/transformer/objective.h"
 #include <string.h>
@@ -11,7 +12,7 @@ bool trial_plans_on(const char *device)
 
 bool trial_is_of_card(const struct trial *trial)
 {
-    return !strncmp(trial->device, "cuda", 4) || !strcmp(trial->device, "plan-cuda");
+    return device_is_of_card(trial->device);
 }
 
 size_t trial_row_tokens(const struct trial *trial)

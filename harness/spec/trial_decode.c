@@ -359,7 +359,7 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
         return false;
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
-    if (trial->gemm_algorithms && strstr(trial->device, "cpu"))
+    if (trial->gemm_algorithms && !trial_is_of_card(trial))
         return json_field_fail(fields->keys[trial_key_find("gemm_algorithms")], status,
                                "are of cuBLASLt, and \"device\" is \"%s\"; leave this out", trial->device);
     size_t labels = trial_key_find("labels");

@@ -2,6 +2,7 @@
 #include "harness/data/sequences.h"
 #include "harness/folder/folder.h"
 #include "harness/json/named_options.h"
+#include "harness/spec/device_kind.h"
 #include "kernels/transformer/lost_updates.h"
 #include "kernels/transformer/unit_parameters.h"
 #include <string.h>
@@ -49,7 +50,10 @@ static json_t *decode_numbered_device(struct trial *trial, struct json_field fie
 json_t *decode_device(struct trial *trial, struct json_field field, struct status *status)
 {
     // A device this program was built without is still a device: its trials end as `unsupported`.
-    struct names names = {3, {"cpu", "cuda", "plan"}};
+    struct names names = {0}; // the first is the default
+    for (const struct device_kind *kind = device_kinds; kind->name; kind++)
+        names_add(&names, kind->name);
+    names_add(&names, "plan");
     for (size_t i = 0; device_names()[i]; i++) {
         if (names_find(&names, device_names()[i]) == names.count)
             names_add(&names, device_names()[i]);
@@ -62,7 +66,7 @@ json_t *decode_device(struct trial *trial, struct json_field field, struct statu
         return NULL;
     const char *name = names.items[index];
     if (!strcmp(name, "plan")) // like the device that the dtype is for
-        name = trial->dtype == DTYPE_BF16 ? "plan-cuda" : "plan-cpu";
+        name = device_kind_like(trial->dtype == DTYPE_BF16)->planned;
     snprintf(trial->device, sizeof trial->device, "%s", name);
     trial->planned = trial_plans_on(name);
     return json_string(name);

@@ -89,8 +89,7 @@ static bool replicas_fit(const struct trial *trial, struct status *status)
             "%s moves whole matrices, and ranks of data or sequence sum and share out gradients by elements; take "
             "another optimizer, or stage ranks of seco and spaco",
             trial->optimizer->name);
-    bool on_cpu = strcmp(trial->device, "cpu") == 0 || strcmp(trial->device, "plan-cpu") == 0;
-    if (trial->parallel.sum == SUM_ENGINE && trial->gradient_dtype == DTYPE_BF16 && on_cpu)
+    if (trial->parallel.sum == SUM_ENGINE && trial->gradient_dtype == DTYPE_BF16 && !trial_is_of_card(trial))
         return status_set(status, STATUS_UNSUPPORTED,
                           "MPI, which carries the bytes of device %s, adds no bf16: leave parallel.sum out, or let "
                           "gradient_dtype be f32",

@@ -1,4 +1,5 @@
 #include "harness/step/setup_options.h"
+#include "harness/spec/device_kind.h"
 #include <string.h>
 
 struct setup_options setup_options_of(const struct trial *trial)
@@ -31,7 +32,7 @@ struct setup_options setup_options_planned(const struct trial *trial)
 {
     struct setup_options options = setup_options_of(trial);
     if (!trial->planned)
-        options.device = strncmp(trial->device, "cuda", 4) == 0 ? "plan-cuda" : "plan-cpu";
+        options.device = device_kind_like(trial_is_of_card(trial))->planned;
     return options;
 }
 

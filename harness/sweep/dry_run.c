@@ -41,7 +41,7 @@ static void add_trial(struct text_table *table, const struct trial *trial, const
         json_object_set_new(total->reasons, predicted.reason, json_integer(before + 1));
     }
     total->oom += predicted.outcome == PREDICTED_OOM;
-    total->of_no_card += !trial->profile && strstr(trial->device, "cuda");
+    total->of_no_card += !trial->profile && trial_is_of_card(trial);
     if (isfinite(predicted.step_seconds)) {
         total->seconds += trial->planned ? 0 : predicted.step_seconds * (double)steps_of(trial);
         total->timed++;

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/table/record_table.h"
+#include "harness/spec/device_kind.h"
 #include "harness/table/record_columns.h"
 #include "harness/table/series.h"
 #include "harness/table/trial_names.h"
@@ -95,22 +96,12 @@ static int by_place(const void *a, const void *b)
     return order ? order : (left->at > right->at) - (left->at < right->at);
 }
 
-// "cpu" of plan-cpu, "cuda" of cuda:1 and plan-cuda.
-static bool same_kind(const char *a, const char *b)
-{
-    static const char plan[] = "plan-";
-    a += strncmp(a, plan, strlen(plan)) == 0 ? strlen(plan) : 0;
-    b += strncmp(b, plan, strlen(plan)) == 0 ? strlen(plan) : 0;
-    size_t length = strcspn(a, ":");
-    return length == strcspn(b, ":") && strncmp(a, b, length) == 0;
-}
-
 static bool same_step(const struct record *first, const struct record *second)
 {
     const struct record_trial *a = &first->trial, *b = &second->trial;
     return a->context == b->context && a->batch == b->batch &&
            (a->model == b->model || json_equal(a->model, b->model)) &&
-           same_kind(text_or(a->device, ""), text_or(b->device, ""));
+           device_kind_of(text_or(a->device, "")) == device_kind_of(text_or(b->device, ""));
 }
 
 static bool same_timed_step(const struct record *first, const struct record *second)

@@ -1,0 +1,15 @@
+// Device kinds: the one table of the devices that trials name, and of the plans that are like them.
+#pragma once
+#include <stdbool.h>
+
+struct device_kind {
+    const char *name, *planned; // "cuda", "plan-cuda"
+    bool card;                  // else the processor
+};
+extern const struct device_kind device_kinds[]; // ending in a NULL name
+
+// What a device is, or is planned like: "cuda", "cuda:1", "plan-cuda"; NULL: this program knows of none such.
+const struct device_kind *device_kind_of(const char *device);
+// The kind that is a card, or the processor.
+const struct device_kind *device_kind_like(bool card);
+bool device_is_of_card(const char *device);
