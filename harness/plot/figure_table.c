@@ -128,17 +128,23 @@ void figure_table_keep(struct figure_table *table, const bool *rows)
 
 // --- thinned
 
-#define ROWS_SHOWN  2000
-#define SPANS_LEAST 32 // of a panel: where most series are, a mark's width each
+#define ROWS_MOST   2000 // that are all shown
+#define ROWS_SHOWN  1000 // of more
+#define SPANS_LEAST 32   // of a panel's width
 #define SPANS_MOST  200
 
-// Which part of the axis a number lies in, among `spans` on a linear and as many on a logarithmic one.
-static size_t span_of(double value, double least, double greatest, size_t spans)
+// Equal parts of the horizontal axis, which is logarithmic where scripts make it so (plots/context.gp).
+struct spans {
+    size_t count;
+    double least, greatest;
+};
+
+static size_t span_of(const struct spans *spans, double value)
 {
-    double width = greatest - least, ratio = least > 0 ? log(greatest / least) : 0;
-    size_t linear = width > 0 ? (size_t)((double)(spans - 1) * (value - least) / width) : 0,
-           logarithmic = ratio > 0 ? (size_t)((double)(spans - 1) * log(value / least) / ratio) : 0;
-    return linear * spans + logarithmic;
+    bool logarithmic = spans->least > 0 && spans->greatest > 16 * spans->least;
+    double share = logarithmic ? log(value / spans->least) / log(spans->greatest / spans->least)
+                               : (value - spans->least) / (spans->greatest - spans->least);
+    return spans->greatest > spans->least ? (size_t)((double)(spans->count - 1) * share) : 0;
 }
 
 // The row with the least, or the greatest, number of a column that was met in a span.
@@ -149,52 +155,50 @@ static void note(size_t *at, const struct figure_table *table, size_t row, size_
         *at = row;
 }
 
-struct extent_along {
-    double least, greatest;
-};
-
+// Rows `from` to before `to`, of one series.
 static void mark_series(const struct figure_table *table, size_t from, size_t to, size_t along,
-                        const struct extent_along *axis, size_t spans, bool *kept)
+                        const struct spans *spans, bool *kept)
 {
-    size_t *extreme = malloc(2 * spans * spans * sizeof *extreme);
+    size_t *extreme = malloc(2 * spans->count * sizeof *extreme);
     CHECK(extreme);
     for (size_t column = COLUMNS_OF_ALL; column < table->column_count; column++) {
-        memset(extreme, 0xff, 2 * spans * spans * sizeof *extreme);
-        for (size_t row = from; row < to; row++) {
+        memset(extreme, 0xff, 2 * spans->count * sizeof *extreme);
+        for (size_t row = from; row < to && column != along; row++) {
             double at = figure_table_at(table, row, along)->number;
             if (!isfinite(at))
                 continue;
-            size_t span = span_of(at, axis->least, axis->greatest, spans);
+            size_t span = span_of(spans, at);
             note(&extreme[2 * span], table, row, column, 1);
             note(&extreme[2 * span + 1], table, row, column, -1);
         }
-        for (size_t i = 0; i < 2 * spans * spans; i++)
+        for (size_t i = 0; i < 2 * spans->count; i++)
             if (extreme[i] != SIZE_MAX)
                 kept[extreme[i]] = true;
     }
+    kept[from] = kept[to - 1] = true;
     free(extreme);
 }
 
 void figure_table_thin(struct figure_table *table, const char *along)
 {
     size_t column = along ? figure_table_find(table, along) : SIZE_MAX, series = 0;
-    struct extent_along axis = {INFINITY, -INFINITY};
-    if (column == SIZE_MAX || table->row_count <= ROWS_SHOWN)
+    struct spans spans = {.least = INFINITY, .greatest = -INFINITY};
+    if (column == SIZE_MAX || table->row_count <= ROWS_MOST)
         return;
     bool *kept = calloc(table->row_count, sizeof *kept);
     CHECK(kept);
     for (size_t i = 0; i < table->row_count; i++) {
-        axis.least = fmin(axis.least, figure_table_at(table, i, column)->number);
-        axis.greatest = fmax(axis.greatest, figure_table_at(table, i, column)->number);
+        spans.least = fmin(spans.least, figure_table_at(table, i, column)->number);
+        spans.greatest = fmax(spans.greatest, figure_table_at(table, i, column)->number);
         series = fmax((double)series, figure_table_at(table, i, COLUMN_SERIES)->number);
     }
-    size_t spans = ROWS_SHOWN / 4 / series; // each has two rows at least, on either axis
-    spans = spans < SPANS_LEAST ? SPANS_LEAST : spans > SPANS_MOST ? SPANS_MOST : spans;
+    size_t count = ROWS_SHOWN / 2 / series; // the least and the greatest of each
+    spans.count = count < SPANS_LEAST ? SPANS_LEAST : count > SPANS_MOST ? SPANS_MOST : count;
     for (size_t from = 0, to; from < table->row_count; from = to) {
         double number = figure_table_at(table, from, COLUMN_SERIES)->number;
         for (to = from; to < table->row_count && figure_table_at(table, to, COLUMN_SERIES)->number == number;)
             to++;
-        mark_series(table, from, to, column, &axis, spans, kept);
+        mark_series(table, from, to, column, &spans, kept);
     }
     table->thinned_from = table->row_count;
     drop_rows(table, kept);
