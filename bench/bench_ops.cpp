@@ -205,6 +205,22 @@ void add_gemm(size_t tokens, size_t in, size_t out)
     });
 }
 
+// LoRA's two products over x, as GEMMs and in one pass: u = x A^T, grad_A += grad_u^T x.  A: [rank, in].
+void add_low_rank(size_t tokens, size_t in, size_t rank)
+{
+    for (bool unfused : {true, false}) {
+        std::string name = std::string(unfused ? "low_rank_by_gemm" : "low_rank") +
+                           "/tokens=" + std::to_string(tokens) + "/in=" + std::to_string(in) +
+                           "/rank=" + std::to_string(rank);
+        add(name, [=](benchmark::State &state, Bench &b) {
+            struct tensor x = b.random(tokens, in), a = b.random(rank, in), grad_a = b.sums(rank, in);
+            struct tensor u = b.random(tokens, rank), grad_u = b.random(tokens, rank);
+            b.device->unfused = unfused;
+            b.measure(state, [&] { op_low_rank(b.device, u, grad_a, x, a, TRANSPOSE, grad_u, 1); });
+        });
+    }
+}
+
 // A large product for as long as a card needs to reach its power limit: what it sustains, at which clock and power.
 void add_sustained(size_t n, double seconds)
 {
@@ -332,6 +348,7 @@ void add_head(size_t tokens, size_t d, size_t vocabulary)
 void add_small()
 {
     add_gemm(64, 32, 48);
+    add_low_rank(64, 32, 8);
     add_sustained(64, 1e-3);
     add_attention({32, 0, 1, 4, 2, 16, 0, {}}, true);
     add_attention({16, 48, 1, 4, 2, 16, 0, {}}, false);
@@ -366,6 +383,9 @@ void add_cuda()
         add_gemm(128, 4096, 14336);
         add_gemm(2048, 4096, 8); // LoRA
         add_gemm(2048, 8, 4096);
+        add_low_rank(128, 4096, 8);
+        add_low_rank(2048, 4096, 8);
+        add_low_rank(2048, 14336, 32);
         for (size_t rows = 256; rows <= 2048; rows *= 2) // blocks of logits
             if (rows != 512)
                 add_gemm(rows, 4096, 128256);

@@ -100,6 +100,14 @@ static void products(struct held *h)
     struct tensor sum = f32(h, 3, 7);
     op_gemm_onto(d, sum, c, a, NO_TRANSPOSE, b, TRANSPOSE);
     expect(h, "gemm_onto", LIST(a, b, c), LIST(sum));
+    struct tensor wide = bf16(h, 9, 70), factor = bf16(h, 5, 70), u = bf16(h, 9, 5), grad_u = bf16(h, 9, 5);
+    struct tensor grad = f32(h, 5, 70), none = {0};
+    op_low_rank(d, u, none, wide, factor, TRANSPOSE, none, 1);
+    expect(h, "low_rank", LIST(wide, factor), LIST(u));
+    op_low_rank(d, none, grad, wide, factor, TRANSPOSE, grad_u, 1);
+    expect(h, "low_rank", LIST(wide, grad_u, grad), LIST(grad));
+    op_low_rank(d, u, grad, wide, factor, TRANSPOSE, grad_u, 1);
+    expect(h, "low_rank", LIST(wide, factor, grad_u, grad), LIST(u, grad));
     op_bias_forward(d, y, bias);
     expect(h, "bias_forward", LIST(y, bias), LIST(y));
     op_bias_backward(d, grad_bias, y);
@@ -270,7 +278,7 @@ static void operations_count_what_they_move(void **state)
 {
     (void)state;
     struct status status = {0};
-    struct held held = {.device = device_open("plan-cpu", DTYPE_BF16, 0, &status)};
+    struct held held = {.device = device_open("plan-cuda", DTYPE_BF16, 0, &status)};
     assert_non_null(held.device);
     copies(&held);
     products(&held);

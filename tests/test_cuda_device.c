@@ -529,6 +529,46 @@ static void test_block_rows(void **state)
     device_close(cpu);
 }
 
+// LoRA's products are one operation of a card's in bf16, up to a rank, and where partial sums find room.
+static void test_low_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device;
+        enum dtype dtype;
+        size_t cols, rank, launches;
+        bool unfused, reverse_sums;
+    } cases[] = {{"plan-cuda", DTYPE_BF16, 4096, 8, 1, false, false},
+                 {"plan-cuda", DTYPE_BF16, 128256, 32, 1, false, false},
+                 {"plan-cuda", DTYPE_BF16, 256000, 32, 2, false, false},
+                 {"plan-cuda", DTYPE_BF16, 4096, 33, 2, false, false},
+                 {"plan-cuda", DTYPE_BF16, 4096, 8, 2, true, false},
+                 {"plan-cuda", DTYPE_BF16, 4096, 8, 2, false, true},
+                 {"plan-cuda", DTYPE_F32, 4096, 8, 2, false, false},
+                 {"plan-cpu", DTYPE_BF16, 4096, 8, 2, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct status status = {0};
+        enum dtype dtype = cases[i].dtype;
+        size_t cols = cases[i].cols, rank = cases[i].rank;
+        struct device *device = device_open(cases[i].device, dtype, 0, &status);
+        assert_non_null(device);
+        device->unfused = cases[i].unfused;
+        device->reverse_sums = cases[i].reverse_sums;
+        device->roofline = (struct roofline){.flops_per_s = 1e30, .bytes_per_s = 1e30, .launch_s = 1};
+        struct tensor x = tensor_new(device, 70, cols, dtype, CATEGORY_WORKSPACE),
+                      a = tensor_new(device, rank, cols, dtype, CATEGORY_WORKSPACE),
+                      u = tensor_new(device, 70, rank, dtype, CATEGORY_WORKSPACE);
+        op_low_rank(device, u, a, x, a, TRANSPOSE, u, 1);
+        assert_int_equal(device->counters.launches, cases[i].launches);
+        assert_true(fabs(device->counters.estimate_s - 2) < 1e-6); // two kernels, or two products
+        assert_true(device->counters.flops == 4.0 * 70 * (double)(cols * rank));
+        tensor_free(device, &u);
+        tensor_free(device, &a);
+        tensor_free(device, &x);
+        device_close(device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -548,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_longer_blocks),
         cmocka_unit_test(test_long_heads),
         cmocka_unit_test(test_block_rows),
+        cmocka_unit_test(test_low_rank),
         cmocka_unit_test(test_plugin), // last: what is loaded stays
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

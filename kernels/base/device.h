@@ -203,6 +203,12 @@ typedef void gemm_op(struct device *device, struct tensor c, struct tensor a, en
 // d = c + op(a) * op(b);  shapes as above, d of c's dtype and apart from it
 typedef void gemm_onto_op(struct device *device, struct tensor d, struct tensor c, struct tensor a,
                           enum transpose transpose_a, struct tensor b, enum transpose transpose_b);
+// A narrow product with wide, and a gradient of its factor, in one pass over wide: product = alpha * wide *
+// op(factor), if it is a tensor; and if grad is one, grad += alpha * wide^T coefficients, or the transpose of that
+// for a factor that is.  wide: [n, d], product and coefficients: [n, rank], op(factor): [d, rank], grad as factor.
+// coefficients are read for grad alone. Sums of grad may be rounded to its dtype once for each few thousand rows.
+typedef void low_rank_op(struct device *device, struct tensor product, struct tensor grad, struct tensor wide,
+                         struct tensor factor, enum transpose transpose, struct tensor coefficients, double alpha);
 // y += bias, for every row.  y: [n, d], bias: [1, d]
 typedef void bias_forward_op(struct device *device, struct tensor y, struct tensor bias);
 // grad_bias += column sums of grad_y
@@ -347,8 +353,10 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 // clang-format on
 // Whose front has no workspace among its parameters, for it takes it from the arena itself.
 #define DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION) OPERATION(attention_backward)
-#define DEVICE_OPERATIONS(OPERATION)                                                                               \
+#define DEVICE_OPERATIONS_OF_ALL(OPERATION)                                                                        \
     DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION) DEVICE_OPERATIONS_WITH_WORKSPACE(OPERATION)
+// A device without rules->takes_low_rank has no function: the front runs GEMMs.
+#define DEVICE_OPERATIONS(OPERATION) DEVICE_OPERATIONS_OF_ALL(OPERATION) OPERATION(low_rank)
 
 // What a device takes besides operands and results, and how it cuts its work: constants and pure functions of
 // shapes, dtypes, what the device may do, its multiprocessors and compute capability. A plan has the rules of the
@@ -369,6 +377,8 @@ struct device_rules {
     double (*attention_f32_share)(const struct device *device, struct attention_shape shape, bool backward);
     // Rows of a block whose GEMMs with so many columns fill the device.
     size_t (*block_rows)(const struct device *device, size_t cols);
+    // Whether low_rank is an operation of the device for a factor of so many columns and rank; NULL: never.
+    bool (*takes_low_rank)(const struct device *device, size_t cols, size_t rank);
 };
 
 struct device_ops {

@@ -24,7 +24,7 @@ static inline double roofline_s(const struct roofline *roof, const struct cost *
     if (cost->f32_done > 0) {
         compute_s += cost->f32_done / roof->f32_flops_per_s;
     }
-    return (compute_s > memory_s ? compute_s : memory_s) + roof->launch_s;
+    return (compute_s > memory_s ? compute_s : memory_s) + (1 + cost->further_launches) * roof->launch_s;
 }
 
 // By its measured rate, or by that: also of what is computed in f32 without a rate of its own.

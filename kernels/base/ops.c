@@ -147,6 +147,38 @@ void op_gemm_onto(struct device *device, struct tensor d, struct tensor c, struc
     gemm_in_parts(device, (struct product){d, c, a, b, transpose_a, transpose_b, 1, 1});
 }
 
+void op_low_rank(struct device *device, struct tensor product, struct tensor grad, struct tensor wide,
+                 struct tensor factor, enum transpose transpose, struct tensor coefficients, double alpha)
+{
+    if (failed(device)) {
+        return;
+    }
+    const struct device_rules *rules = device->ops->rules;
+    size_t rank = transpose ? factor.rows : factor.cols;
+    if (!rules->takes_low_rank || !rules->takes_low_rank(device, wide.cols, rank)) {
+        if (product.data) {
+            op_gemm(device, product, wide, NO_TRANSPOSE, factor, transpose, alpha, 0);
+        }
+        if (grad.data) {
+            op_gemm(device, grad, transpose ? coefficients : wide, TRANSPOSE, transpose ? wide : coefficients,
+                    NO_TRANSPOSE, alpha, 1);
+        }
+        return;
+    }
+    CHECK(tensor_count(factor) == wide.cols * rank && (!grad.data || same_shape(grad, factor)));
+    CHECK(!product.data || (product.rows == wide.rows && product.cols == rank));
+    CHECK(!grad.data || (coefficients.rows == wide.rows && coefficients.cols == rank));
+    double products = (product.data ? 1 : 0) + (grad.data ? 1 : 0);
+    double moved = bytes(wide) + (product.data ? bytes(factor) + bytes(product) : 0) +
+                   (grad.data ? bytes(coefficients) + 2 * bytes(grad) : 0);
+    struct cost cost = {
+        .flops = products * 2.0 * wide.rows * wide.cols * rank, .bytes = moved, .further_launches = 1};
+    if (begin_cost(device, operation(WORK_GEMM, "low_rank"), cost)) {
+        device->ops->low_rank(device, product, grad, wide, factor, transpose, coefficients, alpha);
+        range_pop(device);
+    }
+}
+
 void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
 {
     if (failed(device)) {

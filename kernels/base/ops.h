@@ -25,6 +25,7 @@ void op_upload(struct device *device, struct tensor t, const void *src);
 void op_download(struct device *device, void *dst, struct tensor t);
 #define OPERATION(name) name##_op op_##name;
 DEVICE_OPERATIONS_WITHOUT_WORKSPACE(OPERATION)
+OPERATION(low_rank)
 #undef OPERATION
 // The workspace is taken from the arena and given back here.
 void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,

@@ -210,7 +210,7 @@ double rates_seconds(const struct rates *rates, const struct range *range, const
     }
     seconds = larger(seconds, memory_s);
     if (seconds > 0 && rates->bytes_per_s > 0) {
-        seconds += cost->glue_bytes / rates->bytes_per_s + rates->launch_s;
+        seconds += cost->glue_bytes / rates->bytes_per_s + (1 + cost->further_launches) * rates->launch_s;
     }
     return seconds > 0 ? seconds + cost->bytes * rates->s_per_byte : 0;
 }

@@ -18,9 +18,10 @@
 #define RATE_NARROW     64 // LoRA's rank
 
 // One operation: its counted FLOPs, and its operands' bytes, those of updated tensors twice. Of the FLOPs, those of
-// f32 at a rate of their own, as counted and as they are done. glue_bytes: moved besides the operands.
+// f32 at a rate of their own, as counted and as they are done. glue_bytes: moved besides the operands. Kernels
+// after the first one are further launches.
 struct cost {
-    double flops, bytes, f32_counted, f32_done, glue_bytes;
+    double flops, bytes, f32_counted, f32_done, glue_bytes, further_launches;
     // Attention's: FLOPs that are done, also for keys that take no gradient; those of a query and a key, over all
     // heads and sequences; whether the last key that a query sees is its own; and the share of the device that its
     // tiles of queries fill.

@@ -578,9 +578,17 @@ static size_t block_rows(const struct device *device, size_t cols)
     return longer ? 2 * rows : rows;
 }
 
+// In bf16, which tensor cores take, if a gradient's partial sums find room.
+static bool takes_low_rank(const struct device *device, size_t cols, size_t rank)
+{
+    return device->ops->dtype == DTYPE_BF16 && !device->unfused && !device->reverse_sums && cols > 0 && rank > 0 &&
+           rank <= CUDA_LOW_RANK_MAX && cols * rank * sizeof(float) <= CUDA_WORKSPACE_BYTES / 2;
+}
+
 const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
                                         .elements_max = CUDA_ELEMENTS_MAX,
                                         .attention_backward_workspace = attention_backward_workspace,
                                         .attention_backward_glue = attention_backward_glue,
                                         .attention_f32_share = attention_f32_share,
-                                        .block_rows = block_rows};
+                                        .block_rows = block_rows,
+                                        .takes_low_rank = takes_low_rank};

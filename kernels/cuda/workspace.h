@@ -8,6 +8,10 @@
 // one operation at a time.
 #define CUDA_WORKSPACE_BYTES ((size_t)32 << 20)
 
+// The longest rank of low_rank's kernels, and the columns of a strip, of which a block of them keeps the gradient.
+#define CUDA_LOW_RANK_MAX   32
+#define CUDA_LOW_RANK_STRIP 512
+
 // cuBLASLt's and cuDNN's kernels may count the elements of a matrix in 32 bits.
 #define CUDA_ELEMENTS_MAX ((size_t)INT32_MAX)
 

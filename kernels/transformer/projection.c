@@ -7,25 +7,54 @@ static struct tensor own_rows(const struct projection *p, struct tensor b)
     return tensor_rows(b, p->lora_row, p->weight->value.rows);
 }
 
-// x A^T: [n, rank]
-static struct tensor lora_down(struct model *model, const struct projection *p, struct tensor x)
+// x or grad_y times a factor: [n, rank]
+static struct tensor narrow_new(struct model *model, const struct projection *p, struct tensor wide)
 {
-    struct device *device = model->device;
-    struct tensor u = tensor_new(device, x.rows, p->lora_a->value.rows, x.dtype, CATEGORY_WORKSPACE);
-    op_gemm(device, u, x, NO_TRANSPOSE, p->lora_a->value, TRANSPOSE, 1, 0);
-    return u;
+    return tensor_new(model->device, wide.rows, p->lora_a->value.rows, wide.dtype, CATEGORY_WORKSPACE);
 }
 
-// grad_u = scale * grad_y B, unless it is there.
-static void lora_grad_down(struct model *model, const struct projection *p, struct tensor *grad_u,
-                           struct tensor grad_y)
+// u = x A^T, and, if there is grad_u, grad_A += grad_u^T x; no tensor u: that alone.
+static void pass_over_x(struct model *model, const struct projection *p, struct tensor u, struct tensor x,
+                        struct tensor grad_u)
 {
-    struct device *device = model->device;
-    if (grad_u->data) {
-        return;
+    op_low_rank(model->device, u, grad_u.data ? p->lora_a->grad : tensor_none(), x, p->lora_a->value, TRANSPOSE,
+                grad_u, 1);
+}
+
+// grad_u = scale * grad_y B, and, if there is u, grad_B += scale * grad_y^T u; no tensor grad_u: that alone.
+static void pass_over_grad_y(struct model *model, const struct projection *p, struct tensor grad_u,
+                             struct tensor grad_y, struct tensor u)
+{
+    op_low_rank(model->device, grad_u, u.data ? own_rows(p, p->lora_b->grad) : tensor_none(), grad_y,
+                own_rows(p, p->lora_b->value), NO_TRANSPOSE, u, p->lora_scale);
+}
+
+// Makes grad_u, unless it is there.
+static void make_grad_u(struct model *model, const struct projection *p, struct tensor *grad_u,
+                        struct tensor grad_y)
+{
+    if (!grad_u->data) {
+        *grad_u = narrow_new(model, p, grad_y);
+        pass_over_grad_y(model, p, *grad_u, grad_y, tensor_none());
     }
-    *grad_u = tensor_new(device, grad_y.rows, p->lora_a->value.rows, grad_y.dtype, CATEGORY_WORKSPACE);
-    op_gemm(device, *grad_u, grad_y, NO_TRANSPOSE, own_rows(p, p->lora_b->value), NO_TRANSPOSE, p->lora_scale, 0);
+}
+
+// grad_A needs grad_u, grad_B needs u: one pass over the wider of x and grad_y makes one and uses the other.
+static void factors_backward(struct model *model, const struct projection *p, struct tensor grad_y,
+                             struct tensor *grad_u, struct tensor x)
+{
+    struct tensor u = narrow_new(model, p, x), none = tensor_none();
+    if (grad_u->data || x.cols > grad_y.cols) {
+        make_grad_u(model, p, grad_u, grad_y);
+        pass_over_x(model, p, u, x, *grad_u);
+        pass_over_grad_y(model, p, none, grad_y, u);
+    } else {
+        pass_over_x(model, p, u, x, none);
+        *grad_u = narrow_new(model, p, grad_y);
+        pass_over_grad_y(model, p, *grad_u, grad_y, u);
+        pass_over_x(model, p, none, x, *grad_u);
+    }
+    tensor_free(model->device, &u);
 }
 
 // Adds the bias and the LoRA adapter's product, if there are any, to the weight's product.
@@ -36,7 +65,8 @@ static void add_rest(struct model *model, const struct projection *p, struct ten
         op_bias_forward(device, y, p->bias->value);
     }
     if (p->lora_a && !model->without_adapter) {
-        struct tensor u = lora_down(model, p, x);
+        struct tensor u = narrow_new(model, p, x);
+        pass_over_x(model, p, u, x, tensor_none());
         op_gemm(device, y, u, NO_TRANSPOSE, own_rows(p, p->lora_b->value), TRANSPOSE, p->lora_scale, 1);
         tensor_free(device, &u);
     }
@@ -68,7 +98,7 @@ void projection_backward_input(struct model *model, const struct projection *p, 
     struct device *device = model->device;
     op_gemm(device, grad_x, grad_y, NO_TRANSPOSE, p->weight->value, NO_TRANSPOSE, 1, accumulate);
     if (p->lora_a) {
-        lora_grad_down(model, p, grad_u, grad_y);
+        make_grad_u(model, p, grad_u, grad_y);
         op_gemm(device, grad_x, *grad_u, NO_TRANSPOSE, p->lora_a->value, NO_TRANSPOSE, 1, 1);
     }
 }
@@ -86,11 +116,7 @@ void projection_backward_weights(struct model *model, const struct projection *p
         op_bias_backward(device, p->bias->grad, grad_y);
     }
     if (p->lora_a && p->lora_a->grad.data) {
-        struct tensor u = lora_down(model, p, x);
-        op_gemm(device, own_rows(p, p->lora_b->grad), grad_y, TRANSPOSE, u, NO_TRANSPOSE, p->lora_scale, 1);
-        tensor_free(device, &u);
-        lora_grad_down(model, p, grad_u, grad_y);
-        op_gemm(device, p->lora_a->grad, *grad_u, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
+        factors_backward(model, p, grad_y, grad_u, x);
     }
 }
 

@@ -124,3 +124,60 @@ void gemm_onto_cases(struct cases *c)
         }
     }
 }
+
+// A product alone, a gradient alone, and both in one pass.
+enum { PRODUCT = 1, GRADIENT = 2 };
+
+static void low_rank_case(struct cases *c, size_t rows, size_t cols, size_t rank, enum transpose transpose,
+                          int wanted, enum dtype sums)
+{
+    bool whole = transpose, own = c->device->ops->dtype == DTYPE_BF16;
+    size_t f_rows = whole ? rank : cols, f_cols = whole ? cols : rank;
+    double alpha = whole ? 1 : 0.5;
+    struct operand *wide = case_random(c, rows, cols, 1, "wide");
+    struct operand *factor = case_random(c, f_rows, f_cols, 1, "factor");
+    struct operand *coefficients = case_random(c, rows, rank, 1, "coefficients");
+    struct operand *product = case_output(c, rows, rank);
+    struct operand *grad = case_random_in(c, sums, f_rows, f_cols, 1, "grad");
+    CASE_RUN(c, op_low_rank(c->device, wanted & PRODUCT ? product->tensor : tensor_none(),
+                            wanted & GRADIENT ? grad->tensor : tensor_none(), wide->tensor, factor->tensor,
+                            transpose, wanted & GRADIENT ? coefficients->tensor : tensor_none(), alpha));
+    if (wanted & PRODUCT) {
+        reference(product, wide, false, factor, whole, alpha, 0);
+        case_check(c, product, 1, case_growth(cols), "product of %zu x %zu, rank %zu, form %d", rows, cols, rank,
+                   wanted + 4 * transpose);
+    }
+    if (wanted & GRADIENT) {
+        reference(grad, whole ? coefficients : wide, true, whole ? wide : coefficients, false, alpha, 1);
+        double roundings = sums != c->device->ops->dtype ? 0 : own ? 1 + rows / 1000 : 1 + c->product_roundings;
+        case_check(c, grad, roundings, case_growth(rows), "gradient in %s of %zu x %zu, rank %zu, form %d",
+                   dtype_name(sums), rows, cols, rank, wanted + 4 * transpose);
+    }
+    case_end(c);
+}
+
+// Rows, columns and ranks of less than a tile, a tile, and tiles with a rest; several strips of columns and several
+// groups of rows; rows that begin off an aligned address; ranks and gradients that are left to GEMM.
+void low_rank_cases(struct cases *c)
+{
+    static const size_t shapes[][3] = {{1, 1, 1},     {0, 40, 3},    {5, 7, 2},     {16, 512, 8}, {17, 520, 8},
+                                       {40, 64, 16},  {12, 513, 1},  {8, 1200, 5},  {33, 96, 32}, {130, 72, 17},
+                                       {300, 24, 24}, {600, 16, 8},  {3, 1030, 31}, {20, 70, 33}, {9, 33, 64},
+                                       {4, 16, 512},  {4200, 5, 32}, {1100, 8, 8},  {1, 4096, 8}, {2048, 4096, 16}};
+    enum dtype dtypes[2];
+    size_t kinds = case_accumulators(c, dtypes);
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        size_t rows = shapes[s][0], cols = shapes[s][1], rank = shapes[s][2];
+        const struct device_rules *rules = c->device->ops->rules;
+        bool taken = rules->takes_low_rank && rules->takes_low_rank(c->device, cols, rank);
+        if ((!taken && !c->device->ops->gemm) || case_is_too_large(c, (double)(rows * cols))) {
+            continue;
+        }
+        for (int form = 0; form < 6; form++) {
+            c->offset = s % 3 == 1;
+            low_rank_case(c, rows, cols, rank, form % 2 ? TRANSPOSE : NO_TRANSPOSE, 1 + form / 2,
+                          dtypes[(form / 2 + s) % kinds]);
+        }
+    }
+    c->offset = 0;
+}

@@ -118,6 +118,46 @@ template <class T> T __shfl_down_sync(uint32_t mask, T value, unsigned lanes)
 {
     return simt::shuffle(mask, value, simt::current % simt::WARP + lanes);
 }
+
+namespace simt
+{
+
+inline uint32_t fragments[MAX_THREADS][6]; // of a warp's factors, for each other
+
+// PTX's mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32, by the layout of its fragments.
+inline void mma_m16n8k16(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    unsigned lane = current % WARP, first = current - lane, g = lane / 4, t = lane % 4;
+    memcpy(fragments[current], a, sizeof a);
+    memcpy(fragments[current] + 4, b, sizeof b);
+    __syncwarp();
+    auto number = [&](unsigned of, unsigned i, unsigned upper) {
+        uint32_t bits = (upper ? fragments[first + of][i] >> 16 : fragments[first + of][i] & 0xffff) << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    };
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned low = i / 2, column = 2 * t + i % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            unsigned of = k % 8 / 2, beyond = k / 8;
+            sum[i] += number(4 * g + of, 2 * beyond + low, k % 2) * number(4 * column + of, 4 + beyond, k % 2);
+        }
+    }
+    __syncwarp();
+}
+
+// PTX's movmatrix.sync.aligned.m8n8.trans.b16.
+inline uint32_t movmatrix(uint32_t x)
+{
+    unsigned lane = current % WARP, column = lane / 4, row = lane % 4 * 2;
+    uint32_t upper = shuffle(0xffffffffu, x, 4 * row + column / 2);
+    uint32_t lower = shuffle(0xffffffffu, x, 4 * (row + 1) + column / 2);
+    return (upper >> 16 * (column % 2) & 0xffff) | (lower >> 16 * (column % 2) & 0xffff) << 16;
+}
+
+} // namespace simt
+
 inline unsigned __ballot_sync(uint32_t mask, int predicate)
 {
     return simt::ballot(mask, predicate != 0);

@@ -5,6 +5,7 @@
 extern "C" {
 #include "kernels/base/ops.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cuda/workspace.h"
 
 // Those that no kernel here computes have no function.
 #define OPERATION(name) name##_op cuda_##name __attribute__((weak));
@@ -33,6 +34,7 @@ struct device *simt_device_open(enum dtype dtype)
     static struct device_rules rules;
     rules.workspace_bytes = CUDA_SCRATCH_BYTES;
     rules.attention_backward_workspace = no_workspace;
+    rules.takes_low_rank = cuda_rules.takes_low_rank;
     static struct device_ops tables[DTYPE_COUNT];
     struct device_ops &ops = tables[dtype];
     ops.name = "cuda";

@@ -7,7 +7,7 @@
 #include "kernels/cpu/real/real.h"
 
 #define OPERATION(name) name##_op NAME(name);
-DEVICE_OPERATIONS(OPERATION)
+DEVICE_OPERATIONS_OF_ALL(OPERATION)
 #undef OPERATION
 size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape,
                                           const struct key_segment *segments, size_t segment_count);

@@ -49,6 +49,6 @@ const struct device_ops NAME(cpu_ops) = {
     .download = cpu_download,
     .transfer = transfer,
 #define OPERATION(name) .name = NAME(name),
-    DEVICE_OPERATIONS(OPERATION)
+    DEVICE_OPERATIONS_OF_ALL(OPERATION)
 #undef OPERATION
 };

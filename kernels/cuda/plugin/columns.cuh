@@ -35,12 +35,14 @@ __global__ void column_slices(A *partial, Term term, size_t rows, size_t cols, s
     }
 }
 
-// Block x: 32 columns. Warp w adds slices w, w + COLUMN_WARPS, ...; then the warps' sums are added in their order.
-template <class G, class A> __global__ void add_slices(G *grad, const A *partial, size_t cols, size_t slices)
+// to = or += the slices' sum, in 32 columns. Warp w adds slices w, w + COLUMN_WARPS, ...; then the warps' sums are
+// added in their order.
+template <class G, class A>
+__device__ void sum_slices(G *to, bool accumulate, const A *partial, size_t cols, size_t slices, size_t block)
 {
     __shared__ A sums[COLUMN_WARPS][32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    size_t column = (size_t)blockIdx.x * 32 + lane;
+    size_t column = block * 32 + lane;
     A sum = 0;
     if (column < cols)
         for (size_t slice = warp; slice < slices; slice += COLUMN_WARPS)
@@ -51,7 +53,12 @@ template <class G, class A> __global__ void add_slices(G *grad, const A *partial
         return;
     for (int w = 1; w < COLUMN_WARPS; w++)
         sum += sums[w][lane];
-    narrow(grad[column], widen<A>(grad[column]) + sum);
+    narrow(to[column], accumulate ? widen<A>(to[column]) + sum : sum);
+}
+
+template <class G, class A> __global__ void add_slices(G *grad, const A *partial, size_t cols, size_t slices)
+{
+    sum_slices(grad, true, partial, cols, slices, blockIdx.x);
 }
 
 // term: for N columns of numbers of type T at a time, which `dtype` names.
