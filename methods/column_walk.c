@@ -94,7 +94,7 @@ static struct tensor hidden(struct state *state, size_t tokens, enum category ca
 static bool can_defer(const struct step *step, const struct column_walk *walk)
 {
     const struct model *model = step->model;
-    bool kept = model->gradients_place == PLACE_DEVICE && !model->updates_in_walk && !model->listener;
+    bool kept = model->keeper->gradients_stay && !model->listener;
     bool alone = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
     return objective_defers(step->batch) && (walk->whole || walk->all_losses) && kept && alone;
 }
@@ -470,7 +470,7 @@ void column_walk(struct step *step, const struct column_walk *walk)
         unit_done(step->model, UNIT_EMBEDDING);
     }
     unit_settle(step->model);
-    pipeline_sum_tied(step->model);
+    unit_sum_ends(step->model);
     if (state.deferred) {
         multiply_slope_in(step);
     }

@@ -1,6 +1,24 @@
-// Method: one way to compute a training step's gradient; a walk over the grid of layers and chunks.
-// methods/README.md has all walks, what they cost, and the letters.
-// To add one: write methods/NAME.c that ends in one `const struct method`, and name it in methods/methods.c.
+// Method: one way to compute a training step's gradient: a walk over the grid of layers and chunks, whose cells
+// (layer l, chunk c) it runs forward and backward in an order of its own, keeping of each what it chooses. The
+// protocol of a walk over one micro-batch (struct step):
+//
+//   1. embed_forward    the input of the lowest layer; then for each layer, upwards:
+//   2. unit_acquire     its weights can be read; unit_prefetch names the next unit (unit.h)
+//   3. kv_project       keys and values of a chunk, which cells of later chunks read, too
+//   4. cell_forward     the cell's output, which is the next layer's input; the cell keeps activations, or nothing
+//   5. unit_release     the layer
+//   6. head_backward    adds to the loss, and turns the last layer's output into its gradient; unit_done the head;
+//                       then for each layer, downwards, within unit_acquire and unit_release:
+//   7. 3 and 4 again    for cells that kept nothing
+//   8. cell_backward    from the last chunk to the first: the gradient of the cell's output becomes that of its
+//                       input; adds to the gradients of its weights, and of keys and values of its chunk and of
+//                       earlier ones
+//   9. unit_done        the step adds nothing more to the gradients of the layer's weights
+//  10. embed_backward   adds to the embedding's gradient; unit_done the embedding
+//
+// full.c is the shortest example. methods/README.md has all walks, what they cost, and the letters; training_step.h
+// says what comes before a walk and after it. To add a method: write methods/NAME.c that ends in one
+// `const struct method`, and name it in methods/methods.c.
 #pragma once
 #include "kernels/transformer/cell.h"
 #include "kernels/transformer/head.h"
@@ -89,9 +107,8 @@ bool method_check_objective(const struct method *method, const void *options, co
 const struct option *methods_option(size_t index);
 // The option of this name that some method has, or NULL.
 const struct option *methods_option_find(const char *name);
-// Walks, timed, waits for the device and reads the loss. What the walk finds in the gradients it adds to: the
-// caller zeroes them (model_zero_gradients), before the first of several micro-batches alone. Failures are in the
-// device's status.
+// Walks over a micro-batch, timed, waits for the device and reads the loss. The walk adds to the gradients that it
+// finds: training_step.h says who zeroes them. Failures are in the device's status.
 void method_step(const struct method *method, struct model *model, const struct batch *batch, const void *options,
                  struct step_report *report);
 void step_report_free(struct step_report *report);

@@ -1,5 +1,4 @@
 #include "methods/pipeline.h"
-#include "kernels/transformer/bucket.h"
 
 struct delivery pipeline_start_input(struct model *model, struct tensor x)
 {
@@ -64,15 +63,4 @@ void pipeline_pass_gradient(struct model *model, struct tensor grad)
 {
     struct delivery delivery = pipeline_start_input_gradient(model, grad);
     pipeline_wait(model, &delivery);
-}
-
-void pipeline_sum_tied(struct model *model)
-{
-    const struct comm *pipeline = &model->ranks.pipeline;
-    bool end = ranks_lowest(&model->ranks) || ranks_highest(&model->ranks);
-    if (model->config.tied && pipeline->size > 1 && end && model->embedding->trains && !model->adds_more) {
-        struct comm ends = comm_part(pipeline, 0, pipeline->size - 1, 2);
-        struct parameter share = bucket_share(model, model->embedding); // the same at both ends
-        comm_sum(&ends, model->device, share.grad);
-    }
 }

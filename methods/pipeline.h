@@ -16,6 +16,3 @@ void pipeline_take_input(struct model *model, struct tensor x);
 void pipeline_pass_output(struct model *model, struct tensor y);
 void pipeline_take_gradient(struct model *model, struct tensor grad);
 void pipeline_pass_gradient(struct model *model, struct tensor grad);
-// After the last column: both ends have a part of a tied table's gradient; then both have their sum, the lowest
-// rank's part first.
-void pipeline_sum_tied(struct model *model);

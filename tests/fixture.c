@@ -54,19 +54,19 @@ enum dtype fixture_sums(const struct fixture *f)
     return f->narrow ? f->dtype : dtype_accumulator(f->dtype);
 }
 
-struct model_options fixture_model_options(const struct fixture *f)
+struct trainer_options fixture_trainer_options(const struct fixture *f)
 {
     enum dtype sums = fixture_sums(f);
-    return (struct model_options){.lora = f->lora,
-                                  .kv_gradient_dtype = sums,
-                                  .gradient_dtype = sums,
-                                  .quantisation = f->quantisation,
-                                  .dequantised = f->dequantised,
-                                  .weights_place = f->weights_place,
-                                  .gradients_place = f->gradients_place,
-                                  .optimizer_place = f->optimizer_place,
-                                  .optimizer = f->optimizer,
-                                  .optimizer_options = f->optimizer_options};
+    return (struct trainer_options){.lora = f->lora,
+                                    .kv_gradient_dtype = sums,
+                                    .gradient_dtype = sums,
+                                    .quantisation = f->quantisation,
+                                    .dequantised = f->dequantised,
+                                    .weights_place = f->weights_place,
+                                    .gradients_place = f->gradients_place,
+                                    .optimizer_place = f->optimizer_place,
+                                    .optimizer = f->optimizer,
+                                    .optimizer_options = f->optimizer_options};
 }
 
 void fixture_open(struct fixture *f)
@@ -75,10 +75,10 @@ void fixture_open(struct fixture *f)
     CHECK(config_check(&f->config, &status));
     f->device = device_open(f->device_name ? f->device_name : "cpu", f->dtype, 0, &status);
     CHECK(f->device);
-    struct model_options options = fixture_model_options(f);
+    struct trainer_options options = fixture_trainer_options(f);
     options.ranks = f->ranks;
-    model_open(&f->model, &f->config, &options, f->device);
-    model_randomize(&f->model, f->seed, f->rounding);
+    trainer_open(&f->trainer, &f->model, &f->config, &options, f->device);
+    random_weights_set(&f->model, f->seed, f->rounding);
     size_t count = f->context * f->batch_size;
     f->ids = malloc(count * sizeof *f->ids);
     CHECK(f->ids);
@@ -118,7 +118,7 @@ void fixture_share(const struct fixture *f, struct device *device, struct batch 
 void fixture_close(struct fixture *f)
 {
     batch_close(&f->batch, f->device);
-    model_close(&f->model);
+    trainer_close(&f->trainer);
     device_close(f->device); // aborts on a leak
     fixture_set_optimizer(f, NULL, "%s", "");
     fixture_close_objective(f);
@@ -368,7 +368,7 @@ double *fixture_step(struct fixture *f, const char *name, const void *options, s
         }
     }
     size_t live = f->device->arena.live_bytes;
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     method_step(method, &f->model, &f->batch, options ? options : defaults, report);
     options_free(&method->options, defaults);
     CHECK(f->device->status.code == STATUS_OK);

@@ -1,7 +1,7 @@
 // Fixture: small models and batches for tests, and gradients read back as one array of f64.
 #pragma once
-#include "kernels/transformer/optimizer_step.h"
-#include "methods/method.h"
+#include "kernels/transformer/random_weights.h"
+#include "methods/training_step.h"
 
 // A decoder that exercises everything at small size; change it before fixture_open.
 struct fixture {
@@ -27,6 +27,7 @@ struct fixture {
     // Opened:
     struct device *device;
     struct model model;
+    struct trainer trainer; // of the model
     struct batch batch;
     int32_t *ids;
     void *objective_settings;
@@ -44,7 +45,7 @@ struct fixture fixture_default(void);
 const char *fixture_choose_family(struct fixture *fixture, size_t index);
 // The dtype in which its gradients are summed.
 enum dtype fixture_sums(const struct fixture *fixture);
-struct model_options fixture_model_options(const struct fixture *fixture);
+struct trainer_options fixture_trainer_options(const struct fixture *fixture);
 void fixture_open(struct fixture *fixture);
 void fixture_close(struct fixture *fixture);
 // The defaults of a method with what is given as "chunk=128 keep=all", as far as it has such options. Release with

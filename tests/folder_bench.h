@@ -2,6 +2,8 @@
 #pragma once
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
+#include "kernels/transformer/random_weights.h"
+#include "kernels/transformer/trainer.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
 #include <setjmp.h>
@@ -15,25 +17,26 @@ struct bench {
     struct config config;
     struct device *device;
     struct model model;
+    struct trainer trainer;
 };
 
 static inline void bench_open(struct bench *bench, struct scratch *scratch, struct config config, struct lora lora,
                               enum dtype dtype)
 {
     struct status status = {0};
-    struct model_options options = {.lora = lora, .kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
+    struct trainer_options options = {.lora = lora, .kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
     bench->scratch = scratch_within(scratch->folder);
     bench->config = config;
     bench->device = device_open("cpu", DTYPE_F64, 0, &status);
     if (!bench->device || !folder_write(bench->scratch.folder, &config, 5, dtype, NULL, &status)) {
         fail_msg("%s", status.message);
     }
-    model_open(&bench->model, &config, &options, bench->device);
+    trainer_open(&bench->trainer, &bench->model, &config, &options, bench->device);
 }
 
 static inline void bench_close(struct bench *bench)
 {
-    model_close(&bench->model);
+    trainer_close(&bench->trainer);
     device_close(bench->device);
 }
 
@@ -79,8 +82,8 @@ static inline void expect_random(struct bench *bench, const struct parameter *p,
     size_t count = tensor_count(p->value);
     double *found = malloc(count * sizeof *found), *expected = malloc(count * sizeof *expected);
     tensor_read(bench->device, p->value, found);
-    model_random_values(p, seed, first, 0, count / 3, expected); // in parts as at once
-    model_random_values(p, seed, first, count / 3, count - count / 3, expected + count / 3);
+    random_weights_values(p, seed, first, 0, count / 3, expected); // in parts as at once
+    random_weights_values(p, seed, first, count / 3, count - count / 3, expected + count / 3);
     for (size_t i = 0; i < count; i++) {
         if (found[i] != dtype_round(expected[i], then)) {
             fail_msg("%s[%zu]: expected %.17g, found %.17g", p->name, i, dtype_round(expected[i], then), found[i]);

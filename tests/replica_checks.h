@@ -20,13 +20,14 @@ static void count_use(struct unit_listener *listener, struct model *model, size_
     ((struct uses *)listener)->count[unit]++;
 }
 
-static struct measured step_of(struct model *model, struct batch *batch, const struct method *method,
+static struct measured step_of(struct trainer *trainer, struct batch *batch, const struct method *method,
                                const char *text)
 {
+    struct model *model = trainer->model;
     struct device *device = model->device;
     struct step_report report = {0};
     void *options = fixture_options(method, "%s", text);
-    model_zero_gradients(model);
+    trainer_zero(trainer);
     arena_reset_peak(&device->arena);
     device->counters = (struct counters){0};
     method_step(method, model, batch, options, &report);
@@ -215,13 +216,13 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
         send_sums(&sent, &f->ranks->replicas, 2);
     }
     size_t g = 256 * dtype_bytes(model->gradient_dtype), e = 256 * dtype_bytes(model->device->ops->dtype);
-    size_t codes = model->quantisation == QUANTISATION_NF4 ? 128 : 256, scales = 4 * sizeof(float);
+    size_t codes = f->quantisation == QUANTISATION_NF4 ? 128 : 256, scales = 4 * sizeof(float);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
         size_t blocks[3] = {0};
         for (size_t i = 0; i < parameters.count; i++) {
             const struct parameter *p = &parameters.items[i];
-            blocks[is_kept_as_codes(model, p) ? 2 : p->trains] += (p->value.rows * p->value.cols + 255) / 256;
+            blocks[p->coded ? 2 : p->trains] += (p->value.rows * p->value.cols + 255) / 256;
         }
         if (f->ranks->replicas.node > 1) {
             size_t node = f->ranks->replicas.node, gathers = zero == ZERO_WEIGHTS ? uses[unit] : 0;
@@ -264,7 +265,7 @@ static double *own_gradients(const struct model *model, size_t count, size_t *ow
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
         if (p->trains) {
-            struct parameter share = bucket_share(model, p);
+            struct parameter share = bucket_share(p);
             tensor_read(model->device, share.grad, values + at + share.first);
             *own += tensor_count(share.grad);
         }
@@ -344,7 +345,7 @@ static void assert_as_near(const struct setting *s, const double *part, const do
     struct fixture f = fixture_of(&exact);
     f.rounding = s->dtype; // the same weights
     fixture_open(&f);
-    step_of(&f.model, &f.batch, method_find("full"), "");
+    step_of(&f.trainer, &f.batch, method_find("full"), "");
     double *gradients = fixture_gradients(&f);
     double off = relative_l2(part, gradients, count), one = relative_l2(whole, gradients, count);
     if (!(one > 0 && off <= sqrt((double)world.comm.size) * one)) {
@@ -365,7 +366,7 @@ static double *step_alone(const struct method *method, const struct setting *s, 
     if (world.comm.rank == 0) {
         struct fixture one = fixture_of(s);
         fixture_open(&one);
-        *loss = step_of(&one.model, &one.batch, method, s->options).loss;
+        *loss = step_of(&one.trainer, &one.batch, method, s->options).loss;
         gradients = fixture_gradients(&one);
         *count = one.gradient_count;
         fixture_close(&one);
@@ -380,7 +381,7 @@ static void step_again(struct fixture *f, const struct method *method, const str
                        const struct measured *found, const double *part, size_t count)
 {
     size_t own;
-    struct measured again = step_of(&f->model, &f->batch, method, s->options);
+    struct measured again = step_of(&f->trainer, &f->batch, method, s->options);
     double *second = own_gradients(&f->model, count, &own);
     assert_same_bytes(found, &again, sizeof again);
     if (split.sum == SUM_ORDERED) {
@@ -406,7 +407,7 @@ static void check_split(const struct method *method, const struct setting *s, st
         size_t own;
         open_replica(&f, &ranks, split);
         f.model.listener = &uses.listener;
-        struct measured found = step_of(&f.model, &f.batch, method, s->options);
+        struct measured found = step_of(&f.trainer, &f.batch, method, s->options);
         f.model.listener = NULL;
         double *part = own_gradients(&f.model, count, &own);
         if (zero + levels > highest) {
@@ -435,7 +436,7 @@ static void check_split(const struct method *method, const struct setting *s, st
             assert_int_equal(found.counters.messages, sent.messages);
         }
         plan_open(&plan, &f, split);
-        struct measured planned = step_of(&plan.model, &plan.batch, method, s->options);
+        struct measured planned = step_of(&plan.trainer, &plan.batch, method, s->options);
         assert_as_planned(&found, &planned);
         plan_close(&plan);
         if (part != first) {
@@ -463,10 +464,10 @@ static inline void check_overlap(const struct method *method, const struct setti
             split.overlap = i > 0;
             open_replica(&f, &ranks, split);
             count = count_trained(&f.model);
-            found[i] = step_of(&f.model, &f.batch, method, s->options);
+            found[i] = step_of(&f.trainer, &f.batch, method, s->options);
             gradients[i] = own_gradients(&f.model, count, &own);
             plan_open(&plan, &f, split);
-            struct measured planned = step_of(&plan.model, &plan.batch, method, s->options);
+            struct measured planned = step_of(&plan.trainer, &plan.batch, method, s->options);
             assert_as_planned(&found[i], &planned);
             plan_close(&plan);
             fixture_close(&f);

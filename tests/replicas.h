@@ -76,6 +76,7 @@ static void open_replica(struct fixture *f, struct ranks *ranks, struct split sp
 struct plan {
     struct device *device;
     struct model model;
+    struct trainer trainer;
     struct batch batch;
     struct comm comm;
     struct ranks ranks;
@@ -90,9 +91,9 @@ static void plan_open(struct plan *plan, const struct fixture *f, struct split s
     plan->device->compute_capability = f->device->compute_capability;
     plan->comm = comm_planned(world.comm.rank, world.comm.size);
     plan->ranks = ranks_of(&plan->comm, split, &f->config, f->context);
-    struct model_options options = fixture_model_options(f);
+    struct trainer_options options = fixture_trainer_options(f);
     options.ranks = &plan->ranks;
-    model_open(&plan->model, &f->config, &options, plan->device);
+    trainer_open(&plan->trainer, &plan->model, &f->config, &options, plan->device);
     fixture_open_batch(f, plan->device, &plan->batch, f->sequences);
     plan->batch.normaliser = f->batch.normaliser;
     fixture_share(f, plan->device, &plan->batch);
@@ -101,7 +102,7 @@ static void plan_open(struct plan *plan, const struct fixture *f, struct split s
 static void plan_close(struct plan *plan)
 {
     batch_close(&plan->batch, plan->device);
-    model_close(&plan->model);
+    trainer_close(&plan->trainer);
     device_close(plan->device);
 }
 

@@ -14,7 +14,7 @@ enum { LAYERS = 4 };
 
 static const struct lora factors = {.rank = 3, .alpha = 5, .targets = LORA_Q | LORA_V | LORA_DOWN};
 
-static struct fixture opened_with(struct lora lora, const char *optimizer, const char *options)
+static struct fixture fixture_with(struct lora lora, const char *optimizer, const char *options)
 {
     struct fixture f = fixture_default();
     f.lora = lora;
@@ -24,13 +24,12 @@ static struct fixture opened_with(struct lora lora, const char *optimizer, const
     if (optimizer) {
         fixture_set_optimizer(&f, optimizer_find(optimizer), "%s", options);
     }
-    fixture_open(&f);
     return f;
 }
 
-static struct fixture opened(const char *optimizer, const char *options)
+static struct fixture fixture_of(const char *optimizer, const char *options)
 {
-    return opened_with((struct lora){0}, optimizer, options);
+    return fixture_with((struct lora){0}, optimizer, options);
 }
 
 static double *read_values(struct fixture *f, struct tensor t)
@@ -46,7 +45,7 @@ static void walk(struct fixture *f, const struct method *method, const char *tex
     void *options = fixture_options(method, "%s", text);
     struct step_report report = {0};
     size_t live = f->device->arena.live_bytes, host = f->device->host.live_bytes;
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     method_step(method, &f->model, &f->batch, options, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     assert_int_equal(f->device->arena.live_bytes, live);
@@ -86,14 +85,16 @@ static void count_done(struct unit_listener *listener, struct model *model, size
 
 static void check_gradients(struct lora lora)
 {
-    struct fixture whole = opened_with(lora, NULL, NULL);
+    struct fixture whole = fixture_with(lora, NULL, NULL);
+    fixture_open(&whole);
     walk(&whole, method_find("full"), "");
     for (size_t w = 0; w < COUNT(walks); w++) {
-        struct fixture f = opened_with(lora, "bcd", "interval=1");
+        struct fixture f = fixture_with(lora, "bcd", "interval=1");
+        fixture_open(&f);
         for (size_t t = 1; t <= LAYERS; t++) {
             struct counter counter = {.listener.done = count_done};
             f.model.listener = &counter.listener;
-            optimizer_begin(&f.model, t, 1);
+            trainer_begin(&f.trainer, t, 1);
             walk(&f, method_find(walks[w].method), walks[w].options);
             for (size_t unit = 0; unit < LAYERS + 2; unit++) {
                 struct parameters parameters = unit_parameters(&f.model, unit);
@@ -134,7 +135,9 @@ static void the_gradient_is_that_of_full(void **state)
 static void a_pass_ends_at_the_projections(void **state)
 {
     (void)state;
-    struct fixture all = opened_with(factors, "adamw", ""), one = opened_with(factors, "bcd", "");
+    struct fixture all = fixture_with(factors, "adamw", ""), one = fixture_with(factors, "bcd", "");
+    fixture_open(&all);
+    fixture_open(&one);
     const struct config *c = &all.config;
     double n = (double)(all.context * all.batch_size), d = (double)c->width, r = (double)factors.rank;
     double q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
@@ -153,17 +156,20 @@ static void a_pass_ends_at_the_projections(void **state)
 static void an_update_is_that_of_adamw_on_one_layer(void **state)
 {
     (void)state;
-    struct fixture before = opened(NULL, NULL), all = opened("adamw", "rate=0.01 decay=0.1"),
-                   one = opened("bcd", "rate=0.01 decay=0.1 interval=2 order=descending master=none");
+    struct fixture before = fixture_of(NULL, NULL), all = fixture_of("adamw", "rate=0.01 decay=0.1"),
+                   one = fixture_of("bcd", "rate=0.01 decay=0.1 interval=2 order=descending master=none");
+    fixture_open(&before);
+    fixture_open(&all);
+    fixture_open(&one);
     for (size_t t = 1; t <= 2; t++) { // the same gradients twice
-        optimizer_begin(&one.model, t, 1);
-        optimizer_begin(&all.model, t, 1);
+        trainer_begin(&one.trainer, t, 1);
+        trainer_begin(&all.trainer, t, 1);
         if (t == 1) {
             walk(&all, method_find("full"), "");
             walk(&one, method_find("full"), "");
         }
-        optimizer_step(&all.model);
-        optimizer_step(&one.model);
+        trainer_update(&all.trainer);
+        trainer_update(&one.trainer);
     }
     for (size_t unit = 0; unit < LAYERS + 2; unit++) {
         struct parameters parameters = unit_parameters(&one.model, unit);
@@ -178,9 +184,9 @@ static void an_update_is_that_of_adamw_on_one_layer(void **state)
         }
     }
     // The next layer's turn: its state is new.
-    optimizer_begin(&one.model, 3, 1);
+    trainer_begin(&one.trainer, 3, 1);
     assert_int_equal(one.model.lowest_trained, LAYERS - 2);
-    assert_int_equal(one.model.update.age, 1);
+    assert_int_equal(one.trainer.update.age, 1);
     const struct parameter *p = one.model.layers[LAYERS - 2].up.weight;
     double *moment = read_values(&one, p->state[0]);
     for (size_t i = 0; i < tensor_count(p->value); i++) {
@@ -195,20 +201,22 @@ static void an_update_is_that_of_adamw_on_one_layer(void **state)
 static void turns_come_in_order(void **state)
 {
     (void)state;
-    struct fixture f = opened("bcd", "interval=3 lowest=1");
+    struct fixture f = fixture_of("bcd", "interval=3 lowest=1");
+    fixture_open(&f);
     for (size_t t = 1; t <= 30; t++) {
-        optimizer_begin(&f.model, t, 1);
+        trainer_begin(&f.trainer, t, 1);
         assert_int_equal(f.model.lowest_trained, 1 + (t - 1) / 3 % (LAYERS - 1));
-        assert_int_equal(f.model.update.age, (t - 1) % 3 + 1);
+        assert_int_equal(f.trainer.update.age, (t - 1) % 3 + 1);
     }
     fixture_close(&f);
     size_t turns[8 * LAYERS];
     bool differs = false;
-    f = opened("bcd", "interval=1 order=random seed=5");
+    f = fixture_of("bcd", "interval=1 order=random seed=5");
+    fixture_open(&f);
     for (size_t round = 0; round < 8; round++) {
         size_t seen = 0;
         for (size_t i = 0; i < LAYERS; i++) {
-            optimizer_begin(&f.model, round * LAYERS + i + 1, 1);
+            trainer_begin(&f.trainer, round * LAYERS + i + 1, 1);
             seen |= (size_t)1 << f.model.lowest_trained;
             turns[round * LAYERS + i] = f.model.lowest_trained;
             differs |= turns[round * LAYERS + i] != turns[i];
@@ -217,7 +225,7 @@ static void turns_come_in_order(void **state)
     }
     assert_true(differs);
     for (size_t t = 8 * LAYERS; t > 0; t--) { // the same, whatever came before
-        optimizer_begin(&f.model, t, 1);
+        trainer_begin(&f.trainer, t, 1);
         assert_int_equal(f.model.lowest_trained, turns[t - 1]);
     }
     fixture_close(&f);
@@ -231,9 +239,10 @@ static void less_is_kept_above(void **state)
     for (size_t w = 0; w < COUNT(walks); w++) {
         size_t peaks[LAYERS];
         double flops[LAYERS];
-        struct fixture f = opened("bcd", "interval=1");
+        struct fixture f = fixture_of("bcd", "interval=1");
+        fixture_open(&f);
         for (size_t t = 1; t <= LAYERS; t++) {
-            optimizer_begin(&f.model, t, 1);
+            trainer_begin(&f.trainer, t, 1);
             arena_reset_peak(&f.device->arena);
             arena_reset_peak(&f.device->host);
             f.device->counters = (struct counters){0};

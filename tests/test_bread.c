@@ -23,7 +23,7 @@ static const struct {
     {"seco", "chunk=7 stages=2"},
 };
 
-static struct fixture opened(enum dtype dtype, struct lora lora, const char *optimizer, const char *options)
+static struct fixture fixture_of(enum dtype dtype, struct lora lora, const char *optimizer, const char *options)
 {
     struct fixture f = fixture_default();
     f.config.layers = LAYERS;
@@ -31,7 +31,6 @@ static struct fixture opened(enum dtype dtype, struct lora lora, const char *opt
     f.lora = lora;
     f.dtype = dtype;
     fixture_set_optimizer(&f, optimizer_find(optimizer), "rate=0.01 decay=0.1 %s", options);
-    fixture_open(&f);
     return f;
 }
 
@@ -40,10 +39,10 @@ static void step(struct fixture *f, size_t t, const char *method, const char *te
     const struct method *m = method_find(method);
     void *options = fixture_options(m, "%s", text);
     struct step_report report = {0};
-    optimizer_begin(&f->model, t, 1);
-    model_zero_gradients(&f->model);
+    trainer_begin(&f->trainer, t, 1);
+    trainer_zero(&f->trainer);
     method_step(m, &f->model, &f->batch, options, &report);
-    optimizer_step(&f->model);
+    trainer_update(&f->trainer);
     assert_int_equal(f->device->status.code, STATUS_OK);
     options_free(&m->options, options);
     step_report_free(&report);
@@ -94,9 +93,12 @@ static void without_the_expansion_it_is_bcd(void **state)
                 char sgd[100];
                 bool rows = method_find(walks[w].method)->rows;
                 snprintf(sgd, sizeof sgd, "%s ratio=0 when=%s", turns[o], rows ? "walk" : "end");
-                struct fixture bcd = opened(dtypes[d], (struct lora){0}, "bcd", turns[o]),
-                               by_sgd = opened(dtypes[d], (struct lora){0}, "bread-sgd", sgd),
-                               by_lora = opened(dtypes[d], nothing, "bread-lora", turns[o]);
+                struct fixture bcd = fixture_of(dtypes[d], (struct lora){0}, "bcd", turns[o]),
+                               by_sgd = fixture_of(dtypes[d], (struct lora){0}, "bread-sgd", sgd),
+                               by_lora = fixture_of(dtypes[d], nothing, "bread-lora", turns[o]);
+                fixture_open(&bcd);
+                fixture_open(&by_sgd);
+                fixture_open(&by_lora);
                 for (size_t t = 1; t <= 5; t++) {
                     step(&bcd, t, walks[w].method, walks[w].options);
                     step(&by_sgd, t, walks[w].method, walks[w].options);
@@ -133,9 +135,14 @@ static void one_step_is_adamw_and_sgd(void **state)
             snprintf(text, sizeof text, "lowest=1 ratio=3 expand=%s when=%s master=none", above ? "above" : "all",
                      rows ? "walk" : "end");
             struct lora none = {0};
-            struct fixture f = opened(DTYPE_F64, none, "bread-sgd", text),
-                           before = opened(DTYPE_F64, none, "sgd", ""),
-                           adamw = opened(DTYPE_F64, none, "adamw", ""), sgd = opened(DTYPE_F64, none, "sgd", "");
+            struct fixture f = fixture_of(DTYPE_F64, none, "bread-sgd", text),
+                           before = fixture_of(DTYPE_F64, none, "sgd", ""),
+                           adamw = fixture_of(DTYPE_F64, none, "adamw", ""),
+                           sgd = fixture_of(DTYPE_F64, none, "sgd", "");
+            fixture_open(&f);
+            fixture_open(&before);
+            fixture_open(&adamw);
+            fixture_open(&sgd);
             fixture_close(&sgd);
             sgd = fixture_default();
             sgd.config = f.config;
@@ -172,7 +179,8 @@ static void what_is_frozen_stays(void **state)
         for (size_t e = 0; e < COUNT(expands); e++) {
             char text[64];
             snprintf(text, sizeof text, "interval=2 expand=%s", expands[e]);
-            struct fixture f = opened(DTYPE_F64, factors, "bread-lora", text);
+            struct fixture f = fixture_of(DTYPE_F64, factors, "bread-lora", text);
+            fixture_open(&f);
             double **before = calloc(f.model.parameter_count, sizeof *before);
             assert_non_null(before);
             for (size_t t = 1; t <= 2 * LAYERS; t++) {
@@ -209,12 +217,13 @@ static void states_of_factors_stay_or_go(void **state)
     (void)state;
     for (int reset = 0; reset < 2; reset++) {
         struct fixture f =
-            opened(DTYPE_F64, factors, "bread-lora", reset ? "interval=1 factor_state=reset" : "interval=1");
+            fixture_of(DTYPE_F64, factors, "bread-lora", reset ? "interval=1 factor_state=reset" : "interval=1");
+        fixture_open(&f);
         const struct parameter *p = f.model.layers[3].v.lora_b;
         for (size_t t = 1; t <= LAYERS + 1; t++) {
             double *before = t > 1 && p->state[0].data ? read_values(&f, p->state[0]) : NULL;
-            optimizer_begin(&f.model, t, 1);
-            assert_int_equal(f.model.layers[3].seen, reset ? 0 : t <= LAYERS ? t - 1 : LAYERS - 1);
+            trainer_begin(&f.trainer, t, 1);
+            assert_int_equal(f.trainer.seen[3], reset ? 0 : t <= LAYERS ? t - 1 : LAYERS - 1);
             assert_true(p->trains == (t != 4));
             assert_true((p->state[0].data != NULL) == (!reset || t != 4)); // it rests, or is gone
             double *after = p->state[0].data ? read_values(&f, p->state[0]) : NULL;
@@ -235,9 +244,14 @@ static void states_of_factors_stay_or_go(void **state)
 static void factors_move_as_with_adamw(void **state)
 {
     (void)state;
-    struct fixture f = opened(DTYPE_F64, factors, "bread-lora", "interval=1 order=descending ratio=1"),
-                   g = opened(DTYPE_F64, factors, "bread-lora", "interval=1 order=descending ratio=16"),
-                   lora = opened(DTYPE_F64, factors, "adamw", ""), before = opened(DTYPE_F64, factors, "adamw", "");
+    struct fixture f = fixture_of(DTYPE_F64, factors, "bread-lora", "interval=1 order=descending ratio=1"),
+                   g = fixture_of(DTYPE_F64, factors, "bread-lora", "interval=1 order=descending ratio=16"),
+                   lora = fixture_of(DTYPE_F64, factors, "adamw", ""),
+                   before = fixture_of(DTYPE_F64, factors, "adamw", "");
+    fixture_open(&f);
+    fixture_open(&g);
+    fixture_open(&lora);
+    fixture_open(&before);
     step(&f, 1, "full", "");
     step(&g, 1, "full", "");
     step(&lora, 1, "full", "");

@@ -172,7 +172,7 @@ static void take(struct fixture *f, const struct method *method, size_t chunk, s
     void *options = fixture_options(method, "chunk=%zu head_chunk=%zu budget=%zu", chunk, chunk,
                                     (f->context + chunk - 1) / chunk);
     struct step_report report = {0};
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     f->device->counters = (struct counters){0};
     f->device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .launch_s = 1e-6};
     breakdown_start(b, f->device);
@@ -194,8 +194,8 @@ static void test_rows_add_up_to_the_step(void **state)
     fixture_open(&f);
     struct status status = {0};
     planned.device = device_open("plan-cpu", DTYPE_F64, 0, &status);
-    struct model_options options = {.kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
-    model_open(&planned.model, &planned.config, &options, planned.device);
+    struct trainer_options options = {.kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
+    trainer_open(&planned.trainer, &planned.model, &planned.config, &options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f.context, f.batch_size);
     bool more_than_marks = false;
     for (const struct method *const *m = methods; *m; m++) {
@@ -228,7 +228,7 @@ static void test_rows_add_up_to_the_step(void **state)
     }
     assert_true(more_than_marks);
     batch_close(&planned.batch, planned.device);
-    model_close(&planned.model);
+    trainer_close(&planned.trainer);
     device_close(planned.device);
     fixture_close(&f);
 }

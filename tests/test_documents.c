@@ -68,7 +68,7 @@ static void packed_is_as_if_alone(void **state)
             struct step_report report = {0};
             void *options = fixture_options(*m, OPTIONS);
             double *packed = fixture_step(&f, (*m)->name, options, &report), loss = 0;
-            model_zero_gradients(&f.model);
+            trainer_zero(&f.trainer);
             for (size_t n = 0; n < count; n++) {
                 loss += step_alone(&f, *m, options, documents[n]);
             }

@@ -52,14 +52,15 @@ static const struct {
 static void floors_are_what_is_stated(void **state)
 {
     (void)state;
-    const struct model_options model_options = {.lora = {.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V},
-                                                .kv_gradient_dtype = DTYPE_F32,
-                                                .gradient_dtype = DTYPE_F32};
+    const struct trainer_options model_options = {.lora = {.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V},
+                                                  .kv_gradient_dtype = DTYPE_F32,
+                                                  .gradient_dtype = DTYPE_F32};
     struct status status = {0};
     struct device *device = device_open("plan-cpu", DTYPE_BF16, 0, &status);
     assert_non_null(device);
     struct model model;
-    model_open(&model, config_preset("llama-3-8b"), &model_options, device);
+    struct trainer trainer;
+    trainer_open(&trainer, &model, config_preset("llama-3-8b"), &model_options, device);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct method *method = method_find(cases[i].method);
         void *options = fixture_options(method, "%s", cases[i].options);
@@ -68,7 +69,7 @@ static void floors_are_what_is_stated(void **state)
             fail_msg("%s %s: %.17g, not %.17g", cases[i].method, cases[i].options, bytes, cases[i].bytes);
         options_free(&method->options, options);
     }
-    model_close(&model);
+    trainer_close(&trainer);
     device_close(device);
 }
 

@@ -1,6 +1,7 @@
 // FLOPs: what every method counts is what methods/README.md states, exactly, for every option; made here of the
 // model's shape and of pairs that are counted one by one, not of the operations that the walk asks for. A loop over
 // the array of methods; an exact one whose closed form is not stated here is held to full's as a lower bound.
+#include "kernels/transformer/flops.h"
 #include "methods/column.h"
 #include "methods/columns.h"
 #include "methods/row.h"
@@ -298,15 +299,16 @@ static void check(const struct fixture *f, const struct method *method, const vo
     struct status status = {0};
     struct step_report report = {0};
     struct model model;
+    struct trainer trainer;
     struct batch batch;
     struct device *device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(device);
-    struct model_options model_options = fixture_model_options(f);
-    model_open(&model, &f->config, &model_options, device);
+    struct trainer_options model_options = fixture_trainer_options(f);
+    trainer_open(&trainer, &model, &f->config, &model_options, device);
     batch_open(&batch, device, NULL, NULL, f->context, f->batch_size);
     fixture_set_documents(f, device, &batch, 0);
     device->counters = (struct counters){0};
-    model_zero_gradients(&model);
+    trainer_zero(&trainer);
     method_step(method, &model, &batch, options, &report);
     assert_int_equal(device->status.code, STATUS_OK);
     struct asked asked = read_options(f, method, options);
@@ -325,7 +327,7 @@ static void check(const struct fixture *f, const struct method *method, const vo
     assert_true(model_flops(&f->config, &f->lora, &batch) == full(&asked) - twice);
     step_report_free(&report);
     batch_close(&batch, device);
-    model_close(&model);
+    trainer_close(&trainer);
     device_close(device);
 }
 

@@ -66,16 +66,17 @@ static void weights_are_quantised_as_they_are_read(void **state)
         struct bench bench;
         struct status status = {0};
         struct model drawn, plain;
+        struct trainer drawn_trainer, plain_trainer;
         struct lora lora = {.rank = 1, .alpha = 1, .targets = LORA_V};
-        struct model_options options = {
+        struct trainer_options options = {
             .lora = lora, .kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64, .quantisation = q};
         bench_open(&bench, *state, config, (struct lora){0}, DTYPE_BF16);
-        model_close(&bench.model);
-        model_open(&bench.model, &config, &options, bench.device);
-        model_open(&drawn, &config, &options, bench.device);
+        trainer_close(&bench.trainer);
+        trainer_open(&bench.trainer, &bench.model, &config, &options, bench.device);
+        trainer_open(&drawn_trainer, &drawn, &config, &options, bench.device);
         options.dequantised = true;
-        model_open(&plain, &config, &options, bench.device);
-        model_randomize(&drawn, 5, DTYPE_BF16);
+        trainer_open(&plain_trainer, &plain, &config, &options, bench.device);
+        random_weights_set(&drawn, 5, DTYPE_BF16);
         if (!folder_read_weights(bench.scratch.folder, &bench.model, 5, DTYPE_BF16, &status) ||
             !folder_read_weights(bench.scratch.folder, &plain, 5, DTYPE_F64, &status)) {
             fail_msg("%s", status.message);
@@ -95,8 +96,8 @@ static void weights_are_quantised_as_they_are_read(void **state)
                 free(stood_for);
             }
         }
-        model_close(&plain);
-        model_close(&drawn);
+        trainer_close(&plain_trainer);
+        trainer_close(&drawn_trainer);
         bench_close(&bench);
     }
 }
@@ -202,7 +203,7 @@ static void write_fused(const struct bench *bench, size_t rows_missing)
         size_t values = tensor_count(p->value);
         double *random = malloc(values * sizeof *random);
         assert_non_null(random);
-        model_random_values(p, 5, DTYPE_F64, 0, values, random);
+        random_weights_values(p, 5, DTYPE_F64, 0, values, random);
         bool last = strstr(p->name, "layers.1.mlp.up_proj");
         fine = safetensors_append(&writer, random, values - (last ? rows_missing * p->value.cols : 0), &status);
         free(random);

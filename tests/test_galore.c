@@ -187,15 +187,15 @@ static void check_steps(const char *optimizer, size_t history, size_t ffn)
         plains[k] = plain_of(&f, tested[k]);
     }
     for (size_t t = 1; t <= STEPS; t++) {
-        optimizer_begin(&f.model, t, 1);
-        model_zero_gradients(&f.model);
+        trainer_begin(&f.trainer, t, 1);
+        trainer_zero(&f.trainer);
         for (size_t k = 0; k < COUNT(tested); k++) {
             double *g = gradient_of(plains[k].m, plains[k].n, t);
             tensor_write(f.device, tested[k]->grad, g);
             step_plainly(&plains[k], t, history);
             free(g);
         }
-        optimizer_step(&f.model);
+        trainer_update(&f.trainer);
     }
     assert_int_equal(f.device->status.code, STATUS_OK);
     for (size_t k = 0; k < COUNT(tested); k++) {
@@ -243,10 +243,10 @@ static void natural_gradients_keep_their_digits(void **state)
         fixture_open(&f);
         struct parameter *p = f.model.layers[2].up.weight;
         for (size_t t = 1; t <= UPDATES; t++) {
-            optimizer_begin(&f.model, t, 1);
-            model_zero_gradients(&f.model);
+            trainer_begin(&f.trainer, t, 1);
+            trainer_zero(&f.trainer);
             op_random_normal(f.device, p->grad, random_named(t, "gradient"), 0, 1, DTYPE_F64);
-            optimizer_step(&f.model);
+            trainer_update(&f.trainer);
         }
         size_t count = tensor_count(p->state[0]);
         double *history = numbers_of(f.device, p->state[ADAM8BIT_STATES]),
@@ -293,13 +293,13 @@ static void rounding_has_no_bias(void **state)
     for (size_t i = 0; i < (size_t)2 * HALF; i++) {
         ones[i] = 1;
     }
-    optimizer_begin(&f.model, 1, 1);
-    model_zero_gradients(&f.model);
+    trainer_begin(&f.trainer, 1, 1);
+    trainer_zero(&f.trainer);
     for (size_t k = 0; k < 2; k++) {
         tensor_write(f.device, tested[k]->value, ones);
         tensor_write(f.device, tested[k]->grad, ones);
     }
-    optimizer_step(&f.model);
+    trainer_update(&f.trainer);
     for (size_t k = 0; k < 2; k++) {
         size_t lower = 0;
         found[k] = numbers_of(f.device, tested[k]->value);
@@ -321,7 +321,7 @@ static void rounding_has_no_bias(void **state)
 static double walked(struct fixture *f, const struct method *method, const void *options)
 {
     struct step_report report = {0};
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     f->device->counters = (struct counters){0};
     method_step(method, &f->model, &f->batch, options, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
@@ -359,7 +359,7 @@ static void check_sums(struct fixture *f, const struct method *method)
     double **sums = calloc(f->model.parameter_count, sizeof *sums), saved = 0;
     size_t whole = 0, tokens = f->context * f->batch_size;
     assert_non_null(sums);
-    optimizer_begin(&f->model, 1, 1);
+    trainer_begin(&f->trainer, 1, 1);
     double flops = walked(f, method, options);
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         const struct parameter *p = &f->model.parameters[i];
@@ -374,7 +374,7 @@ static void check_sums(struct fixture *f, const struct method *method)
         }
     }
     assert_int_equal(whole, 1);
-    f->model.update = (struct update){0};
+    f->model.update = 0;
     double of_whole = walked(f, method, options);
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         const struct parameter *p = &f->model.parameters[i];
@@ -457,10 +457,10 @@ static void each_matrix_has_its_turn(void **state)
         fixture_open(&f);
         for (size_t t = 1; t <= 2 * period; t++) {
             size_t place = 0, whole = 0;
-            optimizer_begin(&f.model, t, 1);
+            trainer_begin(&f.trainer, t, 1);
             size_t before = f.device->arena.live_bytes;
             arena_reset_peak(&f.device->arena);
-            model_zero_gradients(&f.model);
+            trainer_zero(&f.trainer);
             size_t now = f.device->arena.live_bytes;
             assert_int_equal(f.device->arena.peak_bytes, before > now ? before : now);
             for (size_t i = 0; i < f.model.parameter_count; i++) {

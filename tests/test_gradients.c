@@ -3,6 +3,8 @@
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/tensors/gradients.h"
 #include "harness/tensors/safetensors.h"
+#include "kernels/transformer/random_weights.h"
+#include "kernels/transformer/trainer.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
 #include <setjmp.h>
@@ -17,7 +19,7 @@ static void fill(struct model *model, enum dtype dtype)
         struct parameter *p = &model->parameters[i];
         if (p->grad.data) {
             double *values = malloc(tensor_count(p->grad) * sizeof *values);
-            model_random_values(p, 9, dtype, 0, tensor_count(p->grad), values);
+            random_weights_values(p, 9, dtype, 0, tensor_count(p->grad), values);
             tensor_write(model->device, p->grad, values);
             free(values);
         }
@@ -40,7 +42,7 @@ static void check_file(const char *path, const struct model *model, enum dtype d
         assert_int_equal(t->count, tensor_count(p->grad));
         double *found = malloc(t->count * sizeof *found), *values = malloc(t->count * sizeof *values);
         safetensors_values(t, 0, t->count, found);
-        model_random_values(p, 9, dtype, 0, tensor_count(p->grad), values);
+        random_weights_values(p, 9, dtype, 0, tensor_count(p->grad), values);
         assert_memory_equal(found, values, t->count * sizeof *found);
         free(found);
         free(values);
@@ -51,13 +53,14 @@ static void check_file(const char *path, const struct model *model, enum dtype d
 static void check(struct scratch *scratch, struct lora lora, size_t expected, enum dtype dtype)
 {
     struct status status = {0};
-    struct model_options options = {.lora = lora, .kv_gradient_dtype = dtype, .gradient_dtype = dtype};
+    struct trainer_options options = {.lora = lora, .kv_gradient_dtype = dtype, .gradient_dtype = dtype};
     struct device *device = device_open("cpu", DTYPE_F64, 0, &status);
     assert_non_null(device);
     struct model model;
+    struct trainer trainer;
     struct config config = small;
     config.vocab = 40000; // more than one block, the last shorter
-    model_open(&model, &config, &options, device);
+    trainer_open(&trainer, &model, &config, &options, device);
     fill(&model, dtype);
     struct scratch_path path = scratch_path(scratch, "g.safetensors");
     if (!gradients_write(path.text, &model, NULL, &status)) {
@@ -74,7 +77,7 @@ static void check(struct scratch *scratch, struct lora lora, size_t expected, en
     assert_false(gradients_write(path.text, &model, NULL, &status));
     assert_int_equal(status.code, STATUS_OOM);
     assert_int_equal(scratch_entries(scratch), 0);
-    model_close(&model);
+    trainer_close(&trainer);
     device_close(device);
 }
 

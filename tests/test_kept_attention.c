@@ -28,7 +28,7 @@ static double *take_step(struct fixture *f, const struct method *method, void *o
     struct step_report report = {0};
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     method_step(method, &f->model, &f->batch, options, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     *taken = (struct taken){f->device->counters, f->device->arena.peak_bytes, {0}, report.sums.loss};
@@ -44,17 +44,17 @@ static void assert_planned(const struct fixture *f, const struct method *method,
     struct status status = {0};
     struct fixture plan = *f;
     struct taken taken;
-    struct model_options model_options = fixture_model_options(f);
+    struct trainer_options model_options = fixture_trainer_options(f);
     plan.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(plan.device);
-    model_open(&plan.model, &plan.config, &model_options, plan.device);
+    trainer_open(&plan.trainer, &plan.model, &plan.config, &model_options, plan.device);
     fixture_open_batch(f, plan.device, &plan.batch, (struct row_range){0, f->batch_size});
     take_step(&plan, method, options, &taken);
     assert_memory_equal(&taken.counters, &measured->counters, sizeof taken.counters);
     assert_int_equal(taken.peak_bytes, measured->peak_bytes);
     assert_memory_equal(taken.by_category, measured->by_category, sizeof taken.by_category);
     batch_close(&plan.batch, plan.device);
-    model_close(&plan.model);
+    trainer_close(&plan.trainer);
     device_close(plan.device);
 }
 

@@ -202,15 +202,15 @@ static void steps_have_bits_of_their_own(void **state)
         f.model.kv_gradient_stochastic = !cases[i].nearest;
         f.model.seed = cases[i].seed;
         f.model.walk = 5;
-        model_zero_gradients(&f.model);
+        trainer_zero(&f.trainer);
         assert_int_equal(f.model.walk, 0);
         f.model.walk = cases[i].walk;
-        f.model.update.t = cases[i].update;
+        f.model.update = cases[i].update;
         method_step(seco, &f.model, &f.batch, options, &report);
         assert_int_equal(f.model.walk, cases[i].walk + 1);
         gradients[i] = fixture_gradients(&f);
     }
-    f.model.update.t = 0;
+    f.model.update = 0;
     assert_memory_equal(gradients[1], gradients[0], f.gradient_count * sizeof(double));
     for (size_t i = 2; i < CASES; i++)
         assert_memory_not_equal(gradients[i], gradients[0], f.gradient_count * sizeof(double));

@@ -4,7 +4,7 @@
 #include "harness/plan/max_context.h"
 #include "harness/plan/planned_step.h"
 #include "harness/step/largest_turn.h"
-#include "kernels/transformer/optimizer_step.h"
+#include "kernels/transformer/trainer.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
@@ -62,13 +62,13 @@ static void plan_layer(const struct trial *trial, size_t layer, size_t bytes[2])
     struct step_report report = {0};
     struct setup_options options = setup_options_planned(trial);
     assert_true(setup_open(&setup, trial, &options, &status));
-    optimizer_give_turn(&setup.model, layer);
+    trainer_give_turn(&setup.trainer, layer);
     arena_reset_peak(&setup.device->arena);
     arena_reset_peak(&setup.device->host);
-    optimizer_begin_again(&setup.model, 1, 1);
-    model_zero_gradients(&setup.model);
+    trainer_begin_again(&setup.trainer, 1, 1);
+    trainer_zero(&setup.trainer);
     method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
-    optimizer_step(&setup.model);
+    trainer_update(&setup.trainer);
     assert_int_equal(setup.device->status.code, STATUS_OK);
     bytes[0] = setup.device->arena.peak_bytes;
     bytes[1] = setup.device->host.peak_bytes;

@@ -117,11 +117,11 @@ static struct arena arena_of(struct fixture *f, const char *device, struct log_p
                              struct counters *counters)
 {
     struct status status = {0};
-    struct model_options model_options = fixture_model_options(f);
+    struct trainer_options model_options = fixture_trainer_options(f);
     f->device = device_open(device, f->dtype, 0, &status);
     assert_non_null(f->device);
-    model_open(&f->model, &f->config, &model_options, f->device);
-    model_randomize(&f->model, 1, f->rounding);
+    trainer_open(&f->trainer, &f->model, &f->config, &model_options, f->device);
+    random_weights_set(&f->model, 1, f->rounding);
     int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
     f->device->counters = (struct counters){0};
@@ -129,7 +129,7 @@ static struct arena arena_of(struct fixture *f, const char *device, struct log_p
     struct arena arena = f->device->arena;
     *counters = f->device->counters;
     batch_close(&f->batch, f->device);
-    model_close(&f->model);
+    trainer_close(&f->trainer);
     device_close(f->device);
     free(ids);
     return arena;

@@ -33,7 +33,7 @@ static struct cost cost_of(struct fixture *f, struct walk walk, struct memo *mem
     arena_reset_peak(&device->arena);
     if (walk.method) {
         struct step_report report = {0};
-        model_zero_gradients(&f->model);
+        trainer_zero(&f->trainer);
         method_step(walk.method, &f->model, &f->batch, walk.options, &report);
         step_report_free(&report);
     } else {
@@ -111,7 +111,7 @@ static void compare_all(struct fixture *f)
         f->device->roofline = (struct roofline){.flops_per_s = 1e12, .bytes_per_s = 1e11};
         for (size_t layer = 0; layer < (f->optimizer ? f->config.layers : 1); layer++) {
             if (f->optimizer)
-                optimizer_give_turn(&f->model, layer);
+                trainer_give_turn(&f->trainer, layer);
             compare_methods(f, memo);
         }
         fixture_close(f);

@@ -36,21 +36,21 @@ static void plan(const struct fixture *f, const struct setting *setting, bool of
     void *options = options_with(setting, offloads, text);
     struct step_report report = {0};
     enum dtype sums = fixture_sums(f);
-    struct model_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
+    struct trainer_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
-    model_open(&planned.model, &planned.config, &model_options, planned.device);
+    trainer_open(&planned.trainer, &planned.model, &planned.config, &model_options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     fixture_set_documents(f, planned.device, &planned.batch, 0);
     planned.device->counters = (struct counters){0};
-    model_zero_gradients(&planned.model); // as the fixture does
+    trainer_zero(&planned.trainer); // as the fixture does
     method_step(method_find(setting->method), &planned.model, &planned.batch, options, &report);
     options_done(setting, options);
     assert_int_equal(planned.device->status.code, STATUS_OK);
     *copy = *planned.device;
     step_report_free(&report);
     batch_close(&planned.batch, planned.device);
-    model_close(&planned.model);
+    trainer_close(&planned.trainer);
     device_close(planned.device);
 }
 
@@ -307,16 +307,16 @@ static void places_hold_the_formula(void **state)
         for (size_t k = 0; k < 2; k++) {
             struct status status = {0};
             struct fixture f = {.config = *config_preset("llama-3-8b"), .context = 8192 << k};
-            struct model_options model_options = {.lora = {.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V},
-                                                  .kv_gradient_dtype = DTYPE_F32,
-                                                  .gradient_dtype = DTYPE_F32};
+            struct trainer_options model_options = {.lora = {.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V},
+                                                    .kv_gradient_dtype = DTYPE_F32,
+                                                    .gradient_dtype = DTYPE_F32};
             char text[128];
             snprintf(text, sizeof text, "chunk=128 %s", cases[i].text);
             void *options = options_with(setting, true, text);
             struct step_report report = {0};
             f.device = device_open("plan-cpu", DTYPE_BF16, 0, &status);
             assert_non_null(f.device);
-            model_open(&f.model, &f.config, &model_options, f.device);
+            trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
             batch_open(&f.batch, f.device, NULL, NULL, f.context, 1);
             size_t before = f.device->arena.live_bytes;
             const struct method *method = method_find(setting->method);
@@ -329,7 +329,7 @@ static void places_hold_the_formula(void **state)
             link[k] = f.device->counters.link_bytes[QUEUE_OUT] + f.device->counters.link_bytes[QUEUE_IN];
             step_report_free(&report);
             batch_close(&f.batch, f.device);
-            model_close(&f.model);
+            trainer_close(&f.trainer);
             device_close(f.device);
         }
         double grown = (device[1] - device[0]) / 8192, far = (host[1] - host[0]) / 8192;

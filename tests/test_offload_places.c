@@ -59,16 +59,16 @@ static void assert_planned(const struct fixture *f, size_t walk, size_t stages)
     struct fixture planned = *f;
     struct step_report report = {0};
     struct status status = {0};
-    struct model_options model_options = fixture_model_options(f);
+    struct trainer_options model_options = fixture_trainer_options(f);
     void *options = fixture_options(method, OPTIONS " stages=%zu offload=%s", stages, walks[walk].offload);
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
-    model_open(&planned.model, &planned.config, &model_options, planned.device);
+    trainer_open(&planned.trainer, &planned.model, &planned.config, &model_options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     planned.device->counters = (struct counters){0};
     arena_reset_peak(&planned.device->arena);
     arena_reset_peak(&planned.device->host);
-    model_zero_gradients(&planned.model);
+    trainer_zero(&planned.trainer);
     method_step(method, &planned.model, &planned.batch, options, &report);
     assert_int_equal(planned.device->status.code, STATUS_OK);
     assert_memory_equal(planned.device->arena.peak_by_category, f->device->arena.peak_by_category,
@@ -79,7 +79,7 @@ static void assert_planned(const struct fixture *f, size_t walk, size_t stages)
     options_free(&method->options, options);
     step_report_free(&report);
     batch_close(&planned.batch, planned.device);
-    model_close(&planned.model);
+    trainer_close(&planned.trainer);
     device_close(planned.device);
 }
 

@@ -15,16 +15,16 @@ static double estimate_s(const struct setting *setting, bool offloads, double li
     struct fixture f = fixture_default();
     void *options = options_with(setting, offloads, "chunk=5 budget=5");
     struct step_report report = {0};
-    struct model_options model_options = {.kv_gradient_dtype = f.dtype, .gradient_dtype = f.dtype};
+    struct trainer_options model_options = {.kv_gradient_dtype = f.dtype, .gradient_dtype = f.dtype};
     struct breakdown breakdown;
     f.config.layers = 6;
     f.device = device_open("plan-cpu", f.dtype, 0, &status);
     assert_non_null(f.device);
     f.device->roofline =
         (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .link_bytes_per_s = link_bytes_per_s};
-    model_open(&f.model, &f.config, &model_options, f.device);
+    trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
     batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
-    model_zero_gradients(&f.model);
+    trainer_zero(&f.trainer);
     f.device->counters = (struct counters){0};
     breakdown_start(&breakdown, f.device);
     method_step(method_find(setting->method), &f.model, &f.batch, options, &report);
@@ -39,7 +39,7 @@ static double estimate_s(const struct setting *setting, bool offloads, double li
     breakdown_free(&breakdown);
     step_report_free(&report);
     batch_close(&f.batch, f.device);
-    model_close(&f.model);
+    trainer_close(&f.trainer);
     device_close(f.device);
     return all_s;
 }
@@ -68,22 +68,22 @@ static double waits_s(const char *text, size_t context)
     struct fixture f = fixture_default();
     void *options = fixture_options(method_find("seco"), "chunk=5 offload=kv %s", text);
     struct step_report report = {0};
-    struct model_options model_options = {
+    struct trainer_options model_options = {
         .kv_gradient_dtype = f.dtype, .gradient_dtype = f.dtype, .weights_place = PLACE_HOST};
     f.config.layers = 6;
     f.device = device_open("plan-cpu", f.dtype, 0, &status);
     assert_non_null(f.device);
     f.device->roofline = (struct roofline){.flops_per_s = 1e9, .bytes_per_s = 1e9, .link_bytes_per_s = 2e10};
-    model_open(&f.model, &f.config, &model_options, f.device);
+    trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
     batch_open(&f.batch, f.device, NULL, NULL, context, f.batch_size);
-    model_zero_gradients(&f.model);
+    trainer_zero(&f.trainer);
     f.device->counters = (struct counters){0};
     method_step(method_find("seco"), &f.model, &f.batch, options, &report);
     double waits = counters_clock_s(&f.device->counters) - f.device->counters.estimate_s;
     options_free(&method_find("seco")->options, options);
     step_report_free(&report);
     batch_close(&f.batch, f.device);
-    model_close(&f.model);
+    trainer_close(&f.trainer);
     device_close(f.device);
     return waits;
 }

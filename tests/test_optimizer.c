@@ -82,9 +82,9 @@ static void weights_are_those_of_pytorch(void **state)
         fixture_open(&f);
         write_all(&f, false, first_weight, 0);
         for (size_t t = 1; t <= 20; t++) {
-            optimizer_begin(&f.model, t, 1);
+            trainer_begin(&f.trainer, t, 1);
             write_all(&f, true, gradient_at, t);
-            optimizer_step(&f.model);
+            trainer_update(&f.trainer);
         }
         for (size_t k = 0; k < f.model.parameter_count; k++) {
             const struct parameter *p = &f.model.parameters[k];
@@ -180,9 +180,9 @@ static void eight_bits_are_those_of_a_plain_reference(void **state)
     }
     const struct parameter *p = f.model.layers[0].gate.weight;
     for (size_t t = 1; t <= 20; t++) {
-        optimizer_begin(&f.model, t, 1);
+        trainer_begin(&f.trainer, t, 1);
         write_all(&f, true, noise, t);
-        optimizer_step(&f.model);
+        trainer_update(&f.trainer);
         double rest1 = 1 - pow(0.9, (double)t), rest2 = 1 - pow(0.999, (double)t);
         for (size_t block = 0; block < BLOCKS; block++) {
             double m[256], v[256];
@@ -235,9 +235,9 @@ static void embeddings_have_wide_moments(void **state)
         fixture_open(&f);
         write_all(&f, false, first_weight, 0);
         for (size_t t = 1; t <= 3; t++) {
-            optimizer_begin(&f.model, t, 1);
+            trainer_begin(&f.trainer, t, 1);
             write_all(&f, true, noise, t);
-            optimizer_step(&f.model);
+            trainer_update(&f.trainer);
         }
         const struct parameter *embedding = f.model.embedding, *head = f.model.head;
         assert_int_equal(head == embedding, runs[r].tied);
@@ -276,8 +276,8 @@ static double *moved(const char *options, size_t t, struct fixture *f)
     fixture_open(f);
     write_all(f, false, one, 0);
     write_all(f, true, one, 0);
-    optimizer_begin(&f->model, t, 1);
-    optimizer_step(&f->model);
+    trainer_begin(&f->trainer, t, 1);
+    trainer_update(&f->trainer);
     return values_of(f, f->model.layers[1].up.weight);
 }
 
@@ -328,8 +328,8 @@ static void a_master_keeps_what_rounding_loses(void **state)
     struct fixture f;
     free(moved("master=f32", 1, &f));
     for (size_t t = 2; t <= 10; t++) {
-        optimizer_begin(&f.model, t, 1);
-        optimizer_step(&f.model);
+        trainer_begin(&f.trainer, t, 1);
+        trainer_update(&f.trainer);
     }
     double *found = values_of(&f, f.model.layers[1].up.weight);
     for (size_t i = 0; i < (size_t)WIDTH * WIDTH; i++) {

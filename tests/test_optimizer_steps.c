@@ -97,22 +97,22 @@ static void take_steps(struct fixture *f, const char *device, const struct metho
 {
     struct status status = {0};
     struct step_report report = {0};
-    struct model_options model_options = fixture_model_options(f);
+    struct trainer_options model_options = fixture_trainer_options(f);
     void *options = fixture_options(method, "chunk=7 head_chunk=5 budget=2 sampler_seed=3");
     f->device = device_open(device, f->dtype, 0, &status);
     assert_non_null(f->device);
-    model_open(&f->model, &f->config, &model_options, f->device);
-    model_randomize(&f->model, f->seed, f->rounding);
+    trainer_open(&f->trainer, &f->model, &f->config, &model_options, f->device);
+    random_weights_set(&f->model, f->seed, f->rounding);
     f->model.listener = recorder ? &recorder->listener : NULL;
     int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
     for (size_t t = 1; t <= 2; t++) {
-        optimizer_begin(&f->model, t, 1);
-        model_zero_gradients(&f->model);
+        trainer_begin(&f->trainer, t, 1);
+        trainer_zero(&f->trainer);
         method_step(method, &f->model, &f->batch, options, &report);
-        optimizer_step(&f->model);
+        trainer_update(&f->trainer);
     }
     assert_int_equal(f->device->status.code, STATUS_OK);
     options_free(&method->options, options);
@@ -237,13 +237,13 @@ static void a_walk_alone_leaves_gradients(void **state)
     const struct method *streambp = method_find("streambp");
     void *options = options_new(&streambp->options);
     for (int i = 0; i < 2; i++) {
-        model_zero_gradients(&f.model);
+        trainer_zero(&f.trainer);
         method_step(streambp, &f.model, &f.batch, options, &report);
         found = fixture_gradients(&f);
         assert_true(relative_l2(found, expected, f.gradient_count) < 1e-13);
         free(found);
     }
-    model_zero_gradients(&f.model);
+    trainer_zero(&f.trainer);
     assert_int_equal(f.device->arena.live_by_category[CATEGORY_GRADIENTS], 0);
     options_free(&streambp->options, options);
     step_report_free(&report);
@@ -264,10 +264,10 @@ static double *stepped(const struct kind *kind, double rate, double factor, size
     *(double *)((char *)f.optimizer_options + option_find(&f.optimizer->options, "rate")->offset) = rate;
     fixture_open(&f);
     for (size_t t = 1; t <= 2; t++) {
-        optimizer_begin(&f.model, t, factor);
-        model_zero_gradients(&f.model);
+        trainer_begin(&f.trainer, t, factor);
+        trainer_zero(&f.trainer);
         method_step(full, &f.model, &f.batch, options, &report);
-        optimizer_step(&f.model);
+        trainer_update(&f.trainer);
     }
     *count = 0;
     for (size_t i = 0; i < f.model.parameter_count; i++) {
@@ -362,10 +362,10 @@ static void resident_bytes_are_those_derived(void **state)
         f.dtype = DTYPE_BF16;
         set_kind(&f, &rows[i].kind, false);
         f.config = *config_preset("llama-3-8b");
-        struct model_options options = fixture_model_options(&f);
+        struct trainer_options options = fixture_trainer_options(&f);
         f.device = device_open("plan-cuda", f.dtype, 0, &status);
         assert_non_null(f.device);
-        model_open(&f.model, &f.config, &options, f.device);
+        trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
         const size_t *live = f.device->arena.live_by_category;
         double weights = 14.96 + (f.lora.rank ? 0.04 : 0);
         assert_true(fabs((double)live[CATEGORY_WEIGHTS] / 0x1p30 - weights) < 0.01);
@@ -429,10 +429,10 @@ static void published_memory_is_near(void **state)
         f.config.kv_heads = 32;
         f.config.ffn = 11008;
         f.config.vocab = 32000;
-        struct model_options options = fixture_model_options(&f);
+        struct trainer_options options = fixture_trainer_options(&f);
         f.device = device_open("plan-cuda", f.dtype, 0, &status);
         assert_non_null(f.device);
-        model_open(&f.model, &f.config, &options, f.device);
+        trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
         const size_t *live = f.device->arena.live_by_category;
         double gib = (double)(live[CATEGORY_WEIGHTS] + live[CATEGORY_OPTIMIZER]) / 0x1p30;
         if (!(fabs(gib - rows[i].published_gib) < 0.05 * rows[i].published_gib)) {
@@ -457,10 +457,10 @@ static void bytes_are_those_that_badam_prints(void **state)
     f.dtype = DTYPE_BF16;
     set_kind(&f, &bcd, false);
     f.config = *config_preset("llama-3-8b");
-    struct model_options options = fixture_model_options(&f);
+    struct trainer_options options = fixture_trainer_options(&f);
     f.device = device_open("plan-cuda", f.dtype, 0, &status);
     assert_non_null(f.device);
-    model_open(&f.model, &f.config, &options, f.device);
+    trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
     for (size_t i = 0; i < COUNT(parts); i++) {
         double found = (double)f.device->arena.live_by_category[parts[i].category] / 1e9;
         assert_true(fabs(found / parts[i].gigabytes - 1) < 0.05);

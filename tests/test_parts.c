@@ -296,9 +296,9 @@ static void test_a_million_tokens(void **state)
         longest = calls = 0;
         struct onlooker onlooker = {.observer = {.push = look_on, .pop = look_away}};
         observer_attach(&onlooker.observer, f.device);
-        struct model_options model_options = {
+        struct trainer_options model_options = {
             .lora = f.lora, .kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
-        model_open(&f.model, &f.config, &model_options, f.device);
+        trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
         batch_open(&f.batch, f.device, NULL, NULL, f.context, 1);
         method_step(method, &f.model, &f.batch, options, &report);
         options_free(&method->options, options);
@@ -309,7 +309,7 @@ static void test_a_million_tokens(void **state)
         assert_true(onlooker.forwards >= 2 * 3 && onlooker.forwards % 3 == 0);
         observer_detach(&onlooker.observer, f.device);
         batch_close(&f.batch, f.device);
-        model_close(&f.model);
+        trainer_close(&f.trainer);
         device_close(f.device);
         step_report_free(&report);
     }

@@ -2,7 +2,8 @@
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
 #include "harness/machine/environment.h"
-#include "kernels/transformer/optimizer_step.h"
+#include "kernels/transformer/flops.h"
+#include "kernels/transformer/trainer.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"
 #include <setjmp.h>
@@ -20,25 +21,25 @@ static void measure(struct fixture *f, const char *device, const struct method *
     assert_non_null(f->device);
     enum dtype sums = fixture_sums(f);
     void *optimizer_options = options_new(&optimizers[0]->options);
-    struct model_options model_options = {f->lora, sums, sums, .optimizer = optimizers[0],
-                                          .optimizer_options = optimizer_options};
-    model_open(&f->model, &f->config, &model_options, f->device);
-    model_randomize(&f->model, 1, DTYPE_F32);
+    struct trainer_options model_options = {f->lora, sums, sums, .optimizer = optimizers[0],
+                                            .optimizer_options = optimizer_options};
+    trainer_open(&f->trainer, &f->model, &f->config, &model_options, f->device);
+    random_weights_set(&f->model, 1, DTYPE_F32);
     int32_t *ids = calloc(f->context * f->batch_size, sizeof *ids);
     fixture_open_objective(f);
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
     fixture_set_documents(f, f->device, &f->batch, 0);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->device->counters = (struct counters){0};
-    optimizer_begin(&f->model, 1, 1);
-    model_zero_gradients(&f->model);
+    trainer_begin(&f->trainer, 1, 1);
+    trainer_zero(&f->trainer);
     method_step(method, &f->model, &f->batch, options, &report);
-    optimizer_step(&f->model);
+    trainer_update(&f->trainer);
     assert_int_equal(f->device->status.code, STATUS_OK);
     *arena = f->device->arena;
     *counters = f->device->counters;
     batch_close(&f->batch, f->device);
-    model_close(&f->model);
+    trainer_close(&f->trainer);
     device_close(f->device);
     options_free(&optimizers[0]->options, optimizer_options);
     free(ids);

@@ -2,7 +2,7 @@
 // the time of a step over links, against closed forms.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planned_step.h"
-#include "kernels/transformer/optimizer_step.h"
+#include "kernels/transformer/trainer.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
@@ -24,11 +24,11 @@ static struct counters walk(const struct trial *trial, size_t rank, size_t *peak
     arena_reset_peak(&setup.device->arena);
     setup.device->counters = (struct counters){0};
     if (trial->optimizer)
-        optimizer_begin_again(&setup.model, 1, 1);
-    model_zero_gradients(&setup.model);
+        trainer_begin_again(&setup.trainer, 1, 1);
+    trainer_zero(&setup.trainer);
     method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
     if (trial->optimizer)
-        optimizer_step(&setup.model);
+        trainer_update(&setup.trainer);
     assert_int_equal(setup.device->status.code, STATUS_OK);
     struct counters counters = setup.device->counters;
     *peak_bytes = setup.device->arena.peak_bytes;

@@ -181,13 +181,15 @@ struct measured {
     double loss;
 };
 
-static void step_of(struct model *model, struct batch *batch, const struct setting *s, struct measured *measured)
+static void step_of(struct trainer *trainer, struct batch *batch, const struct setting *s,
+                    struct measured *measured)
 {
     const struct method *method = method_find(s->method);
+    struct model *model = trainer->model;
     struct device *device = model->device;
     struct step_report report = {0};
     void *options = fixture_options(method, "%s", s->options);
-    model_zero_gradients(model);
+    trainer_zero(trainer);
     arena_reset_peak(&device->arena);
     device->counters = (struct counters){0};
     method_step(method, model, batch, options, &report);
@@ -207,16 +209,17 @@ static void plan_of(const struct fixture *f, const struct setting *s, struct mea
         ranks_of(&comm, (struct split){1, 1, comm.size, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1},
                  &f->config, f->context);
     enum dtype sums = fixture_sums(f);
-    struct model_options options = {
+    struct trainer_options options = {
         .lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums, .ranks = &ranks};
     struct model model;
+    struct trainer trainer;
     struct batch batch;
-    model_open(&model, &f->config, &options, device);
+    trainer_open(&trainer, &model, &f->config, &options, device);
     batch_open(&batch, device, NULL, NULL, f->context, f->batch_size);
     fixture_set_documents(f, device, &batch, 0);
-    step_of(&model, &batch, s, planned);
+    step_of(&trainer, &batch, s, planned);
     batch_close(&batch, device);
-    model_close(&model);
+    trainer_close(&trainer);
     device_close(device);
 }
 
@@ -229,10 +232,10 @@ static void check_pipeline(const struct setting *s)
     fixture_open(&one);
     part.ranks = &ranks;
     fixture_open(&part);
-    step_of(&one.model, &one.batch, s, &alone);
-    step_of(&part.model, &part.batch, s, &first);
+    step_of(&one.trainer, &one.batch, s, &alone);
+    step_of(&part.trainer, &part.batch, s, &first);
     double *before = fixture_gradients(&part);
-    step_of(&part.model, &part.batch, s, &again);
+    step_of(&part.trainer, &part.batch, s, &again);
     double *after = fixture_gradients(&part);
     assert_memory_equal(before, after, part.gradient_count * sizeof *before);
     assert_memory_equal(&first, &again, sizeof first);

@@ -67,19 +67,19 @@ static bool take_step(const char *device, const struct method *method, const str
     f.lora.rank = setting->lora_rank;
     f.weights_place = f.gradients_place = f.optimizer_place = setting->place;
     f.dtype = DTYPE_F32;
-    struct model_options options = fixture_model_options(&f);
+    struct trainer_options options = fixture_trainer_options(&f);
     void *method_options = fixture_options(method, "chunk=3 %s", setting->options);
     f.device = opened(device, refused);
-    model_open(&f.model, &f.config, &options, f.device);
+    trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
     batch_open(&f.batch, f.device, ids, NULL, sizeof ids / sizeof *ids, 1);
     if (f.device->status.code == STATUS_OK) {
-        model_randomize(&f.model, f.seed, DTYPE_F32);
-        model_zero_gradients(&f.model);
+        random_weights_set(&f.model, f.seed, DTYPE_F32);
+        trainer_zero(&f.trainer);
         method_step(method, &f.model, &f.batch, method_options, &report);
     }
     *code = f.device->status.code;
     batch_close(&f.batch, f.device);
-    model_close(&f.model);
+    trainer_close(&f.trainer);
     for (int place = 0; place < PLACE_COUNT; place++)
         assert_int_equal(device_arena(f.device, (enum place)place)->live_bytes, memory.own[place]);
     assert_int_equal(memory.given, memory.back);

@@ -1,20 +1,21 @@
 // Updates of replicas: what an optimizer makes of weights at every level of ZeRO. Started by itself this program
 // starts itself under mpirun, with 2, 3 and 4 ranks.
-#include "kernels/transformer/optimizer_step.h"
+#include "kernels/transformer/trainer.h"
 #include "tests/replicas.h"
 
-static struct measured update_of(struct model *model, struct batch *batch, size_t t)
+static struct measured update_of(struct trainer *trainer, struct batch *batch, size_t t)
 {
     const struct method *method = method_find("streambp");
+    struct model *model = trainer->model;
     struct device *device = model->device;
     struct step_report report = {0};
     void *options = fixture_options(method, "chunk=7");
     arena_reset_peak(&device->arena);
     device->counters = (struct counters){0};
-    optimizer_begin(model, t, 1);
-    model_zero_gradients(model);
+    trainer_begin(trainer, t, 1);
+    trainer_zero(trainer);
     method_step(method, model, batch, options, &report);
-    optimizer_step(model);
+    trainer_update(trainer);
     assert_int_equal(device->status.code, STATUS_OK);
     struct measured measured = {device->counters, device->arena.peak_bytes, report.sums.loss};
     step_report_free(&report);
@@ -70,7 +71,7 @@ static double *update_alone(const struct updated *u, size_t *count)
         struct fixture one = updated_fixture(u);
         fixture_open(&one);
         for (size_t t = 1; t <= STEPS; t++) {
-            update_of(&one.model, &one.batch, t);
+            update_of(&one.trainer, &one.batch, t);
         }
         weights = weights_of(&one.model, count);
         fixture_close(&one);
@@ -96,8 +97,8 @@ static void check_updates(const struct updated *u, bool some)
         open_replica(&f, &ranks, split);
         plan_open(&plan, &f, split);
         for (size_t t = 1; t <= STEPS; t++) {
-            struct measured found = update_of(&f.model, &f.batch, t),
-                            planned = update_of(&plan.model, &plan.batch, t);
+            struct measured found = update_of(&f.trainer, &f.batch, t),
+                            planned = update_of(&plan.trainer, &plan.batch, t);
             assert_as_planned(&found, &planned);
         }
         double *weights = weights_of(&f.model, &count);

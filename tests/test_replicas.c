@@ -187,7 +187,7 @@ static void engines_sum_gradients(void **state)
         struct fixture f = fixture_of(&settings[0]);
         struct ranks ranks;
         open_replica(&f, &ranks, (struct split){P, 1, 1, ZERO_GRADIENTS, EXCHANGE_GATHER, sum, false, 1});
-        launches[sum] = step_of(&f.model, &f.batch, method_find("full"), "").counters.launches;
+        launches[sum] = step_of(&f.trainer, &f.batch, method_find("full"), "").counters.launches;
         fixture_close(&f);
     }
     assert_true(launches[SUM_ENGINE] < launches[SUM_ORDERED]);
@@ -265,7 +265,7 @@ static void a_row_is_gathered_once_per_pass(void **state)
     open_replica(&f, &ranks,
                  (struct split){world.comm.size, 1, 1, ZERO_WEIGHTS, EXCHANGE_GATHER, SUM_ORDERED, false, 1});
     f.model.listener = &uses.listener;
-    step_of(&f.model, &f.batch, method_find("streambp"), "chunk=2");
+    step_of(&f.trainer, &f.batch, method_find("streambp"), "chunk=2");
     for (size_t unit = 0; unit < unit_count(&f.model); unit++) {
         bool layer = unit >= unit_of_layer(0) && unit < unit_of_head(&f.model);
         assert_int_equal(uses.count[unit], layer ? 2 : 1);

@@ -87,7 +87,7 @@ static struct outcome step_of(const struct trial *trial, const char *device, boo
     outcome.context = setup.batch.context;
     outcome.batch = setup.batch.batch;
     setup.device->counters = (struct counters){0};
-    model_zero_gradients(&setup.model);
+    trainer_zero(&setup.trainer);
     method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
     assert_int_equal(setup.device->status.code, STATUS_OK);
     outcome.loss = report.sums.loss;

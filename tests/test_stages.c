@@ -244,13 +244,13 @@ static double growth(const struct method *method, const char *text, double *floo
     void *options = fixture_options(method, "chunk=128 %s", text);
     for (size_t i = 0; i < 2; i++) {
         struct step_report report = {0};
-        struct model_options model_options = {.lora = {.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V},
-                                              .kv_gradient_dtype = DTYPE_F32,
-                                              .gradient_dtype = DTYPE_F32};
+        struct trainer_options model_options = {.lora = {.rank = 8, .alpha = 16, .targets = LORA_Q | LORA_V},
+                                                .kv_gradient_dtype = DTYPE_F32,
+                                                .gradient_dtype = DTYPE_F32};
         struct fixture f = {.config = *config_preset("llama-3-8b"), .context = 8192 << i};
         f.device = device_open("plan-cpu", DTYPE_BF16, 0, &status);
         assert_non_null(f.device);
-        model_open(&f.model, &f.config, &model_options, f.device);
+        trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
         batch_open(&f.batch, f.device, NULL, NULL, f.context, 1);
         assert_true(!method->check || method->check(options, &f.config, f.context, &status));
         method_step(method, &f.model, &f.batch, options, &report);
@@ -259,7 +259,7 @@ static double growth(const struct method *method, const char *text, double *floo
         *floor_bytes = method->floor_bytes_per_token(&f.model, options, f.context);
         step_report_free(&report);
         batch_close(&f.batch, f.device);
-        model_close(&f.model);
+        trainer_close(&f.trainer);
         device_close(f.device);
     }
     options_free(&method->options, options);

@@ -30,7 +30,7 @@ static void check_micro_batches(struct fixture f)
         void *options = fixture_options(*m, OPTIONS);
         struct step_report report = {0};
         double *expected = fixture_step(&f, (*m)->name, options, &report), loss = report.sums.loss, sum = 0;
-        model_zero_gradients(&f.model);
+        trainer_zero(&f.trainer);
         for (size_t first = 0, count = first_count; first < f.batch_size; first += count, count = 4 - first) {
             struct batch micro;
             batch_open(&micro, f.device, f.ids + first * f.context, targets + first * f.context, f.context, count);

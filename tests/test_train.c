@@ -336,7 +336,7 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
         train_begin(&train, &setup);
         if (run == 1) {
             train.step = HALF;
-            assert_true(checkpoint_read(scratch->folder, HALF, &setup.model, &world, &status));
+            assert_true(checkpoint_read(scratch->folder, HALF, &setup.trainer, &world, &status));
         }
         while (train.step < ALL) {
             assert_true(train_step(&train, &report, &status));

@@ -2,7 +2,7 @@
 // weights and state; planned as measured, the bytes as the formulas say. Where copies are late, no wait can be left
 // out.
 #include "kernels/base/ops.h"
-#include "kernels/transformer/optimizer_step.h"
+#include "kernels/transformer/trainer.h"
 #include "kernels/transformer/unit.h"
 #include "tests/fixture.h"
 #include "tests/late.h"
@@ -51,12 +51,12 @@ static void steps(struct fixture *f, const struct method *method)
     struct step_report report = {0};
     size_t live = f->device->arena.live_bytes;
     for (size_t t = 1; t <= STEPS; t++) {
-        optimizer_begin(&f->model, t, 1);
-        model_zero_gradients(&f->model);
+        trainer_begin(&f->trainer, t, 1);
+        trainer_zero(&f->trainer);
         for (int i = 0; i < MICRO_BATCHES; i++) {
             method_step(method, &f->model, &f->batch, options, &report);
         }
-        optimizer_step(&f->model);
+        trainer_update(&f->trainer);
     }
     assert_int_equal(f->device->arena.live_bytes, live);
     options_free(&method->options, options);
@@ -122,10 +122,10 @@ static void assert_planned(const struct fixture *f, const struct method *method)
 {
     struct status status = {0};
     struct fixture planned = *f;
-    struct model_options model_options = fixture_model_options(f);
+    struct trainer_options model_options = fixture_trainer_options(f);
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
-    model_open(&planned.model, &planned.config, &model_options, planned.device);
+    trainer_open(&planned.trainer, &planned.model, &planned.config, &model_options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     begin(&planned);
     steps(&planned, method);
@@ -135,7 +135,7 @@ static void assert_planned(const struct fixture *f, const struct method *method)
                         sizeof f->device->arena.peak_by_category);
     assert_memory_equal(&planned.device->counters, &f->device->counters, sizeof f->device->counters);
     batch_close(&planned.batch, planned.device);
-    model_close(&planned.model);
+    trainer_close(&planned.trainer);
     device_close(planned.device);
 }
 
@@ -215,9 +215,9 @@ static void a_zeroed_gradient_updates_as_zero(void **state)
         struct fixture f = variant(0);
         set_places(&f, i ? PLACES - 1 : 0);
         free(trained(&f, methods[0]).values);
-        optimizer_begin(&f.model, STEPS + 1, 1);
-        model_zero_gradients(&f.model);
-        optimizer_step(&f.model);
+        trainer_begin(&f.trainer, STEPS + 1, 1);
+        trainer_zero(&f.trainer);
+        trainer_update(&f.trainer);
         steps(&f, methods[0]);
         bits[i] = all_of(&f);
         fixture_close(&f);
@@ -241,10 +241,10 @@ static void the_device_holds_two_units(void **state)
         f.config.vocab = 4;
         f.context = 1;
         set_places(&f, PLACES - 1);
-        struct model_options model_options = fixture_model_options(&f);
+        struct trainer_options model_options = fixture_trainer_options(&f);
         f.device = device_open("plan-cpu", f.dtype, 0, &status);
         assert_non_null(f.device);
-        model_open(&f.model, &f.config, &model_options, f.device);
+        trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
         batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
         begin(&f);
         steps(&f, method_find("streambp"));
@@ -318,10 +318,10 @@ static void a_full_place_is_a_result(void **state)
     struct status status = {0};
     struct fixture f = variant(0);
     set_places(&f, PLACES - 1);
-    struct model_options options = fixture_model_options(&f);
+    struct trainer_options options = fixture_trainer_options(&f);
     f.device = device_open("cpu", f.dtype, 0, &status);
     arena_limit(&f.device->host, 4096, NULL);
-    model_open(&f.model, &f.config, &options, f.device);
+    trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
     assert_int_equal(f.device->status.code, STATUS_OOM);
     assert_non_null(strstr(f.device->status.message, "bytes too few so far (limits.host_memory)"));
     fixture_close(&f);

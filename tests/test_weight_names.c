@@ -48,7 +48,7 @@ static void write_named(const struct bench *bench, struct naming naming, const c
         size_t values = tensor_count(p->value);
         double *random = malloc(values * sizeof *random);
         assert_non_null(random);
-        model_random_values(p, 5, DTYPE_F64, 0, values, random);
+        random_weights_values(p, 5, DTYPE_F64, 0, values, random);
         if (!skipped || strcmp(p->name, skipped) != 0)
             fine = safetensors_append(&writer, random, values, &status);
         free(random);
@@ -122,7 +122,7 @@ static void a_head_of_its_own_is_not_dropped(void **state)
     size_t count = tensor_count(embedding->value);
     double *values = malloc(count * sizeof *values);
     assert_non_null(values);
-    model_random_values(embedding, 5, DTYPE_F64, 0, count, values);
+    random_weights_values(embedding, 5, DTYPE_F64, 0, count, values);
     const struct beside head[] = {{"lm_head.weight", DTYPE_F64, 2, {tied.vocab, tied.width}, values}, {0}};
     assert_true(folder_read_config(bench.scratch.folder, &read, &status) && read.tied);
 
@@ -138,8 +138,9 @@ static void a_head_of_its_own_is_not_dropped(void **state)
     assert_true(folder_read_config(bench.scratch.folder, &read, &status));
     assert_false(read.tied);
     struct model model;
-    struct model_options options = {.kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
-    model_open(&model, &read, &options, bench.device);
+    struct trainer trainer;
+    struct trainer_options options = {.kv_gradient_dtype = DTYPE_F64, .gradient_dtype = DTYPE_F64};
+    trainer_open(&trainer, &model, &read, &options, bench.device);
     assert_true(folder_read_weights(bench.scratch.folder, &model, 0, DTYPE_F64, &status));
     double *found = malloc(count * sizeof *found);
     assert_non_null(found);
@@ -148,7 +149,7 @@ static void a_head_of_its_own_is_not_dropped(void **state)
     tensor_read(bench.device, model.embedding->value, found);
     values[count - 1] = found[count - 1];
     assert_memory_equal(found, values, count * sizeof *found);
-    model_close(&model);
+    trainer_close(&trainer);
     free(found);
     free(values);
     bench_close(&bench);

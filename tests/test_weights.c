@@ -49,15 +49,15 @@ static void assert_planned(const struct fixture *f, const struct method *method)
     struct status status = {0};
     struct fixture planned = *f;
     struct step_report report = {0};
-    struct model_options model_options = fixture_model_options(f);
+    struct trainer_options model_options = fixture_trainer_options(f);
     void *options = fixture_options(method, OPTIONS);
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
-    model_open(&planned.model, &planned.config, &model_options, planned.device);
+    trainer_open(&planned.trainer, &planned.model, &planned.config, &model_options, planned.device);
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     planned.device->counters = (struct counters){0};
     arena_reset_peak(&planned.device->arena);
-    model_zero_gradients(&planned.model);
+    trainer_zero(&planned.trainer);
     method_step(method, &planned.model, &planned.batch, options, &report);
     const struct arena *arenas[] = {&planned.device->arena, &f->device->arena, &planned.device->host,
                                     &f->device->host};
@@ -71,7 +71,7 @@ static void assert_planned(const struct fixture *f, const struct method *method)
     options_free(&method->options, options);
     step_report_free(&report);
     batch_close(&planned.batch, planned.device);
-    model_close(&planned.model);
+    trainer_close(&planned.trainer);
     device_close(planned.device);
 }
 
@@ -263,11 +263,11 @@ static void the_device_holds_two_rows(void **state)
         f.config.vocab = 4;
         f.lora = (struct lora){.rank = 1, .alpha = 1, .targets = LORA_Q};
         f.weights_place = PLACE_HOST;
-        struct model_options model_options = fixture_model_options(&f);
+        struct trainer_options model_options = fixture_trainer_options(&f);
         void *options = fixture_options(method_find("streambp"), "chunk=7");
         f.device = device_open("plan-cpu", f.dtype, 0, &status);
         assert_non_null(f.device);
-        model_open(&f.model, &f.config, &model_options, f.device);
+        trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
         batch_open(&f.batch, f.device, NULL, NULL, f.context, f.batch_size);
         method_step(method_find("streambp"), &f.model, &f.batch, options, &report);
         peaks[i] = f.device->arena.peak_by_category[CATEGORY_WEIGHTS];
@@ -276,7 +276,7 @@ static void the_device_holds_two_rows(void **state)
         options_free(&method_find("streambp")->options, options);
         step_report_free(&report);
         batch_close(&f.batch, f.device);
-        model_close(&f.model);
+        trainer_close(&f.trainer);
         device_close(f.device);
     }
     assert_int_equal(peaks[0], peaks[1]);

@@ -64,14 +64,11 @@ static bool open_trial(struct trial *trial, const struct calibrated *what, const
 static double walk(struct timed_step *step)
 {
     struct step_report report = {0};
-    device_timer_start(step->setup.device);
-    model_zero_gradients(&step->setup.model);
-    double ms = device_timer_stop_ms(step->setup.device);
-    method_step(step->trial.method, &step->setup.model, &step->setup.batch, step->trial.options, &report);
-    ms += report.ms;
+    struct training_step training = setup_step(&step->setup, &step->trial);
+    training_step_take(&training, &report);
     step_report_free(&report);
     device_synchronize(step->setup.device); // the yardstick and other steps have queues of their own
-    return 1e-3 * ms;
+    return 1e-3 * report.ms;
 }
 
 static bool device_is_fine(const struct device *device, struct status *status)

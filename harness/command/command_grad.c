@@ -155,11 +155,11 @@ static bool compute(const struct trial *trial, const struct world *world, const 
     options.ranks = world->comm.size > 1 ? &world->comm : NULL;
     bool done = setup_open(&setup, trial, &options, status) && setup_check_targets(&setup, trial, status);
     if (done) {
-        model_zero_gradients(&setup.model);
-        method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
-        const struct status *step = &setup.device->status;
-        done = step->code == STATUS_OK ? write_all(trial, &setup, world, out, status)
-                                       : status_set(status, step->code, "%s", step->message);
+        struct training_step step = setup_step(&setup, trial);
+        training_step_take(&step, &report);
+        const struct status *found = &setup.device->status;
+        done = found->code == STATUS_OK ? write_all(trial, &setup, world, out, status)
+                                        : status_set(status, found->code, "%s", found->message);
     }
     if (done) {
         size_t peak_bytes = setup.device->arena.peak_bytes;

@@ -346,7 +346,7 @@ static bool begin(struct running *run, struct status *status)
     if (is_first(run))
         tell_begin(run);
     return !run->begun ||
-           (checkpoint_read(run->arguments->out, run->begun, &run->setup.model, run->world, status) &&
+           (checkpoint_read(run->arguments->out, run->begun, &run->setup.trainer, run->world, status) &&
             device_fine(run, status));
 }
 

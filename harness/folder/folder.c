@@ -4,6 +4,7 @@
 #include "harness/folder/fused_weights.h"
 #include "harness/json/json_field.h"
 #include "harness/tensors/shards.h"
+#include "kernels/transformer/random_weights.h"
 #include "kernels/transformer/weights.h"
 #include <math.h>
 #include <string.h>
@@ -265,7 +266,7 @@ static void randomize_factors(struct model *model, uint64_t seed, enum dtype rou
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         if (parameter_is_factor(p) && model_has(model, p)) {
-            model_randomize_parameter(model, p, seed, rounding);
+            random_weights_set_one(model, p, seed, rounding);
         }
     }
 }

@@ -15,7 +15,7 @@ bool folder_read_config(const char *folder, struct config *config, struct status
 void folder_say(const char *folder);
 // Sets every weight of a model that was opened, from F64, F32, BF16 or F16, first rounded to `rounding` (so that an
 // f64 reference can hold an f32 model's weights). Every name (weight_names.h) and shape must be there, and none
-// besides but RoPE's frequencies, which must be the config's. LoRA factors become random (model_random_values).
+// besides but RoPE's frequencies, which must be the config's. LoRA factors become random (random_weights_values).
 bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status);
 // The LoRA factors and the modules that are saved whole, from the folder's adapter; and whether it has them, and
@@ -39,7 +39,7 @@ struct folder_listener {
     void (*wrote)(void *context, size_t bytes, size_t total_bytes);
     void *context;
 };
-// Makes a folder of random weights (model_random_values) in F64, F32 or BF16. A folder that is not empty is
+// Makes a folder of random weights (random_weights_values) in F64, F32 or BF16. A folder that is not empty is
 // refused, and so is a disk without room; after a failure or a signal (harness/files/unfinished.h) nothing is left
 // behind. A few MiB are in memory at a time. listener: NULL, or who is told.
 bool folder_write(const char *folder, const struct config *config, uint64_t seed, enum dtype dtype,

@@ -3,6 +3,7 @@
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
 #include "harness/text/size.h"
+#include "kernels/transformer/random_weights.h"
 #include <dirent.h>
 #include <errno.h>
 #include <libgen.h>
@@ -87,7 +88,7 @@ static bool write_parameter(struct writing *w, struct safetensors_writer *writer
     size_t count = tensor_count(parameter->value);
     for (size_t first = 0; first < count; first += BLOCK_VALUES) {
         size_t block = count - first < BLOCK_VALUES ? count - first : BLOCK_VALUES;
-        model_random_values(parameter, w->seed, w->dtype, first, block, values);
+        random_weights_values(parameter, w->seed, w->dtype, first, block, values);
         if (!safetensors_append(writer, values, block, status))
             return false;
         w->written += block * dtype_bytes(w->dtype);

@@ -7,7 +7,6 @@
 #include "harness/step/ranks_possible.h"
 #include "harness/step/setup.h"
 #include "harness/text/text.h"
-#include "kernels/transformer/optimizer_step.h"
 #include <string.h>
 
 #define CONTEXT_MAX ((size_t)INT32_MAX) // token positions are i32 on devices
@@ -127,12 +126,8 @@ static const struct setup *walk_rank(void *walker, struct comm comm, struct trac
     if (setup_open(setup, tried, &options, walking->status)) {
         setup_remember(setup);
         largest_turn_give(setup, tried);
-        if (tried->optimizer)
-            optimizer_begin_again(&setup->model, 1, 1);
-        model_zero_gradients(&setup->model);
-        method_step(tried->method, &setup->model, &setup->batch, tried->options, &search->report);
-        if (tried->optimizer)
-            optimizer_step(&setup->model);
+        struct training_step step = setup_update(setup, tried, 1);
+        training_step_take(&step, &search->report);
         *walking->status = setup->device->status;
     } else if (walking->status->code != STATUS_OOM) {
         search->status = *walking->status; // at whatever context

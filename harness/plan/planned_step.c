@@ -4,7 +4,6 @@
 #include "harness/step/largest_turn.h"
 #include "harness/step/ranks_possible.h"
 #include "harness/train/train.h"
-#include "kernels/transformer/optimizer_step.h"
 #include <math.h>
 #include <string.h>
 
@@ -111,6 +110,12 @@ struct plan {
     double *flops;       // [ranks] of those that were walked
 };
 
+// The optimizer of a training run steps without its batch.
+static void close_batch(struct training_step *step)
+{
+    setup_close_batch(step->caller);
+}
+
 static void walk(struct plan *plan)
 {
     const struct trial *trial = &plan->trial;
@@ -127,14 +132,10 @@ static void walk(struct plan *plan)
     device->counters = (struct counters){0};
     if (plan->trace)
         trace_begin(plan->trace);
-    if (trial->optimizer)
-        optimizer_begin_again(&plan->setup.model, 1, 1);
-    model_zero_gradients(&plan->setup.model);
-    method_step(trial->method, &plan->setup.model, &plan->setup.batch, trial->options, &report);
-    if (trial->train.steps) // the optimizer of a training run steps without it
-        setup_close_batch(&plan->setup);
-    if (trial->optimizer)
-        optimizer_step(&plan->setup.model);
+    struct training_step step = setup_update(&plan->setup, trial, 1);
+    step.close = trial->train.steps ? close_batch : NULL;
+    step.caller = &plan->setup;
+    training_step_take(&step, &report);
     step_report_free(&report);
 }
 

@@ -1,6 +1,5 @@
 #include "harness/plan/rank_walks.h"
 #include "harness/plan/rank_times.h"
-#include "kernels/transformer/bucket.h"
 #include <string.h>
 
 // Of a stage, the last that were asked for.
@@ -50,7 +49,7 @@ static bool replicas_alike(const struct rank_walks *walks, size_t replica, size_
            setup_sequences_alike(trial, walks->open->device->ops->name) &&
            trial_sequences(trial, split_data(split, replica)).count ==
                trial_sequences(trial, split_data(split, other)).count &&
-           buckets_alike(&walks->open->model, replica, other);
+           buckets_alike(&walks->open->trainer.buckets, replica, other);
 }
 
 static bool walk(struct rank_walks *walks, size_t rank)

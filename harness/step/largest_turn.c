@@ -1,7 +1,6 @@
 // Layers further up leave less to be kept, but for the lowest of all: its input is the embedding, which is looked
 // up again, where that of any other is kept. So it is one of the two lowest.
 #include "harness/step/largest_turn.h"
-#include "kernels/transformer/optimizer_step.h"
 
 #define COMPARED 2
 
@@ -13,13 +12,11 @@ static struct peak plan_turn(struct setup *setup, const struct trial *trial, siz
 {
     struct device *device = setup->device;
     struct step_report report = {0};
-    optimizer_give_turn(&setup->model, layer);
+    trainer_give_turn(&setup->trainer, layer);
     arena_reset_peak(&device->arena);
     arena_reset_peak(&device->host);
-    optimizer_begin_again(&setup->model, 1, 1);
-    model_zero_gradients(&setup->model);
-    method_step(trial->method, &setup->model, &setup->batch, trial->options, &report);
-    optimizer_step(&setup->model);
+    struct training_step step = setup_update(setup, trial, 1);
+    training_step_take(&step, &report);
     step_report_free(&report);
     return (struct peak){device->arena.peak_bytes, device->host.peak_bytes};
 }
@@ -57,5 +54,5 @@ static size_t largest(const struct trial *trial, const struct device *device)
 void largest_turn_give(struct setup *setup, const struct trial *trial)
 {
     if (trial->optimizer && trial->optimizer->turn)
-        optimizer_give_turn(&setup->model, largest(trial, setup->device));
+        trainer_give_turn(&setup->trainer, largest(trial, setup->device));
 }

@@ -1,10 +1,11 @@
 #include "harness/step/loaded_model.h"
 #include "harness/folder/folder.h"
-#include "kernels/transformer/weights.h"
+#include "kernels/transformer/random_weights.h"
+#include "kernels/transformer/trainer.h"
 #include <string.h>
 
 // LoRA's new factors as a training run begins with them, and PEFT: B is 0, or of the embedding A, so the model is
-// what it is without them. What measures a step has random ones (model_randomize), by which no gradient is zero.
+// what it is without them. What measures a step has random ones (random_weights_set), by which no gradient is zero.
 static void begin_factors(struct model *model)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
@@ -23,7 +24,7 @@ static void begin_factors(struct model *model)
 static bool read_weights(struct model *model, const struct trial *trial, struct status *status)
 {
     if (!trial->model_folder)
-        model_randomize(model, trial->seed, trial->dtype);
+        random_weights_set(model, trial->seed, trial->dtype);
     else if (!folder_read_weights(trial->model_folder, model, trial->seed, trial->dtype, status))
         return false;
     if (trial->train.steps)
@@ -31,11 +32,12 @@ static bool read_weights(struct model *model, const struct trial *trial, struct 
     return !trial->adapter_folder || folder_read_adapter(trial->adapter_folder, model, trial->dtype, status);
 }
 
-bool loaded_model_open(struct device **opened, struct model *model, const struct trial *trial,
-                       const struct setup_options *options, struct status *status)
+bool loaded_model_open(struct device **opened, struct trainer *trainer, struct model *model,
+                       const struct trial *trial, const struct setup_options *options, struct status *status)
 {
     struct device *device = *opened =
         device_open(options->device, options->dtype, options->memory_limit_bytes, status);
+    *trainer = (struct trainer){0};
     *model = (struct model){0};
     if (!device)
         return false;
@@ -57,25 +59,25 @@ bool loaded_model_open(struct device **opened, struct model *model, const struct
         device->multiprocessors = (size_t)trial->profile->multiprocessors.value;
         device->compute_capability = (size_t)(10 * trial->profile->compute_capability.value + 0.5);
     }
-    struct model_options model_options = {.lora = trial->lora,
-                                          .quantisation = trial->quantisation,
-                                          .dequantised = options->dequantised,
-                                          .lora_beside = options->lora_beside,
-                                          .weights_place = options->weights_place,
-                                          .gradients_place = options->gradients_place,
-                                          .optimizer_place = options->optimizer_place,
-                                          .kv_gradient_dtype = options->kv_gradient_dtype,
-                                          .kv_gradient_stochastic = options->kv_gradient_stochastic,
-                                          .seed = trial->seed,
-                                          .gradient_dtype = options->gradient_dtype,
-                                          .optimizer = options->optimizer,
-                                          .optimizer_options = options->optimizer_options};
+    struct trainer_options trainer_options = {.lora = trial->lora,
+                                              .quantisation = trial->quantisation,
+                                              .dequantised = options->dequantised,
+                                              .lora_beside = options->lora_beside,
+                                              .weights_place = options->weights_place,
+                                              .gradients_place = options->gradients_place,
+                                              .optimizer_place = options->optimizer_place,
+                                              .kv_gradient_dtype = options->kv_gradient_dtype,
+                                              .kv_gradient_stochastic = options->kv_gradient_stochastic,
+                                              .seed = trial->seed,
+                                              .gradient_dtype = options->gradient_dtype,
+                                              .optimizer = options->optimizer,
+                                              .optimizer_options = options->optimizer_options};
     struct ranks ranks;
     if (options->ranks) {
         ranks = ranks_of(options->ranks, trial_split(trial), &trial->config, trial->context);
-        model_options.ranks = &ranks;
+        trainer_options.ranks = &ranks;
     }
-    model_open(model, &trial->config, &model_options, device);
+    trainer_open(trainer, model, &trial->config, &trainer_options, device);
     // On a device without data weights would go nowhere.
     bool loaded = device->status.code == STATUS_OK && (device->ops->dataless || read_weights(model, trial, status));
     if (device->status.code != STATUS_OK)
@@ -83,11 +85,11 @@ bool loaded_model_open(struct device **opened, struct model *model, const struct
     return loaded && status->code == STATUS_OK;
 }
 
-void loaded_model_close(struct device **device, struct model *model)
+void loaded_model_close(struct device **device, struct trainer *trainer)
 {
     if (!*device)
         return;
-    model_close(model);
+    trainer_close(trainer);
     device_close(*device);
     *device = NULL;
 }

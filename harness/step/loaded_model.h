@@ -3,9 +3,10 @@
 // that share the step each has its own part.
 #pragma once
 #include "harness/step/setup_options.h"
+#include "kernels/transformer/trainer.h"
 
 // On a device without data no weights are read. Release with loaded_model_close, also after a failure. False and a
 // status (oom, unsupported, bad input).
-bool loaded_model_open(struct device **device, struct model *model, const struct trial *trial,
-                       const struct setup_options *options, struct status *status);
-void loaded_model_close(struct device **device, struct model *model);
+bool loaded_model_open(struct device **device, struct trainer *trainer, struct model *model,
+                       const struct trial *trial, const struct setup_options *options, struct status *status);
+void loaded_model_close(struct device **device, struct trainer *trainer);

@@ -39,7 +39,7 @@ static bool gives(const struct model *model, const struct parameter *parameter, 
 // The bytes of this rank's piece, to be freed.
 static void *download(const struct model *model, const struct parameter *parameter, struct piece *piece)
 {
-    struct parameter share = bucket_share(model, parameter);
+    struct parameter share = bucket_share(parameter);
     size_t bytes = tensor_bytes(share.grad);
     void *values = malloc(bytes + 1);
     CHECK(values);

@@ -30,7 +30,7 @@ bool reference_model_open(struct reference_model *reference, const struct trial 
     bool read = trial_of(&other, trial, reference->adapted, status);
     reference->lora = other.lora;
     return read && (!options->ranks || ranks_fit(&other, status)) &&
-           loaded_model_open(&reference->device, &reference->model, &other, &own, status);
+           loaded_model_open(&reference->device, &reference->trainer, &reference->model, &other, &own, status);
 }
 
 double *reference_model_logprobs(struct reference_model *reference, const struct batch_data *data,
@@ -50,7 +50,7 @@ double *reference_model_logprobs(struct reference_model *reference, const struct
 
 void reference_model_close(struct reference_model *reference)
 {
-    loaded_model_close(&reference->device, &reference->model);
+    loaded_model_close(&reference->device, &reference->trainer);
     lora_free(&reference->lora);
 }
 

@@ -3,10 +3,12 @@
 #pragma once
 #include "harness/data/batch_file.h"
 #include "harness/step/setup_options.h"
+#include "kernels/transformer/trainer.h"
 
 struct reference_model {
     struct device *device;
     struct model model;
+    struct trainer trainer;
     bool adapted;     // the folder has an adapter of its own
     struct lora lora; // its factors
 };

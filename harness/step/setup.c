@@ -7,6 +7,7 @@
 #include "harness/step/step_data.h"
 #include "harness/step/step_logprobs.h"
 #include "kernels/base/memo.h"
+#include "kernels/transformer/flops.h"
 
 // What all ranks' sequences come to, counted by each of them.
 struct whole_step {
@@ -146,7 +147,7 @@ bool setup_open(struct setup *setup, const struct trial *trial, const struct set
     bool open = read_data(&data, trial, &own, own.sequences, &hash, status) &&
                 (replicas == 1 || count_all(&whole, trial, &own, status)) &&
                 (dataless || reference_model_tell(&data, trial, &own, status)) &&
-                loaded_model_open(&setup->device, &setup->model, trial, &own, status) &&
+                loaded_model_open(&setup->device, &setup->trainer, &setup->model, trial, &own, status) &&
                 open_batch(setup, trial, replicas > 1 ? &whole : NULL, &data, status);
     batch_data_free(&data);
     setup->sequences = own.sequences;
@@ -167,6 +168,21 @@ bool setup_check_targets(const struct setup *setup, const struct trial *trial, s
                       trial->context < 2 ? "the context is 1; give 2 or more" : "no document has two tokens");
 }
 
+struct training_step setup_step(struct setup *setup, const struct trial *trial)
+{
+    return (struct training_step){
+        .trainer = &setup->trainer, .method = trial->method, .batch = &setup->batch, .options = trial->options};
+}
+
+struct training_step setup_update(struct setup *setup, const struct trial *trial, size_t update)
+{
+    struct training_step step = setup_step(setup, trial);
+    step.update = trial->optimizer ? update : 0;
+    step.rate_factor = 1;
+    step.again = true;
+    return step;
+}
+
 void setup_remember(struct setup *setup)
 {
     setup->device->memo = setup->memo = memo_new();
@@ -178,6 +194,6 @@ void setup_close(struct setup *setup)
         return;
     batch_close(&setup->batch, setup->device);
     memo_free(setup->memo);
-    loaded_model_close(&setup->device, &setup->model);
+    loaded_model_close(&setup->device, &setup->trainer);
     *setup = (struct setup){0};
 }

@@ -3,11 +3,13 @@
 #pragma once
 #include "harness/data/batch_file.h"
 #include "harness/step/setup_options.h"
+#include "methods/training_step.h"
 
 struct setup {
     struct device *device;
     struct model model;
-    struct memo *memo; // of what the device asks again and again; NULL: none
+    struct trainer trainer; // of the model
+    struct memo *memo;      // of what the device asks again and again; NULL: none
     struct batch batch;
     struct row_range sequences; // of the trial's those that are this rank's
     double model_flops;         // of all the step's sequences, also another rank's
@@ -25,6 +27,10 @@ bool setup_check_targets(const struct setup *setup, const struct trial *trial, s
 // A device without data asks from here on once what comes again and again, as the cells of all layers.
 void setup_remember(struct setup *setup);
 void setup_close(struct setup *setup);
+// The step that the trial's method takes of the setup's batch: of its gradients alone; or one that is taken again
+// and again, as update number `update`, where the trial has an optimizer and the number is not 0.
+struct training_step setup_step(struct setup *setup, const struct trial *trial);
+struct training_step setup_update(struct setup *setup, const struct trial *trial, size_t update);
 // Whether any so many sequences of the step are like any others: of a device without data, unless something is
 // known of each.
 bool setup_sequences_alike(const struct trial *trial, const char *device);

@@ -5,7 +5,6 @@
 #include "harness/tensors/safetensors.h"
 #include "harness/train/checkpoint_sums.h"
 #include "kernels/base/ops.h"
-#include "kernels/transformer/optimizer_step.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -320,12 +319,13 @@ static bool check_sums(const char *folder, size_t step, const char *path, const 
     return true;
 }
 
-bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
+bool checkpoint_read(const char *folder, size_t step, struct trainer *trainer, const struct world *world,
                      struct status *status)
 {
+    struct model *model = trainer->model;
     char *path = path_of(folder, step, ""), *state = state_path(path, model, world);
     enum dtype dtype = model->device->ops->dtype;
-    optimizer_begin(model, step, 1); // what then had a state has one
+    trainer_begin(trainer, step, 1); // what then had a state has one
     bool adapter = model->lora.rank, weights = !adapter || model->lora_beside;
     bool ok = check_sums(folder, step, path, state, world, status) &&
               (!weights || folder_read_weights(path, model, 0, dtype, status)) &&

@@ -2,7 +2,7 @@
 // has another name: DIR/checkpoint-000100. With LoRA the factors alone, as PEFT keeps them.
 #pragma once
 #include "kernels/base/world.h"
-#include "kernels/transformer/model.h"
+#include "kernels/transformer/trainer.h"
 
 #define CHECKPOINT_STATE "optimizer.safetensors" // of one rank; of several each has its own
 
@@ -19,7 +19,7 @@ size_t checkpoint_last(const char *folder);
 size_t checkpoint_before(const char *folder, size_t below);
 // The model's weights and optimizer state become that of the step. False and a status if a file is not as it was
 // written: the checkpoint before it, if there is one, is named as the remedy.
-bool checkpoint_read(const char *folder, size_t step, struct model *model, const struct world *world,
+bool checkpoint_read(const char *folder, size_t step, struct trainer *trainer, const struct world *world,
                      struct status *status);
 // Removes all but the last `keep`.
 void checkpoint_prune(const char *folder, size_t keep);

@@ -4,9 +4,7 @@
 #include "harness/step/step_data.h"
 #include "harness/train/train_schedule.h"
 #include "kernels/base/timer.h"
-#include "kernels/transformer/bucket.h"
 #include "kernels/transformer/objective_pass.h"
-#include "kernels/transformer/optimizer_step.h"
 #include "methods/forward_pass.h"
 #include <math.h>
 #include <string.h>
@@ -197,48 +195,44 @@ static bool open_batch(struct train *train, struct train_data *from, size_t firs
     return ok;
 }
 
-// Adds the gradient of the setup's batch, with the method's draw of that number; closes the batch.
-static void walk_batch(struct train *train, size_t draw, struct step_report *report)
+// What the hooks of a step work on.
+struct stepping {
+    struct train *train;
+    const struct normaliser *whole;  // what the step divides by; NULL: its one batch is all of it
+    const struct train_shape *shape; // of a plan; NULL: the run's own step
+    struct status *status;
+};
+
+static void *draw_options(const struct trial *trial, size_t draw)
 {
-    const struct method *method = train->trial->method;
-    const struct step_report before = *report;
-    void *options = options_copy(&method->options, train->trial->options);
+    const struct method *method = trial->method;
+    void *options = options_copy(&method->options, trial->options);
     if (method->draw)
         method->draw(options, draw);
-    method_step(method, &train->setup->model, &train->setup->batch, options, report);
-    options_free(&method->options, options);
-    setup_close_batch(train->setup);
-    objective_sums_add(&report->sums, OBJECTIVE_SUMS, &before.sums, 1);
-    report->ms += before.ms;
-    report->asked_ms += before.asked_ms;
+    return options;
 }
 
-// Adds the gradient of micro-batch number `part` of the step, of this rank's sequences, and what it reports.
-static bool add_micro_batch(struct train *train, size_t part, const struct normaliser *whole,
-                            struct step_report *report, struct status *status)
+// Micro-batch number `part` of the step, of this rank's sequences.
+static bool open_micro_batch(struct training_step *step, size_t part, struct step_report *report)
 {
+    struct stepping *stepping = step->caller;
+    struct train *train = stepping->train;
     const struct trial *trial = train->trial;
     const struct row_range *own = &train->setup->sequences;
     size_t index = train->step * trial->train.accumulate + part;
-    if (!open_batch(train, &train->data, index * trial->batch + own->start, own->count, whole, report, status))
+    if (!open_batch(train, &train->data, index * trial->batch + own->start, own->count, stepping->whole, report,
+                    stepping->status))
         return false;
-    train->setup->model.adds_more = part + 1 < trial->train.accumulate;
-    walk_batch(train, index, report);
+    step->batch = &train->setup->batch;
+    step->options = draw_options(trial, index);
     return true;
 }
 
-static bool add_gradients(struct train *train, struct step_report *report, struct status *status)
+static void close_micro_batch(struct training_step *step)
 {
-    const struct trial *trial = train->trial;
-    size_t parts = trial->train.accumulate, count = parts * trial->batch;
-    bool others = parts > 1 || trial->parallel.data > 1;
-    struct normaliser whole;
-    if (others && !count_data(train, &train->data, train->step * count, count, &whole, status))
-        return false;
-    for (size_t part = 0; part < parts; part++)
-        if (!add_micro_batch(train, part, others ? &whole : NULL, report, status))
-            return false;
-    return true;
+    struct stepping *stepping = step->caller;
+    options_free(&step->method->options, (void *)step->options);
+    setup_close_batch(stepping->train->setup);
 }
 
 static double squares(struct device *device, struct tensor t)
@@ -258,9 +252,9 @@ static double squares(struct device *device, struct tensor t)
 }
 
 // What this rank has summed of a parameter's gradient: of one in shares its share.
-static struct tensor gradient_of(const struct model *model, const struct parameter *p)
+static struct tensor gradient_of(const struct parameter *p)
 {
-    return p->bucket && p->trains ? bucket_share(model, p).grad : p->grad;
+    return p->bucket && p->trains ? bucket_share(p).grad : p->grad;
 }
 
 // Whether it counts: of ranks that have the same, and of both ends' tied table, one's does.
@@ -279,7 +273,7 @@ static double norm_of(const struct train *train)
     CHECK(parts);
     for (size_t i = 0; i < model->parameter_count; i++)
         if (model->parameters[i].trains && is_counted(model, &model->parameters[i]))
-            parts[i] = squares(model->device, gradient_of(model, &model->parameters[i]));
+            parts[i] = squares(model->device, gradient_of(&model->parameters[i]));
     world_sum(train->world, parts, model->parameter_count);
     for (size_t i = 0; i < model->parameter_count; i++)
         sum += parts[i];
@@ -293,11 +287,11 @@ static void clip(struct train *train)
 {
     struct model *model = &train->setup->model;
     double most = train->trial->train.clip;
-    bool data = !model->device->ops->dataless && model->keeps_gradients;
+    bool data = !model->device->ops->dataless && train->setup->trainer.keeps_gradients;
     train->gradient_norm = data ? norm_of(train) : NAN;
     double factor = data ? fmin(1, most / (train->gradient_norm + CLIP_EPSILON)) : 1;
     for (size_t i = 0; most > 0 && i < model->parameter_count; i++) {
-        struct tensor grad = gradient_of(model, &model->parameters[i]);
+        struct tensor grad = gradient_of(&model->parameters[i]);
         if (grad.data && tensor_count(grad) > 0)
             op_scale(model->device, grad, factor);
     }
@@ -314,45 +308,56 @@ static void sum_over_ranks(const struct train *train, struct objective_sums *sum
     world_sum(train->world, (double *)sums, OBJECTIVE_SUMS);
 }
 
+// The loss of all ranks, and their gradients' norm.
+static bool complete_step(struct training_step *step, struct step_report *report)
+{
+    const struct stepping *stepping = step->caller;
+    struct train *train = stepping->train;
+    struct device *device = train->setup->device;
+    train->sums = report->sums;
+    if (!is_fine(train))
+        return false; // the device says why
+    sum_over_ranks(train, &train->sums);
+    if (!isfinite(train->sums.loss))
+        return status_set(stepping->status, STATUS_FAILED,
+                          "the loss of step %zu is not finite; try a smaller rate, or clip", train->step + 1);
+    device_timer_start(device);
+    clip(train);
+    report->asked_ms += device_timer_asked_ms(device);
+    report->ms += device_timer_stop_ms(device);
+    bool known = !device->ops->dataless && train->setup->trainer.keeps_gradients;
+    return !known || !is_fine(train) || isfinite(train->gradient_norm) ||
+           status_set(stepping->status, STATUS_FAILED, "the gradient of step %zu is not finite; try a smaller rate",
+                      train->step + 1);
+}
+
 bool train_step(struct train *train, struct step_report *report, struct status *status)
 {
     const struct trial *trial = train->trial;
-    struct model *model = &train->setup->model;
-    struct device *device = train->setup->device;
-    double factor = train_schedule_factor(&trial->train, train->step);
-    train->rate = factor * options_number(&trial->optimizer->options, trial->optimizer_options, "rate", NAN);
-    report->sums = (struct objective_sums){0};
-    device_timer_start(device);
-    if (device->ops->dataless) // a plan, of the turn that it was given
-        optimizer_begin_again(model, train->step + 1, factor);
-    else
-        optimizer_begin(model, train->step + 1, factor);
-    train->lost_updates = (struct lost_updates){0};
-    model->lost_updates = trial->measure.lost_updates ? &train->lost_updates : NULL;
-    model_zero_gradients(model);
-    report->asked_ms = device_timer_asked_ms(device);
-    report->ms = device_timer_stop_ms(device);
-    if (!add_gradients(train, report, status))
+    size_t parts = trial->train.accumulate, count = parts * trial->batch;
+    bool others = parts > 1 || trial->parallel.data > 1;
+    struct normaliser whole;
+    struct stepping stepping = {.train = train, .whole = others ? &whole : NULL, .status = status};
+    struct training_step step = setup_update(train->setup, trial, train->step + 1);
+    step.rate_factor = train_schedule_factor(&trial->train, train->step);
+    step.again = train->setup->device->ops->dataless; // a plan, of the turn that it was given
+    step.micro_batches = parts;
+    step.caller = &stepping;
+    step.open = open_micro_batch;
+    step.close = close_micro_batch;
+    step.complete = complete_step;
+    train->rate =
+        step.rate_factor * options_number(&trial->optimizer->options, trial->optimizer_options, "rate", NAN);
+    if (others && !count_data(train, &train->data, train->step * count, count, &whole, status))
         return false;
-    train->sums = report->sums;
-    if (!is_fine(train))
-        return true; // the device says why
-    sum_over_ranks(train, &train->sums);
-    if (!isfinite(train->sums.loss))
-        return status_set(status, STATUS_FAILED, "the loss of step %zu is not finite; try a smaller rate, or clip",
-                          train->step + 1);
-    device_timer_start(device);
-    clip(train);
-    bool known = !device->ops->dataless && model->keeps_gradients;
-    if (known && is_fine(train) && !isfinite(train->gradient_norm))
-        return status_set(status, STATUS_FAILED, "the gradient of step %zu is not finite; try a smaller rate",
-                          train->step + 1);
-    optimizer_step(model);
-    model->lost_updates = NULL;
+    train->lost_updates = (struct lost_updates){0};
+    train->setup->trainer.lost_updates = trial->measure.lost_updates ? &train->lost_updates : NULL;
+    bool taken = training_step_take(&step, report);
+    train->setup->trainer.lost_updates = NULL;
+    if (!taken)
+        return status->code == STATUS_OK;
     if (trial->measure.lost_updates && is_fine(train))
         lost_updates_sum(&train->lost_updates, train->world);
-    report->asked_ms += device_timer_asked_ms(device);
-    report->ms += device_timer_stop_ms(device);
     train->step++;
     return true;
 }
@@ -429,30 +434,48 @@ bool train_open_shape(struct train *train, const struct train_shape *shape, stru
 {
     struct row_range own = train->setup->sequences;
     struct step_report untold = {0};
-    train->setup->model.adds_more = shape->adds_more;
     return shape->evaluated
                ? open_evaluation(train, shape->first, shape->count, NULL, &own, status)
                : open_batch(train, &train->data, shape->first + own.start, own.count, NULL, &untold, status);
 }
 
+static bool open_shape(struct training_step *step, size_t part, struct step_report *report)
+{
+    const struct stepping *stepping = step->caller;
+    (void)part, (void)report;
+    if (!train_open_shape(stepping->train, stepping->shape, stepping->status))
+        return false;
+    step->batch = &stepping->train->setup->batch;
+    step->options = draw_options(stepping->train->trial, stepping->shape->draw);
+    return true;
+}
+
+static bool complete_shape(struct training_step *step, struct step_report *report)
+{
+    const struct stepping *stepping = step->caller;
+    (void)report;
+    if (stepping->shape->adds_more || !is_fine(stepping->train))
+        return false;
+    clip(stepping->train);
+    return true;
+}
+
 bool train_walk_shape(struct train *train, const struct train_shape *shape, struct step_report *report,
                       struct status *status)
 {
-    struct model *model = &train->setup->model;
+    struct stepping stepping = {.train = train, .shape = shape, .status = status};
+    struct training_step step = setup_update(train->setup, train->trial, 1);
+    step.more_follow = shape->adds_more;
+    step.caller = &stepping;
+    step.open = open_shape;
+    step.close = close_micro_batch;
+    step.complete = complete_shape;
     if (!shape->evaluated) {
-        optimizer_begin_again(model, 1, 1);
-        model_zero_gradients(model);
+        training_step_take(&step, report);
+        return status->code == STATUS_OK;
     }
     if (!train_open_shape(train, shape, status))
         return false;
-    if (shape->evaluated) {
-        evaluate_batch(train);
-        return true;
-    }
-    walk_batch(train, shape->draw, report);
-    if (!shape->adds_more && is_fine(train)) {
-        clip(train);
-        optimizer_step(model);
-    }
+    evaluate_batch(train);
     return true;
 }

@@ -35,7 +35,7 @@ static double squared_norm(const struct gradient_set *set)
 struct expectation {
     struct record_bias *bias;
     const struct method *method;
-    struct model *model;
+    struct trainer *trainer;
     const struct batch *batch;
     const struct gradient_set *reference;
     struct gradient_set mean;
@@ -47,25 +47,26 @@ static bool add_draw(void *context, const void *options, double probability)
 {
     struct expectation *e = context;
     struct gradient_set estimate = {0};
-    model_zero_gradients(e->model);
-    method_step(e->method, e->model, e->batch, options, &e->report);
-    gradient_set_take(&estimate, e->model);
+    struct training_step step = {.trainer = e->trainer, .method = e->method, .batch = e->batch, .options = options};
+    training_step_take(&step, &e->report);
+    gradient_set_take(&estimate, e->trainer->model);
     e->squared += probability * add_estimate(&e->mean, &estimate, e->reference, probability);
     gradient_set_free(&estimate);
     e->total += probability;
     e->bias->subsets++;
-    return e->model->device->status.code == STATUS_OK;
+    return e->trainer->model->device->status.code == STATUS_OK;
 }
 
-bool bias_measure(struct record_bias *bias, const struct method *method, struct model *model,
+bool bias_measure(struct record_bias *bias, const struct method *method, struct trainer *trainer,
                   const struct batch *batch, const void *options, const struct gradient_set *reference,
                   struct status *status)
 {
     *bias = (struct record_bias){.given = true};
-    struct expectation e = {.bias = bias, .method = method, .model = model, .batch = batch, .reference = reference};
+    struct expectation e = {
+        .bias = bias, .method = method, .trainer = trainer, .batch = batch, .reference = reference};
     struct status why = {0};
-    const struct status *device = &model->device->status;
-    gradient_set_take(&e.mean, model); // for its shape
+    const struct status *device = &trainer->model->device->status;
+    gradient_set_take(&e.mean, trainer->model); // for its shape
     set_zero(&e.mean);
     bool able = method->each_draw(options, batch->context, BIAS_SUBSETS_MAX, add_draw, &e, &why);
     double norm_squared = squared_norm(reference);

@@ -19,8 +19,9 @@ static bool gradients_of(struct gradient_set *set, double *loss, const struct tr
     struct step_report report = {0};
     bool done = setup_open(&setup, trial, options, &reason);
     if (done) {
-        model_zero_gradients(&setup.model);
-        method_step(method, &setup.model, &setup.batch, method_options, &report);
+        struct training_step step = {
+            .trainer = &setup.trainer, .method = method, .batch = &setup.batch, .options = method_options};
+        training_step_take(&step, &report);
         done = setup.device->status.code == STATUS_OK;
         if (done)
             gradient_set_take(set, &setup.model);

@@ -1,8 +1,6 @@
 #include "harness/trial/run_steps.h"
 #include "harness/record/record_json.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/timer.h"
-#include "kernels/transformer/optimizer_step.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -24,38 +22,28 @@ bool run_fine(struct run *run)
     return run->status.code == STATUS_OK;
 }
 
-// Gradients from zero, the walk, and with update the optimizer's: the time is that of all.
+static struct training_step step_of(struct run *run, size_t update)
+{
+    struct training_step step = setup_update(&run->setup, run->trial, update);
+    step.options = run->options;
+    return step;
+}
+
 static void walk(struct run *run, bool update)
 {
-    struct model *model = &run->setup.model;
-    struct device *device = run->setup.device;
     if (update && run->trial->train.steps) {
         train_step(&run->train, &run->step, &run->status);
         return;
     }
-    device_timer_start(device);
-    if (update)
-        optimizer_begin_again(model, ++run->updates, 1);
-    model_zero_gradients(model);
-    double asked_ms = device_timer_asked_ms(device), ms = device_timer_stop_ms(device);
-    method_step(run->trial->method, model, &run->setup.batch, run->options, &run->step);
-    if (update) {
-        device_timer_start(device);
-        optimizer_step(model);
-        asked_ms += device_timer_asked_ms(device);
-        ms += device_timer_stop_ms(device);
-    }
-    run->step.asked_ms += asked_ms;
-    run->step.ms += ms;
+    struct training_step step = step_of(run, update ? ++run->updates : 0);
+    training_step_take(&step, &run->step);
 }
 
 void run_begin_afresh(struct run *run)
 {
-    struct model *model = &run->setup.model;
-    if (run->trial->optimizer)
-        optimizer_begin_again(model, run->updates + 1, 1);
-    model_zero_gradients(model);
-    model->update = (struct update){0};
+    struct training_step step = step_of(run, run->updates + 1);
+    training_step_begin(&step);
+    trainer_cancel(&run->setup.trainer);
 }
 
 void run_set_draw(struct run *run, size_t index)

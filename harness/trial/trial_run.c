@@ -46,7 +46,7 @@ static bool walk_for_gradients(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
     size_t limit = arena->limit_bytes;
-    if (!run->setup.model.keeps_gradients)
+    if (!run->setup.trainer.keeps_gradients)
         arena->limit_bytes = 0;
     bool done = run_step(run, 0, false);
     arena->limit_bytes = limit;
@@ -97,7 +97,7 @@ static bool measure_bias(struct run *run)
     if (!run->record.gradient.given && !take_reference(run))
         return false;
     struct record_bias bias;
-    bool done = bias_measure(&bias, trial->method, &run->setup.model, &run->setup.batch, trial->options,
+    bool done = bias_measure(&bias, trial->method, &run->setup.trainer, &run->setup.batch, trial->options,
                              &run->reference.gradients, &run->status);
     if (done)
         run->record.bias = bias;
@@ -126,7 +126,7 @@ static bool record_timeline(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
     arena_timeline_start(arena);
-    bool done = run_step(run, 0, !run->setup.model.keeps_gradients); // else all would be there
+    bool done = run_step(run, 0, !run->setup.trainer.keeps_gradients); // else all would be there
     arena_timeline_stop(arena);
     if (done)
         trial_record_timeline(&run->record, arena);

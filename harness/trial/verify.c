@@ -152,8 +152,8 @@ static void verify_one(struct verify_case *result, const struct trial *trial, co
     struct setup_options options = setup_options_of(trial);
     struct step_report report = {0};
     if (setup_open(&setup, trial, &options, &status)) {
-        model_zero_gradients(&setup.model);
-        method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
+        struct training_step step = setup_step(&setup, trial);
+        training_step_take(&step, &report);
         status = setup.device->status;
     }
     if (status.code == STATUS_OK) {

@@ -3,7 +3,6 @@
 #include "kernels/transformer/adam8bit.h"
 #include "kernels/base/dynamic_map.h"
 #include "kernels/transformer/adamw.h"
-#include "kernels/transformer/optimizer.h"
 
 #define CODED_MIN 4096 // elements
 
@@ -36,16 +35,17 @@ static const struct option rows[] = {
 
 enum { FIRST_SCALE = SECOND_MOMENT + 1, SECOND_SCALE };
 
-static void wide_shape(const struct model *model, struct tensor of, struct tensor state[ADAM8BIT_STATES])
+static void wide_shape(const struct trainer *trainer, struct tensor of, struct tensor state[ADAM8BIT_STATES])
 {
-    state[FIRST_MOMENT] = state[SECOND_MOMENT] = state_shape(of.rows, of.cols, master_dtype(model));
+    state[FIRST_MOMENT] = state[SECOND_MOMENT] = state_shape(of.rows, of.cols, master_dtype(trainer->model));
 }
 
-void adam8bit_shape(const struct model *model, struct tensor of, size_t whole, struct tensor state[ADAM8BIT_STATES])
+void adam8bit_shape(const struct trainer *trainer, struct tensor of, size_t whole,
+                    struct tensor state[ADAM8BIT_STATES])
 {
     size_t count = tensor_count(of);
     if (whole < CODED_MIN) {
-        wide_shape(model, of, state);
+        wide_shape(trainer, of, state);
         return;
     }
     state[FIRST_MOMENT] = state[SECOND_MOMENT] = state_shape((count + 3) / 4, 1, DTYPE_I32);
@@ -64,19 +64,19 @@ void adam8bit_move(struct device *device, struct tensor w, struct tensor grad,
     }
 }
 
-static void state(const struct model *model, const struct parameter *p, struct tensor state[PARAMETER_STATES])
+static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
 {
-    const struct adam8bit_options *options = model->optimizer_options;
-    if (p == model->embedding && options->embedding_state == EMBEDDING_WIDE)
-        wide_shape(model, p->value, state);
+    const struct adam8bit_options *options = trainer->optimizer_options;
+    if (p == trainer->model->embedding && options->embedding_state == EMBEDDING_WIDE)
+        wide_shape(trainer, p->value, state);
     else
-        adam8bit_shape(model, p->value, p->size, state);
+        adam8bit_shape(trainer, p->value, p->size, state);
 }
 
-static void update(struct model *model, struct parameter *p)
+static void update(struct trainer *trainer, struct parameter *p)
 {
-    struct adam_step step = adamw_step(model, p);
-    adam8bit_move(model->device, p->value, p->grad, p->state, &step);
+    struct adam_step step = adamw_step(trainer, p);
+    adam8bit_move(trainer->model->device, p->value, p->grad, p->state, &step);
 }
 
 const struct optimizer optimizer_adam8bit = {

@@ -1,5 +1,6 @@
 // AdamW's options, state and update, for optimizers that are AdamW on a part of the model.
 #pragma once
+#include "kernels/transformer/trainer.h"
 #include "kernels/transformer/weight_options.h"
 
 struct adamw_options {
@@ -20,10 +21,10 @@ struct adamw_options {
 enum { FIRST_MOMENT, SECOND_MOMENT };
 
 // This update of a parameter, of a model whose optimizer_options begin with struct adamw_options.
-struct adam_step adamw_step(const struct model *model, const struct parameter *parameter);
+struct adam_step adamw_step(const struct trainer *trainer, const struct parameter *parameter);
 // As struct optimizer's hooks, of such a model.
-void adamw_state(const struct model *model, const struct parameter *parameter,
+void adamw_state(const struct trainer *trainer, const struct parameter *parameter,
                  struct tensor state[PARAMETER_STATES]);
-void adamw_update(struct model *model, struct parameter *parameter);
+void adamw_update(struct trainer *trainer, struct parameter *parameter);
 // adamw_update at the rate times ratio, of a parameter whose state has seen so many updates, with this one.
-void adamw_update_aged(struct model *model, struct parameter *parameter, double ratio, size_t age);
+void adamw_update_aged(struct trainer *trainer, struct parameter *parameter, double ratio, size_t age);

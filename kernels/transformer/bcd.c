@@ -3,7 +3,6 @@
 // of one layer, and a backward pass ends with it. Luo, Yu & Li 2024 (BAdam), arXiv 2404.02827, algorithm 1.
 // Deviation: the published code gives the first block one update less.
 #include "kernels/transformer/adamw.h"
-#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/turns.h"
 
 struct bcd_options {

@@ -4,7 +4,6 @@
 // turn changes; the published code zeroes it (factor_state = reset). Factors begin as any model's do, where the
 // paper's begin with B = 0.
 #include "kernels/transformer/bread.h"
-#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
@@ -31,11 +30,11 @@ static const struct option rows[] = {
      .help = "the state of LoRA's factors stays when the turn changes, or is zero"},
     {0}};
 
-static struct role role(const struct model *model, const struct parameter *p)
+static struct role role(const struct trainer *trainer, const struct parameter *p)
 {
-    const struct bread_lora_options *options = model->optimizer_options;
-    size_t unit = unit_of(model, p), active = model->turn.layer;
-    if (unit < unit_of_layer(0) || unit >= unit_of_head(model)) {
+    const struct bread_lora_options *options = trainer->optimizer_options;
+    size_t unit = unit_of(trainer->model, p), active = trainer->turn.layer;
+    if (unit < unit_of_layer(0) || unit >= unit_of_head(trainer->model)) {
         return (struct role){0};
     }
     size_t layer = unit - unit_of_layer(0);
@@ -47,31 +46,31 @@ static struct role role(const struct model *model, const struct parameter *p)
 }
 
 // The updates that the state of each layer's factors has seen in earlier turns.
-static void turned(struct model *model)
+static void turned(struct trainer *trainer)
 {
-    const struct bread_lora_options *options = model->optimizer_options;
-    const struct config *config = &model->config;
+    const struct bread_lora_options *options = trainer->optimizer_options;
+    const struct config *config = &trainer->model->config;
     for (size_t l = 0; l < config->layers; l++) {
-        model->layers[l].seen = 0;
+        trainer->seen[l] = 0;
     }
-    for (size_t n = 0; options->factor_state == FACTOR_STATE_KEEP && n < model->turn.number; n++) {
+    for (size_t n = 0; options->factor_state == FACTOR_STATE_KEEP && n < trainer->turn.number; n++) {
         size_t active = bread_turn(options, config, n);
         for (size_t l = 0; l < config->layers; l++) {
-            model->layers[l].seen += bread_expands(&options->bread, l, active) * options->bread.turns.interval;
+            trainer->seen[l] += bread_expands(&options->bread, l, active) * options->bread.turns.interval;
         }
     }
 }
 
-static void update(struct model *model, struct parameter *p)
+static void update(struct trainer *trainer, struct parameter *p)
 {
-    const struct bread_lora_options *options = model->optimizer_options;
+    const struct bread_lora_options *options = trainer->optimizer_options;
     if (!parameter_is_factor(p)) {
-        adamw_update(model, p);
+        adamw_update(trainer, p);
         return;
     }
-    size_t layer = unit_of(model, p) - unit_of_layer(0);
+    size_t layer = unit_of(trainer->model, p) - unit_of_layer(0);
     double ratio = p->factor == FACTOR_B ? options->ratio : 1;
-    adamw_update_aged(model, p, ratio, model->layers[layer].seen + model->update.age);
+    adamw_update_aged(trainer, p, ratio, trainer->seen[layer] + trainer->update.age);
 }
 
 const struct optimizer optimizer_bread_lora = {

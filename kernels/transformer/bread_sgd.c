@@ -3,7 +3,6 @@
 // II. Deviations: a whole layer is updated at once, not a matrix after another. With when = end all gradients are
 // kept, and the bits are the same.
 #include "kernels/transformer/bread.h"
-#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/unit_parameters.h"
 
 struct bread_sgd_options {
@@ -21,37 +20,37 @@ static const struct option rows[] = {OPTIONS_BREAD(struct bread_options),
                                      OPTION_WHEN_OF(struct adamw_options, UPDATE_IN_WALK),
                                      {0}};
 
-static struct role role(const struct model *model, const struct parameter *p)
+static struct role role(const struct trainer *trainer, const struct parameter *p)
 {
-    const struct bread_sgd_options *options = model->optimizer_options;
-    size_t unit = unit_of(model, p), active = model->turn.layer;
-    bool layer = unit >= unit_of_layer(0) && unit < unit_of_head(model);
+    const struct bread_sgd_options *options = trainer->optimizer_options;
+    size_t unit = unit_of(trainer->model, p), active = trainer->turn.layer;
+    bool layer = unit >= unit_of_layer(0) && unit < unit_of_head(trainer->model);
     return (struct role){.trains = layer && (unit == unit_of_layer(active) ||
                                              bread_expands(&options->bread, unit - unit_of_layer(0), active))};
 }
 
-static bool is_active(const struct model *model, const struct parameter *p)
+static bool is_active(const struct trainer *trainer, const struct parameter *p)
 {
-    return unit_of(model, p) == unit_of_layer(model->turn.layer);
+    return unit_of(trainer->model, p) == unit_of_layer(trainer->turn.layer);
 }
 
-static void state(const struct model *model, const struct parameter *p, struct tensor state[PARAMETER_STATES])
+static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
 {
-    if (is_active(model, p)) {
-        adamw_state(model, p, state);
+    if (is_active(trainer, p)) {
+        adamw_state(trainer, p, state);
     }
 }
 
-static void update(struct model *model, struct parameter *p)
+static void update(struct trainer *trainer, struct parameter *p)
 {
-    const struct bread_sgd_options *options = model->optimizer_options;
+    const struct bread_sgd_options *options = trainer->optimizer_options;
     const struct adamw_options *adamw = &options->bread.adamw;
-    const struct sgd_step step = {.rate = adamw->rate * options->ratio * model->update.rate_factor,
-                                  .rounding = weight_rounding(model, p, &adamw->weights)};
-    if (is_active(model, p)) {
-        adamw_update(model, p);
+    const struct sgd_step step = {.rate = adamw->rate * options->ratio * trainer->update.rate_factor,
+                                  .rounding = weight_rounding(trainer->model, p, &adamw->weights)};
+    if (is_active(trainer, p)) {
+        adamw_update(trainer, p);
     } else {
-        op_sgd(model->device, p->value, tensor_none(), p->grad, tensor_none(), &step);
+        op_sgd(trainer->model->device, p->value, tensor_none(), p->grad, tensor_none(), &step);
     }
 }
 

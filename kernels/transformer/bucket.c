@@ -2,17 +2,11 @@
 #include "kernels/transformer/unit_parameters.h"
 #include <string.h>
 
-enum kind { CAN_TRAIN, FROZEN, CODES, BUCKETS };
 #define UNIT_PARAMETERS 64 // at most
 
-static struct bucket *buckets_of(const struct model *model, size_t unit)
+static struct bucket *buckets_of(const struct buckets *buckets, size_t unit)
 {
-    return model->buckets + BUCKETS * unit;
-}
-
-static enum kind kind_of(const struct model *model, const struct bucket *bucket)
-{
-    return (enum kind)((bucket - model->buckets) % BUCKETS);
+    return buckets->items + BUCKET_KINDS * unit;
 }
 
 static const struct comm *replicas(const struct model *model)
@@ -20,9 +14,9 @@ static const struct comm *replicas(const struct model *model)
     return &model->ranks.replicas;
 }
 
-static struct row_range own_of(const struct model *model, const struct bucket *bucket)
+static struct row_range own_of(const struct bucket *bucket)
 {
-    return bucket->owned[replicas(model)->rank];
+    return bucket->owned[replicas(bucket->all->model)->rank];
 }
 
 static size_t blocks_of(const struct parameter *p)
@@ -36,20 +30,21 @@ static bool shares_weights(const struct model *model)
 }
 
 // Those that are kept between steps.
-static bool shares_gradients(const struct model *model)
+static bool shares_gradients(const struct buckets *buckets)
 {
-    return model->ranks.zero >= ZERO_GRADIENTS && !model->updates_in_walk;
+    return buckets->model->ranks.zero >= ZERO_GRADIENTS && !buckets->in_walk;
 }
 
 // What an update of shares makes the same again on every rank, and what is there in shares alone.
-static bool has_values(const struct model *model, const struct bucket *bucket)
+static bool has_values(const struct bucket *bucket)
 {
-    return shares_weights(model) || (model->ranks.zero != ZERO_NOTHING && kind_of(model, bucket) == CAN_TRAIN);
+    const struct model *model = bucket->all->model;
+    return shares_weights(model) || (model->ranks.zero != ZERO_NOTHING && bucket->kind == BUCKET_CAN_TRAIN);
 }
 
-bool bucket_has_values(const struct model *model, const struct parameter *p)
+bool bucket_has_values(const struct parameter *p)
 {
-    return p->bucket && has_values(model, p->bucket);
+    return p->bucket && has_values(p->bucket);
 }
 
 // ---- views
@@ -64,31 +59,31 @@ static struct tensor view(struct tensor blocks, size_t block, size_t rows, size_
 }
 
 // Codes and scales of a parameter.
-static void set_codes(const struct model *model, struct parameter *p)
+static void set_codes(struct parameter *p)
 {
     const struct tensor *parts = p->bucket->values;
-    size_t words = quantised_words(model->quantisation, p->size), scales = quantised_blocks(p->size);
+    size_t words = quantised_words(p->quantisation, p->size), scales = quantised_blocks(p->size);
     p->kept[0] = parts[0].data ? view(parts[0], p->block, words, 1) : tensor_none();
     p->kept[1] = parts[1].data ? view(parts[1], p->block, scales, 1) : tensor_none();
 }
 
 // The unit's parameters that are in the bucket have their values, and gradients if they train, in these tensors.
-static void set_values(struct model *model, size_t unit, const struct bucket *bucket)
+static void set_values(const struct bucket *bucket, size_t unit)
 {
-    struct parameters parameters = unit_parameters(model, unit);
-    for (size_t i = 0; has_values(model, bucket) && i < parameters.count; i++) {
+    struct parameters parameters = unit_parameters(bucket->all->model, unit);
+    for (size_t i = 0; has_values(bucket) && i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (p->bucket == bucket && kind_of(model, bucket) == CODES) {
-            set_codes(model, p);
+        if (p->bucket == bucket && bucket->kind == BUCKET_CODES) {
+            set_codes(p);
         } else if (p->bucket == bucket) {
             p->value.data = view(bucket->values[0], p->block, p->value.rows, p->value.cols).data;
         }
     }
 }
 
-static void set_gradients(struct model *model, size_t unit)
+static void set_gradients(const struct buckets *buckets, size_t unit)
 {
-    struct parameters parameters = unit_parameters(model, unit);
+    struct parameters parameters = unit_parameters(buckets->model, unit);
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
         if (p->trains) {
@@ -113,10 +108,9 @@ static struct row_range piece_of(const struct parameter *p, struct row_range sha
 }
 
 // The elements of a unit's parameters in a replica's share of a bucket, of those that have some; their number.
-static size_t list_pieces(const struct model *model, size_t unit, const struct bucket *bucket, size_t replica,
-                          size_t counts[UNIT_PARAMETERS])
+static size_t list_pieces(const struct bucket *bucket, size_t unit, size_t replica, size_t counts[UNIT_PARAMETERS])
 {
-    struct parameters parameters = unit_parameters(model, unit);
+    struct parameters parameters = unit_parameters(bucket->all->model, unit);
     size_t n = 0;
     CHECK(parameters.count <= UNIT_PARAMETERS);
     for (size_t i = 0; i < parameters.count; i++) {
@@ -127,14 +121,14 @@ static size_t list_pieces(const struct model *model, size_t unit, const struct b
     return n;
 }
 
-bool buckets_alike(const struct model *model, size_t replica, size_t other)
+bool buckets_alike(const struct buckets *buckets, size_t replica, size_t other)
 {
     size_t own[UNIT_PARAMETERS], others[UNIT_PARAMETERS];
-    for (size_t i = 0; model->buckets && i < BUCKETS * unit_count(model); i++) {
-        const struct bucket *bucket = &model->buckets[i];
-        size_t count = list_pieces(model, i / BUCKETS, bucket, replica, own);
+    for (size_t i = 0; buckets->items && i < BUCKET_KINDS * unit_count(buckets->model); i++) {
+        const struct bucket *bucket = &buckets->items[i];
+        size_t count = list_pieces(bucket, i / BUCKET_KINDS, replica, own);
         if (bucket->owned[replica].count != bucket->owned[other].count ||
-            list_pieces(model, i / BUCKETS, bucket, other, others) != count ||
+            list_pieces(bucket, i / BUCKET_KINDS, other, others) != count ||
             memcmp(own, others, count * sizeof *own) != 0) {
             return false;
         }
@@ -142,46 +136,48 @@ bool buckets_alike(const struct model *model, size_t replica, size_t other)
     return true;
 }
 
-struct parameter bucket_share(const struct model *model, const struct parameter *p)
+struct parameter bucket_share(const struct parameter *p)
 {
     struct parameter share = *p;
     const struct bucket *bucket = p->bucket;
-    if (!bucket || model->ranks.zero == ZERO_NOTHING) {
+    if (!bucket || bucket->all->model->ranks.zero == ZERO_NOTHING) {
         return share;
     }
-    struct row_range own = own_of(model, bucket);
+    struct row_range own = own_of(bucket);
     struct row_range piece = piece_of(p, own);
     size_t first = piece.count > 0 ? p->block + piece.start / BUCKET_BLOCK : own.start, count = piece.count;
     share.first = piece.start;
-    share.value = shares_weights(model) ? view(bucket->own_values[0], first - own.start, count, 1)
-                                        : view(bucket->values[0], first, count, 1);
-    share.grad = shares_gradients(model) ? view(bucket->own_grads, first - own.start, count, 1)
-                                         : view(bucket->grads, first, count, 1);
+    share.value = shares_weights(bucket->all->model) ? view(bucket->own_values[0], first - own.start, count, 1)
+                                                     : view(bucket->values[0], first, count, 1);
+    share.grad = shares_gradients(bucket->all) ? view(bucket->own_grads, first - own.start, count, 1)
+                                               : view(bucket->grads, first, count, 1);
     return share;
 }
 
 // ---- values
 
-static struct tensor blocks_new(struct model *model, size_t blocks, enum dtype dtype, enum category category)
+static struct tensor blocks_new(const struct buckets *buckets, size_t blocks, enum dtype dtype,
+                                enum category category)
 {
-    return tensor_new(model->device, blocks, BUCKET_BLOCK, dtype, category);
+    return tensor_new(buckets->model->device, blocks, BUCKET_BLOCK, dtype, category);
 }
 
 // Values of so many blocks; of codes these, or after them their scales. No tensor where there is no such part.
-static struct tensor values_new(struct model *model, const struct bucket *bucket, size_t part, size_t blocks)
+static struct tensor values_new(const struct bucket *bucket, size_t part, size_t blocks)
 {
-    if (kind_of(model, bucket) != CODES) {
-        return part == 0 ? blocks_new(model, blocks, model->device->ops->dtype, CATEGORY_WEIGHTS) : tensor_none();
+    const struct buckets *all = bucket->all;
+    struct device *device = all->model->device;
+    if (bucket->kind != BUCKET_CODES) {
+        return part == 0 ? blocks_new(all, blocks, device->ops->dtype, CATEGORY_WEIGHTS) : tensor_none();
     }
-    return part == 0
-               ? tensor_new(model->device, blocks, quantised_words(model->quantisation, BUCKET_BLOCK), DTYPE_I32,
-                            CATEGORY_WEIGHTS)
-               : tensor_new(model->device, blocks, quantised_blocks(BUCKET_BLOCK), DTYPE_F32, CATEGORY_WEIGHTS);
+    return part == 0 ? tensor_new(device, blocks, quantised_words(all->quantisation, BUCKET_BLOCK), DTYPE_I32,
+                                  CATEGORY_WEIGHTS)
+                     : tensor_new(device, blocks, quantised_blocks(BUCKET_BLOCK), DTYPE_F32, CATEGORY_WEIGHTS);
 }
 
-static void cut(struct model *model, struct bucket *bucket)
+static void cut(struct bucket *bucket)
 {
-    size_t count = replicas(model)->size;
+    size_t count = replicas(bucket->all->model)->size;
     bucket->owned = calloc(count, sizeof *bucket->owned);
     CHECK(bucket->owned);
     for (size_t r = 0; r < count; r++) {
@@ -189,82 +185,86 @@ static void cut(struct model *model, struct bucket *bucket)
     }
 }
 
-void buckets_open(struct model *model)
+void buckets_open(struct buckets *buckets, struct model *model)
 {
+    buckets->model = model;
     if (replicas(model)->size == 1) {
         return;
     }
-    CHECK(!model->weights_place && !model->gradients_place && !model->optimizer_place);
-    model->buckets = calloc(BUCKETS * unit_count(model), sizeof *model->buckets);
-    CHECK(model->buckets);
+    buckets->items = calloc(BUCKET_KINDS * unit_count(model), sizeof *buckets->items);
+    CHECK(buckets->items);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
-        struct bucket *buckets = buckets_of(model, unit);
+        struct bucket *items = buckets_of(buckets, unit);
         for (size_t i = 0; i < parameters.count; i++) {
             struct parameter *p = &parameters.items[i];
             if (model_has(model, p)) {
-                p->bucket = &buckets[model_can_train(model, p)    ? CAN_TRAIN
-                                     : is_kept_as_codes(model, p) ? CODES
-                                                                  : FROZEN];
+                p->bucket = &items[model_can_train(model, p) ? BUCKET_CAN_TRAIN
+                                   : p->coded                ? BUCKET_CODES
+                                                             : BUCKET_FROZEN];
                 p->block = p->bucket->blocks;
                 p->bucket->blocks += blocks_of(p);
             }
         }
-        for (size_t b = 0; b < BUCKETS; b++) {
-            cut(model, &buckets[b]);
+        for (size_t kind = 0; kind < BUCKET_KINDS; kind++) {
+            items[kind].all = buckets;
+            items[kind].kind = (enum bucket_kind)kind;
+            cut(&items[kind]);
         }
     }
 }
 
-void buckets_close(struct model *model)
+void buckets_close(struct buckets *buckets)
 {
-    for (size_t b = 0; model->buckets && b < BUCKETS * unit_count(model); b++) {
-        free(model->buckets[b].owned);
+    for (size_t b = 0; buckets->items && b < BUCKET_KINDS * unit_count(buckets->model); b++) {
+        free(buckets->items[b].owned);
     }
-    free(model->buckets);
+    free(buckets->items);
 }
 
-static void new_values(struct model *model, struct bucket *bucket)
+static void new_values(struct bucket *bucket)
 {
+    const struct model *model = bucket->all->model;
     bool shares = shares_weights(model);
-    size_t blocks = shares ? own_of(model, bucket).count : bucket->blocks;
-    for (size_t part = 0; blocks > 0 && has_values(model, bucket) && part < PARAMETER_PARTS; part++) {
+    size_t blocks = shares ? own_of(bucket).count : bucket->blocks;
+    for (size_t part = 0; blocks > 0 && has_values(bucket) && part < PARAMETER_PARTS; part++) {
         struct tensor *values = shares ? &bucket->own_values[part] : &bucket->values[part];
-        *values = values_new(model, bucket, part, blocks);
+        *values = values_new(bucket, part, blocks);
         if (values->data) {
             op_zero(model->device, *values); // what is between the parameters goes along with them
         }
     }
 }
 
-void bucket_new_values(struct model *model, size_t unit)
+void bucket_new_values(struct buckets *buckets, size_t unit)
 {
-    for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
-        struct bucket *bucket = &buckets_of(model, unit)[b];
-        new_values(model, bucket);
-        set_values(model, unit, bucket);
+    for (size_t kind = 0; buckets->items && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        new_values(bucket);
+        set_values(bucket, unit);
     }
 }
 
-static void free_parts(struct model *model, struct tensor *parts)
+static void free_parts(const struct bucket *bucket, struct tensor *parts)
 {
     for (size_t part = 0; part < PARAMETER_PARTS; part++) {
-        tensor_free(model->device, &parts[part]);
+        tensor_free(bucket->all->model->device, &parts[part]);
     }
 }
 
-void bucket_free_values(struct model *model, size_t unit)
+void bucket_free_values(struct buckets *buckets, size_t unit)
 {
-    for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
-        struct bucket *bucket = &buckets_of(model, unit)[b];
-        free_parts(model, bucket->values);
-        free_parts(model, bucket->own_values);
+    for (size_t kind = 0; buckets->items && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        free_parts(bucket, bucket->values);
+        free_parts(bucket, bucket->own_values);
     }
 }
 
-void bucket_write(struct model *model, const struct parameter *p, size_t first, size_t count, const double *values)
+void bucket_write(const struct parameter *p, size_t first, size_t count, const double *values)
 {
-    struct parameter share = bucket_share(model, p);
+    const struct model *model = p->bucket->all->model;
+    struct parameter share = bucket_share(p);
     size_t own_end = share.first + tensor_count(share.value), end = first + count;
     if (!shares_weights(model)) {
         share = (struct parameter){.value = tensor_reshape(p->value, p->size, 1)};
@@ -276,21 +276,21 @@ void bucket_write(struct model *model, const struct parameter *p, size_t first, 
     }
 }
 
-void bucket_write_codes(struct model *model, const struct parameter *p, size_t first, size_t count,
-                        const uint32_t *codes, const float *scales)
+void bucket_write_codes(const struct parameter *p, size_t first, size_t count, const uint32_t *codes,
+                        const float *scales)
 {
-    enum quantisation q = model->quantisation;
+    enum quantisation q = p->quantisation;
     const struct bucket *bucket = p->bucket;
-    struct row_range own = own_of(model, bucket), piece = piece_of(p, own);
+    struct device *device = bucket->all->model->device;
+    struct row_range own = own_of(bucket), piece = piece_of(p, own);
     size_t from = first > piece.start ? first : piece.start;
     size_t to = first + count < piece.start + piece.count ? first + count : piece.start + piece.count;
     if (from < to) {
         size_t at = p->block * BUCKET_BLOCK + from - own.start * BUCKET_BLOCK;
-        op_upload(model->device,
+        op_upload(device,
                   tensor_elements(bucket->own_values[0], quantised_words(q, at), quantised_words(q, to - from)),
                   codes + quantised_words(q, from - first));
-        op_upload(model->device,
-                  tensor_elements(bucket->own_values[1], quantised_blocks(at), quantised_blocks(to - from)),
+        op_upload(device, tensor_elements(bucket->own_values[1], quantised_blocks(at), quantised_blocks(to - from)),
                   scales + quantised_blocks(from - first));
     }
 }
@@ -303,14 +303,15 @@ static struct tensor copyable(struct tensor t)
 }
 
 // Unless they are on their way.
-static void start_values(struct model *model, struct bucket *bucket)
+static void start_values(struct bucket *bucket)
 {
-    struct row_range own = own_of(model, bucket);
+    struct model *model = bucket->all->model;
+    struct row_range own = own_of(bucket);
     if (bucket->blocks == 0 || bucket->values[0].data) {
         return;
     }
     for (size_t part = 0; part < PARAMETER_PARTS; part++) {
-        struct tensor values = bucket->values[part] = values_new(model, bucket, part, bucket->blocks);
+        struct tensor values = bucket->values[part] = values_new(bucket, part, bucket->blocks);
         if (values.data && own.count > 0) {
             op_copy(model->device, copyable(tensor_rows(values, own.start, own.count)),
                     copyable(bucket->own_values[part]));
@@ -322,114 +323,118 @@ static void start_values(struct model *model, struct bucket *bucket)
     }
 }
 
-static void wait_for_values(struct model *model, struct bucket *bucket)
+static void wait_for_values(struct bucket *bucket)
 {
+    struct model *model = bucket->all->model;
     for (size_t part = 0; part < PARAMETER_PARTS; part++) {
         comm_wait(replicas(model), model->device, &bucket->values_coming[part]);
     }
 }
 
-void bucket_prefetch(struct model *model, size_t unit)
+void bucket_prefetch(struct buckets *buckets, size_t unit)
 {
-    bool can_prefetch = model->buckets && shares_weights(model) && model->ranks.overlap;
-    for (size_t b = 0; can_prefetch && b < BUCKETS; b++) {
-        start_values(model, &buckets_of(model, unit)[b]);
+    const struct model *model = buckets->model;
+    bool can_prefetch = buckets->items && shares_weights(model) && model->ranks.overlap;
+    for (size_t kind = 0; can_prefetch && kind < BUCKET_KINDS; kind++) {
+        start_values(&buckets_of(buckets, unit)[kind]);
     }
 }
 
-void bucket_acquire(struct model *model, size_t unit)
+void bucket_acquire(struct buckets *buckets, size_t unit)
 {
-    for (size_t b = 0; model->buckets && shares_weights(model) && b < BUCKETS; b++) {
-        struct bucket *bucket = &buckets_of(model, unit)[b];
-        start_values(model, bucket);
-        wait_for_values(model, bucket);
-        set_values(model, unit, bucket);
+    for (size_t kind = 0; buckets->items && shares_weights(buckets->model) && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        start_values(bucket);
+        wait_for_values(bucket);
+        set_values(bucket, unit);
     }
 }
 
-void bucket_release(struct model *model, size_t unit)
+void bucket_release(struct buckets *buckets, size_t unit)
 {
-    for (size_t b = 0; model->buckets && shares_weights(model) && b < BUCKETS; b++) {
-        struct bucket *bucket = &buckets_of(model, unit)[b];
-        free_parts(model, bucket->values);
-        set_values(model, unit, bucket);
+    for (size_t kind = 0; buckets->items && shares_weights(buckets->model) && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        free_parts(bucket, bucket->values);
+        set_values(bucket, unit);
     }
 }
 
 // ---- of what trains
 
 // NULL: there are no replicas, or the unit does not train.
-static struct bucket *training_of(const struct model *model, size_t unit)
+static struct bucket *training_of(const struct buckets *buckets, size_t unit)
 {
-    return model->buckets && unit_training(model, unit) ? &buckets_of(model, unit)[CAN_TRAIN] : NULL;
+    return buckets->items && unit_training(buckets->model, unit) ? &buckets_of(buckets, unit)[BUCKET_CAN_TRAIN]
+                                                                 : NULL;
 }
 
-void bucket_gather(struct model *model, size_t unit)
+void bucket_gather(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
+    struct bucket *bucket = training_of(buckets, unit);
     if (bucket && bucket->values[0].data) {
-        bucket->values_coming[0] =
-            comm_start_gather_rows(replicas(model), model->device, bucket->values[0], bucket->owned);
+        bucket->values_coming[0] = comm_start_gather_rows(replicas(buckets->model), buckets->model->device,
+                                                          bucket->values[0], bucket->owned);
     }
-    if (bucket && !model->ranks.overlap) {
-        wait_for_values(model, bucket);
+    if (bucket && !buckets->model->ranks.overlap) {
+        wait_for_values(bucket);
     }
 }
 
-void bucket_settle(struct model *model, size_t unit)
+void bucket_settle(struct buckets *buckets, size_t unit)
 {
-    for (size_t b = 0; model->buckets && b < BUCKETS; b++) {
-        struct bucket *bucket = &buckets_of(model, unit)[b];
-        bool prefetched = bucket->values_coming[0].going && shares_weights(model);
-        wait_for_values(model, bucket);
+    for (size_t kind = 0; buckets->items && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        bool prefetched = bucket->values_coming[0].going && shares_weights(buckets->model);
+        wait_for_values(bucket);
         if (prefetched) {
-            free_parts(model, bucket->values);
+            free_parts(bucket, bucket->values);
         }
     }
 }
 
-void bucket_new_gradients(struct model *model, size_t unit)
+void bucket_new_gradients(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
-    if (!bucket || model->updates_in_walk) {
+    struct bucket *bucket = training_of(buckets, unit);
+    if (!bucket || buckets->in_walk) {
         return;
     }
-    struct tensor *kept = shares_gradients(model) ? &bucket->own_grads : &bucket->grads;
-    size_t blocks = shares_gradients(model) ? own_of(model, bucket).count : bucket->blocks;
-    *kept = blocks_new(model, blocks, model->gradient_dtype, CATEGORY_GRADIENTS);
-    set_gradients(model, unit);
+    struct tensor *kept = shares_gradients(buckets) ? &bucket->own_grads : &bucket->grads;
+    size_t blocks = shares_gradients(buckets) ? own_of(bucket).count : bucket->blocks;
+    *kept = blocks_new(buckets, blocks, buckets->model->gradient_dtype, CATEGORY_GRADIENTS);
+    set_gradients(buckets, unit);
 }
 
-void bucket_zero_gradients(struct model *model, size_t unit)
+void bucket_zero_gradients(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
+    struct bucket *bucket = training_of(buckets, unit);
     if (bucket) {
-        op_zero(model->device, shares_gradients(model) ? bucket->own_grads : bucket->grads);
+        op_zero(buckets->model->device, shares_gradients(buckets) ? bucket->own_grads : bucket->grads);
     }
 }
 
-void bucket_free_gradients(struct model *model, size_t unit)
+void bucket_free_gradients(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
+    struct bucket *bucket = training_of(buckets, unit);
     if (bucket) {
-        tensor_free(model->device, &bucket->grads);
-        tensor_free(model->device, &bucket->own_grads);
-        set_gradients(model, unit);
+        tensor_free(buckets->model->device, &bucket->grads);
+        tensor_free(buckets->model->device, &bucket->own_grads);
+        set_gradients(buckets, unit);
     }
 }
 
-void bucket_add(struct model *model, size_t unit)
+void bucket_add(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
+    struct bucket *bucket = training_of(buckets, unit);
     if (bucket && !bucket->grads.data) {
-        bucket->grads = blocks_new(model, bucket->blocks, model->gradient_dtype, CATEGORY_GRADIENTS);
-        op_zero(model->device, bucket->grads);
-        set_gradients(model, unit);
+        bucket->grads = blocks_new(buckets, bucket->blocks, buckets->model->gradient_dtype, CATEGORY_GRADIENTS);
+        op_zero(buckets->model->device, bucket->grads);
+        set_gradients(buckets, unit);
     }
 }
 
-static void start_sum(struct model *model, struct bucket *bucket)
+static void start_sum(struct bucket *bucket)
 {
+    const struct model *model = bucket->all->model;
     const struct comm *ranks = replicas(model);
     bool all = model->ranks.zero == ZERO_NOTHING;
     if (model->ranks.sum == SUM_ENGINE) {
@@ -442,53 +447,54 @@ static void start_sum(struct model *model, struct bucket *bucket)
 }
 
 // What comes after a sum of each rank's share alone.
-static void start_sum_of_all(struct model *model, struct bucket *bucket)
+static void start_sum_of_all(struct bucket *bucket)
 {
+    const struct model *model = bucket->all->model;
     if (model->ranks.zero == ZERO_NOTHING && model->ranks.sum == SUM_ORDERED) {
         bucket->sum_coming = comm_start_gather_rows(replicas(model), model->device, bucket->grads, bucket->owned);
     }
 }
 
-void bucket_sum(struct model *model, size_t unit)
+void bucket_sum(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
-    if (!bucket || (model->adds_more && !shares_gradients(model))) {
+    struct bucket *bucket = training_of(buckets, unit);
+    if (!bucket || (buckets->adds_more && !shares_gradients(buckets))) {
         return;
     }
-    start_sum(model, bucket);
-    if (!model->ranks.overlap) {
-        start_sum_of_all(model, bucket);
-        comm_wait(replicas(model), model->device, &bucket->sum_coming);
+    start_sum(bucket);
+    if (!buckets->model->ranks.overlap) {
+        start_sum_of_all(bucket);
+        comm_wait(replicas(buckets->model), buckets->model->device, &bucket->sum_coming);
     }
 }
 
-bool bucket_is_summing(const struct model *model, size_t unit)
+bool bucket_is_summing(const struct buckets *buckets, size_t unit)
 {
-    const struct bucket *bucket = training_of(model, unit);
+    const struct bucket *bucket = training_of(buckets, unit);
     return bucket && (bucket->sum.delivery.going || bucket->sum_coming.going);
 }
 
-void bucket_advance_sum(struct model *model, size_t unit)
+void bucket_advance_sum(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
+    struct bucket *bucket = training_of(buckets, unit);
     if (bucket->sum.delivery.going) {
-        comm_finish_sum_rows(replicas(model), model->device, &bucket->sum);
-        start_sum_of_all(model, bucket);
+        comm_finish_sum_rows(replicas(buckets->model), buckets->model->device, &bucket->sum);
+        start_sum_of_all(bucket);
     } else {
-        comm_wait(replicas(model), model->device, &bucket->sum_coming);
+        comm_wait(replicas(buckets->model), buckets->model->device, &bucket->sum_coming);
     }
 }
 
-void bucket_keep_share(struct model *model, size_t unit)
+void bucket_keep_share(struct buckets *buckets, size_t unit)
 {
-    struct bucket *bucket = training_of(model, unit);
-    if (!bucket || !shares_gradients(model)) {
+    struct bucket *bucket = training_of(buckets, unit);
+    if (!bucket || !shares_gradients(buckets)) {
         return;
     }
-    struct row_range own = own_of(model, bucket);
+    struct row_range own = own_of(bucket);
     if (own.count > 0) {
-        op_accumulate(model->device, bucket->own_grads, tensor_rows(bucket->grads, own.start, own.count));
+        op_accumulate(buckets->model->device, bucket->own_grads, tensor_rows(bucket->grads, own.start, own.count));
     }
-    tensor_free(model->device, &bucket->grads);
-    set_gradients(model, unit);
+    tensor_free(buckets->model->device, &bucket->grads);
+    set_gradients(buckets, unit);
 }

@@ -14,7 +14,11 @@
 
 #define BUCKET_BLOCK MAP_BLOCK // elements: those that share a scale are one rank's
 
+enum bucket_kind { BUCKET_CAN_TRAIN, BUCKET_FROZEN, BUCKET_CODES, BUCKET_KINDS };
+
 struct bucket {
+    const struct buckets *all;
+    enum bucket_kind kind;
     size_t blocks;
     struct row_range *owned; // [replicas] their shares of the blocks
     // [blocks, BUCKET_BLOCK], of codes [blocks, words or scales of a block], and this rank's share; of either that
@@ -25,51 +29,58 @@ struct bucket {
     struct row_sum sum;
 };
 
-// Of a model that has its ranks, the buckets that its parameters are in, without tensors; where there is one
-// replica none.
-void buckets_open(struct model *model);
-void buckets_close(struct model *model);
+// All of a model's.
+struct buckets {
+    struct model *model;
+    struct bucket *items;           // by unit, one of each kind; NULL: there are no replicas
+    enum quantisation quantisation; // of codes
+    bool in_walk;                   // a unit's gradients live from the first sum to its update, when it is complete
+    bool adds_more; // walks of the same update follow: what is kept whole is summed over ranks after the last
+};
+
+// Finds the buckets of a model's parameters, without tensors; where there is one replica none. in_walk and
+// quantisation are set. Release with buckets_close.
+void buckets_open(struct buckets *buckets, struct model *model);
+void buckets_close(struct buckets *buckets);
 
 // Whether the shares of two replicas consist of pieces of the same lengths, in every bucket.
-bool buckets_alike(const struct model *model, size_t replica, size_t other);
+bool buckets_alike(const struct buckets *buckets, size_t replica, size_t other);
 
 // Whether the parameter's values, or the codes of them, are in a bucket: its value, or what is kept of it, is a
 // view, or in zero 3, while it is not acquired, none.
-bool bucket_has_values(const struct model *model, const struct parameter *parameter);
+bool bucket_has_values(const struct parameter *parameter);
 // What this rank's optimizer moves of a parameter, and in zero 3 has of its values: a parameter of these elements
 // alone, [n, 1], with the tensors that there are of them now. n can be 0. All of it where there are no shares.
-struct parameter bucket_share(const struct model *model, const struct parameter *parameter);
+struct parameter bucket_share(const struct parameter *parameter);
 
-// Memory for the values of the unit's buckets, zero; its end; and values [first, first + count) of a parameter's,
-// of which zero 3 keeps those in this rank's share.
-void bucket_new_values(struct model *model, size_t unit);
-void bucket_free_values(struct model *model, size_t unit);
-void bucket_write(struct model *model, const struct parameter *parameter, size_t first, size_t count,
-                  const double *values);
+// Allocates the values of the unit's buckets, zero; and frees them.
+void bucket_new_values(struct buckets *buckets, size_t unit);
+void bucket_free_values(struct buckets *buckets, size_t unit);
+// Sets values [first, first + count) of a parameter's, of which zero 3 keeps those in this rank's share.
+void bucket_write(const struct parameter *parameter, size_t first, size_t count, const double *values);
 // The same of codes and scales; first a multiple of QUANTISATION_BLOCK.
-void bucket_write_codes(struct model *model, const struct parameter *parameter, size_t first, size_t count,
-                        const uint32_t *codes, const float *scales);
+void bucket_write_codes(const struct parameter *parameter, size_t first, size_t count, const uint32_t *codes,
+                        const float *scales);
 // In zero 3 the unit's weights are gathered, and dropped. Where ranks overlap what they send with what they compute
 // (struct ranks) they can be prefetched: they are on their way from then on, and take their memory.
-void bucket_prefetch(struct model *model, size_t unit);
-void bucket_acquire(struct model *model, size_t unit);
-void bucket_release(struct model *model, size_t unit);
+void bucket_prefetch(struct buckets *buckets, size_t unit);
+void bucket_acquire(struct buckets *buckets, size_t unit);
+void bucket_release(struct buckets *buckets, size_t unit);
 // Every rank gets all that an update has changed of the unit's weights: by bucket_settle, with overlap, or at once.
-void bucket_gather(struct model *model, size_t unit);
+void bucket_gather(struct buckets *buckets, size_t unit);
 // What is on its way is there; what was prefetched, and not acquired, is dropped.
-void bucket_settle(struct model *model, size_t unit);
+void bucket_settle(struct buckets *buckets, size_t unit);
 
-// Of the unit's gradients that which is kept between steps, not set; it becomes 0; all of them are freed.
-void bucket_new_gradients(struct model *model, size_t unit);
-void bucket_zero_gradients(struct model *model, size_t unit);
-void bucket_free_gradients(struct model *model, size_t unit);
+// Allocate the unit's gradients that are kept between steps, zero them, and free all of them.
+void bucket_new_gradients(struct buckets *buckets, size_t unit);
+void bucket_zero_gradients(struct buckets *buckets, size_t unit);
+void bucket_free_gradients(struct buckets *buckets, size_t unit);
 // Where the whole is not kept, it is there from here on, 0, to be added to.
-void bucket_add(struct model *model, size_t unit);
-// Each rank has added all that it adds: their sum in place of it, or of it in the rank's share alone. Where walks
-// of the same update follow and the whole is kept, the last one's is that of all. With overlap the sum is then
-// under way, and complete when it has come on, a message at a time, until it is not any more.
-void bucket_sum(struct model *model, size_t unit);
-bool bucket_is_summing(const struct model *model, size_t unit);
-void bucket_advance_sum(struct model *model, size_t unit);
+void bucket_add(struct buckets *buckets, size_t unit);
+// Each rank has added all that it adds: their sum in place of it, or of it in the rank's share alone. With overlap
+// the sum is then under way, and complete when it has come on, a message at a time, until it is not any more.
+void bucket_sum(struct buckets *buckets, size_t unit);
+bool bucket_is_summing(const struct buckets *buckets, size_t unit);
+void bucket_advance_sum(struct buckets *buckets, size_t unit);
 // The whole is added to the share that is kept, and freed.
-void bucket_keep_share(struct model *model, size_t unit);
+void bucket_keep_share(struct buckets *buckets, size_t unit);

@@ -11,7 +11,7 @@ struct galore_options {
 
 // What an update of a matrix goes along in place of its projected gradient r, of that shape and r's dtype or a
 // wider one: a new tensor of the category workspace.
-typedef struct tensor galore_direction(struct model *model, struct parameter *parameter, struct tensor r);
+typedef struct tensor galore_direction(struct trainer *trainer, struct parameter *parameter, struct tensor r);
 
 // In the order of the names below.
 enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
@@ -58,10 +58,10 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
 
 // As struct optimizer's hooks, of a model whose optimizer_options begin with struct galore_options.
 bool galore_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);
-void galore_state(const struct model *model, const struct parameter *parameter,
+void galore_state(const struct trainer *trainer, const struct parameter *parameter,
                   struct tensor state[PARAMETER_STATES]);
-struct tensor galore_projector(const struct model *model, const struct parameter *parameter);
-bool galore_projects(const struct model *model, const struct parameter *parameter, size_t t);
-void galore_start(struct model *model, struct parameter *parameter);
+struct tensor galore_projector(const struct trainer *trainer, const struct parameter *parameter);
+bool galore_projects(const struct trainer *trainer, const struct parameter *parameter, size_t t);
+void galore_start(struct trainer *trainer, struct parameter *parameter);
 // direction NULL: the projected gradient.
-void galore_update(struct model *model, struct parameter *parameter, galore_direction *direction);
+void galore_update(struct trainer *trainer, struct parameter *parameter, galore_direction *direction);

@@ -1,5 +1,4 @@
 #include "kernels/transformer/lost_updates.h"
-#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/weight_options.h"
 #include <math.h>
 
@@ -8,11 +7,11 @@ bool lost_updates_known(const struct optimizer *optimizer)
     return option_find(&optimizer->options, "master") && !optimizer->turn;
 }
 
-static double *values_of(const struct model *model, struct tensor t)
+static double *values_of(struct device *device, struct tensor t)
 {
     double *values = calloc(tensor_count(t) + 1, sizeof *values);
     CHECK(values);
-    tensor_read(model->device, t, values);
+    tensor_read(device, t, values);
     return values;
 }
 
@@ -29,26 +28,32 @@ static void add(struct lost_updates *sums, const double *before, const double *a
     }
 }
 
-void lost_updates_add(struct lost_updates *sums, struct model *model, struct parameter *p)
+void lost_update_begin(struct lost_update *lost, const struct model *model, struct parameter *p, size_t age)
 {
-    const struct optimizer *optimizer = model->optimizer;
     struct device *device = model->device;
-    bool mastered = p->state[MASTER_STATE].data;
-    if (!mastered) {
+    if (!p->state[MASTER_STATE].data) {
         p->unrounded = tensor_new(device, p->value.rows, p->value.cols, master_dtype(model), CATEGORY_OPTIMIZER);
     }
-    struct tensor master = weight_master(p);
-    double *before = values_of(model, p->value);
-    double *base = weight_master_begins(p, model->update.age) ? before : values_of(model, master);
-    optimizer->update(model, p);
-    double *after = values_of(model, p->value), *unrounded = values_of(model, master);
+    double *before = values_of(device, p->value);
+    *lost =
+        (struct lost_update){.device = device,
+                             .parameter = p,
+                             .before = before,
+                             .base = weight_master_begins(p, age) ? before : values_of(device, weight_master(p))};
+}
+
+void lost_update_end(struct lost_update *lost, struct lost_updates *sums)
+{
+    struct device *device = lost->device;
+    struct parameter *p = lost->parameter;
+    double *after = values_of(device, p->value), *unrounded = values_of(device, weight_master(p));
     if (!device->ops->dataless && device->status.code == STATUS_OK) {
-        add(sums, before, after, base, unrounded, tensor_count(p->value), mastered);
+        add(sums, lost->before, after, lost->base, unrounded, tensor_count(p->value), p->state[MASTER_STATE].data);
     }
-    if (base != before) {
-        free(base);
+    if (lost->base != lost->before) {
+        free(lost->base);
     }
-    free(before);
+    free(lost->before);
     free(after);
     free(unrounded);
     tensor_free(device, &p->unrounded);

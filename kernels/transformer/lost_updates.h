@@ -3,7 +3,7 @@
 // it gets there in the mean; a master takes all of it. u: what a weight is moved by, before it is rounded.
 #pragma once
 #include "kernels/base/world.h"
-#include "kernels/transformer/model.h"
+#include "kernels/transformer/optimizer.h"
 
 // Sums over the weights of an update.
 struct lost_updates {
@@ -14,10 +14,18 @@ struct lost_updates {
 // Whether it is known of an optimizer: whether an update of its leaves weights before they are rounded in a master,
 // or could.
 bool lost_updates_known(const struct optimizer *optimizer);
-// The update under way of a parameter, or of a share of one, of a model in bf16 with such an optimizer, and what
-// comes of it added to the sums. Same bits; takes a copy of the weights in f32 on the device where there is no
-// master, and up to four in f64 on the host.
-void lost_updates_add(struct lost_updates *sums, struct model *model, struct parameter *parameter);
+// The update of a parameter, or of a share of one, of a model in bf16 with such an optimizer, between
+// lost_update_begin and lost_update_end, which adds what came of it to the sums. The same bits; takes a copy of the
+// weights in f32 on the device where there is no master, and up to four in f64 on the host.
+struct lost_update {
+    struct device *device;
+    struct parameter *parameter;
+    double *before, *base; // the values; and those that u is added to
+};
+// age: of the update (struct update).
+void lost_update_begin(struct lost_update *lost, const struct model *model, struct parameter *parameter,
+                       size_t age);
+void lost_update_end(struct lost_update *lost, struct lost_updates *sums);
 // They become those of all ranks. What several ranks have alike counts as often, in all sums.
 void lost_updates_sum(struct lost_updates *sums, const struct world *world);
 

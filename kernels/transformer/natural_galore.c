@@ -9,7 +9,6 @@
 #include "kernels/transformer/adam8bit.h"
 #include "kernels/transformer/galore.h"
 #include "kernels/transformer/host_work.h"
-#include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/projector.h"
 
 struct natural_galore_options {
@@ -43,22 +42,22 @@ enum { HISTORY = ADAM8BIT_STATES };
 // Rows in bf16 that have the digits of f32 together: parts of gradients that are alike nearly cancel.
 #define BF16_PARTS 3
 
-static void state(const struct model *model, const struct parameter *p, struct tensor state[PARAMETER_STATES])
+static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
 {
-    const struct natural_galore_options *options = model->optimizer_options;
+    const struct natural_galore_options *options = trainer->optimizer_options;
     struct tensor shape = projected_shape(p->value.rows, p->value.cols, options->galore.rank);
-    galore_state(model, p, state);
-    if (galore_projector(model, p).rows > 0) {
+    galore_state(trainer, p, state);
+    if (galore_projector(trainer, p).rows > 0) {
         state[HISTORY] = state_shape(options->history, tensor_count(shape), p->value.dtype);
     }
 }
 
 // Gradient s's part of every one in the direction, (lambda + gram)^-1 e_s: a row for each of `parts`, which add up
 // to it.
-static void find_parts(struct model *model, struct tensor parts, struct tensor gram, size_t s)
+static void find_parts(struct trainer *trainer, struct tensor parts, struct tensor gram, size_t s)
 {
-    const struct natural_galore_options *options = model->optimizer_options;
-    struct device *device = model->device;
+    const struct natural_galore_options *options = trainer->optimizer_options;
+    struct device *device = trainer->model->device;
     size_t count = gram.rows;
     struct tensor near = host_work_read(device, gram),
                   found = host_work_new(device, parts.rows, count, parts.dtype);
@@ -84,20 +83,20 @@ static void find_parts(struct model *model, struct tensor parts, struct tensor g
 }
 
 // Those that are not yet there are zeros, and have no part.
-static struct tensor direction(struct model *model, struct parameter *p, struct tensor r)
+static struct tensor direction(struct trainer *trainer, struct parameter *p, struct tensor r)
 {
-    const struct natural_galore_options *options = model->optimizer_options;
-    struct device *device = model->device;
+    const struct natural_galore_options *options = trainer->optimizer_options;
+    struct device *device = trainer->model->device;
     struct tensor history = p->state[HISTORY];
-    enum dtype dtype = history.dtype, wide = master_dtype(model);
-    size_t count = options->history, s = (model->update.t - 1) % count;
+    enum dtype dtype = history.dtype, wide = master_dtype(trainer->model);
+    size_t count = options->history, s = (trainer->model->update - 1) % count;
     op_copy(device, tensor_rows(history, s, 1), r);
     struct tensor turned = tensor_new(device, r.rows, r.cols, wide, CATEGORY_WORKSPACE);
     struct tensor gram = tensor_new(device, count, count, wide, CATEGORY_WORKSPACE);
     struct tensor parts =
         tensor_new(device, dtype == DTYPE_BF16 ? BF16_PARTS : 1, count, dtype, CATEGORY_WORKSPACE);
     op_gemm(device, gram, history, NO_TRANSPOSE, history, TRANSPOSE, 1, 0);
-    find_parts(model, parts, gram, s);
+    find_parts(trainer, parts, gram, s);
     for (size_t part = 0; part < parts.rows; part++) {
         op_gemm(device, tensor_reshape(turned, 1, history.cols), tensor_rows(parts, part, 1), NO_TRANSPOSE, history,
                 NO_TRANSPOSE, 1, part > 0);
@@ -107,9 +106,9 @@ static struct tensor direction(struct model *model, struct parameter *p, struct 
     return turned;
 }
 
-static void update(struct model *model, struct parameter *p)
+static void update(struct trainer *trainer, struct parameter *p)
 {
-    galore_update(model, p, direction);
+    galore_update(trainer, p, direction);
 }
 
 const struct optimizer optimizer_natural_galore = {

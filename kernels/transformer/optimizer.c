@@ -1,5 +1,6 @@
 #include "kernels/transformer/optimizer.h"
 #include "kernels/transformer/weight_options.h"
+#include <stdlib.h>
 #include <string.h>
 
 // Every optimizer, once: optimizer_sgd and so on, in the order of lists; the first is that of an entry without a
@@ -56,4 +57,35 @@ bool optimizer_keeps_gradients(const struct optimizer *optimizer, const void *op
 {
     return !optimizer_updates_in_walk(optimizer, options) &&
            options_choice(&optimizer->options, options, "sums", SUMS_WHOLE) == SUMS_WHOLE;
+}
+
+size_t optimizer_interval(const struct optimizer *optimizer, const void *options)
+{
+    return options_count(&optimizer->options, options, "interval", 1);
+}
+
+size_t optimizer_lowest_turns(const struct optimizer *optimizer, const void *options, const struct config *config,
+                              size_t updates, size_t layers[], size_t most)
+{
+    size_t found = 0, turns = config->layers;
+    if (!optimizer->turn) {
+        return 0;
+    }
+    if (updates) {
+        size_t interval = optimizer_interval(optimizer, options),
+               begun = updates / interval + (updates % interval > 0);
+        turns = begun < turns ? begun : turns;
+    }
+    bool *has = calloc(config->layers, sizeof *has);
+    CHECK(has);
+    for (size_t number = 0; number < turns; number++) {
+        has[optimizer->turn(options, config, number)] = true;
+    }
+    for (size_t l = 0; l < config->layers && found < most; l++) {
+        if (has[l]) {
+            layers[found++] = l;
+        }
+    }
+    free(has);
+    return found;
 }

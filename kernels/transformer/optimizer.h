@@ -4,6 +4,14 @@
 #include "kernels/base/options.h"
 #include "kernels/transformer/model.h"
 
+struct trainer;
+
+// What an optimizer makes of a parameter. keeps: it has a state also while it does not train, and the same one when
+// the turn changes.
+struct role {
+    bool trains, keeps;
+};
+
 // What an optimizer moves of a model with LoRA: its factors, as of one without the weights; it is for models
 // without it; or both, and it is for models with it.
 enum optimizer_lora { LORA_ALONE, LORA_NEVER, LORA_BESIDE };
@@ -27,24 +35,24 @@ struct optimizer {
     size_t (*turn)(const void *options, const struct config *config, size_t number);
     // What the turn that it is makes of a parameter, of those that train in some turn (model_can_train). NULL: the
     // layer's train, and nothing else does.
-    struct role (*role)(const struct model *model, const struct parameter *parameter);
+    struct role (*role)(const struct trainer *trainer, const struct parameter *parameter);
     // Notes what it wants of the turns before the one that it is; the same whatever was the turn before. NULL:
     // nothing.
-    void (*turned)(struct model *model);
+    void (*turned)(struct trainer *trainer);
     // The shapes and dtypes of the tensors of a parameter's state, of which it knows the meaning; those that it
     // leaves alone are no tensors. NULL: it keeps none.
-    void (*state)(const struct model *model, const struct parameter *parameter,
+    void (*state)(const struct trainer *trainer, const struct parameter *parameter,
                   struct tensor state[PARAMETER_STATES]);
     // The shape and dtype of the parameter's projector, of which it knows the meaning, and which is on the device
     // wherever the state is kept; or no tensor. NULL: none has one.
-    struct tensor (*projector)(const struct model *model, const struct parameter *parameter);
+    struct tensor (*projector)(const struct trainer *trainer, const struct parameter *parameter);
     // Whether update t, from 1 on, is made of the sums of the parameter's gradient in its projector's directions,
     // which then are all that the walks make of it. NULL: none is.
-    bool (*projects)(const struct model *model, const struct parameter *parameter, size_t t);
+    bool (*projects)(const struct trainer *trainer, const struct parameter *parameter, size_t t);
     // Sets what of a new state and projector is not zero. NULL: all of it is.
-    void (*start)(struct model *model, struct parameter *parameter);
-    // One update of a parameter that trains, by the model's optimizer_options and update.
-    void (*update)(struct model *model, struct parameter *parameter);
+    void (*start)(struct trainer *trainer, struct parameter *parameter);
+    // One update of a parameter that trains, by the trainer's optimizer_options and update.
+    void (*update)(struct trainer *trainer, struct parameter *parameter);
 };
 
 // All optimizers, ending in NULL.
@@ -63,3 +71,10 @@ bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *op
 // Whether after the walks of an update all gradients are there, and whole: they are neither updated in the walk
 // nor, by the option "sums", projected in it.
 bool optimizer_keeps_gradients(const struct optimizer *optimizer, const void *options);
+
+// Updates of a turn.
+size_t optimizer_interval(const struct optimizer *optimizer, const void *options);
+// The lowest layers, upwards and at most `most`, that have a turn within the first so many updates (0: any number).
+// Returns how many they are; none where all trains together.
+size_t optimizer_lowest_turns(const struct optimizer *optimizer, const void *options, const struct config *config,
+                              size_t updates, size_t layers[], size_t most);

@@ -1,5 +1,5 @@
 // SGD, with momentum and weight decay as torch.optim.SGD has them, or decoupled decay.
-#include "kernels/transformer/optimizer.h"
+#include "kernels/transformer/trainer.h"
 #include "kernels/transformer/weight_options.h"
 
 struct sgd_options {
@@ -45,27 +45,27 @@ static bool check(const void *of_optimizer, const struct config *config, enum dt
     return state_check(options->state, dtype, status);
 }
 
-static void state(const struct model *model, const struct parameter *p, struct tensor state[PARAMETER_STATES])
+static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
 {
-    const struct sgd_options *options = model->optimizer_options;
+    const struct sgd_options *options = trainer->optimizer_options;
     if (options->momentum > 0) {
-        state[MOMENTUM] = state_shape(p->value.rows, p->value.cols, state_dtype(model, options->state));
+        state[MOMENTUM] = state_shape(p->value.rows, p->value.cols, state_dtype(trainer->model, options->state));
     }
     if (options->weights.master) {
-        state[MASTER_STATE] = state_shape(p->value.rows, p->value.cols, master_dtype(model));
+        state[MASTER_STATE] = state_shape(p->value.rows, p->value.cols, master_dtype(trainer->model));
     }
 }
 
-static void update(struct model *model, struct parameter *p)
+static void update(struct trainer *trainer, struct parameter *p)
 {
-    const struct sgd_options *options = model->optimizer_options;
-    const struct sgd_step step = {.rate = options->rate * model->update.rate_factor,
+    const struct sgd_options *options = trainer->optimizer_options;
+    const struct sgd_step step = {.rate = options->rate * trainer->update.rate_factor,
                                   .momentum = options->momentum,
                                   .decay = p->vector ? 0 : options->decay,
                                   .decoupled = options->coupling == DECOUPLED,
-                                  .rounding = weight_rounding(model, p, &options->weights),
-                                  .begins = weight_master_begins(p, model->update.age)};
-    op_sgd(model->device, p->value, weight_master(p), p->grad, p->state[MOMENTUM], &step);
+                                  .rounding = weight_rounding(trainer->model, p, &options->weights),
+                                  .begins = weight_master_begins(p, trainer->update.age)};
+    op_sgd(trainer->model->device, p->value, weight_master(p), p->grad, p->state[MOMENTUM], &step);
 }
 
 const struct optimizer optimizer_sgd = {

@@ -1,24 +1,28 @@
 #include "kernels/transformer/unit.h"
-#include "kernels/transformer/training.h"
-#include "kernels/transformer/weights.h"
 
 void unit_prefetch(struct model *model, size_t unit)
 {
+    struct unit_keeper *keeper = model->keeper;
     if (unit == UNIT_NONE) {
         return;
     }
-    weights_prefetch(model, unit);
+    keeper->prefetch(keeper, unit);
     if (unit == unit_of_head(model) && model->config.tied) {
-        weights_prefetch(model, UNIT_EMBEDDING);
+        keeper->prefetch(keeper, UNIT_EMBEDDING);
     }
 }
 
 void unit_acquire(struct model *model, size_t unit)
 {
-    weights_acquire(model, unit);
+    model->keeper->acquire(model->keeper, unit);
     if (model->listener && model->listener->acquire) {
         model->listener->acquire(model->listener, model, unit);
     }
+}
+
+void unit_add(struct model *model, size_t unit)
+{
+    model->keeper->add(model->keeper, unit);
 }
 
 void unit_release(struct model *model, size_t unit)
@@ -26,12 +30,7 @@ void unit_release(struct model *model, size_t unit)
     if (model->listener && model->listener->release) {
         model->listener->release(model->listener, model, unit);
     }
-    weights_release(model, unit);
-}
-
-void unit_add(struct model *model, size_t unit)
-{
-    gradients_acquire(model, unit);
+    model->keeper->release(model->keeper, unit);
 }
 
 void unit_done(struct model *model, size_t unit)
@@ -39,13 +38,7 @@ void unit_done(struct model *model, size_t unit)
     if (model->listener && model->listener->done) {
         model->listener->done(model->listener, model, unit);
     }
-    gradients_release(model, unit);
-}
-
-void unit_settle(struct model *model)
-{
-    gradients_settle(model);
-    weights_settle(model);
+    model->keeper->done(model->keeper, unit);
 }
 
 void unit_done_below(struct model *model, size_t layer)
@@ -60,4 +53,14 @@ void unit_done_all(struct model *model)
     for (size_t unit = unit_count(model); unit-- > 0;) {
         unit_done(model, unit);
     }
+}
+
+void unit_settle(struct model *model)
+{
+    model->keeper->settle(model->keeper);
+}
+
+void unit_sum_ends(struct model *model)
+{
+    model->keeper->sum_ends(model->keeper);
 }

@@ -54,13 +54,3 @@ bool is_layer_matrix(const struct model *model, const struct parameter *p)
 {
     return !p->vector && p > model->embedding && p < model->final_norm;
 }
-
-bool is_quantised(const struct model *model, const struct parameter *p)
-{
-    return model->quantisation != QUANTISATION_NONE && p->factor == FACTOR_NONE && is_layer_matrix(model, p);
-}
-
-bool is_kept_as_codes(const struct model *model, const struct parameter *p)
-{
-    return is_quantised(model, p) && !model->dequantised;
-}

@@ -24,7 +24,3 @@ uint64_t unit_training(const struct model *model, size_t unit);
 
 // Whether it is a matrix of a layer, LoRA's factors among them.
 bool is_layer_matrix(const struct model *model, const struct parameter *parameter);
-// Whether the parameter is one of a model's quantised ones: the weight of a layer's projection.
-bool is_quantised(const struct model *model, const struct parameter *parameter);
-// Whether it is kept as codes and scales, and not as what these stand for.
-bool is_kept_as_codes(const struct model *model, const struct parameter *parameter);

@@ -37,8 +37,8 @@ bool weight_master_begins(const struct parameter *parameter, size_t age)
 struct bf16_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
                                      const struct weight_options *options)
 {
-    CHECK(model->update.t < UPDATES_MAX);
+    CHECK(model->update < UPDATES_MAX);
     return (struct bf16_rounding){.stochastic = options->round == ROUND_STOCHASTIC,
                                   .random = random_named(options->seed, parameter->name),
-                                  .first = ((uint64_t)model->update.t << 37) + parameter->first / 8};
+                                  .first = ((uint64_t)model->update << 37) + parameter->first / 8};
 }

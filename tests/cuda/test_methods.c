@@ -64,8 +64,9 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     d->deterministic = mode == DETERMINISTIC;
     d->whole_attention = mode == WHOLE_ATTENTION;
     enum dtype sums = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
-    struct model_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
+    struct trainer_options model_options = {.lora = f->lora, .kv_gradient_dtype = sums, .gradient_dtype = sums};
     struct model model;
+    struct trainer trainer;
     struct batch batch;
     size_t tokens = f->context * f->batch_size;
     int32_t *ids = malloc(tokens * sizeof *ids);
@@ -77,13 +78,13 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     for (size_t i = 0; i < tokens; i++) {
         ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
     }
-    model_open(&model, &f->config, &model_options, d);
-    model_randomize(&model, f->seed, rounding);
+    trainer_open(&trainer, &model, &f->config, &model_options, d);
+    random_weights_set(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->batch_size);
     fixture_set_documents(f, d, &batch, 0);
     fixture_set_objective(&opened, d, &batch, 0);
     d->counters = (struct counters){0};
-    model_zero_gradients(&model);
+    trainer_zero(&trainer);
     method_step(method, &model, &batch, options, &report);
     run.loss = report.sums.loss;
     run.arena = d->arena;
@@ -102,7 +103,7 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
         }
     }
     batch_close(&batch, d);
-    model_close(&model);
+    trainer_close(&trainer);
     device_close(d);
     step_report_free(&report);
     fixture_close_objective(&opened);

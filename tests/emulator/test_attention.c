@@ -221,17 +221,17 @@ static void test_glue_of_a_step(void **state)
     for (const struct method *const *m = methods; *m; m++) {
         struct device *device = open_counting();
         struct fixture f = fixture_default();
-        struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+        struct trainer_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
         void *how = fixture_options(*m, "chunk=%d budget=2", KEYS + 2);
         struct step_report report = {0};
         int32_t ids[2 * (2 * KEYS + TILE + 5)] = {3, 1, 4, 1, 5, 9, 2, 6};
         f.config.head_dim = 8;
         f.context = 2 * KEYS + TILE + 5; // the last chunk is no whole tile, and no less than one
-        model_open(&f.model, &f.config, &options, device);
-        model_randomize(&f.model, f.seed, DTYPE_BF16);
+        trainer_open(&f.trainer, &f.model, &f.config, &options, device);
+        random_weights_set(&f.model, f.seed, DTYPE_BF16);
         batch_open(&f.batch, device, ids, NULL, f.context, f.batch_size);
         counted = device->counters.glue_bytes = 0;
-        model_zero_gradients(&f.model);
+        trainer_zero(&f.trainer);
         method_step(*m, &f.model, &f.batch, how, &report);
         options_free(&(*m)->options, how);
         assert_int_equal(device->status.code, STATUS_OK);
@@ -240,7 +240,7 @@ static void test_glue_of_a_step(void **state)
         }
         assert_true(counted > 0 || !(*m)->exact);
         batch_close(&f.batch, device);
-        model_close(&f.model);
+        trainer_close(&f.trainer);
         close_counting(device);
         step_report_free(&report);
     }

@@ -29,12 +29,12 @@ static void step_on(const char *name, char bus_id[32])
     if (!f.device) {
         fail_msg("%s", status.message);
     }
-    struct model_options model = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    struct trainer_options model = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
     int32_t ids[40] = {3, 1, 4, 1, 5, 9, 2, 6};
-    model_open(&f.model, &f.config, &model, f.device);
-    model_randomize(&f.model, f.seed, f.rounding);
+    trainer_open(&f.trainer, &f.model, &f.config, &model, f.device);
+    random_weights_set(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
-    model_zero_gradients(&f.model);
+    trainer_zero(&f.trainer);
     const struct method *full = method_find("full");
     void *options = options_new(&full->options);
     method_step(full, &f.model, &f.batch, options, &report);
@@ -44,7 +44,7 @@ static void step_on(const char *name, char bus_id[32])
     assert_non_null(strstr(f.device->description, f.device->bus_id));
     memcpy(bus_id, f.device->bus_id, sizeof f.device->bus_id);
     batch_close(&f.batch, f.device);
-    model_close(&f.model);
+    trainer_close(&f.trainer);
     device_close(f.device);
     step_report_free(&report);
 }

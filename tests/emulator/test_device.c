@@ -27,7 +27,7 @@ static size_t waits_of(struct fixture *f, const struct method *method, size_t ch
                                     (f->context + chunk - 1) / chunk);
     struct step_report report = {0};
     size_t before = waits();
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     method_step(method, &f->model, &f->batch, options, &report);
     options_free(&method->options, options);
     size_t after = waits();
@@ -48,10 +48,10 @@ static void test_a_step_waits_for_its_end_alone(void **state)
         f.context = 64;
         f.device = device_open("cuda", f.dtype, 0, &status);
         assert_non_null(f.device);
-        struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+        struct trainer_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
         int32_t ids[64] = {3, 1, 4, 1, 5, 9, 2, 6};
-        model_open(&f.model, &f.config, &options, f.device);
-        model_randomize(&f.model, f.seed, f.rounding);
+        trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
+        random_weights_set(&f.model, f.seed, f.rounding);
         batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
         for (const struct method *const *m = methods; *m; m++) {
             size_t few = waits_of(&f, *m, 64), many = waits_of(&f, *m, 7);
@@ -61,7 +61,7 @@ static void test_a_step_waits_for_its_end_alone(void **state)
             }
         }
         batch_close(&f.batch, f.device);
-        model_close(&f.model);
+        trainer_close(&f.trainer);
         device_close(f.device);
     }
 }
@@ -85,13 +85,13 @@ static void test_a_step_taken_apart(void **state)
     f.context = sizeof ids / sizeof *ids;
     f.device = device_open("cuda", f.dtype, 0, &status);
     assert_non_null(f.device);
-    struct model_options model_options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
-    model_open(&f.model, &f.config, &model_options, f.device);
-    model_randomize(&f.model, f.seed, f.rounding);
+    struct trainer_options model_options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
+    random_weights_set(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
     breakdown_start(&b, f.device);
     size_t before = waits();
-    model_zero_gradients(&f.model);
+    trainer_zero(&f.trainer);
     method_step(seco, &f.model, &f.batch, options, &report);
     options_free(&seco->options, options);
     size_t waited = waits() - before;
@@ -113,7 +113,7 @@ static void test_a_step_taken_apart(void **state)
     assert_in_range(waited, 2 + 2 * launches / (DEVICE_MARKS / 2), 2 + 3 * launches / (DEVICE_MARKS / 2));
     breakdown_free(&b);
     batch_close(&f.batch, f.device);
-    model_close(&f.model);
+    trainer_close(&f.trainer);
     device_close(f.device);
     step_report_free(&report);
 }
@@ -142,13 +142,13 @@ static size_t peak_of(const char *name, struct card card, enum dtype dtype, size
         assert_int_equal(f.device->multiprocessors, card.multiprocessors);
         assert_int_equal(f.device->compute_capability, card.compute_capability);
     }
-    struct model_options model_options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    struct trainer_options model_options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
     int32_t *ids = calloc(f.context, sizeof *ids);
     CHECK(ids);
-    model_open(&f.model, &f.config, &model_options, f.device);
-    model_randomize(&f.model, f.seed, f.rounding);
+    trainer_open(&f.trainer, &f.model, &f.config, &model_options, f.device);
+    random_weights_set(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
-    model_zero_gradients(&f.model);
+    trainer_zero(&f.trainer);
     const struct method *full = method_find("full");
     void *options = options_new(&full->options);
     method_step(full, &f.model, &f.batch, options, &report);
@@ -156,7 +156,7 @@ static size_t peak_of(const char *name, struct card card, enum dtype dtype, size
     assert_int_equal(f.device->status.code, STATUS_OK);
     size_t peak = f.device->arena.peak_bytes;
     batch_close(&f.batch, f.device);
-    model_close(&f.model);
+    trainer_close(&f.trainer);
     device_close(f.device);
     free(ids);
     step_report_free(&report);

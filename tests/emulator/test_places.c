@@ -1,7 +1,7 @@
 // The emulated CUDA device's second place: copies in streams of their own, each of which may be late.
 #include "kernels/base/ops.h"
 #include "kernels/base/queue.h"
-#include "kernels/transformer/optimizer_step.h"
+#include "kernels/transformer/trainer.h"
 #include "kernels/transformer/unit.h"
 #include "tests/chosen_tests.h"
 #include "tests/emulator/plugin.h"
@@ -98,13 +98,13 @@ static void open_trained(struct fixture *f, const char *name, enum dtype dtype, 
     enum dtype sums = dtype_accumulator(dtype);
     *f = fixture_default();
     fixture_set_optimizer(f, optimizer, "rate=0.01 %s", given);
-    struct model_options options = {.kv_gradient_dtype = sums,
-                                    .gradient_dtype = sums,
-                                    .optimizer = f->optimizer,
-                                    .optimizer_options = f->optimizer_options,
-                                    .weights_place = places & 1 ? PLACE_HOST : PLACE_DEVICE,
-                                    .gradients_place = places & 2 ? PLACE_HOST : PLACE_DEVICE,
-                                    .optimizer_place = places & 4 ? PLACE_HOST : PLACE_DEVICE};
+    struct trainer_options options = {.kv_gradient_dtype = sums,
+                                      .gradient_dtype = sums,
+                                      .optimizer = f->optimizer,
+                                      .optimizer_options = f->optimizer_options,
+                                      .weights_place = places & 1 ? PLACE_HOST : PLACE_DEVICE,
+                                      .gradients_place = places & 2 ? PLACE_HOST : PLACE_DEVICE,
+                                      .optimizer_place = places & 4 ? PLACE_HOST : PLACE_DEVICE};
     int32_t ids[CONTEXT] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
     f->config.layers = 4;
     f->config.head_dim = 8;
@@ -112,8 +112,8 @@ static void open_trained(struct fixture *f, const char *name, enum dtype dtype, 
     f->device = device_open(name, dtype, 0, &status);
     assert_non_null(f->device);
     f->device->deterministic = true;
-    model_open(&f->model, &f->config, &options, f->device);
-    model_randomize(&f->model, f->seed, f->rounding);
+    trainer_open(&f->trainer, &f->model, &f->config, &options, f->device);
+    random_weights_set(&f->model, f->seed, f->rounding);
     batch_open(&f->batch, f->device, ids, NULL, CONTEXT, 1);
     f->gradient_count = 0;
     for (size_t i = 0; i < f->model.parameter_count; i++) {
@@ -129,7 +129,7 @@ static void open_model(struct fixture *f, const char *name, enum dtype dtype, un
 static void close_model(struct fixture *f)
 {
     batch_close(&f->batch, f->device);
-    model_close(&f->model);
+    trainer_close(&f->trainer);
     device_close(f->device);
     fixture_set_optimizer(f, NULL, "%s", "");
 }
@@ -142,7 +142,7 @@ static void take_step(struct fixture *f, const struct setting *setting, bool off
     if (!offloads) {
         assert_true(options_set(&method->options, options, "offload", "none"));
     }
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
     arena_reset_peak(&f->device->host);
@@ -258,11 +258,11 @@ static double *trained(struct fixture *f, unsigned places)
     dropped.ops.wait = wait_but_for;
     f->device->ops = &dropped.ops;
     for (size_t t = 1; t <= 2; t++) {
-        optimizer_begin(&f->model, t, 1);
-        model_zero_gradients(&f->model);
+        trainer_begin(&f->trainer, t, 1);
+        trainer_zero(&f->trainer);
         method_step(checkpoint, &f->model, &f->batch, options, &report);
         method_step(checkpoint, &f->model, &f->batch, options, &report);
-        optimizer_step(&f->model);
+        trainer_update(&f->trainer);
     }
     f->device->ops = ops;
     f->device->ops->synchronize(f->device);
@@ -349,10 +349,10 @@ static double *updated(const char *device, const struct optimizer *optimizer, co
     *count = 0;
     open_trained(&f, device, DTYPE_F64, 0, optimizer, given);
     for (size_t t = 1; t <= 3; t++) {
-        optimizer_begin(&f.model, t, 1);
-        model_zero_gradients(&f.model);
+        trainer_begin(&f.trainer, t, 1);
+        trainer_zero(&f.trainer);
         method_step(method, &f.model, &f.batch, options, &report);
-        optimizer_step(&f.model);
+        trainer_update(&f.trainer);
     }
     for (size_t i = 0; i < f.model.parameter_count; i++) {
         struct tensor w = f.model.parameters[i].value;

@@ -35,17 +35,17 @@ static void test_ranges_of_a_step(void **state)
     void *tool = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     char *(*take)(int *) = tool ? (char *(*)(int *))dlsym(tool, "ranges_take") : NULL;
     CHECK(take); // it was loaded when the device was opened
-    struct model_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
+    struct trainer_options options = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
     const struct method *seco = method_find("seco");
     void *how = fixture_options(seco, "chunk=32");
     struct step_report report = {0};
     struct breakdown breakdown;
     int32_t ids[64] = {3, 1, 4, 1, 5, 9, 2, 6};
     int open;
-    model_open(&f.model, &f.config, &options, f.device);
-    model_randomize(&f.model, f.seed, f.rounding);
+    trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
+    random_weights_set(&f.model, f.seed, f.rounding);
     batch_open(&f.batch, f.device, ids, NULL, f.context, 1);
-    model_zero_gradients(&f.model);
+    trainer_zero(&f.trainer);
     free(take(&open));
     f.device->counters = (struct counters){0};
     breakdown_start(&breakdown, f.device); // both may look on
@@ -74,7 +74,7 @@ static void test_ranges_of_a_step(void **state)
     free(ranges);
     breakdown_free(&breakdown);
     batch_close(&f.batch, f.device);
-    model_close(&f.model);
+    trainer_close(&f.trainer);
     device_close(f.device);
     free(take(&open));
     step_report_free(&report);
