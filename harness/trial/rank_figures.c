@@ -1,4 +1,4 @@
-#include "harness/trial/rank_figures.h"
+#include "harness/trial/trial_record.h"
 #include <string.h>
 
 void rank_figures_gather(const struct world *world, struct rank_figures *all, const struct rank_figures *own,
