@@ -207,7 +207,7 @@ static void a_command_makes_the_rates(void **state)
     json_decref(made);
 }
 
-// Where the file says that own kernels summed dK and dV over query heads, attention's backward had less glue beside
+// If the file says that own kernels summed dK and dV over query heads, attention's backward had less glue beside
 // its engines, whose rate is lower then; other words are refused.
 static void head_sums_are_glue(void **state)
 {

@@ -21,7 +21,7 @@ static inline void cell_range_push(struct model *model, const char *name, size_t
 // What the cost of a part with attention depends on.
 struct cell_key cell_key_of(const struct model *model, const struct batch *batch, enum cell_part part, size_t layer,
                             struct span chunk, size_t rows);
-// What is made of a chunk's x in one pass, in which x is normed once: products of its norm, or of x, before their
+// Results of one pass over a chunk's x, in which x is normed once: products of its norm, or of x, before their
 // own norms and RoPE, and statistics. No tensor: not that one.
 struct projected {
     struct tensor q, k, v, h; // h: the norm of x

@@ -22,7 +22,7 @@
 // passed over; cuDNN 9.19 says so of none, not of those with an accumulator either. Where there is no other, and on
 // other cards, our own kernels serve.
 //
-// Where query heads share key heads, an engine writes dK and dV of every query head, and so they are added to the
+// If query heads share key heads, an engine writes dK and dV of every query head, and so they are added to the
 // segments, in one pass that sums over heads in f32; a graph that reduces them (`unfused`) writes, reads and rounds
 // them once more. In a rectangle, where no row differs from another, the heads that share one are rows of it
 // instead: q, o, dO and the logsumexp are folded once for all rectangles of a block of queries, and dQ sum is
