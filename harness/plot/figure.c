@@ -176,6 +176,7 @@ static bool tabulate_time(const struct record *const *records, size_t count, str
 static const struct figure step_time = {
     .name = "time",
     .along = "context",
+    .logarithmic = true,
     .panels = "time,per-token",
     .times = true,
     .needs = "times at two contexts or more, for one method at least",
@@ -217,6 +218,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, st
 static const struct figure chunk = {
     .name = "chunk",
     .along = "chunk",
+    .logarithmic = true,
     .panels = "time,memory,host",
     .times = true,
     .needs = "three chunk sizes or more at one context, two of them ok, for one method at least",

@@ -21,6 +21,7 @@ struct figure {
     const char *part;   // of what `measure` asks for it shows this besides times and bytes; NULL: nothing
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
     const char *along; // the column of the horizontal axis along which it may have thousands of points; NULL: none
+    bool logarithmic;  // that axis is, however far it reaches
     // Fills in the table. False if the records do not hold what the figure needs: then what was filled in is of no
     // use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
     bool (*tabulate)(const struct record *const *records, size_t count, struct figure_table *table);

@@ -31,6 +31,7 @@ static const char *const nothing[] = {NULL};
 const struct figure figure_prediction = {
     .name = "prediction",
     .along = "measured_ms",
+    .logarithmic = true,
     .panels = "times,ratio",
     .times = true,
     .needs = "three trials or more that were timed, with an estimate by a profile that has measured rates "

@@ -133,18 +133,25 @@ void figure_table_keep(struct figure_table *table, const bool *rows)
 #define SPANS_LEAST 32   // of a panel's width
 #define SPANS_MOST  200
 
-// Equal parts of the horizontal axis, which is logarithmic where scripts make it so (plots/context.gp).
+// Equal parts of the horizontal axis.
 struct spans {
+    bool logarithmic;
     size_t count;
     double least, greatest;
 };
 
 static size_t span_of(const struct spans *spans, double value)
 {
-    bool logarithmic = spans->least > 0 && spans->greatest > 16 * spans->least;
-    double share = logarithmic ? log(value / spans->least) / log(spans->greatest / spans->least)
-                               : (value - spans->least) / (spans->greatest - spans->least);
+    double share = spans->logarithmic ? log(value / spans->least) / log(spans->greatest / spans->least)
+                                      : (value - spans->least) / (spans->greatest - spans->least);
     return spans->greatest > spans->least ? (size_t)((double)(spans->count - 1) * share) : 0;
+}
+
+// Scripts take an axis' ticks, powers of two, from the table.
+static bool is_tick(double value)
+{
+    int exponent;
+    return frexp(value, &exponent) == 0.5;
 }
 
 // The row with the least, or the greatest, number of a column that was met in a span.
@@ -168,6 +175,7 @@ static void mark_series(const struct figure_table *table, size_t from, size_t to
             if (!isfinite(at))
                 continue;
             size_t span = span_of(spans, at);
+            kept[row] |= is_tick(at);
             note(&extreme[2 * span], table, row, column, 1);
             note(&extreme[2 * span + 1], table, row, column, -1);
         }
@@ -179,7 +187,7 @@ static void mark_series(const struct figure_table *table, size_t from, size_t to
     free(extreme);
 }
 
-void figure_table_thin(struct figure_table *table, const char *along)
+void figure_table_thin(struct figure_table *table, const char *along, bool logarithmic)
 {
     size_t column = along ? figure_table_find(table, along) : SIZE_MAX, series = 0;
     struct spans spans = {.least = INFINITY, .greatest = -INFINITY};
@@ -192,6 +200,7 @@ void figure_table_thin(struct figure_table *table, const char *along)
         spans.greatest = fmax(spans.greatest, figure_table_at(table, i, column)->number);
         series = fmax((double)series, figure_table_at(table, i, COLUMN_SERIES)->number);
     }
+    spans.logarithmic = spans.least > 0 && (logarithmic || spans.greatest > 16 * spans.least);
     size_t count = ROWS_SHOWN / 2 / series; // the least and the greatest of each
     spans.count = count < SPANS_LEAST ? SPANS_LEAST : count > SPANS_MOST ? SPANS_MOST : count;
     for (size_t from = 0, to; from < table->row_count; from = to) {

@@ -43,9 +43,10 @@ size_t figure_table_find(const struct figure_table *table, const char *column);
 // Leaves the rows that are marked. Numbers that go from 1 without a gap, of series, groups and panels, do so again.
 void figure_table_keep(struct figure_table *table, const bool *rows);
 // Leaves no more rows than a picture can show. Among rows of a series whose numbers in the column `along` lie
-// within a few pixels of each other, on a linear or on a logarithmic axis, those with the least and the greatest
-// number of any column stay.
-void figure_table_thin(struct figure_table *table, const char *along);
+// within a few pixels of each other those with the least and the greatest number of any column stay, and powers of
+// two. The axis is linear, or logarithmic: if that is said, or it reaches more than 16 times as far as it begins
+// (plots/context.gp).
+void figure_table_thin(struct figure_table *table, const char *along, bool logarithmic);
 // Whether a number is beyond what gnuplot's axes hold: not 0 and below 1e-60, or above 1e60.
 bool figure_table_beyond(const struct figure_table *table);
 // Tab-separated with a header line, to be freed: whole numbers exactly, others to 9 digits, NaN where there is

@@ -266,7 +266,7 @@ static bool draw_shown(const struct picture *picture, struct status *status)
     struct picture shown = *picture;
     char source[1000] = "", *table;
     char *whole = figure_table_text(picture->table);
-    figure_table_thin(picture->table, picture->along);
+    figure_table_thin(picture->table, picture->along, picture->logarithmic);
     if (picture->table->thinned_from) {
         text_append(source, sizeof source,
                     "%s; of %zu points %zu are drawn: of those that lie side by side, the least and "

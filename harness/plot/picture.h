@@ -44,12 +44,13 @@ struct picture_form {
 
 struct picture {
     const struct picture_form *form;
-    const char *name;                       // of the files
-    const char *kind;                       // the name without what tells settings apart, by which claims name it
-    const char *figure;                     // the script
-    const char *claim;                      // that it is about, above the setting; NULL: none
-    struct figure_table *table;             // of which drawing leaves what is shown
-    const char *along;                      // as of struct figure
+    const char *name;           // of the files
+    const char *kind;           // the name without what tells settings apart, by which claims name it
+    const char *figure;         // the script
+    const char *claim;          // that it is about, above the setting; NULL: none
+    struct figure_table *table; // of which drawing leaves what is shown
+    const char *along;          // and whether that axis is logarithmic: as of struct figure
+    bool logarithmic;
     const char *setting, *source, *machine; // below the heading, and two lines at the foot
 };
 
