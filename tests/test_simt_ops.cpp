@@ -46,6 +46,10 @@ void check(enum dtype dtype, const char *operation, double largest)
         simt::card_shared_bytes == SMALL_CARD && dtype == DTYPE_F64 && strcmp(operation, "attention_backward") == 0;
     assert_true(refuses ? c->refused > 0 : c->refused == 0);
     assert_int_equal(c->ended == 0, is_missing(dtype, operation));
+    if (refuses)
+        assert_non_null(strstr(c->refusal.message,
+                               "in f64: a block of this card has 99 KiB of shared memory; in f32 "
+                               "and bf16 a tile takes half"));
     simt_device_close(device);
 }
 

@@ -59,7 +59,10 @@ struct sensors *sensors_open(struct status *status)
     CHECK(s);
     s->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!s->library) {
-        status_set(status, STATUS_UNSUPPORTED, "no sensors: %s", dlerror());
+        status_set(status, STATUS_UNSUPPORTED,
+                   "no sensors: %s; NVIDIA's driver brings it, into a container where NVIDIA_DRIVER_CAPABILITIES "
+                   "has utility",
+                   dlerror());
     } else if (find_all(s, status)) {
         int result = s->init();
         if (result == NVML_SUCCESS && (result = s->get_count(&s->count)) == NVML_SUCCESS) {

@@ -269,6 +269,7 @@ bool case_runs(struct cases *c, int pass)
     bool same = take(c);
     if (status.code == STATUS_UNSUPPORTED) {
         c->is_refused = true;
+        c->refusal = status;
         return false;
     }
     if (status.code != STATUS_OK) {

@@ -57,6 +57,7 @@ struct cases {
     const char *operation;
     size_t failures_before;
     bool is_refused;
+    struct status refusal; // the last one
     struct operand operands[CASE_OPERANDS_MAX];
     size_t operand_count;
 };

@@ -200,6 +200,7 @@ static void test_sensors_as_csv(void **state)
     }
     assert_int_equal(code, 2);
     assert_non_null(strstr(said, "no sensors: libnvidia-ml.so.1"));
+    assert_non_null(strstr(said, "NVIDIA's driver brings it"));
 }
 
 static int open_scratch(void **state)

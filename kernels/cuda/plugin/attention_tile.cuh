@@ -83,7 +83,7 @@ inline void refuse(struct device *device, struct attention_shape shape, const ch
     else
         status_set(&device->status, STATUS_UNSUPPORTED,
                    "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card "
-                   "has %zu KiB of shared memory",
+                   "has %zu KiB of shared memory; in f32 and bf16 a tile takes half",
                    direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
 }
 
