@@ -546,7 +546,7 @@ static void what_cannot_be_is_said(void **state)
         // With no host's memory the limit is of what needs none.
         {"--model llama-3-8b --dtype bf16 --lora r=8 --context 65536 --profile rtx-3090 --methods "
          "full,seco,streambp",
-         "limit     the device's memory: seco chunk=65536 head_chunk=2048 keep=all, which would take 129.1 s", 0},
+         "limit     the device's memory: seco chunk=65536 head_chunk=2048 keep=all, which would take 128.4 s", 0},
         {"--model tiny --context 512 --memory-limit 1", "--memory-limit: expected a size", 2},
         {"--model tiny --context 512 --device-memory 1", "--device-memory: expected a size", 2},
     };
