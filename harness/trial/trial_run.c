@@ -289,6 +289,8 @@ static void record_run(struct run *run)
     if (run->curve) {
         run->curve->given = done;
         record->curve = run->curve;
+        if (done) // of all micro-batches
+            record->loss = run->curve->loss.items[0];
     }
     if (timed && alone)
         record->load = run->load;
