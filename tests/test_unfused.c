@@ -21,7 +21,7 @@ static struct taken take_step(struct fixture *f, const struct method *method, co
     f->device->unfused = unfused;
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     method_step(method, &f->model, &f->batch, options, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     struct taken taken = {f->device->counters, f->device->arena.peak_bytes, report.sums.loss,
@@ -91,10 +91,10 @@ static void the_same_with_more_passes(void **state)
         f.context = 23;
         fixture_open(&f);
         struct fixture plan = f;
-        struct model_options options = fixture_model_options(&f);
+        struct trainer_options options = fixture_trainer_options(&f);
         plan.device = device_open("plan-cpu", f.dtype, 0, &status);
         assert_non_null(plan.device);
-        model_open(&plan.model, &plan.config, &options, plan.device);
+        trainer_open(&plan.trainer, &plan.model, &plan.config, &options, plan.device);
         fixture_open_batch(&f, plan.device, &plan.batch, (struct row_range){0, f.batch_size});
         for (const struct method *const *m = methods; *m; m++) {
             for (size_t w = 0; (*m)->exact && w < sizeof walks / sizeof *walks; w++) {
@@ -105,7 +105,7 @@ static void the_same_with_more_passes(void **state)
             }
         }
         batch_close(&plan.batch, plan.device);
-        model_close(&plan.model);
+        trainer_close(&plan.trainer);
         device_close(plan.device);
         fixture_close(&f);
     }

@@ -85,15 +85,15 @@ static void a_ring_in_bf16_is_as_planned(void **state)
     f.config.head_dim = exact.config.head_dim = 8;
     exact.dtype = DTYPE_F64;
     fixture_open(&exact);
-    step_of(&exact.model, &exact.batch, method_find("full"), "");
+    step_of(&exact.trainer, &exact.batch, method_find("full"), "");
     double *gradients = fixture_gradients(&exact);
     open_replica(&f, &ranks, split);
-    struct measured found = step_of(&f.model, &f.batch, method_find("full"), "");
+    struct measured found = step_of(&f.trainer, &f.batch, method_find("full"), "");
     size_t count = exact.gradient_count;
     double *part = own_gradients(&f.model, count, &own);
     assert_true(relative_l2(part, gradients, count) <= tolerance(DTYPE_BF16));
     plan_open(&plan, &f, split);
-    struct measured planned = step_of(&plan.model, &plan.batch, method_find("full"), "");
+    struct measured planned = step_of(&plan.trainer, &plan.batch, method_find("full"), "");
     assert_as_planned(&found, &planned);
     assert_true(found.counters.glue_bytes > 0 && found.counters.glue_bytes == planned.counters.glue_bytes);
     plan_close(&plan);
@@ -113,7 +113,7 @@ static size_t waits_of_ring(bool documents)
     struct ranks ranks;
     open_replica(&f, &ranks, split);
     size_t before = waits();
-    step_of(&f.model, &f.batch, method_find("checkpoint"), "head_chunk=6");
+    step_of(&f.trainer, &f.batch, method_find("checkpoint"), "head_chunk=6");
     size_t after = waits();
     fixture_close(&f);
     return after - before;
