@@ -72,8 +72,8 @@ json_t *record_number_json(enum field_type type, double value)
     bool whole = fabs(value) < RECORD_EXACT_MAX && value == floor(value);
     if (!isfinite(value))
         return json_null();
-    return type == FIELD_COUNT || (type == FIELD_WHOLE && whole) ? json_integer((json_int_t)value)
-                                                                 : json_real(value);
+    bool integer = type == FIELD_COUNT ? value < 0x1p63 : type == FIELD_WHOLE && whole;
+    return integer ? json_integer((json_int_t)value) : json_real(value);
 }
 
 static json_t *list_json(const struct record_field *field, const struct number_list *list)

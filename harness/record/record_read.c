@@ -170,7 +170,7 @@ static bool read_number(struct reading *reading, enum field_type type, double *v
 {
     bool whole;
     return take_number(reading, value, &whole) &&
-           (type == FIELD_NUMBER || (type == FIELD_COUNT && whole && *value >= 0) ||
+           (type == FIELD_NUMBER || (type == FIELD_COUNT && (whole ? *value >= 0 : *value >= 0x1p63)) ||
             (type == FIELD_POSITIVE && *value > 0) || ((type == FIELD_SIZE || type == FIELD_WHOLE) && *value >= 0));
 }
 
