@@ -417,6 +417,7 @@ void describe_machine()
         benchmark::AddCustomContext("masked_attention",
                                     cuda_masks_by_own_kernels(b.device) ? "own kernels" : "cuDNN");
         benchmark::AddCustomContext("head_sums", b.device->unfused ? "cuDNN" : "own kernels");
+        benchmark::AddCustomContext("attention_keys", "ranges");
     } else {
         benchmark::AddCustomContext("blas", openblas_get_config());
         benchmark::AddCustomContext("threads", std::to_string(omp_get_max_threads()));

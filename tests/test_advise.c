@@ -487,8 +487,8 @@ static void chunks_are_tried_where_columns_are_drawn(void **state)
     (void)state;
     static const struct said cases[] = {
         {LARGE "--context 8192 --profile rtx-4090 --methods spaco,seco --budget 2",
-         "fastest   spaco chunk=512 budget=2 head_chunk=2048 keep=all", 0},
-        {LARGE "--context 8192 --profile rtx-4090 --budget 20", "fastest   streambp chunk=8192 ", 0},
+         "fastest   spaco chunk=256 budget=2 head_chunk=2048 keep=all", 0},
+        {LARGE "--context 8192 --profile rtx-4090 --budget 40", "fastest   streambp chunk=8192 ", 0},
         {LARGE "--context 65536 --profile rtx-3090 --methods spaco --budget 4",
          "fastest   spaco chunk=512 budget=4 head_chunk=2048 keep=all stages=2", 0},
         {LARGE "--context 8192 --profile rtx-4090 --methods spaco --budget 100%",

@@ -73,6 +73,7 @@ static struct held hold(const char *file, json_t *trial, double measured_ms, siz
     json_object_set_new(trial, "device", json_string("plan-cuda"));
     json_object_set_new(trial, "profile", json_string("h200-141g"));
     json_object_set_new(trial, "unfused", json_true()); // as all steps were then, and their blocks
+    json_object_set_new(trial, "whole_keys", json_true());
     json_object_set_new(trial, "attention_queries", json_integer(2048));
     json_object_set_new(json_object_get(trial, "method"), "head_chunk", json_integer(256));
     held.full = strcmp(word(json_object_get(trial, "method"), "name"), "full") == 0;
@@ -241,15 +242,18 @@ static void head_sums_are_glue(void **state)
     json_decref(operations);
 }
 
-// Windows give the rate of own kernels if those ran them, as a file says or, without a word, is older than that.
-static void windows_are_of_own_kernels(void **state)
+// How attention ran a file says or, without a word, is older than that: windows give the rate of own kernels if
+// those ran them.
+static void a_file_says_how_attention_ran(void **state)
 {
     static const struct {
-        const char *by, *expected; // expected: of what is said; NULL: the rates as without a word
-    } cases[] = {{"own kernels", NULL},
-                 {"cuDNN", "ran by cuDNN, and own kernels' rate is that of windows; run bench_ops with "
-                           "LONGBP_MASKED_ATTENTION=own"},
-                 {"cudnn", "key \"masked_attention\": expected \"own kernels\" or \"cuDNN\""}};
+        const char *key, *by, *expected; // expected: of what is said; NULL: the rates as without a word
+    } cases[] = {{"masked_attention", "own kernels", NULL},
+                 {"attention_keys", "whole", "key \"attention_keys\": expected \"ranges\""},
+                 {"masked_attention", "cuDNN",
+                  "ran by cuDNN, and own kernels' rate is that of windows; run bench_ops with "
+                  "LONGBP_MASKED_ATTENTION=own"},
+                 {"masked_attention", "cudnn", "key \"masked_attention\": expected \"own kernels\" or \"cuDNN\""}};
     struct scratch_path path = scratch_path(*state, "operations.json");
     json_t *operations = json_load_file("results/cuda-operations.json", 0, NULL),
            *kept = json_load_file("experiments/devices/h200-141g.json", 0, NULL);
@@ -258,7 +262,8 @@ static void windows_are_of_own_kernels(void **state)
     const json_t *rates = json_object_get(json_object_get(json_object_get(kept, "rates"), "bf16"), "operations");
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *arguments, *out;
-        json_object_set_new(json_object_get(operations, "context"), "masked_attention", json_string(cases[i].by));
+        json_t *context = json_object_get(operations, "context");
+        json_object_set_new(context, cases[i].key, json_string(cases[i].by));
         assert_int_equal(json_dump_file(operations, path.text, 0), 0);
         assert_true(asprintf(&arguments,
                              "calibrate --operations %s --steps results/cuda-chunk.jsonl --profile h200-141g",
@@ -276,6 +281,7 @@ static void windows_are_of_own_kernels(void **state)
                 json_object_get(json_object_get(json_object_get(made, "rates"), "bf16"), "operations"), rates));
             json_decref(made);
         }
+        json_object_del(context, cases[i].key);
         free(out);
         free(arguments);
     }
@@ -356,7 +362,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_model_holds_against_all_records),
         cmocka_unit_test(a_command_makes_the_rates),
         cmocka_unit_test_setup_teardown(head_sums_are_glue, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(windows_are_of_own_kernels, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_file_says_how_attention_ran, scratch_setup, scratch_teardown),
         cmocka_unit_test(other_cards_have_its_shares),
         cmocka_unit_test(an_estimate_says_its_range_and_source),
         cmocka_unit_test(the_power_limit_rises),

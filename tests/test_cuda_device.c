@@ -336,6 +336,55 @@ static void test_masks_by_own_kernels(void **state)
     device_close(device);
 }
 
+static int compare_graphs(const void *a, const void *b)
+{
+    return memcmp(a, b, 3 * sizeof(size_t));
+}
+
+// How many graphs cuDNN compiles for the forward of chunks of a context, of Llama-3-8B's heads.
+static size_t forward_graphs(const struct device *device, size_t chunk, size_t context)
+{
+    enum { MOST = 1 << 19 };
+    size_t(*graphs)[3] = calloc(MOST, sizeof *graphs), count = 0, distinct = 0;
+    assert_non_null(graphs);
+    for (size_t start = 0; start < context; start += chunk) {
+        struct attention_shape s = {.start = start, .batch = 1, .heads = 32, .kv_heads = 8, .head_dim = 128};
+        s.queries = chunk < context - start ? chunk : context - start;
+        for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b);) {
+            assert_true(count < MOST && (b.kind != ATTENTION_RECTANGLE || (b.keys & (b.keys - 1)) == 0));
+            graphs[count][0] = b.kind, graphs[count][1] = b.keys, graphs[count++][2] = b.parts;
+        }
+    }
+    qsort(graphs, count, sizeof *graphs, compare_graphs);
+    for (size_t i = 0; i < count; i++) {
+        distinct += i == 0 || compare_graphs(graphs[i], graphs[i - 1]) != 0;
+    }
+    free(graphs);
+    return distinct;
+}
+
+// Their number does not grow with the context, but for the longest ranges.
+static void test_few_forward_graphs(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t chunk, graphs, whole;
+    } cases[] = {{128, 41, 8192}, {256, 24, 4096}, {300, 119, 3496},
+                 {512, 71, 2048}, {2048, 69, 512}, {8192, 75, 128}};
+    struct status status = {0};
+    struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    device->multiprocessors = 132;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_int_equal(forward_graphs(device, cases[i].chunk, (size_t)1 << 20), cases[i].graphs);
+        assert_true(forward_graphs(device, cases[i].chunk, (size_t)4 << 20) <= cases[i].graphs + 4);
+        device->whole_keys = true;
+        assert_int_equal(forward_graphs(device, cases[i].chunk, (size_t)1 << 20), cases[i].whole);
+        device->whole_keys = false;
+    }
+    device_close(device);
+}
+
 // Attention's workspace is bounded in queries and context, is in order and holds what each part needs; the causal
 // block's part lies over the rectangles'.
 static void test_attention_workspace(void **state)
@@ -584,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_attention_workspace),
         cmocka_unit_test(test_deterministic_attention),
         cmocka_unit_test(test_glue_of_many_blocks),
+        cmocka_unit_test(test_few_forward_graphs),
         cmocka_unit_test(test_whole_attention),
         cmocka_unit_test(test_longer_blocks),
         cmocka_unit_test(test_long_heads),

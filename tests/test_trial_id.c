@@ -65,7 +65,8 @@ static void ids_stay_what_they_were(void **state)
                "1,'sum':'ordered','zero':0},"
                "'place':{'gradients':'device','optimizer':'device','weights':'device'},'profile':null,'prompt':0,'"
                "reference':null,"
-               "'seed':1,'tf32':false,'train':null,'unfused':false,'weights':null,'whole_attention':false}");
+               "'seed':1,'tf32':false,'train':null,'unfused':false,'weights':null,'whole_attention':false,'whole_"
+               "keys':false}");
     assert_string_equal(trial.canonical, canonical);
     free(canonical);
     trial_free(&trial);
@@ -104,6 +105,7 @@ static void a_default_may_be_said(void **state)
     expect_same(MINIMAL, WITH("'parallel': {'stage': 1}"));
     expect_same(MINIMAL, WITH("'whole_attention': false"));
     expect_same(MINIMAL, WITH("'attention_queries': 2048"));
+    expect_same(MINIMAL, WITH("'whole_keys': false"));
     expect_same(MINIMAL, WITH("'unfused': false"));
     expect_same(MINIMAL, WITH("'gemm_algorithms': null"));
     expect_same(MINIMAL, WITH("'pad_gradient': false"));
@@ -190,6 +192,7 @@ static void another_meaning_is_another_id(void **state)
         WITH("'tf32': true"),
         WITH("'whole_attention': true"),
         WITH("'attention_queries': 8192"),
+        WITH("'whole_keys': true"),
         WITH("'unfused': true"),
         WITH("'device': 'cuda', 'gemm_algorithms': 'a'"),
         WITH("'pad_gradient': true"),

@@ -97,6 +97,14 @@ static bool read_head_sums(struct card *card, struct json_field field, struct st
            json_field_expected(field, status, "\"own kernels\" or \"cuDNN\"");
 }
 
+// How attention's forward ran. A version before this key took all keys at once.
+static bool read_attention_keys(struct card *card, struct json_field field, struct status *status)
+{
+    const char *how = json_string_value(field.value);
+    card->device->whole_keys = !field.value;
+    return !field.value || (how && strcmp(how, "ranges") == 0) || json_field_expected(field, status, "\"ranges\"");
+}
+
 static void add_point(struct card *card, const char *operation, const double *at, size_t dimensions, double value)
 {
     struct point *point = &card->points[card->point_count++];
@@ -403,10 +411,10 @@ static bool add_operations(struct card *card, const char *path, struct status *s
                       lines = json_field_get(root, "benchmarks");
     if (fine && !json_is_array(lines.value))
         fine = json_field_expected(lines, status, "a list, as bench_ops writes it");
-    fine =
-        fine &&
-        read_masked_attention(card, json_field_get(json_field_get(root, "context"), "masked_attention"), status) &&
-        read_head_sums(card, json_field_get(json_field_get(root, "context"), "head_sums"), status);
+    struct json_field context = json_field_get(root, "context");
+    fine = fine && read_masked_attention(card, json_field_get(context, "masked_attention"), status) &&
+           read_head_sums(card, json_field_get(context, "head_sums"), status) &&
+           read_attention_keys(card, json_field_get(context, "attention_keys"), status);
     for (size_t i = 0; fine && i < json_array_size(lines.value); i++)
         fine = read_line(card, json_field_at(lines, i), status);
     fine = fine && add_bandwidth(card, status) && add_moving(card, status) && add_products(card, status) &&
@@ -431,6 +439,9 @@ static double ratio_of(struct card *card, const struct record *record, struct st
     if (!json_object_get(json, "attention_queries")) { // a version before these keys ran it so
         json_object_set_new(json, "attention_queries", json_integer(2048));
         json_object_set_new(json, "unfused", json_true());
+    }
+    if (!json_object_get(json, "whole_keys")) {
+        json_object_set_new(json, "whole_keys", json_true());
     }
     char *text = json_dumps(json, 0);
     CHECK(text);

@@ -4,7 +4,8 @@
 // (kernels/base/rates.h). A rate is chosen so that the operation takes what was measured; where a table lacks a
 // point, points near it in the logarithms of its shape give it, weighed by the inverse square of their distance.
 // Calls longer than 10 ms are left out, for the card has reached its power limit in them. Attention with a window
-// gives the rate of own kernels: they ran it when a file's context has no "masked_attention", or "own kernels".
+// gives the rate of own kernels: they ran it when a file's context has no "masked_attention", or "own kernels". The
+// forward's keys were cut into ranges if it has "attention_keys": "ranges".
 #pragma once
 #include "harness/profile/profile.h"
 

@@ -255,7 +255,7 @@ static void print_table(const struct plan *plan)
            record->flops / record->model_flops);
     printf("  %-20s %12.4g\n", "bytes moved", record->bytes_moved);
     if (record->attention_glue_bytes > 0)
-        printf("  %-20s %12.4g  bytes besides, between the blocks of attention's backward\n", "attention's glue",
+        printf("  %-20s %12.4g  bytes besides, between the blocks of attention\n", "attention's glue",
                record->attention_glue_bytes);
     printf("  %-20s %12.0f\n", "launches", record->launches);
     if (plan->trial.profile)

@@ -359,7 +359,7 @@ const struct record_field record_fields[] = {
     {FIELD(record, bytes_moved), .type = FIELD_WHOLE, .compared = COMPARED_COUNT, .unit = "bytes",
      .meaning = "operands read once and results written once, of each operation"},
     {FIELD(record, attention_glue_bytes), .type = FIELD_WHOLE, .compared = COMPARED_COUNT, .unit = "bytes",
-     .meaning = "what attention's backward moves besides those", .null = "it does not run in blocks"},
+     .meaning = "what attention moves besides those", .null = "it does not run in blocks"},
     {FIELD(record, link_out_bytes), .type = FIELD_WHOLE, .compared = COMPARED_HOST, .unit = "bytes",
      .meaning = "copied to the host by a step", .null = "nothing was"},
     {FIELD(record, link_in_bytes), .type = FIELD_WHOLE, .compared = COMPARED_HOST, .unit = "bytes",

@@ -117,6 +117,7 @@ struct trial {
     bool tf32;                         // the device may round factors of GEMM in f32 to TF32
     bool whole_attention;              // the device may run attention's backward at once instead of in blocks
     size_t attention_queries;          // of a block of attention's backward, at most
+    bool whole_keys;                   // attention's forward takes all keys at once where a device would cut them
     bool unfused;                      // passes over memory that others could spare are made all the same
     char *gemm_algorithms;             // a file of a card's fastest; NULL: the library's first choice
     bool pad_gradient;                 // the embedding's row of padding takes a gradient: config.padded is false

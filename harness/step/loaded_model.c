@@ -53,6 +53,7 @@ bool loaded_model_open(struct device **opened, struct trainer *trainer, struct m
     device->reverse_sums = options->reverse_sums;
     device->whole_attention = options->whole_attention;
     device->attention_queries = options->attention_queries;
+    device->whole_keys = options->whole_keys;
     device->unfused = options->unfused;
     device->gemm_algorithms = options->gemm_algorithms;
     if (device->ops->dataless && trial->profile) {

@@ -12,7 +12,7 @@ struct setup_options {
     enum place weights_place, gradients_place, optimizer_place; // while they are not used
     const struct optimizer *optimizer;
     const void *optimizer_options;
-    bool deterministic, tf32, whole_attention, unfused;
+    bool deterministic, tf32, whole_attention, whole_keys, unfused;
     size_t attention_queries;
     const char *gemm_algorithms;                        // borrowed
     unsigned reverse_sums;                              // struct device, from the first pass on

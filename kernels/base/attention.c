@@ -139,16 +139,6 @@ static double f32_share(const struct device *device, struct attention_shape shap
     return rules->attention_f32_share(device, unmasked, backward) == 1 ? 1 : share == 1 ? windowed_share(shape) : 0;
 }
 
-#define TILE_QUERIES 128 // of a head, that one multiprocessor takes at a time
-
-// The share of the multiprocessors that the forward's tiles of queries fill.
-static double filled(const struct device *device, struct attention_shape s)
-{
-    double tiles = (double)s.queries * (double)(s.heads * s.batch) / TILE_QUERIES;
-    double all = (double)device->multiprocessors;
-    return tiles < all ? tiles / all : 1;
-}
-
 // extra: FLOPs that are done beyond the counted ones, where all are done in f32. done: those that a pair of a query
 // and a key takes, per element of a head, whether the key takes a gradient or not.
 static struct cost attention_cost(const struct device *device, struct attention_shape shape, bool backward,
@@ -162,7 +152,7 @@ static struct cost attention_cost(const struct device *device, struct attention_
                          .f32_done = share * (flops + extra),
                          .done = heads * pairs_seen(shape, 0, attention_keys(shape)),
                          .pair_flops = heads * (double)shape.batch,
-                         .fill = backward ? 1 : filled(device, shape),
+                         .fill = 1,
                          .causal = attention_is_causal(shape)};
 }
 
@@ -172,6 +162,12 @@ static void attention_forward(struct device *device, struct attention_shape shap
     double pairs = pairs_seen(shape, 0, attention_keys(shape)) * shape.heads;
     struct cost cost = attention_cost(device, shape, false, 4 * pairs * shape.head_dim, 0,
                                       attention_bytes(shape, q, k) + bytes(logsumexp));
+    const struct device_rules *rules = device->ops->rules;
+    if (rules->attention_forward_run && !device->roofline.least) {
+        struct attention_run run = rules->attention_forward_run(device, shape);
+        cost.fill = run.fill, cost.glue_bytes = run.glue_bytes, cost.further_launches = run.further_launches;
+        device->counters.glue_bytes += run.glue_bytes;
+    }
     if (begin_cost(device, attention(WORK_ATTENTION_FORWARD, "attention_forward", shape), cost)) {
         device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
         range_pop(device);

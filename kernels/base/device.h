@@ -23,7 +23,7 @@ struct event {
 struct counters {
     double flops;                      // counted FLOPs: of all GEMM and attention that was run (methods/README.md)
     double bytes_moved;                // each operation's operands read once and results written once
-    double glue_bytes;                 // what attention's backward moves besides those, where it runs in blocks
+    double glue_bytes;                 // what attention moves besides those, where its blocks are put together
     uint64_t launches;                 // operations
     double sent_bytes, received_bytes; // to and from other ranks
     uint64_t messages;                 // sent to them
@@ -51,7 +51,7 @@ struct roofline {
     double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
     double f32_flops_per_s;    // of what is computed in f32 though the dtype is another; 0: as all else
     const struct rates *rates; // borrowed; NULL: none
-    bool least;                // a bound: in f32 is only what is so however queries are cut
+    bool least; // a bound: in f32 is only what is so however queries are cut, and keys are taken at once
 };
 
 // q: [queries * batch, heads * head_dim], k and v: [keys * batch, kv_heads * head_dim] at least.
@@ -358,6 +358,12 @@ typedef void dequantise_op(struct device *device, struct tensor w, enum quantisa
 // A device without rules->takes_low_rank has no function: the front runs GEMMs.
 #define DEVICE_OPERATIONS(OPERATION) DEVICE_OPERATIONS_OF_ALL(OPERATION) OPERATION(low_rank)
 
+// The share of the device's multiprocessors that an operation fills, the bytes that it moves besides its operands
+// and results, and kernels beyond the first.
+struct attention_run {
+    double fill, glue_bytes, further_launches;
+};
+
 // What a device takes besides operands and results, and how it cuts its work: constants and pure functions of
 // shapes, dtypes, what the device may do, its multiprocessors and compute capability. A plan has the rules of the
 // device that it is like.
@@ -366,6 +372,8 @@ struct device_rules {
     // The most elements of a tensor that gemm and attention are handed: the fronts hand them longer ones in parts.
     // 0: any number. All other operations take any.
     size_t elements_max;
+    // How attention_forward runs; NULL: at once, and fills the device.
+    struct attention_run (*attention_forward_run)(const struct device *device, struct attention_shape shape);
     // Bytes of attention_backward's workspace.
     size_t (*attention_backward_workspace)(const struct device *device, struct attention_shape shape,
                                            const struct key_segment *segments, size_t segment_count);
@@ -445,6 +453,9 @@ struct device {
     bool whole_attention;
     // Queries of such a block, at most; 0: as the device has it.
     size_t attention_queries;
+    // Attention's forward runs over all keys at once where the device would cut them: to time one against the
+    // other.
+    bool whole_keys;
     // Passes over memory that others could spare are made all the same: to time one against the other.
     bool unfused;
     // A file of GEMM's fastest algorithms; products that it lacks are timed and added, but in a deterministic run.

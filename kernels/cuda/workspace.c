@@ -1,4 +1,5 @@
 #include "kernels/cuda/workspace.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -311,6 +312,105 @@ size_t cuda_attention_forward_queries(struct attention_shape s)
     return queries;
 }
 
+bool cuda_attention_is_merged(const struct cuda_attention_block *b)
+{
+    return !b->first || b->parts > 1 || (b->row < b->query && b->kind != ATTENTION_UNTILED);
+}
+
+// ---- the forward's ranges
+
+#define PARTS_MAX 16
+
+// The share of the multiprocessors that tiles of queries fill, each of a head of a sequence. In parts a last wave
+// counts as a whole one.
+static double filled(const struct device *device, struct attention_shape s, size_t parts)
+{
+    double all = (double)device->multiprocessors;
+    double tiles = (double)(s.queries * s.heads * s.batch * parts) / CUDA_ATTENTION_TILE;
+    if (all == 0 || (parts <= 1 && tiles >= all)) {
+        return 1;
+    }
+    return parts > 1 ? tiles / (ceil(tiles / all) * all) : tiles / all;
+}
+
+// The fewest parts that fill the multiprocessors as well as any, as far as the repeated queries, O and the
+// logsumexp have room.
+static size_t parts_of(const struct device *device, struct attention_shape s)
+{
+    size_t row = s.heads * (2 * s.head_dim * 2 + sizeof(float)), parts = 1;
+    size_t room = CUDA_WORKSPACE_BYTES - CUDA_ATTENTION_FORWARD_BYTES - 2 * ARENA_ALIGNMENT;
+    s.queries = whole_tiles(s.queries);
+    for (size_t n = 2; n <= PARTS_MAX && n * s.queries * s.batch * row <= room; n *= 2) {
+        parts = filled(device, s, n) > 1.05 * filled(device, s, parts) ? n : parts;
+    }
+    return parts;
+}
+
+// Blocks of queries, the shortest range of keys, a power of two, and the most parts of one. shortest 0: all queries
+// against all keys at once.
+struct key_ranges {
+    size_t queries, shortest, parts;
+};
+
+// Starts are multiples of a chunk's queries, so that their rests by the shortest range take few values.
+static struct key_ranges ranges_of(const struct device *device, struct attention_shape s)
+{
+    size_t queries = smaller(s.queries, cuda_attention_forward_queries(s)), keys = attention_keys(s);
+    size_t parts_from = 32 * CUDA_ATTENTION_TILE, cut_from = larger(64 * s.queries, 2 * parts_from); // keys
+    struct key_ranges whole = {.queries = s.queries, .parts = 1};
+    if (device->whole_keys || queries == 0 || keys < parts_from) {
+        return whole;
+    }
+    size_t parts = queries == s.queries ? parts_of(device, s) : 1;
+    return parts == 1 && keys < cut_from
+               ? whole
+               : (struct key_ranges){queries, larger(8 * (queries & -queries), CUDA_ATTENTION_TILE), parts};
+}
+
+// The range of keys that ends at b->key, the shortest first: each rounding of O weighs no more than its keys.
+static void next_range(const struct key_ranges *ranges, struct cuda_attention_block *b)
+{
+    size_t before = b->parts;
+    b->kind = ATTENTION_RECTANGLE;
+    b->keys = b->key & -b->key;
+    b->key -= b->keys;
+    b->parts = larger(smaller(ranges->parts, b->keys / (2 * CUDA_ATTENTION_TILE)), 1);
+    b->prepared = b->parts == before;
+}
+
+bool cuda_attention_next_forward(const struct device *device, struct attention_shape s,
+                                 struct cuda_attention_block *b)
+{
+    if (attention_is_masked(s)) {
+        return cuda_attention_next_block(s, cuda_attention_forward_queries(s), b);
+    }
+    const struct key_ranges ranges = ranges_of(device, s);
+    bool causal = attention_is_causal(s), again = b->queries > 0 && !b->last;
+    if (!again && b->query + b->queries == s.queries) {
+        return false;
+    }
+    if (!again) {
+        size_t query = b->query + b->queries, queries = smaller(ranges.queries, s.queries - query);
+        size_t seen = causal ? s.start + query : attention_keys(s);
+        size_t rest = ranges.shortest ? seen % ranges.shortest : seen;
+        *b = (struct cuda_attention_block){.sequences = s.batch,
+                                           .query = query,
+                                           .queries = queries,
+                                           .row = query,
+                                           .rows = queries,
+                                           .key = seen - rest,
+                                           .keys = rest + (causal ? queries : 0),
+                                           .kind = causal ? ATTENTION_CAUSAL : ATTENTION_RECTANGLE};
+    }
+    b->first = !again;
+    if (again || b->keys == 0) {
+        next_range(&ranges, b);
+    }
+    b->taken_keys = b->keys;
+    b->last = b->key == 0;
+    return true;
+}
+
 // Blocks that cost the same, of which attention over a long context has millions: rectangles of the longest kind
 // one after another, neither the first nor the last of their queries; and all of these again for further queries,
 // as many, that see the same keys.
@@ -531,6 +631,35 @@ static double attention_f32_share(const struct device *device, struct attention_
     return !by_cudnn ? 1 : rest ? (double)(keys % CUDA_ATTENTION_TILE) / (double)keys : 0;
 }
 
+static struct attention_run attention_forward_run(const struct device *device, struct attention_shape s)
+{
+    struct attention_run run = {.fill = filled(device, s, 1)};
+    double pairs = 0, all = 0; // all: over the share that is filled meanwhile
+    if (!cuda_attention_forward_by_cudnn(device, s) || attention_is_masked(s)) {
+        return run;
+    }
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b);) {
+        struct attention_shape part = cuda_attention_block_shape(s, &b);
+        size_t parts = larger(b.parts, 1), kernels = 1;
+        double rows = (double)(b.queries * s.batch), q = BF16 * (double)(s.heads * s.head_dim);
+        double o = q + F32 * (double)s.heads; // and the logsumexp
+        if (b.parts > 1 && !b.prepared) {
+            run.glue_bytes += (double)(1 + parts) * rows * q;
+            kernels++;
+        }
+        if (cuda_attention_is_merged(&b)) {
+            run.glue_bytes += (double)(2 * parts + (b.first ? 0 : 2)) * rows * o; // a result is written once
+            kernels++;
+        }
+        run.further_launches += (double)kernels;
+        pairs += cuda_attention_block_pairs(&b);
+        all += cuda_attention_block_pairs(&b) / filled(device, part, parts);
+    }
+    run.fill = pairs / all;
+    run.further_launches--;
+    return run;
+}
+
 static size_t attention_backward_workspace(const struct device *device, struct attention_shape shape,
                                            const struct key_segment *segments, size_t segment_count)
 {
@@ -587,6 +716,7 @@ static bool takes_low_rank(const struct device *device, size_t cols, size_t rank
 
 const struct device_rules cuda_rules = {.workspace_bytes = CUDA_WORKSPACE_BYTES,
                                         .elements_max = CUDA_ELEMENTS_MAX,
+                                        .attention_forward_run = attention_forward_run,
                                         .attention_backward_workspace = attention_backward_workspace,
                                         .attention_backward_glue = attention_backward_glue,
                                         .attention_f32_share = attention_f32_share,

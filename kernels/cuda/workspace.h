@@ -47,6 +47,9 @@ struct cuda_attention_block {
     bool first, last; // of the keys of these queries
     bool summed;      // rectangles have a part in these queries' dQ
     bool prepared;    // the rows, and those taken, are those of the run before, in the same form
+    // A forward's range of keys, run as so many sequences at once: part p of them has keys p, p + parts, ...; 0: as
+    // one. prepared: the queries were repeated for the range before.
+    size_t parts;
     // Said beforehand (cuda_attention_blocks):
     bool deterministic; // the engine keeps dS, in bf16, so that keys are as few as queries
     bool unfused;       // it also sums dK and dV over the query heads that share a key head
@@ -74,9 +77,18 @@ size_t cuda_attention_left_bound(struct attention_shape shape, const struct cuda
 // Pairs of a query and a key that the block is charged with: of a causal or windowed one those on and below the
 // diagonal, of all sequences and a head.
 double cuda_attention_block_pairs(const struct cuda_attention_block *block);
-// The most queries of a block: of the backward; of the forward with a mask, so that a block's O and logsumexp have
-// room beside an engine's workspace.
+// The most queries of a forward's block, so that a block's O and logsumexp have room beside an engine's workspace.
 size_t cuda_attention_forward_queries(struct attention_shape shape);
+// The next block of the forward, as above. With a mask it is cuda_attention_next_block's. Without one, all queries
+// run against all keys at once, or the keys that all queries see are cut into ranges (split-KV, Dao 2023, "Flash-
+// Decoding"): first what is left of the shortest range, with the mask, then ranges from the last key to the first,
+// each a longer power of two. So few lengths come up, whatever the context. A range runs in parts where the
+// queries' tiles would leave multiprocessors idle. Keys are cut if they are many beside the queries, and fewer do
+// if multiprocessors are idle.
+bool cuda_attention_next_forward(const struct device *device, struct attention_shape shape,
+                                 struct cuda_attention_block *block);
+// Whether a forward's block is merged with those before it. Else it writes O and the logsumexp where they belong.
+bool cuda_attention_is_merged(const struct cuda_attention_block *block);
 
 // The rows of a segment within a block's keys, counted from the operands' first; count 0: none.
 struct cuda_key_rows {

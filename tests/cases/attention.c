@@ -84,6 +84,9 @@ static const struct problem problems[] = {
     {{9, 300, 1, 4, 4, 64, 2 * CUDA_ATTENTION_TILE + 1, {0}}, 1, {{0, 2 * CUDA_ATTENTION_TILE}}},
     {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE, {0}}, 0, {{0}}},
     {{9, 300, 1, 4, 2, 64, CUDA_ATTENTION_TILE - 1, {0}}, 0, {{0}}},
+    // Keys that a forward cuts into ranges, in parts.
+    {{CUDA_ATTENTION_TILE, 44 * CUDA_ATTENTION_TILE + 5, 1, 4, 2, 64, 0, {0}}, 1, {{3, 5}}},
+    {{CUDA_ATTENTION_TILE, 48 * CUDA_ATTENTION_TILE, 2, 2, 2, 32, 40 * CUDA_ATTENTION_TILE, {0}}, 1, {{3, 5}}},
     // More segments than one launch of CUDA's own kernels takes.
     {{10, 80, 1, 1, 1, 16, 0, {0}},
      SEGMENTS_MAX,

@@ -48,6 +48,9 @@ static const struct span {
              {2049, 131072, 0},
              {2050, 3, 0},
              {100, 20000, 0},
+             {128, 32640, 0},
+             {128, (1 << 20) - 128, 0},
+             {100, 20000, 16385},
              {2048, 1 << 20, 0},
              {16384, 16384, 0},
              {512, 512, 512},
@@ -130,6 +133,7 @@ static bool check(const struct card *card, const struct config *config, size_t b
     const struct device_ops ops = {.dtype = DTYPE_BF16};
     const struct device device = {.ops = &ops,
                                   .compute_capability = (size_t)card->version / 10,
+                                  .multiprocessors = (size_t)card->multiprocessors,
                                   .whole_attention = queries == CUDA_ATTENTION_WHOLE,
                                   .attention_queries = queries,
                                   .deterministic = deterministic,

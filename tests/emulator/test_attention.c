@@ -431,14 +431,269 @@ static void test_low_logsumexp(void **state)
     device_close(device);
 }
 
+// ---- ranges of keys
+
+// Queries that fill no tile have short ranges; keys that all queries see, one more than ranges hold, or fewer than
+// a part; queries in blocks.
+static const struct attention_shape cut[] = {
+    {TILE, 32 * TILE, 1, 4, 2, 8, 0, {0}},
+    {TILE, 31 * TILE, 1, 4, 2, 8, 0, {0}},
+    {TILE, 519, 2, 4, 2, 8, 0, {0}},
+    {5, 700, 3, 6, 2, 16, 0, {0}},
+    {7, 300, 1, 7, 1, 24, 0, {0}},
+    {5, 400, 1, 4, 2, 8, 320, {0}},
+    {5, 400, 2, 4, 4, 8, 257, {0}},
+    {2, 300, 1, 2, 2, 8, 299, {0}},
+    {2 * BLOCK + 3, 64 * (2 * BLOCK + 3), 2, 2, 1, 8, 0, {0}},
+    {2 * BLOCK, 6000, 1, 2, 1, 8, 3000, {0}},
+};
+static const struct attention_shape uncut[] = {{TILE, 31 * TILE - 1, 1, 4, 2, 8, 0, {0}},
+                                               {40 * TILE, 0, 1, 4, 2, 8, 0, {0}},
+                                               {5, 3, 1, 4, 2, 8, 1, {0}},
+                                               {1, 400, 1, 4, 2, 8, 0, {0}},
+                                               {TILE, 400, 1, 4, 2, 8, 0, {.window = 20}}};
+
+struct forward {
+    struct tensor q, k, v, o, logsumexp;
+    double moved, glue_bytes;
+};
+
+static struct forward forward_of(struct device *device, struct attention_shape s, struct tensor k)
+{
+    size_t rows = s.queries * s.batch, keys = attention_keys(s) * s.batch;
+    size_t cols = s.heads * s.head_dim, k_cols = s.kv_heads * s.head_dim;
+    struct forward f = {.q = filled(device, rows, cols, DTYPE_BF16, "q"),
+                        .k = k.data ? k : filled(device, keys, k_cols, DTYPE_BF16, "k"),
+                        .v = filled(device, keys, k_cols, DTYPE_BF16, "v"),
+                        .o = filled(device, rows, cols, DTYPE_BF16, ""),
+                        .logsumexp = filled(device, rows, s.heads, DTYPE_F32, "")};
+    device->ops->synchronize(device);
+    f.moved = -(double)moved();
+    f.glue_bytes = -device->counters.glue_bytes;
+    op_attention_forward(device, s, f.o, f.logsumexp, f.q, f.k, f.v);
+    device->ops->synchronize(device);
+    f.moved += (double)moved();
+    f.glue_bytes += device->counters.glue_bytes;
+    assert_int_equal(device->status.code, STATUS_OK);
+    return f;
+}
+
+static void forward_free(struct device *device, struct forward *f)
+{
+    struct tensor *all[] = {&f->q, &f->k, &f->v, &f->o, &f->logsumexp};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tensor_free(device, all[i]);
+    }
+}
+
+static struct tensor copied(struct device *to, struct device *from, struct tensor t)
+{
+    struct tensor copy = tensor_new(to, t.rows, t.cols, DTYPE_F64, CATEGORY_ACTIVATIONS);
+    double *values = values_of(from, t);
+    tensor_write(to, copy, values);
+    free(values);
+    return copy;
+}
+
+// Holds a forward against that of the CPU in f64.
+static void expect_right(struct device *device, struct attention_shape s, struct forward *f, const char *how)
+{
+    struct status status = {0};
+    struct device *cpu = device_open("cpu", DTYPE_F64, 0, &status);
+    assert_non_null(cpu);
+    struct forward r = {.q = copied(cpu, device, f->q),
+                        .k = copied(cpu, device, f->k),
+                        .v = copied(cpu, device, f->v),
+                        .o = copied(cpu, device, f->o),
+                        .logsumexp = copied(cpu, device, f->logsumexp)};
+    op_attention_forward(cpu, s, r.o, r.logsumexp, r.q, r.k, r.v);
+    double *o = values_of(device, f->o), *expected = values_of(cpu, r.o);
+    double *logsumexp = values_of(device, f->logsumexp), *logsumexps = values_of(cpu, r.logsumexp);
+    double error = relative_l2(o, expected, tensor_count(f->o));
+    double off = largest_difference(logsumexp, logsumexps, tensor_count(f->logsumexp));
+    if (!(error <= dtype_epsilon(DTYPE_BF16) && off <= 1e-6 * (10 + fabs(logsumexps[0])))) {
+        fail_msg("%s, queries %zu start %zu keys %zu batch %zu heads %zu:%zu: o differs by %.2e, logsumexp by %.2e",
+                 how, s.queries, s.start, s.keys, s.batch, s.heads, s.kv_heads, error, off);
+    }
+    double *all[] = {o, expected, logsumexp, logsumexps};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free(all[i]);
+    }
+    forward_free(cpu, &r);
+    device_close(cpu);
+}
+
+static size_t blocks_of(const struct device *device, struct attention_shape s, size_t *most_parts)
+{
+    size_t blocks = 0;
+    *most_parts = 0;
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b); blocks++) {
+        *most_parts = b.parts > *most_parts ? b.parts : *most_parts;
+    }
+    return blocks;
+}
+
+// On a card of a few multiprocessors ranges have no parts. What is moved beyond a forward over all keys at once is
+// what the plan says.
+static void test_ranges_of_keys(void **state)
+{
+    (void)state;
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    size_t multiprocessors = device->multiprocessors, with_parts = 0, without = 0, most_parts;
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        for (int few = 0; few < 2; few++) {
+            device->multiprocessors = few ? 1 : multiprocessors;
+            bool is_cut = blocks_of(device, cut[i], &most_parts) > 1 || most_parts > 1;
+            with_parts += most_parts > 1;
+            without += is_cut && most_parts <= 1;
+            struct forward f = forward_of(device, cut[i], tensor_none());
+            device->whole_keys = true;
+            assert_int_equal(blocks_of(device, cut[i], &most_parts), 1);
+            struct forward whole = forward_of(device, cut[i], tensor_none());
+            device->whole_keys = false;
+            expect_right(device, cut[i], &f, few ? "few multiprocessors" : "parts");
+            if ((f.glue_bytes > 0) != is_cut || whole.glue_bytes != 0 || f.moved - whole.moved != f.glue_bytes) {
+                fail_msg("shape %zu: %.0f bytes besides, not %.0f", i, f.moved - whole.moved, f.glue_bytes);
+            }
+            forward_free(device, &whole);
+            forward_free(device, &f);
+        }
+    }
+    assert_true(with_parts >= 6 && without >= 4);
+    device->multiprocessors = multiprocessors;
+    for (size_t i = 0; i < sizeof uncut / sizeof *uncut; i++) {
+        struct forward f = forward_of(device, uncut[i], tensor_none());
+        assert_true(f.glue_bytes == 0);
+        expect_right(device, uncut[i], &f, "uncut");
+        forward_free(device, &f);
+    }
+    device_close(device);
+}
+
+// Keys whose scores are `low` in every `step`-th place, else 0.
+static struct tensor low_keys(struct device *device, struct attention_shape s, size_t step, double low)
+{
+    size_t rows = attention_keys(s) * s.batch, cols = s.kv_heads * s.head_dim;
+    struct tensor k = filled(device, rows, cols, DTYPE_BF16, "");
+    double *values = zeros(rows * cols);
+    for (size_t i = 0; i < rows * cols; i += cols) {
+        values[i] = i / cols % step == 0 ? low : 0;
+    }
+    tensor_write(device, k, values);
+    free(values);
+    return k;
+}
+
+// All logsumexps about -150; one part's -infinity, which then has no share; and all of them.
+static void test_ranges_of_low_logsumexps(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t step;
+        double low;
+        size_t keys;
+    } cases[] = {{1, -160, 0}, {16, -3e38, 0}, {2, -3e38, 0}, {1, -3e38, 40 * TILE}};
+    struct status status = {0};
+    struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
+    assert_non_null(device);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct attention_shape s = {TILE, 40 * TILE, 1, 1, 1, 8, cases[i].keys, {0}};
+        struct tensor k = low_keys(device, s, cases[i].step, cases[i].low);
+        struct forward f = forward_of(device, s, k);
+        double ones[TILE * 8];
+        for (size_t j = 0; j < TILE * 8; j++) {
+            ones[j] = cases[i].low < -1000 ? 1e30 : sqrt(8);
+        }
+        tensor_write(device, f.q, ones);
+        op_attention_forward(device, s, f.o, f.logsumexp, f.q, k, f.v);
+        double *o = values_of(device, f.o), *logsumexp = values_of(device, f.logsumexp);
+        if (i < 3) {
+            expect_right(device, s, &f, "low");
+            assert_true(i > 0 || (logsumexp[0] < -149 && logsumexp[0] > -155));
+        } else {
+            assert_true(logsumexp[0] == -INFINITY);
+            for (size_t j = 0; j < TILE * 8; j++) {
+                assert_true(o[j] == 0);
+            }
+        }
+        free(logsumexp);
+        free(o);
+        forward_free(device, &f);
+    }
+    device_close(device);
+}
+
+// One step of seco in chunks of a tile.
+static double *step_of(struct fixture *f, const char *name, enum dtype dtype, bool whole_keys)
+{
+    const struct method *seco = method_find("seco");
+    void *options = fixture_options(seco, "chunk=%d", TILE);
+    struct step_report report = {0};
+    *f = fixture_default();
+    f->config.head_dim = 8;
+    f->context = 40 * TILE;
+    f->batch_size = 1;
+    f->dtype = dtype;
+    f->rounding = DTYPE_BF16;
+    f->device_name = name;
+    fixture_open(f);
+    f->device->whole_keys = whole_keys;
+    if (f->device->ops->dataless) {
+        f->device->multiprocessors = 132;
+        f->device->compute_capability = 90;
+    }
+    f->device->counters = (struct counters){0};
+    model_zero_gradients(&f->model);
+    method_step(seco, &f->model, &f->batch, options, &report);
+    assert_int_equal(f->device->status.code, STATUS_OK);
+    options_free(&seco->options, options);
+    step_report_free(&report);
+    return f->device->ops->dataless ? NULL : fixture_gradients(f);
+}
+
+// All that a step counts and takes is planned; keys that are cut take no more memory, and leave the gradient as
+// near to that in f64.
+static void test_ranges_of_a_step(void **state)
+{
+    (void)state;
+    struct fixture reference, found[2], planned;
+    double *expected = step_of(&reference, "cpu", DTYPE_F64, false), error[2];
+    for (int whole = 0; whole < 2; whole++) {
+        double *gradient = step_of(&found[whole], "cuda", DTYPE_BF16, whole);
+        step_of(&planned, "plan-cuda", DTYPE_BF16, whole);
+        error[whole] = relative_l2(gradient, expected, reference.gradient_count);
+        assert_memory_equal(&found[whole].device->counters, &planned.device->counters, sizeof(struct counters));
+        assert_int_equal(found[whole].device->arena.peak_bytes, planned.device->arena.peak_bytes);
+        fixture_close(&planned);
+        free(gradient);
+    }
+    assert_true(found[0].device->counters.glue_bytes > found[1].device->counters.glue_bytes);
+    assert_true(found[0].device->counters.launches == found[1].device->counters.launches);
+    assert_int_equal(found[0].device->arena.peak_bytes, found[1].device->arena.peak_bytes);
+    print_message("gradient's error %.2e, of whole keys %.2e\n", error[0], error[1]);
+    assert_true(error[0] <= 1.1 * error[1]);
+    fixture_close(&found[0]);
+    fixture_close(&found[1]);
+    fixture_close(&reference);
+    free(expected);
+}
+
 int main(void)
 {
     moved = (size_t(*)(void))emulated("emulator_moved");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_glue_of_a_call), cmocka_unit_test(test_no_glue),
-        cmocka_unit_test(test_glue_of_a_step), cmocka_unit_test(test_folded_as_unfolded),
-        cmocka_unit_test(test_blocks_alike),   cmocka_unit_test(test_rounded_as_on_the_cpu),
+        cmocka_unit_test(test_glue_of_a_call),
+        cmocka_unit_test(test_no_glue),
+        cmocka_unit_test(test_glue_of_a_step),
+        cmocka_unit_test(test_folded_as_unfolded),
+        cmocka_unit_test(test_blocks_alike),
+        cmocka_unit_test(test_rounded_as_on_the_cpu),
         cmocka_unit_test(test_low_logsumexp),
+        cmocka_unit_test(test_ranges_of_keys),
+        cmocka_unit_test(test_ranges_of_low_logsumexps),
+        cmocka_unit_test(test_ranges_of_a_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

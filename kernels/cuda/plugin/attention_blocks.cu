@@ -111,34 +111,62 @@ __global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *
     }
 }
 
+// log(exp(a) + exp(b)); -infinity is that of no keys.
+__device__ float log_sum(float a, float b)
+{
+    float largest = a > b ? a : b, least = a > b ? b : a;
+    return least == -INFINITY ? largest : largest + log1pf(expf(least - largest));
+}
+
 // A warp per head of a row.
 template <int N>
-__global__ void merge_rows(bf16 *o, float *logsumexp, const bf16 *other_o, const float *other_logsumexp, bool first,
-                           folding f)
+__global__ void merge_rows(bf16 *o, float *logsumexp, const bf16 *other_o, const float *other_logsumexp,
+                           unsigned parts, bool first, folding f)
 {
     unsigned heads = f.kv_heads * f.group;
+    size_t other_row = (size_t)blockIdx.x / f.batch * parts * f.batch + blockIdx.x % f.batch;
     for (unsigned h = threadIdx.x / 32; h < heads; h += blockDim.x / 32) {
-        size_t head = f.operand(blockIdx.x) * heads + h, other = (size_t)blockIdx.x * heads + h;
-        float a[1] = {-LARGE}, b[1];
-        if (!first)
-            read(a, logsumexp + head);
-        read(b, other_logsumexp + other);
-        float largest = a[0] > b[0] ? a[0] : b[0], least = a[0] > b[0] ? b[0] : a[0];
-        float m[1] = {first ? b[0] : largest + log1pf(expf(least - largest))};
-        float factor = first ? 0 : expf(a[0] - m[0]), other_factor = first ? 1 : expf(b[0] - m[0]);
+        size_t head = f.operand(blockIdx.x) * heads + h;
+        const float *b = other_logsumexp + other_row * heads + h;
+        float a = first ? -INFINITY : logsumexp[head], m = a;
+        for (unsigned p = 0; p < parts; p++)
+            m = log_sum(m, b[(size_t)p * f.batch * heads]);
         __syncwarp(); // all have read the logsumexp
         for (unsigned d = threadIdx.x % 32 * N; d < f.head_dim; d += 32 * N) {
             float x[N] = {}, y[N];
             if (!first)
                 read(x, o + head * f.head_dim + d);
-            read(y, other_o + other * f.head_dim + d);
+            float factor = m == -INFINITY ? 0 : expf(a - m);
 #pragma unroll
             for (int i = 0; i < N; i++)
-                x[i] = first ? y[i] : factor * x[i] + other_factor * y[i];
+                x[i] *= factor;
+            for (unsigned p = 0; p < parts; p++) {
+                size_t other = (size_t)p * f.batch * heads;
+                read(y, other_o + (other_row * heads + h + other) * f.head_dim + d);
+                factor = m == -INFINITY ? 0 : expf(b[other] - m);
+#pragma unroll
+                for (int i = 0; i < N; i++)
+                    x[i] += factor * y[i];
+            }
             write(o + head * f.head_dim + d, x);
         }
-        if (threadIdx.x % 32 == 0)
-            write(logsumexp + head, m);
+        if (threadIdx.x % 32 == 0) {
+            MOVED((parts + (first ? 1 : 2)) * sizeof(float));
+            logsumexp[head] = m;
+        }
+    }
+}
+
+// Block r: row r of all parts.
+template <int N>
+__global__ void repeat_rows(bf16 *to, const bf16 *from, unsigned cols, unsigned batch, unsigned parts)
+{
+    size_t row = (size_t)blockIdx.x / batch * parts * batch + blockIdx.x % batch;
+    for (unsigned col = threadIdx.x * N; col < cols; col += blockDim.x * N) {
+        float x[N];
+        read(x, from + (size_t)blockIdx.x * cols + col);
+        for (unsigned p = 0; p < parts; p++)
+            write(to + (row + (size_t)p * batch) * cols + col, x);
     }
 }
 
@@ -204,11 +232,21 @@ void cuda_add_keys(struct device *device, const struct tensor to[2], const struc
 }
 
 void cuda_merge_rows(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
-                     struct tensor other_logsumexp, struct attention_shape shape, size_t stride, bool first)
+                     struct tensor other_logsumexp, struct attention_shape shape, size_t stride, size_t parts,
+                     bool first)
 {
     with_lanes(aligned(LANES<bf16>, shape.head_dim, o, other_o), [&](auto lanes) {
         launch(merge_rows<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
                (bf16 *)o.data, (float *)logsumexp.data, (const bf16 *)other_o.data,
-               (const float *)other_logsumexp.data, first, folding_of(shape, stride));
+               (const float *)other_logsumexp.data, (unsigned)parts, first, folding_of(shape, stride));
+    });
+}
+
+void cuda_repeat_rows(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape,
+                      size_t parts)
+{
+    with_lanes(aligned(LANES<bf16>, to.cols, to, from), [&](auto lanes) {
+        launch(repeat_rows<decltype(lanes)::value>, dim3(shape.queries * shape.batch), THREADS, 0, device,
+               (bf16 *)to.data, (const bf16 *)from.data, (unsigned)to.cols, (unsigned)shape.batch, (unsigned)parts);
     });
 }

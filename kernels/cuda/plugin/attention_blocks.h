@@ -29,11 +29,16 @@ void cuda_fold_logsumexp(struct device *device, struct tensor to, struct tensor 
 // rows of kv_heads * head_dim.  The shape says keys, batch and heads.
 void cuda_add_keys(struct device *device, const struct tensor to[2], const struct tensor from[2],
                    const struct bf16_rounding rounding[2], struct attention_shape shape, size_t stride);
-// o and logsumexp = those of attention over the keys of both (attention_merge), or, if first, the other's.
-// other_o: bf16 [queries * batch, heads * head_dim], o: bf16 rows of as many, logsumexps: f32 rows of heads; no
-// alias
+// o and logsumexp = those of attention over the keys of all (attention_merge): of themselves, unless first, and of
+// the other's parts: part p of sequence b is its row (t * parts + p) * batch + b.
+// other_o: bf16 [queries * parts * batch, heads * head_dim], o: bf16 rows of as many columns, logsumexps: f32 rows
+// of heads; no alias
 void cuda_merge_rows(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
-                     struct tensor other_logsumexp, struct attention_shape shape, size_t stride, bool first);
+                     struct tensor other_logsumexp, struct attention_shape shape, size_t stride, size_t parts,
+                     bool first);
+// to[(t * parts + p) * batch + b] = from[t * batch + b] for p < parts.  bf16 rows of heads * head_dim; no alias
+void cuda_repeat_rows(struct device *device, struct tensor to, struct tensor from, struct attention_shape shape,
+                      size_t parts);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,10 @@
 // Attention by cuDNN, a graph per shape; none of the intermediate [heads, queries, keys] is ever stored.
 //
-// Forward, unmasked: one graph, queries against all keys, bottom-right causal, where query i sees keys 0 .. keys -
-// queries + i, or without a mask. O = softmax(S) V, with the logsumexp as second output.
+// Forward, unmasked: queries against all keys, bottom-right causal, where query i sees keys 0 .. keys - queries +
+// i, or without a mask: O = softmax(S) V, with the logsumexp as second output. Many keys are cut into ranges
+// (cuda_attention_next_forward). A range's parts are sequences of cuDNN's batch, each with a copy of the queries:
+// cuDNN gives a tile of 128 queries of a head to one multiprocessor, however many keys they see. Part p has every
+// parts-th key from the p-th on, for then parts and sequences together are a tensor of rows of K.
 //
 // Backward, and a masked forward: in blocks (cuda_attention_next_block). Queries of one document in blocks of
 // CUDA_ATTENTION_QUERIES; per block the keys that its last query sees: rectangles without a mask, of at most
@@ -42,13 +45,15 @@
 // strides say since 9.12 (pull request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend
 // does before that, in collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
 //
-// Compiling an engine for a shape takes cuDNN time: a forward's some 0.05 s beside an H200. An unmasked forward's
-// shapes are as many as there are chunks, which a first step waits for. They could share what was compiled for one
-// of them (a cache of kernels for graphs of dynamic shape), but do not: cuDNN 9.19 on an H200 then ran all of them
-// with the sizes of the first, without an error. In blocks few shapes come up, whatever the documents' lengths:
-// whole tiles of queries, CUDA_ATTENTION_TILE times a power of two of a rectangle's keys, and square causal blocks
-// but for the first of a document that began in an earlier chunk. And all devices of a process on one card share
-// them.
+// Compiling an engine for a shape takes cuDNN time, a forward's some 0.05 s beside an H200, which a first step
+// waits for, and memory outside of the arena, some 0.1 MiB. Shapes could share what was compiled for one of them (a
+// cache of kernels for graphs of dynamic shape), but do not: cuDNN 9.19 on an H200 then ran all of them with the
+// sizes of the first, without an error. An unmasked forward's shapes are as many as there are chunks, until keys
+// are cut: then a range's are the powers of two, and those of what ranges leave eight where a chunk is a power of
+// two, and no more than tokens of the shortest range. In blocks few shapes come up, whatever the documents'
+// lengths: whole tiles of queries, CUDA_ATTENTION_TILE times a power of two of a rectangle's keys, and square
+// causal blocks but for the first of a document that began in an earlier chunk. And all devices of a process on one
+// card share them.
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/base/observer.h"
 #include "kernels/cuda/plugin/attention_blocks.h"
@@ -138,14 +143,6 @@ static struct attention_graph_shape graph_shape(struct attention_shape s, bool c
                                           .k_stride = (int64_t)k_stride};
 }
 
-static struct attention_graph *unmasked_graph(struct attention_engines *engines, struct attention_shape s,
-                                              struct status *status)
-{
-    s.keys = attention_keys(s);
-    return attention_engines_graph(engines, graph_shape(s, attention_is_causal(s), s.batch, s.batch, s.batch),
-                                   CUDA_ATTENTION_FORWARD_BYTES, status);
-}
-
 // Rows of a block's first sequence from token `token` on, of an operand with `stride` rows per token.
 static struct tensor tokens_of(struct tensor t, size_t token, size_t tokens, size_t stride, size_t sequence)
 {
@@ -165,44 +162,48 @@ struct forward {
     struct tensor o, logsumexp, q, k, v;
 };
 
-// A block is merged with those before it of the same queries, and where it has queries before its own. Else it is
-// put where it belongs: results that it writes for queries after its own are replaced by their own block's.
-static bool is_merged(const struct cuda_attention_block *b)
+static size_t parts_of(const struct cuda_attention_block *b)
 {
-    return !b->first || (b->row < b->query && b->kind != ATTENTION_UNTILED);
+    return b->parts > 1 ? b->parts : 1;
 }
 
+// Keys j * parts + p are those of part p: its sequence b is sequence p * batch + b of a tensor with that many rows
+// per token.
 static struct attention_graph *forward_graph(struct attention_engines *engines, struct attention_shape shape,
                                              const struct cuda_attention_block *b, struct status *status)
 {
     struct attention_shape s = shape;
-    s.queries = b->rows, s.keys = b->keys, s.batch = b->sequences;
+    size_t parts = parts_of(b), stride = shape.batch * parts;
+    s.queries = b->rows, s.keys = b->keys / parts, s.batch = b->sequences * parts;
     struct attention_graph_shape graph =
-        graph_shape(s, is_causal(b), shape.batch, is_merged(b) ? s.batch : shape.batch, shape.batch);
+        graph_shape(s, is_causal(b), stride, cuda_attention_is_merged(b) ? s.batch : shape.batch, stride);
     graph.windowed = b->kind == ATTENTION_WINDOW;
     return attention_engines_graph(engines, graph, CUDA_ATTENTION_FORWARD_BYTES, status);
 }
 
-// After an engine's part of the device's workspace, what a block that is merged writes.
+// After an engine's part of the device's workspace: what a block that is merged writes, and the queries of each
+// part.
 struct scratch {
-    struct tensor o, logsumexp;
+    struct tensor o, logsumexp, q;
 };
-static struct scratch scratch_of(const struct forward *f, const struct cuda_attention_block *b, size_t stride)
+static struct scratch scratch_of(const struct forward *f, const struct cuda_attention_block *b)
 {
-    size_t rows = b->rows * stride;
+    size_t rows = b->rows * b->sequences * parts_of(b);
     struct scratch scratch = {.o = {.dtype = DTYPE_BF16, .rows = rows, .cols = f->q.cols},
-                              .logsumexp = {.dtype = DTYPE_F32, .rows = rows, .cols = f->shape.heads}};
+                              .logsumexp = {.dtype = DTYPE_F32, .rows = rows, .cols = f->shape.heads},
+                              .q = {.dtype = DTYPE_BF16, .rows = b->parts > 1 ? rows : 0, .cols = f->q.cols}};
     char *workspace = cuda_workspace(f->device, cuda_stream(f->device));
     scratch.o.data = workspace + CUDA_ATTENTION_FORWARD_BYTES;
     scratch.logsumexp.data = (char *)scratch.o.data + arena_rounded(tensor_bytes(scratch.o));
-    CHECK((char *)scratch.logsumexp.data + tensor_bytes(scratch.logsumexp) <= workspace + CUDA_WORKSPACE_BYTES);
+    scratch.q.data = (char *)scratch.logsumexp.data + arena_rounded(tensor_bytes(scratch.logsumexp));
+    CHECK((char *)scratch.q.data + tensor_bytes(scratch.q) <= workspace + CUDA_WORKSPACE_BYTES);
     return scratch;
 }
 
 static bool forward_block(const struct forward *f, const struct cuda_attention_block *b)
 {
     struct device *device = f->device;
-    bool own = b->kind == ATTENTION_UNTILED;
+    bool own = b->kind == ATTENTION_UNTILED, merged = cuda_attention_is_merged(b);
     size_t stride = f->shape.batch, skipped = own ? 0 : b->query - b->row;
     size_t row = own ? b->query : b->row, run_rows = own ? b->queries : b->rows;
     struct tensor o = tokens_of(f->o, row, run_rows, stride, b->sequence);
@@ -210,30 +211,38 @@ static bool forward_block(const struct forward *f, const struct cuda_attention_b
     struct tensor q = tokens_of(f->q, row, run_rows, stride, b->sequence);
     struct tensor k = tokens_of(f->k, b->key, b->keys, stride, b->sequence);
     struct tensor v = tokens_of(f->v, b->key, b->keys, stride, b->sequence);
-    struct scratch scratch = scratch_of(f, b, b->sequences);
-    void *workspace = cuda_workspace(device, cuda_stream(device));
-    bool merged = is_merged(b);
-    struct tensor to_o = merged ? scratch.o : o, to_logsumexp = merged ? scratch.logsumexp : logsumexp;
+    struct scratch scratch = {.o = o, .logsumexp = logsumexp};
+    struct attention_shape rows = f->shape;
+    rows.queries = b->queries, rows.batch = b->sequences;
+    if (merged) {
+        scratch = scratch_of(f, b);
+    }
+    if (b->parts > 1) {
+        if (!b->prepared) {
+            cuda_repeat_rows(device, scratch.q, q, rows, b->parts);
+        }
+        q = scratch.q;
+    }
     if (own) {
         attention_own_forward_rows(device, cuda_attention_block_shape(f->shape, b), stride,
-                                   merged ? b->sequences : stride, to_o, to_logsumexp, q, k, v);
+                                   merged ? b->sequences : stride, scratch.o, scratch.logsumexp, q, k, v);
     } else {
         struct attention_graph *graph = forward_graph(backend(device)->engines, f->shape, b, &device->status);
         struct binding binding = {
-            .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = to_o.data, [STATS] = to_logsumexp.data}};
+            .tensors = {
+                [Q] = q.data, [K] = k.data, [V] = v.data, [O] = scratch.o.data, [STATS] = scratch.logsumexp.data}};
         size_t left = b->kind == ATTENTION_WINDOW ? cuda_attention_left_bound(f->shape, b) : 0;
-        if (!graph || !run(device, graph, &binding, left, workspace)) {
+        if (!graph || !run(device, graph, &binding, left, cuda_workspace(device, cuda_stream(device)))) {
             return false;
         }
     }
     if (merged) {
-        struct attention_shape rows = f->shape;
-        rows.queries = b->queries, rows.batch = b->sequences;
+        size_t token = b->sequences * parts_of(b);
         cuda_merge_rows(device, tensor_rows(o, skipped * stride, b->queries * stride),
                         tensor_rows(logsumexp, skipped * stride, b->queries * stride),
-                        tensor_rows(to_o, skipped * b->sequences, b->queries * b->sequences),
-                        tensor_rows(to_logsumexp, skipped * b->sequences, b->queries * b->sequences), rows, stride,
-                        b->first);
+                        tensor_rows(scratch.o, skipped * token, b->queries * token),
+                        tensor_rows(scratch.logsumexp, skipped * token, b->queries * token), rows, stride,
+                        parts_of(b), b->first);
     }
     return device->status.code == STATUS_OK;
 }
@@ -241,19 +250,9 @@ static bool forward_block(const struct forward *f, const struct cuda_attention_b
 void attention_cudnn_forward(struct device *device, struct attention_shape shape, struct tensor o,
                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    if (attention_is_masked(shape)) {
-        const struct forward f = {device, shape, o, tensor_reshape(logsumexp, q.rows, shape.heads), q, k, v};
-        size_t most = cuda_attention_forward_queries(shape);
-        for (struct cuda_attention_block b = {0};
-             cuda_attention_next_block(shape, most, &b) && forward_block(&f, &b);) {
-        }
-        return;
-    }
-    struct attention_graph *graph = unmasked_graph(backend(device)->engines, shape, &device->status);
-    struct binding binding = {
-        .tensors = {[Q] = q.data, [K] = k.data, [V] = v.data, [O] = o.data, [STATS] = logsumexp.data}};
-    if (graph) {
-        run(device, graph, &binding, 0, cuda_workspace(device, cuda_stream(device)));
+    const struct forward f = {device, shape, o, tensor_reshape(logsumexp, q.rows, shape.heads), q, k, v};
+    for (struct cuda_attention_block b = {0};
+         cuda_attention_next_forward(device, shape, &b) && forward_block(&f, &b);) {
     }
 }
 
@@ -531,11 +530,9 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
 bool attention_cudnn_build(struct attention_engines *engines, const struct device *device,
                            struct attention_shape shape, struct status *status)
 {
-    bool done = true, masked = attention_is_masked(shape);
+    bool done = true;
     if (cuda_attention_forward_by_cudnn(device, shape)) {
-        done = masked || unmasked_graph(engines, shape, status);
-        for (struct cuda_attention_block b = {0};
-             done && masked && cuda_attention_next_block(shape, cuda_attention_forward_queries(shape), &b);) {
+        for (struct cuda_attention_block b = {0}; done && cuda_attention_next_forward(device, shape, &b);) {
             done = b.kind == ATTENTION_UNTILED || forward_graph(engines, shape, &b, status);
         }
     }
