@@ -35,10 +35,10 @@ say       = $(if $(V),,@echo "  $(1)  $(2)")
 # Everything is found by wildcard; kernels/cpu/real is compiled once per dtype. kernels/cuda/plugin, which needs CUDA, is
 # no part of the program but kernels/cuda/cuda.mk's.
 REAL     := $(wildcard kernels/cpu/real/*.c)
-PLAIN    := $(filter-out harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c harness/*/*.c))
+PLAIN    := $(filter-out harness/main.c,$(wildcard kernels/*.c kernels/*/*.c methods/*.c methods/*/*.c harness/*/*.c))
 OBJECTS  := $(PLAIN:%.c=$(BUILD)/%.o) $(foreach bits,16 32 64,$(REAL:%.c=$(BUILD)/%.$(bits).o))
 TESTS    := $(patsubst tests/%,$(BUILD)/tests/%,$(basename $(wildcard tests/test_*.c tests/test_*.cpp)))
-SOURCES  := $(foreach folder,kernels kernels/* kernels/*/* methods harness harness/* tests tests/* bench bench/*,\
+SOURCES  := $(foreach folder,kernels kernels/* kernels/*/* methods methods/* harness harness/* tests tests/* bench bench/*,\
               $(wildcard $(addprefix $(folder)/*.,c h cpp cu cuh)))
 FIGURES  := context-sweep chunk sparsity gradient-error timeline accumulation accumulators
 
@@ -182,11 +182,11 @@ $(filter-out $(SIMT_TESTS),$(TESTS)): $(BUILD)/tests/%: $(BUILD)/tests/%.o $(BUI
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter-out $(LIBRARY),$^) $(LIBRARY) -lcmocka $(LDLIBS)
 
 # CUDA's own kernels, compiled for the CPU: tests/simt stands in for CUDA's headers. They are the emulated plug-in's, too.
-KERNELS  := $(patsubst kernels/cuda/plugin/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/plugin/*.cu))
+KERNELS  := $(patsubst kernels/cuda/kernels/%.cu,$(BUILD)/tests/simt/%.o,$(wildcard kernels/cuda/kernels/*.cu))
 SIMT     := $(KERNELS) $(addprefix $(BUILD)/tests/simt/,fibers.o array.o device.o) $(CASES)
 $(BUILD)/tests/simt/%.o $(BUILD)/tests/test_simt_%.o: CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
 $(KERNELS) $(BUILD)/tests/simt/fibers.o: CPPFLAGS += -fPIC -fvisibility=hidden
-$(BUILD)/tests/simt/%.o: kernels/cuda/plugin/%.cu $(BUILD)/flags
+$(BUILD)/tests/simt/%.o: kernels/cuda/kernels/%.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<

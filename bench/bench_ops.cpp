@@ -10,9 +10,9 @@
 extern "C" {
 #include "harness/machine/environment.h"
 #include "harness/machine/watch.h"
-#include "kernels/base/ops.h"
-#include "kernels/base/timer.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/ops.h"
+#include "kernels/measure/timer.h"
 }
 #pragma GCC diagnostic pop
 #include <algorithm>

@@ -1,9 +1,9 @@
 // Devices: which devices this program has. The only file of kernels/ that names them all.
-#include "kernels/base/ops.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/ops.h"
 #include "kernels/plan/plan.h"
 #include <string.h>
 
@@ -33,7 +33,7 @@ static const struct {
     size_t (*available_bytes)(const char **what); // NULL: no limit, or the device finds its own
     size_t (*host_bytes)(const char **what);      // of the host's place; NULL: no limit
     bool has_cards;                               // that a name can number
-    // Its transport between ranks (kernels/base/world.h); NULL: that of the processes.
+    // Its transport between ranks (kernels/comm/world.h); NULL: that of the processes.
     bool (*join)(struct world *world, struct status *status);
 } devices[] = {
     {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, cpu_available_bytes, false, NULL},

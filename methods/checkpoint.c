@@ -2,13 +2,14 @@
 // Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F + A / 2; a rebuilt row stops
 // before its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one row's
 // activations and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more,
-// and fewer inputs (methods/row.h). With offload = inputs what is kept is kept on the host, and goes over the link
-// once each way (a stage's input, which is read for its rows' forward, too, comes twice); the device holds two
-// rows' inputs, for the next one comes back while a row is walked. With attention = kept so is what attention gave,
-// H D e and H statistics more per token and row, and attention is not computed again: at most 4 F - A / 2
+// and fewer inputs (methods/schedule/row.h). With offload = inputs what is kept is kept on the host, and goes over
+// the link once each way (a stage's input, which is read for its rows' forward, too, comes twice); the device holds
+// two rows' inputs, for the next one comes back while a row is walked. With attention = kept so is what attention
+// gave, H D e and H statistics more per token and row, and attention is not computed again: at most 4 F - A / 2
 // (LightSeq: Li et al. 2024, arXiv 2310.03294, whose checkpoints are at attention's output).
-#include "methods/cost.h"
-#include "methods/row.h"
+#include "methods/method.h"
+#include "methods/schedule/cost.h"
+#include "methods/schedule/row.h"
 
 struct checkpoint_options {
     size_t head_chunk;

@@ -1,6 +1,6 @@
 #include "methods/draws.h"
-#include "methods/columns.h"
 #include "methods/sampler.h"
+#include "methods/schedule/columns.h"
 
 // The subsets of K columns as bit masks: all of them, or for `uniform` those with t bits, in rising order.
 struct subsets {

@@ -1,5 +1,6 @@
 // Draws: every set of columns that SpaCO's sampler can draw, with its probability.
 #pragma once
+#include "methods/method.h"
 #include "methods/spaco_options.h"
 
 // method.h's each_draw. False and a status (unsupported) where there are more than max sets, or where sampler fixed

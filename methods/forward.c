@@ -1,9 +1,9 @@
 // Forward: the loss and no gradient, a layer at a time over the whole context: what inference on the same tokens
 // costs on this core, the yardstick of a step that leaves most of its backward pass out. Cost: F. Memory per token:
 // d e, and 2 G D e of one layer; one cell.
-#include "methods/cost.h"
-#include "methods/forward_pass.h"
 #include "methods/method.h"
+#include "methods/schedule/cost.h"
+#include "methods/schedule/forward_pass.h"
 
 struct forward_options {
     size_t chunk, head_chunk;

@@ -1,8 +1,8 @@
 // Full backprop: every cell of one column C = T keeps its activations; the rows are walked downward. The reference.
 // Cost: 3 F + A / 2. Memory per token: L (2 d + 2 H D + 2 G D + 2 f) e + L (H + 2) statistics.
 // Deviation from a framework's autograd: what costs no GEMM to rebuild is not kept, unless keep is `all`.
-#include "methods/cost.h"
 #include "methods/method.h"
+#include "methods/schedule/cost.h"
 
 struct full_options {
     size_t head_chunk;

@@ -20,33 +20,12 @@
 // says what comes before a walk and after it. To add a method: write methods/NAME.c that ends in one
 // `const struct method`, and name it in methods/methods.c.
 #pragma once
-#include "kernels/transformer/cell.h"
-#include "kernels/transformer/head.h"
-#include "kernels/transformer/kv_ranks.h"
-#include "kernels/transformer/unit.h"
-#include "methods/options.h"
-
-// What a step reports besides the gradients, which are in the model's parameters. Zeroed before the first step;
-// release with step_report_free after the last.
-struct step_report {
-    struct objective_sums sums; // as objective_sums_read has them
-    double ms, asked_ms; // of the walk: until the device had done it, and until the host had asked for all of it
-    struct index_list columns; // that were drawn, left to right
-};
-
-// One step's setting, shared by all walks.
-struct step {
-    struct model *model;
-    const struct batch *batch;
-    const void *options; // the method's own struct
-    struct tensor loss;  // as objective_sums_new has it
-    struct step_report *report;
-};
+#include "methods/schedule/step.h"
 
 // Takes one outcome of a draw; false: no more.
 typedef bool draw_visit(void *visitor, const void *options, double probability);
 
-// How ranks may share a step (kernels/transformer/ranks.h): the sequences, as replicas, their tokens, or the
+// How ranks may share a step (kernels/model/ranks.h): the sequences, as replicas, their tokens, or the
 // layers, as a pipeline.
 enum parallel_kind { PARALLEL_DATA = 1, PARALLEL_STAGE = 2, PARALLEL_SEQUENCE = 4 };
 

@@ -1,5 +1,5 @@
-#include "kernels/base/observer.h"
-#include "kernels/base/timer.h"
+#include "kernels/device/observer.h"
+#include "kernels/measure/timer.h"
 #include "methods/method.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Null: no gradient at all. It takes no time, or fails, hangs, stops, crashes or runs out of memory on request, so
 // that the harness itself can be tested.
 #include "methods/method.h"
-#include "methods/pipeline.h"
+#include "methods/schedule/pipeline.h"
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>

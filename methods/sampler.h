@@ -7,7 +7,7 @@
 //               for any p > 0 that depends on earlier draws alone, at nearly the fixed cost of uniform.
 //   fixed       the columns given; factor K / t, or with compensation sequential what that sampler would have used.
 #pragma once
-#include "methods/columns.h"
+#include "methods/schedule/columns.h"
 #include "methods/spaco_options.h"
 
 struct draw {

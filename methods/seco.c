@@ -3,9 +3,10 @@
 // Cost: at most 4 F + A / 2: the last column needs no first pass, in the first pass the top layer stops after its
 // keys and values, and no second pass projects them again (but keys that are normed). With inner checkpoint at most
 // 5 F + A / 2. Memory per token: L 2 G D (e + a), plus one column's activations; stages and offload: see
-// methods/column_walk.h. Deviations: the published code runs the savings above in full and concatenates the
-// prefix; the gradient is the same.
-#include "methods/column_walk.h"
+// methods/schedule/column_walk.h. Deviations: the published code runs the savings above in full and concatenates
+// the prefix; the gradient is the same.
+#include "methods/method.h"
+#include "methods/schedule/column_walk.h"
 
 static const struct option option_rows[] = {OPTION_CHUNK(struct column_options, true),
                                             OPTION_HEAD_CHUNK(struct column_options),

@@ -2,11 +2,12 @@
 // Algorithm 2. Cost: F as T grows with the budget fixed; with loss `sampled` the first pass stops at the last
 // sampled column, and that column needs none; attention's backward computes no gradients for keys of columns that
 // were not sampled. Memory per token: L 2 G D (e + a t / K), plus one column's activations; stages and offload: see
-// methods/column_walk.h. Deviations: two further samplers, both unbiased (see sampler.h); the published one is
-// `uniform` with `paper`.
-#include "methods/column_walk.h"
+// methods/schedule/column_walk.h. Deviations: two further samplers, both unbiased (see sampler.h); the published
+// one is `uniform` with `paper`.
 #include "methods/draws.h"
+#include "methods/method.h"
 #include "methods/sampler.h"
+#include "methods/schedule/column_walk.h"
 
 #define AT(member) offsetof(struct spaco_options, member)
 

@@ -1,6 +1,6 @@
 // SpaCO's options, which its sampler and the list of its draws read.
 #pragma once
-#include "methods/column.h"
+#include "methods/schedule/column.h"
 
 enum sampler { SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL, SAMPLER_FIXED };
 enum compensation { COMPENSATION_NONE, COMPENSATION_PAPER, COMPENSATION_CAPPED, COMPENSATION_SEQUENTIAL };

@@ -2,16 +2,17 @@
 // its keys and values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2; a rebuilt
 // cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their gradients,
 // and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more, and fewer
-// inputs (methods/row.h). With offload = inputs the device holds none of them, with inputs+gradient no gradient
-// either (methods/row_stream.h). attention = kept is as in methods/checkpoint.c. Deviations: the published code
-// projects K and V again for [0, end of chunk) at every chunk and repeats them to all query heads; its loss counts
-// labels before shifting. Here as the paper's equations say, and the loss is exact. The forward is streamed too:
-// else its own scratch, not the backward's, would set the peak. Where ranks share the tokens and keys and values go
-// round, or queries to the ranks of their heads (parallel.exchange), that is done once for a row: attention is of
-// the whole row, forward and backward, and what stands behind it, the widest, is chunk by chunk where it is rebuilt
-// and walked. Memory then: and of one row q, o and the gradient of o.
-#include "methods/cost.h"
-#include "methods/row_stream.h"
+// inputs (methods/schedule/row.h). With offload = inputs the device holds none of them, with inputs+gradient no
+// gradient either (methods/schedule/row_stream.h). attention = kept is as in methods/checkpoint.c. Deviations: the
+// published code projects K and V again for [0, end of chunk) at every chunk and repeats them to all query heads;
+// its loss counts labels before shifting. Here as the paper's equations say, and the loss is exact. The forward is
+// streamed too: else its own scratch, not the backward's, would set the peak. Where ranks share the tokens and keys
+// and values go round, or queries to the ranks of their heads (parallel.exchange), that is done once for a row:
+// attention is of the whole row, forward and backward, and what stands behind it, the widest, is chunk by chunk
+// where it is rebuilt and walked. Memory then: and of one row q, o and the gradient of o.
+#include "methods/method.h"
+#include "methods/schedule/cost.h"
+#include "methods/schedule/row_stream.h"
 
 struct streambp_options {
     size_t chunk, head_chunk;

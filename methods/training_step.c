@@ -1,5 +1,5 @@
 #include "methods/training_step.h"
-#include "kernels/base/timer.h"
+#include "kernels/measure/timer.h"
 
 void training_step_begin(const struct training_step *step)
 {

@@ -9,7 +9,7 @@
 //
 // A gradient alone is 2 to 4.
 #pragma once
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/trainer.h"
 #include "methods/method.h"
 
 struct training_step {

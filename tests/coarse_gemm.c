@@ -1,6 +1,6 @@
 // A build whose GEMM has coarse accumulators, in every method and in the noise floor alike: what `longbp run` is to
 // find (tests/check_rounding).
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 
 extern gemm_op __real_gemm_f32, __wrap_gemm_f32, __real_gemm_bf16, __wrap_gemm_bf16;
 

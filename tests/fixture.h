@@ -1,6 +1,6 @@
 // Fixture: small models and batches for tests, and gradients read back as one array of f64.
 #pragma once
-#include "kernels/transformer/random_weights.h"
+#include "kernels/trainer/random_weights.h"
 #include "methods/training_step.h"
 
 // A decoder that exercises everything at small size; change it before fixture_open.

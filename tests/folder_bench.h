@@ -2,8 +2,8 @@
 #pragma once
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
-#include "kernels/transformer/random_weights.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/random_weights.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 // added is a number of bf16, whatever the order of the terms: keys of 0 and a logsumexp of 0 make every P 1, and
 // all other factors are small multiples of powers of two. What differs then is how the sums were rounded.
 #pragma once
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include <stdlib.h>
 
 struct key_sums {

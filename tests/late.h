@@ -2,7 +2,7 @@
 // behind them. Memory is NaN when it is new and from the moment it is released, and a copy that touches it then is
 // found. So a wait that is missing changes results, or is found, every time. One of the waits can be taken out.
 #pragma once
-#include "kernels/base/queue.h"
+#include "kernels/device/queue.h"
 #include <string.h>
 
 struct late_work {

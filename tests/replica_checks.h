@@ -1,8 +1,8 @@
 // Replica checks: a step over ranks against one rank's, at every level of ZeRO: gradients and loss, bytes by closed
 // forms, and all that is counted as a plan of the same rank has it.
 #pragma once
-#include "kernels/transformer/unit_parameters.h"
-#include "methods/row.h"
+#include "kernels/model/unit_parameters.h"
+#include "methods/schedule/row.h"
 #include "tests/replicas.h"
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // Replicas of a test under mpirun: a model of which each rank takes some of the sequences, and the same rank
 // without data.
 #pragma once
-#include "kernels/transformer/bucket.h"
+#include "kernels/trainer/bucket.h"
 #include "tests/chosen_tests.h"
 #include "tests/fixture.h"
 #include "tests/under_mpirun.h"

@@ -1,6 +1,6 @@
 // A small model's shape, with nothing but what every model has.
 #pragma once
-#include "kernels/transformer/config.h"
+#include "kernels/model/config.h"
 
 static const struct config small = {.layers = 2,
                                     .width = 16,

@@ -1,8 +1,8 @@
 // What multiplies bf16 in the processor, its matrix unit or its vectors, where it has one: products within what the
 // contract says, and what attention in bf16 makes of them beside what products of f32 make.
-#include "kernels/base/ops.h"
 #include "kernels/base/random.h"
 #include "kernels/cpu/amx.h"
+#include "kernels/device/ops.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

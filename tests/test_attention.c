@@ -1,6 +1,6 @@
 // Attention of the CPU device beyond its cases (tests/cases/attention.c): against finite differences; blocks of
 // keys, merged, against all at once; and the workspace of its backward, which does not grow with the context.
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

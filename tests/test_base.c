@@ -1,8 +1,8 @@
 // The base: arena, dtypes, random numbers, columns.
-#include "kernels/base/ops.h"
 #include "kernels/base/random.h"
 #include "kernels/base/size_text.h"
-#include "methods/columns.h"
+#include "kernels/device/ops.h"
+#include "methods/schedule/columns.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

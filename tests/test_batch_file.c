@@ -2,7 +2,7 @@
 // tensor, index and remedy.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/data/batch_file.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include "tests/written_batch.h"
 #include <setjmp.h>
 #include <stdarg.h>

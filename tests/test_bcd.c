@@ -1,6 +1,6 @@
 // Block coordinate descent: under every method the gradient of the layer whose turn it is is that of full backprop,
 // nothing else has one or moves, and a layer's first update is AdamW's; turns come as they were asked for.
-#include "kernels/transformer/unit.h"
+#include "kernels/model/unit.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

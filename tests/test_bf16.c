@@ -2,10 +2,10 @@
 // against f64, and oneDNN's of f32; and sums that are kept in bf16, which an operation rounds once. What else it
 // computes is held by tests/cuda/test_ops, which takes any device, and by the tests of methods and plans.
 #include "harness/machine/environment.h"
-#include "kernels/base/ops.h"
 #include "kernels/base/random.h"
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/device/ops.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

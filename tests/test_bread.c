@@ -1,6 +1,6 @@
 // BREAD in both forms: what it adds to block coordinate descent it leaves out bit for bit where it is told to,
 // every update is that of the optimizer it is made of, what is frozen stays, and states stay or go as asked.
-#include "kernels/transformer/unit.h"
+#include "kernels/model/unit.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

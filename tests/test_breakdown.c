@@ -1,9 +1,9 @@
-// Tests of kernels/base/breakdown and observer: every operation is seen, with the counts of its front; the rows'
+// Tests of kernels/measure/breakdown and observer: every operation is seen, with the counts of its front; the rows'
 // time is the timer's, goes to the operation or part that took it, and the rest is idle; and a plan has the same
 // rows.
-#include "kernels/base/breakdown.h"
-#include "kernels/base/ops.h"
-#include "kernels/base/timer.h"
+#include "kernels/device/ops.h"
+#include "kernels/measure/breakdown.h"
+#include "kernels/measure/timer.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

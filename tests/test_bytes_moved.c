@@ -1,9 +1,9 @@
-// Bytes moved: what every operation counts is what it reads and writes by its contract in kernels/base/device.h,
+// Bytes moved: what every operation counts is what it reads and writes by its contract in kernels/device/device.h,
 // each tensor once, what is updated twice; numbers (the loss, RoPE's frequencies, a value per sequence) aside. On
 // the plan device, in bf16, so that every tensor's dtype shows, and of sizes that no two tensors share.
-#include "kernels/base/dynamic_map.h"
-#include "kernels/base/ops.h"
-#include "kernels/base/quantisation.h"
+#include "kernels/device/dynamic_map.h"
+#include "kernels/device/ops.h"
+#include "kernels/device/quantisation.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

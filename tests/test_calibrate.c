@@ -3,7 +3,7 @@
 #include "harness/calibrate/calibrate.h"
 #include "harness/calibrate/calibrate_rates.h"
 #include "harness/calibrate/calibrate_steps.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
 

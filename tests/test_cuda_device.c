@@ -1,7 +1,7 @@
 // Device cuda where it cannot work: no plug-in, no GPU; each a status with a reason, never a crash.
 // And what the plan device must know of it: the workspaces.
-#include "kernels/base/ops.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/ops.h"
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>

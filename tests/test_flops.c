@@ -1,10 +1,10 @@
 // FLOPs: what every method counts is what methods/README.md states, exactly, for every option; made here of the
 // model's shape and of pairs that are counted one by one, not of the operations that the walk asks for. A loop over
 // the array of methods; an exact one whose closed form is not stated here is held to full's as a lower bound.
-#include "kernels/transformer/flops.h"
-#include "methods/column.h"
-#include "methods/columns.h"
-#include "methods/row.h"
+#include "kernels/model/flops.h"
+#include "methods/schedule/column.h"
+#include "methods/schedule/columns.h"
+#include "methods/schedule/row.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>

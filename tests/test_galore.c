@@ -1,7 +1,7 @@
 // GaLore: its steps are those that its formulas give along the parts that gradients were made of, and sums may be
 // projected in the walk.
-#include "kernels/transformer/adam8bit.h"
-#include "kernels/transformer/projector.h"
+#include "kernels/layers/projector.h"
+#include "kernels/optimizers/adam8bit.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

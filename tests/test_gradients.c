@@ -3,8 +3,8 @@
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/tensors/gradients.h"
 #include "harness/tensors/safetensors.h"
-#include "kernels/transformer/random_weights.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/random_weights.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/scratch.h"
 #include "tests/small_config.h"
 #include <setjmp.h>

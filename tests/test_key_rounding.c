@@ -1,7 +1,7 @@
 // Sums of keys' and values' gradients in bf16 that are rounded stochastically: without bias, where rounding to
 // nearest loses what is small beside a sum; by random bits that no thread, segment or cut changes, and that no two
 // sums share.
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/fixture.h"
 #include "tests/key_sums.h"
 #include <math.h>

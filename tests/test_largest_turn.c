@@ -4,7 +4,7 @@
 #include "harness/plan/max_context.h"
 #include "harness/plan/planned_step.h"
 #include "harness/step/largest_turn.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"

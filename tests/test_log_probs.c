@@ -1,7 +1,7 @@
 // Log-probs by a forward alone: those of a step, whatever the chunks; without the adapter those of the model that
 // it adapts; what they take is planned, and less than any step.
 #include "harness/machine/environment.h"
-#include "methods/log_probs.h"
+#include "methods/schedule/log_probs.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

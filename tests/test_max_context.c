@@ -2,7 +2,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/max_context.h"
 #include "harness/spec/method_decode.h"
-#include "kernels/transformer/flops.h"
+#include "kernels/model/flops.h"
 #include "tests/asked.h"
 #include "tests/sanitized.h"
 

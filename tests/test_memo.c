@@ -1,8 +1,8 @@
 // Memo: what is remembered costs what it costs when it is asked for, in memory to the byte and in work to the last
 // launch: every method with options that share one memo, so that a key which forgets something would take the cost
 // of another; log-probs with the adapter and without it.
-#include "kernels/base/memo.h"
-#include "methods/log_probs.h"
+#include "kernels/device/memo.h"
+#include "methods/schedule/log_probs.h"
 #include "tests/fixture.h"
 #include <float.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 // more from the rows' log-probs; and the same by every method. Loops over the arrays: a new entry is tested by
 // existing.
 #include "harness/machine/environment.h"
-#include "methods/log_probs.h"
+#include "methods/schedule/log_probs.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

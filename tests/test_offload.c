@@ -1,7 +1,7 @@
 // Offload: a walk that keeps what it needs later on the host has the same gradients, bit for bit, and moves and
 // keeps there what the formulas say; planned as measured. Where copies are late, no wait can be left out.
 #include "harness/machine/environment.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/fixture.h"
 #include "tests/late.h"
 #include "tests/offloaded.h"

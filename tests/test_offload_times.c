@@ -1,6 +1,6 @@
 // Times of offload, as a plan estimates them: copies go on behind operations, and a step waits for its first ones
 // alone.
-#include "kernels/base/breakdown.h"
+#include "kernels/measure/breakdown.h"
 #include "tests/offloaded.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // Optimizers: weights after twenty steps are PyTorch's, moments in 8 bits those of a plain reference, and new
 // weights in bf16 are rounded without a bias, the same in every run.
-#include "kernels/base/dynamic_map.h"
+#include "kernels/device/dynamic_map.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // Optimizers and steps: updates in the walk are those behind it, what a step takes is as planned, and what is
 // resident with Llama-3-8B is as derived.
-#include "kernels/transformer/unit.h"
+#include "kernels/model/unit.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"
 #include <math.h>

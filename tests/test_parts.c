@@ -1,7 +1,7 @@
 // Parts: GEMM and attention over tensors that are longer than a device takes. The parts give what the whole gives,
 // no part is too long, and an 8B model at a million tokens hands cuBLASLt and cuDNN nothing of 2^31 elements.
 #include "harness/machine/environment.h"
-#include "kernels/base/observer.h"
+#include "kernels/device/observer.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // Places and queues: an arena each, copies between them, the events that order them, and the clocks of a plan.
 #define _GNU_SOURCE // nftw, mkdtemp
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/aborts.h"
 #include "tests/late.h"
 #include "tests/scratch.h"

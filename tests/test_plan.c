@@ -2,8 +2,8 @@
 // byte, and FLOPs, bytes moved and launches equal. A loop over the array of methods: a new one is covered by
 // existing.
 #include "harness/machine/environment.h"
-#include "kernels/transformer/flops.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/model/flops.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 // the time of a step over links, against closed forms.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planned_step.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"

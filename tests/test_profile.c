@@ -2,7 +2,7 @@
 // estimate that a roofline makes of an operation. JSON and messages are written with ' for ".
 #define _GNU_SOURCE // nftw
 #include "harness/profile/profile.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/quoted.h"
 #include "tests/scratch.h"
 #include <setjmp.h>

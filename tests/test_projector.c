@@ -1,6 +1,6 @@
 // Projectors: the directions that are found lose least, and all of them nothing.
-#include "kernels/base/eigen.h"
-#include "kernels/transformer/projector.h"
+#include "kernels/device/eigen.h"
+#include "kernels/layers/projector.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <omp.h>

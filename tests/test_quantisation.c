@@ -1,6 +1,6 @@
 // Quantisation: the published levels, the nearest codes, and what rounding to them costs at most.
-#include "kernels/base/quantisation.h"
 #include "kernels/base/random.h"
+#include "kernels/device/quantisation.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

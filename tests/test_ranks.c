@@ -1,6 +1,6 @@
 // Ranks: what they send each other, and the methods that take several against one. Started by itself this program
 // starts itself under mpirun, with 1, 2, 3, 4 and 6 ranks.
-#include "methods/columns.h"
+#include "methods/schedule/columns.h"
 #include "tests/fixture.h"
 #include "tests/under_mpirun.h"
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 // larger chunk is the slower one.
 #define _GNU_SOURCE // asprintf
 #include "harness/plan/planner.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/asked.h"
 #include "tests/scratch.h"
 

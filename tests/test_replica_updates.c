@@ -1,6 +1,6 @@
 // Updates of replicas: what an optimizer makes of weights at every level of ZeRO. Started by itself this program
 // starts itself under mpirun, with 2, 3 and 4 ranks.
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/replicas.h"
 
 static struct measured update_of(struct trainer *trainer, struct batch *batch, size_t t)

@@ -1,7 +1,7 @@
 // Replicas: ranks that take some of the sequences each, or of their tokens, against one that takes all, with
 // everything whole and at every level of ZeRO: gradients and losses, bytes and peaks as planned, and by closed
 // forms. Started by itself this program starts itself under mpirun, with 2, 3 and 4 ranks.
-#include "kernels/transformer/all_to_all.h"
+#include "kernels/attention/all_to_all.h"
 #include "tests/replica_checks.h"
 
 static void check_replicas(const struct method *method, const struct setting *s, size_t replicas, size_t stages)

@@ -1,7 +1,7 @@
 // Sequences that share a prompt, which is walked once: loss and gradient of a step are those of the sequences one
 // by one, for every exact method, objective and column; what is counted and planned is what is walked.
 #include "harness/machine/environment.h"
-#include "kernels/transformer/flops.h"
+#include "kernels/model/flops.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // The CUDA device's own kernels that are no operation of its table: what the blocks of attention's backward need
 // besides cuDNN (attention_blocks.h), and copies between any two dtypes; run on the CPU by tests/simt, in f64, f32
 // and bf16.
-#include "kernels/cuda/plugin/attention_blocks.h"
+#include "kernels/cuda/kernels/attention_blocks.h"
 #include "tests/simt/array.h"
 #include "tests/simt/device.h"
 #include <cuda_bf16.h>

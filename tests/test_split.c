@@ -1,6 +1,6 @@
 // Split: which layers, tokens and ranks of others a rank has, by hand.
-#include "kernels/transformer/pieces.h"
-#include "kernels/transformer/ranks.h"
+#include "kernels/model/ranks.h"
+#include "kernels/objectives/pieces.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // Stages: a walk that keeps the inputs of some rows alone has the same gradients, bit for bit; it keeps and runs
 // twice what the formulas say.
 #include "harness/machine/environment.h"
-#include "methods/columns.h"
-#include "methods/stages.h"
+#include "methods/schedule/columns.h"
+#include "methods/schedule/stages.h"
 #include "tests/fixture.h"
 #include "tests/sanitized.h"
 #include <math.h>

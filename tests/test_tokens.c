@@ -1,7 +1,7 @@
 // Tests of harness/tokens: each kind of source gives its ids in order, and what is wrong with a file is said.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "harness/data/tokens.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include "tests/scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 // Gradients, optimizer state and weights on the host: steps have the bits that they have on the device, gradients,
 // weights and state; planned as measured, the bytes as the formulas say. Where copies are late, no wait can be left
 // out.
-#include "kernels/base/ops.h"
-#include "kernels/transformer/trainer.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/device/ops.h"
+#include "kernels/model/unit.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/fixture.h"
 #include "tests/late.h"
 #include "tests/sanitized.h"

@@ -1,8 +1,8 @@
 // Weights that are quantised, or kept on the host, or both: every method has the gradients, bit for bit, that it
 // has over the same weights as they are; planned as measured, the bytes as the formulas say. Where copies are late,
 // no wait can be left out.
-#include "kernels/base/ops.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/device/ops.h"
+#include "kernels/model/unit.h"
 #include "tests/fixture.h"
 #include "tests/late.h"
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #pragma once
 #include "harness/tensors/safetensors.h"
 #include "kernels/base/random.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include "tests/scratch.h"
 
 #define MODEL                                                                                                      \

@@ -2,7 +2,7 @@
 // without Open MPI it says so and does nothing.
 #pragma once
 #include "harness/process/launch.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 #include <limits.h>
 #include <sys/wait.h>
 #include <unistd.h>

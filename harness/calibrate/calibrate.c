@@ -4,9 +4,9 @@
 #include "harness/machine/provenance.h"
 #include "harness/spec/device_kind.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/ops.h"
-#include "kernels/base/queue.h"
-#include "kernels/base/timer.h"
+#include "kernels/device/ops.h"
+#include "kernels/device/queue.h"
+#include "kernels/measure/timer.h"
 #include <ctype.h>
 #include <math.h>
 #include <string.h>

@@ -15,8 +15,8 @@
 #include "harness/machine/rate_probe.h"
 #include "harness/stats/sample.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/ops.h"
-#include "kernels/base/timer.h"
+#include "kernels/device/ops.h"
+#include "kernels/measure/timer.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-// Calibrate rates: how fast a device runs each operation at each shape, measured (kernels/base/rates.h).
+// Calibrate rates: how fast a device runs each operation at each shape, measured (kernels/device/rates.h).
 #pragma once
 #include "harness/machine/yardstick.h"
-#include "kernels/base/rates.h"
+#include "kernels/device/rates.h"
 
 #define CALIBRATE_ROUNDS_MAX 64
 

@@ -5,7 +5,7 @@
 #include "harness/stats/sample.h"
 #include "harness/step/setup.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/timer.h"
+#include "kernels/measure/timer.h"
 #include <math.h>
 #include <stdlib.h>
 

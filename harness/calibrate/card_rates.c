@@ -4,7 +4,7 @@
 #include "harness/record/results.h"
 #include "harness/record/step_time.h"
 #include "harness/stats/sample.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include <math.h>
 #include <string.h>
 

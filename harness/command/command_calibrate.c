@@ -7,7 +7,7 @@
 #include "harness/options/command.h"
 #include "harness/spec/device_kind.h"
 #include "harness/spec/trial.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

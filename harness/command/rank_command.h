@@ -2,7 +2,7 @@
 // the others.
 #pragma once
 #include "harness/spec/trial.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 #include <stdbool.h>
 
 // Runs `longbp COMMAND` with these arguments (argv[0] is left out) and --as-rank as every rank of the trial, by

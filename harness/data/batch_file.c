@@ -2,7 +2,7 @@
 #include "harness/files/share.h"
 #include "harness/text/names.h"
 #include "kernels/base/host_memory.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "harness/data/doubtful_labels.h"
 #include "harness/data/sequences.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include <stdio.h>
 
 // What is looked at before a step may begin; there may be very many.

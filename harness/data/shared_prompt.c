@@ -1,6 +1,6 @@
 #include "harness/data/shared_prompt.h"
 #include "kernels/base/host_memory.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include <string.h>
 
 // Tokens that the sequences from `first` on have in common.

@@ -3,7 +3,7 @@
 #include "harness/files/share.h"
 #include "kernels/base/host_memory.h"
 #include "kernels/base/random.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // Adapter: LoRA factors as PEFT keeps them in a folder, adapter_config.json beside adapter_model.safetensors.
 #pragma once
-#include "kernels/transformer/lora.h"
+#include "kernels/model/lora.h"
 
 // Whether the folder has one.
 bool adapter_is_in(const char *folder);

@@ -1,7 +1,7 @@
 // Adapter tensors: what an adapter's file has for each of a model's parameters that train, under PEFT's names.
 #pragma once
 #include "harness/files/output_file.h"
-#include "kernels/transformer/model.h"
+#include "kernels/model/model.h"
 
 #define ADAPTER_PREFIX "base_model.model." // of every tensor's name
 

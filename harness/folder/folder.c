@@ -4,8 +4,8 @@
 #include "harness/folder/fused_weights.h"
 #include "harness/json/json_field.h"
 #include "harness/tensors/shards.h"
-#include "kernels/transformer/random_weights.h"
-#include "kernels/transformer/weights.h"
+#include "kernels/trainer/random_weights.h"
+#include "kernels/trainer/weights.h"
 #include <math.h>
 #include <string.h>
 

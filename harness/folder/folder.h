@@ -2,8 +2,8 @@
 // PEFT's adapter_model.safetensors.
 #pragma once
 #include "harness/tensors/folder_path.h"
-#include "kernels/base/world.h"
-#include "kernels/transformer/model.h"
+#include "kernels/comm/world.h"
+#include "kernels/model/model.h"
 
 // Reads config.json of a family that folder_family.h lists, or of a model of images or sound whose language model
 // is one (text_config). A key that was left out means what it means in transformers. Whatever would compute

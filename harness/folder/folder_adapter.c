@@ -2,7 +2,7 @@
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
 #include "harness/tensors/weight_names.h"
-#include "kernels/transformer/weights.h"
+#include "kernels/trainer/weights.h"
 #include <string.h>
 
 // Values converted at a time, a few MiB of them.

@@ -2,7 +2,7 @@
 // are left out.
 #pragma once
 #include "harness/folder/config_keys.h"
-#include "kernels/transformer/config.h"
+#include "kernels/model/config.h"
 
 // How a file tells of a sliding window: not at all; by its length alone, every layer's; likewise, and where it is
 // left out there is none; of the layers that layer_types names, else every layer's; with use_sliding_window, of the

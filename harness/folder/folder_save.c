@@ -2,7 +2,7 @@
 #include "harness/folder/adapter_tensors.h"
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/model/unit.h"
 #include <stdint.h>
 #include <string.h>
 

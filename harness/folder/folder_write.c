@@ -3,7 +3,7 @@
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
 #include "harness/text/size.h"
-#include "kernels/transformer/random_weights.h"
+#include "kernels/trainer/random_weights.h"
 #include <dirent.h>
 #include <errno.h>
 #include <libgen.h>

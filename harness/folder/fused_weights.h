@@ -2,7 +2,7 @@
 // that they are in all other files.
 #pragma once
 #include "harness/tensors/safetensors.h"
-#include "kernels/transformer/model.h"
+#include "kernels/model/model.h"
 
 // Puts q_proj, k_proj and v_proj in the place of every qkv_proj whose parts the model has, and gate_proj and
 // up_proj in that of gate_up_proj; the data stay where they are. False and a status if rows do not add up.

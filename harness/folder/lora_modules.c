@@ -1,7 +1,7 @@
 #include "harness/folder/lora_modules.h"
 #include "harness/folder/lora_rules.h"
 #include "harness/tensors/weight_names.h"
-#include "kernels/transformer/model.h"
+#include "kernels/model/model.h"
 #include <math.h>
 #include <string.h>
 

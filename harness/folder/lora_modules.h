@@ -2,7 +2,7 @@
 // keys of PEFT's LoraConfig and by its rules.
 #pragma once
 #include "harness/json/json_field.h"
-#include "kernels/transformer/lora.h"
+#include "kernels/model/lora.h"
 
 // The keys; one that is left out has no value.
 struct lora_fields {

@@ -3,7 +3,7 @@
 #pragma once
 #include "harness/folder/python_pattern.h"
 #include "harness/json/json_field.h"
-#include "kernels/transformer/lora.h"
+#include "kernels/model/lora.h"
 
 // A pattern of rank_pattern or alpha_pattern and what it gives; or one of modules_to_save.
 struct lora_rule {

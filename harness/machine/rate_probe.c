@@ -1,5 +1,5 @@
 #include "harness/machine/rate_probe.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // Rate probe: an operation that is run by itself, at any shape, as steps meet it; and the shapes at which calibrate
-// times it (kernels/base/rates.h). On a card these are larger, and operations have the heads and the width of a
+// times it (kernels/device/rates.h). On a card these are larger, and operations have the heads and the width of a
 // model of 8 B parameters: of smaller ones most of the time would be launches.
 #pragma once
-#include "kernels/base/device.h"
-#include "kernels/base/rates.h"
+#include "kernels/device/device.h"
+#include "kernels/device/rates.h"
 
 #define PROBE_TENSORS 10
 

@@ -1,6 +1,6 @@
 // Watch: the sensors of the card that steps run on, read by a thread of its own while they run.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 
 #define WATCH_PERIOD_MS 100
 // Of samples that were shorter together no energy is told: cards count it every 20 to 100 ms.

@@ -1,7 +1,7 @@
 #include "harness/machine/yardstick.h"
 #include "harness/machine/rate_probe.h"
-#include "kernels/base/ops.h"
-#include "kernels/base/timer.h"
+#include "kernels/device/ops.h"
+#include "kernels/measure/timer.h"
 #include <stdlib.h>
 
 // One row each of what takes most of a step's time, at points that calibrate measures; together some 2 ms of a

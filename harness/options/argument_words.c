@@ -7,7 +7,7 @@
 #include "harness/spec/method_decode.h"
 #include "harness/spec/trial_keys.h"
 #include "harness/text/text.h"
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 #include <ctype.h>
 #include <string.h>
 

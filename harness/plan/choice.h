@@ -1,7 +1,7 @@
 // Choice: what a trial walks that asks for method auto: the fastest exact method that fits, with its options.
 #pragma once
 #include "harness/plan/planned_step.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 
 // Puts the choice in the place of the trial's method and options, and on the host, where there is memory, what the
 // trial has on the device and the choice has there. Limits are of each rank. Of a method that is given it does

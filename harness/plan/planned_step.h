@@ -3,7 +3,7 @@
 // that are drawn of the draw that takes most. The arenas' limits end a walk that does not fit where it fails.
 #pragma once
 #include "harness/step/setup.h"
-#include "kernels/base/memo.h"
+#include "kernels/device/memo.h"
 
 struct planned_step {
     bool fits; // else `why` says what did not; bad input: the trial's options cannot be

@@ -1,9 +1,9 @@
 // Rank times: when each of several ranks is done, and how long it waits, from what each of them says and does
-// (kernels/base/trace.h) and from the links between them. An estimate: devices are as fast as their profile says,
-// links carry what they say at any length of message, and each pair of ranks has its link to itself.
+// (kernels/measure/trace.h) and from the links between them. An estimate: devices are as fast as their profile
+// says, links carry what they say at any length of message, and each pair of ranks has its link to itself.
 #pragma once
 #include "harness/profile/links.h"
-#include "kernels/base/trace.h"
+#include "kernels/measure/trace.h"
 
 // A rank that stands for others that walk as it does. Ranks in rising order; messages are between these alone.
 struct timed_rank {

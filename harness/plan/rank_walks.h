@@ -2,7 +2,7 @@
 // once; with links what they say tells how long they take together.
 #pragma once
 #include "harness/step/setup.h"
-#include "kernels/base/trace.h"
+#include "kernels/measure/trace.h"
 
 struct rank_walks {
     const struct trial *trial;

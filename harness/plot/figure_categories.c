@@ -3,7 +3,7 @@
 #include "harness/plot/figure.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
-#include "kernels/base/observer.h"
+#include "kernels/device/observer.h"
 #include <math.h>
 #include <string.h>
 

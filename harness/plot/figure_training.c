@@ -6,7 +6,7 @@
 #include "harness/table/setting.h"
 #include "harness/text/text.h"
 #include "kernels/base/status.h"
-#include "kernels/transformer/objective.h"
+#include "kernels/objectives/objective.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 // fastest.
 #pragma once
 #include "harness/json/json_field.h"
-#include "kernels/base/rates.h"
+#include "kernels/device/rates.h"
 
 // Of one dtype. False and a status if axes do not rise, or values are not as many, or not positive.
 bool profile_rates_read(struct rates *rates, struct json_field field, struct status *status);

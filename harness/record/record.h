@@ -8,8 +8,8 @@
 // exact gradient too). What a trial did not come to is null. A planned trial ("device": "plan-cpu" or "plan-cuda")
 // has no loss, no samples and no gradient; its bytes and counts are those of a step on the device that it is like.
 #pragma once
-#include "kernels/base/arena.h"
-#include "kernels/base/objective_sums.h"
+#include "kernels/device/arena.h"
+#include "kernels/device/objective_sums.h"
 #include <jansson.h>
 
 #define RECORD_SCHEMA 2

@@ -22,7 +22,7 @@ enum field_type {
     FIELD_TRIAL,    // such a struct, with the JSON it was read from after `given`, which is what is written
     FIELD_ROWS,     // struct record_parts: an array of objects, each a struct of `members`
     FIELD_MAP,      // struct record_parts: an object of objects, each with its name
-    FIELD_TALLY,    // const double * to [CATEGORY_COUNT], counts by category (kernels/base/arena.h); NaN: not named
+    FIELD_TALLY, // const double * to [CATEGORY_COUNT], counts by category (kernels/device/arena.h); NaN: not named
 };
 
 // How a list without numbers is written.

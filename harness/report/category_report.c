@@ -3,8 +3,8 @@
 #include "harness/table/series.h"
 #include "harness/table/setting.h"
 #include "harness/table/text_table.h"
-#include "kernels/base/observer.h"
 #include "kernels/base/status.h"
+#include "kernels/device/observer.h"
 #include <math.h>
 #include <string.h>
 

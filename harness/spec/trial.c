@@ -2,7 +2,7 @@
 #include "harness/profile/links.h"
 #include "harness/spec/device_kind.h"
 #include "harness/spec/method_decode.h"
-#include "kernels/transformer/objective.h"
+#include "kernels/objectives/objective.h"
 #include <string.h>
 
 bool trial_plans_on(const char *device)

@@ -2,7 +2,7 @@
 #pragma once
 #include "harness/data/tokens.h"
 #include "harness/profile/profile.h"
-#include "kernels/transformer/optimizer.h"
+#include "kernels/trainer/optimizer.h"
 #include "methods/method.h"
 
 enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };

@@ -3,8 +3,8 @@
 #include "harness/folder/folder.h"
 #include "harness/json/named_options.h"
 #include "harness/spec/device_kind.h"
-#include "kernels/transformer/lost_updates.h"
-#include "kernels/transformer/unit_parameters.h"
+#include "kernels/model/unit_parameters.h"
+#include "kernels/trainer/lost_updates.h"
 #include <string.h>
 
 static char *copy_text(const char *text)

@@ -1,7 +1,7 @@
 // Gradient error: how far one set of gradients lies from a reference, per tensor and overall.
 // Sets are held on the host in f64, so that gradients of different dtypes and devices meet on equal terms.
 #pragma once
-#include "kernels/transformer/model.h"
+#include "kernels/model/model.h"
 
 struct gradient_tensor {
     char name[112];

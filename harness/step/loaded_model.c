@@ -1,7 +1,7 @@
 #include "harness/step/loaded_model.h"
 #include "harness/folder/folder.h"
-#include "kernels/transformer/random_weights.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/random_weights.h"
+#include "kernels/trainer/trainer.h"
 #include <string.h>
 
 // LoRA's new factors as a training run begins with them, and PEFT: B is 0, or of the embedding A, so the model is

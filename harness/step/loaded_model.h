@@ -3,7 +3,7 @@
 // that share the step each has its own part.
 #pragma once
 #include "harness/step/setup_options.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/trainer.h"
 
 // On a device without data no weights are read. Release with loaded_model_close, also after a failure. False and a
 // status (oom, unsupported, bad input).

@@ -2,7 +2,7 @@
 #include "harness/process/child.h"
 #include "harness/process/launch.h"
 #include "harness/step/ranks_possible.h"
-#include "kernels/transformer/bucket.h"
+#include "kernels/trainer/bucket.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>

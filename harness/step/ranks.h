@@ -2,7 +2,7 @@
 #pragma once
 #include "harness/spec/trial.h"
 #include "harness/step/gradient_error.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 
 // What starts a trial's ranks: words (launch.h) with `program`, NULL: this one, and its arguments, ending in NULL.
 // Release with launch_close, also after a failure. False and a status (unsupported) if they cannot be started.

@@ -1,5 +1,5 @@
 #include "harness/step/ranks_possible.h"
-#include "kernels/transformer/all_to_all.h"
+#include "kernels/attention/all_to_all.h"
 #include <string.h>
 
 static bool stages_fit(const struct trial *trial, struct status *status)

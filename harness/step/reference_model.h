@@ -3,7 +3,7 @@
 #pragma once
 #include "harness/data/batch_file.h"
 #include "harness/step/setup_options.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/trainer/trainer.h"
 
 struct reference_model {
     struct device *device;

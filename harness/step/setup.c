@@ -6,8 +6,8 @@
 #include "harness/step/step_batch.h"
 #include "harness/step/step_data.h"
 #include "harness/step/step_logprobs.h"
-#include "kernels/base/memo.h"
-#include "kernels/transformer/flops.h"
+#include "kernels/device/memo.h"
+#include "kernels/model/flops.h"
 
 // What all ranks' sequences come to, counted by each of them.
 struct whole_step {

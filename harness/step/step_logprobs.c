@@ -1,6 +1,6 @@
 #include "harness/step/step_logprobs.h"
 #include "harness/step/step_data.h"
-#include "methods/log_probs.h"
+#include "methods/schedule/log_probs.h"
 
 #define CHUNK      512
 #define HEAD_CHUNK 256

@@ -1,7 +1,7 @@
 // Gradients: what a step computed, written as safetensors under Hugging Face names, to be held against any other
 // program's.
 #pragma once
-#include "kernels/transformer/model.h"
+#include "kernels/model/model.h"
 
 // Writes the gradient of everything that trains (LoRA factors under their PEFT names); F64 where gradients are kept
 // in f64, F32 otherwise. values: of each of the model's parameters, where others have computed them, NULL for one

@@ -4,7 +4,7 @@
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
 #include "harness/train/checkpoint_sums.h"
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

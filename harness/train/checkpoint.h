@@ -1,8 +1,8 @@
 // Checkpoint: a training run's weights and optimizer state after a step, in a folder of their own that is whole or
 // has another name: DIR/checkpoint-000100. With LoRA the factors alone, as PEFT keeps them.
 #pragma once
-#include "kernels/base/world.h"
-#include "kernels/transformer/trainer.h"
+#include "kernels/comm/world.h"
+#include "kernels/trainer/trainer.h"
 
 #define CHECKPOINT_STATE "optimizer.safetensors" // of one rank; of several each has its own
 

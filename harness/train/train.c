@@ -3,9 +3,9 @@
 #include "harness/step/step_batch.h"
 #include "harness/step/step_data.h"
 #include "harness/train/train_schedule.h"
-#include "kernels/base/timer.h"
-#include "kernels/transformer/objective_pass.h"
-#include "methods/forward_pass.h"
+#include "kernels/measure/timer.h"
+#include "kernels/objectives/objective_pass.h"
+#include "methods/schedule/forward_pass.h"
 #include <math.h>
 #include <string.h>
 

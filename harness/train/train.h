@@ -5,8 +5,8 @@
 #pragma once
 #include "harness/step/setup.h"
 #include "harness/train/train_shapes.h"
-#include "kernels/base/world.h"
-#include "kernels/transformer/lost_updates.h"
+#include "kernels/comm/world.h"
+#include "kernels/trainer/lost_updates.h"
 
 struct train {
     const struct trial *trial; // that trains

@@ -3,7 +3,7 @@
 #include "harness/step/reference_model.h"
 #include "harness/step/step_data.h"
 #include "kernels/base/host_memory.h"
-#include "kernels/transformer/batch.h"
+#include "kernels/objectives/batch.h"
 #include <string.h>
 
 // --- opening

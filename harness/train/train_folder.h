@@ -7,7 +7,7 @@
 //                      is done
 #pragma once
 #include "harness/spec/trial.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 #include <jansson.h>
 #include <stdio.h>
 

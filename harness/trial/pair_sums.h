@@ -2,8 +2,8 @@
 // over tokens are kept in a narrow dtype.
 #pragma once
 #include "harness/record/record.h"
-#include "kernels/transformer/batch.h"
-#include "kernels/transformer/objective.h"
+#include "kernels/objectives/batch.h"
+#include "kernels/objectives/objective.h"
 
 // Means over the pairs: difference is |D| in long double, D = (S_chosen - R_chosen) - (S_rejected - R_rejected).
 // The errors are |error of D| where the four sums of log-probs, S the model's and R the reference's, are kept in a

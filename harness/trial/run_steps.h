@@ -9,8 +9,8 @@
 #include "harness/train/train.h"
 #include "harness/trial/reference.h"
 #include "harness/trial/trial_record.h"
-#include "kernels/base/trace.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
+#include "kernels/measure/trace.h"
 
 // A plan's estimate is the mean over this many draws, or fewer once its standard error is a hundredth of it.
 #define PLANNED_DRAWS_MAX 64

@@ -5,8 +5,8 @@
 #include "harness/record/record.h"
 #include "harness/spec/trial.h"
 #include "harness/step/gradient_error.h"
-#include "kernels/base/breakdown.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
+#include "kernels/measure/breakdown.h"
 
 // Memory and work of a step on one rank, or on all ranks of a trial; zeroed: not reached.
 struct rank_figures {

@@ -27,7 +27,7 @@
 #include "harness/trial/reference_store.h"
 #include "harness/trial/run_steps.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/timer.h"
+#include "kernels/measure/timer.h"
 #include <math.h>
 #include <string.h>
 

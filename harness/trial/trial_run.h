@@ -1,7 +1,7 @@
 // Trial run: a trial's execution in this process.
 #pragma once
 #include "harness/spec/trial.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 
 // Runs the trial in this process: set-up, gradient check, warm-up, samples; of a planned one a single step that
 // nothing times. store: of references that trials before it have taken (harness/trial/reference_store.h); -1: none.

@@ -3,7 +3,7 @@
 // wherever the program's own code calls them, harness, methods and kernels alike (CHECKED in the Makefile; not what
 // libraries and plug-ins call). For want of memory they do not fail but say so on stderr and end the program. What
 // is as large as the data is asked for by host_memory_try, and a device's memory is its arenas'
-// (kernels/base/arena.h): where these have none, the caller has a status.
+// (kernels/device/arena.h): where these have none, the caller has a status.
 #pragma once
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 // CPU: what its devices share: their memory.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 
 // The table of a dtype; NULL if the CPU does not compute in it.
 const struct device_ops *cpu_ops(enum dtype dtype);

@@ -13,12 +13,14 @@ NVFLAGS   := '-gencode=arch=$(lastword $(CUDA_CODE)),code=[$(subst $(empty) ,$(c
              -std=c++17 -O3 -lineinfo -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Werror \
              -Werror=all-warnings --expt-relaxed-constexpr
 # The base is linked into both sides: it has no state, but for host_memory.c, which is the program's.
-CUDA_BASE := $(filter-out $(addprefix kernels/base/,attention.c comm.c eigen.c host_memory.c memo.c memory.c ops.c plugin.c quantisation.c random.c world.c xxhash.c),$(wildcard kernels/base/*.c)) kernels/cuda/workspace.c
+CUDA_BASE := $(filter-out $(addprefix kernels/,$(addprefix base/,host_memory.c plugin.c random.c xxhash.c) \
+             $(addprefix device/,attention.c eigen.c memo.c memory.c ops.c quantisation.c)),$(wildcard $(addprefix kernels/,base/*.c device/*.c measure/*.c))) \
+             kernels/cuda/workspace.c
 CUDA_C    := $(wildcard kernels/cuda/plugin/*.c)
 CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
-             $(patsubst %.cu,$(BUILD)/pic/%.o,$(wildcard kernels/cuda/plugin/*.cu))
+             $(patsubst %.cu,$(BUILD)/pic/%.o,$(wildcard kernels/cuda/kernels/*.cu))
 # What both the real one and the emulated one are made of. The program needs the hash, too, without nvcc.
-CUDA_SOURCES := $(sort $(CUDA_BASE) $(wildcard kernels/base/*.h $(addprefix kernels/cuda/,*.h plugin/*.[ch] plugin/*.cu plugin/*.cuh)))
+CUDA_SOURCES := $(sort $(CUDA_BASE) $(wildcard $(addprefix kernels/,base/*.h comm/*.h device/*.h measure/*.h $(addprefix cuda/,*.h plugin/*.[ch] kernels/*.h kernels/*.cu kernels/*.cuh))))
 CUDA_HOLDERS := $(addprefix $(BUILD)/,kernels/cuda/plugin.o pic/kernels/cuda/plugin/cuda.o emulated/kernels/cuda/plugin/cuda.o tests/test_plugins.o)
 $(CUDA_HOLDERS): $(BUILD)/CUDA.sources
 $(CUDA_HOLDERS): CPPFLAGS += $(shell cat $(BUILD)/CUDA.sources 2>/dev/null)
@@ -43,7 +45,7 @@ cuda: all $(if $(NVCC),$(BUILD)/longbp-cuda.so) ## the program and the CUDA devi
 
 # Without a GPU: cuDNN builds every graph of the presets for cards that are only described.
 CUDA_LINK := -L$(CUDA)/lib64 -L$(CUDA)/lib -lcublasLt -lcudnn -lcudart_static -lstdc++ -lpthread -ldl -lrt -lm
-$(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD)/pic/kernels/transformer/config.o $(CUDA_PIC)
+$(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD)/pic/kernels/model/config.o $(CUDA_PIC)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(CUDA_LINK)

@@ -2,7 +2,7 @@
 // attention runs in; functions of shapes and the environment, without a CUDA header, so that a plan can ask them
 // where there is no CUDA.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 
 // Held while the device is open: cuBLASLt's workspace, that of attention's forward and the kernels' partial sums,
 // one operation at a time.

@@ -1,7 +1,7 @@
 # The transport between ranks, a plug-in: what ranks need is Open MPI (openmpi-bin, libopenmpi-dev). Without it the rest
 # is built, and trials over several ranks are unsupported.
 MPI_C     := $(wildcard kernels/mpi/plugin/*.c) $(addprefix kernels/base/,dtype.c status.c)
-MPI_SOURCES := $(sort $(MPI_C) $(wildcard kernels/base/*.h kernels/mpi/*.h kernels/mpi/plugin/*.h))
+MPI_SOURCES := $(sort $(MPI_C) $(wildcard $(addprefix kernels/,base/*.h comm/*.h device/*.h measure/*.h mpi/*.h mpi/plugin/*.h)))
 MPI_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
 MPI_LIBS  := $(shell pkg-config --libs ompi-c 2>/dev/null)
 MPI       := $(if $(MPI_LIBS),$(BUILD)/longbp-mpi.so)

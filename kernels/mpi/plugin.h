@@ -2,7 +2,7 @@
 // be built or to run. This is all that the two know of each other.
 #pragma once
 #include "kernels/base/plugin.h"
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 
 // The library's one symbol, longbp_mpi.
 struct mpi_plugin {

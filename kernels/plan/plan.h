@@ -1,7 +1,7 @@
 // Plan: a device whose tensors have no data. The same walks run on it and ask the same arena for the same bytes, so
 // it gives the exact peak, FLOPs, bytes moved and launches of a step on the device that it is like, on any machine.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 
 // A struct device_ops: a plan in a dtype, by the rules of the device that it is like.
 #define PLAN_OPS(device_name, element, device_rules)                                                               \

@@ -16,7 +16,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
 #endif
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include <math.h>
 
 struct operand {

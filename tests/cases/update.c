@@ -1,6 +1,6 @@
 // AdamW, also with moments in 8 bits, and SGD: in every form, with and without a master, moments and gradients in
 // either dtype, and weights rounded both ways.
-#include "kernels/base/dynamic_map.h"
+#include "kernels/device/dynamic_map.h"
 #include "tests/cases/cases.h"
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/plugin/attention_engines.h"
 #include "kernels/cuda/workspace.h"
-#include "kernels/transformer/config.h"
+#include "kernels/model/config.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 // by bit; the peak as planned, byte by byte, in every category; and the counters. A loop over the array of methods:
 // a new one is covered by existing. Usage: test_methods [DEVICE [PLAN [CONTEXT [DTYPE]]]]
 #include "harness/machine/environment.h"
-#include "kernels/base/timer.h"
+#include "kernels/measure/timer.h"
 #include "tests/fixture.h"
 #include <math.h>
 #include <stdarg.h>

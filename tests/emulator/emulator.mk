@@ -15,7 +15,7 @@ $(EMULATED)/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(HEADERS) $(CXXFLAGS) -c -o $@ $<
-TILED     := $(addprefix kernels/cuda/plugin/attention_,forward.cu backward.cu)
+TILED     := $(addprefix kernels/cuda/kernels/attention_,forward.cu backward.cu)
 $(TILED:%.cu=$(EMULATED)/%.o): CPPFLAGS += -Itests/simt -Wno-unknown-pragmas
 # Without the sanitizers, which see nothing of the card's memory: they watch the same kernels in test_simt_ops.
 $(TILED:%.cu=$(EMULATED)/%.o): CXXFLAGS += -O2 $(if $(SANITIZE),-fno-sanitize=all)
@@ -24,7 +24,7 @@ $(EMULATED)/%.o: %.cu $(BUILD)/flags
 	$(call say,CXX,$@)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
 $(EMULATED)/longbp-cuda.so: $(patsubst %.c,$(EMULATED)/%.o,$(CUDA_C) $(CUDA_BASE)) $(TILED:%.cu=$(EMULATED)/%.o) \
-  $(filter-out $(TILED:kernels/cuda/plugin/%.cu=$(BUILD)/tests/simt/%.o),$(KERNELS)) $(BUILD)/tests/simt/fibers.o \
+  $(filter-out $(TILED:kernels/cuda/kernels/%.cu=$(BUILD)/tests/simt/%.o),$(KERNELS)) $(BUILD)/tests/simt/fibers.o \
   $(addprefix $(EMULATED)/tests/emulator/,runtime.o card.o cublaslt.o cudnn.o graph.o descriptor.o)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) -shared $(if $(SANITIZE),,-Wl,-z,defs) $(LDFLAGS) -o $@ $^ -lopenblas -lm

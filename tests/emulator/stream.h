@@ -15,7 +15,7 @@ __attribute__((visibility("default"))) void emulator_ask_until(cudaStream_t stre
 // Bytes from an address of the card's to the end of its allocation. Aborts if it is in none.
 size_t emulator_room(const void *pointer);
 // Counts bytes that work in a stream reads or writes, and what has been counted. Own kernels: every element that
-// kernels/cuda/plugin/element.cuh reads or writes; fills; of cuDNN's graphs what they store (graph.h). The latter
+// kernels/cuda/kernels/element.cuh reads or writes; fills; of cuDNN's graphs what they store (graph.h). The latter
 // is seen from outside of the plug-in.
 void emulator_count(size_t bytes);
 __attribute__((visibility("default"))) size_t emulator_moved(void);

@@ -1,7 +1,7 @@
 // Attention's backward in blocks, on the emulated CUDA device: the bytes that it moves are those that the pure
 // function says, and folding query heads into rows or taking all at once changes nothing but the rounding.
-#include "kernels/base/ops.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/ops.h"
 #include "tests/emulator/plugin.h"
 #include "tests/fixture.h"
 #include "tests/key_sums.h"

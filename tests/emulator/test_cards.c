@@ -1,7 +1,7 @@
 // Several cards, and what their sensors say: the emulated runtime with two cards, beside a library that stands in
 // for NVML (tests/emulator/nvml.c).
 #define _GNU_SOURCE // environ, nftw
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/fixture.h"
 #include "tests/scratch.h"
 #include <jansson.h>

@@ -1,9 +1,9 @@
 // The emulated CUDA device as the program sees it: a step asks for everything and waits for its end alone, and a
 // record has what only this device can tell.
 #define _GNU_SOURCE // environ
-#include "kernels/base/breakdown.h"
-#include "kernels/base/ops.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/ops.h"
+#include "kernels/measure/breakdown.h"
 #include "tests/emulator/plugin.h"
 #include "tests/fixture.h"
 #include <jansson.h>

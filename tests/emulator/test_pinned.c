@@ -1,7 +1,7 @@
 // Pinned memory of the emulated CUDA device: it is kept from step to step, and where the driver refuses it a trial
 // ends with a record that says so, with nothing left pinned.
 #define _GNU_SOURCE // asprintf
-#include "kernels/base/ops.h"
+#include "kernels/device/ops.h"
 #include "tests/asked.h"
 #include "tests/emulator/plugin.h"
 

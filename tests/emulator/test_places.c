@@ -1,8 +1,8 @@
 // The emulated CUDA device's second place: copies in streams of their own, each of which may be late.
-#include "kernels/base/ops.h"
-#include "kernels/base/queue.h"
-#include "kernels/transformer/trainer.h"
-#include "kernels/transformer/unit.h"
+#include "kernels/device/ops.h"
+#include "kernels/device/queue.h"
+#include "kernels/model/unit.h"
+#include "kernels/trainer/trainer.h"
 #include "tests/chosen_tests.h"
 #include "tests/emulator/plugin.h"
 #include "tests/fixture.h"

@@ -1,5 +1,5 @@
 // The ranges that a profiler sees of a step (NVTX), by a tool of the test's own; without a tool, none are made.
-#include "kernels/base/breakdown.h"
+#include "kernels/measure/breakdown.h"
 #include "tests/fixture.h"
 #include <dlfcn.h>
 #include <setjmp.h>

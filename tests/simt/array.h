@@ -1,7 +1,7 @@
 // Array: a tensor for a kernel under test, in memory of its exact size, beside the same values in f64 for the CPU
 // device, whose operations are the reference.
 #pragma once
-#include "kernels/cuda/plugin/kernels.h"
+#include "kernels/cuda/kernels/kernels.h"
 #include <cuda_runtime.h>
 #include <functional>
 #include <setjmp.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 extern "C" {
-#include "kernels/base/ops.h"
 #include "kernels/base/random.h"
+#include "kernels/device/ops.h"
 #include <cmocka.h>
 }
 

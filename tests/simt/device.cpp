@@ -1,11 +1,11 @@
 #include "tests/simt/device.h"
-#include "kernels/cuda/plugin/kernels.h"
+#include "kernels/cuda/kernels/kernels.h"
 #include "tests/cases/memory.h"
 #include <cuda_runtime.h>
 extern "C" {
-#include "kernels/base/ops.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/ops.h"
 
 // Those that no kernel here computes have no function.
 #define OPERATION(name) name##_op cuda_##name __attribute__((weak));

@@ -6,7 +6,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" // {0} is complete in C
 extern "C" {
 #endif
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 
 // Release with simt_device_close.
 struct device *simt_device_open(enum dtype dtype);

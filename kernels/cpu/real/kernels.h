@@ -1,10 +1,10 @@
-// The CPU device's operations, one dtype at a time; contracts in kernels/base/device.h.
+// The CPU device's operations, one dtype at a time; contracts in kernels/device/device.h.
 // Work is cut into pieces by shape alone, never by the number of threads, and each piece is summed by one thread in
 // one order: the same bits on any number of threads. Scratch of a piece (tiles, at most 512 KiB) lives on the
 // stack, the CPU's counterpart of a GPU's shared memory; everything larger comes from the arena.
 #pragma once
-#include "kernels/base/device.h"
 #include "kernels/cpu/real/real.h"
+#include "kernels/device/device.h"
 
 #define OPERATION(name) name##_op NAME(name);
 DEVICE_OPERATIONS_OF_ALL(OPERATION)

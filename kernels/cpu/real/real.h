@@ -4,7 +4,7 @@
 // symbol, and the BLAS and vector functions carry one name. Exponentials are glibc's vector functions (libmvec,
 // below 4 ulp).
 #pragma once
-#include "kernels/base/tensor.h"
+#include "kernels/device/tensor.h"
 #include <cblas.h>
 #include <math.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as
-// kernels/base/device.h has it. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
+// kernels/device/device.h has it. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
 // grad_up = grad_y * act(gate), and grad_y becomes y.
 #include "kernels/cpu/real/kernels.h"
 

@@ -1,9 +1,9 @@
-// Updates of weights (kernels/base/update.h): AdamW (Loshchilov & Hutter 2019), with moments in 8 bits too, and
+// Updates of weights (kernels/device/update.h): AdamW (Loshchilov & Hutter 2019), with moments in 8 bits too, and
 // SGD. A group of eight weights shares its random bits, so that loops over one are what becomes vectors.
-#include "kernels/base/update.h"
-#include "kernels/base/dynamic_map.h"
+#include "kernels/device/update.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
+#include "kernels/device/dynamic_map.h"
 
 #define GROUP ((size_t)8)
 

@@ -1,6 +1,6 @@
 // Attention: by cuDNN where that serves it, else by the device's own kernels.
+#include "kernels/cuda/kernels/kernels.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
-#include "kernels/cuda/plugin/kernels.h"
 #include "kernels/cuda/workspace.h"
 
 void cuda_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,

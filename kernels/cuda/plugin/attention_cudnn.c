@@ -55,12 +55,12 @@
 // causal blocks but for the first of a document that began in an earlier chunk. And all devices of a process on one
 // card share them.
 #include "kernels/cuda/plugin/attention_cudnn.h"
-#include "kernels/base/observer.h"
-#include "kernels/cuda/plugin/attention_blocks.h"
+#include "kernels/cuda/kernels/attention_blocks.h"
+#include "kernels/cuda/kernels/check.h"
 #include "kernels/cuda/plugin/attention_engines.h"
 #include "kernels/cuda/plugin/backend.h"
-#include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/observer.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>

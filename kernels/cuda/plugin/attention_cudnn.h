@@ -1,6 +1,6 @@
 // Attention in bf16 by cuDNN: forward and backward, exact at any start, without repeating or copying keys.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 
 // The operations, on a device in bf16 that was opened with engines. The forward takes device->workspace, of
 // CUDA_WORKSPACE_BYTES; the device's status says if a graph cannot be had. The device's observers are told of the

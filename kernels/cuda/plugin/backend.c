@@ -1,5 +1,5 @@
 #include "kernels/cuda/plugin/backend.h"
-#include "kernels/cuda/plugin/kernels.h"
+#include "kernels/cuda/kernels/kernels.h"
 
 struct CUstream_st *cuda_stream(const struct device *device)
 {

@@ -1,19 +1,19 @@
 // CUDA: the device's table: memory from the driver's stream-ordered pool, GEMM by cuBLASLt, attention in bf16 by
 // cuDNN, everything else by the device's own kernels, all in one stream, so that nothing waits but what reads a
 // result; copies to and from pinned memory of the host in two more.
-#include "kernels/base/tensor.h"
+#include "kernels/cuda/kernels/check.h"
+#include "kernels/cuda/kernels/kernels.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/plugin/attention_engines.h"
 #include "kernels/cuda/plugin/backend.h"
-#include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/plugin/gemm.h"
-#include "kernels/cuda/plugin/kernels.h"
 #include "kernels/cuda/plugin/nccl.h"
 #include "kernels/cuda/plugin/pinned.h"
 #include "kernels/cuda/plugin/queues.h"
 #include "kernels/cuda/plugin/ranges.h"
 #include "kernels/cuda/workspace.h"
+#include "kernels/device/tensor.h"
 
 _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch is part of the workspace");
 

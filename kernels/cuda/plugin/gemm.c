@@ -6,10 +6,10 @@
 // same bits.
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/plugin/gemm.h"
+#include "kernels/cuda/kernels/check.h"
+#include "kernels/cuda/kernels/kernels.h"
 #include "kernels/cuda/plugin/backend.h"
-#include "kernels/cuda/plugin/check.h"
 #include "kernels/cuda/plugin/gemm_algorithms.h"
-#include "kernels/cuda/plugin/kernels.h"
 #include "kernels/cuda/workspace.h"
 #include <cublasLt.h>
 #include <math.h>

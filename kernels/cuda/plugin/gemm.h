@@ -3,7 +3,7 @@
 // operation itself, cuda_gemm (kernels.h), has CUDA_WORKSPACE_BYTES of device->workspace; the device's status says
 // if cuBLASLt has no algorithm, or device->gemm_algorithms cannot be read or written.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 #include <cuda_runtime_api.h>
 
 struct gemm;

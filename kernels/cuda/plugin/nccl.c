@@ -5,9 +5,9 @@
 // anywhere ends the wait. What ranks must know of each other before that goes the way that started them.
 #include "kernels/cuda/plugin/nccl.h"
 #include "kernels/base/clock.h"
+#include "kernels/cuda/kernels/check.h"
+#include "kernels/cuda/kernels/kernels.h"
 #include "kernels/cuda/plugin/backend.h"
-#include "kernels/cuda/plugin/check.h"
-#include "kernels/cuda/plugin/kernels.h"
 
 #if __has_include(<nccl.h>)
 #include <dlfcn.h>

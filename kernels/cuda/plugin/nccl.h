@@ -1,6 +1,6 @@
 // NCCL: the transport between cards, of ranks that have one each.
 #pragma once
-#include "kernels/base/world.h"
+#include "kernels/comm/world.h"
 
 // From here on the world's comm, which must stay where it is, is NCCL's. False and a status (unsupported) if the
 // library is not there.

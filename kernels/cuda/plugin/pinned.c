@@ -1,5 +1,5 @@
 #include "kernels/cuda/plugin/pinned.h"
-#include "kernels/cuda/plugin/check.h"
+#include "kernels/cuda/kernels/check.h"
 
 struct block {
     void *pointer;

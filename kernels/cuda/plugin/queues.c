@@ -1,5 +1,5 @@
 #include "kernels/cuda/plugin/queues.h"
-#include "kernels/cuda/plugin/check.h"
+#include "kernels/cuda/kernels/check.h"
 
 void queues_open(struct queues *queues)
 {

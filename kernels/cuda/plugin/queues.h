@@ -1,7 +1,7 @@
 // Queues: the device's streams, one for operations and one for copies in either direction, and the events between
 // them.
 #pragma once
-#include "kernels/base/device.h"
+#include "kernels/device/device.h"
 #include <cuda_runtime_api.h>
 
 // Events of a queue that are told apart. Waiting for one that is longer ago waits for a later one of its queue,

@@ -1,6 +1,6 @@
 // Ranges: a step's ranges in a profiler's time line (NVTX, domain "longbp").
 #pragma once
-#include "kernels/base/observer.h"
+#include "kernels/device/observer.h"
 
 struct ranges;
 // Observes the device from now on if a tool is attached to this process; else NULL, and the device is as it was.

@@ -1,0 +1,182 @@
+#include "kernels/attention/all_to_all.h"
+#include "kernels/attention/attention_shape.h"
+
+bool heads_divide(size_t heads, size_t kv_heads, size_t ranks)
+{
+    return heads % ranks == 0 && (kv_heads % ranks == 0 || ranks % kv_heads == 0);
+}
+
+// A rank's of so many heads.
+static struct span heads_of(size_t heads, size_t ranks, size_t rank)
+{
+    return heads >= ranks ? (struct span){rank * (heads / ranks), heads / ranks}
+                          : (struct span){rank / (ranks / heads), 1};
+}
+
+size_t heads_here(const struct model *model, size_t heads)
+{
+    const struct comm *ranks = &model->ranks.sequence;
+    return heads_of(heads, ranks->size, ranks->rank).count;
+}
+
+// What goes between this rank and all: of each other rank a part, [n B, its heads' columns], one after another, of
+// the own tokens and that rank's heads; and the rows of the others' tokens.
+struct exchange_parts {
+    struct tensor parts, share;
+    size_t rows; // of a part
+    struct message *of_parts, *of_share;
+    size_t part_count, share_count;
+};
+
+static struct tensor part_of(const struct exchange_parts *e, size_t rank)
+{
+    return tensor_rows(e->parts, rank * e->rows, e->rows);
+}
+
+// A message for each piece of a rank's tokens.
+static void add_messages(struct message *to, size_t *count, const struct batch *batch, size_t ranks, size_t rank,
+                         size_t peer, struct tensor t, bool by_position)
+{
+    size_t B = batch->batch, row = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        struct span piece = piece_of(batch->pieces.context, ranks, rank, i);
+        if (piece.count > 0) {
+            to[(*count)++] =
+                (struct message){peer, tensor_rows(t, (by_position ? piece.start * B : row), piece.count * B)};
+        }
+        row += piece.count * B;
+    }
+}
+
+static void parts_open(struct exchange_parts *e, struct model *model, const struct batch *batch,
+                       struct tensor share, size_t rows)
+{
+    const struct comm *ranks = &model->ranks.sequence;
+    *e = (struct exchange_parts){.share = share, .rows = rows};
+    e->parts = tensor_new(model->device, ranks->size * rows, share.cols, share.dtype, CATEGORY_WORKSPACE);
+    e->of_parts = calloc(PIECES * ranks->size, sizeof *e->of_parts);
+    e->of_share = calloc(PIECES * ranks->size, sizeof *e->of_share);
+    CHECK(e->of_parts && e->of_share);
+    for (size_t rank = 0; rank < ranks->size; rank++) {
+        if (rank != ranks->rank) {
+            add_messages(e->of_parts, &e->part_count, batch, ranks->size, ranks->rank, rank, part_of(e, rank),
+                         false);
+            add_messages(e->of_share, &e->share_count, batch, ranks->size, rank, rank, share, true);
+        }
+    }
+}
+
+static void parts_close(struct exchange_parts *e, struct model *model)
+{
+    tensor_free(model->device, &e->parts);
+    free(e->of_parts);
+    free(e->of_share);
+}
+
+struct tensor heads_spread(struct model *model, const struct batch *batch, struct tensor own, size_t heads)
+{
+    const struct comm *ranks = &model->ranks.sequence;
+    size_t width = own.cols / heads;
+    struct tensor share = tensor_new(model->device, batch->pieces.context * batch->batch,
+                                     heads_here(model, heads) * width, own.dtype, own.category);
+    struct exchange_parts e;
+    parts_open(&e, model, batch, share, own.rows);
+    for (size_t rank = 0; own.rows > 0 && rank < ranks->size; rank++) {
+        op_copy_columns(model->device, part_of(&e, rank), 0, own, heads_of(heads, ranks->size, rank).start * width,
+                        share.cols);
+    }
+    batch_copy_own(batch, model->device, share, part_of(&e, ranks->rank), true);
+    comm_exchange(ranks, model->device, e.of_parts, e.part_count, e.of_share, e.share_count);
+    parts_close(&e, model);
+    return share;
+}
+
+void heads_collect(struct model *model, const struct batch *batch, struct tensor own, size_t heads,
+                   struct tensor share)
+{
+    const struct comm *ranks = &model->ranks.sequence;
+    size_t together = heads < ranks->size ? ranks->size / heads : 1; // ranks with the same head
+    size_t width = own.cols / heads;
+    struct exchange_parts e;
+    parts_open(&e, model, batch, share, own.rows);
+    batch_copy_own(batch, model->device, share, part_of(&e, ranks->rank), false);
+    comm_exchange(ranks, model->device, e.of_share, e.share_count, e.of_parts, e.part_count);
+    for (size_t rank = 0; own.rows > 0 && rank < ranks->size; rank += together) {
+        struct tensor sum = part_of(&e, rank);
+        for (size_t other = rank + 1; other < rank + together; other++) {
+            op_accumulate(model->device, sum, part_of(&e, other));
+        }
+        op_copy_columns(model->device, own, heads_of(heads, ranks->size, rank).start * width, sum, 0, share.cols);
+    }
+    parts_close(&e, model);
+}
+
+static struct attention_shape shape_of(const struct model *model, const struct batch *batch, size_t layer)
+{
+    const struct config *c = &model->config;
+    struct token_run all = {0, 0, batch->pieces.context};
+    struct attention_shape shape = attention_shape_of(c, batch, layer, all, batch->batch);
+    shape.heads = heads_here(model, c->heads);
+    shape.kv_heads = heads_here(model, c->kv_heads);
+    return shape;
+}
+
+// A rank without tokens has no tensor of them: one of no rows.
+static struct tensor rows_of(struct tensor t, size_t cols, enum dtype dtype)
+{
+    return t.data ? t : (struct tensor){.dtype = dtype, .category = CATEGORY_WORKSPACE, .cols = cols};
+}
+static struct tensor rows_of_heads(const struct model *model, struct tensor t)
+{
+    return rows_of(t, model->config.heads * model->config.head_dim, model->device->ops->dtype);
+}
+static struct tensor rows_of_sums(const struct model *model, struct tensor t)
+{
+    return rows_of(t, model->config.heads, dtype_statistic(model->device->ops->dtype));
+}
+
+static struct tensor of_heads_new(struct model *model, struct attention_shape shape, struct tensor like,
+                                  size_t width)
+{
+    return tensor_new(model->device, shape.queries * shape.batch, shape.heads * width, like.dtype,
+                      CATEGORY_WORKSPACE);
+}
+
+void all_to_all_attend(struct model *model, const struct batch *batch, size_t layer, const struct activations *a,
+                       struct tensor q, struct kv kv)
+{
+    struct device *device = model->device;
+    size_t heads = model->config.heads;
+    struct attention_shape shape = shape_of(model, batch, layer);
+    struct tensor own_o = rows_of_heads(model, a->o), own_sums = rows_of_sums(model, a->logsumexp);
+    struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, q), heads);
+    struct tensor o = of_heads_new(model, shape, own_o, shape.head_dim);
+    struct tensor logsumexp = of_heads_new(model, shape, own_sums, 1);
+    op_attention_forward(device, shape, o, logsumexp, spread_q, kv.k, kv.v);
+    tensor_free(device, &spread_q);
+    heads_collect(model, batch, own_o, heads, o);
+    heads_collect(model, batch, own_sums, heads, logsumexp);
+    tensor_free(device, &logsumexp);
+    tensor_free(device, &o);
+}
+
+void all_to_all_attend_backward(struct model *model, const struct batch *batch, size_t layer,
+                                const struct activations *a, struct tensor q, struct kv kv, struct kv grad_kv,
+                                struct tensor grad_q)
+{
+    struct device *device = model->device;
+    size_t heads = model->config.heads;
+    struct attention_shape shape = shape_of(model, batch, layer);
+    struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, q), heads);
+    struct tensor o = heads_spread(model, batch, rows_of_heads(model, a->o), heads);
+    struct tensor logsumexp = heads_spread(model, batch, rows_of_sums(model, a->logsumexp), heads);
+    struct tensor own_grad = rows_of_heads(model, grad_q);
+    struct tensor grad = heads_spread(model, batch, own_grad, heads); // in place
+    struct key_segment keys = {.count = batch->pieces.context, .grad_k = grad_kv.k, .grad_v = grad_kv.v};
+    op_attention_backward(device, shape, grad, false, &keys, 1, grad, o, logsumexp, spread_q, kv.k, kv.v);
+    tensor_free(device, &logsumexp);
+    tensor_free(device, &o);
+    tensor_free(device, &spread_q);
+    heads_collect(model, batch, own_grad, heads, grad);
+    tensor_free(device, &grad);
+}

@@ -1,0 +1,116 @@
+#include "kernels/attention/kv_ranks.h"
+#include "kernels/attention/all_to_all.h"
+
+// Whether what is attended to is other than the rank's own.
+static bool brings(const struct model *model, const struct batch *batch)
+{
+    return batch_is_shared(batch) && model->ranks.exchange != EXCHANGE_RING;
+}
+static bool gathers(const struct model *model)
+{
+    return model->ranks.exchange == EXCHANGE_GATHER;
+}
+
+// The i-th piece of every rank; to be freed.
+static struct row_range *owned_rows(const struct model *model, const struct batch *batch, size_t i)
+{
+    size_t ranks = model->ranks.sequence.size, B = batch->batch;
+    struct row_range *owned = calloc(ranks, sizeof *owned);
+    CHECK(owned && batch->pieces.ranks == ranks);
+    for (size_t rank = 0; rank < ranks; rank++) {
+        struct span piece = piece_of(batch->pieces.context, ranks, rank, i);
+        owned[rank] = (struct row_range){piece.start * B, piece.count * B};
+    }
+    return owned;
+}
+
+static struct kv gather(struct model *model, const struct batch *batch, struct kv own)
+{
+    struct kv all = kv_new(model, batch->pieces.context * batch->batch, own.k.dtype, own.k.category);
+    batch_copy_own(batch, model->device, all.k, own.k, true);
+    batch_copy_own(batch, model->device, all.v, own.v, true);
+    for (size_t i = 0; i < PIECES; i++) {
+        struct row_range *owned = owned_rows(model, batch, i);
+        comm_gather_rows(&model->ranks.sequence, model->device, all.k, owned);
+        comm_gather_rows(&model->ranks.sequence, model->device, all.v, owned);
+        free(owned);
+    }
+    return all;
+}
+
+struct kv kv_gather(struct model *model, const struct batch *batch, struct kv own)
+{
+    if (!brings(model, batch)) {
+        return own;
+    }
+    size_t heads = model->config.kv_heads;
+    return gathers(model)
+               ? gather(model, batch, own)
+               : (struct kv){heads_spread(model, batch, own.k, heads), heads_spread(model, batch, own.v, heads)};
+}
+
+void kv_gathered_free(struct model *model, const struct batch *batch, struct kv *gathered)
+{
+    if (brings(model, batch)) {
+        kv_free(model, gathered);
+    }
+}
+
+struct kv kv_gather_take(struct model *model, const struct batch *batch, struct kv own)
+{
+    struct kv all = kv_gather(model, batch, own);
+    if (brings(model, batch)) {
+        kv_free(model, &own);
+    }
+    return all;
+}
+
+static struct tensor gradient_new(struct model *model, const struct batch *batch)
+{
+    bool brought = brings(model, batch);
+    size_t tokens = brought ? batch->pieces.context : batch->context, heads = model->config.kv_heads;
+    struct tensor t =
+        tensor_new(model->device, tokens * batch->batch,
+                   (brought && !gathers(model) ? heads_here(model, heads) : heads) * model->config.head_dim,
+                   model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+    op_zero(model->device, t);
+    return t;
+}
+
+struct kv kv_gradients_new(struct model *model, const struct batch *batch)
+{
+    struct kv gradients = {.k = gradient_new(model, batch)};
+    gradients.v = gradient_new(model, batch);
+    return gradients;
+}
+
+// Of all tokens; becomes those of the rank's own.
+static void take_own(struct model *model, const struct batch *batch, struct tensor *gradients)
+{
+    size_t heads = model->config.kv_heads;
+    struct tensor own = tensor_new(model->device, batch->context * batch->batch, heads * model->config.head_dim,
+                                   gradients->dtype, gradients->category);
+    if (gathers(model)) {
+        batch_copy_own(batch, model->device, *gradients, own, false);
+    } else {
+        heads_collect(model, batch, own, heads, *gradients);
+    }
+    tensor_free(model->device, gradients);
+    *gradients = own;
+}
+
+bool kv_gradients_sum(struct model *model, const struct batch *batch, struct kv *gradients)
+{
+    if (!brings(model, batch)) {
+        return batch_is_shared(batch);
+    }
+    for (size_t i = 0; gathers(model) && i < PIECES; i++) {
+        struct row_range *owned = owned_rows(model, batch, i);
+        comm_sum_rows(&model->ranks.sequence, model->device, gradients->k, owned);
+        comm_sum_rows(&model->ranks.sequence, model->device, gradients->v, owned);
+        free(owned);
+    }
+    take_own(model, batch, &gradients->k);
+    take_own(model, batch, &gradients->v);
+    return true;
+}

@@ -1,0 +1,323 @@
+// Attention tile: what attention's own kernels share: tiles of q, k, v and grad_o in shared memory, and the
+// products of two of them.
+#pragma once
+#include "kernels/cuda/kernels/element.cuh"
+#include "kernels/cuda/kernels/launch.cuh"
+#include <algorithm>
+#include <type_traits>
+
+namespace attention
+{
+
+constexpr int SIDE = 16, THREADS = SIDE * SIDE; // thread (x, y) of a block
+
+// Shared memory that a block may take on every card from compute capability 8.0 on: 99 KiB on 8.6, 8.9 and 12.x,
+// 163 on 8.0 and 8.7, 227 on 9.0 and 10.x.
+constexpr size_t LEAST_SHARED_BYTES = 99 << 10;
+// The most rows of a tile per thread: 32 KiB per tile, and no more than a word has numbers, for a product's
+// registers.
+#ifndef CUDA_ATTENTION_ROWS
+#define CUDA_ATTENTION_ROWS LANES<A>
+#endif
+template <class A, int DIM>
+constexpr int MOST_ROWS = std::min(32768 / (DIM * (int)sizeof(A)) / SIDE, CUDA_ATTENTION_ROWS);
+
+// Tiles in shared memory: [ROWS, DIM] of q, k, v, grad_o, and [ROWS, ROWS] of P or dS. Rows are apart by one
+// 16-byte word more than they hold, so that 16 lanes reading a column of words fall into different banks. A thread
+// holds R rows, y, y + SIDE, ..., of a product; of [ROWS, ROWS] columns x, x + SIDE, ...; of [ROWS, DIM] the
+// columns of words x, x + SIDE, ....
+template <class A, int DIM, int R> struct tile {
+    static constexpr int WORD = LANES<A>;
+    static constexpr int ROWS = SIDE * R;            // of queries and of keys
+    static constexpr int COLUMNS = DIM / SIDE;       // of [ROWS, DIM] per thread
+    static constexpr int STRIDE = DIM + WORD;        // [ROWS, DIM]
+    static constexpr int SCORE_STRIDE = ROWS + WORD; // [ROWS, ROWS]
+    static constexpr int SIZE = ROWS * STRIDE;       // elements
+    static constexpr int SCORE_SIZE = ROWS * SCORE_STRIDE;
+    // Shared memory of a block with so many tiles, one of scores, and two numbers per row.
+    static constexpr size_t bytes(int tiles) { return (tiles * SIZE + SCORE_SIZE + 2 * ROWS) * sizeof(A); }
+    // Blocks that share a multiprocessor: registers are bounded where two find room on sm_90. Smaller tiles are for
+    // cards where one does.
+    static constexpr int blocks(int tiles)
+    {
+        return R == MOST_ROWS<A, DIM> && 2 * bytes(tiles) <= (226 << 10) ? 2 : 1;
+    }
+    static_assert(DIM % (SIDE * WORD) == 0 && R > 0, "threads share a tile's rows and words evenly");
+};
+
+// body(R) with the most rows per thread with which a block of so many tiles finds room in the card's shared memory:
+// sums have one order per card. False, and no call, if none does.
+template <class A, int DIM, int TILES, int R = MOST_ROWS<A, DIM>, class Body>
+bool with_rows(size_t shared_bytes, Body body)
+{
+    constexpr size_t bytes = tile<A, DIM, R>::bytes(TILES);
+    if (bytes <= shared_bytes) {
+        body(std::integral_constant<int, R>{});
+        return true;
+    }
+    if constexpr (R > 1 && bytes > LEAST_SHARED_BYTES)
+        return with_rows<A, DIM, TILES, R / 2>(shared_bytes, body);
+    return false;
+}
+
+// body(DIM): the tile's columns, as a constant. False, and no call, for heads that no tile holds.
+template <class Body> bool with_dim(size_t head_dim, Body body)
+{
+    CHECK(head_dim > 0);
+    if (head_dim > CUDA_ATTENTION_HEAD_DIM)
+        return false;
+    if (head_dim <= 64)
+        return body(std::integral_constant<int, 64>{});
+    if (head_dim <= 128)
+        return body(std::integral_constant<int, 128>{});
+    return body(std::integral_constant<int, CUDA_ATTENTION_HEAD_DIM>{});
+}
+
+// Says why heads of this length have no tile.
+inline void refuse(struct device *device, struct attention_shape shape, const char *direction)
+{
+    if (shape.head_dim > CUDA_ATTENTION_HEAD_DIM)
+        status_set(&device->status, STATUS_UNSUPPORTED,
+                   "attention on device cuda holds heads of at most %d numbers, not %zu", CUDA_ATTENTION_HEAD_DIM,
+                   shape.head_dim);
+    else
+        status_set(&device->status, STATUS_UNSUPPORTED,
+                   "attention's %s on device cuda has no tile for heads of %zu numbers in %s: a block of this card "
+                   "has %zu KiB of shared memory; in f32 and bf16 a tile takes half",
+                   direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
+}
+
+// What a block works on: of grid (x, y) tile x of all sequences' and head y. Sequences are not z, which goes to
+// 65,535.
+struct duty {
+    unsigned tile, sequence;
+    __device__ explicit duty(unsigned tiles) : tile(blockIdx.x % tiles), sequence(blockIdx.x / tiles) {}
+};
+
+// One head of one sequence in a tensor [tokens * batch, heads * dim].
+template <class T> struct head {
+    T *data;
+    size_t stride; // elements from one token to the next
+    __device__ head(T *tensor, unsigned sequence, size_t batch, unsigned index, unsigned heads, size_t dim)
+        : data(tensor + (sequence * heads + index) * dim), stride(batch * heads * dim)
+    {
+    }
+    __device__ T *token(size_t t) const { return data + t * stride; }
+};
+
+// to[i, d] = factor * token first + i; 0 from row `count` and column `dim` on. words: rows can be read 16 bytes at
+// a time.
+template <int DIM, int R, class A, class T>
+__device__ void load_tile(A *to, head<const T> from, size_t first, int count, int dim, A factor, bool words)
+{
+    using tile = struct tile<A, DIM, R>;
+    constexpr int N = LANES<T>;
+    for (int i = threadIdx.x; i < tile::ROWS * (DIM / N); i += THREADS) {
+        int row = i / (DIM / N), d = i % (DIM / N) * N;
+        const T *at = from.token(first + row) + d;
+        bool inside = row < count && d < dim;
+        A x[N];
+        if (words) {
+            read(x, at, inside ? N : 0);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                x[j] = inside && d + j < dim ? widen<A>(at[j]) : A(0);
+        }
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            x[j] *= factor;
+        write(to + row * tile::STRIDE + d, x);
+    }
+}
+
+// s = a b^T.  a, b: [ROWS, DIM], zero from column dim on
+template <int DIM, int R, class A> __device__ void multiply_rows(A (&s)[R][R], const A *a, const A *b, int dim)
+{
+    using tile = struct tile<A, DIM, R>;
+    using word = pack<A, tile::WORD>;
+    int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll
+    for (int i = 0; i < R; i++)
+#pragma unroll
+        for (int j = 0; j < R; j++)
+            s[i][j] = 0;
+#pragma unroll 2
+    for (int d = 0; d < dim; d += tile::WORD) {
+        word left[R], right[R];
+#pragma unroll
+        for (int i = 0; i < R; i++) {
+            left[i] = *(const word *)(a + (y + i * SIDE) * tile::STRIDE + d);
+            right[i] = *(const word *)(b + (x + i * SIDE) * tile::STRIDE + d);
+        }
+#pragma unroll
+        for (int w = 0; w < tile::WORD; w++)
+#pragma unroll
+            for (int i = 0; i < R; i++)
+#pragma unroll
+                for (int j = 0; j < R; j++)
+                    s[i][j] += left[i].at[w] * right[j].at[w];
+    }
+}
+
+// sum += p b.  p: [ROWS, ROWS], b: [ROWS, DIM]; of sum a thread has tile::COLUMNS columns, which clang 14 cannot
+// parse there.
+template <int DIM, int R, class A> __device__ void multiply_add(A (&sum)[R][DIM / SIDE], const A *p, const A *b)
+{
+    using tile = struct tile<A, DIM, R>;
+    using word = pack<A, tile::WORD>;
+    constexpr int WORD = tile::WORD;
+    int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll 1
+    for (int k = 0; k < tile::ROWS; k += WORD) {
+        word left[R];
+#pragma unroll
+        for (int i = 0; i < R; i++)
+            left[i] = *(const word *)(p + (y + i * SIDE) * tile::SCORE_STRIDE + k);
+#pragma unroll
+        for (int w = 0; w < WORD; w++)
+#pragma unroll
+            for (int c = 0; c < tile::COLUMNS; c += WORD) {
+                word right = *(const word *)(b + (k + w) * tile::STRIDE + c * SIDE + x * WORD);
+#pragma unroll
+                for (int i = 0; i < R; i++)
+#pragma unroll
+                    for (int j = 0; j < WORD; j++)
+                        sum[i][c + j] += left[i].at[w] * right.at[j];
+            }
+    }
+}
+
+// Where element (i, j) of a thread's part of [ROWS, ROWS] stands.
+template <int DIM, int R, class A> __device__ A &score_at(A *p, int i, int j)
+{
+    int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+    return p[(y + i * SIDE) * tile<A, DIM, R>::SCORE_STRIDE + x + j * SIDE];
+}
+
+// Rows of the tile that begins at row `first` of so many.
+template <int ROWS> __device__ int rows_of(size_t rows, size_t first)
+{
+    return rows - first < ROWS ? (int)(rows - first) : ROWS;
+}
+
+// How far the queries of a tile see: query i of the tile that begins at position `query` sees key j of the tile
+// that begins at `key`, and that one of its queries sees, if j <= i + reach.
+template <int ROWS> __device__ int reach_of(size_t query, size_t key)
+{
+    return query < key + ROWS ? (int)(query + ROWS - key) - ROWS : ROWS;
+}
+
+__device__ inline bool is_masked(const attention_shape &s)
+{
+    return s.mask.window > 0 || s.mask.documents.device_starts.data;
+}
+
+__device__ inline unsigned document_start(const attention_shape &s, size_t i, unsigned sequence)
+{
+    const int *starts = (const int *)s.mask.documents.device_starts.data;
+    return starts ? (unsigned)starts[i * s.batch + sequence] : 0;
+}
+
+__device__ inline unsigned prefix_of(const attention_shape &s, unsigned sequence)
+{
+    const int *prefixes = (const int *)s.mask.documents.device_prefixes.data;
+    return prefixes ? (unsigned)prefixes[sequence] : 0;
+}
+
+// What query i of a sequence sees.
+__device__ inline seen_keys query_keys(const attention_shape &s, size_t i, unsigned sequence)
+{
+    return seen_keys_of((unsigned)(s.start + i + 1), s.mask.window, document_start(s, i, sequence),
+                        prefix_of(s, sequence));
+}
+
+// How many queries of a sequence, from the first on, see the key, which is no prefix's, or one before it.
+__device__ inline size_t queries_until(const attention_shape &s, size_t key, unsigned sequence)
+{
+    size_t low = 0, high = s.queries;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (query_keys(s, middle, sequence).own <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// The tiles of keys that a tile of queries sees: `count` from number `first` on, without `skipped` from number
+// `gap` on; of these the mask touches the first so many.
+struct key_tiles {
+    unsigned first, count, masked, gap, skipped;
+    __device__ unsigned number(unsigned index) const { return first + index + (first + index < gap ? 0 : skipped); }
+};
+
+// Of `count` queries from `first` on, which see no key from `keys` on.
+template <int ROWS>
+__device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, size_t first, int count, size_t keys)
+{
+    unsigned end = (unsigned)((keys + ROWS - 1) / ROWS);
+    key_tiles tiles = {0, end, 0, 0, 0};
+    if (is_masked(s)) {
+        seen_keys seen = query_keys(s, first, sequence);
+        unsigned own = std::min(seen.own, (unsigned)keys) / ROWS,
+                 start = document_start(s, first + count - 1, sequence);
+        unsigned touched = query_keys(s, first + count - 1, sequence).own;
+        if (start != document_start(s, first, sequence)) // it begins here: its first query sees most of a prefix
+            seen.first = seen_keys_of(start + 1, s.mask.window, start, seen.end).first;
+        tiles.first = own;
+        if (seen.first < seen.end) {
+            tiles.first = std::min(seen.first / ROWS, own);
+            tiles.gap = std::min((seen.end + ROWS - 1) / ROWS, own);
+            tiles.skipped = own - tiles.gap;
+        }
+        tiles.count = end - tiles.first - tiles.skipped;
+        tiles.masked = (touched + ROWS - 1) / ROWS - tiles.first - tiles.skipped;
+    }
+    return tiles;
+}
+
+// Score -infinity, where a query does not see a key: of a tile of `count` queries, its rows, from `first` on,
+// against the keys from `key` on.
+template <int R, class A>
+__device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigned sequence, size_t first, int count,
+                            size_t key)
+{
+    int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        int query = y + i * SIDE;
+        seen_keys seen = query_keys(s, first + (query < count ? query : count - 1), sequence);
+#pragma unroll
+        for (int j = 0; j < R; j++)
+            if (!seen_keys_have(seen, key + x + j * SIDE))
+                scores[i][j] = -INFINITY;
+    }
+}
+
+// The same where P is 0, in a thread's part of it in shared memory, which spares registers; with keys as rows or
+// queries.
+template <int DIM, int R, bool KEYS_ARE_ROWS, class A>
+__device__ void mask_p(A *p, const attention_shape &s, unsigned sequence, size_t first, int count, size_t key)
+{
+    int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
+#pragma unroll 1
+    for (int n = 0; n < R; n++) {
+        int query = (KEYS_ARE_ROWS ? x : y) + n * SIDE;
+        seen_keys seen = query_keys(s, first + (query < count ? query : count - 1), sequence);
+#pragma unroll 1
+        for (int m = 0; m < R; m++)
+            if (!seen_keys_have(seen, key + (KEYS_ARE_ROWS ? y : x) + m * SIDE))
+                score_at<DIM, R>(p, KEYS_ARE_ROWS ? m : n, KEYS_ARE_ROWS ? n : m) = A(0);
+    }
+}
+
+// The column that element c of a thread's part of [ROWS, DIM] stands in.
+template <class A> __device__ int column_of(int c)
+{
+    constexpr int WORD = LANES<A>;
+    return c / WORD * WORD * SIDE + threadIdx.x % SIDE * WORD + c % WORD;
+}
+
+} // namespace attention

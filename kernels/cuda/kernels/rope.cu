@@ -1,0 +1,69 @@
+// RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
+//   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
+//   frequency[j]
+// A block takes one position: each pair's sine is computed once for all sequences and heads; with documents, whose
+// positions differ, one row. The angle's bits depend on the position alone, never on the chunk that it falls in.
+#include "kernels/cuda/kernels/element.cuh"
+#include "kernels/cuda/kernels/launch.cuh"
+
+namespace
+{
+
+constexpr int THREADS = 256;
+
+// count: heads of a block. Block r stands at position start + r / batch - starts[r], after a prefix so much
+// further on, with no starts at start + r.
+template <int N, class T>
+__global__ void rotate(T *x, const double *frequencies, size_t start, size_t batch, const int *starts,
+                       const int *prefixes, size_t count, size_t half, int direction)
+{
+    using A = wide_t<T>;
+    DYNAMIC_SHARED(shared);
+    A *cosines = (A *)shared, *sines = cosines + half; // [half] each
+    for (size_t j = threadIdx.x; j < half; j += THREADS) {
+        // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
+        size_t before = starts ? (size_t)starts[blockIdx.x] : 0;
+        size_t prefix = prefixes && before > 0 ? (size_t)prefixes[blockIdx.x % batch] : 0;
+        double position = (double)(start + blockIdx.x / batch - before + prefix), angle = position * frequencies[j],
+               sine, cosine;
+        double rest = fma(position, frequencies[j], -angle);
+        sincos(angle, &sine, &cosine);
+        cosines[j] = (A)(cosine - rest * sine);
+        sines[j] = (A)(direction * (sine + rest * cosine));
+    }
+    __syncthreads();
+    size_t packs = half / N;
+    x += blockIdx.x * count * 2 * half;
+    for (size_t i = threadIdx.x; i < count * packs; i += THREADS) {
+        size_t j = i % packs * N;
+        T *at = x + i / packs * 2 * half + j;
+        A low[N], high[N];
+        read(low, at);
+        read(high, at + half);
+#pragma unroll
+        for (int l = 0; l < N; l++) {
+            A c = cosines[j + l], s = sines[j + l], a = low[l], b = high[l];
+            low[l] = a * c - b * s;
+            high[l] = b * c + a * s;
+        }
+        write(at, low);
+        write(at + half, high);
+    }
+}
+
+} // namespace
+
+void cuda_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
+               struct documents documents, int direction)
+{
+    const int *starts = (const int *)documents.device_starts.data;
+    size_t half = frequencies.cols, together = starts ? 1 : batch; // rows of a block
+    size_t count = together * (x.cols / (2 * half));
+    with_type(x.dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        constexpr int N = LANES<T>;
+        launch(aligned(N, half, x) ? rotate<N, T> : rotate<1, T>, dim3(x.rows / together), THREADS,
+               2 * half * sizeof(wide_t<T>), device, (T *)x.data, (const double *)frequencies.data, start,
+               batch / together, starts, (const int *)documents.device_prefixes.data, count, half, direction);
+    });
+}

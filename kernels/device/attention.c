@@ -1,0 +1,431 @@
+// The fronts of attention: the pairs that the masks leave are its FLOPs; queries are taken in parts, and those that
+// see all keys apart from those before them; keys in blocks, which attention_merge puts together; the backward's
+// workspace is taken here.
+#include "kernels/device/front.h"
+#include "kernels/device/ops.h"
+
+// Keys of [first, first + keys) seen by the queries at positions below `end`, together.
+static double keys_seen(size_t end, size_t first, size_t keys)
+{
+    double n = end > first ? end - first : 0, k = keys;
+    return n < k ? n * (n + 1) / 2 : k * (k + 1) / 2 + k * (n - k);
+}
+
+// Pairs (query, key) of a sequence that the causal mask leaves, over keys [first, first + keys) alone, if every
+// query stood so far to the left.
+static double causal_pairs(struct attention_shape s, size_t left, size_t first, size_t keys)
+{
+    size_t start = s.start > left ? s.start - left : 0;
+    size_t end = s.start + s.queries > left ? s.start + s.queries - left : 0;
+    return keys_seen(end, first, keys) - keys_seen(start, first, keys);
+}
+
+// Pairs of all sequences that the masks leave, over these keys alone. What a window takes away is what queries
+// further left see.
+static double pairs_seen(struct attention_shape s, size_t first, size_t keys)
+{
+    double pairs = 0;
+    if (!s.mask.documents.starts) {
+        pairs = causal_pairs(s, 0, first, keys) - (s.mask.window ? causal_pairs(s, s.mask.window, first, keys) : 0);
+        return pairs * s.batch;
+    }
+    for (size_t i = 0; i < s.queries; i++) {
+        size_t end = smaller(s.start + i + 1, first + keys);
+        for (size_t b = 0; b < s.batch; b++) {
+            struct seen_keys seen = attention_seen_keys(&s, i, b);
+            size_t from = larger(seen.own, first);
+            pairs += end > from ? end - from : 0;
+            from = larger(seen.first, first), seen.end = smaller(seen.end, first + keys);
+            pairs += seen.end > from ? seen.end - from : 0;
+        }
+    }
+    return pairs;
+}
+
+// The first key that any query of a sequence sees. Without a prefix no query sees one before the first query's.
+static size_t first_key_of(const struct attention_shape *s, size_t sequence)
+{
+    size_t first = attention_keys(*s);
+    for (size_t i = 0; i < (s->mask.documents.prefixes ? s->queries : 1); i++) {
+        struct seen_keys seen = attention_seen_keys(s, i, sequence);
+        first = smaller(first, seen.first < seen.end ? seen.first : seen.own);
+    }
+    return first;
+}
+
+// Sequences whose masks may differ.
+static size_t sequences_apart(const struct attention_shape *s)
+{
+    return s->mask.documents.starts ? s->batch : 1;
+}
+
+static size_t first_key(const struct attention_shape *s)
+{
+    size_t first = attention_keys(*s);
+    for (size_t b = 0; b < sequences_apart(s); b++) {
+        first = smaller(first, first_key_of(s, b));
+    }
+    return first;
+}
+
+// Keys between prefix and documents that no query of a sequence sees.
+static size_t keys_left_out(const struct attention_shape *s, size_t sequence)
+{
+    struct seen_keys seen = attention_seen_keys(s, 0, sequence);
+    size_t keys = attention_keys(*s), end = seen.first < seen.end ? seen.end : seen.own;
+    return s->mask.documents.prefixes ? smaller(seen.own, keys) - smaller(end, keys) : 0;
+}
+
+static void check_attention(struct attention_shape s, struct tensor q, struct tensor k, struct tensor v)
+{
+    const struct documents *of = &s.mask.documents;
+    CHECK(s.kv_heads > 0 && s.heads % s.kv_heads == 0);
+    CHECK(!of->starts == !of->device_starts.data && !of->prefixes == !of->device_prefixes.data);
+    check_documents(of, q.rows, s.batch);
+    CHECK(q.rows == s.queries * s.batch && q.cols == s.heads * s.head_dim);
+    CHECK(k.rows >= attention_keys(s) * s.batch && k.cols == s.kv_heads * s.head_dim && same_shape(k, v));
+}
+
+// Of all sequences, each its own.
+static size_t keys_read(struct attention_shape s)
+{
+    size_t keys = 0, apart = sequences_apart(&s);
+    CHECK(apart > 0);
+    for (size_t b = 0; b < apart; b++) {
+        keys += attention_keys(s) - first_key_of(&s, b) - keys_left_out(&s, b);
+    }
+    return keys * (s.batch / apart);
+}
+
+static double attention_bytes(struct attention_shape s, struct tensor q, struct tensor k)
+{
+    return 2 * bytes(q) + 2.0 * keys_read(s) * k.cols * dtype_bytes(k.dtype) +
+           bytes(s.mask.documents.device_starts) + bytes(s.mask.documents.device_prefixes);
+}
+
+static struct range attention(enum work work, const char *name, struct attention_shape s)
+{
+    struct range range = operation(work, name);
+    range.queries = s.queries, range.keys = keys_read(s) / s.batch, range.head_dim = s.head_dim;
+    return range;
+}
+
+// Of an operation that the device computes in f32 for its mask's sake, the share of the queries that a window takes
+// keys from: the others could be apart. Documents may begin anywhere.
+static double windowed_share(struct attention_shape s)
+{
+    size_t keys = attention_keys(s), others = s.mask.window > s.start ? s.mask.window - s.start : 0;
+    struct attention_shape late = s;
+    if (s.mask.documents.starts || others >= s.queries) {
+        return 0;
+    }
+    late.start += others, late.queries -= others, late.keys = keys;
+    double all = pairs_seen(s, 0, keys);
+    return all > 0 ? pairs_seen(late, 0, keys) / all : 0;
+}
+
+static double f32_share(const struct device *device, struct attention_shape shape, bool backward)
+{
+    const struct device_rules *rules = device->ops->rules;
+    if (!rules->attention_f32_share || device->roofline.f32_flops_per_s == 0) {
+        return 0;
+    }
+    double share = rules->attention_f32_share(device, shape, backward);
+    if (!device->roofline.least) {
+        return share;
+    }
+    struct attention_shape unmasked = shape;
+    unmasked.mask = (struct attention_mask){0};
+    return rules->attention_f32_share(device, unmasked, backward) == 1 ? 1 : share == 1 ? windowed_share(shape) : 0;
+}
+
+// extra: FLOPs that are done beyond the counted ones, where all are done in f32. done: those that a pair of a query
+// and a key takes, per element of a head, whether the key takes a gradient or not.
+static struct cost attention_cost(const struct device *device, struct attention_shape shape, bool backward,
+                                  double flops, double extra, double moved)
+{
+    double share = f32_share(device, shape, backward), of_element = backward ? 10 : 4;
+    double heads = of_element * (double)(shape.heads * shape.head_dim);
+    return (struct cost){.flops = flops,
+                         .bytes = moved,
+                         .f32_counted = share * flops,
+                         .f32_done = share * (flops + extra),
+                         .done = heads * pairs_seen(shape, 0, attention_keys(shape)),
+                         .pair_flops = heads * (double)shape.batch,
+                         .fill = 1,
+                         .causal = attention_is_causal(shape)};
+}
+
+static void attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    double pairs = pairs_seen(shape, 0, attention_keys(shape)) * shape.heads;
+    struct cost cost = attention_cost(device, shape, false, 4 * pairs * shape.head_dim, 0,
+                                      attention_bytes(shape, q, k) + bytes(logsumexp));
+    const struct device_rules *rules = device->ops->rules;
+    if (rules->attention_forward_run && !device->roofline.least) {
+        struct attention_run run = rules->attention_forward_run(device, shape);
+        cost.fill = run.fill, cost.glue_bytes = run.glue_bytes, cost.further_launches = run.further_launches;
+        device->counters.glue_bytes += run.glue_bytes;
+    }
+    if (begin_cost(device, attention(WORK_ATTENTION_FORWARD, "attention_forward", shape), cost)) {
+        device->ops->attention_forward(device, shape, o, logsumexp, q, k, v);
+        range_pop(device);
+    }
+}
+
+static void attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                               bool accumulate, const struct key_segment *segments, size_t segment_count,
+                               struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                               struct tensor k, struct tensor v)
+{
+    double heads = (double)shape.heads * shape.head_dim;
+    double flops = 6 * pairs_seen(shape, 0, attention_keys(shape)) * heads;
+    const double of_queries = flops;
+    double moved = attention_bytes(shape, q, k) + (accumulate ? 3 : 2) * bytes(q) + bytes(logsumexp);
+    for (size_t i = 0; i < segment_count; i++) {
+        const struct key_segment *segment = &segments[i];
+        flops += 4 * pairs_seen(shape, segment->start, segment->count) * heads;
+        moved += 2 * (bytes(segment->grad_k) + bytes(segment->grad_v));
+    }
+    const struct device_rules *rules = device->ops->rules;
+    size_t wanted = rules->attention_backward_workspace(device, shape, segments, segment_count);
+    struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
+    if (failed(device)) {
+        return;
+    }
+    // A pass over the queries and one over the keys: scores, and their gradients, are computed in both.
+    struct cost cost = attention_cost(device, shape, true, flops, flops - of_queries, moved);
+    if (rules->attention_backward_glue) {
+        cost.glue_bytes = rules->attention_backward_glue(device, shape, segments, segment_count);
+        device->counters.glue_bytes += cost.glue_bytes;
+    }
+    if (begin_cost(device, attention(WORK_ATTENTION_BACKWARD, "attention_backward", shape), cost)) {
+        device->ops->attention_backward(device, shape, grad_q, accumulate, segments, segment_count, grad_o, o,
+                                        logsumexp, q, k, v, workspace);
+        range_pop(device);
+    }
+    tensor_free(device, &workspace);
+}
+
+// The part's rows of a mask. Nothing is left of a window that is longer than what the last query could see, nor of
+// documents that begin no later than the keys, or where their prefix ends.
+static struct attention_mask mask_of(const struct attention_shape *shape, size_t first, size_t queries)
+{
+    size_t row = first * shape->batch, rows = queries * shape->batch;
+    struct attention_mask mask = shape->mask;
+    struct documents *of = &mask.documents;
+    if (mask.window >= shape->start + first + queries) {
+        mask.window = 0;
+    }
+    bool later = false;
+    for (size_t b = 0; of->starts && b < shape->batch; b++) {
+        later |= of->starts[row + rows - shape->batch + b] > (of->prefixes ? of->prefixes[b] : 0);
+    }
+    if (later) {
+        of->starts += row;
+        of->device_starts = tensor_rows(of->device_starts, row, rows);
+    } else {
+        *of = (struct documents){0};
+    }
+    return mask;
+}
+
+// The queries from `first` on that are taken together: as many as the device takes, at least one, all of one kind.
+static struct attention_shape part_from(const struct device *device, struct attention_shape shape, size_t first)
+{
+    size_t keys = attention_keys(shape),
+           most = part_rows(device, shape.queries, shape.batch * shape.heads * shape.head_dim);
+    size_t masked = keys > shape.start + 1 ? keys - shape.start : 0; // that do not see all keys, and one more
+    struct attention_shape part = shape;
+    part.start += first;
+    part.queries = smaller(larger(most, 1), shape.queries - first);
+    if (first < masked) {
+        part.queries = smaller(part.queries, masked - first);
+    }
+    part.keys = smaller(keys, part.start + part.queries);
+    part.mask = mask_of(&shape, first, part.queries);
+    return part;
+}
+
+// Keys that are taken together with a part's queries: as many as the device takes, before key `end`. The last block
+// has those of all queries of the part, which are never more than a block; the others are seen by all of them.
+struct key_block {
+    struct attention_shape shape; // positions counted from the block's first key
+    size_t first, end;
+};
+static struct key_block block_before(const struct device *device, struct attention_shape part, size_t end)
+{
+    size_t most = larger(part_rows(device, end, part.batch * part.kv_heads * part.head_dim), 1);
+    size_t first = smaller(end > most ? end - most : 0, part.start);
+    struct key_block block = {part, first, end};
+    block.shape.start -= first;
+    block.shape.keys = end - first;
+    if (block.shape.mask.window >= block.shape.start + part.queries) {
+        block.shape.mask.window = 0;
+    }
+    return block;
+}
+
+// Documents are told by the positions of the keys, and one head's keys of all sequences at one position are not
+// cut.
+static bool holds_keys(struct device *device, struct attention_shape shape, struct tensor k)
+{
+    size_t keys = shape.mask.documents.starts ? attention_keys(shape) : 1;
+    return holds(device, tensor_rows(k, 0, keys * shape.batch), "attention");
+}
+
+// The rows from the block's first on.
+static struct tensor block_rows(struct tensor t, const struct key_block *block)
+{
+    size_t row = block->first * block->shape.batch;
+    return tensor_rows(t, row, t.rows - row);
+}
+
+// One part of the queries over all keys that it sees, block by block.
+static void forward_blocks(struct device *device, struct attention_shape part, struct tensor o,
+                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    struct key_block block = block_before(device, part, part.keys);
+    struct tensor other_o = tensor_none(), other_logsumexp = tensor_none();
+    attention_forward(device, block.shape, o, logsumexp, q, block_rows(k, &block), block_rows(v, &block));
+    if (block.first > first_key(&part)) {
+        other_o = tensor_new(device, o.rows, o.cols, o.dtype, CATEGORY_WORKSPACE);
+        other_logsumexp = tensor_new(device, logsumexp.rows, logsumexp.cols, logsumexp.dtype, CATEGORY_WORKSPACE);
+    }
+    while (block.first > first_key(&part) && !failed(device)) {
+        block = block_before(device, part, block.first);
+        attention_forward(device, block.shape, other_o, other_logsumexp, q, block_rows(k, &block),
+                          block_rows(v, &block));
+        op_attention_merge(device, o, logsumexp, other_o, other_logsumexp);
+    }
+    tensor_free(device, &other_logsumexp);
+    tensor_free(device, &other_o);
+}
+
+void op_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
+                          struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
+{
+    if (failed(device)) {
+        return;
+    }
+    check_attention(shape, q, k, v);
+    CHECK(same_shape(o, q) && tensor_count(logsumexp) == q.rows * shape.heads);
+    if (!holds_keys(device, shape, k)) {
+        return;
+    }
+    struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
+    struct attention_shape part;
+    for (size_t first = 0; first < shape.queries && !failed(device); first += part.queries) {
+        part = part_from(device, shape, first);
+        size_t row = first * shape.batch, rows = part.queries * shape.batch;
+        forward_blocks(device, part, tensor_rows(o, row, rows), tensor_rows(statistics, row, rows),
+                       tensor_rows(q, row, rows), k, v);
+    }
+}
+
+// The segments as far as the block's keys that the queries see go, into `to`, counted from its first; how many
+// those are.
+static size_t segments_seen(struct key_segment *to, const struct key_segment *from, size_t segment_count,
+                            struct attention_shape part, const struct key_block *block)
+{
+    size_t kept = 0, begin = larger(first_key(&part), block->first), end = block->end;
+    for (size_t i = 0; i < segment_count && from[i].start < end; i++) {
+        struct key_segment segment = from[i];
+        size_t first = larger(segment.start, begin), last = smaller(segment.start + segment.count, end);
+        if (last <= first && begin > segment.start) {
+            continue;
+        }
+        size_t row = (first - segment.start) * part.batch, rows = (last - first) * part.batch;
+        segment.rounding.origin += block->first;
+        to[kept++] =
+            (struct key_segment){first - block->first, last - first, tensor_rows(segment.grad_k, row, rows),
+                                 tensor_rows(segment.grad_v, row, rows), segment.rounding};
+    }
+    return kept;
+}
+
+// What a part's rows of the operands and results of the backward are.
+struct backward_part {
+    struct attention_shape shape;
+    struct tensor grad_q, grad_o, o, logsumexp, q;
+};
+
+static void backward_blocks(struct device *device, struct backward_part part, bool accumulate,
+                            const struct key_segment *segments, size_t segment_count, struct tensor k,
+                            struct tensor v)
+{
+    struct key_segment *seen = calloc(segment_count + 1, sizeof *seen);
+    struct key_block block = block_before(device, part.shape, part.shape.keys);
+    struct tensor kept = tensor_none(); // what the first block would overwrite, and others read
+    CHECK(seen);
+    if (block.first > first_key(&part.shape) && part.grad_q.data == part.grad_o.data) {
+        kept = tensor_new(device, part.grad_o.rows, part.grad_o.cols, part.grad_o.dtype, CATEGORY_WORKSPACE);
+        op_copy(device, kept, part.grad_o);
+        part.grad_o = kept;
+    }
+    for (;;) {
+        size_t count = segments_seen(seen, segments, segment_count, part.shape, &block);
+        attention_backward(device, block.shape, part.grad_q, accumulate, seen, count, part.grad_o, part.o,
+                           part.logsumexp, part.q, block_rows(k, &block), block_rows(v, &block));
+        if (block.first <= first_key(&part.shape) || failed(device)) {
+            break;
+        }
+        accumulate = true;
+        block = block_before(device, part.shape, block.first);
+    }
+    tensor_free(device, &kept);
+    free(seen);
+}
+
+void op_attention_backward(struct device *device, struct attention_shape shape, struct tensor grad_q,
+                           bool accumulate, const struct key_segment *segments, size_t segment_count,
+                           struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
+                           struct tensor k, struct tensor v)
+{
+    if (failed(device)) {
+        return;
+    }
+    check_attention(shape, q, k, v);
+    CHECK(same_shape(grad_q, q) && same_shape(grad_o, q) && same_shape(o, q));
+    CHECK(tensor_count(logsumexp) == q.rows * shape.heads);
+    for (size_t i = 0; i < segment_count; i++) {
+        const struct key_segment *segment = &segments[i];
+        CHECK(segment->start + segment->count <= attention_keys(shape));
+        CHECK(i == 0 || segments[i - 1].start + segments[i - 1].count <= segment->start);
+        CHECK(segment->grad_k.rows == segment->count * shape.batch && same_shape(segment->grad_k, segment->grad_v));
+        CHECK(segment->grad_k.cols == k.cols);
+        CHECK(!segment->rounding.stochastic || segment->grad_k.dtype == DTYPE_BF16);
+    }
+    if (!holds_keys(device, shape, k)) {
+        return;
+    }
+    struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
+    struct attention_shape part;
+    for (size_t first = 0; first < shape.queries && !failed(device); first += part.queries) {
+        part = part_from(device, shape, first);
+        size_t row = first * shape.batch, rows = part.queries * shape.batch;
+        struct backward_part of_part = {part,
+                                        tensor_rows(grad_q, row, rows),
+                                        tensor_rows(grad_o, row, rows),
+                                        tensor_rows(o, row, rows),
+                                        tensor_rows(statistics, row, rows),
+                                        tensor_rows(q, row, rows)};
+        backward_blocks(device, of_part, accumulate, segments, segment_count, k, v);
+    }
+}
+
+void op_attention_merge(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
+                        struct tensor other_logsumexp)
+{
+    if (failed(device)) {
+        return;
+    }
+    CHECK(same_shape(o, other_o) && tensor_count(logsumexp) == tensor_count(other_logsumexp));
+    CHECK(tensor_count(o) == 0 || tensor_count(o) % tensor_count(logsumexp) == 0);
+    double moved = 3 * bytes(o) + 3 * bytes(logsumexp);
+    if (begin(device, operation(WORK_ATTENTION_FORWARD, "attention_merge"), 0, moved)) {
+        device->ops->attention_merge(device, o, logsumexp, other_o, other_logsumexp);
+        range_pop(device);
+    }
+}

@@ -1,0 +1,125 @@
+// Front: what the fronts of operations (ops.h) have in common: the cost and the range of one, and the parts that
+// tensors longer than the device takes are taken in. For ops.c, attention.c and memory.c alone.
+#pragma once
+#include "kernels/device/device.h"
+#include "kernels/device/observer.h"
+#include "kernels/device/rates.h"
+
+static inline bool failed(const struct device *device)
+{
+    return device->status.code != STATUS_OK;
+}
+
+// Whether there is anything to write, read or compute.
+static inline bool holds_data(const struct device *device)
+{
+    return !failed(device) && !device->ops->dataless;
+}
+
+// What an operation takes by the roofline.
+static inline double roofline_s(const struct roofline *roof, const struct cost *cost)
+{
+    double compute_s = (cost->flops - cost->f32_counted) / roof->flops_per_s,
+           memory_s = cost->bytes / roof->bytes_per_s;
+    if (cost->f32_done > 0) {
+        compute_s += cost->f32_done / roof->f32_flops_per_s;
+    }
+    return (compute_s > memory_s ? compute_s : memory_s) + (1 + cost->further_launches) * roof->launch_s;
+}
+
+// By its measured rate, or by that: also of what is computed in f32 without a rate of its own.
+static inline double estimate_s(const struct roofline *roof, const struct range *range, const struct cost *cost)
+{
+    double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost, roof->least) : 0;
+    bool known = roof->rates && measured_s > 0 && (cost->f32_done == 0 || roof->rates->bytes_per_s > 0);
+    double least_s = known ? 0 : roofline_s(roof, cost);
+    return measured_s > least_s ? measured_s : least_s;
+}
+
+static inline void count(struct device *device, const struct range *range, struct cost cost)
+{
+    const struct roofline *roof = &device->roofline;
+    if (roof->bytes_per_s > 0) {
+        double seconds = estimate_s(roof, range, &cost);
+        device->counters.estimate_s += seconds;
+        device->counters.clock_s[QUEUE_COMPUTE] += seconds;
+    }
+    device->counters.flops += cost.flops;
+    device->counters.bytes_moved += cost.bytes;
+    device->counters.launches++;
+}
+
+static inline struct range operation(enum work work, const char *name)
+{
+    return (struct range){.level = RANGE_OPERATION, .name = name, .work = work};
+}
+
+// Counts an operation and begins its range. True: the device is to be asked for it, and then the range to be
+// popped. False: there is no data, and the operation is over.
+static inline bool begin_cost(struct device *device, struct range range, struct cost cost)
+{
+    count(device, &range, cost);
+    range_push(device, range);
+    if (device->ops->dataless) {
+        range_pop(device);
+        return false;
+    }
+    return true;
+}
+
+static inline bool begin(struct device *device, struct range range, double flops, double bytes)
+{
+    return begin_cost(device, range, (struct cost){.flops = flops, .bytes = bytes});
+}
+
+// What an operation reads or writes is on the device.
+static inline double bytes(struct tensor t)
+{
+    CHECK(t.place == PLACE_DEVICE);
+    return t.data ? (double)tensor_bytes(t) : 0;
+}
+static inline bool same_shape(struct tensor a, struct tensor b)
+{
+    return a.rows == b.rows && a.cols == b.cols;
+}
+
+// Documents of so many rows of `batch` sequences.
+static inline void check_documents(const struct documents *documents, size_t rows, size_t batch)
+{
+    struct tensor starts = documents->device_starts, prefixes = documents->device_prefixes;
+    CHECK(!starts.data || (starts.dtype == DTYPE_I32 && tensor_count(starts) == rows));
+    CHECK(!prefixes.data || (starts.data && prefixes.dtype == DTYPE_I32 && tensor_count(prefixes) == batch));
+}
+
+// Parts are of a multiple of this many rows, where one of them fits: tiles and blocks stay whole.
+#define PART_ROWS 2048
+
+// Rows of a part of tensors of up to `cols` columns, of which the longest has so many rows.
+static inline size_t part_rows(const struct device *device, size_t rows, size_t cols)
+{
+    size_t most = device->ops->rules->elements_max;
+    if (most == 0 || rows <= most / cols) {
+        return rows;
+    }
+    most /= cols;
+    return most < PART_ROWS ? most : most / PART_ROWS * PART_ROWS;
+}
+
+static inline size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+static inline size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+// False and a status if the tensor, which cannot be taken in parts, is too long.
+static inline bool holds(struct device *device, struct tensor t, const char *what)
+{
+    size_t most = device->ops->rules->elements_max;
+    return most == 0 || tensor_count(t) <= most ||
+           status_set(&device->status, STATUS_UNSUPPORTED,
+                      "%s on device %s takes matrices of at most %zu elements, not of %zu x %zu", what,
+                      device->ops->name, most, t.rows, t.cols);
+}

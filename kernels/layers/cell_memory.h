@@ -1,0 +1,28 @@
+// Cell memory: what a cell keeps and what it takes for a while; tensors of the device's dtype but for statistics.
+#pragma once
+#include "kernels/model/model.h"
+
+// Operations that work row by row run over blocks of at most this many of their `rows` rows, so that their scratch
+// does not grow with the chunk: a whole context can be one cell. GEMMs of a block still run at full speed; the
+// widest are the MLP's.
+static inline size_t block_rows(const struct model *model, size_t rows)
+{
+    size_t most = model->device->ops->rules->block_rows(model->device, model->config.ffn);
+    return rows < most ? rows : most;
+}
+
+static inline struct tensor activation(struct model *model, size_t rows, size_t cols)
+{
+    return tensor_new(model->device, rows, cols, model->device->ops->dtype, CATEGORY_ACTIVATIONS);
+}
+
+static inline struct tensor scratch(struct model *model, size_t rows, size_t cols)
+{
+    return tensor_new(model->device, rows, cols, model->device->ops->dtype, CATEGORY_WORKSPACE);
+}
+
+static inline struct tensor statistic(struct model *model, size_t rows, size_t cols)
+{
+    enum dtype dtype = dtype_statistic(model->device->ops->dtype);
+    return tensor_new(model->device, rows, cols, dtype, CATEGORY_ACTIVATIONS);
+}

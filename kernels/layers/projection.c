@@ -1,0 +1,130 @@
+#include "kernels/layers/projection.h"
+#include "kernels/layers/projector.h"
+
+// The projection's own rows of B: [out, rank]
+static struct tensor own_rows(const struct projection *p, struct tensor b)
+{
+    return tensor_rows(b, p->lora_row, p->weight->value.rows);
+}
+
+// x or grad_y times a factor: [n, rank]
+static struct tensor narrow_new(struct model *model, const struct projection *p, struct tensor wide)
+{
+    return tensor_new(model->device, wide.rows, p->lora_a->value.rows, wide.dtype, CATEGORY_WORKSPACE);
+}
+
+// u = x A^T, and, if there is grad_u, grad_A += grad_u^T x; no tensor u: that alone.
+static void pass_over_x(struct model *model, const struct projection *p, struct tensor u, struct tensor x,
+                        struct tensor grad_u)
+{
+    op_low_rank(model->device, u, grad_u.data ? p->lora_a->grad : tensor_none(), x, p->lora_a->value, TRANSPOSE,
+                grad_u, 1);
+}
+
+// grad_u = scale * grad_y B, and, if there is u, grad_B += scale * grad_y^T u; no tensor grad_u: that alone.
+static void pass_over_grad_y(struct model *model, const struct projection *p, struct tensor grad_u,
+                             struct tensor grad_y, struct tensor u)
+{
+    op_low_rank(model->device, grad_u, u.data ? own_rows(p, p->lora_b->grad) : tensor_none(), grad_y,
+                own_rows(p, p->lora_b->value), NO_TRANSPOSE, u, p->lora_scale);
+}
+
+// Makes grad_u, unless it is there.
+static void make_grad_u(struct model *model, const struct projection *p, struct tensor *grad_u,
+                        struct tensor grad_y)
+{
+    if (!grad_u->data) {
+        *grad_u = narrow_new(model, p, grad_y);
+        pass_over_grad_y(model, p, *grad_u, grad_y, tensor_none());
+    }
+}
+
+// grad_A needs grad_u, grad_B needs u: one pass over the wider of x and grad_y makes one and uses the other.
+static void factors_backward(struct model *model, const struct projection *p, struct tensor grad_y,
+                             struct tensor *grad_u, struct tensor x)
+{
+    struct tensor u = narrow_new(model, p, x), none = tensor_none();
+    if (grad_u->data || x.cols > grad_y.cols) {
+        make_grad_u(model, p, grad_u, grad_y);
+        pass_over_x(model, p, u, x, *grad_u);
+        pass_over_grad_y(model, p, none, grad_y, u);
+    } else {
+        pass_over_x(model, p, u, x, none);
+        *grad_u = narrow_new(model, p, grad_y);
+        pass_over_grad_y(model, p, *grad_u, grad_y, u);
+        pass_over_x(model, p, none, x, *grad_u);
+    }
+    tensor_free(model->device, &u);
+}
+
+// Adds the bias and the LoRA adapter's product, if there are any, to the weight's product.
+static void add_rest(struct model *model, const struct projection *p, struct tensor y, struct tensor x)
+{
+    struct device *device = model->device;
+    if (p->bias) {
+        op_bias_forward(device, y, p->bias->value);
+    }
+    if (p->lora_a && !model->without_adapter) {
+        struct tensor u = narrow_new(model, p, x);
+        pass_over_x(model, p, u, x, tensor_none());
+        op_gemm(device, y, u, NO_TRANSPOSE, own_rows(p, p->lora_b->value), TRANSPOSE, p->lora_scale, 1);
+        tensor_free(device, &u);
+    }
+}
+
+void projection_forward(struct model *model, const struct projection *p, struct tensor y, struct tensor x,
+                        bool accumulate)
+{
+    op_gemm(model->device, y, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE, 1, accumulate);
+    add_rest(model, p, y, x);
+}
+
+void projection_forward_onto(struct model *model, const struct projection *p, struct tensor y, struct tensor onto,
+                             struct tensor x)
+{
+    struct device *device = model->device;
+    if (device->unfused) {
+        op_copy(device, y, onto);
+        op_gemm(device, y, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE, 1, 1);
+    } else {
+        op_gemm_onto(device, y, onto, x, NO_TRANSPOSE, p->weight->value, TRANSPOSE);
+    }
+    add_rest(model, p, y, x);
+}
+
+void projection_backward_input(struct model *model, const struct projection *p, struct tensor grad_x,
+                               struct tensor grad_y, struct tensor *grad_u, bool accumulate)
+{
+    struct device *device = model->device;
+    op_gemm(device, grad_x, grad_y, NO_TRANSPOSE, p->weight->value, NO_TRANSPOSE, 1, accumulate);
+    if (p->lora_a) {
+        make_grad_u(model, p, grad_u, grad_y);
+        op_gemm(device, grad_x, *grad_u, NO_TRANSPOSE, p->lora_a->value, NO_TRANSPOSE, 1, 1);
+    }
+}
+
+void projection_backward_weights(struct model *model, const struct projection *p, struct tensor grad_y,
+                                 struct tensor *grad_u, struct tensor x)
+{
+    struct device *device = model->device;
+    if (p->weight->grad.data && p->weight->projected) {
+        projector_add(device, p->weight->grad, p->weight->projector, grad_y, x);
+    } else if (p->weight->grad.data) {
+        op_gemm(device, p->weight->grad, grad_y, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
+    }
+    if (p->bias && p->bias->grad.data) {
+        op_bias_backward(device, p->bias->grad, grad_y);
+    }
+    if (p->lora_a && p->lora_a->grad.data) {
+        factors_backward(model, p, grad_y, grad_u, x);
+    }
+}
+
+void projection_backward(struct model *model, const struct projection *p, struct tensor grad_x,
+                         struct tensor grad_y, struct tensor x)
+{
+    struct tensor grad_u = {0};
+    projection_backward_weights(model, p, grad_y, &grad_u, x);
+    projection_backward_input(model, p, grad_x, grad_y, &grad_u, false);
+    tensor_free(model->device, &grad_u);
+}

@@ -1,0 +1,69 @@
+#include "kernels/layers/rotation.h"
+#include "kernels/layers/norm.h"
+
+// Scores are products of queries and keys: queries alone are multiplied by the gain of both.
+struct rotated rotated_queries(const struct model *model, size_t layer)
+{
+    const struct config *c = &model->config;
+    double gain = config_rope_gain(c, config_rope_is_local(c, layer));
+    return (struct rotated){layer, c->heads, model->layers[layer].q_norm,
+                            (c->query_scale > 0 ? c->query_scale : 1) * gain * gain};
+}
+
+struct rotated rotated_keys(const struct model *model, size_t layer)
+{
+    return (struct rotated){layer, model->config.kv_heads, model->layers[layer].k_norm, 0};
+}
+
+size_t rotated_norms(const struct model *model, struct rotated of)
+{
+    return model->config.whole_qk_norm ? 1 : of.heads;
+}
+
+// x: [n, heads * head_dim] as one row per norm
+static struct tensor by_norm(const struct model *model, struct rotated of, struct tensor x)
+{
+    size_t norms = rotated_norms(model, of);
+    return tensor_reshape(x, x.rows * norms, x.cols / norms);
+}
+
+void rotated_norm(struct model *model, struct rotated of, struct tensor y, struct tensor rstd, struct tensor x)
+{
+    if (of.norm) {
+        norm_forward(model, of.norm, by_norm(model, of, y), rstd, by_norm(model, of, x));
+    }
+}
+
+// x: rows of these tokens of the rank's.
+static void turn(struct model *model, const struct batch *batch, struct rotated of, struct tensor x,
+                 struct span tokens, int direction)
+{
+    bool local = config_rope_is_local(&model->config, of.layer);
+    struct token_run runs[PIECES];
+    size_t B = x.rows / tokens.count, count = pieces_runs(&batch->pieces, tokens, runs);
+    for (size_t i = 0; i < count; i++) {
+        struct span positions = {runs[i].start, runs[i].count};
+        op_rope(model->device, tensor_rows(x, (runs[i].first - tokens.start) * B, runs[i].count * B),
+                model->rope_frequencies[local], runs[i].start, B, batch_documents(batch, positions), direction);
+    }
+    if (of.scale > 0 && of.scale != 1) {
+        op_scale(model->device, x, of.scale);
+    }
+}
+
+void rotate(struct model *model, const struct batch *batch, struct rotated of, struct tensor y, struct tensor rstd,
+            struct tensor x, struct span tokens)
+{
+    rotated_norm(model, of, y, rstd, x);
+    turn(model, batch, of, y, tokens, +1);
+}
+
+void rotate_backward(struct model *model, const struct batch *batch, struct rotated of, struct tensor grad,
+                     struct tensor rstd, struct tensor projected, struct span tokens)
+{
+    turn(model, batch, of, grad, tokens, -1);
+    if (of.norm) {
+        struct tensor rows = by_norm(model, of, grad);
+        norm_backward(model, of.norm, rows, false, rows, by_norm(model, of, projected), rstd);
+    }
+}

@@ -1,0 +1,446 @@
+#include "kernels/model/config.h"
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+const char *const norms_names[] = {"before", "after", "around", NULL};
+const char *const activation_names[] = {"silu", "gelu-tanh", NULL};
+// The layers of Llama 3 8B, Llama 3.1 8B and Mistral 7B.
+#define LAYERS_8B .layers = 32, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn = 14336
+
+// Shapes as published in each model's config.json; `tiny` is ours, for tests and experiments on a laptop.
+const struct config config_presets[] = {
+    {.name = "tiny",
+     .layers = 4,
+     .width = 128,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 32,
+     .ffn = 352,
+     .vocab = 256,
+     .rope_theta = 10000,
+     .norm_epsilon = 1e-5,
+     .max_context = 131072},
+    {.name = "llama-3-8b",
+     LAYERS_8B,
+     .vocab = 128256,
+     .rope_theta = 500000,
+     .norm_epsilon = 1e-5,
+     .max_context = 8192},
+    {.name = "llama-3-70b",
+     .layers = 80,
+     .width = 8192,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 28672,
+     .vocab = 128256,
+     .rope_theta = 500000,
+     .norm_epsilon = 1e-5,
+     .max_context = 8192},
+    {.name = "llama-3.1-8b",
+     LAYERS_8B,
+     .vocab = 128256,
+     .rope_theta = 500000,
+     .norm_epsilon = 1e-5,
+     .max_context = 131072,
+     .rope_scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
+    {.name = "mistral-large-2",
+     .layers = 88,
+     .width = 12288,
+     .heads = 96,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 28672,
+     .vocab = 32768,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-5,
+     .max_context = 131072},
+    {.name = "llama-3.2-1b",
+     .layers = 16,
+     .width = 2048,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .ffn = 8192,
+     .vocab = 128256,
+     .rope_theta = 500000,
+     .norm_epsilon = 1e-5,
+     .tied = true,
+     .max_context = 131072,
+     .rope_scaling = {.factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192}},
+    {.name = "mistral-7b",
+     LAYERS_8B,
+     .vocab = 32000,
+     .rope_theta = 10000,
+     .norm_epsilon = 1e-5,
+     .max_context = 32768,
+     .sliding_window = 4096},
+    {.name = "phi-3-mini",
+     .layers = 32,
+     .width = 3072,
+     .heads = 32,
+     .kv_heads = 32,
+     .head_dim = 96,
+     .ffn = 8192,
+     .vocab = 32064,
+     .rope_theta = 10000,
+     .norm_epsilon = 1e-5,
+     .max_context = 4096,
+     .sliding_window = 2047},
+    {.name = "qwen2.5-0.5b",
+     .layers = 24,
+     .width = 896,
+     .heads = 14,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .ffn = 4864,
+     .vocab = 151936,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qkv_bias = true,
+     .max_context = 32768},
+    {.name = "qwen2.5-7b",
+     .layers = 28,
+     .width = 3584,
+     .heads = 28,
+     .kv_heads = 4,
+     .head_dim = 128,
+     .ffn = 18944,
+     .vocab = 152064,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .qkv_bias = true,
+     .max_context = 131072},
+    {.name = "qwen3-0.6b",
+     .layers = 28,
+     .width = 1024,
+     .heads = 16,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 3072,
+     .vocab = 151936,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .max_context = 40960},
+    {.name = "qwen3-4b",
+     .layers = 36,
+     .width = 2560,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 9728,
+     .vocab = 151936,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .max_context = 40960},
+    {.name = "qwen3-8b",
+     .layers = 36,
+     .width = 4096,
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 12288,
+     .vocab = 151936,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .qk_norm = true,
+     .max_context = 40960},
+    {.name = "qwen3-14b",
+     .layers = 40,
+     .width = 5120,
+     .heads = 40,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 17408,
+     .vocab = 151936,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .qk_norm = true,
+     .max_context = 40960},
+    {.name = "qwen3-32b",
+     .layers = 64,
+     .width = 5120,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .ffn = 25600,
+     .vocab = 151936,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .qk_norm = true,
+     .max_context = 40960},
+    {.name = "olmo-2-7b",
+     .layers = 32,
+     .width = 4096,
+     .heads = 32,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .ffn = 11008,
+     .vocab = 100352,
+     .rope_theta = 500000,
+     .norm_epsilon = 1e-6,
+     .qk_norm = true,
+     .whole_qk_norm = true,
+     .norms = NORMS_AFTER,
+     .max_context = 4096},
+    {.name = "gemma-3-1b",
+     .layers = 26,
+     .width = 1152,
+     .heads = 4,
+     .kv_heads = 1,
+     .head_dim = 256,
+     .ffn = 6912,
+     .vocab = 262144,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .unit_offset = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .embedding_scale = 33.94112549695428, // sqrt(1152)
+     .local_rope_theta = 10000,
+     .max_context = 32768,
+     .sliding_window = 512,
+     .full_layers = {0x820820}},
+    {.name = "gemma-3-4b",
+     .layers = 34,
+     .width = 2560,
+     .heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .ffn = 10240,
+     .vocab = 262208,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .unit_offset = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .embedding_scale = 50.59644256269407, // sqrt(2560)
+     .local_rope_theta = 10000,
+     .max_context = 131072,
+     .rope_scaling = {.factor = 8},
+     .sliding_window = 1024,
+     .full_layers = {0x20820820}},
+    {.name = "gemma-3-27b",
+     .layers = 62,
+     .width = 5376,
+     .heads = 32,
+     .kv_heads = 16,
+     .head_dim = 128,
+     .ffn = 21504,
+     .vocab = 262208,
+     .rope_theta = 1000000,
+     .norm_epsilon = 1e-6,
+     .tied = true,
+     .qk_norm = true,
+     .unit_offset = true,
+     .norms = NORMS_AROUND,
+     .activation = ACTIVATION_GELU_TANH,
+     .query_scale = 0.8728715609439694,    // sqrt(128 / 168)
+     .embedding_scale = 73.32121111929344, // sqrt(5376)
+     .local_rope_theta = 10000,
+     .max_context = 131072,
+     .rope_scaling = {.factor = 8},
+     .sliding_window = 1024,
+     .full_layers = {0x820820820820820}},
+    {.name = ""},
+};
+
+// Models of one shape, RoPE and longest context have one preset.
+const struct config_alias config_aliases[] = {
+    {"meta-llama/Meta-Llama-3-8B", "llama-3-8b"},
+    {"meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"},
+    {"meta-llama/Meta-Llama-3-70B", "llama-3-70b"},
+    {"meta-llama/Meta-Llama-3-70B-Instruct", "llama-3-70b"},
+    {"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+    {"meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+    {"meta-llama/Meta-Llama-3.1-8B", "llama-3.1-8b"},
+    {"meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+    {"meta-llama/Llama-3.2-1B", "llama-3.2-1b"},
+    {"meta-llama/Llama-3.2-1B-Instruct", "llama-3.2-1b"},
+    {"mistralai/Mistral-7B-v0.1", "mistral-7b"},
+    {"mistralai/Mistral-7B-Instruct-v0.1", "mistral-7b"},
+    {"mistralai/Mistral-Large-Instruct-2407", "mistral-large-2"},
+    {"microsoft/Phi-3-mini-4k-instruct", "phi-3-mini"},
+    {"Qwen/Qwen2.5-0.5B", "qwen2.5-0.5b"},
+    {"Qwen/Qwen2.5-0.5B-Instruct", "qwen2.5-0.5b"},
+    {"Qwen/Qwen2.5-7B", "qwen2.5-7b"},
+    {"Qwen/Qwen3-0.6B", "qwen3-0.6b"},
+    {"Qwen/Qwen3-4B", "qwen3-4b"},
+    {"Qwen/Qwen3-8B", "qwen3-8b"},
+    {"Qwen/Qwen3-14B", "qwen3-14b"},
+    {"Qwen/Qwen3-32B", "qwen3-32b"},
+    {"allenai/OLMo-2-1124-7B", "olmo-2-7b"},
+    {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"},
+    {"google/gemma-3-1b-it", "gemma-3-1b"},
+    {"google/gemma-3-1b-pt", "gemma-3-1b"},
+    {"google/gemma-3-4b-it", "gemma-3-4b"},
+    {"google/gemma-3-4b-pt", "gemma-3-4b"},
+    {"google/gemma-3-27b-it", "gemma-3-27b"},
+    {"google/gemma-3-27b-pt", "gemma-3-27b"},
+    {0},
+};
+
+const struct config *config_preset(const char *name)
+{
+    for (const struct config_alias *alias = config_aliases; alias->hub_name; alias++) {
+        if (strcasecmp(alias->hub_name, name) == 0) {
+            name = alias->preset;
+        }
+    }
+    for (const struct config *preset = config_presets; preset->name[0]; preset++) {
+        if (strcasecmp(preset->name, name) == 0) {
+            return preset;
+        }
+    }
+    return NULL;
+}
+
+bool config_check(const struct config *c, struct status *status)
+{
+    // Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
+    const size_t most = (size_t)1 << 24;
+    const struct {
+        const char *name;
+        size_t value;
+    } sizes[] = {{"layers", c->layers},     {"width", c->width}, {"heads", c->heads}, {"kv_heads", c->kv_heads},
+                 {"head_dim", c->head_dim}, {"ffn", c->ffn},     {"vocab", c->vocab}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value < 1 || sizes[i].value > most) {
+            return status_set(status, STATUS_BAD_INPUT, "%s must be from 1 to %zu, found %zu", sizes[i].name, most,
+                              sizes[i].value);
+        }
+    }
+    if (c->layers > 10000) {
+        return status_set(status, STATUS_BAD_INPUT, "layers must be from 1 to 10000, found %zu", c->layers);
+    }
+    if (c->heads % c->kv_heads) {
+        return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
+                          c->heads, c->kv_heads);
+    }
+    if (c->head_dim % 2 || c->head_dim > 512) {
+        return status_set(status, STATUS_BAD_INPUT, "head_dim must be even and at most 512, found %zu",
+                          c->head_dim);
+    }
+    if (!(c->rope_theta > 0) || !isfinite(c->rope_theta)) {
+        return status_set(status, STATUS_BAD_INPUT, "rope_theta must be a positive number, found %g",
+                          c->rope_theta);
+    }
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"local_rope_theta", c->local_rope_theta},
+                   {"query_scale", c->query_scale},
+                   {"embedding_scale", c->embedding_scale}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!(numbers[i].value >= 0) || !isfinite(numbers[i].value)) {
+            return status_set(status, STATUS_BAD_INPUT, "%s must be a positive number, found %g", numbers[i].name,
+                              numbers[i].value);
+        }
+    }
+    if (c->whole_qk_norm && !c->qk_norm) {
+        return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm says what qk_norm is over; give qk_norm, too");
+    }
+    if (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon)) {
+        return status_set(status, STATUS_BAD_INPUT, "norm_epsilon must be a positive number, found %g",
+                          c->norm_epsilon);
+    }
+    const struct rope_scaling *r = &c->rope_scaling;
+    bool linear = r->low_freq_factor == 0 && r->high_freq_factor == 0 && r->attention_factor == 0 &&
+                  r->factor >= 1 && isfinite(r->factor);
+    if (r->factor != 0 && !linear &&
+        !(r->attention_factor >= 0 && isfinite(r->attention_factor) && r->factor >= 1 && isfinite(r->factor) &&
+          r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor && isfinite(r->high_freq_factor) &&
+          r->original_context > 0)) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "rope_scaling needs factor >= 1, 0 < low_freq_factor < high_freq_factor (of yarn "
+                          "beta_slow < beta_fast) and an original_context above 0");
+    }
+    return true;
+}
+
+bool config_set_full(struct config *c, size_t layer)
+{
+    if (layer < CONFIG_FULL_LAYERS) {
+        c->full_layers[layer / 64] |= (uint64_t)1 << layer % 64;
+    }
+    return layer < CONFIG_FULL_LAYERS;
+}
+
+size_t config_window(const struct config *c, size_t layer)
+{
+    bool full = layer < CONFIG_FULL_LAYERS && (c->full_layers[layer / 64] >> layer % 64 & 1);
+    return full ? 0 : c->sliding_window;
+}
+
+size_t config_parameters(const struct config *c)
+{
+    size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    size_t layer =
+        (c->norms == NORMS_AROUND ? 4 : 2) * c->width + c->width * (2 * q + 2 * kv) + 3 * c->width * c->ffn;
+    layer += c->qkv_bias ? q + 2 * kv : 0;
+    layer += !c->qk_norm ? 0 : c->whole_qk_norm ? q + kv : 2 * c->head_dim;
+    return c->layers * layer + c->width + c->vocab * c->width * (c->tied ? 1 : 2);
+}
+
+bool config_rope_is_local(const struct config *c, size_t layer)
+{
+    return c->local_rope_theta > 0 && config_window(c, layer) > 0;
+}
+
+double config_yarn_gain(double factor)
+{
+    return 0.1 * log(factor) + 1;
+}
+
+double config_rope_gain(const struct config *c, bool local)
+{
+    return c->rope_scaling.attention_factor > 0 && !local ? c->rope_scaling.attention_factor : 1;
+}
+
+// How much of frequency j is kept where those between are blended: by its turns in the original context.
+static double kept_by_turns(const struct rope_scaling *r, double frequency)
+{
+    double turns = (double)r->original_context * frequency / (2 * M_PI);
+    return (turns - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor);
+}
+
+// Likewise in yarn: by its place between the two that turn so often, rounded outwards.
+static double kept_by_place(const struct config *c, size_t j)
+{
+    const struct rope_scaling *r = &c->rope_scaling;
+    double places[2], turns[] = {r->high_freq_factor, r->low_freq_factor};
+    for (int i = 0; i < 2; i++)
+        places[i] =
+            c->head_dim * log((double)r->original_context / (turns[i] * 2 * M_PI)) / (2 * log(c->rope_theta));
+    double first = fmax(floor(places[0]), 0), last = fmin(ceil(places[1]), (double)c->head_dim - 1);
+    last += first == last ? 0.001 : 0; // as those who made the models have it
+    return 1 - ((double)j - first) / (last - first);
+}
+
+void config_rope_frequencies(const struct config *c, bool local, double *frequencies)
+{
+    const struct rope_scaling *r = &c->rope_scaling;
+    double theta = local ? c->local_rope_theta : c->rope_theta;
+    for (size_t j = 0; j < c->head_dim / 2; j++) {
+        double frequency = pow(theta, -(2.0 * j) / c->head_dim);
+        if (r->factor != 0 && !local && r->high_freq_factor == 0) {
+            frequency /= r->factor;
+        } else if (r->factor != 0 && !local) {
+            // Long wavelengths are stretched by the factor, short ones kept, those between blended.
+            double blend = r->attention_factor > 0 ? kept_by_place(c, j) : kept_by_turns(r, frequency);
+            blend = blend < 0 ? 0 : blend > 1 ? 1 : blend;
+            frequency *= blend + (1 - blend) / r->factor;
+        }
+        frequencies[j] = frequency;
+    }
+}

@@ -1,0 +1,76 @@
+#include "kernels/model/lora.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const lora_target_names[LORA_TARGETS] = {"q",    "k",   "v",       "o",     "gate", "up",
+                                                     "down", "qkv", "gate_up", "embed", "head"};
+const char *const lora_target_modules[LORA_TARGETS] = {
+    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+    "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj",    "self_attn.qkv_proj",
+    "mlp.gate_up_proj", "embed_tokens",     "lm_head"};
+
+const char *lora_module_leaf(size_t target)
+{
+    const char *dot = strrchr(lora_target_modules[target], '.');
+    return dot ? dot + 1 : lora_target_modules[target];
+}
+
+void lora_module_name(char *name, size_t bytes, size_t layer, size_t target)
+{
+    const char *module = lora_target_modules[target];
+    if (1u << target == LORA_HEAD)
+        snprintf(name, bytes, "%s", module);
+    else if (1u << target == LORA_EMBEDDING)
+        snprintf(name, bytes, "model.%s", module);
+    else
+        snprintf(name, bytes, "model.layers.%zu.%s", layer, module);
+}
+
+bool lora_module_is_own(const struct config *config, size_t target)
+{
+    return !(1u << target & (config->fused ? LORA_FUSED_PARTS : LORA_QKV | LORA_GATE_UP));
+}
+
+struct lora_factors lora_factors_of(const struct lora *lora, size_t layer, unsigned target)
+{
+    size_t row = target & (LORA_EMBEDDING | LORA_HEAD) ? 0 : layer, i = 0;
+    if (!lora->rank || !(lora->targets & target)) {
+        return (struct lora_factors){0};
+    }
+    while (!(target >> i & 1)) {
+        i++;
+    }
+    return lora->table ? lora->table[row * LORA_TARGETS + i] : (struct lora_factors){lora->rank, lora->alpha};
+}
+
+double lora_scale(const struct lora *lora, struct lora_factors factors)
+{
+    return factors.alpha / (lora->rslora ? sqrt((double)factors.rank) : (double)factors.rank);
+}
+
+// As PEFT has it: of the module itself or of one that it is in, the name ends so.
+bool lora_saves(const struct lora *lora, const char *parameter)
+{
+    for (char *const *saved = lora->saved; saved && *saved; saved++) {
+        size_t bytes = strlen(*saved);
+        for (const char *dot = strchr(parameter, '.'); dot; dot = strchr(dot + 1, '.')) {
+            size_t module = (size_t)(dot - parameter);
+            if (module >= bytes && memcmp(dot - bytes, *saved, bytes) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void lora_free(struct lora *lora)
+{
+    for (char **saved = lora->saved; saved && *saved; saved++) {
+        free(*saved);
+    }
+    free(lora->saved);
+    free(lora->table);
+    *lora = (struct lora){0};
+}

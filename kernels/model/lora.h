@@ -1,0 +1,62 @@
+// LoRA: which of a decoder's modules have low-rank factors beside their weights, and which train whole beside those
+// (Hu et al. 2021, arXiv 2106.09685).
+#pragma once
+#include "kernels/model/config.h"
+
+// The modules that LoRA can be put on, as bits: a layer's projections; those that a family's files fuse (Phi-3),
+// whose parts share one A; and the embedding and the head.
+enum lora_target {
+    LORA_Q = 1,
+    LORA_K = 2,
+    LORA_V = 4,
+    LORA_O = 8,
+    LORA_GATE = 16,
+    LORA_UP = 32,
+    LORA_DOWN = 64,
+    LORA_QKV = 128,
+    LORA_GATE_UP = 256,
+    LORA_EMBEDDING = 512,
+    LORA_HEAD = 1024
+};
+#define LORA_TARGETS     11
+#define LORA_PROJECTIONS 7 // the first of them, which every family's layers have
+#define LORA_FUSED_PARTS (LORA_Q | LORA_K | LORA_V | LORA_GATE | LORA_UP)
+extern const char *const lora_target_names[LORA_TARGETS];   // "q", "k" ... "embed", "head"
+extern const char *const lora_target_modules[LORA_TARGETS]; // "self_attn.q_proj" ... "embed_tokens", "lm_head"
+
+// Rank and alpha of one module's factors; rank 0: it has none.
+struct lora_factors {
+    size_t rank;
+    double alpha;
+};
+
+// y = x W^T + alpha / rank * (x A^T) B^T; everything else is frozen, but for the modules that are saved whole.
+// rank 0: full training.
+struct lora {
+    size_t rank;
+    double alpha;
+    unsigned targets; // of enum lora_target; with a table the union over the layers
+    bool rslora;      // alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732)
+    // The factors of each module, [layers][LORA_TARGETS], where they are not those above in every layer; those of
+    // the embedding and the head are in the first row. NULL: they are.
+    struct lora_factors *table;
+    // PEFT's modules_to_save, which train whole: ends of module names, ending in NULL. NULL: there are none.
+    char **saved;
+    bool untied; // the base's one table is two here: the embedding, and a head that begins as a copy of it
+};
+#define LORA_ALPHA_MIN 1e-6
+#define LORA_ALPHA_MAX 1e6
+// The factors of one module; target: one bit. The layer does not matter for the embedding and the head.
+struct lora_factors lora_factors_of(const struct lora *lora, size_t layer, unsigned target);
+// What B A is multiplied by.
+double lora_scale(const struct lora *lora, struct lora_factors factors);
+// Whether the parameter of this name ("model.norm.weight") is of a module that is saved whole.
+bool lora_saves(const struct lora *lora, const char *parameter);
+// Frees the table and the names.
+void lora_free(struct lora *lora);
+// A module's name in its model, "model.layers.0.self_attn.q_proj". target: a position in lora_target_modules.
+void lora_module_name(char *name, size_t bytes, size_t layer, size_t target);
+// The last part of a target's name, "q_proj".
+const char *lora_module_leaf(size_t target);
+// Whether the base's files have the module, where PEFT finds it.
+bool lora_module_is_own(const struct config *config, size_t target);

@@ -1,0 +1,106 @@
+// Model: a decoder's configuration, its parameters under their Hugging Face names, and its layers, which are made
+// of these. It computes nothing and stores nothing: cells (cell.h) compute with its layers, and a trainer
+// (trainer.h) keeps the parameters' values and gradients.
+#pragma once
+#include "kernels/device/ops.h"
+#include "kernels/model/lora.h"
+#include "kernels/model/ranks.h"
+
+#define PARAMETER_STATES 5
+#define PARAMETER_PARTS  2
+
+struct bucket;
+struct unit_keeper;
+struct unit_listener;
+// A factor of LoRA's: W + scale B A.
+enum factor { FACTOR_NONE, FACTOR_A, FACTOR_B };
+struct parameter {
+    char name[112];            // "model.layers.0.self_attn.q_proj.weight", or the PEFT name of a LoRA factor
+    size_t size;               // all its elements
+    struct tensor value, grad; // value while its unit is acquired (unit.h), grad while it trains and is summed
+    struct tensor projector;   // directions of its gradient (kernels/layers/projector.h), or no tensor
+    bool projected;            // the gradient's sums are those in them: [m, r] or [r, n]
+    bool trains;               // now, and on this rank
+    enum factor factor;
+    bool saved;          // trains whole beside LoRA's factors (modules_to_save)
+    bool transposed;     // an A of the embedding: [vocab, rank] here, [rank, vocab] in files
+    const char *copy_of; // name of the parameter that it begins as a copy of; NULL: of none
+    bool vector;         // a norm's gain or a bias: one dimension in files
+    double mean;         // of its random values: a gain is about 1
+
+    // Storage of the value (weights.h): codes and scales, or the value itself on the host; and their copies on the
+    // device while the unit is prefetched.
+    struct tensor kept[PARAMETER_PARTS], fetched[PARAMETER_PARTS];
+    enum quantisation quantisation; // of the value
+    bool coded;                     // kept as codes and scales, else as what these stand for
+    struct bucket *bucket;          // of replicas (bucket.h), and the block that it begins with; else NULL
+    size_t block;
+    size_t first; // of a rank's share: the number of its first element
+
+    // The optimizer's state (trainer.h), of which it knows the meaning.
+    struct tensor state[PARAMETER_STATES];
+    struct tensor far_grad, far_state[PARAMETER_STATES]; // on the host, while copies are used on the device
+    struct tensor unrounded; // what an update that is measured leaves besides, or no tensor (lost_updates.h)
+};
+
+// y = x W^T (+ bias) (+ scale * (x A^T) B^T).  W: [out, in], A: [rank, in], B: [out, rank], or rows of a taller
+// one, from lora_row on: projections that a family fuses share their A and have B one below the other.
+struct projection {
+    struct parameter *weight, *bias, *lora_a, *lora_b; // NULL: absent
+    size_t lora_row;
+    double lora_scale;
+};
+
+// Norms, of a block's input and of its output, where they are; else NULL.
+struct layer {
+    struct parameter *first; // of its parameters, which are one after another
+    struct parameter *attention_norm, *attention_out_norm, *mlp_norm, *mlp_out_norm, *q_norm, *k_norm;
+    struct projection q, k, v, o, gate, up, down;
+    size_t alike; // the lowest layer whose factors have the same ranks
+};
+
+// The parameters' values and gradients are its keeper's to allocate (trainer.h).
+struct model {
+    struct config config;
+    struct lora lora;
+    bool lora_beside;     // weights train, too, and not LoRA's factors alone
+    bool without_adapter; // forwards leave LoRA's products out
+    struct device *device;
+    struct ranks ranks;
+    size_t parameter_count;
+    struct parameter *parameters;
+    struct parameter *embedding, *final_norm, *head; // head is embedding when tied
+    struct projection input, output;                 // the embedding and the head with LoRA's factors
+    struct layer *layers;
+    struct tensor rope_frequencies[2]; // [1, head_dim / 2] f64; of layers with a window, or no tensor
+    struct unit_keeper *keeper;        // unit.h; NULL: the parameters are listed alone
+    struct unit_listener *listener;    // unit.h; NULL: nobody listens
+    size_t lowest_trained;             // nothing below this layer trains, and a backward pass ends with it
+    bool by_turns;                     // layers train by turns
+    enum dtype kv_gradient_dtype, gradient_dtype;
+    bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
+    uint64_t seed;               // of these, with the numbers of
+    size_t update;               // the update under way, from 1 on (0: none), and of
+    size_t walk;                 // the walk since the gradients were zeroed, from 0 on
+};
+
+// Lists the parameters' names and shapes alone, without a device: for tools that read or write files of weights.
+void model_list(struct model *model, const struct config *config, const struct lora *lora);
+// The same on a device, with what layers read besides parameters. ranks NULL: one rank has all. Release either with
+// model_close, also after a failure. Out of memory is in device->status.
+void model_open(struct model *model, const struct config *config, const struct lora *lora,
+                const struct ranks *ranks, struct device *device);
+void model_close(struct model *model);
+
+// Whether the parameter is this rank's, and whether it can train: is not frozen beside LoRA's factors.
+bool model_has(const struct model *model, const struct parameter *parameter);
+bool model_can_train(const struct model *model, const struct parameter *parameter);
+static inline bool parameter_is_factor(const struct parameter *parameter)
+{
+    return parameter->factor != FACTOR_NONE;
+}
+// Parameter by name, NULL if there is none.
+struct parameter *model_parameter(const struct model *model, const char *name);
+// Whether a backward pass makes the gradient of the layer's input. Where layers train by turns that of the lowest
+// that trains is of no use.
+bool model_descends(const struct model *model, size_t layer);

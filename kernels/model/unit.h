@@ -1,0 +1,58 @@
+// Unit: parameters that a step uses together and completes the gradient of together (unit_parameters.h): the
+// embedding, a layer, or the head. Layers and methods say which unit they need, in this order; its keeper, a
+// trainer (trainer.h), has the values and gradients there in time.
+//
+//   1. unit_prefetch   the unit's values are the next to be read
+//   2. unit_acquire    its values can be read from here on
+//   3. unit_add        its gradients can be added to from here on; layers say it, as often as they add
+//   4. unit_release    its values are not read until it is acquired again
+//   5. unit_done       its gradients are complete: this step adds nothing more to them
+//   6. unit_settle     the step is over: nothing is on its way any more
+//
+// 1 to 4 come as often as a schedule needs the unit (a schedule of whole layers acquires a layer once per layer and
+// pass, one of chunks once per cell), 5 once per step and unit, 6 at the end. A forward alone has no 3 and 5.
+#pragma once
+#include "kernels/model/unit_parameters.h"
+
+#define UNIT_NONE SIZE_MAX // nothing is prefetched
+
+// Who keeps a model's values and gradients: the functions below ask it.
+struct unit_keeper {
+    void (*prefetch)(struct unit_keeper *keeper, size_t unit);
+    void (*acquire)(struct unit_keeper *keeper, size_t unit);
+    void (*add)(struct unit_keeper *keeper, size_t unit);
+    void (*release)(struct unit_keeper *keeper, size_t unit);
+    void (*done)(struct unit_keeper *keeper, size_t unit);
+    void (*settle)(struct unit_keeper *keeper);
+    void (*sum_ends)(struct unit_keeper *keeper);
+    bool gradients_stay; // complete ones stay where they are until the step is over
+};
+
+// Who is told of a model's steps, after the device has failed, too. Functions may be NULL.
+struct unit_listener {
+    void (*acquire)(struct unit_listener *listener, struct model *model, size_t unit);
+    void (*release)(struct unit_listener *listener, struct model *model, size_t unit);
+    // Units whose layers are done one after another come from the head down; where columns are walked, all of them
+    // within the last one.
+    void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
+};
+
+// Values that are kept on the host, or with overlap in shares, are on their way from here on. Every rank says it
+// where the others do. A walk says it of the unit that it goes to next, before the cells of the one at which it is:
+// of the row above before those that compute its input, of the row below before those that compute its gradient; at
+// the border of two columns or stages of where the next one begins, which may be the same unit. Of the layer at
+// either end the embedding and the head say it.
+void unit_prefetch(struct model *model, size_t unit);
+// A unit is released before it is acquired again.
+void unit_acquire(struct model *model, size_t unit);
+void unit_add(struct model *model, size_t unit);
+void unit_release(struct model *model, size_t unit);
+void unit_done(struct model *model, size_t unit);
+// unit_done of the layers below this one, downwards: those that a backward pass does not come to.
+void unit_done_below(struct model *model, size_t layer);
+// unit_done of every unit, in the same order: a step that found nothing to add.
+void unit_done_all(struct model *model);
+void unit_settle(struct model *model);
+// After unit_settle: both ends of a pipeline have a part of a tied table's gradient; then both have their sum, the
+// lowest rank's part first.
+void unit_sum_ends(struct model *model);

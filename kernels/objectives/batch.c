@@ -1,0 +1,601 @@
+#include "kernels/objectives/batch.h"
+#include "kernels/base/host_memory.h"
+#include "kernels/comm/comm.h"
+#include "kernels/objectives/objective.h"
+#include <math.h>
+#include <string.h>
+
+// Zeros on the host, for a batch on this device. NULL and the device's status where there is no room, or where the
+// device has failed before.
+static void *host_new(struct device *device, size_t count, size_t bytes)
+{
+    void *values = device->status.code == STATUS_OK ? host_memory_try(count, bytes) : NULL;
+    if (!values) {
+        status_set(&device->status, STATUS_OOM, "no room on the host for %zu values of a batch", count);
+    }
+    return values;
+}
+
+void normaliser_add(struct normaliser *step, const struct normaliser *batch)
+{
+    step->rows += batch->rows;
+    step->sequences += batch->sequences;
+    step->pairs += batch->pairs;
+    step->chosen_rows += batch->chosen_rows;
+    step->weight += batch->weight;
+    step->desirable += batch->desirable;
+}
+
+// The sequence of row t * B + b.
+static size_t sequence_of(const struct batch *batch, size_t row, size_t b)
+{
+    return batch->of ? (size_t)batch->of[row] : b;
+}
+
+static void count_rows(struct batch *batch, const int32_t *targets)
+{
+    struct normaliser *normaliser = &batch->normaliser;
+    normaliser->rows = normaliser->chosen_rows = 0;
+    for (size_t t = 0, row = 0; t < batch->context; t++) {
+        for (size_t b = 0; b < batch->batch; b++, row++) {
+            bool counts = targets[row] >= 0;
+            normaliser->rows += counts;
+            normaliser->chosen_rows += counts && sequence_of(batch, row, b) % 2 == 0;
+        }
+    }
+}
+
+void batch_open(struct batch *opened, struct device *device, const int32_t *ids, const int32_t *targets,
+                size_t context, size_t batch)
+{
+    size_t rows = context * batch;
+    *opened = (struct batch){.context = context,
+                             .batch = batch,
+                             .pieces = pieces_of(context, 1, 0),
+                             .sequences = batch,
+                             .normaliser = {.sequences = batch, .pairs = batch / 2},
+                             .objective = objectives[0]};
+    opened->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
+    opened->targets = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
+    if (!ids) {
+        return;
+    }
+    int32_t *turned_ids = host_new(device, rows, sizeof *turned_ids);
+    int32_t *turned_targets = host_new(device, rows, sizeof *turned_targets);
+    for (size_t b = 0; turned_targets && b < batch; b++) {
+        for (size_t t = 0; t < context; t++) {
+            size_t from = b * context + t, to = t * batch + b;
+            turned_ids[to] = ids[from];
+            turned_targets[to] = targets ? targets[from] : t + 1 < context ? ids[from + 1] : NO_TARGET;
+        }
+    }
+    if (turned_targets) {
+        count_rows(opened, turned_targets);
+        op_upload(device, opened->ids, turned_ids);
+        op_upload(device, opened->targets, turned_targets);
+    }
+    free(turned_ids);
+    free(turned_targets);
+}
+
+// The batch's, to be freed; NULL: the device has failed.
+static int32_t *targets_of(const struct batch *batch, struct device *device)
+{
+    int32_t *targets = host_new(device, batch->context * batch->batch, sizeof *targets);
+    if (targets) {
+        op_download(device, targets, batch->targets);
+    }
+    return targets;
+}
+
+// What follows a document's last token is another's: it has no target. At a row's end nothing follows, and it keeps
+// what it was given.
+static void end_targets(struct batch *batch, struct device *device)
+{
+    size_t rows = batch->context * batch->batch, B = batch->batch;
+    int32_t *targets = targets_of(batch, device);
+    for (size_t row = 0; targets && row < rows; row++) {
+        bool last = row + B < rows && batch->starts[row + B] != batch->starts[row];
+        targets[row] = last ? NO_TARGET : targets[row];
+    }
+    if (targets) {
+        count_rows(batch, targets);
+        op_upload(device, batch->targets, targets);
+    }
+    free(targets);
+}
+
+// To the device, where there is one with data.
+static struct tensor place_integers(struct device *device, const int32_t *values, size_t count)
+{
+    struct tensor placed = tensor_new(device, count, 1, DTYPE_I32, CATEGORY_DATA);
+    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+        op_upload(device, placed, values);
+    }
+    return placed;
+}
+
+// FNV-1a (Fowler, Noll & Vo 1991).
+static uint64_t hash(uint64_t from, const int32_t *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        from = (from ^ (uint64_t)values[i]) * 0x100000001b3;
+    }
+    return from;
+}
+
+// A document begins wherever the numbers of a sequence's tokens change. numbers: [batch, context].
+static void set_starts(struct batch *batch, struct device *device, const int32_t *numbers)
+{
+    size_t rows = batch->context * batch->batch, B = batch->batch;
+    CHECK(!batch->starts && !batch->weights.data);
+    batch->starts = host_new(device, rows, sizeof *batch->starts);
+    if (!batch->starts) {
+        return;
+    }
+    for (size_t row = 0; row < rows; row++) {
+        size_t t = row / B, at = row % B * batch->context + t;
+        bool first = t == 0 || numbers[at - 1] != numbers[at];
+        batch->starts[row] = first ? (int32_t)t : batch->starts[row - B];
+    }
+    batch->documents = hash(0xcbf29ce484222325, batch->starts, rows);
+    batch->device_starts = place_integers(device, batch->starts, rows);
+}
+
+void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents)
+{
+    for (size_t at = 0; at < batch->context * batch->batch; at++) {
+        CHECK(at % batch->context == 0 || documents[at - 1] <= documents[at]);
+    }
+    set_starts(batch, device, documents);
+    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+        end_targets(batch, device);
+    }
+}
+
+// Of every sequence its prefix, of every row its sequence; of a prefix's, which has no target, any.
+static void set_sequences(struct batch *batch, struct device *device, const int32_t *of, size_t count)
+{
+    size_t rows = batch->context * batch->batch, B = batch->batch;
+    batch->prefixes = host_new(device, B, sizeof *batch->prefixes);
+    batch->of = host_new(device, rows, sizeof *batch->of);
+    for (size_t row = 0; batch->of && row < rows; row++) {
+        size_t t = row / B, b = row % B, at = b * batch->context + t;
+        bool shared = of[at] < 0;
+        CHECK(shared ? batch->prefixes[b] == (int32_t)t : (size_t)of[at] < count);
+        batch->prefixes[b] += shared;
+        batch->of[row] = shared ? batch->of[row] : of[at];
+    }
+}
+
+void batch_set_branches(struct batch *batch, struct device *device, const int32_t *of, size_t count)
+{
+    size_t rows = batch->context * batch->batch;
+    set_starts(batch, device, of);
+    set_sequences(batch, device, of, count);
+    if (!batch->of) {
+        return;
+    }
+    batch->documents = hash(batch->documents, batch->prefixes, batch->batch);
+    batch->device_prefixes = place_integers(device, batch->prefixes, batch->batch);
+    batch->device_of = place_integers(device, batch->of, rows);
+    batch->sequences = batch->normaliser.sequences = count;
+    batch->normaliser.pairs = count / 2;
+    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+        int32_t *targets = targets_of(batch, device);
+        for (size_t row = 0; targets && row < rows; row++) {
+            CHECK(targets[row] < 0 || batch->starts[row] > 0 || batch->prefixes[row % batch->batch] == 0);
+        }
+        if (targets) {
+            count_rows(batch, targets);
+        }
+        free(targets);
+    }
+}
+
+struct documents batch_documents(const struct batch *batch, struct span tokens)
+{
+    size_t row = tokens.start * batch->batch, rows = tokens.count * batch->batch;
+    return (struct documents){.starts = batch->starts ? batch->starts + row : NULL,
+                              .device_starts = tensor_rows(batch->device_starts, row, rows),
+                              .prefixes = batch->prefixes,
+                              .device_prefixes = batch->device_prefixes};
+}
+
+static void release(struct batch *batch, struct device *device)
+{
+    tensor_free(device, &batch->units);
+    tensor_free(device, &batch->sums);
+    tensor_free(device, &batch->counts);
+    tensor_free(device, &batch->gains);
+    tensor_free(device, &batch->token_advantages);
+    tensor_free(device, &batch->advantages);
+    tensor_free(device, &batch->shares);
+    tensor_free(device, &batch->reference);
+    tensor_free(device, &batch->old);
+    tensor_free(device, &batch->weights);
+}
+
+// Of the statistics' dtype; values: [sequences, count], or NULL: not numbers.
+static struct tensor place(struct device *device, size_t sequences, size_t count, const double *values)
+{
+    size_t rows = count * sequences;
+    struct tensor placed = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
+    if (device->status.code != STATUS_OK || device->ops->dataless) {
+        return placed;
+    }
+    double *turned = host_new(device, rows, sizeof *turned);
+    for (size_t b = 0; turned && b < sequences; b++) {
+        for (size_t t = 0; t < count; t++) {
+            turned[t * sequences + b] = values ? values[b * count + t] : NAN;
+        }
+    }
+    if (turned) {
+        tensor_write(device, placed, turned);
+    }
+    free(turned);
+    return placed;
+}
+
+// Rows of a pair's longer sequence count `beyond` from where the shorter has none to hold against them. counts: of
+// the sequences' rows with a target.
+static void share_out(const struct batch *batch, struct device *device, const int32_t *targets,
+                      const int32_t *counts, double beyond)
+{
+    size_t rows = batch->context * batch->batch;
+    double *shares = host_new(device, rows, sizeof *shares);
+    int32_t *seen = host_new(device, batch->sequences, sizeof *seen);
+    for (size_t row = 0; seen && row < rows; row++) {
+        size_t b = sequence_of(batch, row, row % batch->batch);
+        seen[b] += targets[row] >= 0;
+        shares[row] = seen[b] > counts[b ^ 1] ? beyond : 1;
+    }
+    if (seen) {
+        tensor_write(device, batch->shares, shares);
+    }
+    free(seen);
+    free(shares);
+}
+
+// Of sequences that are desirable their weight, of others minus it, of mismatched ones 0.
+static struct tensor place_values(struct batch *batch, struct device *device, const struct objective_terms *terms,
+                                  const int32_t *desirable)
+{
+    size_t step = sequence_stride(terms->sequences);
+    double *values = desirable ? host_new(device, batch->sequences, sizeof *values) : NULL;
+    for (size_t b = 0; values && b < batch->sequences; b += step) {
+        values[b] = desirable[b] ? terms->desirable : -terms->undesirable;
+        batch->normaliser.desirable += desirable[b] != 0;
+    }
+    struct tensor placed = place(device, batch->sequences, 1, values);
+    free(values);
+    return placed;
+}
+
+// What rows of the batch gain, [batch, context]; 0 without a target. targets: by row.
+static double *row_advantages(const struct batch *batch, struct device *device, const struct batch_values *given,
+                              const int32_t *targets)
+{
+    double *advantages = host_new(device, batch->context * batch->batch, sizeof *advantages);
+    for (size_t i = 0; advantages && i < batch->context * batch->batch; i++) {
+        size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+        if (targets[row] >= 0) {
+            advantages[i] = given->token_advantages ? given->token_advantages[i]
+                                                    : given->advantages[sequence_of(batch, row, b)];
+        }
+    }
+    return advantages;
+}
+
+// The sequences of a group in which no row gains or loses anything have no targets, and are not counted.
+static void mask_groups(struct batch *batch, struct device *device, size_t group, const double *advantages,
+                        int32_t *targets)
+{
+    bool *gains = host_new(device, batch->sequences, sizeof *gains);
+    size_t masked = 0;
+    for (size_t i = 0; gains && i < batch->context * batch->batch; i++) {
+        size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+        gains[sequence_of(batch, row, b) / group] |= advantages[i] != 0;
+    }
+    for (size_t row = 0; gains && row < batch->context * batch->batch; row++) {
+        size_t b = sequence_of(batch, row, row % batch->batch);
+        targets[row] = gains[b / group] ? targets[row] : NO_TARGET;
+    }
+    for (size_t b = 0; gains && b < batch->sequences; b++) {
+        masked += !gains[b / group];
+    }
+    if (gains) {
+        batch->normaliser.sequences -= masked;
+        count_rows(batch, targets);
+        op_upload(device, batch->targets, targets);
+    }
+    free(gains);
+}
+
+static double sampling_factor(struct sampling sampling, double log_ratio)
+{
+    bool masks = sampling.by == SAMPLING_TOKEN_MASK || sampling.by == SAMPLING_SEQUENCE_MASK;
+    double ratio = exp(log_ratio), most = sampling.largest > 0 ? sampling.largest : INFINITY;
+    double within = fmin(fmax(ratio, sampling.smallest), most);
+    return masks && within != ratio ? 0 : within;
+}
+
+static void correct(const struct batch *batch, struct device *device, struct sampling sampling,
+                    const struct batch_values *given, const int32_t *targets, double *advantages)
+{
+    size_t rows = batch->context * batch->batch;
+    bool whole = sampling.by == SAMPLING_SEQUENCE_TRUNCATE || sampling.by == SAMPLING_SEQUENCE_MASK;
+    double *sums = host_new(device, batch->sequences, sizeof *sums);
+    for (int pass = whole ? 0 : 1; sums && pass < 2; pass++) {
+        for (size_t i = 0; i < rows; i++) {
+            size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+            if (targets[row] < 0) {
+                continue;
+            }
+            size_t sequence = sequence_of(batch, row, b);
+            double difference = given->old_logprobs[i] - given->sampling_logprobs[i];
+            if (pass == 0) {
+                sums[sequence] += difference;
+            } else {
+                advantages[i] *= sampling_factor(sampling, whole ? sums[sequence] : difference);
+            }
+        }
+    }
+    free(sums);
+}
+
+static void place_gains(struct batch *batch, struct device *device, const double *advantages)
+{
+    double *gains = host_new(device, batch->sequences * GAINS, sizeof *gains);
+    for (size_t i = 0; gains && i < batch->context * batch->batch; i++) {
+        size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
+        double advantage = advantages[i], *of = gains + GAINS * sequence_of(batch, row, b);
+        of[advantage < 0 ? GAIN_BELOW : GAIN_ABOVE] += advantage;
+        of[GAIN_ROWS_ABOVE] += advantage > 0;
+        of[GAIN_ROWS_BELOW] += advantage < 0;
+    }
+    if (gains) {
+        tensor_write(device, batch->gains, gains);
+    }
+    free(gains);
+}
+
+// Of sequences, or of their rows, where these have their own; and for a ratio of sequences what both come to.
+static void place_advantages(struct batch *batch, struct device *device, const struct objective_terms *terms,
+                             const struct batch_values *given, bool by_token)
+{
+    bool fills = device->status.code == STATUS_OK && !device->ops->dataless;
+    bool ratio = terms->sequences.kind == SEQUENCE_RATIO, read = !ratio || terms->sequences.held;
+    int32_t *targets = fills ? targets_of(batch, device) : NULL;
+    double *rows = targets ? row_advantages(batch, device, given, targets) : NULL;
+    if (rows && terms->masked_group) {
+        mask_groups(batch, device, terms->masked_group, rows, targets);
+    }
+    if (rows && terms->sampling.by != SAMPLING_OFF) {
+        correct(batch, device, terms->sampling, given, targets, rows);
+    }
+    if (read && by_token) {
+        batch->token_advantages = place(device, batch->batch, batch->context, rows);
+    } else if (read) {
+        batch->advantages = place(device, batch->sequences, 1, given->advantages);
+    }
+    if (ratio) {
+        batch->gains =
+            tensor_new(device, batch->sequences, GAINS, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
+    }
+    if (ratio && rows) {
+        place_gains(batch, device, rows);
+    }
+    free(rows);
+    free(targets);
+}
+
+// What the targets say of the sequences, of which a pair's S may be means; and the sum of the weights of rows that
+// have one.
+static void count(struct batch *batch, struct device *device, const double *weights,
+                  const struct objective_terms *terms)
+{
+    size_t B = batch->batch;
+    int32_t *targets = targets_of(batch, device), *counts = host_new(device, batch->sequences, sizeof *counts);
+    for (size_t b = 0; counts && b < B; b++) {
+        for (size_t t = 0; t < batch->context; t++) {
+            bool is_counted = targets[t * B + b] >= 0;
+            counts[sequence_of(batch, t * B + b, b)] += is_counted;
+            batch->normaliser.weight += is_counted && weights ? weights[b * batch->context + t] : 0;
+        }
+    }
+    if (counts && batch->counts.data) {
+        op_upload(device, batch->counts, counts);
+    }
+    if (counts && batch->shares.data) {
+        share_out(batch, device, targets, counts, terms->beyond);
+    }
+    if (counts && batch->units.data) {
+        double units[2];
+        for (size_t b = 0; b < 2; b++) {
+            units[b] = (b ? -1 : 1) * (terms->sequences.mean ? objective_share(counts[b]) : 1);
+        }
+        op_upload(device, batch->units, units);
+    }
+    free(counts);
+    free(targets);
+}
+
+void batch_set_objective(struct batch *batch, struct device *device, const struct objective *objective,
+                         const void *settings, const struct batch_values *values)
+{
+    static const struct batch_values none;
+    bool dataless = device->ops->dataless;
+    const struct batch_values *given = values && !dataless ? values : &none;
+    struct objective_terms terms = objective_terms(objective, settings);
+    unsigned required = terms.required, optional = values && values->old_logprobs ? terms.optional & BATCH_OLD : 0;
+    CHECK(dataless || !(required & BATCH_WEIGHTS) || given->weights);
+    bool by_token = terms.sampling.by != SAMPLING_OFF || (values && values->token_advantages);
+    CHECK(dataless || !(required & BATCH_ADVANTAGES) || given->advantages || given->token_advantages);
+    CHECK(dataless || !(required & BATCH_OLD) || given->old_logprobs);
+    CHECK(dataless || !(required & BATCH_SAMPLING) || given->sampling_logprobs);
+    CHECK(dataless || !(required & BATCH_DESIRABLE) || given->desirable);
+    release(batch, device);
+    batch->objective = objective;
+    batch->settings = settings;
+    batch->normaliser.sequences = batch->sequences;
+    batch->normaliser.weight = 0;
+    batch->normaliser.desirable = 0;
+    if (required & BATCH_WEIGHTS) {
+        batch->weights = place(device, batch->batch, batch->context, given->weights);
+    }
+    if ((required | optional) & BATCH_OLD) {
+        batch->old = place(device, batch->batch, batch->context, given->old_logprobs);
+    }
+    if (required & BATCH_REFERENCE) {
+        batch->reference = place(device, batch->batch, batch->context, given->reference_logprobs);
+    }
+    if (terms.desensitised) {
+        batch->shares = tensor_new(device, batch->context * batch->batch, 1, dtype_statistic(device->ops->dtype),
+                                   CATEGORY_DATA);
+    }
+    if (required & BATCH_ADVANTAGES) {
+        place_advantages(batch, device, &terms, given, by_token);
+    }
+    if (required & BATCH_DESIRABLE) {
+        batch->advantages = place_values(batch, device, &terms, given->desirable);
+    }
+    if (objective_counts(&terms)) {
+        batch->counts = tensor_new(device, batch->sequences, 1, DTYPE_I32, CATEGORY_DATA);
+    }
+    if (terms.sequences.kind != SEQUENCE_NONE) {
+        batch->sums = tensor_new(device, batch->sequences, 1, DTYPE_F64, CATEGORY_DATA);
+    }
+    if (terms.deferred && batch->sequences == 2) {
+        batch->units = tensor_new(device, 2, 1, DTYPE_F64, CATEGORY_DATA);
+    }
+    if (device->status.code == STATUS_OK && !dataless) {
+        count(batch, device, batch->weights.data ? given->weights : NULL, &terms);
+    }
+}
+
+// Of rows of all tokens those of the pieces, of a tensor and of what is on the host.
+static void keep_rows(struct device *device, struct tensor *t, const struct pieces *pieces, size_t B)
+{
+    if (!t->data) {
+        return;
+    }
+    struct tensor kept = tensor_new(device, pieces_count(pieces) * B, t->cols, t->dtype, t->category), all = *t;
+    char *bytes = host_new(device, tensor_bytes(all) + 1, 1);
+    size_t row_bytes = B * t->cols * dtype_bytes(t->dtype), row = 0;
+    if (bytes) {
+        op_download(device, bytes, all);
+    }
+    for (size_t i = 0; bytes && i < PIECES; i++) {
+        struct span piece = pieces->items[i];
+        op_upload(device, tensor_rows(kept, row, piece.count * B), bytes + piece.start * row_bytes);
+        row += piece.count * B;
+    }
+    free(bytes);
+    tensor_free(device, t);
+    *t = kept;
+}
+static void keep_on_host(int32_t *values, const struct pieces *pieces, size_t B)
+{
+    size_t row = 0;
+    for (size_t i = 0; values && i < PIECES; i++) {
+        struct span piece = pieces->items[i];
+        memmove(values + row, values + piece.start * B, piece.count * B * sizeof *values);
+        row += piece.count * B;
+    }
+}
+
+void batch_share(struct batch *batch, struct device *device, size_t ranks, size_t rank)
+{
+    struct tensor *of_rows[] = {&batch->ids,       &batch->targets,   &batch->weights, &batch->old,
+                                &batch->reference, &batch->device_of, &batch->shares,  &batch->token_advantages};
+    struct pieces pieces = pieces_of(batch->context, ranks, rank);
+    CHECK(!batch_is_shared(batch));
+    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {
+        keep_rows(device, of_rows[i], &pieces, batch->batch);
+    }
+    keep_on_host(batch->of, &pieces, batch->batch);
+    batch->pieces = pieces;
+    batch->context = pieces_count(&pieces);
+}
+
+// Pieces of all ranks, in order.
+static size_t piece_count(const struct batch *batch)
+{
+    return PIECES * batch->pieces.ranks;
+}
+static size_t piece_start(const struct batch *batch, size_t piece)
+{
+    return comm_share(batch->pieces.context, piece_count(batch), piece).start;
+}
+
+void batch_shift_documents(struct batch *batch, struct device *device)
+{
+    struct token_run runs[PIECES];
+    size_t B = batch->batch, own = batch->context * B, pieces = piece_count(batch);
+    size_t count = pieces_runs(&batch->pieces, (struct span){0, batch->context}, runs);
+    if (!batch->starts) {
+        return;
+    }
+    CHECK(batch_is_shared(batch) && !batch->prefixes && !batch->shifted);
+    batch->shifted = host_new(device, pieces * own, sizeof *batch->shifted);
+    if (!batch->shifted) {
+        return;
+    }
+    for (size_t at = 0; at < pieces * count; at++) {
+        const struct token_run *run = &runs[at % count];
+        size_t key = piece_start(batch, at / count);
+        int32_t *shifted = batch->shifted + at / count * own + run->first * B;
+        for (size_t row = 0; row < run->count * B; row++) {
+            size_t start = (size_t)batch->starts[run->start * B + row];
+            shifted[row] = start > key ? (int32_t)(start - key) : 0;
+        }
+    }
+    batch->device_shifted = place_integers(device, batch->shifted, pieces * own);
+}
+
+struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run)
+{
+    size_t B = batch->batch, piece = 0;
+    if (!batch->shifted) {
+        return (struct documents){0};
+    }
+    while (piece_start(batch, piece) != key) {
+        piece++;
+        CHECK(piece < piece_count(batch));
+    }
+    size_t row = (piece * batch->context + run.first) * B;
+    return (struct documents){.starts = batch->shifted + row,
+                              .device_starts = tensor_rows(batch->device_shifted, row, run.count * B)};
+}
+
+void batch_copy_own(const struct batch *batch, struct device *device, struct tensor all, struct tensor own,
+                    bool out)
+{
+    size_t B = batch->batch, row = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        struct span piece = batch->pieces.items[i];
+        if (piece.count > 0) {
+            struct tensor here = tensor_rows(own, row, piece.count * B);
+            struct tensor there = tensor_rows(all, piece.start * B, piece.count * B);
+            op_copy(device, out ? there : here, out ? here : there);
+        }
+        row += piece.count * B;
+    }
+}
+
+void batch_close(struct batch *batch, struct device *device)
+{
+    tensor_free(device, &batch->device_shifted);
+    tensor_free(device, &batch->device_of);
+    tensor_free(device, &batch->device_prefixes);
+    tensor_free(device, &batch->device_starts);
+    free(batch->shifted);
+    free(batch->of);
+    free(batch->prefixes);
+    free(batch->starts);
+    batch->shifted = batch->of = batch->prefixes = batch->starts = NULL;
+    release(batch, device);
+    tensor_free(device, &batch->ids);
+    tensor_free(device, &batch->targets);
+}

@@ -1,0 +1,703 @@
+// The objectives that there are, and what each can be asked.
+#include "kernels/objectives/objective.h"
+#include <stddef.h>
+
+const struct metric objective_metrics[OBJECTIVE_METRICS] = {
+    [METRIC_MARGIN] = {"margin", PER_PAIR},
+    [METRIC_ACCURACY] = {"accuracy", PER_PAIR},
+    [METRIC_CLIP_LOW] = {"clip_low", PER_ROW},
+    [METRIC_CLIP_HIGH] = {"clip_high", PER_ROW},
+    [METRIC_KL] = {"kl", PER_ROW},
+    [METRIC_ENTROPY] = {"entropy", PER_ROW},
+    [METRIC_Z_LOSS] = {"z_loss", PER_ROW},
+};
+
+#define HAS(metric) (1U << (metric))
+#define Z_LOSS_HELP                                                                                                \
+    "weight of each token's squared logsumexp, added to its cost (z-loss, Chowdhery et al. 2022, arXiv "           \
+    "2204.02311)"
+
+struct likelihood_settings {
+    double z_loss, smoothing;
+};
+
+static const struct option likelihood_options[] = {
+    {.name = "z_loss",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct likelihood_settings, z_loss),
+     .maximum = 1e6,
+     .unsaid = true,
+     .help = Z_LOSS_HELP},
+    {.name = "smoothing",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct likelihood_settings, smoothing),
+     .maximum = 1,
+     .unsaid = true,
+     .help = "share of a target that is spread evenly over the vocabulary (label smoothing)"},
+    {0}};
+
+static void likelihood_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct likelihood_settings *settings = of_objective;
+    terms->rows.z_loss = settings->z_loss;
+    terms->rows.smoothing = settings->smoothing;
+    terms->metrics = settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0;
+}
+
+static const struct objective token_mean = {
+    .name = "token-mean",
+    .summary = "cross-entropy, the mean over all tokens with a target",
+    .source = "what libraries train with by default",
+    .options = {likelihood_options, sizeof(struct likelihood_settings)},
+    .set = likelihood_set,
+    .terms = {.rows.kind = ROW_LIKELIHOOD, .divisor = PER_ROW},
+};
+static const struct objective sequence_mean = {
+    .name = "sequence-mean",
+    .summary = "cross-entropy, the mean over sequences of each one's mean",
+    .source = "Shao et al. 2024, arXiv 2402.03300, as GRPO weighs tokens",
+    .options = {likelihood_options, sizeof(struct likelihood_settings)},
+    .set = likelihood_set,
+    .terms = {.rows.kind = ROW_LIKELIHOOD, .weights = ROWS_BY_SEQUENCE, .divisor = PER_SEQUENCE},
+};
+static const struct objective weighted_mean = {
+    .name = "weighted-mean",
+    .summary = "cross-entropy, the mean over tokens by weights that are given",
+    .source = "longbp",
+    .options = {likelihood_options, sizeof(struct likelihood_settings)},
+    .set = likelihood_set,
+    .terms = {.rows.kind = ROW_LIKELIHOOD,
+              .weights = ROWS_BY_WEIGHT,
+              .divisor = PER_WEIGHT,
+              .required = BATCH_WEIGHTS},
+};
+struct dft_settings {
+    double z_loss;
+};
+
+static const struct option dft_options[] = {{.name = "z_loss",
+                                             .type = OPTION_NUMBER,
+                                             .offset = offsetof(struct dft_settings, z_loss),
+                                             .maximum = 1e6,
+                                             .unsaid = true,
+                                             .help = Z_LOSS_HELP},
+                                            {0}};
+
+static void dft_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct dft_settings *settings = of_objective;
+    terms->rows.z_loss = settings->z_loss;
+    terms->metrics = settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0;
+}
+
+static const struct objective dft = {
+    .name = "dft",
+    .summary = "cross-entropy times the token's own probability, which is held fixed",
+    .source = "Wu et al. 2025, arXiv 2508.05629",
+    .options = {dft_options, sizeof(struct dft_settings)},
+    .set = dft_set,
+    .terms = {.rows.kind = ROW_DFT, .divisor = PER_ROW},
+};
+
+// Defaults are those of Hugging Face's TRL.
+#define GAMMA                0.5
+#define ALPHA                0.5
+#define TAU                  0.05
+#define CLIP                 0.2
+#define RATIO_MAX            5
+#define SAMPLING_MAX         3
+#define TEMPERATURE          1
+#define TEMPERATURE_NEGATIVE 1.05
+
+struct dpo_settings {
+    int kind, defer, divergence; // kind: enum pair_kind, divergence: enum divergence
+    double beta, smoothing, gamma, tau, sft, alpha, ld_alpha;
+};
+
+// What tells the kinds of pairs apart beside their cost.
+static const struct pair_traits {
+    bool mean;     // S is the mean over a sequence's rows
+    bool alone;    // without a reference
+    bool each;     // the cost is not a function of the difference
+    bool smoothed; // by e
+} pair_traits[] = {
+    [PAIR_SIGMOID] = {.smoothed = true},
+    [PAIR_ROBUST] = {.smoothed = true},
+    [PAIR_IPO] = {.mean = true},
+    [PAIR_HINGE] = {0},
+    [PAIR_SIMPO] = {.mean = true, .alone = true, .smoothed = true},
+    [PAIR_NORM] = {.mean = true, .smoothed = true},
+    [PAIR_CPO] = {.alone = true, .smoothed = true},
+    [PAIR_EXO] = {.smoothed = true},
+    [PAIR_DISCOPOP] = {0},
+    [PAIR_NCA] = {.each = true},
+    [PAIR_BCO] = {.each = true},
+    [PAIR_SPPO] = {.each = true},
+    [PAIR_APO_ZERO] = {.each = true},
+    [PAIR_APO_DOWN] = {.each = true},
+    [PAIR_ODDS] = {.mean = true, .alone = true, .each = true},
+};
+
+static const struct option dpo_options[] = {
+    {.name = "kind",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct dpo_settings, kind),
+     .initial = PAIR_SIGMOID,
+     .choices = OPTION_CHOICES("sigmoid", "robust", "ipo", "hinge", "simpo", "sigmoid_norm", "cpo", "exo_pair",
+                               "discopop", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down"),
+     .help =
+         "what a pair costs by its log-probs; ipo, simpo and sigmoid_norm take each sequence's mean, simpo and cpo "
+         "have no reference"},
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, beta),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 0.1,
+     .help = "factor of the difference; of ipo tau"},
+    {.name = "smoothing",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, smoothing),
+     .maximum = 0.5,
+     .help = "probability that a pair is the wrong way round, of sigmoid, robust, simpo, sigmoid_norm, cpo and "
+             "exo_pair, which needs one"},
+    {.name = "gamma",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, gamma),
+     .maximum = 1e6,
+     .initial = GAMMA,
+     .help = "margin that simpo takes off beta times the difference"},
+    {.name = "tau",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, tau),
+     .minimum = 1e-6,
+     .maximum = 1,
+     .initial = TAU,
+     .help = "temperature of discopop's mixture of a logistic and an exponential cost"},
+    {.name = "sft",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, sft),
+     .maximum = 1e6,
+     .help = "weight of the chosen sequences' cross-entropy, a mean over their tokens, beside the pairs' cost"},
+    {.name = "divergence",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct dpo_settings, divergence),
+     .initial = DIVERGENCE_REVERSE_KL,
+     .choices = OPTION_CHOICES("reverse-kl", "forward-kl", "js", "alpha"),
+     .help = "from the reference, by which a sequence's log-probs count; simpo has none but the first"},
+    {.name = "alpha",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, alpha),
+     .maximum = 0.99,
+     .initial = ALPHA,
+     .help = "of divergence alpha: 0 is the forward KL, near 1 the reverse"},
+    {.name = "ld_alpha",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct dpo_settings, ld_alpha),
+     .maximum = 1,
+     .initial = 1,
+     .help = "factor of the log-probs, the reference's too, of a completion's tokens beyond as many as both of its "
+             "pair have (LD-DPO, Liu et al. 2024, arXiv 2409.06411); 1: all count alike"},
+    {.name = "defer",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct dpo_settings, defer),
+     .choices = OPTION_CHOICES("auto", "off"),
+     .help =
+         "columns of a step of one pair are walked as if its slope were 1, which multiplies their gradient in the "
+         "end: spares the first pass its head"},
+    {0}};
+
+static void dpo_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct dpo_settings *settings = of_objective;
+    const struct pair_traits *traits = &pair_traits[settings->kind];
+    terms->rows.kind = settings->sft > 0 ? ROW_CHOSEN : ROW_NONE;
+    terms->rows.scale = settings->sft;
+    terms->sequences = (struct sequence_terms){.kind = SEQUENCE_PAIRS,
+                                               .pair = (enum pair_kind)settings->kind,
+                                               .divergence = (enum divergence)settings->divergence,
+                                               .alpha = settings->alpha,
+                                               .mean = traits->mean,
+                                               .beta = settings->beta,
+                                               .smoothing = settings->smoothing,
+                                               .gamma = settings->gamma,
+                                               .tau = settings->tau};
+    terms->desensitised = settings->ld_alpha < 1;
+    terms->beyond = settings->ld_alpha;
+    // One slope is both sequences', but for a kind or a divergence that has a slope of each.
+    bool one_slope = settings->sft == 0 && settings->divergence == DIVERGENCE_REVERSE_KL && !traits->each;
+    terms->deferred = settings->defer == 0 && one_slope;
+    terms->required = traits->alone ? 0 : BATCH_REFERENCE;
+}
+
+static bool refuse_effectless(const char *objective, const char *goes_with, struct status *status)
+{
+    return status_set(status, STATUS_BAD_INPUT, "%s's %s; leave it out", objective, goes_with);
+}
+
+// Of an option that changes nothing beside the others, but is not at its default, what it goes with, as spaco's:
+// its trial would be measured twice under two names. NULL: there is none.
+static const char *dpo_effectless(const struct dpo_settings *settings)
+{
+    const struct pair_traits *traits = &pair_traits[settings->kind];
+    if (!traits->smoothed && settings->smoothing > 0) {
+        return "smoothing goes with kind \"sigmoid\", \"robust\", \"simpo\", \"sigmoid_norm\", \"cpo\" or "
+               "\"exo_pair\"";
+    }
+    if (settings->kind != PAIR_SIMPO && settings->gamma != GAMMA) {
+        return "gamma goes with kind \"simpo\" alone";
+    }
+    if (settings->kind != PAIR_DISCOPOP && settings->tau != TAU) {
+        return "tau goes with kind \"discopop\" alone";
+    }
+    return settings->divergence != DIVERGENCE_ALPHA && settings->alpha != ALPHA
+               ? "alpha goes with divergence \"alpha\" alone"
+               : NULL;
+}
+
+static bool check_pairs(const char *objective, size_t sequences, struct status *status)
+{
+    return sequences % 2 == 0 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "%s needs pairs, sequences 2i the chosen and 2i + 1 the rejected ones; the batch has %zu; "
+                      "use an even number",
+                      objective, sequences);
+}
+
+static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    const struct dpo_settings *settings = of_objective;
+    const struct pair_traits *traits = &pair_traits[settings->kind];
+    const char *kind = dpo_options[0].choices[settings->kind];
+    (void)micro_batches;
+    if (!check_pairs("dpo", sequences, status)) {
+        return false;
+    }
+    if (traits->alone && settings->divergence != DIVERGENCE_REVERSE_KL) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"%s\" has no reference to be near to; leave divergence out", kind);
+    }
+    if (traits->each && settings->divergence != DIVERGENCE_REVERSE_KL) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"%s\" takes each sequence's log-ratio as it is; leave divergence out", kind);
+    }
+    if (settings->ld_alpha < 1 && traits->mean) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"%s\" takes means, which length does not move; leave ld_alpha out", kind);
+    }
+    const char *goes_with = dpo_effectless(settings);
+    if (goes_with) {
+        return refuse_effectless("dpo", goes_with, status);
+    }
+    if (settings->kind == PAIR_EXO && settings->smoothing == 0) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"exo_pair\" compares with a pair of probabilities 1 - smoothing and "
+                          "smoothing, neither of them 0; give smoothing, such as 0.001");
+    }
+    if (settings->kind == PAIR_ROBUST && settings->smoothing >= 0.5) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "dpo's kind \"robust\" divides by 1 - 2 smoothing; use a smoothing below 0.5");
+    }
+    return true;
+}
+
+static const struct objective dpo = {
+    .name = "dpo",
+    .summary = "preference of the first over the second sequence of each pair",
+    .source = "Rafailov et al. 2023, arXiv 2305.18290",
+    .options = {dpo_options, sizeof(struct dpo_settings)},
+    .terms = {.divisor = PER_PAIR, .metrics = HAS(METRIC_MARGIN) | HAS(METRIC_ACCURACY)},
+    .set = dpo_set,
+    .check = dpo_check,
+};
+
+struct orpo_settings {
+    double beta;
+};
+
+static const struct option orpo_options[] = {
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct orpo_settings, beta),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 0.1,
+     .help = "factor of the odds ratio's cost, beside the chosen sequences' cross-entropy"},
+    {0}};
+
+static void orpo_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct orpo_settings *settings = of_objective;
+    terms->sequences = (struct sequence_terms){
+        .kind = SEQUENCE_PAIRS, .pair = PAIR_ODDS, .mean = pair_traits[PAIR_ODDS].mean, .beta = settings->beta};
+}
+
+static bool orpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    (void)of_objective, (void)micro_batches;
+    return check_pairs("orpo", sequences, status);
+}
+
+static const struct objective orpo = {
+    .name = "orpo",
+    .summary = "cross-entropy of the first sequence of each pair, and its odds against the second",
+    .source = "Hong et al. 2024, arXiv 2403.07691",
+    .options = {orpo_options, sizeof(struct orpo_settings)},
+    .terms = {.rows = {.kind = ROW_CHOSEN, .scale = 1},
+              .divisor = PER_PAIR,
+              .metrics = HAS(METRIC_MARGIN) | HAS(METRIC_ACCURACY)},
+    .set = orpo_set,
+    .check = orpo_check,
+};
+
+enum value_kind { VALUE_KTO, VALUE_APO_ZERO };
+
+struct kto_settings {
+    int kind; // enum value_kind
+    double beta, desirable, undesirable;
+};
+
+static const struct option kto_options[] = {
+    {.name = "kind",
+     .type = OPTION_CHOICE,
+     .offset = offsetof(struct kto_settings, kind),
+     .choices = OPTION_CHOICES("kto", "apo_zero_unpaired"),
+     .help =
+         "kto holds a sequence's gain over the reference against the mean gain of mismatched sequences, 2i + 1; "
+         "apo_zero_unpaired against 0, and has no mismatched ones"},
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct kto_settings, beta),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 0.1,
+     .help = "factor of the gain over the reference"},
+    {.name = "desirable_weight",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct kto_settings, desirable),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 1,
+     .help = "of what a desirable sequence costs"},
+    {.name = "undesirable_weight",
+     .type = OPTION_NUMBER,
+     .offset = offsetof(struct kto_settings, undesirable),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = 1,
+     .help = "of what any other costs"},
+    {0}};
+
+static void kto_set(struct objective_terms *terms, const void *of_objective)
+{
+    const struct kto_settings *settings = of_objective;
+    bool mismatched = settings->kind == VALUE_KTO;
+    terms->sequences =
+        (struct sequence_terms){.kind = SEQUENCE_VALUE, .mismatched = mismatched, .beta = settings->beta};
+    terms->desirable = settings->desirable;
+    terms->undesirable = settings->undesirable;
+    terms->divisor = mismatched ? PER_PAIR : PER_SEQUENCE;
+    terms->metrics = HAS(METRIC_MARGIN) | (mismatched ? HAS(METRIC_KL) : 0);
+}
+
+static bool kto_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    const struct kto_settings *settings = of_objective;
+    if (settings->kind == VALUE_APO_ZERO) {
+        return true;
+    }
+    if (sequences % 2) {
+        return status_set(
+            status, STATUS_BAD_INPUT,
+            "kto needs sequences 2i and with each, as 2i + 1, its prompt with another's completion, by "
+            "which it estimates the divergence; the batch has %zu; use an even number, or kind "
+            "\"apo_zero_unpaired\"",
+            sequences);
+    }
+    return micro_batches == 1 ||
+           status_set(status, STATUS_BAD_INPUT,
+                      "kto would estimate the divergence of each of %zu micro-batches by itself; use one, or kind "
+                      "\"apo_zero_unpaired\"",
+                      micro_batches);
+}
+
+static const struct objective kto = {
+    .name = "kto",
+    .summary = "value of desirable and undesirable sequences, each by itself",
+    .source = "Ethayarajh et al. 2024, arXiv 2402.01306",
+    .options = {kto_options, sizeof(struct kto_settings)},
+    .terms = {.required = BATCH_REFERENCE | BATCH_DESIRABLE},
+    .set = kto_set,
+    .check = kto_check,
+};
+
+enum policy { POLICY_CLIP, POLICY_CISPO, POLICY_SAPO, POLICY_GSPO, POLICY_REINFORCE, POLICY_GSPO_TOKEN };
+enum normalisation { BY_DAPO, BY_GRPO, BY_BNPO, BY_DR_GRPO, BY_LUSPO };
+
+struct grpo_settings {
+    int normaliser, policy, importance, estimate, sampling, entropy; // estimate: enum kl_estimate
+    struct clip clip;
+    double ratio_max, temperature, temperature_negative, beta, sampling_min, sampling_max, entropy_bonus, z_loss;
+    size_t length, masked_group;
+};
+
+#define GRPO_AT(member) offsetof(struct grpo_settings, member)
+static const struct option grpo_options[] = {
+    {.name = "normaliser",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(normaliser),
+     .initial = BY_DAPO,
+     .choices = OPTION_CHOICES("dapo", "grpo", "bnpo", "dr_grpo", "luspo"),
+     .help = "what the tokens' costs are divided by: their number in the step; their number in the sequence, and "
+             "that of "
+             "sequences; their number in the one micro-batch; sequences times length; sequences"},
+    {.name = "policy",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(policy),
+     .initial = POLICY_CLIP,
+     .choices = OPTION_CHOICES("clip", "cispo", "sapo", "gspo", "reinforce", "gspo_token"),
+     .help =
+         "what a token costs by its ratio to the policy that sampled it; gspo and gspo_token take the sequence's, "
+         "gspo_token with each token's own advantage in its gradient"},
+    {.name = "clip_low",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(clip.low),
+     .maximum = 1,
+     .initial = CLIP,
+     .help =
+         "with a negative advantage ratios below 1 - clip_low have no gradient, under clip, gspo and gspo_token"},
+    {.name = "clip_high",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(clip.high),
+     .maximum = 1e6,
+     .initial = CLIP,
+     .help =
+         "with a positive advantage ratios above 1 + clip_high have no gradient, under clip, gspo and gspo_token"},
+    {.name = "dual",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(clip.dual),
+     .maximum = 1e6,
+     .help = "with a negative advantage ratios above it have no gradient, under clip, gspo and gspo_token; 0: all "
+             "have"},
+    {.name = "ratio_max",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(ratio_max),
+     .maximum = 1e6,
+     .initial = RATIO_MAX,
+     .help = "largest factor under cispo"},
+    {.name = "temperature",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(temperature),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = TEMPERATURE,
+     .help = "of sapo's sigmoid, with a positive advantage"},
+    {.name = "temperature_negative",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(temperature_negative),
+     .minimum = 1e-6,
+     .maximum = 1e6,
+     .initial = TEMPERATURE_NEGATIVE,
+     .help = "of sapo's sigmoid, with any other"},
+    {.name = "beta",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(beta),
+     .maximum = 1e6,
+     .help = "factor of the divergence from the reference; 0: no reference is read"},
+    {.name = "estimator",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(estimate),
+     .choices = OPTION_CHOICES("k3", "k2", "k1"),
+     .help = "of that divergence: exp(q - l) - (q - l) - 1, (l - q)^2 / 2, l - q, of which l is a token's log-prob "
+             "and q the reference's"},
+    {.name = "importance",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(importance),
+     .choices = OPTION_CHOICES("off", "on"),
+     .help = "whether that divergence is weighted by the token's ratio"},
+    {.name = "sampling",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(sampling),
+     .choices = OPTION_CHOICES("off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+     .help =
+         "how old_logprobs over sampling_logprobs, those of the engine that sampled, weigh a token's cost but its "
+         "divergence: each token's ratio or its sequence's, cut to bounds or 0 beyond them"},
+    {.name = "sampling_min",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(sampling_min),
+     .maximum = 1e6,
+     .help = "smallest such ratio; 0: no bound"},
+    {.name = "sampling_max",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(sampling_max),
+     .maximum = 1e6,
+     .initial = SAMPLING_MAX,
+     .help = "largest such ratio; 0: no bound"},
+    {.name = "mask_groups",
+     .type = OPTION_COUNT,
+     .offset = GRPO_AT(masked_group),
+     .maximum = OPTION_COUNT_MAX,
+     .help =
+         "sequences of a group: one whose advantages are all 0, for its rewards are equal, counts neither in the "
+         "loss nor in what that is divided by; 0: all count"},
+    {.name = "length",
+     .type = OPTION_COUNT,
+     .offset = GRPO_AT(length),
+     .maximum = OPTION_COUNT_MAX,
+     .help = "tokens of a completion that normaliser dr_grpo divides by, a constant of the run"},
+    {.name = "entropy_bonus",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(entropy_bonus),
+     .maximum = 1e6,
+     .unsaid = true,
+     .help = "weight of the tokens' mean entropy, subtracted from the loss under every normaliser"},
+    {.name = "entropy",
+     .type = OPTION_CHOICE,
+     .offset = GRPO_AT(entropy),
+     .choices = OPTION_CHOICES("off", "on"),
+     .unsaid = true,
+     .help = "whether steps report the tokens' mean entropy without a bonus; costs one more pass over the logits"},
+    {.name = "z_loss",
+     .type = OPTION_NUMBER,
+     .offset = GRPO_AT(z_loss),
+     .maximum = 1e6,
+     .unsaid = true,
+     .help = Z_LOSS_HELP},
+    {0}};
+
+static bool of_sequences(int policy)
+{
+    return policy == POLICY_GSPO || policy == POLICY_GSPO_TOKEN;
+}
+
+static void grpo_set(struct objective_terms *terms, const void *of_objective)
+{
+    static const enum row_objective kinds[] = {
+        [POLICY_CLIP] = ROW_CLIP, [POLICY_CISPO] = ROW_CISPO,         [POLICY_SAPO] = ROW_SAPO,
+        [POLICY_GSPO] = ROW_NONE, [POLICY_REINFORCE] = ROW_REINFORCE, [POLICY_GSPO_TOKEN] = ROW_RATIO};
+    static const unsigned bounds[] = {[POLICY_CLIP] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_CISPO] = HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_GSPO] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_GSPO_TOKEN] = HAS(METRIC_CLIP_LOW) | HAS(METRIC_CLIP_HIGH),
+                                      [POLICY_REINFORCE] = 0};
+    const struct grpo_settings *settings = of_objective;
+    bool by_row = settings->normaliser == BY_DAPO || settings->normaliser == BY_BNPO;
+    terms->rows = (struct row_terms){.kind = kinds[settings->policy],
+                                     .clip = settings->clip,
+                                     .ratio_max = settings->ratio_max,
+                                     .temperature = settings->temperature,
+                                     .temperature_negative = settings->temperature_negative,
+                                     .beta = settings->beta,
+                                     .importance = settings->importance,
+                                     .estimate = (enum kl_estimate)settings->estimate,
+                                     .z_loss = settings->z_loss,
+                                     .entropy_bonus = settings->entropy_bonus,
+                                     .entropy = settings->entropy || settings->entropy_bonus > 0};
+    terms->weights = settings->normaliser == BY_GRPO ? ROWS_BY_SEQUENCE : ROWS_ALIKE;
+    terms->divisor = by_row ? PER_ROW : PER_SEQUENCE;
+    terms->length = settings->normaliser == BY_DR_GRPO ? (double)settings->length : 0;
+    if (of_sequences(settings->policy)) {
+        terms->sequences = (struct sequence_terms){.kind = SEQUENCE_RATIO,
+                                                   .mean = true,
+                                                   .clip = settings->clip,
+                                                   .weighed = terms->weights == ROWS_BY_SEQUENCE,
+                                                   .held = settings->policy == POLICY_GSPO_TOKEN};
+    }
+    terms->sampling = (struct sampling){.smallest = settings->sampling_min, .largest = settings->sampling_max};
+    terms->sampling.by = settings->sampling;
+    terms->masked_group = settings->masked_group;
+    bool sampling = settings->sampling != SAMPLING_OFF;
+    terms->required =
+        BATCH_ADVANTAGES | (settings->beta > 0 ? BATCH_REFERENCE : 0) | (sampling ? BATCH_OLD | BATCH_SAMPLING : 0);
+    bool ratio = settings->policy != POLICY_REINFORCE || (settings->beta > 0 && settings->importance);
+    terms->optional = ratio ? BATCH_OLD : 0;
+    terms->metrics = bounds[settings->policy] | (settings->beta > 0 ? HAS(METRIC_KL) : 0) |
+                     (terms->rows.entropy ? HAS(METRIC_ENTROPY) : 0) |
+                     (settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0);
+}
+
+// As dpo_effectless.
+static const char *grpo_effectless(const struct grpo_settings *settings)
+{
+    const struct clip *clip = &settings->clip;
+    bool clips = settings->policy == POLICY_CLIP || of_sequences(settings->policy);
+    bool bounds = settings->sampling_min > 0 || settings->sampling_max != SAMPLING_MAX;
+    bool cools = settings->temperature != TEMPERATURE || settings->temperature_negative != TEMPERATURE_NEGATIVE;
+    if (!clips && (clip->low != CLIP || clip->high != CLIP || clip->dual > 0)) {
+        return "bound (clip_low, clip_high, dual) goes with policy \"clip\", \"gspo\" or \"gspo_token\"";
+    }
+    if (settings->policy != POLICY_CISPO && settings->ratio_max != RATIO_MAX) {
+        return "ratio_max goes with policy \"cispo\" alone";
+    }
+    if (settings->policy != POLICY_SAPO && cools) {
+        return "temperature, of either sign, goes with policy \"sapo\" alone";
+    }
+    if (settings->beta == 0 && settings->estimate) {
+        return "estimator is of what beta is the factor of, and beta is 0";
+    }
+    if (settings->sampling == SAMPLING_OFF && bounds) {
+        return "bound (sampling_min, sampling_max) goes with sampling, which is off";
+    }
+    if (settings->entropy && settings->entropy_bonus > 0) {
+        return "entropy is told with entropy_bonus, too";
+    }
+    if (settings->beta == 0 && settings->importance) {
+        return "importance weighs what beta is the factor of, and beta is 0";
+    }
+    return settings->normaliser != BY_DR_GRPO && settings->length ? "length goes with normaliser \"dr_grpo\" alone"
+                                                                  : NULL;
+}
+
+static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
+{
+    const struct grpo_settings *settings = of_objective;
+    if (settings->masked_group && sequences % settings->masked_group) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's mask_groups says that %zu sequences are a group, and the batch has %zu; use a "
+                          "multiple",
+                          settings->masked_group, sequences);
+    }
+    if (settings->sampling_max > 0 && settings->sampling_min > settings->sampling_max) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's sampling_min %g is more than sampling_max, %g; use less", settings->sampling_min,
+                          settings->sampling_max);
+    }
+    if (settings->normaliser == BY_DR_GRPO && settings->length == 0) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's normaliser \"dr_grpo\" divides by a length that does not depend on the batch; "
+                          "give length, the most tokens that a completion may have");
+    }
+    if (settings->normaliser == BY_BNPO && micro_batches > 1) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's normaliser \"bnpo\" would divide each of %zu micro-batches by its own number of "
+                          "tokens; use one, or normaliser \"dapo\"",
+                          micro_batches);
+    }
+    const char *goes_with = grpo_effectless(settings);
+    if (goes_with) {
+        return refuse_effectless("grpo", goes_with, status);
+    }
+    if (settings->clip.dual > 0 && settings->clip.dual < 1 + settings->clip.high) {
+        return status_set(status, STATUS_BAD_INPUT, "grpo's dual %g is less than 1 + clip_high, %g; use more, or 0",
+                          settings->clip.dual, 1 + settings->clip.high);
+    }
+    if (of_sequences(settings->policy) && settings->beta > 0 && settings->importance) {
+        return status_set(status, STATUS_BAD_INPUT,
+                          "grpo's importance weighs the divergence by a token's ratio, of which policy \"%s\" has "
+                          "none; leave it off, or use policy \"clip\"",
+                          grpo_options[1].choices[settings->policy]);
+    }
+    return true;
+}
+
+static const struct objective grpo = {
+    .name = "grpo",
+    .summary = "policy gradient by advantages of sampled sequences, with bounds on the ratio",
+    .source = "Shao et al. 2024, arXiv 2402.03300",
+    .options = {grpo_options, sizeof(struct grpo_settings)},
+    .set = grpo_set,
+    .check = grpo_check,
+};
+
+const struct objective *const objectives[] = {&token_mean, &sequence_mean, &weighted_mean, &dft, &dpo,
+                                              &orpo,       &kto,           &grpo,          NULL};

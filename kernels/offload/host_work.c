@@ -1,0 +1,36 @@
+#include "kernels/offload/host_work.h"
+#include "kernels/device/queue.h"
+
+static void wait_for_all(struct device *device)
+{
+    if (!device->ops->dataless && device->ops->synchronize) {
+        device->ops->synchronize(device);
+    }
+}
+
+struct tensor host_work_new(struct device *device, size_t rows, size_t cols, enum dtype dtype)
+{
+    return tensor_new_in(device, PLACE_HOST, rows, cols, dtype, CATEGORY_WORKSPACE);
+}
+
+struct tensor host_work_read(struct device *device, struct tensor t)
+{
+    struct tensor near = host_work_new(device, t.rows, t.cols, t.dtype);
+    event_wait(device, QUEUE_COMPUTE, copy_out_written(device, near, t));
+    wait_for_all(device);
+    return near;
+}
+
+bool host_work_wanted(const struct device *device)
+{
+    return device->status.code == STATUS_OK && !device->ops->dataless;
+}
+
+void host_work_write(struct device *device, struct tensor t, struct tensor *from)
+{
+    event_wait(device, QUEUE_IN, event_record(device, QUEUE_COMPUTE));
+    copy_in(device, t, *from);
+    event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
+    wait_for_all(device);
+    tensor_free(device, from);
+}

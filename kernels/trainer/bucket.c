@@ -1,0 +1,500 @@
+#include "kernels/trainer/bucket.h"
+#include "kernels/model/unit_parameters.h"
+#include <string.h>
+
+#define UNIT_PARAMETERS 64 // at most
+
+static struct bucket *buckets_of(const struct buckets *buckets, size_t unit)
+{
+    return buckets->items + BUCKET_KINDS * unit;
+}
+
+static const struct comm *replicas(const struct model *model)
+{
+    return &model->ranks.replicas;
+}
+
+static struct row_range own_of(const struct bucket *bucket)
+{
+    return bucket->owned[replicas(bucket->all->model)->rank];
+}
+
+static size_t blocks_of(const struct parameter *p)
+{
+    return (p->size + BUCKET_BLOCK - 1) / BUCKET_BLOCK;
+}
+
+static bool shares_weights(const struct model *model)
+{
+    return model->ranks.zero == ZERO_WEIGHTS;
+}
+
+// Those that are kept between steps.
+static bool shares_gradients(const struct buckets *buckets)
+{
+    return buckets->model->ranks.zero >= ZERO_GRADIENTS && !buckets->in_walk;
+}
+
+// What an update of shares makes the same again on every rank, and what is there in shares alone.
+static bool has_values(const struct bucket *bucket)
+{
+    const struct model *model = bucket->all->model;
+    return shares_weights(model) || (model->ranks.zero != ZERO_NOTHING && bucket->kind == BUCKET_CAN_TRAIN);
+}
+
+bool bucket_has_values(const struct parameter *p)
+{
+    return p->bucket && has_values(p->bucket);
+}
+
+// ---- views
+
+// Elements of a bucket's tensor, or no tensor, from a block on.
+static struct tensor view(struct tensor blocks, size_t block, size_t rows, size_t cols)
+{
+    struct tensor t = tensor_rows(blocks, block, 0);
+    t.rows = rows;
+    t.cols = cols;
+    return t;
+}
+
+// Codes and scales of a parameter.
+static void set_codes(struct parameter *p)
+{
+    const struct tensor *parts = p->bucket->values;
+    size_t words = quantised_words(p->quantisation, p->size), scales = quantised_blocks(p->size);
+    p->kept[0] = parts[0].data ? view(parts[0], p->block, words, 1) : tensor_none();
+    p->kept[1] = parts[1].data ? view(parts[1], p->block, scales, 1) : tensor_none();
+}
+
+// The unit's parameters that are in the bucket have their values, and gradients if they train, in these tensors.
+static void set_values(const struct bucket *bucket, size_t unit)
+{
+    struct parameters parameters = unit_parameters(bucket->all->model, unit);
+    for (size_t i = 0; has_values(bucket) && i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->bucket == bucket && bucket->kind == BUCKET_CODES) {
+            set_codes(p);
+        } else if (p->bucket == bucket) {
+            p->value.data = view(bucket->values[0], p->block, p->value.rows, p->value.cols).data;
+        }
+    }
+}
+
+static void set_gradients(const struct buckets *buckets, size_t unit)
+{
+    struct parameters parameters = unit_parameters(buckets->model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->trains) {
+            bool whole = p->bucket->grads.data;
+            p->grad = whole ? view(p->bucket->grads, p->block, p->value.rows, p->value.cols) : tensor_none();
+        }
+    }
+}
+
+// Elements of a parameter that are in a share.
+static struct row_range piece_of(const struct parameter *p, struct row_range share)
+{
+    size_t first = share.start > p->block ? share.start : p->block, end = p->block + blocks_of(p);
+    struct row_range piece = {0, 0};
+    end = share.start + share.count < end ? share.start + share.count : end;
+    if (first < end) {
+        piece.start = (first - p->block) * BUCKET_BLOCK;
+        piece.count = (end - p->block) * BUCKET_BLOCK;
+        piece.count = (piece.count < p->size ? piece.count : p->size) - piece.start;
+    }
+    return piece;
+}
+
+// The elements of a unit's parameters in a replica's share of a bucket, of those that have some; their number.
+static size_t list_pieces(const struct bucket *bucket, size_t unit, size_t replica, size_t counts[UNIT_PARAMETERS])
+{
+    struct parameters parameters = unit_parameters(bucket->all->model, unit);
+    size_t n = 0;
+    CHECK(parameters.count <= UNIT_PARAMETERS);
+    for (size_t i = 0; i < parameters.count; i++) {
+        const struct parameter *p = &parameters.items[i];
+        size_t count = p->bucket == bucket ? piece_of(p, bucket->owned[replica]).count : 0;
+        n += count > 0 ? (counts[n] = count, 1) : 0;
+    }
+    return n;
+}
+
+bool buckets_alike(const struct buckets *buckets, size_t replica, size_t other)
+{
+    size_t own[UNIT_PARAMETERS], others[UNIT_PARAMETERS];
+    for (size_t i = 0; buckets->items && i < BUCKET_KINDS * unit_count(buckets->model); i++) {
+        const struct bucket *bucket = &buckets->items[i];
+        size_t count = list_pieces(bucket, i / BUCKET_KINDS, replica, own);
+        if (bucket->owned[replica].count != bucket->owned[other].count ||
+            list_pieces(bucket, i / BUCKET_KINDS, other, others) != count ||
+            memcmp(own, others, count * sizeof *own) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct parameter bucket_share(const struct parameter *p)
+{
+    struct parameter share = *p;
+    const struct bucket *bucket = p->bucket;
+    if (!bucket || bucket->all->model->ranks.zero == ZERO_NOTHING) {
+        return share;
+    }
+    struct row_range own = own_of(bucket);
+    struct row_range piece = piece_of(p, own);
+    size_t first = piece.count > 0 ? p->block + piece.start / BUCKET_BLOCK : own.start, count = piece.count;
+    share.first = piece.start;
+    share.value = shares_weights(bucket->all->model) ? view(bucket->own_values[0], first - own.start, count, 1)
+                                                     : view(bucket->values[0], first, count, 1);
+    share.grad = shares_gradients(bucket->all) ? view(bucket->own_grads, first - own.start, count, 1)
+                                               : view(bucket->grads, first, count, 1);
+    return share;
+}
+
+// ---- values
+
+static struct tensor blocks_new(const struct buckets *buckets, size_t blocks, enum dtype dtype,
+                                enum category category)
+{
+    return tensor_new(buckets->model->device, blocks, BUCKET_BLOCK, dtype, category);
+}
+
+// Values of so many blocks; of codes these, or after them their scales. No tensor where there is no such part.
+static struct tensor values_new(const struct bucket *bucket, size_t part, size_t blocks)
+{
+    const struct buckets *all = bucket->all;
+    struct device *device = all->model->device;
+    if (bucket->kind != BUCKET_CODES) {
+        return part == 0 ? blocks_new(all, blocks, device->ops->dtype, CATEGORY_WEIGHTS) : tensor_none();
+    }
+    return part == 0 ? tensor_new(device, blocks, quantised_words(all->quantisation, BUCKET_BLOCK), DTYPE_I32,
+                                  CATEGORY_WEIGHTS)
+                     : tensor_new(device, blocks, quantised_blocks(BUCKET_BLOCK), DTYPE_F32, CATEGORY_WEIGHTS);
+}
+
+static void cut(struct bucket *bucket)
+{
+    size_t count = replicas(bucket->all->model)->size;
+    bucket->owned = calloc(count, sizeof *bucket->owned);
+    CHECK(bucket->owned);
+    for (size_t r = 0; r < count; r++) {
+        bucket->owned[r] = comm_share(bucket->blocks, count, r);
+    }
+}
+
+void buckets_open(struct buckets *buckets, struct model *model)
+{
+    buckets->model = model;
+    if (replicas(model)->size == 1) {
+        return;
+    }
+    buckets->items = calloc(BUCKET_KINDS * unit_count(model), sizeof *buckets->items);
+    CHECK(buckets->items);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        struct bucket *items = buckets_of(buckets, unit);
+        for (size_t i = 0; i < parameters.count; i++) {
+            struct parameter *p = &parameters.items[i];
+            if (model_has(model, p)) {
+                p->bucket = &items[model_can_train(model, p) ? BUCKET_CAN_TRAIN
+                                   : p->coded                ? BUCKET_CODES
+                                                             : BUCKET_FROZEN];
+                p->block = p->bucket->blocks;
+                p->bucket->blocks += blocks_of(p);
+            }
+        }
+        for (size_t kind = 0; kind < BUCKET_KINDS; kind++) {
+            items[kind].all = buckets;
+            items[kind].kind = (enum bucket_kind)kind;
+            cut(&items[kind]);
+        }
+    }
+}
+
+void buckets_close(struct buckets *buckets)
+{
+    for (size_t b = 0; buckets->items && b < BUCKET_KINDS * unit_count(buckets->model); b++) {
+        free(buckets->items[b].owned);
+    }
+    free(buckets->items);
+}
+
+static void new_values(struct bucket *bucket)
+{
+    const struct model *model = bucket->all->model;
+    bool shares = shares_weights(model);
+    size_t blocks = shares ? own_of(bucket).count : bucket->blocks;
+    for (size_t part = 0; blocks > 0 && has_values(bucket) && part < PARAMETER_PARTS; part++) {
+        struct tensor *values = shares ? &bucket->own_values[part] : &bucket->values[part];
+        *values = values_new(bucket, part, blocks);
+        if (values->data) {
+            op_zero(model->device, *values); // what is between the parameters goes along with them
+        }
+    }
+}
+
+void bucket_new_values(struct buckets *buckets, size_t unit)
+{
+    for (size_t kind = 0; buckets->items && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        new_values(bucket);
+        set_values(bucket, unit);
+    }
+}
+
+static void free_parts(const struct bucket *bucket, struct tensor *parts)
+{
+    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+        tensor_free(bucket->all->model->device, &parts[part]);
+    }
+}
+
+void bucket_free_values(struct buckets *buckets, size_t unit)
+{
+    for (size_t kind = 0; buckets->items && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        free_parts(bucket, bucket->values);
+        free_parts(bucket, bucket->own_values);
+    }
+}
+
+void bucket_write(const struct parameter *p, size_t first, size_t count, const double *values)
+{
+    const struct model *model = p->bucket->all->model;
+    struct parameter share = bucket_share(p);
+    size_t own_end = share.first + tensor_count(share.value), end = first + count;
+    if (!shares_weights(model)) {
+        share = (struct parameter){.value = tensor_reshape(p->value, p->size, 1)};
+        own_end = p->size;
+    }
+    size_t from = first > share.first ? first : share.first, to = end < own_end ? end : own_end;
+    if (from < to) {
+        tensor_write(model->device, tensor_rows(share.value, from - share.first, to - from), values + from - first);
+    }
+}
+
+void bucket_write_codes(const struct parameter *p, size_t first, size_t count, const uint32_t *codes,
+                        const float *scales)
+{
+    enum quantisation q = p->quantisation;
+    const struct bucket *bucket = p->bucket;
+    struct device *device = bucket->all->model->device;
+    struct row_range own = own_of(bucket), piece = piece_of(p, own);
+    size_t from = first > piece.start ? first : piece.start;
+    size_t to = first + count < piece.start + piece.count ? first + count : piece.start + piece.count;
+    if (from < to) {
+        size_t at = p->block * BUCKET_BLOCK + from - own.start * BUCKET_BLOCK;
+        op_upload(device,
+                  tensor_elements(bucket->own_values[0], quantised_words(q, at), quantised_words(q, to - from)),
+                  codes + quantised_words(q, from - first));
+        op_upload(device, tensor_elements(bucket->own_values[1], quantised_blocks(at), quantised_blocks(to - from)),
+                  scales + quantised_blocks(from - first));
+    }
+}
+
+// Codes as numbers of their width, which alone devices copy.
+static struct tensor copyable(struct tensor t)
+{
+    t.dtype = t.dtype == DTYPE_I32 ? DTYPE_F32 : t.dtype;
+    return t;
+}
+
+// Unless they are on their way.
+static void start_values(struct bucket *bucket)
+{
+    struct model *model = bucket->all->model;
+    struct row_range own = own_of(bucket);
+    if (bucket->blocks == 0 || bucket->values[0].data) {
+        return;
+    }
+    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+        struct tensor values = bucket->values[part] = values_new(bucket, part, bucket->blocks);
+        if (values.data && own.count > 0) {
+            op_copy(model->device, copyable(tensor_rows(values, own.start, own.count)),
+                    copyable(bucket->own_values[part]));
+        }
+        if (values.data) {
+            bucket->values_coming[part] =
+                comm_start_gather_rows(replicas(model), model->device, values, bucket->owned);
+        }
+    }
+}
+
+static void wait_for_values(struct bucket *bucket)
+{
+    struct model *model = bucket->all->model;
+    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+        comm_wait(replicas(model), model->device, &bucket->values_coming[part]);
+    }
+}
+
+void bucket_prefetch(struct buckets *buckets, size_t unit)
+{
+    const struct model *model = buckets->model;
+    bool can_prefetch = buckets->items && shares_weights(model) && model->ranks.overlap;
+    for (size_t kind = 0; can_prefetch && kind < BUCKET_KINDS; kind++) {
+        start_values(&buckets_of(buckets, unit)[kind]);
+    }
+}
+
+void bucket_acquire(struct buckets *buckets, size_t unit)
+{
+    for (size_t kind = 0; buckets->items && shares_weights(buckets->model) && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        start_values(bucket);
+        wait_for_values(bucket);
+        set_values(bucket, unit);
+    }
+}
+
+void bucket_release(struct buckets *buckets, size_t unit)
+{
+    for (size_t kind = 0; buckets->items && shares_weights(buckets->model) && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        free_parts(bucket, bucket->values);
+        set_values(bucket, unit);
+    }
+}
+
+// ---- of what trains
+
+// NULL: there are no replicas, or the unit does not train.
+static struct bucket *training_of(const struct buckets *buckets, size_t unit)
+{
+    return buckets->items && unit_training(buckets->model, unit) ? &buckets_of(buckets, unit)[BUCKET_CAN_TRAIN]
+                                                                 : NULL;
+}
+
+void bucket_gather(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (bucket && bucket->values[0].data) {
+        bucket->values_coming[0] = comm_start_gather_rows(replicas(buckets->model), buckets->model->device,
+                                                          bucket->values[0], bucket->owned);
+    }
+    if (bucket && !buckets->model->ranks.overlap) {
+        wait_for_values(bucket);
+    }
+}
+
+void bucket_settle(struct buckets *buckets, size_t unit)
+{
+    for (size_t kind = 0; buckets->items && kind < BUCKET_KINDS; kind++) {
+        struct bucket *bucket = &buckets_of(buckets, unit)[kind];
+        bool prefetched = bucket->values_coming[0].going && shares_weights(buckets->model);
+        wait_for_values(bucket);
+        if (prefetched) {
+            free_parts(bucket, bucket->values);
+        }
+    }
+}
+
+void bucket_new_gradients(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (!bucket || buckets->in_walk) {
+        return;
+    }
+    struct tensor *kept = shares_gradients(buckets) ? &bucket->own_grads : &bucket->grads;
+    size_t blocks = shares_gradients(buckets) ? own_of(bucket).count : bucket->blocks;
+    *kept = blocks_new(buckets, blocks, buckets->model->gradient_dtype, CATEGORY_GRADIENTS);
+    set_gradients(buckets, unit);
+}
+
+void bucket_zero_gradients(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (bucket) {
+        op_zero(buckets->model->device, shares_gradients(buckets) ? bucket->own_grads : bucket->grads);
+    }
+}
+
+void bucket_free_gradients(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (bucket) {
+        tensor_free(buckets->model->device, &bucket->grads);
+        tensor_free(buckets->model->device, &bucket->own_grads);
+        set_gradients(buckets, unit);
+    }
+}
+
+void bucket_add(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (bucket && !bucket->grads.data) {
+        bucket->grads = blocks_new(buckets, bucket->blocks, buckets->model->gradient_dtype, CATEGORY_GRADIENTS);
+        op_zero(buckets->model->device, bucket->grads);
+        set_gradients(buckets, unit);
+    }
+}
+
+static void start_sum(struct bucket *bucket)
+{
+    const struct model *model = bucket->all->model;
+    const struct comm *ranks = replicas(model);
+    bool all = model->ranks.zero == ZERO_NOTHING;
+    if (model->ranks.sum == SUM_ENGINE) {
+        bucket->sum_coming = comm_start_reduce_rows(ranks, model->device, bucket->grads, bucket->owned, all);
+    } else if (model->ranks.overlap) {
+        bucket->sum = comm_start_sum_rows(ranks, model->device, bucket->grads, bucket->owned);
+    } else {
+        comm_sum_rows(ranks, model->device, bucket->grads, bucket->owned);
+    }
+}
+
+// What comes after a sum of each rank's share alone.
+static void start_sum_of_all(struct bucket *bucket)
+{
+    const struct model *model = bucket->all->model;
+    if (model->ranks.zero == ZERO_NOTHING && model->ranks.sum == SUM_ORDERED) {
+        bucket->sum_coming = comm_start_gather_rows(replicas(model), model->device, bucket->grads, bucket->owned);
+    }
+}
+
+void bucket_sum(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (!bucket || (buckets->adds_more && !shares_gradients(buckets))) {
+        return;
+    }
+    start_sum(bucket);
+    if (!buckets->model->ranks.overlap) {
+        start_sum_of_all(bucket);
+        comm_wait(replicas(buckets->model), buckets->model->device, &bucket->sum_coming);
+    }
+}
+
+bool bucket_is_summing(const struct buckets *buckets, size_t unit)
+{
+    const struct bucket *bucket = training_of(buckets, unit);
+    return bucket && (bucket->sum.delivery.going || bucket->sum_coming.going);
+}
+
+void bucket_advance_sum(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (bucket->sum.delivery.going) {
+        comm_finish_sum_rows(replicas(buckets->model), buckets->model->device, &bucket->sum);
+        start_sum_of_all(bucket);
+    } else {
+        comm_wait(replicas(buckets->model), buckets->model->device, &bucket->sum_coming);
+    }
+}
+
+void bucket_keep_share(struct buckets *buckets, size_t unit)
+{
+    struct bucket *bucket = training_of(buckets, unit);
+    if (!bucket || !shares_gradients(buckets)) {
+        return;
+    }
+    struct row_range own = own_of(bucket);
+    if (own.count > 0) {
+        op_accumulate(buckets->model->device, bucket->own_grads, tensor_rows(bucket->grads, own.start, own.count));
+    }
+    tensor_free(buckets->model->device, &bucket->grads);
+    set_gradients(buckets, unit);
+}

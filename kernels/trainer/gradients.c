@@ -1,0 +1,209 @@
+#include "kernels/trainer/gradients.h"
+#include "kernels/device/queue.h"
+#include "kernels/layers/projector.h"
+#include "kernels/model/unit_parameters.h"
+#include "kernels/offload/transfer.h"
+
+void gradients_open(struct gradients *gradients, struct model *model, struct buckets *buckets, enum place place)
+{
+    *gradients = (struct gradients){.model = model, .buckets = buckets, .place = place};
+    gradients->transits = calloc(unit_count(model), sizeof *gradients->transits);
+    CHECK(gradients->transits);
+}
+
+void gradients_close(struct gradients *gradients)
+{
+    free(gradients->transits);
+}
+
+// Not set.
+static struct tensor gradient_new(const struct model *model, const struct parameter *p, enum place place)
+{
+    struct tensor shape = p->value;
+    if (p->projected) {
+        shape = projected_shape(shape.rows, shape.cols, projector_rank(p->projector, shape.rows, shape.cols));
+    }
+    return tensor_new_in(model->device, place, shape.rows, shape.cols, model->gradient_dtype, CATEGORY_GRADIENTS);
+}
+
+void gradients_new_one(struct gradients *gradients, struct parameter *p)
+{
+    if (p->trains && !p->bucket && !gradients->buckets->in_walk && !p->grad.data) {
+        p->grad = gradient_new(gradients->model, p, gradients->place);
+    }
+}
+
+// Of those that live in the walk alone: unless there are any, zero.
+static void make(struct gradients *gradients, size_t unit)
+{
+    struct model *model = gradients->model;
+    struct parameters parameters = unit_parameters(model, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->trains && !p->bucket && !p->grad.data) {
+            p->grad = gradient_new(model, p, PLACE_DEVICE);
+            op_zero(model->device, p->grad);
+        }
+    }
+}
+
+static void drop(struct gradients *gradients, size_t unit)
+{
+    struct parameters parameters = unit_parameters(gradients->model, unit);
+    bucket_free_gradients(gradients->buckets, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        tensor_free(gradients->model->device, &parameters.items[i].grad);
+    }
+}
+
+static void zero(struct gradients *gradients, size_t unit)
+{
+    struct transit *transit = &gradients->transits[unit];
+    struct parameters parameters = unit_parameters(gradients->model, unit);
+    transit->zero = gradients->place == PLACE_HOST;
+    bucket_zero_gradients(gradients->buckets, unit);
+    for (size_t i = 0; i < parameters.count; i++) {
+        struct parameter *p = &parameters.items[i];
+        if (p->grad.data && !p->bucket && !transit->zero) {
+            op_zero(gradients->model->device, p->grad);
+        }
+    }
+}
+
+void gradients_zero(struct gradients *gradients)
+{
+    struct model *model = gradients->model;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        gradients_new_one(gradients, &model->parameters[i]);
+    }
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        if (gradients->buckets->in_walk) {
+            drop(gradients, unit);
+        } else {
+            zero(gradients, unit);
+        }
+    }
+}
+
+void gradients_acquire(struct gradients *gradients, size_t unit)
+{
+    struct device *device = gradients->model->device;
+    struct transit *transit = &gradients->transits[unit];
+    struct parameters parameters = unit_parameters(gradients->model, unit);
+    bucket_add(gradients->buckets, unit);
+    if (gradients->buckets->in_walk) {
+        make(gradients, unit);
+        return;
+    }
+    if (gradients->place != PLACE_HOST || transit->adding) {
+        return;
+    }
+    for (size_t i = 0; i < parameters.count; i++) {
+        transfer_prefetch(device, &parameters.items[i].grad, &parameters.items[i].far_grad, !transit->zero);
+    }
+    if (!transit->zero) {
+        event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
+    }
+    transit->adding = true;
+    transit->zero = false;
+}
+
+// What is on its way to the host is there.
+static void release_offloaded(struct gradients *gradients)
+{
+    struct model *model = gradients->model;
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct transit *transit = &gradients->transits[unit];
+        struct parameters parameters = unit_parameters(model, unit);
+        if (transit->offloading) {
+            event_wait(model->device, QUEUE_COMPUTE, transit->out);
+            for (size_t i = 0; i < parameters.count; i++) {
+                transfer_release(model->device, &parameters.items[i].grad, &parameters.items[i].far_grad);
+            }
+            transit->offloading = false;
+        }
+    }
+}
+
+static void offload(struct gradients *gradients, size_t unit)
+{
+    struct device *device = gradients->model->device;
+    struct transit *transit = &gradients->transits[unit];
+    struct parameters parameters = unit_parameters(gradients->model, unit);
+    event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
+    for (size_t i = 0; i < parameters.count; i++) {
+        transfer_offload(device, parameters.items[i].grad, parameters.items[i].far_grad);
+    }
+    transit->out = event_record(device, QUEUE_OUT);
+    transit->adding = false;
+    transit->offloading = true;
+}
+
+// Summed over ranks.
+static void complete(struct gradients *gradients, size_t unit)
+{
+    struct transit *transit = &gradients->transits[unit];
+    if (gradients->buckets->in_walk) {
+        make(gradients, unit); // of a unit that nothing was added to
+        if (gradients->update(gradients->updater, unit)) {
+            drop(gradients, unit);
+        }
+        return;
+    }
+    bucket_keep_share(gradients->buckets, unit);
+    release_offloaded(gradients);
+    if (transit->zero) { // nothing was added
+        gradients_acquire(gradients, unit);
+    }
+    if (transit->adding) {
+        offload(gradients, unit);
+    }
+}
+
+// Sums that are under way come on; the units of those that are complete are completed. Whether any are under way
+// still.
+static bool advance_sums(struct gradients *gradients)
+{
+    bool any = false;
+    for (size_t unit = unit_count(gradients->model); unit-- > 0;) { // in the order of a backward pass
+        if (bucket_is_summing(gradients->buckets, unit)) {
+            bucket_advance_sum(gradients->buckets, unit);
+            if (bucket_is_summing(gradients->buckets, unit)) {
+                any = true;
+            } else {
+                complete(gradients, unit);
+            }
+        }
+    }
+    return any;
+}
+
+void gradients_release(struct gradients *gradients, size_t unit)
+{
+    bucket_add(gradients->buckets, unit); // of a unit that nothing was added to
+    advance_sums(gradients);
+    bucket_sum(gradients->buckets, unit);
+    if (!bucket_is_summing(gradients->buckets, unit)) {
+        complete(gradients, unit);
+    }
+}
+
+void gradients_settle(struct gradients *gradients)
+{
+    while (advance_sums(gradients)) {
+    }
+    release_offloaded(gradients);
+}
+
+void gradients_sum_ends(struct gradients *gradients)
+{
+    const struct model *model = gradients->model;
+    const struct comm *pipeline = &model->ranks.pipeline;
+    bool end = ranks_lowest(&model->ranks) || ranks_highest(&model->ranks);
+    if (model->config.tied && pipeline->size > 1 && end && model->embedding->trains &&
+        !gradients->buckets->adds_more) {
+        struct comm ends = comm_part(pipeline, 0, pipeline->size - 1, 2);
+        struct parameter share = bucket_share(model->embedding); // the same at both ends
+        comm_sum(&ends, model->device, share.grad);
+    }
+}

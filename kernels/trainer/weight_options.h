@@ -1,0 +1,100 @@
+// Weight options: what all optimizers can be asked of the weights that they move, and of their state.
+#pragma once
+#include "kernels/base/options.h"
+#include "kernels/model/model.h"
+
+// In the order of the names below.
+enum { ROUND_NEAREST, ROUND_STOCHASTIC };
+enum { MASTER_NONE, MASTER_KEPT };
+enum { UPDATE_AT_END, UPDATE_IN_WALK };
+enum { SUMS_WHOLE, SUMS_PROJECTED };
+enum { ORDER_ASCENDING, ORDER_DESCENDING, ORDER_RANDOM }; // of turns (kernels/optimizers/turns.h)
+enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
+
+#define OPTIMIZER_SEED 1 // unless another is given
+
+// The tensor of a parameter's state that is the master of an optimizer with that option.
+enum { MASTER_STATE = PARAMETER_STATES - 1 };
+
+struct weight_options {
+    int round, master, when;
+    size_t seed;
+};
+
+// Rows for a struct that has members of these names, `weights` a struct weight_options.
+#define OPTION_RATE(options, standard)                                                                             \
+    {                                                                                                              \
+        .name = "rate", .type = OPTION_NUMBER, .offset = offsetof(options, rate), .maximum = 1e6,                  \
+        .initial = (standard), .help = "learning rate"                                                             \
+    }
+#define OPTION_DECAY(options, standard)                                                                            \
+    {                                                                                                              \
+        .name = "decay", .type = OPTION_NUMBER, .offset = offsetof(options, decay), .maximum = 1e6,                \
+        .initial = (standard), .help = "weight decay of matrices, not of gains and biases"                         \
+    }
+#define OPTION_BETA1(options)                                                                                      \
+    {                                                                                                              \
+        .name = "beta1", .type = OPTION_NUMBER, .offset = offsetof(options, beta1), .maximum = 0.9999999,          \
+        .initial = 0.9, .help = "decay of the first moment"                                                        \
+    }
+#define OPTION_BETA2(options)                                                                                      \
+    {                                                                                                              \
+        .name = "beta2", .type = OPTION_NUMBER, .offset = offsetof(options, beta2), .maximum = 0.9999999,          \
+        .initial = 0.999, .help = "decay of the second moment"                                                     \
+    }
+#define OPTION_EPSILON(options)                                                                                    \
+    {                                                                                                              \
+        .name = "epsilon", .type = OPTION_NUMBER, .offset = offsetof(options, epsilon), .maximum = 1,              \
+        .initial = 1e-8, .help = "added to the root of the second moment"                                          \
+    }
+#define OPTION_FORM(options, standard)                                                                             \
+    {                                                                                                              \
+        .name = "form", .type = OPTION_CHOICE, .offset = offsetof(options, form), .initial = (standard),           \
+        .choices = OPTION_CHOICES("torch", "hf", "bitsandbytes"),                                                  \
+        .help = "whose order of decay, and whose epsilon (kernels/device/update.h)"                                \
+    }
+#define OPTION_STATE(options)                                                                                      \
+    {                                                                                                              \
+        .name = "state", .type = OPTION_CHOICE, .offset = offsetof(options, state),                                \
+        .choices = OPTION_CHOICES("gradient", "f32", "bf16"),                                                      \
+        .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), or bf16 in bf16"             \
+    }
+#define OPTION_ROUND(options)                                                                                      \
+    {                                                                                                              \
+        .name = "round", .type = OPTION_CHOICE, .offset = offsetof(options, weights.round),                        \
+        .choices = OPTION_CHOICES("nearest", "stochastic"), .help = "how new weights in bf16 are rounded"          \
+    }
+#define OPTION_MASTER(options, standard)                                                                           \
+    {                                                                                                              \
+        .name = "master", .type = OPTION_CHOICE, .offset = offsetof(options, weights.master),                      \
+        .initial = (standard), .choices = OPTION_CHOICES("none", "f32"),                                           \
+        .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"   \
+    }
+#define OPTION_WHEN(options) OPTION_WHEN_OF(options, UPDATE_AT_END)
+#define OPTION_WHEN_OF(options, standard)                                                                          \
+    {                                                                                                              \
+        .name = "when", .type = OPTION_CHOICE, .offset = offsetof(options, weights.when), .initial = (standard),   \
+        .choices = OPTION_CHOICES("end", "walk"),                                                                  \
+        .help = "a unit's update: after the walk, or within it, when its gradient is complete, which is freed"     \
+    }
+#define OPTION_SEED(options)                                                                                       \
+    {                                                                                                              \
+        .name = "seed", .type = OPTION_COUNT, .offset = offsetof(options, weights.seed),                           \
+        .maximum = OPTION_COUNT_MAX, .initial = OPTIMIZER_SEED, .help = "of the optimizer's random numbers"        \
+    }
+
+// False and a status if a model in the dtype cannot have such a state.
+bool state_check(int state, enum dtype dtype, struct status *status);
+// A tensor of a state: its shape and dtype.
+struct tensor state_shape(size_t rows, size_t cols, enum dtype dtype);
+// The dtype of moments, and of a master.
+enum dtype state_dtype(const struct model *model, int state);
+enum dtype master_dtype(const struct model *model);
+// What moves in place of a parameter's weights and is rounded to them, or no tensor: the master that is kept, or
+// what the update under way is to leave besides; and whether it is what the weights are, and not yet set, in an
+// update of that age.
+struct tensor weight_master(const struct parameter *parameter);
+bool weight_master_begins(const struct parameter *parameter, size_t age);
+// The rounding of this update of a parameter.
+struct bf16_rounding weight_rounding(const struct model *model, const struct parameter *parameter,
+                                     const struct weight_options *options);

@@ -1,0 +1,214 @@
+#include "kernels/trainer/weights.h"
+#include "kernels/device/queue.h"
+#include "kernels/model/unit_parameters.h"
+#include <string.h>
+
+// Whether every weight is what a step takes, and where.
+static bool weights_stay(const struct weights *weights)
+{
+    return weights->place == PLACE_DEVICE && weights->buckets->quantisation == QUANTISATION_NONE;
+}
+
+// Of the shape alone.
+static void value_none(struct model *model, struct parameter *p)
+{
+    p->value = (struct tensor){.dtype = model->device->ops->dtype,
+                               .category = CATEGORY_WEIGHTS,
+                               .rows = p->value.rows,
+                               .cols = p->value.cols};
+}
+
+void weights_quantise(struct model *model, enum quantisation quantisation, bool dequantised)
+{
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (quantisation != QUANTISATION_NONE && p->factor == FACTOR_NONE && is_layer_matrix(model, p)) {
+            p->quantisation = quantisation;
+            p->coded = !dequantised;
+        }
+    }
+}
+
+static void parameter_new(struct weights *weights, struct parameter *p)
+{
+    struct model *model = weights->model;
+    struct device *device = model->device;
+    enum place place = weights->place;
+    size_t count = tensor_count(p->value);
+    value_none(model, p);
+    struct tensor value = p->value;
+    if (bucket_has_values(p)) {
+        return;
+    }
+    if (p->coded) {
+        size_t words = quantised_words(p->quantisation, count);
+        p->kept[0] = tensor_new_in(device, place, words, 1, DTYPE_I32, CATEGORY_WEIGHTS);
+        p->kept[1] = tensor_new_in(device, place, quantised_blocks(count), 1, DTYPE_F32, CATEGORY_WEIGHTS);
+    } else if (place == PLACE_HOST) {
+        p->kept[0] = tensor_new_in(device, place, value.rows, value.cols, value.dtype, CATEGORY_WEIGHTS);
+    } else {
+        p->value = tensor_new(device, value.rows, value.cols, value.dtype, CATEGORY_WEIGHTS);
+    }
+}
+
+void weights_open(struct weights *weights, struct model *model, struct buckets *buckets, enum place place)
+{
+    *weights = (struct weights){.model = model, .buckets = buckets, .place = place};
+    weights->fetches = calloc(unit_count(model), sizeof *weights->fetches);
+    CHECK(weights->fetches);
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        for (size_t i = 0; i < parameters.count; i++) {
+            if (model_has(model, &parameters.items[i])) {
+                parameter_new(weights, &parameters.items[i]);
+            }
+        }
+        bucket_new_values(buckets, unit);
+    }
+}
+
+void weights_close(struct weights *weights)
+{
+    struct model *model = weights->model;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        struct parameter *p = &model->parameters[i];
+        if (!bucket_has_values(p)) {
+            tensor_free(model->device, &p->value);
+        }
+        for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+            tensor_free(model->device, &p->kept[part]);
+            tensor_free(model->device, &p->fetched[part]);
+        }
+    }
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        bucket_free_values(weights->buckets, unit);
+    }
+    free(weights->fetches);
+}
+
+void weights_write(struct model *model, struct parameter *p, size_t first, size_t count, double *values,
+                   enum dtype rounding)
+{
+    struct device *device = model->device;
+    enum quantisation q = p->quantisation;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = dtype_round(values[i], rounding);
+    }
+    if (q) {
+        size_t words = quantised_words(q, count), blocks = quantised_blocks(count);
+        uint32_t *codes = malloc((words + 1) * sizeof *codes);
+        float *scales = malloc((blocks + 1) * sizeof *scales);
+        CHECK(codes && scales && first % QUANTISATION_BLOCK == 0);
+        quantise(q, values, count, codes, scales);
+        if (!p->coded) {
+            dequantise(q, codes, scales, count, rounding, values);
+        } else if (bucket_has_values(p)) {
+            bucket_write_codes(p, first, count, codes, scales);
+        } else {
+            op_upload(device, tensor_elements(p->kept[0], quantised_words(q, first), words), codes);
+            op_upload(device, tensor_elements(p->kept[1], quantised_blocks(first), blocks), scales);
+        }
+        free(scales);
+        free(codes);
+    }
+    if (p->coded) {
+        return;
+    }
+    if (bucket_has_values(p)) {
+        bucket_write(p, first, count, values);
+    } else {
+        tensor_write(device, tensor_elements(p->kept[0].data ? p->kept[0] : p->value, first, count), values);
+    }
+}
+
+void weights_prefetch_one(struct model *model, struct parameter *p)
+{
+    for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].place == PLACE_HOST; part++) {
+        p->fetched[part] = tensor_copy_in(model->device, p->kept[part]);
+    }
+}
+
+void weights_acquire_one(struct model *model, struct parameter *p)
+{
+    struct tensor value = p->value, *near = p->kept[0].place == PLACE_HOST ? p->fetched : p->kept;
+    if (p->coded) {
+        p->value = tensor_new(model->device, value.rows, value.cols, value.dtype, value.category);
+        op_dequantise(model->device, p->value, p->quantisation, near[0], near[1]);
+        tensor_free(model->device, &p->fetched[0]);
+        tensor_free(model->device, &p->fetched[1]);
+    } else if (near[0].data) {
+        p->value = near[0];
+        p->fetched[0] = tensor_none();
+    }
+}
+
+void weights_offload_one(struct model *model, struct parameter *p)
+{
+    if (p->kept[0].place == PLACE_HOST && !p->coded) {
+        copy_out(model->device, p->kept[0], p->value);
+    }
+}
+
+void weights_release_one(struct model *model, struct parameter *p)
+{
+    if (p->kept[0].data) {
+        struct tensor value = p->value;
+        tensor_free(model->device, &value);
+        value_none(model, p);
+    }
+}
+
+void weights_prefetch(struct weights *weights, size_t unit)
+{
+    struct model *model = weights->model;
+    struct fetch *fetch = &weights->fetches[unit];
+    struct parameters parameters = unit_parameters(model, unit);
+    bucket_prefetch(weights->buckets, unit);
+    if (weights->place != PLACE_HOST || fetch->prefetched) {
+        return;
+    }
+    fetch->prefetched = true;
+    for (size_t i = 0; i < parameters.count; i++) {
+        weights_prefetch_one(model, &parameters.items[i]);
+    }
+    fetch->in = event_record(model->device, QUEUE_IN);
+}
+
+void weights_settle(struct weights *weights)
+{
+    struct model *model = weights->model;
+    for (size_t unit = 0; unit < unit_count(model); unit++) {
+        struct parameters parameters = unit_parameters(model, unit);
+        event_wait(model->device, QUEUE_COMPUTE, weights->fetches[unit].in);
+        for (size_t i = 0; i < parameters.count; i++) {
+            tensor_free(model->device, &parameters.items[i].fetched[0]);
+            tensor_free(model->device, &parameters.items[i].fetched[1]);
+        }
+        weights->fetches[unit] = (struct fetch){0};
+        bucket_settle(weights->buckets, unit);
+    }
+}
+
+void weights_acquire(struct weights *weights, size_t unit)
+{
+    struct model *model = weights->model;
+    struct parameters parameters = unit_parameters(model, unit);
+    size_t changing = weights_stay(weights) ? 0 : parameters.count;
+    weights_prefetch(weights, unit);
+    event_wait(model->device, QUEUE_COMPUTE, weights->fetches[unit].in);
+    bucket_acquire(weights->buckets, unit);
+    for (size_t i = 0; i < changing; i++) {
+        weights_acquire_one(model, &parameters.items[i]);
+    }
+    weights->fetches[unit] = (struct fetch){0};
+}
+
+void weights_release(struct weights *weights, size_t unit)
+{
+    struct parameters parameters = unit_parameters(weights->model, unit);
+    size_t changing = weights_stay(weights) ? 0 : parameters.count;
+    for (size_t i = 0; i < changing; i++) {
+        weights_release_one(weights->model, &parameters.items[i]);
+    }
+    bucket_release(weights->buckets, unit);
+}

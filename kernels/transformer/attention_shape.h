@@ -1,8 +1,0 @@
-// Attention shape: what a device is asked when tokens of a batch attend in a layer.
-#pragma once
-#include "kernels/transformer/batch.h"
-#include "kernels/transformer/config.h"
-
-// Of a run of tokens of B sequences.
-struct attention_shape attention_shape_of(const struct config *config, const struct batch *batch, size_t layer,
-                                          struct token_run run, size_t B);
