@@ -645,7 +645,7 @@ static double *step_of(struct fixture *f, const char *name, enum dtype dtype, bo
         f->device->compute_capability = 90;
     }
     f->device->counters = (struct counters){0};
-    model_zero_gradients(&f->model);
+    trainer_zero(&f->trainer);
     method_step(seco, &f->model, &f->batch, options, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     options_free(&seco->options, options);
