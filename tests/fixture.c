@@ -356,6 +356,18 @@ void fixture_set_optimizer(struct fixture *f, const struct optimizer *optimizer,
     f->optimizer_options = optimizer ? options_of(&optimizer->options, text) : NULL;
 }
 
+void fixture_take_step(struct trainer *trainer, const struct method *method, const struct batch *batch,
+                       const void *options, size_t update, struct step_report *report)
+{
+    struct training_step step = {.trainer = trainer,
+                                 .method = method,
+                                 .batch = batch,
+                                 .options = options,
+                                 .update = update,
+                                 .rate_factor = 1};
+    training_step_take(&step, report);
+}
+
 double *fixture_step(struct fixture *f, const char *name, const void *options, struct step_report *report)
 {
     const struct method *method = method_find(name);
@@ -368,8 +380,7 @@ double *fixture_step(struct fixture *f, const char *name, const void *options, s
         }
     }
     size_t live = f->device->arena.live_bytes;
-    trainer_zero(&f->trainer);
-    method_step(method, &f->model, &f->batch, options ? options : defaults, report);
+    fixture_take_step(&f->trainer, method, &f->batch, options ? options : defaults, 0, report);
     options_free(&method->options, defaults);
     CHECK(f->device->status.code == STATUS_OK);
     CHECK(f->device->arena.live_bytes == live); // a walk gives back all that it takes

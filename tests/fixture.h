@@ -57,6 +57,9 @@ void fixture_set_optimizer(struct fixture *fixture, const struct optimizer *opti
 // One step from zero; options NULL: the defaults. The gradients of all parameters in order: fixture->gradient_count
 // numbers, to be freed.
 double *fixture_step(struct fixture *fixture, const char *method, const void *options, struct step_report *report);
+// One step by its protocol (methods/training_step.h): as update number `update`, from 1 on; 0: its gradients alone.
+void fixture_take_step(struct trainer *trainer, const struct method *method, const struct batch *batch,
+                       const void *options, size_t update, struct step_report *report);
 // The settings as a struct, and random values of its rows and sequences; fixture_open and fixture_close do this.
 void fixture_open_objective(struct fixture *fixture);
 void fixture_close_objective(struct fixture *fixture);

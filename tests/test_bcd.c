@@ -45,8 +45,7 @@ static void walk(struct fixture *f, const struct method *method, const char *tex
     void *options = fixture_options(method, "%s", text);
     struct step_report report = {0};
     size_t live = f->device->arena.live_bytes, host = f->device->host.live_bytes;
-    trainer_zero(&f->trainer);
-    method_step(method, &f->model, &f->batch, options, &report);
+    fixture_take_step(&f->trainer, method, &f->batch, options, 0, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     assert_int_equal(f->device->arena.live_bytes, live);
     assert_int_equal(f->device->host.live_bytes, host);

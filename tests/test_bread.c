@@ -39,10 +39,7 @@ static void step(struct fixture *f, size_t t, const char *method, const char *te
     const struct method *m = method_find(method);
     void *options = fixture_options(m, "%s", text);
     struct step_report report = {0};
-    trainer_begin(&f->trainer, t, 1);
-    trainer_zero(&f->trainer);
-    method_step(m, &f->model, &f->batch, options, &report);
-    trainer_update(&f->trainer);
+    fixture_take_step(&f->trainer, m, &f->batch, options, t, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     options_free(&m->options, options);
     step_report_free(&report);

@@ -308,8 +308,7 @@ static void check(const struct fixture *f, const struct method *method, const vo
     batch_open(&batch, device, NULL, NULL, f->context, f->batch_size);
     fixture_set_documents(f, device, &batch, 0);
     device->counters = (struct counters){0};
-    trainer_zero(&trainer);
-    method_step(method, &model, &batch, options, &report);
+    fixture_take_step(&trainer, method, &batch, options, 0, &report);
     assert_int_equal(device->status.code, STATUS_OK);
     struct asked asked = read_options(f, method, options);
     const struct closed_form *form = closed_form_of(method);

@@ -28,8 +28,7 @@ static double *take_step(struct fixture *f, const struct method *method, void *o
     struct step_report report = {0};
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
-    trainer_zero(&f->trainer);
-    method_step(method, &f->model, &f->batch, options, &report);
+    fixture_take_step(&f->trainer, method, &f->batch, options, 0, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     *taken = (struct taken){f->device->counters, f->device->arena.peak_bytes, {0}, report.sums.loss};
     memcpy(taken->by_category, f->device->arena.peak_by_category, sizeof taken->by_category);

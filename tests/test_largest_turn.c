@@ -65,10 +65,8 @@ static void plan_layer(const struct trial *trial, size_t layer, size_t bytes[2])
     trainer_give_turn(&setup.trainer, layer);
     arena_reset_peak(&setup.device->arena);
     arena_reset_peak(&setup.device->host);
-    trainer_begin_again(&setup.trainer, 1, 1);
-    trainer_zero(&setup.trainer);
-    method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
-    trainer_update(&setup.trainer);
+    struct training_step step = setup_update(&setup, trial, 1);
+    training_step_take(&step, &report);
     assert_int_equal(setup.device->status.code, STATUS_OK);
     bytes[0] = setup.device->arena.peak_bytes;
     bytes[1] = setup.device->host.peak_bytes;

@@ -33,8 +33,7 @@ static struct cost cost_of(struct fixture *f, struct walk walk, struct memo *mem
     arena_reset_peak(&device->arena);
     if (walk.method) {
         struct step_report report = {0};
-        trainer_zero(&f->trainer);
-        method_step(walk.method, &f->model, &f->batch, walk.options, &report);
+        fixture_take_step(&f->trainer, walk.method, &f->batch, walk.options, 0, &report);
         step_report_free(&report);
     } else {
         struct tensor log_prob =

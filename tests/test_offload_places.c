@@ -68,8 +68,7 @@ static void assert_planned(const struct fixture *f, size_t walk, size_t stages)
     planned.device->counters = (struct counters){0};
     arena_reset_peak(&planned.device->arena);
     arena_reset_peak(&planned.device->host);
-    trainer_zero(&planned.trainer);
-    method_step(method, &planned.model, &planned.batch, options, &report);
+    fixture_take_step(&planned.trainer, method, &planned.batch, options, 0, &report);
     assert_int_equal(planned.device->status.code, STATUS_OK);
     assert_memory_equal(planned.device->arena.peak_by_category, f->device->arena.peak_by_category,
                         sizeof f->device->arena.peak_by_category);

@@ -109,10 +109,7 @@ static void take_steps(struct fixture *f, const char *device, const struct metho
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
     for (size_t t = 1; t <= 2; t++) {
-        trainer_begin(&f->trainer, t, 1);
-        trainer_zero(&f->trainer);
-        method_step(method, &f->model, &f->batch, options, &report);
-        trainer_update(&f->trainer);
+        fixture_take_step(&f->trainer, method, &f->batch, options, t, &report);
     }
     assert_int_equal(f->device->status.code, STATUS_OK);
     options_free(&method->options, options);
@@ -237,8 +234,7 @@ static void a_walk_alone_leaves_gradients(void **state)
     const struct method *streambp = method_find("streambp");
     void *options = options_new(&streambp->options);
     for (int i = 0; i < 2; i++) {
-        trainer_zero(&f.trainer);
-        method_step(streambp, &f.model, &f.batch, options, &report);
+        fixture_take_step(&f.trainer, streambp, &f.batch, options, 0, &report);
         found = fixture_gradients(&f);
         assert_true(relative_l2(found, expected, f.gradient_count) < 1e-13);
         free(found);

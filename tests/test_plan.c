@@ -31,10 +31,7 @@ static void measure(struct fixture *f, const char *device, const struct method *
     fixture_set_documents(f, f->device, &f->batch, 0);
     fixture_set_objective(f, f->device, &f->batch, 0);
     f->device->counters = (struct counters){0};
-    trainer_begin(&f->trainer, 1, 1);
-    trainer_zero(&f->trainer);
-    method_step(method, &f->model, &f->batch, options, &report);
-    trainer_update(&f->trainer);
+    fixture_take_step(&f->trainer, method, &f->batch, options, 1, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     *arena = f->device->arena;
     *counters = f->device->counters;

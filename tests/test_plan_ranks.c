@@ -23,12 +23,8 @@ static struct counters walk(const struct trial *trial, size_t rank, size_t *peak
         assert_true(profile_roofline(trial->profile, trial->dtype, &setup.device->roofline, &status));
     arena_reset_peak(&setup.device->arena);
     setup.device->counters = (struct counters){0};
-    if (trial->optimizer)
-        trainer_begin_again(&setup.trainer, 1, 1);
-    trainer_zero(&setup.trainer);
-    method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
-    if (trial->optimizer)
-        trainer_update(&setup.trainer);
+    struct training_step step = setup_update(&setup, trial, 1);
+    training_step_take(&step, &report);
     assert_int_equal(setup.device->status.code, STATUS_OK);
     struct counters counters = setup.device->counters;
     *peak_bytes = setup.device->arena.peak_bytes;

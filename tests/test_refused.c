@@ -74,8 +74,7 @@ static bool take_step(const char *device, const struct method *method, const str
     batch_open(&f.batch, f.device, ids, NULL, sizeof ids / sizeof *ids, 1);
     if (f.device->status.code == STATUS_OK) {
         random_weights_set(&f.model, f.seed, DTYPE_F32);
-        trainer_zero(&f.trainer);
-        method_step(method, &f.model, &f.batch, method_options, &report);
+        fixture_take_step(&f.trainer, method, &f.batch, method_options, 0, &report);
     }
     *code = f.device->status.code;
     batch_close(&f.batch, f.device);

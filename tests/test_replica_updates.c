@@ -12,10 +12,7 @@ static struct measured update_of(struct trainer *trainer, struct batch *batch, s
     void *options = fixture_options(method, "chunk=7");
     arena_reset_peak(&device->arena);
     device->counters = (struct counters){0};
-    trainer_begin(trainer, t, 1);
-    trainer_zero(trainer);
-    method_step(method, model, batch, options, &report);
-    trainer_update(trainer);
+    fixture_take_step(trainer, method, batch, options, t, &report);
     assert_int_equal(device->status.code, STATUS_OK);
     struct measured measured = {device->counters, device->arena.peak_bytes, report.sums.loss};
     step_report_free(&report);

@@ -87,8 +87,8 @@ static struct outcome step_of(const struct trial *trial, const char *device, boo
     outcome.context = setup.batch.context;
     outcome.batch = setup.batch.batch;
     setup.device->counters = (struct counters){0};
-    trainer_zero(&setup.trainer);
-    method_step(trial->method, &setup.model, &setup.batch, trial->options, &report);
+    struct training_step step = setup_step(&setup, trial);
+    training_step_take(&step, &report);
     assert_int_equal(setup.device->status.code, STATUS_OK);
     outcome.loss = report.sums.loss;
     outcome.arena = setup.device->arena;

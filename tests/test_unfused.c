@@ -21,8 +21,7 @@ static struct taken take_step(struct fixture *f, const struct method *method, co
     f->device->unfused = unfused;
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
-    trainer_zero(&f->trainer);
-    method_step(method, &f->model, &f->batch, options, &report);
+    fixture_take_step(&f->trainer, method, &f->batch, options, 0, &report);
     assert_int_equal(f->device->status.code, STATUS_OK);
     struct taken taken = {f->device->counters, f->device->arena.peak_bytes, report.sums.loss,
                           f->device->ops->dataless ? NULL : fixture_gradients(f)};

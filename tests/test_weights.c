@@ -57,8 +57,7 @@ static void assert_planned(const struct fixture *f, const struct method *method)
     batch_open(&planned.batch, planned.device, NULL, NULL, f->context, f->batch_size);
     planned.device->counters = (struct counters){0};
     arena_reset_peak(&planned.device->arena);
-    trainer_zero(&planned.trainer);
-    method_step(method, &planned.model, &planned.batch, options, &report);
+    fixture_take_step(&planned.trainer, method, &planned.batch, options, 0, &report);
     const struct arena *arenas[] = {&planned.device->arena, &f->device->arena, &planned.device->host,
                                     &f->device->host};
     for (size_t i = 0; i < 4; i += 2) {
