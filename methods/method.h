@@ -34,54 +34,53 @@ struct method {
     const char *summary; // one line
     const char *source;  // the paper
     struct option_table options;
-    bool no_gradient;      // it computes none, and leaves what there is as it is
+    bool no_gradient;      // it computes none, and leaves the gradients as they are
     bool exact;            // the gradient is that of the full loss
     bool rows;             // units are done one after another, from the head down, not all in the last column
     unsigned parallel;     // how ranks may share it: a sum of enum parallel_kind
     const char *estimates; // the exact method whose walk this one shortens; NULL: none
-    // Hooks take options of the method's own struct.
-    // What the options cannot say alone; NULL: nothing. False sets status: unsupported where it is this model or
-    // this context that they do not go with (a budget above the number of columns, more stages than layers).
+
+    // Hooks get the method's own struct of options.
+    // Checks the options against each other, the model and the context; NULL: any goes. False sets status:
+    // unsupported where they are too large for the model or the context (more stages than layers, a budget above
+    // the columns).
     bool (*check)(const void *options, const struct config *config, size_t context, struct status *status);
-    // Whether with these options every row's log-prob may be asked for first, as objectives with sums do, of which
-    // the gradient would be biased otherwise; NULL: always. False sets status.
+    // Checks the options against objectives that need every log-prob before any gradient, which would else be
+    // biased; NULL: any goes. False sets status.
     bool (*check_sums)(const void *options, struct status *status);
-    // Adds the gradient of the batch's mean loss to the parameters' gradients, and tells of each unit when it is
-    // done.
+    // The protocol above: adds the gradient of the batch's mean loss to the parameters' gradients.
     void (*walk)(struct step *step);
-    // Options that leave the columns to chance become those of draw `index` of a trial: a function of them and of
-    // the index; draw 0 is the one that they ask for as they are. False: nothing is left to chance. NULL: never.
+    // Sets options that sample columns to draw `index` of a trial, by the options and the index alone; draw 0 is
+    // what they say as they are. False: nothing is sampled. NULL: never.
     bool (*draw)(void *options, size_t index);
-    // Options that leave the columns to chance become those of draw `index` of a few, one of which takes the most
-    // memory of all draws, but for one in a million. False: there are no more. NULL: nothing is drawn.
+    // Sets options that sample columns to draw `index` of a few, one of which takes the most memory of all draws,
+    // but for one in a million. False: there are no more. NULL: nothing is sampled.
     bool (*largest_draw)(void *options, size_t context, size_t index);
-    // Visits every draw that has a probability, as options that leave nothing to chance and make that draw's
-    // estimate. False and a status (unsupported) where there are more than max, or where options cannot say it.
-    // NULL: nothing is drawn.
+    // Visits every possible draw, with its probability and as options that sample nothing. False and a status
+    // (unsupported) if there are more than max, or if options cannot express one. NULL: nothing is sampled.
     bool (*each_draw)(const void *options, size_t context, size_t max, draw_visit *visit, void *visitor,
                       struct status *status);
-    // Options that ask for more columns than a context has, as papers' do, become those that ask for all of them.
-    // NULL: none can.
+    // Lowers options that ask for more columns than a context has, as papers' do, to all of them. NULL: none can.
     void (*fit)(void *options, size_t context);
-    // How many there are of what an option may be a share of (options.h), the others being set. NULL: of nothing.
+    // The whole that a share in an option is of (schedule/options.h): a number of columns. NULL: no option is a
+    // share.
     size_t (*whole)(const void *options, size_t context);
-    // Options become those under which the gradient is that of the full loss. NULL: it always is, or never.
+    // Sets options so that the gradient is that of the full loss. NULL: it always is, or never.
     void (*make_exact)(void *options, size_t context);
-    // The growth of the peak per token of context that methods/README.md derives, in bytes: a floor to be held
-    // against.
+    // A lower bound of the peak's growth per token of context, in bytes, which methods/README.md derives.
     double (*floor_bytes_per_token)(const struct model *model, const void *options, size_t context);
 };
 
 // All methods that walk, ending in NULL.
 extern const struct method *const methods[];
-// What can be asked for in place of one: it has no walk, and the harness chooses.
+// A name in place of a method's: it has no walk, and the harness chooses the method.
 extern const struct method method_auto;
 const struct method *method_find(const char *name);
 // Whether the method with its options has the objective's gradient, or an unbiased estimate where it estimates.
 // False sets status.
 bool method_check_objective(const struct method *method, const void *options, const struct objective *objective,
                             const void *settings, struct status *status);
-// The options of all methods, one of each name, in the order in which the methods have them; NULL from the last on.
+// Option number `index` of all methods' options, one of each name, in the methods' order; NULL beyond the last.
 // Options of the same name are of the same type, and mean the same.
 const struct option *methods_option(size_t index);
 // The option of this name that some method has, or NULL.

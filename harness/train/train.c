@@ -195,7 +195,7 @@ static bool open_batch(struct train *train, struct train_data *from, size_t firs
     return ok;
 }
 
-// What the hooks of a step work on.
+// The hooks' view of a step.
 struct stepping {
     struct train *train;
     const struct normaliser *whole;  // what the step divides by; NULL: its one batch is all of it

@@ -14,8 +14,8 @@ static double pairs_seen(const struct batch *batch, size_t window)
     return batch->starts ? pairs / (double)batch->batch : pairs;
 }
 
-// What LoRA adds to a token's work, in weights that multiply: those of the factors, and those of modules that are
-// saved whole, whose gradients are taken.
+// LoRA's part of a token's work, in weights that multiply: the factors, and modules that are saved whole, whose
+// gradients are taken.
 struct lora_work {
     double factors, saved;
     size_t lowest; // layers below have nothing that trains, and a backward pass ends with this one

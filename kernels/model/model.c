@@ -50,7 +50,7 @@ static struct parameter *add_gain(struct model *model, size_t cols, size_t layer
     return gain(model, add_to_layer(model, 1, cols, layer, name, ".weight"));
 }
 
-// Of a layer's module; of another where there is no number.
+// The layer of a module that is no layer's.
 #define NO_LAYER SIZE_MAX
 
 static struct parameter *add_factor(struct model *model, size_t rows, size_t cols, size_t layer, const char *name,

@@ -101,6 +101,6 @@ static inline bool parameter_is_factor(const struct parameter *parameter)
 }
 // Parameter by name, NULL if there is none.
 struct parameter *model_parameter(const struct model *model, const char *name);
-// Whether a backward pass makes the gradient of the layer's input. Where layers train by turns that of the lowest
-// that trains is of no use.
+// Whether a backward pass computes the gradient of the layer's input. Nobody reads that of the lowest trained layer
+// while layers train by turns.
 bool model_descends(const struct model *model, size_t layer);

@@ -37,11 +37,11 @@ struct unit_listener {
     void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
 };
 
-// Values that are kept on the host, or with overlap in shares, are on their way from here on. Every rank says it
-// where the others do. A walk says it of the unit that it goes to next, before the cells of the one at which it is:
-// of the row above before those that compute its input, of the row below before those that compute its gradient; at
-// the border of two columns or stages of where the next one begins, which may be the same unit. Of the layer at
-// either end the embedding and the head say it.
+// Values that are kept on the host, or with overlap in shares, are on their way from here on. Every rank calls it
+// where the others do. A schedule prefetches the unit that it goes to next before it runs the cells of the present
+// one: the layer above before the cells that compute its input, the layer below before those that compute its
+// gradient; at the border of two chunks or segments the unit with which the next one begins, which may be the same.
+// The embedding and the head prefetch the layer at either end.
 void unit_prefetch(struct model *model, size_t unit);
 // A unit is released before it is acquired again.
 void unit_acquire(struct model *model, size_t unit);

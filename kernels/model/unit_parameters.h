@@ -19,7 +19,8 @@ struct parameters {
 };
 struct parameters unit_parameters(const struct model *model, size_t unit);
 
-// What of the unit trains and how its gradients are summed: the same number for the same, 0 for nothing.
+// A number for which of the unit's parameters train and how their gradients are summed: equal where these are, 0 if
+// none trains.
 uint64_t unit_training(const struct model *model, size_t unit);
 
 // Whether it is a matrix of a layer, LoRA's factors among them.

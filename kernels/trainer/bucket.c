@@ -35,7 +35,8 @@ static bool shares_gradients(const struct buckets *buckets)
     return buckets->model->ranks.zero >= ZERO_GRADIENTS && !buckets->in_walk;
 }
 
-// What an update of shares makes the same again on every rank, and what is there in shares alone.
+// Whether values are in the bucket: those that an update of shares makes equal again on every rank, and those that
+// are kept in shares.
 static bool has_values(const struct bucket *bucket)
 {
     const struct model *model = bucket->all->model;
@@ -446,7 +447,7 @@ static void start_sum(struct bucket *bucket)
     }
 }
 
-// What comes after a sum of each rank's share alone.
+// Ranks have summed their own shares: gathers all of them, where every rank keeps the whole.
 static void start_sum_of_all(struct bucket *bucket)
 {
     const struct model *model = bucket->all->model;

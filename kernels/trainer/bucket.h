@@ -24,7 +24,7 @@ struct bucket {
     // [blocks, BUCKET_BLOCK], of codes [blocks, words or scales of a block], and this rank's share; of either that
     // which there is now. Neither of values: each parameter has its own.
     struct tensor values[PARAMETER_PARTS], own_values[PARAMETER_PARTS], grads, own_grads;
-    // What is on its way between the ranks: values; parts of the gradients' sum; and all of it.
+    // On their way between the ranks: values, all of the gradients' sum, and its parts.
     struct delivery values_coming[PARAMETER_PARTS], sum_coming;
     struct row_sum sum;
 };
@@ -49,8 +49,8 @@ bool buckets_alike(const struct buckets *buckets, size_t replica, size_t other);
 // Whether the parameter's values, or the codes of them, are in a bucket: its value, or what is kept of it, is a
 // view, or in zero 3, while it is not acquired, none.
 bool bucket_has_values(const struct parameter *parameter);
-// What this rank's optimizer moves of a parameter, and in zero 3 has of its values: a parameter of these elements
-// alone, [n, 1], with the tensors that there are of them now. n can be 0. All of it where there are no shares.
+// This rank's share of a parameter, which its optimizer moves: a parameter of these elements alone, [n, 1], with
+// the tensors that there are of them now. n can be 0. The whole parameter where there are no shares.
 struct parameter bucket_share(const struct parameter *parameter);
 
 // Allocates the values of the unit's buckets, zero; and frees them.
@@ -61,21 +61,21 @@ void bucket_write(const struct parameter *parameter, size_t first, size_t count,
 // The same of codes and scales; first a multiple of QUANTISATION_BLOCK.
 void bucket_write_codes(const struct parameter *parameter, size_t first, size_t count, const uint32_t *codes,
                         const float *scales);
-// In zero 3 the unit's weights are gathered, and dropped. Where ranks overlap what they send with what they compute
-// (struct ranks) they can be prefetched: they are on their way from then on, and take their memory.
+// Gather the unit's weights in zero 3, and drop them. Ranks that overlap what they send with what they compute
+// (struct ranks) can prefetch them: they are on their way from then on, and take their memory.
 void bucket_prefetch(struct buckets *buckets, size_t unit);
 void bucket_acquire(struct buckets *buckets, size_t unit);
 void bucket_release(struct buckets *buckets, size_t unit);
 // Every rank gets all that an update has changed of the unit's weights: by bucket_settle, with overlap, or at once.
 void bucket_gather(struct buckets *buckets, size_t unit);
-// What is on its way is there; what was prefetched, and not acquired, is dropped.
+// Waits for values that are on their way, and drops those that were prefetched and not acquired.
 void bucket_settle(struct buckets *buckets, size_t unit);
 
 // Allocate the unit's gradients that are kept between steps, zero them, and free all of them.
 void bucket_new_gradients(struct buckets *buckets, size_t unit);
 void bucket_zero_gradients(struct buckets *buckets, size_t unit);
 void bucket_free_gradients(struct buckets *buckets, size_t unit);
-// Where the whole is not kept, it is there from here on, 0, to be added to.
+// Allocates whole gradients, zero, to be added to, where shares alone are kept.
 void bucket_add(struct buckets *buckets, size_t unit);
 // Each rank has added all that it adds: their sum in place of it, or of it in the rank's share alone. With overlap
 // the sum is then under way, and complete when it has come on, a message at a time, until it is not any more.

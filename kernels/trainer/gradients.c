@@ -33,7 +33,7 @@ void gradients_new_one(struct gradients *gradients, struct parameter *p)
     }
 }
 
-// Of those that live in the walk alone: unless there are any, zero.
+// Allocates the unit's missing gradients, zero, where they live in the walk alone.
 static void make(struct gradients *gradients, size_t unit)
 {
     struct model *model = gradients->model;
@@ -108,7 +108,7 @@ void gradients_acquire(struct gradients *gradients, size_t unit)
     transit->zero = false;
 }
 
-// What is on its way to the host is there.
+// Waits for gradients on their way to the host, and frees them on the device.
 static void release_offloaded(struct gradients *gradients)
 {
     struct model *model = gradients->model;

@@ -5,7 +5,8 @@
 #pragma once
 #include "kernels/trainer/bucket.h"
 
-// Of gradients on the host: they are zero, whatever is kept; are added to on the device; are on their way back.
+// Gradients of a unit that are kept on the host: they count as zero, whatever is kept; they are added to on the
+// device; they are on their way back.
 struct transit {
     bool zero, adding, offloading;
     struct event out;
@@ -32,9 +33,9 @@ void gradients_new_one(struct gradients *gradients, struct parameter *parameter)
 void gradients_zero(struct gradients *gradients);
 // The unit's gradients can be added to from here to gradients_release.
 void gradients_acquire(struct gradients *gradients, size_t unit);
-// They are summed over ranks, and on their way to the host from here on. Their memory is freed when the next unit's
-// are released, or settled. Where ranks overlap sums with what they compute, all of this happens when the sum is
-// there: while the next units' are released, or settled.
+// Sums them over ranks, and starts to copy them to the host. Their memory is freed when the next unit's are
+// released, or settled. Ranks that overlap sums with what they compute do all of this when the sum is there: while
+// the next units' are released, or settled.
 void gradients_release(struct gradients *gradients, size_t unit);
 void gradients_settle(struct gradients *gradients);
 // Adds the parts of a tied table's gradient that both ends of a pipeline have, the lowest rank's first, after the

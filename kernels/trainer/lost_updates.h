@@ -26,7 +26,7 @@ struct lost_update {
 void lost_update_begin(struct lost_update *lost, const struct model *model, struct parameter *parameter,
                        size_t age);
 void lost_update_end(struct lost_update *lost, struct lost_updates *sums);
-// They become those of all ranks. What several ranks have alike counts as often, in all sums.
+// Adds up all ranks' sums. Weights that several ranks have alike count as often, in all sums.
 void lost_updates_sum(struct lost_updates *sums, const struct world *world);
 
 // The share of weights with a u that stayed as they were, and of u that was lost, 1 - taken / asked; NaN: nothing

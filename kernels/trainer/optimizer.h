@@ -6,14 +6,14 @@
 
 struct trainer;
 
-// What an optimizer makes of a parameter. keeps: it has a state also while it does not train, and the same one when
-// the turn changes.
+// A parameter's role in a turn. keeps: it has a state also while it does not train, and the same one when the turn
+// changes.
 struct role {
     bool trains, keeps;
 };
 
-// What an optimizer moves of a model with LoRA: its factors, as of one without the weights; it is for models
-// without it; or both, and it is for models with it.
+// Parameters of a model with LoRA that an optimizer moves: the factors alone; none, for it is for models without
+// LoRA; or weights beside the factors, for it is for models with LoRA.
 enum optimizer_lora { LORA_ALONE, LORA_NEVER, LORA_BESIDE };
 
 struct optimizer {
@@ -27,14 +27,14 @@ struct optimizer {
     // ranks may have shares of them.
     bool by_element;
     // Hooks take options of the optimizer's own struct.
-    // What the options cannot say alone, of a model in a dtype; NULL: nothing. False sets status.
+    // Checks the options against a model in a dtype; NULL: any goes. False sets status.
     bool (*check)(const void *options, const struct config *config, enum dtype dtype, struct status *status);
-    // Where layers train by turns: whose turn number `number` is, from 0 on; each is of so many updates as the
+    // The layer of turn number `number`, from 0 on, where layers train by turns; each is of so many updates as the
     // option "interval" says. Among the first turns, as many as the model has layers, is one of every layer that
     // ever has one. NULL: all trains together.
     size_t (*turn)(const void *options, const struct config *config, size_t number);
-    // What the turn that it is makes of a parameter, of those that train in some turn (model_can_train). NULL: the
-    // layer's train, and nothing else does.
+    // The role in the present turn of a parameter that trains in some turn (model_can_train). NULL: the layer's
+    // train, and nothing else does.
     struct role (*role)(const struct trainer *trainer, const struct parameter *parameter);
     // Notes what it wants of the turns before the one that it is; the same whatever was the turn before. NULL:
     // nothing.

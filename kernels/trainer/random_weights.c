@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-// What a parameter's values are drawn from.
+// The distribution of a parameter's values.
 struct distribution {
     struct random random;
     double mean, deviation;

@@ -27,7 +27,7 @@ static void zero_state(struct device *device, struct tensor t)
     free(zeros);
 }
 
-// Whether update t sums the gradient in the projector's directions; 0: there is none.
+// Whether update t sums the gradient in the projector's directions; t 0: no update is under way.
 static bool projects(const struct trainer *trainer, const struct parameter *p, size_t t)
 {
     const struct optimizer *optimizer = trainer->optimizer;
@@ -66,7 +66,7 @@ static void state_new(struct trainer *trainer, struct parameter *p)
     }
 }
 
-// What becomes of a parameter in the turn that it is.
+// A parameter's role in the present turn.
 static struct role role_of(const struct trainer *trainer, const struct parameter *p)
 {
     const struct model *model = trainer->model;
@@ -239,7 +239,7 @@ static void update_settle(struct trainer *trainer, size_t unit)
     trainer->crossings[unit] = (struct crossing){0};
 }
 
-// Of a parameter this rank's share; it can be nothing.
+// Updates this rank's share of a parameter; it can be empty.
 static void update_share(struct trainer *trainer, struct parameter *p)
 {
     struct model *model = trainer->model;

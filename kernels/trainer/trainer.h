@@ -20,7 +20,8 @@
 
 struct lost_updates;
 
-// Of an update: how many the state of what trains has seen with it, and what a schedule multiplies the rate by.
+// An update: the number of updates that the state of what trains has seen with it, and a schedule's factor of the
+// rate.
 struct update {
     size_t age;
     double rate_factor;

@@ -9,7 +9,7 @@ static bool weights_stay(const struct weights *weights)
     return weights->place == PLACE_DEVICE && weights->buckets->quantisation == QUANTISATION_NONE;
 }
 
-// Of the shape alone.
+// Leaves the shape alone.
 static void value_none(struct model *model, struct parameter *p)
 {
     p->value = (struct tensor){.dtype = model->device->ops->dtype,

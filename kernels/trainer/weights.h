@@ -27,8 +27,8 @@ void weights_open(struct weights *weights, struct model *model, struct buckets *
 void weights_close(struct weights *weights);
 // Sets weights [first, first + count) of a parameter, in row-major order, to the values, rounded to `rounding`;
 // where they are quantised to what the nearest codes stand for, rounded again. The values are spent. first: a
-// multiple of QUANTISATION_BLOCK; count too, unless it reaches the end. Of weights that ranks have in shares only
-// those in this one's are kept. The unit must not be acquired.
+// multiple of QUANTISATION_BLOCK; count too, unless it reaches the end. A rank with a share of
+// them keeps those of its share alone. The unit must not be acquired.
 void weights_write(struct model *model, struct parameter *parameter, size_t first, size_t count, double *values,
                    enum dtype rounding);
 

@@ -6,7 +6,7 @@
 #include "kernels/model/unit.h"
 #include "methods/schedule/options.h"
 
-// What a step reports besides the gradients, which are in the model's parameters. Zeroed before the first step;
+// Report of a step, besides the gradients, which are in the model's parameters. Zeroed before the first step;
 // release with step_report_free after the last.
 struct step_report {
     struct objective_sums sums; // as objective_sums_read has them
