@@ -5,8 +5,8 @@
 //   then for each step, which methods/training_step.h spells:
 //   3. trainer_begin    update number t, at its rate; where layers train by turns, whose turn it is
 //   4. trainer_zero     zeroes the gradients
-//   5. method_step      forward and backward of a micro-batch, which adds to the gradients; several of these, with
-//                       adds_more before all but the last, after which ranks have summed their gradients
+//   5. method_step      forward and backward of a micro-batch, which adds to the gradients; of several each after
+//                       trainer_expect_more, for ranks sum their gradients within the last
 //   6. trainer_update   moves the weights along the gradients
 //   finally:
 //   7. trainer_close
