@@ -142,7 +142,7 @@ static bool scan(struct result_file *file, const char *path, const struct visit 
 }
 
 // Texts of records that were visited are let go now and then.
-#define SCANNED_TEXTS_MAX 10000
+#define SCANNED_TEXTS_MAX 1000
 
 struct scanning {
     result_visit *visit;
