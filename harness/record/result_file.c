@@ -99,7 +99,9 @@ static bool visit_line(struct result_file *file, char *text, struct result_line 
     file->unterminated = !whole;
     file->torn_line = zeros ? line->number : 0; // of the next record, which is not there
     line->record = &record;
-    return visit->function(visit->visitor, line, status);
+    bool goes_on = visit->function(visit->visitor, line, status);
+    line->record = NULL;
+    return goes_on;
 }
 
 FILE *result_stream_open(const char *path, struct status *status)

@@ -336,7 +336,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     const struct trial *trial = train->trial;
     size_t parts = trial->train.accumulate, count = parts * trial->batch;
     bool others = parts > 1 || trial->parallel.data > 1;
-    struct normaliser whole;
+    struct normaliser whole = {0};
     struct stepping stepping = {.train = train, .whole = others ? &whole : NULL, .status = status};
     struct training_step step = setup_update(train->setup, trial, train->step + 1);
     step.rate_factor = train_schedule_factor(&trial->train, train->step);

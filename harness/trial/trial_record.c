@@ -143,10 +143,13 @@ void trial_record_times(struct record *record, const struct trial *trial, const 
     record->model_flops_per_s = trial->method->exact ? record->model_flops / seconds : NAN;
     record->model_flops_share = record->model_flops_per_s / record->gemm_flops_per_s;
     const struct rates *rates = trial->profile ? &trial->profile->rates[trial->dtype] : NULL;
-    if (!rates || !counters->launches)
+    if (!rates || !counters->launches) {
         record->estimate_ms = NAN;
-    if (!isfinite(record->estimate_ms))
         return;
+    }
+    if (!isfinite(record->estimate_ms)) {
+        return;
+    }
     record->estimate = profile_estimate_source(trial->profile, trial->dtype);
     record->estimate_low_ms = record->estimate_ms * rates->low;
     record->estimate_high_ms = record->estimate_ms * rates->high;
