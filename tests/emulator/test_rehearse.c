@@ -248,7 +248,7 @@ static void test_killed_at_random_moments(void **state)
         fail_msg("%s", text_of(path(scratch, "said", 0, "")));
     }
     assert_int_equal(check_archive(scratch, &course, most), PARTS + has_ranks());
-    assert_int_equal(course.records, 42 + has_ranks());
+    assert_int_equal(course.records, 44 + has_ranks());
     check_summary(scratch, &course);
 }
 
