@@ -32,7 +32,7 @@ static double sum(const struct number_list *list)
 // not know the load, by what of their time it did not run in.
 static bool processor_time_wanted(const struct record *record)
 {
-    // Where it is known that nobody was there, one thread that did not run waited for something of its own: a disk.
+    // On a machine without other load, a thread that did not run waited for something of its own, such as a disk.
     bool told = record->load.given && isfinite(record->load.other_cores);
     bool alone = !told && record->provenance.threads == 1 && record->cpu_ms.count == record->samples_ms.count;
     return record_disturbed(record) || record_perhaps_disturbed(record) ||

@@ -12,8 +12,8 @@
 // a file, all else F64, F32, BF16 or F16.
 struct batch_data {
     size_t context, batch;
-    // Of no file: where rows hold several sequences (harness/data/shared_prompt.h), how many there are, and of
-    // each token whose it is, as batch_set_branches takes it. NULL: a row is a sequence.
+    // Number of sequences, and each token's sequence as batch_set_branches takes it, where rows hold several
+    // (harness/data/shared_prompt.h). No file has them. NULL: a row is a sequence.
     size_t sequences;
     int32_t *of;
     int32_t *ids;

@@ -68,7 +68,7 @@ static size_t trailing_zeros(const struct result_line *line)
     return zeros;
 }
 
-// What is done with records, and what they are kept in.
+// A function that is called with each record, and the store of the records' texts.
 struct visit {
     result_visit *function;
     void *visitor;

@@ -8,7 +8,7 @@ struct device_kind {
 };
 extern const struct device_kind device_kinds[]; // ending in a NULL name
 
-// What a device is, or is planned like: "cuda", "cuda:1", "plan-cuda"; NULL: this program knows of none such.
+// The kind of a device, or of the one it is planned like, by name: "cuda", "cuda:1", "plan-cuda"; NULL: unknown.
 const struct device_kind *device_kind_of(const char *device);
 // The kind that is a card, or the processor.
 const struct device_kind *device_kind_like(bool card);

@@ -162,6 +162,6 @@ struct row_range trial_sequences(const struct trial *trial, size_t replica);
 struct row_range trial_share(const struct trial *trial, size_t sequences, size_t replica);
 // Whether a device of this name has no data: "plan", "plan-cpu", "plan-cuda".
 bool trial_plans_on(const char *device);
-// What method auto became: the method with every option, and "place" where something is kept on the host. A new
-// reference; NULL: the trial's method was given.
+// The method that auto chose, with every option, and "place" where something is kept on the host. A new reference;
+// NULL: the trial's method was given.
 json_t *trial_chosen(const struct trial *trial);

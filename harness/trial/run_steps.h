@@ -48,7 +48,7 @@ struct run {
     size_t updates; // of the optimizer
     struct train train;
     struct record_curve *curve; // NULL: the trial does not train, or is planned
-    // Of a rank that is being planned what it says, and in each sample; traces NULL: nobody asks.
+    // Messages of the rank that is being planned, of its step and of each sample; traces NULL: not recorded.
     struct trace trace, *traces;
     size_t draws_planned; // samples that the ranks before it have taken; 0: it is the first
 };

@@ -49,7 +49,7 @@ $(BUILD)/tests/cuda/check_graphs: $(BUILD)/pic/tests/cuda/check_graphs.o $(BUILD
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -o $@ $^ $(CUDA_LINK)
-# A function that driver.c leaves out fails as in the toolkit's own stub library.
+# Each driver function that driver.c does not define returns CUDA_ERROR_STUB_LIBRARY (34), as the toolkit's own library does.
 $(BUILD)/stubs/libcuda.so.1: tests/cuda/driver.c
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

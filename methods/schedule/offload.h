@@ -2,14 +2,14 @@
 #pragma once
 #include "methods/schedule/options.h"
 
-// Of walks of rows (methods/schedule/row.h).
+// Offload targets of methods that go layer by layer (methods/schedule/row.h).
 enum row_offload {
     ROW_OFFLOAD_NONE,
     ROW_OFFLOAD_INPUTS,         // until they are rebuilt
     ROW_OFFLOAD_INPUTS_GRADIENT // and the gradient of the row above
 };
 
-// Of walks of columns (methods/schedule/column_walk.h).
+// Offload targets of methods that go chunk by chunk (methods/schedule/column_walk.h).
 enum column_offload {
     COLUMN_OFFLOAD_NONE,
     COLUMN_OFFLOAD_KV // keys and values of every layer, and their gradients
