@@ -9,6 +9,6 @@ const struct method method_auto = {
     .summary = "the planner's choice: the fastest exact method that fits the memory, with its options",
     .source = "longbp",
     .options = {option_rows, 1},
-    .rows = true,
+    .by_layer = true,
     .parallel = PARALLEL_DATA | PARALLEL_STAGE | PARALLEL_SEQUENCE,
 };

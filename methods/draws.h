@@ -1,4 +1,4 @@
-// Draws: every set of columns that SpaCO's sampler can draw, with its probability.
+// Draws: every set of chunks that SpaCO's sampler can draw, with its probability.
 #pragma once
 #include "methods/method.h"
 #include "methods/spaco_options.h"

@@ -1,6 +1,6 @@
 // Forward: the loss and no gradient, a layer at a time over the whole context: what inference on the same tokens
-// costs on this core, the yardstick of a step that leaves most of its backward pass out. Cost: F. Memory per token:
-// d e, and 2 G D e of one layer; one cell.
+// costs on this core, the reference kernel of a step that leaves most of its backward pass out. Cost: F. Memory per
+// token: d e, and 2 G D e of one layer; one cell.
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 #include "methods/schedule/forward_pass.h"
@@ -12,14 +12,14 @@ struct forward_options {
 static const struct option option_rows[] = {
     OPTION_CHUNK(struct forward_options, true), OPTION_HEAD_CHUNK(struct forward_options), {0}};
 
-static void walk(struct step *step)
+static void run(struct step *step)
 {
     const struct forward_options *options = step->options;
     forward_pass(step->model, step->batch, options->chunk, options->head_chunk, step->loss);
     unit_done_all(step->model);
 }
 
-static double floor_bytes(const struct model *model, const void *options, size_t context)
+static double lower_bound_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
     return cost_hidden(model) + cost_kv(model);
@@ -31,6 +31,6 @@ const struct method method_forward = {
     .source = "longbp",
     .options = {option_rows, sizeof(struct forward_options)},
     .no_gradient = true,
-    .walk = walk,
-    .floor_bytes_per_token = floor_bytes,
+    .run = run,
+    .lower_bound_bytes_per_token = lower_bound_bytes,
 };

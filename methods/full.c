@@ -1,6 +1,6 @@
-// Full backprop: every cell of one column C = T keeps its activations; the rows are walked downward. The reference.
-// Cost: 3 F + A / 2. Memory per token: L (2 d + 2 H D + 2 G D + 2 f) e + L (H + 2) statistics.
-// Deviation from a framework's autograd: what costs no GEMM to rebuild is not kept, unless keep is `all`.
+// Full backprop: every cell of one chunk C = T keeps its activations; the layers are walked downward. The
+// reference. Cost: 3 F + A / 2. Memory per token: L (2 d + 2 H D + 2 G D + 2 f) e + L (H + 2) statistics. Deviation
+// from a framework's autograd: what costs no GEMM to rebuild is not kept, unless keep is `all`.
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 
@@ -12,7 +12,7 @@ struct full_options {
 static const struct option option_rows[] = {
     OPTION_HEAD_CHUNK(struct full_options), OPTION_KEEP(struct full_options), {0}};
 
-static void walk(struct step *step)
+static void run(struct step *step)
 {
     const struct full_options *options = step->options;
     struct model *model = step->model;
@@ -45,7 +45,7 @@ static void walk(struct step *step)
         }
     }
 
-    struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every row
+    struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every layer
     head_first_pass(model, step->batch, grad, options->head_chunk, step->loss);
     head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);
@@ -76,7 +76,7 @@ static void walk(struct step *step)
     free(x);
 }
 
-static double floor_bytes(const struct model *model, const void *options, size_t context)
+static double lower_bound_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
     return (model->config.layers - model->lowest_trained) *
@@ -89,8 +89,8 @@ const struct method method_full = {
     .source = "Rumelhart, Hinton & Williams 1986",
     .options = {option_rows, sizeof(struct full_options)},
     .exact = true,
-    .rows = true,
+    .by_layer = true,
     .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
-    .walk = walk,
-    .floor_bytes_per_token = floor_bytes,
+    .run = run,
+    .lower_bound_bytes_per_token = lower_bound_bytes,
 };

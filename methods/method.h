@@ -36,39 +36,39 @@ struct method {
     struct option_table options;
     bool no_gradient;      // it computes none, and leaves the gradients as they are
     bool exact;            // the gradient is that of the full loss
-    bool rows;             // units are done one after another, from the head down, not all in the last column
+    bool by_layer;         // units are done one after another, from the head down, not all in the last chunk
     unsigned parallel;     // how ranks may share it: a sum of enum parallel_kind
     const char *estimates; // the exact method whose walk this one shortens; NULL: none
 
     // Hooks get the method's own struct of options.
     // Checks the options against each other, the model and the context; NULL: any goes. False sets status:
     // unsupported where they are too large for the model or the context (more stages than layers, a budget above
-    // the columns).
+    // the chunks).
     bool (*check)(const void *options, const struct config *config, size_t context, struct status *status);
     // Checks the options against objectives that need every log-prob before any gradient, which would else be
     // biased; NULL: any goes. False sets status.
     bool (*check_sums)(const void *options, struct status *status);
     // The protocol above: adds the gradient of the batch's mean loss to the parameters' gradients.
-    void (*walk)(struct step *step);
-    // Sets options that sample columns to draw `index` of a trial, by the options and the index alone; draw 0 is
+    void (*run)(struct step *step);
+    // Sets options that sample chunks to draw `index` of a trial, by the options and the index alone; draw 0 is
     // what they say as they are. False: nothing is sampled. NULL: never.
     bool (*draw)(void *options, size_t index);
-    // Sets options that sample columns to draw `index` of a few, one of which takes the most memory of all draws,
+    // Sets options that sample chunks to draw `index` of a few, one of which takes the most memory of all draws,
     // but for one in a million. False: there are no more. NULL: nothing is sampled.
     bool (*largest_draw)(void *options, size_t context, size_t index);
     // Visits every possible draw, with its probability and as options that sample nothing. False and a status
     // (unsupported) if there are more than max, or if options cannot express one. NULL: nothing is sampled.
     bool (*each_draw)(const void *options, size_t context, size_t max, draw_visit *visit, void *visitor,
                       struct status *status);
-    // Lowers options that ask for more columns than a context has, as papers' do, to all of them. NULL: none can.
+    // Lowers options that ask for more chunks than a context has, as papers' do, to all of them. NULL: none can.
     void (*fit)(void *options, size_t context);
-    // The whole that a share in an option is of (schedule/options.h): a number of columns. NULL: no option is a
+    // The whole that a share in an option is of (schedule/options.h): a number of chunks. NULL: no option is a
     // share.
     size_t (*whole)(const void *options, size_t context);
     // Sets options so that the gradient is that of the full loss. NULL: it always is, or never.
     void (*make_exact)(void *options, size_t context);
     // A lower bound of the peak's growth per token of context, in bytes, which methods/README.md derives.
-    double (*floor_bytes_per_token)(const struct model *model, const void *options, size_t context);
+    double (*lower_bound_bytes_per_token)(const struct model *model, const void *options, size_t context);
 };
 
 // All methods that walk, ending in NULL.

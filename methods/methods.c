@@ -70,15 +70,15 @@ void method_step(const struct method *method, struct model *model, const struct 
                  struct step_report *report)
 {
     struct device *device = model->device;
-    index_list_free(&report->columns);
+    index_list_free(&report->drawn_chunks);
     struct step step = {.model = model, .batch = batch, .options = options, .report = report};
     range_push(device, (struct range){.level = RANGE_STEP, .name = method->name});
     device_timer_start(device);
     step.loss = objective_sums_new(device, batch);
-    method->walk(&step);
+    method->run(&step);
     unit_settle(model);
-    model->walk++;
-    report->asked_ms = device_timer_asked_ms(device);
+    model->micro_batch++;
+    report->host_launch_ms = device_timer_host_launch_ms(device);
     report->ms = device_timer_stop_ms(device);
     range_pop(device);
     report->sums = objective_sums_read(device, batch, step.loss);
@@ -87,5 +87,5 @@ void method_step(const struct method *method, struct model *model, const struct 
 
 void step_report_free(struct step_report *report)
 {
-    index_list_free(&report->columns);
+    index_list_free(&report->drawn_chunks);
 }

@@ -82,7 +82,7 @@ static void go_round(struct step *step)
     pipeline_pass_gradient(step->model, step->loss);
 }
 
-static void walk(struct step *step)
+static void run(struct step *step)
 {
     const struct null_options *options = step->options;
     struct model *model = step->model;
@@ -102,7 +102,7 @@ static void walk(struct step *step)
     unit_done_all(model);
 }
 
-static double floor_bytes(const struct model *model, const void *options, size_t context)
+static double lower_bound_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)model, (void)options, (void)context;
     return 0;
@@ -114,8 +114,8 @@ const struct method method_null = {
     .source = "longbp",
     .options = {option_rows, sizeof(struct null_options)},
     .no_gradient = true,
-    .rows = true,
+    .by_layer = true,
     .parallel = PARALLEL_DATA | PARALLEL_STAGE | PARALLEL_SEQUENCE,
-    .walk = walk,
-    .floor_bytes_per_token = floor_bytes,
+    .run = run,
+    .lower_bound_bytes_per_token = lower_bound_bytes,
 };

@@ -6,12 +6,12 @@
 static double budget(const struct spaco_options *options)
 {
     if (options->sampler == SAMPLER_FIXED && options->budget == 0) {
-        return options->columns.count ? options->columns.count : 1;
+        return options->drawn_chunks.count ? options->drawn_chunks.count : 1;
     }
     return options->budget;
 }
 
-// Probability of column i when `taken` columns to its right were taken.
+// Probability of chunk i when `taken` chunks to its right were taken.
 static double sequential_probability(const struct spaco_options *options, size_t count, size_t i, size_t taken)
 {
     double t = budget(options), minimum = options->minimum > 0 ? options->minimum : t / count / 2;
@@ -19,10 +19,10 @@ static double sequential_probability(const struct spaco_options *options, size_t
     return p > 1 ? 1 : p < minimum ? minimum : p;
 }
 
-static bool contains(const struct index_list *columns, size_t column)
+static bool contains(const struct index_list *chunks, size_t chunk)
 {
-    for (size_t i = 0; i < columns->count; i++) {
-        if (columns->items[i] == column) {
+    for (size_t i = 0; i < chunks->count; i++) {
+        if (chunks->items[i] == chunk) {
             return true;
         }
     }
@@ -50,8 +50,8 @@ size_t sampler_seed_of(size_t sampler_seed, size_t index)
 struct draw sampler_draw(const struct spaco_options *options, size_t count)
 {
     struct random random = random_named(options->sampler_seed, "spaco columns");
-    bool taken[COLUMNS_MAX] = {false};
-    double factor[COLUMNS_MAX];
+    bool taken[DRAWN_CHUNKS_MAX] = {false};
+    double factor[DRAWN_CHUNKS_MAX];
     bool sequential = options->sampler == SAMPLER_SEQUENTIAL || options->compensation == COMPENSATION_SEQUENTIAL;
     double t = budget(options);
     size_t drawn = 0;
@@ -67,7 +67,7 @@ struct draw sampler_draw(const struct spaco_options *options, size_t count)
             taken[i] = u < p;
             break;
         case SAMPLER_FIXED:
-            taken[i] = contains(&options->columns, i);
+            taken[i] = contains(&options->drawn_chunks, i);
             break;
         }
         factor[i] = 1 / p;
@@ -76,10 +76,10 @@ struct draw sampler_draw(const struct spaco_options *options, size_t count)
     struct draw draw = {.loss_factor = calloc(drawn + 1, sizeof *draw.loss_factor),
                         .kv_factor = calloc(drawn + 1, sizeof *draw.kv_factor)};
     CHECK(draw.loss_factor && draw.kv_factor);
-    index_list_resize(&draw.columns, drawn);
+    index_list_resize(&draw.chunks, drawn);
     for (size_t i = 0, j = 0; i < count; i++) {
         if (taken[i]) {
-            draw.columns.items[j] = (uint32_t)i;
+            draw.chunks.items[j] = (uint32_t)i;
             draw.loss_factor[j] = factor[i];
             draw.kv_factor[j] = kv_factor(options, factor[i]);
             j++;
@@ -90,61 +90,61 @@ struct draw sampler_draw(const struct spaco_options *options, size_t count)
 
 void draw_free(struct draw *draw)
 {
-    index_list_free(&draw->columns);
+    index_list_free(&draw->chunks);
     free(draw->loss_factor);
     free(draw->kv_factor);
     *draw = (struct draw){0};
 }
 
-// Of a draw: that it has so many columns. What is left out at either end is nothing beside one in a million.
+// Of a draw: that it has so many chunks. What is left out at either end is nothing beside one in a million.
 #define RARE    1e-6
 #define NOTHING 1e-15
 
-size_t sampler_most_drawn(const struct spaco_options *options, size_t count)
+size_t sampler_max_drawn(const struct spaco_options *options, size_t count)
 {
     double t = budget(options), beyond = 0;
     if (options->sampler == SAMPLER_FIXED) {
-        return options->columns.count;
+        return options->drawn_chunks.count;
     }
     if (options->sampler == SAMPLER_UNIFORM) {
         return options->budget < count ? options->budget : count;
     }
     bool sequential = options->sampler == SAMPLER_SEQUENTIAL;
-    double *mass = calloc(count + 2, sizeof *mass); // of as many columns, from those that were passed
-    size_t least = 0, most = 0;
+    double *mass = calloc(count + 2, sizeof *mass); // of as many chunks, from those that were passed
+    size_t min = 0, max = 0;
     CHECK(mass);
     mass[0] = 1;
     for (size_t i = count; i-- > 0;) {
-        most++;
-        for (size_t n = most + 1; n-- > least;) {
-            double before = n > least ? mass[n - 1] : 0;
+        max++;
+        for (size_t n = max + 1; n-- > min;) {
+            double before = n > min ? mass[n - 1] : 0;
             double p = sequential ? sequential_probability(options, count, i, n) : t / count;
-            double from = n > least && sequential ? sequential_probability(options, count, i, n - 1) : p;
+            double from = n > min && sequential ? sequential_probability(options, count, i, n - 1) : p;
             mass[n] = mass[n] * (1 - p) + before * from;
         }
-        while (most > least && mass[most] < NOTHING) {
-            mass[most--] = 0;
+        while (max > min && mass[max] < NOTHING) {
+            mass[max--] = 0;
         }
-        while (least < most && mass[least] < NOTHING) {
-            mass[least++] = 0;
+        while (min < max && mass[min] < NOTHING) {
+            mass[min++] = 0;
         }
     }
-    while (most > 0 && beyond + mass[most] <= RARE) {
-        beyond += mass[most--];
+    while (max > 0 && beyond + mass[max] <= RARE) {
+        beyond += mass[max--];
     }
     free(mass);
-    return most;
+    return max;
 }
 
-double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *columns)
+double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *chunks)
 {
     double t = budget(options), probability = 1;
     size_t taken = 0;
     if (options->sampler == SAMPLER_FIXED) {
-        return index_list_equal(columns, &options->columns);
+        return index_list_equal(chunks, &options->drawn_chunks);
     }
     for (size_t i = count; i-- > 0;) {
-        bool hit = contains(columns, i);
+        bool hit = contains(chunks, i);
         double p = options->sampler == SAMPLER_UNIFORM     ? (t - taken) / (i + 1)
                    : options->sampler == SAMPLER_BERNOULLI ? t / count
                                                            : sequential_probability(options, count, i, taken);

@@ -1,21 +1,21 @@
 // SpaCO's options, which its sampler and the list of its draws read.
 #pragma once
-#include "methods/schedule/column.h"
+#include "methods/schedule/chunk_work.h"
 
 enum sampler { SAMPLER_UNIFORM, SAMPLER_BERNOULLI, SAMPLER_SEQUENTIAL, SAMPLER_FIXED };
 enum compensation { COMPENSATION_NONE, COMPENSATION_PAPER, COMPENSATION_CAPPED, COMPENSATION_SEQUENTIAL };
 enum loss_scope { LOSS_ALL, LOSS_SAMPLED };
 
-#define COLUMNS_MAX 4096 // that may be drawn from
+#define DRAWN_CHUNKS_MAX 4096 // that may be drawn from
 
 struct spaco_options {
-    struct column_options column;
+    struct chunk_options common;
     size_t budget;
     enum sampler sampler;
     enum compensation compensation;
     double cap;     // of `capped`
-    double minimum; // least probability of `sequential`; 0: half of budget / columns
+    double minimum; // least probability of `sequential`; 0: half of budget / chunks
     enum loss_scope loss;
     size_t sampler_seed;
-    struct index_list columns; // of `fixed`
+    struct index_list drawn_chunks; // of `fixed`
 };

@@ -1,51 +1,52 @@
-// StreamBP: checkpoints as in methods/checkpoint.c, but a row is rebuilt and walked chunk by chunk, right to left;
-// its keys and values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2; a rebuilt
-// cell stops before its down-projection. Memory per token: L d e, plus one row's keys, values and their gradients,
-// and one gradient of width d. In S stages, the highest of m rows: L - S - (m - 1) rows' forward more, and fewer
-// inputs (methods/schedule/row.h). With offload = inputs the device holds none of them, with inputs+gradient no
-// gradient either (methods/schedule/row_stream.h). attention = kept is as in methods/checkpoint.c. Deviations: the
-// published code projects K and V again for [0, end of chunk) at every chunk and repeats them to all query heads;
-// its loss counts labels before shifting. Here as the paper's equations say, and the loss is exact. The forward is
-// streamed too: else its own scratch, not the backward's, would set the peak. Where ranks share the tokens and keys
-// and values go round, or queries to the ranks of their heads (parallel.exchange), that is done once for a row:
-// attention is of the whole row, forward and backward, and what stands behind it, the widest, is chunk by chunk
-// where it is rebuilt and walked. Memory then: and of one row q, o and the gradient of o.
+// StreamBP: checkpoints as in methods/checkpoint.c, but a layer is rebuilt and walked chunk by chunk, right to
+// left; its keys and values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2; a
+// rebuilt cell stops before its down-projection. Memory per token: L d e, plus one layer's keys, values and their
+// gradients, and one gradient of width d. In S segments, the highest of m layers: L - S - (m - 1) layers' forward
+// more, and fewer inputs (methods/schedule/layer_schedule.h). With offload = inputs the device holds none of them,
+// with inputs+gradient no gradient either (methods/schedule/layer_stream.h). attention = kept is as in
+// methods/checkpoint.c. Deviations: the published code projects K and V again for [0, end of chunk) at every chunk
+// and repeats them to all query heads; its loss counts labels before shifting. Here as the paper's equations say,
+// and the loss is exact. The forward is streamed too: else its own scratch, not the backward's, would set the peak.
+// Where ranks share the tokens and keys and values go round, or queries to the ranks of their heads
+// (parallel.exchange), that is done once for a layer: attention is of the whole layer, forward and backward, and
+// what stands behind it, the widest, is chunk by chunk where it is rebuilt and walked. Memory then: and of one
+// layer q, o and the gradient of o.
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
-#include "methods/schedule/row_stream.h"
+#include "methods/schedule/layer_stream.h"
 
 struct streambp_options {
     size_t chunk, head_chunk;
     enum keep keep;
-    struct stage_options stages;
-    enum row_offload offload;
-    enum row_attention attention;
+    struct segment_options segments;
+    enum layer_offload offload;
+    enum layer_attention attention;
 };
 
 static const struct option option_rows[] = {
     OPTION_CHUNK(struct streambp_options, true),
     OPTION_HEAD_CHUNK(struct streambp_options),
     OPTION_KEEP(struct streambp_options),
-    OPTION_STAGES(struct streambp_options),
-    OPTION_STAGE_ROWS(struct streambp_options),
+    OPTION_SEGMENTS(struct streambp_options),
+    OPTION_SEGMENT_STARTS(struct streambp_options),
     OPTION_OFFLOAD(struct streambp_options, "none", "inputs", "inputs+gradient"),
     OPTION_ATTENTION(struct streambp_options),
     {0}};
 
-// Keys and values of a row.
+// Keys and values of a layer.
 static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
 {
     struct model *model = step->model;
     struct span all = {0, step->batch->context};
-    size_t n = x->whole.rows, most = kv_block_rows(model, n);
-    stream_open(x, most);
-    for (size_t row = 0; row < n && model->device->status.code == STATUS_OK; row += most) {
-        size_t next = row + most;
+    size_t n = x->whole.rows, max = kv_block_rows(model, n);
+    stream_open(x, max);
+    for (size_t row = 0; row < n && model->device->status.code == STATUS_OK; row += max) {
+        size_t next = row + max;
         if (row == 0) {
-            stream_prefetch(x, 0, most);
+            stream_prefetch(x, 0, max);
         }
         if (next < n) {
-            stream_prefetch(x, next, n - next < most ? n - next : most);
+            stream_prefetch(x, next, n - next < max ? n - next : max);
         }
         kv_project_block(model, l, all, row, stream_acquire(x), kv);
     }
@@ -61,18 +62,18 @@ static void prefetch(struct stream *x, struct stream *grad, struct span chunk, s
 
 // What the chunks have left of keys and values, where ranks share the tokens.
 static void project_backward(struct step *step, size_t l, struct stream *x, struct stream *grad, struct kv grad_kv,
-                             struct columns columns)
+                             struct chunks chunks)
 {
     size_t B = step->batch->batch;
-    stream_open(x, columns.chunk * B);
-    stream_open(grad, columns.chunk * B);
-    for (size_t c = 0; c < columns.count; c++) {
-        struct span chunk = column_span(columns, c);
+    stream_open(x, chunks.chunk * B);
+    stream_open(grad, chunks.chunk * B);
+    for (size_t c = 0; c < chunks.count; c++) {
+        struct span chunk = chunk_span(chunks, c);
         if (c == 0) {
             prefetch(x, grad, chunk, B);
         }
-        if (c + 1 < columns.count) {
-            prefetch(x, grad, column_span(columns, c + 1), B);
+        if (c + 1 < chunks.count) {
+            prefetch(x, grad, chunk_span(chunks, c + 1), B);
         }
         kv_project_backward(step->model, step->batch, l, chunk, stream_acquire(x), grad_kv, stream_acquire(grad));
         stream_offload(grad);
@@ -88,23 +89,23 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
     size_t B = step->batch->batch, rows = step->batch->context * B;
-    struct columns columns = columns_of(step->batch->context, options->chunk);
+    struct chunks chunks = chunks_of(step->batch->context, options->chunk);
     struct kv kv = kv_new(model, rows, model->device->ops->dtype, CATEGORY_KV_CACHE);
     struct kv grad_kv = kv_gradients_new(model, step->batch);
     struct key_segment keys = kv_segment(step->batch, grad_kv);
     unit_acquire(model, unit_of_layer(l));
     project(step, l, x, kv);
     kv = kv_gather_take(model, step->batch, kv);
-    stream_open(x, columns.chunk * B);
-    stream_open(grad, columns.chunk * B);
-    for (size_t c = columns.count; c-- > 0;) {
-        struct span chunk = column_span(columns, c);
-        struct activations rebuilt = row_cell(attention, chunk, B, ATTENTION_WRITTEN);
-        if (c + 1 == columns.count) {
+    stream_open(x, chunks.chunk * B);
+    stream_open(grad, chunks.chunk * B);
+    for (size_t c = chunks.count; c-- > 0;) {
+        struct span chunk = chunk_span(chunks, c);
+        struct activations rebuilt = layer_cell(attention, chunk, B, ATTENTION_WRITTEN);
+        if (c + 1 == chunks.count) {
             prefetch(x, grad, chunk, B);
         }
         if (c > 0) {
-            prefetch(x, grad, column_span(columns, c - 1), B);
+            prefetch(x, grad, chunk_span(chunks, c - 1), B);
         }
         cell_forward(model, step->batch, l, chunk, stream_acquire(x), kv, tensor_none(), &rebuilt, options->keep);
         unit_prefetch(model, next);
@@ -115,29 +116,30 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     stream_close(x);
     kv_free(model, &kv);
     if (kv_gradients_sum(model, step->batch, &grad_kv)) {
-        project_backward(step, l, x, grad, grad_kv, columns);
+        project_backward(step, l, x, grad, grad_kv, chunks);
     }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
 }
 
-// Whether attention is of whole rows: where ranks do not gather keys and values, they exchange something to attend.
-static bool attends_by_rows(const struct ranks *ranks)
+// Whether attention is of whole layers: where ranks do not gather keys and values, they exchange something to
+// attend.
+static bool attends_whole(const struct ranks *ranks)
 {
     return ranks->sequence.size > 1 && ranks->exchange != EXCHANGE_GATHER;
 }
 
-static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
-                             struct stream *of_grad, size_t next)
+static void backward_whole(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
+                           struct stream *of_grad, size_t next)
 {
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
     const struct config *config = &model->config;
     struct tensor x = of_x->whole, grad = of_grad->whole;
     struct span all = {0, step->batch->context};
-    struct columns columns = columns_of(step->batch->context, options->chunk);
+    struct chunks chunks = chunks_of(step->batch->context, options->chunk);
     size_t B = step->batch->batch;
-    struct activations row = row_cell(attention, all, B, ATTENTION_WRITTEN);
+    struct activations row = layer_cell(attention, all, B, ATTENTION_WRITTEN);
     struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
     unit_acquire(model, unit_of_layer(l));
     project(step, l, of_x, kv);
@@ -145,12 +147,12 @@ static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, s
     cell_attend_forward(model, step->batch, l, x, kv, &row, options->keep);
     struct tensor grad_o =
         tensor_new(model->device, x.rows, config->heads * config->head_dim, x.dtype, CATEGORY_WORKSPACE);
-    for (size_t c = columns.count; c-- > 0;) {
-        struct span chunk = column_span(columns, c);
-        struct activations output = {.attention = ATTENTION_WRITTEN, .o = column_rows(row.o, chunk, B)};
-        cell_output_forward(model, l, chunk, column_rows(x, chunk, B), &output, options->keep);
+    for (size_t c = chunks.count; c-- > 0;) {
+        struct span chunk = chunk_span(chunks, c);
+        struct activations output = {.attention = ATTENTION_WRITTEN, .o = chunk_rows(row.o, chunk, B)};
+        cell_output_forward(model, l, chunk, chunk_rows(x, chunk, B), &output, options->keep);
         unit_prefetch(model, next);
-        cell_output_backward(model, l, chunk, &output, column_rows(grad_o, chunk, B), column_rows(grad, chunk, B));
+        cell_output_backward(model, l, chunk, &output, chunk_rows(grad_o, chunk, B), chunk_rows(grad, chunk, B));
     }
     struct kv grad_kv = kv_gradients_new(model, step->batch);
     cell_attend_backward(model, step->batch, l, &row, kv, kv_segment(step->batch, grad_kv), grad_o, grad);
@@ -163,24 +165,24 @@ static void backward_by_rows(struct step *step, size_t l, struct stream *of_x, s
     kv_free(model, &grad_kv);
 }
 
-static void walk(struct step *step)
+static void run(struct step *step)
 {
     const struct streambp_options *options = step->options;
-    bool by_rows = attends_by_rows(&step->model->ranks);
-    if (by_rows && options->offload) { // who asks for ranks is told before (harness/step/ranks.h)
-        status_set(&step->model->device->status, STATUS_UNSUPPORTED, "rows on the host come by chunks");
+    bool whole = attends_whole(&step->model->ranks);
+    if (whole && options->offload) { // who asks for ranks is told before (harness/step/ranks.h)
+        status_set(&step->model->device->status, STATUS_UNSUPPORTED, "layers on the host come by chunks");
         return;
     }
-    struct row_walk walk = {.chunk = by_rows ? step->batch->context : options->chunk,
-                            .head_chunk = options->head_chunk,
-                            .kept = options->offload ? PLACE_HOST : PLACE_DEVICE,
-                            .attention = options->attention,
-                            .stages = &options->stages,
-                            .backward = by_rows ? backward_by_rows : backward};
+    struct layer_schedule schedule = {.chunk = whole ? step->batch->context : options->chunk,
+                                      .head_chunk = options->head_chunk,
+                                      .kept = options->offload ? PLACE_HOST : PLACE_DEVICE,
+                                      .attention = options->attention,
+                                      .segments = &options->segments,
+                                      .backward = whole ? backward_whole : backward};
     if (options->offload) {
-        row_stream_walk(step, &walk, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT);
+        layer_stream_run(step, &schedule, options->offload == LAYER_OFFLOAD_INPUTS_GRADIENT);
     } else {
-        row_walk(step, &walk);
+        layer_schedule_run(step, &schedule);
     }
 }
 
@@ -188,26 +190,26 @@ static bool check(const void *of_method, const struct config *config, size_t con
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    if (options->offload && options->attention == ROW_ATTENTION_KEPT) {
+    if (options->offload && options->attention == LAYER_ATTENTION_KEPT) {
         return status_set(
             status, STATUS_BAD_INPUT,
-            "attention=kept goes with offload=none: a row comes back from the host chunk by chunk, what "
+            "attention=kept goes with offload=none: a layer comes back from the host chunk by chunk, what "
             "attention gave in it does not; give one of the two, or take checkpoint, which has both");
     }
-    return stages_check(&options->stages, config->layers, status);
+    return segments_check(&options->segments, config->layers, status);
 }
 
-static double floor_bytes(const struct model *model, const void *of_method, size_t context)
+static double lower_bound_bytes(const struct model *model, const void *of_method, size_t context)
 {
     const struct streambp_options *options = of_method;
     (void)context;
-    double row = options->offload ? row_stream_kept(model, options->offload == ROW_OFFLOAD_INPUTS_GRADIENT)
-                                  : row_walk_kept(model, &options->stages, options->attention);
-    if (attends_by_rows(&model->ranks)) {
+    double row = options->offload ? layer_stream_kept(model, options->offload == LAYER_OFFLOAD_INPUTS_GRADIENT)
+                                  : layer_schedule_kept(model, &options->segments, options->attention);
+    if (attends_whole(&model->ranks)) {
         double o = cost_attention(model), wide = 2 * (double)model->config.heads * model->config.head_dim;
-        row += wide * dtype_bytes(model->device->ops->dtype) + (options->attention == ROW_ATTENTION_KEPT ? 0 : o);
+        row += wide * dtype_bytes(model->device->ops->dtype) + (options->attention == LAYER_ATTENTION_KEPT ? 0 : o);
     }
-    return row + cost_row_kv(model) + cost_row_kv_gradients(model);
+    return row + cost_layer_kv(model) + cost_layer_kv_gradients(model);
 }
 
 const struct method method_streambp = {
@@ -216,9 +218,9 @@ const struct method method_streambp = {
     .source = "Luo et al. 2025, arXiv 2506.03077",
     .options = {option_rows, sizeof(struct streambp_options)},
     .exact = true,
-    .rows = true,
+    .by_layer = true,
     .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .check = check,
-    .walk = walk,
-    .floor_bytes_per_token = floor_bytes,
+    .run = run,
+    .lower_bound_bytes_per_token = lower_bound_bytes,
 };

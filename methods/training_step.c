@@ -18,7 +18,7 @@ static void start(const struct training_step *step)
 
 static void stop(const struct training_step *step, struct step_report *report)
 {
-    report->asked_ms += device_timer_asked_ms(step->trainer->model->device);
+    report->host_launch_ms += device_timer_host_launch_ms(step->trainer->model->device);
     report->ms += device_timer_stop_ms(step->trainer->model->device);
 }
 
@@ -37,7 +37,7 @@ static bool add(struct training_step *step, size_t part, size_t parts, struct st
         objective_sums_add(&report->sums, OBJECTIVE_SUMS, &before.sums, 1);
     }
     report->ms += before.ms;
-    report->asked_ms += before.asked_ms;
+    report->host_launch_ms += before.host_launch_ms;
     return true;
 }
 
@@ -45,7 +45,7 @@ bool training_step_take(struct training_step *step, struct step_report *report)
 {
     size_t parts = step->micro_batches ? step->micro_batches : 1;
     report->sums = (struct objective_sums){0};
-    report->ms = report->asked_ms = 0;
+    report->ms = report->host_launch_ms = 0;
     start(step);
     training_step_begin(step);
     stop(step, report);

@@ -32,7 +32,7 @@ struct training_step {
     bool (*complete)(struct training_step *step, struct step_report *report);
 };
 
-// Takes the step. The report has the sums of all micro-batches, the columns of the last, and the time of all but of
+// Takes the step. The report has the sums of all micro-batches, the chunks of the last, and the time of all but of
 // reading sums. False: a hook ended it. Failures are in the device's status.
 bool training_step_take(struct training_step *step, struct step_report *report);
 // 1 and 2 alone: what the gradients are before the first micro-batch.

@@ -1,6 +1,6 @@
 # Time and memory against chunk size, at one context; memory alone if nothing was timed, and that of the host where records
 # keep something there. Times are medians of the samples,
-# of a method that draws its columns means over draws. Methods without chunks are horizontal lines; crosses above the limit
+# of a method that draws its chunks means over draws. Methods without chunks are horizontal lines; crosses above the limit
 # are trials that ran out of memory.
 load scripts.'/style.gp'
 

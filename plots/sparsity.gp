@@ -1,4 +1,4 @@
-# What a budget of columns costs and buys, at one context: mean time over draws against the mean time of the walk over all
+# What a budget of chunks costs and buys, at one context: mean time over draws against the mean time of the walk over all
 # columns, bias of the estimate's expectation, and root mean square error of one estimate. A panel without records is left
 # out.
 load scripts.'/style.gp'
@@ -7,10 +7,10 @@ stats data using (tick(column('budget')), column('budget')) nooutput
 stats data using 'budget' nooutput
 set xrange [STATS_min - 0.3 : STATS_max + 0.3]
 if (STATS_max < 12) { eval 'set xtics ('.ticks.')' }
-stats data using 'columns' nooutput
-columns_min = int(STATS_min)
-columns_max = int(STATS_max)
-budget_axis = 'budget (columns'.(columns_min == columns_max ? sprintf(' of %d)', columns_max) : ')')
+stats data using 'chunks' nooutput
+chunks_min = int(STATS_min)
+chunks_max = int(STATS_max)
+budget_axis = 'budget (chunks'.(chunks_min == chunks_max ? sprintf(' of %d)', chunks_max) : ')')
 
 # All series are of one method here, so the samplers and compensations get colours that no method has (Tol's muted set).
 tint(i) = hue(rank[i])
@@ -39,7 +39,7 @@ stats data using 'rounds' nooutput
 legend_extra = known ? (STATS_max > 1 ? 'rounds' : 'errors') : ''
 legend_rows = rows_for(3)
 height = bottom + 105 + 20 * legend_rows
-heading = 'What a budget of columns costs and buys'
+heading = 'What a budget of chunks costs and buys'
 load scripts.'/page.gp'
 
 set yrange [0 : *]
@@ -58,7 +58,7 @@ do for [q=1:words(shown)] {
     } else {
         plot for [i=1:series_count] data using (of(i, 'budget')):(column(word(names, p))) \
                  with linespoints lw 1.7*wide_by(i) dt dash(rank[i]) pt mark_of(i) ps 0.8*dot*wide_by(i) lc rgb tint(i) @named, \
-             for [i=1:pointed] data using (of(i, 'budget')):(column(word(names, p))):(told(i, 'budget columns '.word(names, p))) @under_pointer
+             for [i=1:pointed] data using (of(i, 'budget')):(column(word(names, p))):(told(i, 'budget chunks '.word(names, p))) @under_pointer
     }
 }
 unset multiplot

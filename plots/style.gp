@@ -110,9 +110,9 @@ legend_extra = ''
 drawn_methods = ''
 note_drawn(drawn, method) = drawn != drawn || strstrt(' '.drawn_methods.',', ' '.method.',') ? 0 : \
     (drawn_methods = drawn_methods.(drawn_methods eq '' ? '' : ', ').method, 1)
-# Then, where a method's columns are drawn in some curves and not in others, (note_fixed(column('step_ms'), the same)).
+# Then, where a method's chunks are drawn in some curves and not in others, (note_fixed(column('step_ms'), the same)).
 note_fixed(ms, drawn, method) = ms == ms && drawn != drawn && strstrt(' '.drawn_methods.',', ' '.method.',') ? \
-    (drawn_methods = 'drawn columns', 1) : 0
+    (drawn_methods = 'drawn chunks', 1) : 0
 limit_text = ''
 cross_text = ''
 extra_text(name) = name eq 'cross' ? 'out of memory'.cross_text : name eq 'errors' ? (drawn_methods eq '' ? '' : drawn_methods.': ').'mean of draws ± 2 std. errors' : \

@@ -1,5 +1,5 @@
 # Time of one step against context: the median of the samples, whiskers from the fastest to the slowest; of a method that
-# draws its columns the mean over draws, whiskers of two standard errors. On the left the whole range; on the right per
+# draws its chunks the mean over draws, whiskers of two standard errors. On the left the whole range; on the right per
 # token, where the methods' differences can be read at every context.
 load scripts.'/style.gp'
 load scripts.'/context.gp'

@@ -12,7 +12,7 @@ per_step(t, s) = s > 0 ? (least = t / s < least ? t / s : least, most = t / s > 
 stats data using (per_step(column('tokens'), column('step'))) nooutput
 along = least == most ? 'step' : 'tokens'
 
-# Runs of a method that draws its columns get colours that no method has (Tol's muted set).
+# Runs of a method that draws its chunks get colours that no method has (Tol's muted set).
 tint(i) = method[i] eq 'spaco' && rank[i] ? hue(rank[i] - 1) : colour(method[i])
 
 stats data using shown nooutput

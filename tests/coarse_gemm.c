@@ -25,9 +25,9 @@ void __wrap_gemm_bf16(struct device *device, struct tensor c, struct tensor a, e
                       struct tensor b, enum transpose transpose_b, double alpha, double beta)
 {
     bool over_tokens = transpose_a && !transpose_b;
-    size_t most = over_tokens ? 32 : a.rows;
-    for (size_t first = 0; first < a.rows; first += most) {
-        size_t terms = a.rows - first < most ? a.rows - first : most;
+    size_t max = over_tokens ? 32 : a.rows;
+    for (size_t first = 0; first < a.rows; first += max) {
+        size_t terms = a.rows - first < max ? a.rows - first : max;
         struct tensor right = over_tokens ? tensor_rows(b, first, terms) : b;
         __real_gemm_bf16(device, c, tensor_rows(a, first, terms), transpose_a, right, transpose_b, alpha,
                          first > 0 ? 1 : beta);

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     }
     char *text = profile_text(&profile);
     CHECK(load(&again, text, strlen(text)) && strcmp(again.name, profile.name) == 0);
-    CHECK(again.memory_bytes.value > 0 && again.links.count == profile.links.count);
+    CHECK(again.memory_bytes.value > 0 && again.interconnect.count == profile.interconnect.count);
     free(text);
     return 0;
 }

@@ -2,7 +2,7 @@
 // forms, and all that is counted as a plan of the same rank has it.
 #pragma once
 #include "kernels/model/unit_parameters.h"
-#include "methods/schedule/row.h"
+#include "methods/schedule/layer_schedule.h"
 #include "tests/replicas.h"
 #include <math.h>
 
@@ -163,19 +163,19 @@ static void send_sums(struct sent *sent, const struct comm *ranks, size_t count)
 }
 
 // Whether the layer's attention is rebuilt: not in full, nor where what it gave is kept, as of every row but a
-// lower stage's highest.
+// lower segment's highest.
 static bool rebuilds_attention(const struct model *model, const struct method *method, const char *text, size_t l)
 {
     void *options = fixture_options(method, "%s", text);
     bool rebuilds = method != method_find("full");
-    if (options_choice(&method->options, options, "attention", 0) == ROW_ATTENTION_KEPT) {
-        struct stage_options asked = {.count = options_count(&method->options, options, "stages", 1)};
-        struct stages stages = row_stages(model, &asked, ROW_ATTENTION_KEPT);
+    if (options_choice(&method->options, options, "attention", 0) == LAYER_ATTENTION_KEPT) {
+        struct segment_options asked = {.count = options_count(&method->options, options, "segments", 1)};
+        struct segments segments = layer_segments(model, &asked, LAYER_ATTENTION_KEPT);
         rebuilds = false;
-        for (size_t s = 0; s + 1 < stages.count; s++) {
-            rebuilds |= l + 1 == stages.items[s].end;
+        for (size_t s = 0; s + 1 < segments.count; s++) {
+            rebuilds |= l + 1 == segments.items[s].end;
         }
-        stages_free(&stages);
+        segments_free(&segments);
     }
     options_free(&method->options, options);
     return rebuilds;
@@ -284,7 +284,7 @@ static size_t count_trained(const struct model *model)
 }
 
 // ||part - whole|| / ||whole||, of one parameter after another; over what the part has.
-static void assert_part_of(const struct model *model, const double *part, const double *whole, double most)
+static void assert_part_of(const struct model *model, const double *part, const double *whole, double max)
 {
     for (size_t i = 0, at = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
@@ -295,7 +295,7 @@ static void assert_part_of(const struct model *model, const double *part, const 
             difference += d * d;
             norm += whole[at] * whole[at];
         }
-        if (!(difference <= most * most * norm)) {
+        if (!(difference <= max * max * norm)) {
             fail_msg("%s: %g", p->name, sqrt(difference / norm));
         }
     }
@@ -319,14 +319,14 @@ static void assert_complete(size_t own, size_t count)
     assert_true(world.comm.rank > 0 || sum == count);
 }
 
-static void assert_sum(double loss, double whole, double most)
+static void assert_sum(double loss, double whole, double max)
 {
     double all[8] = {0}, sum = 0;
     world.ops->gather(&world, all, &loss, sizeof loss);
     for (size_t r = 0; r < world.comm.size; r++) {
         sum += all[r];
     }
-    assert_true(world.comm.rank > 0 || fabs(sum - whole) <= most * fabs(whole));
+    assert_true(world.comm.rank > 0 || fabs(sum - whole) <= max * fabs(whole));
 }
 
 // f32 and bf16 round every sum, f64 hardly.
@@ -394,8 +394,8 @@ static void step_again(struct fixture *f, const struct method *method, const str
 static void check_split(const struct method *method, const struct setting *s, struct split split,
                         enum levels levels)
 {
-    enum zero highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
-    size_t stages = split.stages;
+    enum zero highest = method->by_layer ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
+    size_t segments = split.stages;
     size_t count;
     double alone_loss, *whole = step_alone(method, s, &count, &alone_loss), *first = NULL;
     for (enum zero zero = ZERO_NOTHING; zero <= highest; zero += levels) {
@@ -424,13 +424,13 @@ static void check_split(const struct method *method, const struct setting *s, st
         } else if (split.sum == SUM_ORDERED) {
             assert_same_bits(part, first, count);
         }
-        if (stages == 1 && zero == ZERO_NOTHING) {
+        if (segments == 1 && zero == ZERO_NOTHING) {
             assert_int_equal(own, count);
             assert_same_everywhere(part, count);
-        } else if (stages == 1) {
+        } else if (segments == 1) {
             assert_complete(own, count);
         }
-        if (stages == 1 && sent_is_stated(method)) {
+        if (segments == 1 && sent_is_stated(method)) {
             struct sent sent = sent_by(&f, method, s->options, zero, uses.count);
             assert_true(found.counters.sent_bytes == sent.bytes);
             assert_int_equal(found.counters.messages, sent.messages);
@@ -452,7 +452,7 @@ static void check_split(const struct method *method, const struct setting *s, st
 // memory, as planned.
 static inline void check_overlap(const struct method *method, const struct setting *s, struct split split)
 {
-    enum zero highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
+    enum zero highest = method->by_layer ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
     for (split.zero = ZERO_NOTHING; split.zero <= highest; split.zero++) {
         struct measured found[2];
         double *gradients[2];

@@ -35,9 +35,9 @@ static const char seco_128[] = "{'name': 'seco', 'chunk': 128, 'inner': 'none'}"
     "{'budget': " #budget ", 'chunk': 64, 'compensation': '" compensation                                          \
     "', 'name': 'spaco', 'sampler': '" sampler "'}"
 
-// Samples that each walked a draw, how many columns those had, their mean and its standard error.
+// Samples that each walked a draw, how many chunks those had, their mean and its standard error.
 #define DRAWN(samples, columns, mean, error)                                                                       \
-    ", 'median_ms': 9, 'samples_ms': " samples ", 'sample_columns': " columns ", 'mean_ms': " mean                 \
+    ", 'median_ms': 9, 'samples_ms': " samples ", 'sample_chunks': " columns ", 'mean_ms': " mean                  \
     ", 'mean_error_ms': " error
 
 // Where a step's time goes, and a row of it.

@@ -40,7 +40,7 @@ static void expect_agreement(const char *asked, const char *planned, const char 
     json_decref(advice);
 }
 
-// The program says what the planner found; a plan of the choice says the same: of columns that are drawn one of the
+// The program says what the planner found; a plan of the choice says the same: of chunks that are drawn one of the
 // draw that takes most.
 static void advise_and_plan_agree(void **state)
 {
@@ -164,7 +164,7 @@ static void seconds_that_are_not_told_apart_are_marked(void **state)
            *range = json_object_get(advice, "measured_over_estimate"), *row;
     double factor = number(range, "apart"), fastest = number(json_object_get(advice, "choice"), "estimate_ms");
     size_t i, marked = 0;
-    json_array_foreach(json_object_get(advice, "front"), i, row)
+    json_array_foreach(json_object_get(advice, "pareto_front"), i, row)
     {
         double ms = number(row, "estimate_ms");
         bool near = ms > fastest && ms <= factor * fastest;
@@ -233,7 +233,7 @@ static void auto_chooses_what_may_be_asked(void **state)
 {
     (void)state;
     char *out;
-#define ASKED "plan --model tiny --context 300 --method auto --optimizer sgd,when=walk --memory-limit "
+#define ASKED "plan --model tiny --context 300 --method auto --optimizer sgd,when=backward --memory-limit "
     static const char *const asked[] = {ASKED "7MiB",
                                         ASKED "8MiB --host-memory 1GiB"}; // where seco would be fastest
 #undef ASKED
@@ -334,10 +334,10 @@ static void auto_chooses_for_ranks(void **state)
                                       kinds[i]);
         const json_t *found = json_object_get(longest, "methods");
         size_t last = json_array_size(found) - 1; // auto
-        double most = number(json_array_get(found, last), "max_context");
+        double max = number(json_array_get(found, last), "max_context");
         for (size_t m = 0; m < last; m++)
-            assert_true(number(json_array_get(found, m), "max_context") <= most);
-        assert_true(most >= 300);
+            assert_true(number(json_array_get(found, m), "max_context") <= max);
+        assert_true(max >= 300);
         json_decref(longest);
         json_decref(plan);
         json_decref(advice);
@@ -369,14 +369,14 @@ static void what_is_missing_is_said(void **state)
         free(out);
     }
     char *out, *arguments;
-    size_t least_bytes = 0;
+    size_t min_bytes = 0;
     longbp(&out, "plan --model tiny --context 300 --method auto --memory-limit 1MiB");
-    const char *least = strstr(out, ", takes ");
-    assert_non_null(least);
-    assert_int_equal(sscanf(strchr(least, '('), "(%zu bytes)", &least_bytes), 1);
+    const char *min = strstr(out, ", takes ");
+    assert_non_null(min);
+    assert_int_equal(sscanf(strchr(min, '('), "(%zu bytes)", &min_bytes), 1);
     free(out);
     assert_true(asprintf(&arguments, "plan --model tiny --context 300 --method auto --memory-limit %zuB",
-                         least_bytes - 1) > 0);
+                         min_bytes - 1) > 0);
     longbp(&out, arguments);
     assert_non_null(strstr(out, ", 1 byte too few (limits.memory)"));
     free(arguments);
@@ -384,12 +384,12 @@ static void what_is_missing_is_said(void **state)
 }
 
 // What joins the ranks makes their steps slower or faster, and is said.
-static void links_are_weighed_and_named(void **state)
+static void the_interconnect_is_weighed_and_named(void **state)
 {
     (void)state;
-    static const char *const named[] = {"", "--links ethernet-10g", "--links infiniband"},
-                             *const said[] = {"without what ranks send each other (--links)", "links ethernet-10g",
-                                              "links infiniband"},
+    static const char *const named[] = {"", "--interconnect ethernet-10g", "--interconnect infiniband"},
+                             *const said[] = {"without what ranks send each other (--interconnect)",
+                                              "links ethernet-10g", "links infiniband"},
                              *const setting = "--model tiny --batch 4 --profile rtx-3090 --parallel data=4,zero=2";
     double ms[COUNT(named)];
     for (size_t i = 0; i < COUNT(named); i++) {
@@ -481,8 +481,8 @@ static void expect_said(const struct said *said)
     free(out);
 }
 
-// Where columns are drawn a longer chunk is no better one; shares are of each chunk's own columns.
-static void chunks_are_tried_where_columns_are_drawn(void **state)
+// Where chunks are drawn a longer chunk is no better one; shares are of each chunk's own chunks.
+static void chunks_are_tried_where_chunks_are_drawn(void **state)
 {
     (void)state;
     static const struct said cases[] = {
@@ -490,7 +490,7 @@ static void chunks_are_tried_where_columns_are_drawn(void **state)
          "fastest   spaco chunk=256 budget=2 head_chunk=2048 keep=all", 0},
         {LARGE "--context 8192 --profile rtx-4090 --budget 40", "fastest   streambp chunk=8192 ", 0},
         {LARGE "--context 65536 --profile rtx-3090 --methods spaco --budget 4",
-         "fastest   spaco chunk=512 budget=4 head_chunk=2048 keep=all stages=2", 0},
+         "fastest   spaco chunk=512 budget=4 head_chunk=2048 keep=all segments=2", 0},
         {LARGE "--context 8192 --profile rtx-4090 --methods spaco --budget 100%",
          "fastest   spaco chunk=8192 budget=1 ", 0},
     };
@@ -519,10 +519,10 @@ static void what_cannot_be_is_said(void **state)
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 8", "spaco chunk=128 budget=8",
          0},
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 9",
-         "chunks of 128 are 8 columns", 2},
+         "chunks of 128 are 8 chunks", 2},
         // What seconds are of.
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 1",
-         "where columns are drawn, of the largest draw", 0},
+         "where chunks are drawn, of the largest draw", 0},
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --columns 0,2",
          "for a nominal card, to rank by.", 0},
         {"--model tiny --context 512 --device-memory 1GiB --profile results/host.json",
@@ -542,7 +542,7 @@ static void what_cannot_be_is_said(void **state)
         {"--model tiny --context 512 --device-memory 1GiB --also dtype",
          "--also: unknown key \"dtype\"; known keys: weights, kv_gradient_dtype", 2},
         {"--model tiny --context 512 --device-memory 1GiB --offload kv", "checkpoint left out: ", 0},
-        {"--model tiny --context 512 --device-memory 1GiB --optimizer sgd,when=walk", "seco left out: ", 0},
+        {"--model tiny --context 512 --device-memory 1GiB --optimizer sgd,when=backward", "seco left out: ", 0},
         // With no host's memory the limit is of what needs none.
         {"--model llama-3-8b --dtype bf16 --lora r=8 --context 65536 --profile rtx-3090 --methods "
          "full,seco,streambp",
@@ -571,11 +571,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(auto_walks_the_choice),
         cmocka_unit_test(auto_chooses_for_ranks),
         cmocka_unit_test(what_is_missing_is_said),
-        cmocka_unit_test(links_are_weighed_and_named),
+        cmocka_unit_test(the_interconnect_is_weighed_and_named),
         cmocka_unit_test(places_and_roundings_are_tried),
         cmocka_unit_test(advice_plans_few_steps),
         cmocka_unit_test(what_cannot_be_is_said),
-        cmocka_unit_test(chunks_are_tried_where_columns_are_drawn),
+        cmocka_unit_test(chunks_are_tried_where_chunks_are_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

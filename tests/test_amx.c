@@ -243,8 +243,8 @@ static void test_large_scores(void **state)
 {
     (void)state;
     static const size_t dims[] = {20, 64, 128};
-    const double most = 6; // of a normal number here
-    const double bounds[RESULTS] = {most, INFINITY, INFINITY, INFINITY, TOKENS * HEADS / KV_HEADS * most};
+    const double max = 6; // of a normal number here
+    const double bounds[RESULTS] = {max, INFINITY, INFINITY, INFINITY, TOKENS * HEADS / KV_HEADS * max};
     if (!bf16_unit())
         skip();
     for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)

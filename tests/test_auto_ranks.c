@@ -21,23 +21,23 @@ static struct trial trial_within(size_t bytes)
 static void the_rank_with_the_least_has_room(void **state)
 {
     (void)state;
-    const size_t most = 64 << 20, least = 9 << 20;
-    struct trial wide = trial_within(most), narrow = trial_within(least);
+    const size_t max = 64 << 20, min = 9 << 20;
+    struct trial wide = trial_within(max), narrow = trial_within(min);
     struct status status = {0};
-    assert_true(choose_method(&wide, (struct planned_limits){most, 1 << 20}, &status) &&
-                choose_method(&narrow, (struct planned_limits){least, 1 << 20}, &status));
-    json_t *of_most = trial_chosen(&wide), *of_least = trial_chosen(&narrow);
-    assert_false(json_equal(of_most, of_least));
+    assert_true(choose_method(&wide, (struct planned_limits){max, 1 << 20}, &status) &&
+                choose_method(&narrow, (struct planned_limits){min, 1 << 20}, &status));
+    json_t *of_max = trial_chosen(&wide), *of_min = trial_chosen(&narrow);
+    assert_false(json_equal(of_max, of_min));
     for (size_t rank = 0; rank < world.comm.size; rank++) {
-        struct trial trial = trial_within(rank == world.comm.rank ? least : most);
+        struct trial trial = trial_within(rank == world.comm.rank ? min : max);
         assert_true(choose_within(&trial, &world, &status));
         json_t *made = trial_chosen(&trial);
-        assert_true(json_equal(made, of_least));
+        assert_true(json_equal(made, of_min));
         json_decref(made);
         trial_free(&trial);
     }
-    json_decref(of_least);
-    json_decref(of_most);
+    json_decref(of_min);
+    json_decref(of_max);
     trial_free(&narrow);
     trial_free(&wide);
 }

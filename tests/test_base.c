@@ -2,7 +2,7 @@
 #include "kernels/base/random.h"
 #include "kernels/base/size_text.h"
 #include "kernels/device/ops.h"
-#include "methods/schedule/columns.h"
+#include "methods/schedule/chunks.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -214,13 +214,13 @@ static void test_normal_is_accurate(void **state)
 {
     (void)state;
     const struct random random = random_named(1, "words");
-    const uint64_t most = ~(uint64_t)0, edges[] = {0, (uint64_t)1 << 11, most, most << 11, most << 12, most >> 1};
+    const uint64_t max = ~(uint64_t)0, edges[] = {0, (uint64_t)1 << 11, max, max << 11, max << 12, max >> 1};
     const size_t edge_count = sizeof edges / sizeof *edges;
     for (size_t i = 0; i < 200000 + edge_count * edge_count; i++) {
         uint64_t words[2] = {edges[i % edge_count], edges[i / edge_count % edge_count]};
         if (i >= edge_count * edge_count) {
             random_words(&random, i, words);
-            words[0] |= i % 3 ? 0 : most << 30;                             // near 1
+            words[0] |= i % 3 ? 0 : max << 30;                              // near 1
             words[1] = i % 5 ? words[1] : (i % 8) << 61 | (words[1] >> 35); // near an eighth of a turn
         }
         double u = (double)((words[0] >> 11) + 1) * 0x1p-53,
@@ -256,10 +256,10 @@ static void test_columns(void **state)
     (void)state;
     for (size_t context = 1; context < 20; context++) {
         for (size_t chunk = 0; chunk < 25; chunk++) {
-            struct columns columns = columns_of(context, chunk);
+            struct chunks columns = chunks_of(context, chunk);
             size_t covered = 0;
             for (size_t i = 0; i < columns.count; i++) {
-                struct span span = column_span(columns, i);
+                struct span span = chunk_span(columns, i);
                 assert_int_equal(span.start, covered);
                 assert_true(span.count > 0);
                 covered += span.count;
@@ -267,8 +267,8 @@ static void test_columns(void **state)
             assert_int_equal(covered, context);
         }
     }
-    assert_int_equal(columns_of(10, 4).count, 3);
-    assert_int_equal(columns_of(10, 40).count, 1);
+    assert_int_equal(chunks_of(10, 4).count, 3);
+    assert_int_equal(chunks_of(10, 40).count, 1);
 }
 
 int main(void)

@@ -58,15 +58,15 @@ static const struct {
 } walks[] = {
     {"full", "head_chunk=5"},
     {"checkpoint", ""},
-    {"checkpoint", "stages=2 offload=inputs"},
-    {"checkpoint", "stage_rows=0,1,3"},
+    {"checkpoint", "segments=2 offload=inputs"},
+    {"checkpoint", "segment_starts=0,1,3"},
     {"streambp", "chunk=7"},
-    {"streambp", "chunk=7 stages=2 offload=inputs"},
-    {"streambp", "chunk=7 stage_rows=0,2 offload=inputs+gradient"},
+    {"streambp", "chunk=7 segments=2 offload=inputs"},
+    {"streambp", "chunk=7 segment_starts=0,2 offload=inputs+gradient"},
     {"seco", "chunk=7"},
     {"seco", "chunk=7 inner=checkpoint"},
-    {"seco", "chunk=7 stages=2 offload=kv"},
-    {"seco", "chunk=7 stage_rows=0,1,3"},
+    {"seco", "chunk=7 segments=2 offload=kv"},
+    {"seco", "chunk=7 segment_starts=0,1,3"},
     {"spaco", "chunk=7 budget=4 loss=all"},
 };
 
@@ -197,7 +197,7 @@ static void an_update_is_that_of_adamw_on_one_layer(void **state)
     fixture_close(&one);
 }
 
-static void turns_come_in_order(void **state)
+static void blocks_are_active_in_order(void **state)
 {
     (void)state;
     struct fixture f = fixture_of("bcd", "interval=3 lowest=1");
@@ -266,7 +266,7 @@ int main(void)
         cmocka_unit_test(the_gradient_is_that_of_full),
         cmocka_unit_test(a_pass_ends_at_the_projections),
         cmocka_unit_test(an_update_is_that_of_adamw_on_one_layer),
-        cmocka_unit_test(turns_come_in_order),
+        cmocka_unit_test(blocks_are_active_in_order),
         cmocka_unit_test(less_is_kept_above),
     };
     return cmocka_run_group_tests_name("block coordinate descent", tests, NULL, NULL);

@@ -17,10 +17,10 @@ static const struct {
     const char *method, *options;
 } walks[] = {
     {"full", ""},
-    {"checkpoint", "stages=2 offload=inputs"},
-    {"streambp", "chunk=7 stage_rows=0,2 offload=inputs+gradient"},
+    {"checkpoint", "segments=2 offload=inputs"},
+    {"streambp", "chunk=7 segment_starts=0,2 offload=inputs+gradient"},
     {"seco", "chunk=7"},
-    {"seco", "chunk=7 stages=2"},
+    {"seco", "chunk=7 segments=2"},
 };
 
 static struct fixture fixture_of(enum dtype dtype, struct lora lora, const char *optimizer, const char *options)
@@ -88,8 +88,8 @@ static void without_the_expansion_it_is_bcd(void **state)
         for (size_t w = 0; w < COUNT(walks); w++) {
             for (size_t o = 0; o < COUNT(turns); o++) {
                 char sgd[100];
-                bool rows = method_find(walks[w].method)->rows;
-                snprintf(sgd, sizeof sgd, "%s ratio=0 when=%s", turns[o], rows ? "walk" : "end");
+                bool rows = method_find(walks[w].method)->by_layer;
+                snprintf(sgd, sizeof sgd, "%s ratio=0 when=%s", turns[o], rows ? "backward" : "end");
                 struct fixture bcd = fixture_of(dtypes[d], (struct lora){0}, "bcd", turns[o]),
                                by_sgd = fixture_of(dtypes[d], (struct lora){0}, "bread-sgd", sgd),
                                by_lora = fixture_of(dtypes[d], nothing, "bread-lora", turns[o]);
@@ -128,9 +128,9 @@ static void one_step_is_adamw_and_sgd(void **state)
     for (size_t w = 0; w < COUNT(walks); w++) {
         for (int above = 0; above < 2; above++) {
             char text[120];
-            bool rows = method_find(walks[w].method)->rows;
+            bool rows = method_find(walks[w].method)->by_layer;
             snprintf(text, sizeof text, "lowest=1 ratio=3 expand=%s when=%s master=none", above ? "above" : "all",
-                     rows ? "walk" : "end");
+                     rows ? "backward" : "end");
             struct lora none = {0};
             struct fixture f = fixture_of(DTYPE_F64, none, "bread-sgd", text),
                            before = fixture_of(DTYPE_F64, none, "sgd", ""),

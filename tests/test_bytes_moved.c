@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#define MOST 16
+#define MAX 16
 #define LIST(...)                                                                                                  \
-    (struct tensor[MOST])                                                                                          \
+    (struct tensor[MAX])                                                                                           \
     {                                                                                                              \
         __VA_ARGS__                                                                                                \
     }
@@ -44,18 +44,18 @@ static struct tensor i32(struct held *held, size_t rows)
     return of(held, rows, 1, DTYPE_I32);
 }
 
-static double bytes_of(const struct tensor list[MOST])
+static double bytes_of(const struct tensor list[MAX])
 {
     double bytes = 0;
-    for (size_t i = 0; i < MOST; i++) {
+    for (size_t i = 0; i < MAX; i++) {
         bytes += (double)tensor_bytes(list[i]);
     }
     return bytes;
 }
 
 // What was called since the last one counted this, and was one operation.
-static void expect(struct held *held, const char *name, const struct tensor reads[MOST],
-                   const struct tensor writes[MOST])
+static void expect(struct held *held, const char *name, const struct tensor reads[MAX],
+                   const struct tensor writes[MAX])
 {
     struct counters *counters = &held->device->counters;
     double expected = bytes_of(reads) + bytes_of(writes);

@@ -82,7 +82,7 @@ static void calibrate_writes_a_profile(void **state)
                 assert_true(rate->axes[d][i - 1] < 32 || rate->axes[d][i] == 2 * rate->axes[d][i - 1]);
     }
     // A step's samples on this machine say how fast it is then; a plan has none.
-    assert_true(profile.rates[DTYPE_F32].yardstick_s > 0);
+    assert_true(profile.rates[DTYPE_F32].reference_kernel_s > 0);
     json_t *plan = longbp_json("plan --model tiny --context 64 --profile %s --json", path.text);
     assert_true(number(plan, "estimate_ms") > 0);
     assert_null(json_object_get(plan, "slowdown"));
@@ -107,8 +107,8 @@ static void calibrate_writes_a_profile(void **state)
     }
 }
 
-// Times and the yardstick's around them, on a machine that is half as fast for a while, and where a round's time,
-// or its yardstick, met a moment of its own.
+// Times and the reference kernel's around them, on a machine that is half as fast for a while, and where a round's
+// time, or its reference kernel, met a moment of its own.
 static void a_bad_moment_is_taken_out(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void a_step_takes_longer_than_its_operations(void **state)
     assert_true(calibrate_s_per_byte(steps, 3, 2) == 1.5 && calibrate_s_per_byte(short_steps, 1, 2) == 0);
     assert_true(calibrate_s_per_byte(steps, 3, 0.5) == 0.5);
     struct status status = {0};
-    struct rates rates = {.yardstick_s = 1e-3, .s_per_byte = 7};
+    struct rates rates = {.reference_kernel_s = 1e-3, .s_per_byte = 7};
     struct calibrated what = {.device = "cpu", .dtype = DTYPE_F32, .seconds = 1e-6};
     assert_true(calibrate_steps(&rates, &what, 1, &status)); // operations that take no time
     assert_true(rates.s_per_byte > 0 && rates.s_per_byte < 1);

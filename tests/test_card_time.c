@@ -27,18 +27,18 @@ struct held {
 static const char *const files[] = {"results/cuda-chunk.jsonl", "results/cuda-llama.jsonl",
                                     "results/pytorch-speed-cuda.json"};
 
-// Fixes the columns of a spaco trial to those of one draw.
+// Fixes the chunks of a spaco trial to those of one draw.
 static void fix_draw(json_t *trial, size_t draw)
 {
     char *text = json_dumps(trial, 0);
     struct trial drawn = trial_of(text);
-    json_t *method = json_object_get(trial, "method"), *columns = json_array();
+    json_t *method = json_object_get(trial, "method"), *chunks = json_array();
     struct spaco_options *options = options_copy(&drawn.method->options, drawn.options);
     assert_true(drawn.method->draw(options, draw));
     struct draw taken = sampler_draw(options, drawn.context / (size_t)number(method, "chunk"));
-    for (size_t i = 0; i < taken.columns.count; i++)
-        json_array_append_new(columns, json_integer(taken.columns.items[i]));
-    json_object_set_new(method, "columns", columns);
+    for (size_t i = 0; i < taken.chunks.count; i++)
+        json_array_append_new(chunks, json_integer(taken.chunks.items[i]));
+    json_object_set_new(method, "drawn_chunks", chunks);
     json_object_set_new(method, "sampler", json_string("fixed"));
     json_object_del(method, "budget");
     draw_free(&taken);
@@ -97,7 +97,7 @@ static size_t read_records(struct held *held, const char *path)
     assert_non_null(file);
     for (; getline(&line, &capacity, file) > 0; count++) {
         json_t *record = json_loads(line, 0, NULL);
-        size_t draws = json_array_size(json_object_get(record, "sample_columns"));
+        size_t draws = json_array_size(json_object_get(record, "sample_chunks"));
         double ms = number(record, draws ? "mean_ms" : "median_ms");
         held[count] = hold(path, json_incref(json_object_get(record, "trial")), ms, draws);
         json_decref(record);

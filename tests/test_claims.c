@@ -79,17 +79,15 @@ static void every_way_to_take_a_figure(void **state)
         const char *figure;
         double value;
     } cases[] = {
-        {FIGURE("none", "least", "peak_bytes", "'method=seco'", ""), 800},
-        {FIGURE("none", "greatest", "peak_bytes", "'method=seco'", ""), 1500},
-        {FIGURE("none", "greatest", "trial.context", "'method=seco'", ""), 128}, // at 256 it is out of memory
-        {FIGURE("none", "least ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'"),
-         1500.0 / 3000},
-        {FIGURE("none", "greatest ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'"),
-         800.0 / 1000},
+        {FIGURE("none", "min", "peak_bytes", "'method=seco'", ""), 800},
+        {FIGURE("none", "max", "peak_bytes", "'method=seco'", ""), 1500},
+        {FIGURE("none", "max", "trial.context", "'method=seco'", ""), 128}, // at 256 it is out of memory
+        {FIGURE("none", "min ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'"), 1500.0 / 3000},
+        {FIGURE("none", "max ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'"), 800.0 / 1000},
         {FIGURE("none", "last ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'"), 1500.0 / 3000},
-        {FIGURE("none", "ratio of greatest", "trial.context", "'method=seco'", "'method=full', 'device=cpu'"),
+        {FIGURE("none", "ratio of max", "trial.context", "'method=seco'", "'method=full', 'device=cpu'"),
          128.0 / 256},
-        {FIGURE("none", "least", "peak_bytes", "'method=seco', 'context=128'", ""), 1500},
+        {FIGURE("none", "min", "peak_bytes", "'method=seco', 'context=128'", ""), 1500},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char holds[80];
@@ -121,11 +119,11 @@ static void times_are_of_rounds(void **state)
         const char *take, *records[4], *holds, *verdict;
         double value, low, high;
     } cases[] = {
-        {"greatest ratio", {full, seco}, "{'at most': 1.5}", "cannot tell", 1.1, NAN, NAN},
-        {"greatest ratio", {full, seco}, "{'at least': 1.5}", "cannot tell", 1.1, NAN, NAN},
-        {"greatest ratio", {full, seco, rounds}, "{'at most': 1.5}", "reproduced", 1.197216, 0.972822, 1.473369},
-        {"greatest ratio", {full, seco, rounds}, "{'at most': 1.4}", "cannot tell", 1.197216, 0.972822, 1.473369},
-        {"least ratio", {full, seco, rounds}, "{'at most': 1}", "cannot tell", 1.197216, 0.972822, 1.473369},
+        {"max ratio", {full, seco}, "{'at most': 1.5}", "cannot tell", 1.1, NAN, NAN},
+        {"max ratio", {full, seco}, "{'at least': 1.5}", "cannot tell", 1.1, NAN, NAN},
+        {"max ratio", {full, seco, rounds}, "{'at most': 1.5}", "reproduced", 1.197216, 0.972822, 1.473369},
+        {"max ratio", {full, seco, rounds}, "{'at most': 1.4}", "cannot tell", 1.197216, 0.972822, 1.473369},
+        {"min ratio", {full, seco, rounds}, "{'at most': 1}", "cannot tell", 1.197216, 0.972822, 1.473369},
         {"last ratio", {full, seco, rounds}, "{'at most': 0.9}", "not reproduced", 1.197216, 0.972822, 1.473369},
         {"last ratio", {full, seco, rounds}, "{'at least': 0.9}", "reproduced", 1.197216, 0.972822, 1.473369},
         {"last ratio",
@@ -135,14 +133,8 @@ static void times_are_of_rounds(void **state)
          1.197216,
          0.972822,
          1.473369},
-        {"greatest ratio",
-         {full, seco, rounds, others},
-         "{'at most': 10}",
-         "reproduced",
-         1.284523,
-         0.972822,
-         9.215010},
-        {"least ratio",
+        {"max ratio", {full, seco, rounds, others}, "{'at most': 10}", "reproduced", 1.284523, 0.972822, 9.215010},
+        {"min ratio",
          {full, seco, rounds, others},
          "{'at least': 0.9}",
          "cannot tell",
@@ -186,9 +178,9 @@ static void what_is_measured_decides_before_what_is_planned(void **state)
 {
     const struct scratch *scratch = *state;
     static const char published[] =
-        FIGURE("published form", "least ratio", "peak_bytes", "'method=streambp'", "'method=full'"),
-                      lean[] = FIGURE("lean", "least ratio", "peak_bytes", "'method=seco'",
-                                      "'method=full', 'device=cpu'");
+        FIGURE("published form", "min ratio", "peak_bytes", "'method=streambp'", "'method=full'"),
+                      lean[] =
+                          FIGURE("lean", "min ratio", "peak_bytes", "'method=seco'", "'method=full', 'device=cpu'");
     char *both;
     // Planned 0.5, measured 0.5 and more: the bound tells them apart.
     assert_true(asprintf(&both, "%s, %s", published, lean) > 0);
@@ -216,8 +208,8 @@ static void what_is_measured_decides_before_what_is_planned(void **state)
 static void a_verdict_that_changed_is_exit_1(void **state)
 {
     const struct scratch *scratch = *state;
-    static const char figure[] = FIGURE("none", "least", "peak_bytes", "'method=seco'", ""),
-                      nothing[] = FIGURE("none", "least", "peak_bytes", "'method=spaco'", "");
+    static const char figure[] = FIGURE("none", "min", "peak_bytes", "'method=seco'", ""),
+                      nothing[] = FIGURE("none", "min", "peak_bytes", "'method=spaco'", "");
     static const char *const verdicts[] = {"'reproduced'", "'not reproduced'", "'planned only'", "'not run'"};
     for (size_t i = 0; i < COUNT(verdicts); i++) {
         write_claim(scratch, figure, "{'at most': 800}", verdicts[i]);
@@ -255,7 +247,7 @@ static void longest_contexts_are_records(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         char figure[300];
         snprintf(figure, sizeof figure,
-                 "{'against': 'lean', 'take': 'ratio of greatest', 'field': '%s', 'of': ['method=seco'], 'over': "
+                 "{'against': 'lean', 'take': 'ratio of max', 'field': '%s', 'of': ['method=seco'], 'over': "
                  "['method=full'], 'records': ['%s']}",
                  cases[i].field, cases[i].file);
         write_claim(scratch, figure, "{'at least': 1}", "'planned only', 'plan_holds': true");
@@ -276,8 +268,8 @@ static void longest_contexts_are_records(void **state)
     snprintf(path, sizeof path, "%s/b.json", folder);
     write_quoted(scratch, path, others);
     snprintf(figure, sizeof figure,
-             "{'against': 'lean', 'take': 'greatest', 'field': 'trial.context', 'records': ['%s/a.json', "
-             "'%s/b.json']}, {'against': 'none', 'take': 'least ratio', 'field': 'host_peak_bytes', 'of': "
+             "{'against': 'lean', 'take': 'max', 'field': 'trial.context', 'records': ['%s/a.json', "
+             "'%s/b.json']}, {'against': 'none', 'take': 'min ratio', 'field': 'host_peak_bytes', 'of': "
              "['method=seco'], 'over': ['method=full'], 'records': ['%s/b.json']}",
              folder, folder, folder);
     write_claim(scratch, figure, "{'at least': 1}", "'planned only', 'plan_holds': true");
@@ -298,7 +290,7 @@ static void longest_contexts_are_records(void **state)
 static void mistakes_are_told_with_their_place(void **state)
 {
     const struct scratch *scratch = *state;
-    static const char figure[] = FIGURE("none", "least", "peak_bytes", "'method=seco'", "");
+    static const char figure[] = FIGURE("none", "min", "peak_bytes", "'method=seco'", "");
     static const struct {
         const char *figures, *holds, *verdict, *message;
     } cases[] = {
@@ -308,17 +300,17 @@ static void mistakes_are_told_with_their_place(void **state)
         {figure, "{'at most': '1'}", "'not run'", "c.json:4:"},
         {figure, "{'at most': 1}", "'reproduced', 'plan_holds': true", "is of a verdict \"planned only\""},
         {"{'against': 'lean'}", "{'at most': 1}", "'not run'", "c.json:3:13:"},
-        {FIGURE("fat", "least", "peak_bytes", "", ""), "{'at most': 1}", "'not run'", "unknown baseline \"fat\""},
-        {FIGURE("lean", "leest", "peak_bytes", "", ""), "{'at most': 1}", "'not run'", "did you mean \"least\"?"},
-        {FIGURE("lean", "least", "peek_bytes", "", ""), "{'at most': 1}", "'not run'",
+        {FIGURE("fat", "min", "peak_bytes", "", ""), "{'at most': 1}", "'not run'", "unknown baseline \"fat\""},
+        {FIGURE("lean", "mim", "peak_bytes", "", ""), "{'at most': 1}", "'not run'", "did you mean \"min\"?"},
+        {FIGURE("lean", "min", "peek_bytes", "", ""), "{'at most': 1}", "'not run'",
          "did you mean \"peak_bytes\"?"},
-        {FIGURE("lean", "least", "peak_bytes", "'metod=seco'", ""), "{'at most': 1}", "'not run'",
+        {FIGURE("lean", "min", "peak_bytes", "'metod=seco'", ""), "{'at most': 1}", "'not run'",
          "no field \"metod\""},
-        {FIGURE("lean", "least", "peak_bytes", "", "") ", " FIGURE("lean", "greatest", "peak_bytes", "", ""),
+        {FIGURE("lean", "min", "peak_bytes", "", "") ", " FIGURE("lean", "max", "peak_bytes", "", ""),
          "{'at most': 1}", "'not run'", "the claim has such a figure already"},
-        {"{'against': 'lean', 'take': 'least', 'field': 'flops', 'apart': ['sede'], 'records': ['r.jsonl']}",
+        {"{'against': 'lean', 'take': 'min', 'field': 'flops', 'apart': ['sede'], 'records': ['r.jsonl']}",
          "{'at most': 1}", "'not run'", "apart: no key \"sede\"; did you mean \"seed\"?"},
-        {"{'against': 'lean', 'take': 'least', 'field': 'flops', 'records': ['none.jsonl']}", "{'at most': 1}",
+        {"{'against': 'lean', 'take': 'min', 'field': 'flops', 'records': ['none.jsonl']}", "{'at most': 1}",
          "'not run'", "none.jsonl: No such file"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

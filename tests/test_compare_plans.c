@@ -4,11 +4,11 @@
 #include "tests/compared.h"
 
 #define MEASURED(number)                                                                                           \
-    .setting = ", 'profile': null, 'links': null, 'measure': {'samples': " number                                  \
+    .setting = ", 'profile': null, 'interconnect': null, 'measure': {'samples': " number                           \
                ", 'warmup': 1, 'gradient': 'full-f64'}"
 #define PLANNED                                                                                                    \
     .device = "plan-cpu", .samples = -1,                                                                           \
-    .setting = ", 'profile': 'rtx-3090', 'links': 'infiniband', "                                                  \
+    .setting = ", 'profile': 'rtx-3090', 'interconnect': 'infiniband', "                                           \
                "'measure': {'samples': 1, 'warmup': 0, 'gradient': 'none'}"
 // The records' other members: what a measurement has, and a plan.
 #define RAN        ", 'loss': 3, 'bias': {'rms_error': 0.5}, 'instructions': 7, 'energy_j': 2, 'device_used_bytes': 9"
@@ -79,9 +79,9 @@ static void a_plan_with_other_bytes_is_worse(void **state)
     expect_silent(*state, "--by device new base", 0, "resident_bytes");
     expect(*state, "--by device base new", 0, "verdict: same\n");
     // Draws that are not the same.
-    NEW(*state, {MEASURED("5"), .more = RAN ", 'columns': [0, 3]"});
-    BASE(*state, {PLANNED, .flops = 4000, .more = COUNTED ", 'columns': [2]"});
-    expect(*state, "--by device new base", 0, "1 pair drew other columns");
+    NEW(*state, {MEASURED("5"), .more = RAN ", 'drawn_chunks': [0, 3]"});
+    BASE(*state, {PLANNED, .flops = 4000, .more = COUNTED ", 'drawn_chunks': [2]"});
+    expect(*state, "--by device new base", 0, "1 pair drew other chunks");
 }
 
 static void how_a_trial_ends_is_foreseen_or_not(void **state)
@@ -182,7 +182,7 @@ static void a_limit_of_one_side_explains_oom(void **state)
 
 #define CARD .device = "cuda", .card = "NVIDIA H200, driver 580.95", MEASURED("5")
 #define PLANNED_CUDA(profile)                                                                                      \
-    .device = "plan-cuda", .samples = -1, .setting = ", 'profile': " profile ", 'links': null, 'measure': {}"
+    .device = "plan-cuda", .samples = -1, .setting = ", 'profile': " profile ", 'interconnect': null, 'measure': {}"
 
 static void the_title_says_what_was_planned(void **state)
 {

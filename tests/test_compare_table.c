@@ -177,15 +177,15 @@ static const struct row {
      IS("w", "undecided")},
     {{BIASES("0.1", "0.5")}, {.trial = 0}, IS("bias.rms_error", "undecided")},
     {{.trial = 0}, {BIASES("0.1", "0.5")}, IS("bias.rms_error", "same"), .on = "not judged"},
-    // Figures of one draw, of other columns; a bias is of all.
-    {{.more = MEMBER("columns", "[0, 3]")},
-     {.flops = 5001, .more = MEMBER("columns", "[2]")},
+    // Figures of one draw, of other chunks; a bias is of all.
+    {{.more = MEMBER("drawn_chunks", "[0, 3]")},
+     {.flops = 5001, .more = MEMBER("drawn_chunks", "[2]")},
      IS("flops", "changed")},
-    {{.more = MEMBER("columns", "[0, 3]")},
-     {.peak_bytes = 999, .more = MEMBER("columns", "[2]")},
+    {{.more = MEMBER("drawn_chunks", "[0, 3]")},
+     {.peak_bytes = 999, .more = MEMBER("drawn_chunks", "[2]")},
      IS("peak_bytes", "changed")},
-    {{.more = MEMBER("columns", "[0, 3]")},
-     {.error = 0.1, .more = MEMBER("columns", "[2]")},
+    {{.more = MEMBER("drawn_chunks", "[0, 3]")},
+     {.error = 0.1, .more = MEMBER("drawn_chunks", "[2]")},
      IS("gradient.relative_l2", "changed")},
     // Bits are told.
     {{.bits = HASHES("1", "2", "3")}, {.bits = HASHES("4", "2", "5")}, IS("flops", "same"), .on = ""},

@@ -241,7 +241,7 @@ static void draws_are_held_against_the_same_draws(void **state)
 {
 #define DRAWN(time, columns)                                                                                       \
     (struct sketch){                                                                                               \
-        .ms = (time), .samples = 8, .step = 0.5, .more = ", 'columns': [0], 'sample_columns': [" columns "]"}
+        .ms = (time), .samples = 8, .step = 0.5, .more = ", 'drawn_chunks': [0], 'sample_chunks': [" columns "]"}
 #define DRAWS "1, 1, 2, 0, 2, 3, 3"
     write_rounds(*state, "base", DRAWN(10, DRAWS ", 4"), 2);
     write_rounds(*state, "new", DRAWN(10, DRAWS ", 4"), 2);
@@ -250,11 +250,11 @@ static void draws_are_held_against_the_same_draws(void **state)
     expect_judged(*state, "base new", "worse", "time", NULL);
     write_rounds(*state, "new", DRAWN(10, DRAWS ", 2"), 2);
     expect_judged(*state, "base new", "undecided", "time", NULL);
-    expect(*state, "base new", 3, "time the samples are of other draws of columns\n");
-    write_rounds(*state, "new", (struct sketch){.more = ", 'columns': [0]"}, 2);
+    expect(*state, "base new", 3, "time the samples are of other draws of chunks\n");
+    write_rounds(*state, "new", (struct sketch){.more = ", 'drawn_chunks': [0]"}, 2);
     expect_judged(*state, "base new", "undecided", "time", NULL);
     write_rounds(*state, "base", DRAWN(10, "0, 0, 0, 0, 0, 0, 0, 0"), 2);
-    expect(*state, "base base", 3, "time no draw has a column\n");
+    expect(*state, "base base", 3, "time no draw has a chunk\n");
 }
 
 int main(void)

@@ -323,7 +323,7 @@ static void help_has_the_commands_own_defaults(void **state)
     }
 }
 
-// Names stand at the left, what they are for in one column, and no line is wider than a terminal.
+// Names stand at the left, what they are for in one chunk, and no line is wider than a terminal.
 static void help_stays_in_its_columns(void **state)
 {
     struct scratch *scratch = *state;
@@ -358,9 +358,9 @@ static size_t widest(const struct scratch *scratch, const char *before)
     return columns;
 }
 
-static bool is_between(size_t number, size_t least, size_t most)
+static bool is_between(size_t number, size_t min, size_t max)
 {
-    return number >= least && number <= most;
+    return number >= min && number <= max;
 }
 
 // A terminal's own width counts, and where stdout is none $COLUMNS.
@@ -381,10 +381,10 @@ static void help_is_as_wide_as_the_terminal(void **state)
     assert_int_equal(run(scratch, command), 0);
     ssize_t bytes = read(terminal, text, sizeof text - 1);
     assert_true(bytes > 0);
-    size_t most = 0;
+    size_t max = 0;
     for (char *rest = text, *line; (line = strsep(&rest, "\r\n"));)
-        most = strncmp(line, "Usage", 5) != 0 && strlen(line) > most ? strlen(line) : most;
-    assert_true(is_between(most, 100, 109));
+        max = strncmp(line, "Usage", 5) != 0 && strlen(line) > max ? strlen(line) : max;
+    assert_true(is_between(max, 100, 109));
     close(terminal);
 }
 

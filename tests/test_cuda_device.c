@@ -121,18 +121,18 @@ static void test_long_heads(void **state)
 }
 
 static const size_t block_queries[] = {128, 129, 300, 2047, 2048, 2049, 2050, 4096, 4097, 5000, 16385};
-static const size_t most[] = {128, CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_QUERIES_MAX, CUDA_ATTENTION_WHOLE};
+static const size_t max[] = {128, CUDA_ATTENTION_QUERIES, CUDA_ATTENTION_QUERIES_MAX, CUDA_ATTENTION_WHOLE};
 
 // Pairs of a query and a key that the blocks' queries see. Rows fill tiles, unless they are the own kernels'; and
 // each block of queries ends once.
-static size_t pairs_of_blocks(struct attention_shape s, size_t most)
+static size_t pairs_of_blocks(struct attention_shape s, size_t max)
 {
     size_t pairs = 0, ends = 0;
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, most, &b);) {
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, max, &b);) {
         bool triangle = b.kind == ATTENTION_CAUSAL || b.kind == ATTENTION_WINDOW;
         triangle |= b.kind == ATTENTION_UNTILED && attention_is_causal(s) && !b.prefix;
         assert_true(b.row <= b.query && b.query + b.queries <= b.row + b.rows && b.row + b.rows <= s.queries);
-        assert_true(most == CUDA_ATTENTION_WHOLE || (b.queries <= most && b.keys <= 2 * CUDA_ATTENTION_KEYS));
+        assert_true(max == CUDA_ATTENTION_WHOLE || (b.queries <= max && b.keys <= 2 * CUDA_ATTENTION_KEYS));
         assert_true(b.keys > 0 && (b.kind != ATTENTION_RECTANGLE || b.keys % CUDA_ATTENTION_TILE == 0));
         assert_true(b.kind == ATTENTION_UNTILED || b.rows % CUDA_ATTENTION_TILE == 0);
         assert_true(b.kind != ATTENTION_UNTILED || b.keys < CUDA_ATTENTION_TILE);
@@ -155,8 +155,8 @@ static void test_attention_blocks(void **state)
         size_t seen = 0;
         for (size_t query = 0; query < s.queries; query++)
             seen += s.start + query + 1;
-        for (size_t k = 0; k < COUNT(most); k++)
-            assert_int_equal(pairs_of_blocks(s, most[k]), seen);
+        for (size_t k = 0; k < COUNT(max); k++)
+            assert_int_equal(pairs_of_blocks(s, max[k]), seen);
     }
 }
 
@@ -168,8 +168,8 @@ static void test_attention_blocks_of_keys(void **state)
     for (size_t i = 0; i < COUNT(block_queries) * COUNT(keys); i++) {
         struct attention_shape s = {.queries = block_queries[i / COUNT(keys)], .start = 50000, .batch = 1};
         s.heads = s.kv_heads = 1, s.head_dim = 8, s.keys = keys[i % COUNT(keys)];
-        for (size_t k = 0; k < COUNT(most); k++)
-            assert_int_equal(pairs_of_blocks(s, most[k]), s.queries * s.keys);
+        for (size_t k = 0; k < COUNT(max); k++)
+            assert_int_equal(pairs_of_blocks(s, max[k]), s.queries * s.keys);
     }
 }
 
@@ -344,14 +344,14 @@ static int compare_graphs(const void *a, const void *b)
 // How many graphs cuDNN compiles for the forward of chunks of a context, of Llama-3-8B's heads.
 static size_t forward_graphs(const struct device *device, size_t chunk, size_t context)
 {
-    enum { MOST = 1 << 19 };
-    size_t(*graphs)[3] = calloc(MOST, sizeof *graphs), count = 0, distinct = 0;
+    enum { MAX = 1 << 19 };
+    size_t(*graphs)[3] = calloc(MAX, sizeof *graphs), count = 0, distinct = 0;
     assert_non_null(graphs);
     for (size_t start = 0; start < context; start += chunk) {
         struct attention_shape s = {.start = start, .batch = 1, .heads = 32, .kv_heads = 8, .head_dim = 128};
         s.queries = chunk < context - start ? chunk : context - start;
         for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b);) {
-            assert_true(count < MOST && (b.kind != ATTENTION_RECTANGLE || (b.keys & (b.keys - 1)) == 0));
+            assert_true(count < MAX && (b.kind != ATTENTION_RECTANGLE || (b.keys & (b.keys - 1)) == 0));
             graphs[count][0] = b.kind, graphs[count][1] = b.keys, graphs[count++][2] = b.parts;
         }
     }

@@ -83,7 +83,7 @@ static void expect_curve(const char *table, const char *title, const double *x, 
     snprintf(head, sizeof head, "# Curve title: \"%s\"\n", title);
     bool found = false;
     for (const char *at = table; !found && (at = strstr(at, head));) {
-        at = strchr(at + strlen(head), '\n'); // behind the names of the columns
+        at = strchr(at + strlen(head), '\n'); // behind the names of the chunks
         found = at && has_points(at, x, y);
     }
     if (!found)

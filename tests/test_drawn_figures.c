@@ -21,7 +21,7 @@ static const struct {
     {"gradient-error", "cat $R/gradient-error.jsonl"},
     {"accumulators", "cat $R/accumulators.jsonl"},
     {"prompt", "grep '\"device\":\"plan-cuda\"' $R/prefix.jsonl"},
-    {"links", "grep '\"context\":131072,' $R/links.jsonl"},
+    {"interconnect", "grep '\"context\":131072,' $R/interconnect.jsonl"},
     {"work", "cat $R/inference.jsonl"},
     {"pair-sums", "cat $R/pair-sums.jsonl"},
     {"lost-updates", "cat $R/lost-updates.jsonl"},
@@ -38,7 +38,7 @@ static const struct {
      "cat history && sed -e s/abcdef123456/123456abcdef/ -e 's/\"peak_bytes\": 4/\"peak_bytes\": 5/' history"},
 };
 
-// Points (along, of), in sums and ratios of columns.
+// Points (along, of), in sums and ratios of chunks.
 struct panel {
     const char *figure;
     const char *along, *along_axis; // its axis as the picture has it, or what stands there before " (UNIT)"
@@ -64,10 +64,10 @@ static const struct panel panels[] = {
     {"chunk", "chunk", "chunk (tokens)", 1, "step_ms", "time of one step", 0, PLAIN},
     {"chunk", "chunk", "chunk (tokens)", 1, "low_ms", "time of one step", 0, PLAIN},
     {"chunk", "chunk", "chunk (tokens)", 1, "peak_bytes", "peak memory", 0, PLAIN},
-    {"sparsity", "budget", "budget (columns of ", 1, "time_ratio", "time, relative to seco", 1, PLAIN},
-    {"sparsity", "budget", "budget (columns of ", 1, "time_ratio_low", "time, relative to seco", 1, PLAIN},
-    {"sparsity", "budget", "budget (columns of ", 1, "bias", "bias, relative to the gradient", 1, PLAIN},
-    {"sparsity", "budget", "budget (columns of ", 1, "rms_error", "root mean square error, relative", 1, PLAIN},
+    {"sparsity", "budget", "budget (chunks of ", 1, "time_ratio", "time, relative to seco", 1, PLAIN},
+    {"sparsity", "budget", "budget (chunks of ", 1, "time_ratio_low", "time, relative to seco", 1, PLAIN},
+    {"sparsity", "budget", "budget (chunks of ", 1, "bias", "bias, relative to the gradient", 1, PLAIN},
+    {"sparsity", "budget", "budget (chunks of ", 1, "rms_error", "root mean square error, relative", 1, PLAIN},
     // Along an axis that may be broken: places tell nothing of values.
     {"gradient-error", NULL, "relative L2 error against the f64 reference", 1, "series", NULL, 1, PLAIN},
     {"accumulators", "chunks", "chunks of the context", 1, "relative_l2", "relative L2 error against f64", 1,
@@ -77,9 +77,9 @@ static const struct panel panels[] = {
     {"prompt", "group", "sequences of a group", 1, "flops_ratio", "FLOPs, ratio", 1, PLAIN},
     {"prompt", "group", "sequences of a group", 1, "peak_ratio", "peak memory, ratio", 1, PLAIN},
     {"prompt", "group", "sequences of a group", 1, "time_ratio", "time of one step, ratio", 1, PLAIN},
-    {"links", "ranks", "ranks", 1, "time_s", "time of one step, s", 1, PLAIN},
-    {"links", "ranks", "ranks", 1, "idle_percent", "the busiest waits, %", 1, PLAIN},
-    {"links", "ranks", "ranks", 1, "sent_GB", "sent by a rank, GB", 1, PLAIN},
+    {"interconnect", "ranks", "ranks", 1, "time_s", "time of one step, s", 1, PLAIN},
+    {"interconnect", "ranks", "ranks", 1, "idle_percent", "the busiest waits, %", 1, PLAIN},
+    {"interconnect", "ranks", "ranks", 1, "sent_GB", "sent by a rank, GB", 1, PLAIN},
     {"work", "context", "context (tokens)", 1, "estimate_ms", "estimated time of one step", 0, PLAIN},
     {"work", "context", "context (tokens)", 1, "flops/context", "GFLOP per token", 1e9, PLAIN},
     {"pair-sums", "context", "tokens of a sequence", 1, "error", "|error of D| (nats), mean over the pairs", 1,
@@ -210,7 +210,7 @@ static size_t letters_of(const char *text)
     return count;
 }
 
-// In a column of a paper, 85 mm wide, letters are large enough to be read, and none is outside the page.
+// In a chunk of a paper, 85 mm wide, letters are large enough to be read, and none is outside the page.
 static void expect_legible(const struct scratch *scratch, const char *figure)
 {
     char command[200];

@@ -1,4 +1,4 @@
-// Tests of trials whose method draws its columns: every sample walks a draw of its own, the same ones in every run;
+// Tests of trials whose method draws its chunks: every sample walks a draw of its own, the same ones in every run;
 // all but the times is of draw 0; a later draw that does not fit is an end like any other. And of
 // harness/record/step_time, which reads such records. JSON is written with ' for ".
 #define _GNU_SOURCE // asprintf
@@ -20,7 +20,7 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define SAMPLES      40
 
-// A trial of 24 tokens in 6 columns of a small model: its method, the bracket behind it, and its other keys.
+// A trial of 24 tokens in 6 chunks of a small model: its method, the bracket behind it, and its other keys.
 static json_t *record_of(const char *method_and_more)
 {
     struct trial trial;
@@ -89,18 +89,18 @@ static double number(const json_t *record, const char *key)
     return json_number_value(value);
 }
 
-// How many of the samples drew so many columns.
+// How many of the samples drew so many chunks.
 static void count_samples(const json_t *record, size_t of_count[7])
 {
-    const json_t *columns = json_object_get(record, "sample_columns"), *count;
+    const json_t *chunks = json_object_get(record, "sample_chunks"), *count;
     size_t i;
-    assert_int_equal(json_array_size(columns), SAMPLES);
+    assert_int_equal(json_array_size(chunks), SAMPLES);
     assert_int_equal(json_array_size(json_object_get(record, "samples_ms")), SAMPLES);
     memset(of_count, 0, 7 * sizeof *of_count);
-    json_array_foreach(columns, i, count) of_count[json_integer_value(count)]++;
+    json_array_foreach(chunks, i, count) of_count[json_integer_value(count)]++;
 }
 
-// Of 40 draws of t columns among 6 bernoulli's are sometimes empty, and on average they have t columns, or nearly.
+// Of 40 draws of t chunks among 6 bernoulli's are sometimes empty, and on average they have t chunks, or nearly.
 static void every_sample_walks_a_draw_of_its_own(void **state)
 {
     (void)state;
@@ -113,23 +113,23 @@ static void every_sample_walks_a_draw_of_its_own(void **state)
         count_samples(record, of_count);
         struct step_time time = time_of(record, false);
         double deviation = sqrt(6 * (1 / 3.) * (2 / 3.) / SAMPLES);
-        assert_true(fabs(time.columns - (i == 0 ? 1 : 2)) < 3 * deviation);
+        assert_true(fabs(time.drawn_chunks - (i == 0 ? 1 : 2)) < 3 * deviation);
         assert_true(of_count[2] > 0 && of_count[2] < SAMPLES);
         assert_true(i == 2 || (of_count[0] > 0 && of_count[1] > 0));
         // The same draws in every run, of one build or of two.
-        assert_true(
-            json_equal(json_object_get(record, "sample_columns"), json_object_get(again, "sample_columns")));
+        assert_true(json_equal(json_object_get(record, "sample_chunks"), json_object_get(again, "sample_chunks")));
         json_decref(again);
         json_decref(record);
     }
 }
 
-// uniform draws t columns each time, but not the same: the counts of its steps tell.
+// uniform draws t chunks each time, but not the same: the counts of its steps tell.
 static void what_is_recorded_is_of_draw_0(void **state)
 {
     (void)state;
-    static const char *const of_draw[] = {"loss",     "columns",     "peak_bytes", "peak_by_category",     "flops",
-                                          "launches", "bytes_moved", "gradient",   "floor_bytes_per_token"};
+    static const char *const of_draw[] = {
+        "loss",     "drawn_chunks", "peak_bytes", "peak_by_category",           "flops",
+        "launches", "bytes_moved",  "gradient",   "lower_bound_bytes_per_token"};
     static const char *const samplers[] = {"uniform", "bernoulli", "sequential"};
     size_t moved = 0;
     for (size_t i = 0; i < COUNT(samplers); i++) {
@@ -141,10 +141,10 @@ static void what_is_recorded_is_of_draw_0(void **state)
             struct spaco_options options = {
                 .budget = 2, .sampler = (enum sampler)i, .compensation = COMPENSATION_PAPER, .sampler_seed = 1};
             struct draw draw = sampler_draw(&options, 6);
-            json_t *record = run(method, more), *columns = json_object_get(record, "columns");
-            assert_int_equal(json_array_size(columns), draw.columns.count);
-            for (size_t j = 0; j < draw.columns.count; j++)
-                assert_int_equal(json_integer_value(json_array_get(columns, j)), draw.columns.items[j]);
+            json_t *record = run(method, more), *chunks = json_object_get(record, "drawn_chunks");
+            assert_int_equal(json_array_size(chunks), draw.chunks.count);
+            for (size_t j = 0; j < draw.chunks.count; j++)
+                assert_int_equal(json_integer_value(json_array_get(chunks, j)), draw.chunks.items[j]);
             // A trial that walks that draw alone, in a single sample.
             json_t *first = run_samples(1, method, more);
             for (size_t j = 0; j < COUNT(of_draw); j++)
@@ -152,7 +152,7 @@ static void what_is_recorded_is_of_draw_0(void **state)
                     fail_msg("%s%s: %s is not of draw 0", samplers[i], more, of_draw[j]);
             options.sampler_seed = sampler_seed_of(options.sampler_seed, SAMPLES - 1);
             struct draw last = sampler_draw(&options, 6);
-            moved += !index_list_equal(&last.columns, &draw.columns);
+            moved += !index_list_equal(&last.chunks, &draw.chunks);
             draw_free(&last);
             draw_free(&draw);
             json_decref(first);
@@ -162,20 +162,20 @@ static void what_is_recorded_is_of_draw_0(void **state)
     assert_true(moved > 0);
 }
 
-// The first two draws of seed 33 are of no column, the third of three.
+// The first two draws of seed 33 are of no chunk, the third of three.
 static void a_later_draw_that_does_not_fit_is_oom(void **state)
 {
     (void)state;
     json_t *record = run(SPACO("bernoulli", 2, 33), "");
     assert_string_equal(status_of(record), "ok");
-    assert_null(json_object_get(record, "columns"));
+    assert_null(json_object_get(record, "drawn_chunks"));
     char limit[80];
     snprintf(limit, sizeof limit, ", 'limits': {'memory': %.0f}", number(record, "peak_bytes"));
     json_decref(record);
     record = run(SPACO("bernoulli", 2, 33), limit);
     const char *reason = json_string_value(json_object_get(record, "reason"));
     assert_string_equal(status_of(record), "oom");
-    if (strstr(reason, "draw 2, of 3 columns: ") != reason || !strstr(reason, "limit"))
+    if (strstr(reason, "draw 2, of 3 chunks: ") != reason || !strstr(reason, "limit"))
         fail_msg("%s", reason);
     assert_true(json_is_null(json_object_get(record, "flops")) && json_is_null(json_object_get(record, "mean_ms")));
     assert_int_equal(json_array_size(json_object_get(record, "samples_ms")), 0);
@@ -185,15 +185,15 @@ static void a_later_draw_that_does_not_fit_is_oom(void **state)
 static void what_does_not_draw_has_a_median(void **state)
 {
     (void)state;
-    static const char *const methods[] = {"'name': 'seco', 'chunk': 4",
-                                          "'name': 'spaco', 'chunk': 4, 'sampler': 'fixed', 'columns': [1, 3]"};
+    static const char *const methods[] = {
+        "'name': 'seco', 'chunk': 4", "'name': 'spaco', 'chunk': 4, 'sampler': 'fixed', 'drawn_chunks': [1, 3]"};
     for (size_t i = 0; i < COUNT(methods); i++) {
         json_t *record = run(methods[i], "");
-        assert_null(json_object_get(record, "sample_columns"));
+        assert_null(json_object_get(record, "sample_chunks"));
         assert_true(json_is_null(json_object_get(record, "mean_ms")));
         struct step_time time = time_of(record, false);
         assert_true(time.ms > 0 && time.ms == number(record, "median_ms"));
-        assert_true(isnan(time.columns));
+        assert_true(isnan(time.drawn_chunks));
         json_decref(record);
     }
 }
@@ -218,17 +218,17 @@ static void step_times_by_hand(void **state)
 #define METHOD(sampler) OF("'name': 'spaco', 'sampler': '" sampler "'")
 #define TIMES           "'samples_ms': [1, 2, 9], 'median_ms': 2, 'estimate_ms': 7"
     struct step_time time = time_by_hand(OF("'name': 'seco'") TIMES "}", false);
-    assert_true(time.ms == 2 && time.low == 1 && time.high == 9 && isnan(time.columns));
+    assert_true(time.ms == 2 && time.low == 1 && time.high == 9 && isnan(time.drawn_chunks));
     time = time_by_hand(
-        METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}", false);
+        METHOD("bernoulli") TIMES ", 'sample_chunks': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 0.5}", false);
     assert_true(time.ms == 4 && time.low == 3 && time.high == 5);
-    assert_true(fabs(time.columns - 5 / 3.) < 1e-15);
+    assert_true(fabs(time.drawn_chunks - 5 / 3.) < 1e-15);
     // No time is below 0: what two errors below the mean would be ends at the fastest sample.
     time = time_by_hand(
-        METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 2.5}", false);
+        METHOD("bernoulli") TIMES ", 'sample_chunks': [0, 1, 4], 'mean_ms': 4, 'mean_error_ms': 2.5}", false);
     assert_true(time.ms == 4 && time.low == 1 && time.high == 9);
-    time = time_by_hand(METHOD("bernoulli") TIMES ", 'sample_columns': [0, 1, 4]}", true);
-    assert_true(time.ms == 7 && fabs(time.columns - 5 / 3.) < 1e-15);
+    time = time_by_hand(METHOD("bernoulli") TIMES ", 'sample_chunks': [0, 1, 4]}", true);
+    assert_true(time.ms == 7 && fabs(time.drawn_chunks - 5 / 3.) < 1e-15);
     // Samples of one draw say nothing of the others.
     assert_true(isnan(time_by_hand(METHOD("uniform") TIMES "}", false).ms));
     assert_true(isnan(time_by_hand(METHOD("uniform") TIMES "}", true).ms));
@@ -236,13 +236,13 @@ static void step_times_by_hand(void **state)
     assert_true(time_by_hand(METHOD("fixed") TIMES "}", true).ms == 7);
 }
 
-// Of one draw the estimate's error is that of its gradient; of all pairs of columns it is the root of the mean
+// Of one draw the estimate's error is that of its gradient; of all pairs of chunks it is the root of the mean
 // square, which no mean of the same gradients can be off by more than.
 static void an_error_is_relative_to_the_gradient(void **state)
 {
     (void)state;
 #define BIAS ", 'measure': {'warmup': 0, 'samples': 1, 'bias': true}}"
-    json_t *one = record_of("'name': 'spaco', 'chunk': 4, 'sampler': 'fixed', 'columns': [1, 3]"
+    json_t *one = record_of("'name': 'spaco', 'chunk': 4, 'sampler': 'fixed', 'drawn_chunks': [1, 3]"
                             "}" BIAS);
     json_t *bias = json_object_get(one, "bias");
     double error = number(json_object_get(one, "gradient"), "relative_l2");

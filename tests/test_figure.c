@@ -6,7 +6,7 @@
 
 // A series per kind of links, exchange and ZeRO's level, by the number of ranks: the least that one waits, the most
 // that one sends. What has no time is left out; one rank alone stands in every series over its links.
-static void test_links_table(void **state)
+static void test_interconnect_table(void **state)
 {
     (void)state;
     static const char *const rest[] = {
@@ -27,13 +27,14 @@ static void test_links_table(void **state)
                      ", 'ranks': {'count': %d, 'sent_bytes': [%zu000000000, 4000000000], 'idle_share': %s}",
                      ranks[i], i + 3, idle[i]);
         char *line = record((int)i + 1, "e", "ok", "f32", 128, seco_64, keys), *at = strstr(line, "\"context\":");
-        char *links = quoted(rest[i]);
+        char *interconnect = quoted(rest[i]);
         assert_non_null(at);
-        assert_true(asprintf(&lines[i], "%.*s\"links\": %s, %s", (int)(at - line), line, links, at) > 0);
-        free(links);
+        assert_true(asprintf(&lines[i], "%.*s\"interconnect\": %s, %s", (int)(at - line), line, interconnect, at) >
+                    0);
+        free(interconnect);
         free(line);
     }
-    expect_table("links", lines,
+    expect_table("interconnect", lines,
                  "series\tmethod\tlabel\trank\tkind\tranks\ttime_s\tidle_percent\tsent_GB\n"
                  "1\tseco\tseco, chunk 64, ring, fast\t0\t1\t1\t6\t0\t0\n"
                  "1\tseco\tseco, chunk 64, ring, fast\t0\t1\t4\t2\t12.5\t4\n"
@@ -134,7 +135,7 @@ static void test_memory_table(void **state)
         "2\tseco\tseco, chunk 64\t0\t128\t180\t150\t1000000\t0\tNaN\n"
         "3\tseco\tseco, chunk 128\t1\t128\t200\t150.5\t1000000\t0\tNaN\n"
         "3\tseco\tseco, chunk 128\t1\t256\t300\t250\t1000000\t0\t70\n");
-    // What ends a row or a column is none of a label.
+    // What ends a row or a chunk is none of a label.
     char *broken[] = {
         record(1, "e", "ok", "f32", 256, "{'name': 'seco', 'chunk': 'a\\tb\\n'}", ", 'peak_bytes': 3"),
         record(2, "e", "ok", "f32", 128, "{'name': 'seco', 'chunk': 'a\\tb\\n'}", ", 'peak_bytes': 2"), NULL};
@@ -146,10 +147,10 @@ static void test_memory_table(void **state)
     char *alone[] = {record(1, "e", "ok", "f32", 256, full, ", 'peak_bytes': 300"),
                      record(2, "e", "ok", "f32", 128, seco_64, ", 'peak_bytes': 300"), NULL};
     assert_null(table_of("memory", alone)); // no curve: every series has one context
-    // The peak is that of the first draw: of one without columns it says nothing.
+    // The peak is that of the first draw: of one without chunks it says nothing.
 #define PEAK(id, context, drawn, columns, peak)                                                                    \
     record(id, "e", "ok", "f32", context, SPACO(2, "bernoulli", "paper"),                                          \
-           ", 'columns': " columns ", 'sample_columns': " drawn ", 'peak_bytes': " peak)
+           ", 'drawn_chunks': " columns ", 'sample_chunks': " drawn ", 'peak_bytes': " peak)
     char *empty[] = {PEAK(1, 64, "[0, 3]", "null", "7"), PEAK(2, 128, "[1, 0]", "[0]", "8"),
                      PEAK(3, 256, "[2, 0]", "[0, 3]", "9"), NULL};
     expect_table(
@@ -203,7 +204,7 @@ static void test_chunk_table(void **state)
                  "2\tstreambp\tstreambp\t0\t256\t3\t2.5\t8\tNaN\t30\t1000000\t0\tNaN\n");
 }
 
-// Times are means over draws, held against the mean of the walk over all columns: budgets 1 and 2 differ also where
+// Times are means over draws, held against the mean of the walk over all chunks: budgets 1 and 2 differ also where
 // the first draws of both are alike, and a record of one draw alone has no time.
 static void test_sparsity_table(void **state)
 {
@@ -228,7 +229,7 @@ static void test_sparsity_table(void **state)
     };
     // Compensation is named only where the sampler alone does not tell.
     expect_table("sparsity", lines,
-                 "series\tmethod\tlabel\trank\tbudget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_"
+                 "series\tmethod\tlabel\trank\tbudget\tchunks\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_"
                  "high\trounds\tbias\t"
                  "rms_error\n"
                  "1\tspaco\tsampler bernoulli\t0\t1\t4\t0.666666667\t0.2\t0.01\t0.5\t0\tNaN\tNaN\n"
@@ -237,7 +238,7 @@ static void test_sparsity_table(void **state)
                  "3\tspaco\tsampler uniform, compensation paper\t2\t2\t4\t2\t0.6\t0.5\t0.7\t0\t0.25\t0.5\n");
 }
 
-// Budgets whose walk over all columns nobody timed, and whose errors nobody measured, have no panel.
+// Budgets whose walk over all chunks nobody timed, and whose errors nobody measured, have no panel.
 static void test_sparsity_of_nothing(void **state)
 {
     (void)state;
@@ -280,7 +281,7 @@ static void test_curves_keep_their_extremes(void **state)
         FIGURE_NUMBERS(&table, i < POINTS ? 1 + i : i, i == OOM ? NAN : value, i == OOM);
     }
     figure_table_thin(&table, NULL, false);
-    figure_table_thin(&table, "no such column", false);
+    figure_table_thin(&table, "no such chunk", false);
     assert_int_equal(table.row_count, POINTS + 5);
     figure_table_thin(&table, "context", true);
     assert_int_equal(table.thinned_from, POINTS + 5);
@@ -346,7 +347,7 @@ static void test_categories_table(void **state)
         record(3, "e", "ok", "f32", 64, seco_128,
                CATEGORIES("null", ROW("norm", "rmsnorm_forward", "null", "null", "null"))),
         record(4, "e", "ok", "f32", 64, SPACO(2, "bernoulli", "paper"), // one step, over one draw
-               ", 'columns': [0, 1, 3]" CATEGORIES("6", ROW("norm", "rmsnorm_forward", "null", "6", "null"))),
+               ", 'drawn_chunks': [0, 1, 3]" CATEGORIES("6", ROW("norm", "rmsnorm_forward", "null", "6", "null"))),
         NULL,
     };
     expect_table("categories", lines,
@@ -372,7 +373,7 @@ int main(void)
         cmocka_unit_test(test_curves_keep_their_extremes),
         cmocka_unit_test(test_timeline_keeps_the_peak),
         cmocka_unit_test(test_categories_table),
-        cmocka_unit_test(test_links_table),
+        cmocka_unit_test(test_interconnect_table),
         cmocka_unit_test(test_work_table),
         cmocka_unit_test(test_sparsity_of_nothing),
     };

@@ -2,9 +2,9 @@
 // model's shape and of pairs that are counted one by one, not of the operations that the walk asks for. A loop over
 // the array of methods; an exact one whose closed form is not stated here is held to full's as a lower bound.
 #include "kernels/model/flops.h"
-#include "methods/schedule/column.h"
-#include "methods/schedule/columns.h"
-#include "methods/schedule/row.h"
+#include "methods/schedule/chunk_work.h"
+#include "methods/schedule/chunks.h"
+#include "methods/schedule/layer_schedule.h"
 #include "tests/fixture.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,14 +70,14 @@ static double attention(const struct fixture *f, size_t first, size_t end, struc
     return flops;
 }
 
-// A method with its options, whose stages are sizes of runs of layers from below, and a fixture.
+// A method with its options, whose segments are sizes of runs of layers from below, and a fixture.
 struct asked {
     const struct fixture *f;
     struct costs costs;
-    struct columns columns;
+    struct chunks chunks;
     struct index_list drawn;          // of spaco
     bool all_losses, inner, attended; // attended: what attention gives is kept
-    size_t stages, ends[8];           // ends[s]: the first layer above stage s
+    size_t segments, ends[8];         // ends[s]: the first layer above segment s
 };
 
 static double tokens(const struct asked *a, struct span span)
@@ -88,9 +88,9 @@ static struct span whole(const struct asked *a)
 {
     return (struct span){0, a->f->context};
 }
-static size_t first_of(const struct asked *a, size_t stage)
+static size_t first_of(const struct asked *a, size_t segment)
 {
-    return stage ? a->ends[stage - 1] : 0;
+    return segment ? a->ends[segment - 1] : 0;
 }
 
 // F.
@@ -109,20 +109,20 @@ static double full(const struct asked *a)
            5 * attention(a->f, 0, L, whole(a));
 }
 
-// Every row is rebuilt without its down-projection; rows of lower stages but their highest are run once more.
+// Every row is rebuilt without its down-projection; rows of lower segments but their highest are run once more.
 static double checkpoint(const struct asked *a)
 {
     const struct costs *c = &a->costs;
     size_t L = a->f->config.layers;
     double N = tokens(a, whole(a)), flops = full(a);
     flops += N * (double)L * (c->all - (c->down_rebuilt ? 0 : c->down)) + 2 * attention(a->f, 0, L, whole(a));
-    for (size_t s = 0; s + 1 < a->stages; s++) {
+    for (size_t s = 0; s + 1 < a->segments; s++) {
         size_t rows = a->ends[s] - first_of(a, s) - 1;
         flops += N * (double)rows * c->all + 2 * attention(a->f, first_of(a, s), a->ends[s] - 1, whole(a));
     }
-    for (size_t s = 0; a->attended && s < a->stages;
+    for (size_t s = 0; a->attended && s < a->segments;
          s++) { // a lower stage's highest row has no forward right before
-        size_t end = a->ends[s] - (s + 1 < a->stages);
+        size_t end = a->ends[s] - (s + 1 < a->segments);
         flops -= 2 * attention(a->f, first_of(a, s), end, whole(a));
     }
     return flops;
@@ -141,29 +141,29 @@ static double cells(const struct asked *a, size_t first, size_t end, struct span
     return tokens(a, chunk) * (double)(end - first) * of_cell + 2 * attention(a->f, first, end, chunk);
 }
 
-// A column of a first pass: the top row of a stage has keys and values alone.
+// A chunk of a first pass: the top row of a segment has keys and values alone.
 static double cached(const struct asked *a, size_t first, size_t end, struct span chunk)
 {
     return cells(a, first, end - 1, chunk, false) + tokens(a, chunk) * (a->costs.k + a->costs.v);
 }
 
-static bool is_drawn(const struct asked *a, size_t column)
+static bool is_drawn(const struct asked *a, size_t number)
 {
     bool drawn = a->drawn.count == 0;
     for (size_t j = 0; j < a->drawn.count; j++) {
-        drawn |= a->drawn.items[j] == column;
+        drawn |= a->drawn.items[j] == number;
     }
     return drawn;
 }
 
-// A column of a second pass through a stage, which rebuilds it and takes gradients; `last`: its keys and values are
-// not there yet.
-static double walked(const struct asked *a, size_t stage, size_t column, bool last)
+// A chunk of a second pass through a segment, which rebuilds it and takes gradients; `last`: its keys and values
+// are not there yet.
+static double walked(const struct asked *a, size_t segment, size_t number, bool last)
 {
     const struct costs *c = &a->costs;
     const struct fixture *f = a->f;
-    struct span chunk = column_span(a->columns, column);
-    size_t first = first_of(a, stage), end = a->ends[stage];
+    struct span chunk = chunk_span(a->chunks, number);
+    size_t first = first_of(a, segment), end = a->ends[segment];
     bool top = end == f->config.layers;
     double n = tokens(a, chunk), layers = (double)(end - first), down = c->down_rebuilt ? 0 : c->down;
     double flops = last ? n * layers * (c->k + c->v) : 0;
@@ -177,31 +177,31 @@ static double walked(const struct asked *a, size_t stage, size_t column, bool la
     flops += c->key_norms && (!last || a->inner) ? n * layers * c->k : 0;
     flops += n * layers * (c->all + c->gradients) + (top ? n * (2 * c->head + c->head_gradient) : 0);
     flops += 3 * attention(f, first, end, chunk);
-    for (size_t i = 0; i <= column; i++) {
+    for (size_t i = 0; i <= number; i++) {
         for (size_t l = first; l < end && is_drawn(a, i); l++) {
-            flops += 2 * product(f, l, chunk, column_span(a->columns, i));
+            flops += 2 * product(f, l, chunk, chunk_span(a->chunks, i));
         }
     }
     return flops;
 }
 
-// seco draws every column.
-static double columns(const struct asked *a)
+// seco draws every chunk.
+static double chunks(const struct asked *a)
 {
-    size_t K = a->columns.count, reached = 0, L = a->f->config.layers;
+    size_t K = a->chunks.count, reached = 0, L = a->f->config.layers;
     double flops = 0;
     for (size_t i = 0; i < K; i++) {
         reached = is_drawn(a, i) ? i + 1 : reached;
     }
     size_t needed = a->all_losses ? K : reached;
-    for (size_t s = 0; s < a->stages; s++) {
+    for (size_t s = 0; s < a->segments; s++) {
         bool top = a->ends[s] == L;
         size_t seen = top ? needed : reached;
         for (size_t i = 0; i < needed && !top; i++) {
-            flops += cells(a, first_of(a, s), a->ends[s], column_span(a->columns, i), false);
+            flops += cells(a, first_of(a, s), a->ends[s], chunk_span(a->chunks, i), false);
         }
         for (size_t i = 0; i < seen; i++) {
-            struct span chunk = column_span(a->columns, i);
+            struct span chunk = chunk_span(a->chunks, i);
             bool last = is_drawn(a, i) && i + 1 == seen;
             if (top && a->all_losses && !is_drawn(a, i)) {
                 flops += cells(a, first_of(a, s), L, chunk, false) + tokens(a, chunk) * a->costs.head;
@@ -214,12 +214,12 @@ static double columns(const struct asked *a)
     return flops;
 }
 
-// The equation of methods/README.md for seco of one stage, that of its walk above it.
+// The equation of methods/README.md for seco of one segment, that of its walk above it.
 static void check_equation_of_seco(const struct asked *a)
 {
     const struct costs *c = &a->costs;
-    size_t L = a->f->config.layers, K = a->columns.count;
-    struct span before = {0, column_span(a->columns, K - 1).start};
+    size_t L = a->f->config.layers, K = a->chunks.count;
+    struct span before = {0, chunk_span(a->chunks, K - 1).start};
     double n = tokens(a, before), more = 0;
     // Of rows that are not alike, as under windows, the highest is the one that has no cells there.
     more += n * (double)(L - 1) * (c->all - c->k - c->v) + 2 * attention(a->f, 0, L - 1, before);
@@ -228,13 +228,13 @@ static void check_equation_of_seco(const struct asked *a)
         double of_cell = c->all - c->k - c->v - (c->down_rebuilt ? 0 : c->down) + (c->key_norms ? c->k : 0);
         more += tokens(a, whole(a)) * (double)L * of_cell + 2 * attention(a->f, 0, L, whole(a));
     }
-    assert_true(a->stages > 1 || columns(a) == full(a) + more);
+    assert_true(a->segments > 1 || chunks(a) == full(a) + more);
 }
 
 static double seco(const struct asked *a)
 {
     check_equation_of_seco(a);
-    return columns(a);
+    return chunks(a);
 }
 
 static double nothing(const struct asked *a)
@@ -246,8 +246,8 @@ static double nothing(const struct asked *a)
 static const struct closed_form {
     const char *method;
     double (*flops)(const struct asked *asked);
-} closed_forms[] = {{"full", full},     {"checkpoint", checkpoint}, {"streambp", streambp}, {"seco", seco},
-                    {"spaco", columns}, {"forward", forward},       {"null", nothing}};
+} closed_forms[] = {{"full", full},    {"checkpoint", checkpoint}, {"streambp", streambp}, {"seco", seco},
+                    {"spaco", chunks}, {"forward", forward},       {"null", nothing}};
 
 // NULL: none is stated, which tests/check_documents tells.
 static const struct closed_form *closed_form_of(const struct method *method)
@@ -266,30 +266,30 @@ static const void *value_of(const struct method *method, const void *options, co
     return option ? (const char *)options + option->offset : NULL;
 }
 
-// What the options say, of stages those of one layer each, or as listed.
+// What the options say, of segments those of one layer each, or as listed.
 static struct asked read_options(const struct fixture *f, const struct method *method, const void *options)
 {
     const struct option_table *table = &method->options;
-    struct asked asked = {.f = f, .costs = costs_of(f), .stages = 1};
-    const struct index_list *rows = value_of(method, options, "stage_rows"),
-                            *drawn = value_of(method, options, "columns");
-    asked.columns = columns_of(f->context, options_count(table, options, "chunk", f->context));
-    asked.attended = options_choice(table, options, "attention", 0) == ROW_ATTENTION_KEPT;
+    struct asked asked = {.f = f, .costs = costs_of(f), .segments = 1};
+    const struct index_list *rows = value_of(method, options, "segment_starts"),
+                            *drawn = value_of(method, options, "drawn_chunks");
+    asked.chunks = chunks_of(f->context, options_count(table, options, "chunk", f->context));
+    asked.attended = options_choice(table, options, "attention", 0) == LAYER_ATTENTION_KEPT;
     asked.inner = options_choice(table, options, "inner", 0) == INNER_CHECKPOINT;
     asked.all_losses = drawn && options_choice(table, options, "loss", 0) == 0;
     if (drawn) {
         asked.drawn = *drawn;
         assert_string_equal(option_find(table, "loss")->choices[0], "all");
     }
-    if (options_count(table, options, "stages", 1) > 1) {
-        asked.stages = f->config.layers;
-        assert_int_equal(options_count(table, options, "stages", 1), asked.stages);
+    if (options_count(table, options, "segments", 1) > 1) {
+        asked.segments = f->config.layers;
+        assert_int_equal(options_count(table, options, "segments", 1), asked.segments);
     }
     if (rows && rows->count) {
-        asked.stages = rows->count;
+        asked.segments = rows->count;
     }
-    for (size_t s = 0; s < asked.stages; s++) {
-        asked.ends[s] = s + 1 == asked.stages ? f->config.layers : rows->count ? rows->items[s + 1] : s + 1;
+    for (size_t s = 0; s < asked.segments; s++) {
+        asked.ends[s] = s + 1 == asked.segments ? f->config.layers : rows->count ? rows->items[s + 1] : s + 1;
     }
     return asked;
 }
@@ -335,9 +335,9 @@ static const char *value_number(const struct option *option, size_t i)
 {
     static const struct {
         const char *option, *values[6];
-    } others[] = {{"stages", {"1", "3"}},
-                  {"stage_rows", {"0", "0,1", "0,2", "0,1,2"}},
-                  {"columns", {"3", "1,3", "0,1,2", "2", "0,1,2,3"}},
+    } others[] = {{"segments", {"1", "3"}},
+                  {"segment_starts", {"0", "0,1", "0,2", "0,1,2"}},
+                  {"drawn_chunks", {"3", "1,3", "0,1,2", "2", "0,1,2,3"}},
                   {"chunk", {"1", "6", "7", "22", "23", "64"}},
                   {"head_chunk", {"0", "5"}}};
     if (option->type == OPTION_CHOICE) {
@@ -359,10 +359,10 @@ static void check_all(const struct fixture *f, const char *with)
         for (const struct option *option = table->rows; option && option->name; option++) {
             for (size_t i = 0; value_number(option, i); i++) {
                 struct status status = {0};
-                void *options = fixture_options(*m, "chunk=6 sampler=fixed columns=1,3 %s", with);
+                void *options = fixture_options(*m, "chunk=6 sampler=fixed drawn_chunks=1,3 %s", with);
                 bool sampler = strcmp(option->name, "sampler") == 0 || strcmp(option->name, "behaviour") == 0;
-                if (strcmp(option->name, "chunk") == 0 && option_find(table, "columns")) {
-                    assert_true(options_set(table, options, "columns", "0"));
+                if (strcmp(option->name, "chunk") == 0 && option_find(table, "drawn_chunks")) {
+                    assert_true(options_set(table, options, "drawn_chunks", "0"));
                 }
                 if (!sampler) {
                     assert_true(options_set(table, options, option->name, value_number(option, i)));
@@ -377,8 +377,8 @@ static void check_all(const struct fixture *f, const char *with)
 }
 
 static const char *const together[] = {
-    "",         "stage_rows=0,1",          "inner=checkpoint", "inner=checkpoint stage_rows=0,2",
-    "loss=all", "loss=all stage_rows=0,1", "attention=kept",   "attention=kept stage_rows=0,2"};
+    "",         "segment_starts=0,1",          "inner=checkpoint", "inner=checkpoint segment_starts=0,2",
+    "loss=all", "loss=all segment_starts=0,1", "attention=kept",   "attention=kept segment_starts=0,2"};
 
 static void check_together(const struct fixture *f)
 {

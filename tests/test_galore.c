@@ -35,14 +35,14 @@ static size_t part_at(size_t place, size_t t)
     size_t first = (t - 1) / INTERVAL * INTERVAL + 1;
     bool taken[PARTS] = {false};
     for (;; place--) {
-        size_t most = PARTS;
+        size_t max = PARTS;
         for (size_t k = 0; k < PARTS; k++) {
-            most = !taken[k] && (most == PARTS || weight_of(k, first) > weight_of(most, first)) ? k : most;
+            max = !taken[k] && (max == PARTS || weight_of(k, first) > weight_of(max, first)) ? k : max;
         }
         if (place == 0) {
-            return most;
+            return max;
         }
-        taken[most] = true;
+        taken[max] = true;
     }
 }
 

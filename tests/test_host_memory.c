@@ -31,7 +31,7 @@ static const char setup[] =
     "cat > c.json << 'E'\n"
     "{\"claims\": [{\"id\": \"c\", \"paper\": \"P\", \"claim\": \"that it is\", \"published\": \"7\", \"source\": "
     "\"S\",\n"
-    " \"figures\": [{\"against\": \"none\", \"take\": \"least\", \"field\": \"gradient.decimals\", \"of\": "
+    " \"figures\": [{\"against\": \"none\", \"take\": \"min\", \"field\": \"gradient.decimals\", \"of\": "
     "[\"method=seco\"],\n"
     " \"records\": [\"r.jsonl\"]}], \"holds\": {\"at least\": 1}, \"verdict\": \"reproduced\"}]}\n"
     "E\n"

@@ -63,12 +63,12 @@ static void assert_same(struct fixture *f, const char *what)
 {
     static const char *const walks[] = {"chunk=5",
                                         "chunk=64 keep=all",
-                                        "chunk=4 stages=2",
-                                        "chunk=6 stage_rows=0,1",
-                                        "chunk=7 stages=3 head_chunk=3",
+                                        "chunk=4 segments=2",
+                                        "chunk=6 segment_starts=0,1",
+                                        "chunk=7 segments=3 head_chunk=3",
                                         "offload=inputs",
-                                        "offload=inputs stages=2"};
-    const double most = f->dtype == DTYPE_F64 ? 1e-13 : f->dtype == DTYPE_F32 ? 1e-5 : 2e-2;
+                                        "offload=inputs segments=2"};
+    const double max = f->dtype == DTYPE_F64 ? 1e-13 : f->dtype == DTYPE_F32 ? 1e-5 : 2e-2;
     fixture_open(f);
     for (const struct method *const *m = methods; *m; m++) {
         for (size_t w = 0; keeps_attention(*m) && w < COUNT(walks); w++) {
@@ -87,11 +87,11 @@ static void assert_same(struct fixture *f, const char *what)
             bool same =
                 memcmp(found, expected, f->gradient_count * sizeof *found) == 0 && kept.loss == rebuilt.loss;
             double off = relative_l2(found, expected, f->gradient_count);
-            if (chunked ? !(off <= most) : !same) {
+            if (chunked ? !(off <= max) : !same) {
                 fail_msg("%s, %s, %s: relative L2 %.2e", what, (*m)->name, walks[w], off);
             }
             // Of rows of lower stages with one row nothing is kept; else work is saved, and bytes are held.
-            bool ones = strstr(walks[w], "stages=3") && f->config.layers == 3;
+            bool ones = strstr(walks[w], "segments=3") && f->config.layers == 3;
             assert_true(ones || kept.counters.flops < rebuilt.counters.flops);
             free(expected);
             free(found);

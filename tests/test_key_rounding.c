@@ -201,13 +201,13 @@ static void steps_have_bits_of_their_own(void **state)
     for (size_t i = 0; i < CASES; i++) {
         f.model.kv_gradient_stochastic = !cases[i].nearest;
         f.model.seed = cases[i].seed;
-        f.model.walk = 5;
+        f.model.micro_batch = 5;
         trainer_zero(&f.trainer);
-        assert_int_equal(f.model.walk, 0);
-        f.model.walk = cases[i].walk;
+        assert_int_equal(f.model.micro_batch, 0);
+        f.model.micro_batch = cases[i].walk;
         f.model.update = cases[i].update;
         method_step(seco, &f.model, &f.batch, options, &report);
-        assert_int_equal(f.model.walk, cases[i].walk + 1);
+        assert_int_equal(f.model.micro_batch, cases[i].walk + 1);
         gradients[i] = fixture_gradients(&f);
     }
     f.model.update = 0;

@@ -205,14 +205,14 @@ static void expect_nothing_left(const struct scratch *scratch)
 }
 
 // Kills it until it is done. How many kills that took.
-static size_t kill_until_done(const struct scratch *scratch, const struct subject *subject, size_t most)
+static size_t kill_until_done(const struct scratch *scratch, const struct subject *subject, size_t max)
 {
     char *again;
     size_t kills = 0;
     int code = -1;
     must(scratch, "rm -rf r.jsonl t");
     assert_true(asprintf(&again, "$L %s", subject->command) > 0);
-    while (kills < most && code != 0) {
+    while (kills < max && code != 0) {
         char *before = text_of(scratch, subject->kept);
         code = run_and_strike(scratch, subject);
         kills++;
@@ -260,9 +260,9 @@ static void nothing_is_lost_by_a_kill(void **state)
     for (size_t i = 0; i < COUNT(subjects); i++)
         any |= possible[i] = (!of || strstr(subjects[i].name, of)) && is_possible(scratch, &subjects[i]);
     for (size_t turn = 0; any && left > 0; turn++) {
-        size_t i = turn % COUNT(subjects), most = left < RUN_KILLS ? left : RUN_KILLS;
+        size_t i = turn % COUNT(subjects), max = left < RUN_KILLS ? left : RUN_KILLS;
         if (possible[i]) {
-            left -= kill_until_done(scratch, &subjects[i], most);
+            left -= kill_until_done(scratch, &subjects[i], max);
             done[i]++;
         }
     }

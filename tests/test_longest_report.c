@@ -39,10 +39,10 @@ static void longest_contexts_are_tables(void **state)
         "'kv_gradient_dtype': 'f32', 'profile': 'card'}, 'limit_bytes': 1073741824, 'host_limit_bytes': "
         "1048576, 'revision': 'abc', 'methods': [{'method': {'name': 'auto'}, 'max_context': 4567, "
         "'flops': 1, 'forward_flops': 10, 'reason': '8 MiB for weights do not fit on the host: 3'}, "
-        "{'method': {'name': 'streambp', 'chunk': 64, 'stages': 3}, 'max_context': 3456}, {'method': {'name': "
+        "{'method': {'name': 'streambp', 'chunk': 64, 'segments': 3}, 'max_context': 3456}, {'method': {'name': "
         "'streambp', 'chunk': 32}, 'max_context': 2345}, {'method': {'name': 'seco', 'chunk': 32}, "
         "'max_context': 1234}], "
-        "'choice': {'method': {'name': 'streambp', 'chunk': 64, 'stages': 3, 'keep': 'lean'}, 'flops': 48, "
+        "'choice': {'method': {'name': 'streambp', 'chunk': 64, 'segments': 3, 'keep': 'lean'}, 'flops': 48, "
         "'kv_gradient_dtype': 'bf16'}}");
     scratch_text(scratch, "e-max-context.csv",
                  "# P2\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
@@ -56,12 +56,12 @@ static void longest_contexts_are_tables(void **state)
     static const char *const words[] = {
         "planned at revision abc; published: P2\n",
         "**small, bf16, all weights trained, dKV f32, on card: 1.00 GiB usable, and 1.00 MiB of the host**\n",
-        "| auto: streambp, chunk 64, stages 3, dKV bf16 |",
+        "| auto: streambp, chunk 64, segments 3, dKV bf16 |",
         " 4,567 |",
         " 4.80 |",
         " - |", // what is published is of a method as its paper walks it
         "| 8 MiB for weights do not fit on the host |\n",
-        "| streambp, chunk 64, stages 3 | 3,456 | - | - |",
+        "| streambp, chunk 64, segments 3 | 3,456 | - | - |",
         "| streambp, chunk 32 | 2,345 | - | 1,500 |",
         "| seco, chunk 32 | 1,234 | - | - |",
         " 9,000, sparse |",

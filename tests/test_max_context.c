@@ -22,7 +22,7 @@ static size_t rows_by_default(const char *option, const char *choice)
 }
 
 // What max-context finds, plan confirms: it fits, and one token more does not.
-#define LEAST "--head-chunk 256 --attention-queries 2048 "
+#define MIN "--head-chunk 256 --attention-queries 2048 "
 static void max_context_and_plan_agree(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static void max_context_and_plan_agree(void **state)
                     memset(chunk, ' ', strcspn(chunk + 8, " ") + 8);
                 json_t *plan =
                     longbp_json("plan %s --method %s --context %zu %s --json", setting, name, longest + more,
-                                strstr(setting, "bf16") && !strstr(setting, "--head-chunk") ? LEAST : "");
+                                strstr(setting, "bf16") && !strstr(setting, "--head-chunk") ? MIN : "");
                 if (json_is_true(json_object_get(plan, "fits")) != (more == 0))
                     fail_msg("%s, %s: context %zu", settings[s], name, longest + more);
                 if (more == 0)
@@ -95,7 +95,7 @@ static void max_context_holds_for_every_draw(void **state)
         json_decref(record);
         free(json);
     }
-    assert_int_equal(largest, found.peak_bytes); // some draw has the last column
+    assert_int_equal(largest, found.peak_bytes); // some draw has the last chunk
 }
 
 static void a_model_that_does_not_fit_says_so(void **state)
@@ -238,12 +238,12 @@ static void the_host_is_a_column(void **state)
     free(out);
 }
 
-// Whatever is drawn fits, and of one sequence more it does not: where the last column is a short one, which takes
+// Whatever is drawn fits, and of one sequence more it does not: where the last chunk is a short one, which takes
 // less than the one before it, and where it is hardly shorter.
 static void max_batch_holds_for_every_draw(void **state)
 {
     (void)state;
-    static const size_t contexts[] = {1025, 1500}; // of three columns
+    static const size_t contexts[] = {1025, 1500}; // of three chunks
     for (size_t c = 0; c < COUNT(contexts); c++) {
         char *setting, *out, *command;
         assert_true(asprintf(&setting, "--model tiny --context %zu --chunk 512 --memory-limit 60MiB", contexts[c]) >
@@ -367,7 +367,7 @@ static void what_the_host_holds_anyway_is_no_part_of_a_token(void **state)
     (void)state;
     static const char setting[] = "--model tiny --memory-limit 24MiB --host-memory 4MiB --place-weights host";
     json_t *found = longbp_json("max-context %s --methods auto --json", setting),
-           *streamed = longbp_json("max-context %s --methods streambp --stages 4 --chunk 128 --json", setting);
+           *streamed = longbp_json("max-context %s --methods streambp --segments 4 --chunk 128 --json", setting);
     assert_true(number(found, "context") >=
                 number(json_array_get(json_object_get(streamed, "methods"), 0), "max_context"));
     json_decref(streamed);
@@ -380,39 +380,38 @@ static void long_contexts_fit(void **state)
     (void)state;
 #define LLAMA   "--model llama-3-8b --lora r=8,alpha=16,targets=q,v "
 #define TRAINED "--model llama-3-8b --profile rtx-3090 --chunk 512 "
-#define GALORE  "galore,rank=128,state=8bit,when=walk"
+#define GALORE  "galore,rank=128,state=8bit,when=backward"
 #define ON_HOST "--optimizer adamw --place-weights host --place-gradients host --place-optimizer host "
     static const struct {
         const char *setting;
         size_t context;
         double forwards;
     } cases[] = {
-        {LLAMA "--profile rtx-3090 --chunk 512 --stages 6", 95000, 4.8},
+        {LLAMA "--profile rtx-3090 --chunk 512 --segments 6", 95000, 4.8},
         {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs+gradient", 480000, 5},
-        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs+gradient --stages 4", 650000,
-         6},
-        {LLAMA "--profile rtx-3090 --chunk 512 --stages 6 --weights nf4", 170000, 5},
+        {LLAMA "--profile rtx-3090 --host-memory 120GiB --chunk 1024 --offload inputs+gradient --segments 4",
+         650000, 6},
+        {LLAMA "--profile rtx-3090 --chunk 512 --segments 6 --weights nf4", 170000, 5},
         {"--model llama-3-70b --lora r=8,alpha=16,targets=q,v --profile rtx-3090 --host-memory 192GiB "
          "--place-weights "
-         "host --chunk 1024 --stages 4 --offload inputs+gradient",
+         "host --chunk 1024 --segments 4 --offload inputs+gradient",
          131072, 5},
-        {"--model qwen3-8b --gradient-dtype bf16 --profile a800-80g --chunk 1024 --stages 8", 550000, 6},
+        {"--model qwen3-8b --gradient-dtype bf16 --profile a800-80g --chunk 1024 --segments 8", 550000, 6},
         // all weights trained in 24 GiB
         {TRAINED "--optimizer bcd", 17000, 4.6},
         {TRAINED "--optimizer " GALORE, 12000, 5},
-        {TRAINED "--stages 4 --optimizer bcd", 45000, 5.6},
-        {TRAINED "--stages 4 --optimizer " GALORE, 42000, 6},
+        {TRAINED "--segments 4 --optimizer bcd", 45000, 5.6},
+        {TRAINED "--segments 4 --optimizer " GALORE, 42000, 6},
         // keys and values of 2^31 elements and more
-        {LLAMA "--profile h200-141g --host-memory 2TiB --chunk 16384 --stages 4 --offload inputs+gradient", 9000000,
-         6},
+        {LLAMA "--profile h200-141g --host-memory 2TiB --chunk 16384 --segments 4 --offload inputs+gradient",
+         9000000, 6},
         {"--model mistral-large-2 --gradient-dtype bf16 --profile h200-141g --host-memory 1500GB " ON_HOST
-         "--chunk 4096 --stages 4 --offload inputs+gradient",
+         "--chunk 4096 --segments 4 --offload inputs+gradient",
          200000, 6},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        json_t *plan =
-            longbp_json("plan --like cuda --dtype bf16 --method streambp %s --context %zu " LEAST "--json",
-                        cases[i].setting, cases[i].context);
+        json_t *plan = longbp_json("plan --like cuda --dtype bf16 --method streambp %s --context %zu " MIN "--json",
+                                   cases[i].setting, cases[i].context);
         struct config config =
             *config_preset(json_string_value(json_object_get(json_object_get(plan, "trial"), "model")));
         double forward = model_forward_flops(&config, &(struct lora){0},

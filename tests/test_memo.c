@@ -85,7 +85,7 @@ static void compare(struct fixture *f, struct walk walk, struct memo *memo, cons
 
 static void compare_methods(struct fixture *f, struct memo *memo)
 {
-    static const char *const asked[] = {"chunk=6 budget=2", "chunk=6 budget=2 inner=checkpoint stages=2",
+    static const char *const asked[] = {"chunk=6 budget=2", "chunk=6 budget=2 inner=checkpoint segments=2",
                                         "chunk=7 budget=3 keep=all head_chunk=5",
                                         "chunk=64 attention=kept loss=all budget=1"};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {

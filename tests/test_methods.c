@@ -45,7 +45,7 @@ static void check_forward(struct fixture *f, double loss)
     step_report_free(&report);
 }
 
-// All exact methods, and spaco with every column drawn, in all variants, to the bounds for f64:
+// All exact methods, and spaco with every chunk drawn, in all variants, to the bounds for f64:
 // relative L2 1e-13 and max abs 1e-12 per tensor.
 static void check_all_methods(struct fixture *f, const char *what)
 {
@@ -266,8 +266,8 @@ static void check_finite_differences(struct fixture *f)
             norm += gradient[offset + i] * gradient[offset + i];
         }
         double scale = sqrt(norm / (count ? count : 1)), h = 2e-3;
-        const size_t most = exhaustive() ? 4 : 2;
-        for (size_t i = 0; i < (count < most ? count : most); i += STRIDE) {
+        const size_t max = exhaustive() ? 4 : 2;
+        for (size_t i = 0; i < (count < max ? count : max); i += STRIDE) {
             size_t element = random_below(&random, p * 8 + i, count);
             double w = ((double *)parameter->value.data)[element];
             double near =

@@ -299,8 +299,8 @@ static double clipped(const struct logits *l, double ratio, double advantage)
 static double sampling_factor(const struct logits *l, double difference)
 {
     bool masks = is(l, "sampling", "token_mask") || is(l, "sampling", "sequence_mask");
-    double ratio = exp(difference), least = number(l, "sampling_min"), most = number(l, "sampling_max");
-    double within = most > 0 && ratio > most ? most : ratio < least ? least : ratio;
+    double ratio = exp(difference), min = number(l, "sampling_min"), max = number(l, "sampling_max");
+    double within = max > 0 && ratio > max ? max : ratio < min ? min : ratio;
     return is(l, "sampling", "off") ? 1 : masks && within != ratio ? 0 : within;
 }
 

@@ -71,7 +71,7 @@ static void test_methods_agree(void **state)
 {
     (void)state;
     static const char *const texts[] = {"chunk=1", "chunk=5 head_chunk=2 loss=all", "chunk=64 head_chunk=0",
-                                        "chunk=5 stages=2", "chunk=4 stages=3 loss=all inner=checkpoint"};
+                                        "chunk=5 segments=2", "chunk=4 segments=3 loss=all inner=checkpoint"};
     enum { TEXTS = sizeof texts / sizeof *texts };
     struct fixture f = fixture_default();
     for (size_t n = 0; fixture_choose_objective(&f, n); n++) {
@@ -92,7 +92,7 @@ static void test_methods_agree(void **state)
                 options_free(&(*m)->options, options);
             }
         }
-        if (objective_gathers(&f.batch)) { // the loss is that of all columns, whatever is drawn
+        if (objective_gathers(&f.batch)) { // the loss is that of all chunks, whatever is drawn
             const struct method *spaco = method_find("spaco");
             void *two = fixture_options(spaco, "chunk=5 budget=2");
             free(fixture_step(&f, "spaco", two, &report));
@@ -113,14 +113,14 @@ static void test_deferred(void **state)
     static const char *const kinds[] = {
         "", "kind=robust smoothing=0.1", "kind=ipo", "kind=hinge", "kind=simpo", "ld_alpha=0.3"};
     static const char *const texts[] = {"chunk=1 budget=23 loss=all", "chunk=5 budget=2 loss=all head_chunk=2",
-                                        "chunk=5 stages=2 loss=all budget=5", "chunk=64 budget=1 loss=all"};
-    static const char *const methods_of_columns[] = {"seco", "spaco"};
+                                        "chunk=5 segments=2 loss=all budget=5", "chunk=64 budget=1 loss=all"};
+    static const char *const methods_of_chunks[] = {"seco", "spaco"};
     int32_t targets[2 * 23]; // of the second sequence fewer than of the first
     for (int i = 0; i < 2 * 23; i++) {
         targets[i] = i % 23 < 4 || i > 23 + 14 ? NO_TARGET : i % 31;
     }
     for (size_t i = 0; i < 6 * 4 * 2; i++) {
-        const struct method *method = method_find(methods_of_columns[i % 2]);
+        const struct method *method = method_find(methods_of_chunks[i % 2]);
         void *options = fixture_options(method, "%s", texts[i / 2 % 4]);
         double *gradients[2], losses[2], flops[2];
         for (int off = 0; off < 2; off++) {

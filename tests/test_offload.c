@@ -68,9 +68,9 @@ static void assert_planned(const struct fixture *f, const struct setting *settin
 }
 
 static const char *const texts[] = {"chunk=5 budget=3 sampler=uniform", "chunk=64 budget=1 keep=all",
-                                    "chunk=4 budget=2 loss=all inner=checkpoint stages=2",
-                                    "chunk=4 sampler=fixed columns=0,2,3 compensation=capped stages=3",
-                                    "chunk=7 budget=1 stage_rows=0,1"};
+                                    "chunk=4 budget=2 loss=all inner=checkpoint segments=2",
+                                    "chunk=4 sampler=fixed drawn_chunks=0,2,3 compensation=capped segments=3",
+                                    "chunk=7 budget=1 segment_starts=0,1"};
 
 // One model with every setting, with and without stages.
 static void assert_same(struct fixture *f)
@@ -208,11 +208,11 @@ static void the_link_carries_the_formula(void **state)
     static const struct {
         const char *text;
         size_t count, sizes[6];
-    } cases[] = {{"stages=1", 1, {6}},
-                 {"stage_rows=0,3,5", 3, {1, 2, 3}},
-                 {"stage_rows=0,2,4", 3, {2, 2, 2}},
-                 {"stages=6", 6, {1, 1, 1, 1, 1, 1}},
-                 {"stage_rows=0,1", 2, {5, 1}}};
+    } cases[] = {{"segments=1", 1, {6}},
+                 {"segment_starts=0,3,5", 3, {1, 2, 3}},
+                 {"segment_starts=0,2,4", 3, {2, 2, 2}},
+                 {"segments=6", 6, {1, 1, 1, 1, 1, 1}},
+                 {"segment_starts=0,1", 2, {5, 1}}};
     for (int lora = 0; lora < 2; lora++) {
         struct fixture f = fixture_default();
         f.config.layers = 6;
@@ -247,10 +247,10 @@ static void the_link_carries_the_formula(void **state)
     }
 }
 
-// Of a layer of the fixture in f64: columns of 5 in 23 tokens, of which SpaCO draws two. Keys and values: what
-// every column of the first pass writes goes out, and each reads the prefix, but for the highest layer; each drawn
-// column reads it and its own again on the way up, and on the way down. Their gradients, of SeCO alone: the
-// rightmost column finds none, the others all up to their end; what lies to the left goes out.
+// Of a layer of the fixture in f64: chunks of 5 in 23 tokens, of which SpaCO draws two. Keys and values: what
+// every chunk of the first pass writes goes out, and each reads the prefix, but for the highest layer; each drawn
+// chunk reads it and its own again on the way up, and on the way down. Their gradients, of SeCO alone: the
+// rightmost chunk finds none, the others all up to their end; what lies to the left goes out.
 static void the_link_carries_keys_and_values(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void the_link_carries_keys_and_values(void **state)
             in += seco && c < 4 ? layers * starts[c + 1] : 0;
             out += seco ? layers * starts[c] : 0;
         }
-        free(gradients(&f, &settings[i], true, "chunk=5 sampler=fixed columns=1,4"));
+        free(gradients(&f, &settings[i], true, "chunk=5 sampler=fixed drawn_chunks=1,4"));
         size_t token = f.batch_size * 2 * f.config.kv_heads * f.config.head_dim * sizeof(double); // B 2 G D e
         const double *link = f.device->counters.link_bytes;
         assert_true(link[QUEUE_OUT] == (double)(out * token) && link[QUEUE_IN] == (double)(in * token));
@@ -284,7 +284,7 @@ static void the_link_carries_keys_and_values(void **state)
 }
 
 // Growth of the planned peaks per token of Llama-3-8B in bf16, dK and dV in f32, and the copies: of inputs to the
-// byte, of keys and values, in columns of 128 tokens, nearly what they are where the columns are many.
+// byte, of keys and values, in chunks of 128 tokens, nearly what they are where the chunks are many.
 static void places_hold_the_formula(void **state)
 {
     (void)state;
@@ -292,18 +292,18 @@ static void places_hold_the_formula(void **state)
         size_t setting;
         const char *text;
         double device, host;   // bytes per token
-        double linear, square; // bytes over the link: per token, and per token and column to the left
+        double linear, square; // bytes over the link: per token, and per token and chunk to the left
     } cases[] = {
-        {1, "stages=1", 8192 + 12288, 31 * 8192, 3 * 31 * 8192, 0},
-        {2, "stages=1", 12288, 32 * 8192, (3 * 31 + 2 * 32) * 8192, 0},
-        {2, "stage_rows=0,4,8,12,16,20,24,28", 12288, 11 * 8192, (3 * 31 + 6 + 2 * 32) * 8192, 0},
-        {3, "stages=1", 2 * 12288, 32 * 12288, 0, 32 * (3 * 4096 + 2 * 8192)},
-        {3, "stages=32", 12288 + 31 * 8192, 12288, 0, 32 * (3 * 4096 + 2 * 8192)},
-        {3, "stage_rows=0,16", 2 * 12288 + 8192, 16 * 12288, 0, 32 * (3 * 4096 + 2 * 8192) + 16 * 4096},
+        {1, "segments=1", 8192 + 12288, 31 * 8192, 3 * 31 * 8192, 0},
+        {2, "segments=1", 12288, 32 * 8192, (3 * 31 + 2 * 32) * 8192, 0},
+        {2, "segment_starts=0,4,8,12,16,20,24,28", 12288, 11 * 8192, (3 * 31 + 6 + 2 * 32) * 8192, 0},
+        {3, "segments=1", 2 * 12288, 32 * 12288, 0, 32 * (3 * 4096 + 2 * 8192)},
+        {3, "segments=32", 12288 + 31 * 8192, 12288, 0, 32 * (3 * 4096 + 2 * 8192)},
+        {3, "segment_starts=0,16", 2 * 12288 + 8192, 16 * 12288, 0, 32 * (3 * 4096 + 2 * 8192) + 16 * 4096},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct setting *setting = &settings[cases[i].setting];
-        double device[2], host[2], link[2], floor_bytes = 0;
+        double device[2], host[2], link[2], lower_bound_bytes = 0;
         for (size_t k = 0; k < 2; k++) {
             struct status status = {0};
             struct fixture f = {.config = *config_preset("llama-3-8b"), .context = 8192 << k};
@@ -320,7 +320,7 @@ static void places_hold_the_formula(void **state)
             batch_open(&f.batch, f.device, NULL, NULL, f.context, 1);
             size_t before = f.device->arena.live_bytes;
             const struct method *method = method_find(setting->method);
-            floor_bytes = method->floor_bytes_per_token(&f.model, options, f.context);
+            lower_bound_bytes = method->lower_bound_bytes_per_token(&f.model, options, f.context);
             method_step(method, &f.model, &f.batch, options, &report);
             options_done(setting, options);
             assert_int_equal(f.device->status.code, STATUS_OK);
@@ -333,14 +333,14 @@ static void places_hold_the_formula(void **state)
             device_close(f.device);
         }
         double grown = (device[1] - device[0]) / 8192, far = (host[1] - host[0]) / 8192;
-        // T^2 / 2 C of columns to the left.
+        // T^2 / 2 C of chunks to the left.
         double tokens = 16384, pairs = tokens * tokens / 256;
         double copies = cases[i].linear * tokens + cases[i].square * pairs;
-        if (floor_bytes != cases[i].device || grown < cases[i].device || grown > 1.02 * cases[i].device ||
+        if (lower_bound_bytes != cases[i].device || grown < cases[i].device || grown > 1.02 * cases[i].device ||
             far != cases[i].host || fabs(link[1] / copies - 1) > (cases[i].square > 0 ? 0.02 : 0)) {
             fail_msg("%s %s %s: device %.0f (floor %.0f, formula %.0f), host %.0f (%.0f), link over formula %.4f",
-                     setting->method, setting->offload, cases[i].text, grown, floor_bytes, cases[i].device, far,
-                     cases[i].host, link[1] / copies);
+                     setting->method, setting->offload, cases[i].text, grown, lower_bound_bytes, cases[i].device,
+                     far, cases[i].host, link[1] / copies);
         }
     }
 }
@@ -352,7 +352,8 @@ static void no_wait_can_be_left_out(void **state)
     static const struct {
         enum queue of, for_;
     } waits[] = {{0, 0}, {QUEUE_COMPUTE, QUEUE_OUT}, {QUEUE_COMPUTE, QUEUE_IN}, {QUEUE_IN, QUEUE_OUT}};
-    static const char *const cut[] = {"chunk=5 budget=4", "chunk=5 budget=4 stages=3", "chunk=4 budget=4 stages=2"};
+    static const char *const cut[] = {"chunk=5 budget=4", "chunk=5 budget=4 segments=3",
+                                      "chunk=4 budget=4 segments=2"};
     struct fixture f = fixture_default();
     f.config.layers = 5;
     fixture_open(&f);
@@ -367,10 +368,10 @@ static void no_wait_can_be_left_out(void **state)
             double *offloaded = gradients(&f, setting, true, text);
             late_synchronize(f.device);
             bool same = !late.stale && memcmp(offloaded, kept, f.gradient_count * sizeof *kept) == 0;
-            // Inputs alone are read by nobody but what waited for the copy out; and the last column's keys, values
+            // Inputs alone are read by nobody but what waited for the copy out; and the last chunk's keys, values
             // and gradients are read again after the last copy out, but not by a stage's forward alone.
             bool kv = strcmp(setting->offload, "kv") == 0, inputs = strcmp(setting->offload, "inputs") == 0;
-            bool needed = i > 0 && !(i == 3 && inputs) && !(i == 1 && kv && !strstr(text, "stages"));
+            bool needed = i > 0 && !(i == 3 && inputs) && !(i == 1 && kv && !strstr(text, "segments"));
             if (same == needed) {
                 fail_msg("%s %s, %s: without the wait of queue %d for queue %d the gradients are %s",
                          setting->method, setting->offload, text, waits[i].of, waits[i].for_,
@@ -392,7 +393,7 @@ static void a_full_host_is_a_result(void **state)
     fixture_open(&f);
     for (size_t i = 0; i < COUNT(settings); i++) {
         const struct setting *setting = &settings[i];
-        const char *text = "chunk=5 budget=4 stages=2";
+        const char *text = "chunk=5 budget=4 segments=2";
         double *kept = gradients(&f, setting, true, text);
         size_t live = f.device->arena.live_bytes, peak = f.device->host.peak_bytes;
         for (size_t part = 1; part <= 8; part++) {

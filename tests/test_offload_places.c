@@ -1,6 +1,6 @@
-// Stages, offload and places together: a walk in stages, that keeps what it needs on the host, over a model whose
-// weights and gradients are kept there, has the bits that it has on the device in one stage; planned as measured,
-// and the same where copies are late.
+// Segments, offload and places together: a walk in segments, that keeps what it needs on the host, over a model
+// whose weights and gradients are kept there, has the bits that it has on the device in one segment; planned as
+// measured, and the same where copies are late.
 #include "tests/fixture.h"
 #include "tests/late.h"
 #include <setjmp.h>
@@ -14,10 +14,10 @@
 
 static const struct {
     const char *method, *offload;
-} walks[] = {{"full", "none"},     {"checkpoint", "none"}, {"checkpoint", "inputs"},
-             {"streambp", "none"}, {"streambp", "inputs"}, {"streambp", "inputs+gradient"},
-             {"seco", "none"},     {"seco", "kv"},         {"seco", "kv inner=checkpoint"},
-             {"spaco", "none"},    {"spaco", "kv"}};
+} schedules[] = {{"full", "none"},     {"checkpoint", "none"}, {"checkpoint", "inputs"},
+                 {"streambp", "none"}, {"streambp", "inputs"}, {"streambp", "inputs+gradient"},
+                 {"seco", "none"},     {"seco", "kv"},         {"seco", "kv inner=checkpoint"},
+                 {"spaco", "none"},    {"spaco", "kv"}};
 
 static struct fixture variant(size_t i)
 {
@@ -34,15 +34,15 @@ static struct fixture variant(size_t i)
     }
     return f;
 }
-enum { VARIANTS = 4, STAGES = 4 };
+enum { VARIANTS = 4, SEGMENTS = 4 };
 
 // Gradients of one step; NULL: the method has no such options.
-static double *step(struct fixture *f, size_t walk, size_t stages, const char *offload)
+static double *step(struct fixture *f, size_t schedule, size_t segments, const char *offload)
 {
-    const struct method *method = method_find(walks[walk].method);
+    const struct method *method = method_find(schedules[schedule].method);
     struct step_report report = {0};
     struct status status = {0};
-    void *options = fixture_options(method, OPTIONS " stages=%zu offload=%s", stages, offload);
+    void *options = fixture_options(method, OPTIONS " segments=%zu offload=%s", segments, offload);
     bool valid = !method->check || method->check(options, &f->config, f->context, &status);
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
@@ -53,14 +53,15 @@ static double *step(struct fixture *f, size_t walk, size_t stages, const char *o
     return found;
 }
 
-static void assert_planned(const struct fixture *f, size_t walk, size_t stages)
+static void assert_planned(const struct fixture *f, size_t schedule, size_t segments)
 {
-    const struct method *method = method_find(walks[walk].method);
+    const struct method *method = method_find(schedules[schedule].method);
     struct fixture planned = *f;
     struct step_report report = {0};
     struct status status = {0};
     struct trainer_options model_options = fixture_trainer_options(f);
-    void *options = fixture_options(method, OPTIONS " stages=%zu offload=%s", stages, walks[walk].offload);
+    void *options =
+        fixture_options(method, OPTIONS " segments=%zu offload=%s", segments, schedules[schedule].offload);
     planned.device = device_open("plan-cpu", f->dtype, 0, &status);
     assert_non_null(planned.device);
     trainer_open(&planned.trainer, &planned.model, &planned.config, &model_options, planned.device);
@@ -82,63 +83,65 @@ static void assert_planned(const struct fixture *f, size_t walk, size_t stages)
     device_close(planned.device);
 }
 
-// Of a model with these places every walk in so many stages. expected: [walks], by the plain model in one stage.
-static void check_walks(struct fixture *f, size_t stages, double *const *expected, bool late_copies)
+// Of a model with these places every walk in so many segments. expected: [walks], by the plain model in one
+// segment.
+static void check_schedules(struct fixture *f, size_t segments, double *const *expected, bool late_copies)
 {
-    for (size_t w = 0; w < COUNT(walks); w++) {
-        if (stages > 1 && !option_find(&method_find(walks[w].method)->options, "stages"))
+    for (size_t w = 0; w < COUNT(schedules); w++) {
+        if (segments > 1 && !option_find(&method_find(schedules[w].method)->options, "segments"))
             continue;
         if (late_copies)
             late_open(f->device, 0, 0);
-        double *found = step(f, w, stages, walks[w].offload);
+        double *found = step(f, w, segments, schedules[w].offload);
         if (late_copies)
             late_synchronize(f->device);
         bool stale = late_copies && late.stale;
         assert_true(!found == !expected[w]);
         if (found && (stale || memcmp(found, expected[w], f->gradient_count * sizeof *found) != 0))
-            fail_msg("%s, offload %s, %zu stages, weights on the %s, gradients on the %s, %s: other gradients",
-                     walks[w].method, walks[w].offload, stages, f->weights_place == PLACE_HOST ? "host" : "device",
+            fail_msg("%s, offload %s, %zu segments, weights on the %s, gradients on the %s, %s: other gradients",
+                     schedules[w].method, schedules[w].offload, segments,
+                     f->weights_place == PLACE_HOST ? "host" : "device",
                      f->gradients_place == PLACE_HOST ? "host" : "device", dtype_name(f->dtype));
         if (late_copies)
             late_close(f->device);
         else if (found)
-            assert_planned(f, w, stages);
+            assert_planned(f, w, segments);
         free(found);
     }
 }
 
 // By the plain model, everything on the device. A tied table's gradient is of the head's and the embedding's parts,
-// which stages add in another order.
-static void expect(double **expected, size_t i, size_t stages)
+// which segments add in another order.
+static void expect(double **expected, size_t i, size_t segments)
 {
     struct fixture plain = variant(i);
     fixture_open(&plain);
-    for (size_t w = 0; w < COUNT(walks); w++) {
-        const char *inner = strchr(walks[w].offload, ' ');
+    for (size_t w = 0; w < COUNT(schedules); w++) {
+        const char *inner = strchr(schedules[w].offload, ' ');
         char offload[64];
         snprintf(offload, sizeof offload, "none%s", inner ? inner : "");
         free(expected[w]);
-        expected[w] = step(&plain, w, plain.config.tied ? stages : 1, offload);
+        expected[w] = step(&plain, w, plain.config.tied ? segments : 1, offload);
     }
     fixture_close(&plain);
 }
 
 static void check(bool late_copies, size_t variants)
 {
-    double *expected[COUNT(walks)] = {NULL};
-    for (size_t n = 0; n < variants * STAGES; n++) {
-        size_t stages = 1 + n % STAGES;
-        expect(expected, n / STAGES, stages);
+    double *expected[COUNT(schedules)] = {NULL};
+    for (size_t n = 0; n < variants * SEGMENTS; n++) {
+        size_t segments = 1 + n % SEGMENTS;
+        expect(expected, n / SEGMENTS, segments);
         for (size_t places = 0; places < 4; places++) {
-            struct fixture f = variant(n / STAGES);
+            struct fixture f = variant(n / SEGMENTS);
             f.weights_place = places & 1 ? PLACE_HOST : PLACE_DEVICE;
             f.gradients_place = places & 2 ? PLACE_HOST : PLACE_DEVICE;
             fixture_open(&f);
-            check_walks(&f, stages, expected, late_copies);
+            check_schedules(&f, segments, expected, late_copies);
             fixture_close(&f);
         }
     }
-    for (size_t w = 0; w < COUNT(walks); w++)
+    for (size_t w = 0; w < COUNT(schedules); w++)
         free(expected[w]);
 }
 

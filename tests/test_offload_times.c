@@ -61,7 +61,7 @@ static void copies_hide_behind_operations(void **state)
 }
 
 // How long a step waits for copies, with its weights, keys and values on the host, over a link that is faster than
-// the shortest of what a column ends with.
+// the shortest of what a chunk ends with.
 static double waits_s(const char *text, size_t context)
 {
     struct status status = {0};
@@ -88,17 +88,17 @@ static double waits_s(const char *text, size_t context)
     return waits;
 }
 
-// What a column begins with is prefetched while the one before it ends: however many there are, a step waits for
+// What a chunk begins with is prefetched while the one before it ends: however many there are, a step waits for
 // what its first ones begin with. Keys and values of a stage of one layer have one slot, and are waited for.
-static void no_column_waits_at_its_start(void **state)
+static void no_chunk_waits_at_its_start(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"stages=1", "stages=3", "inner=checkpoint", "stage_rows=0,4"};
+    static const char *const texts[] = {"segments=1", "segments=3", "inner=checkpoint", "segment_starts=0,4"};
     for (size_t i = 0; i < COUNT(texts); i++) {
         double few = waits_s(texts[i], 20), many = waits_s(texts[i], 100);
         assert_true(few > 0);
         if (many > 1.05 * few)
-            fail_msg("%s: 4 columns wait for %g s, 20 for %g s", texts[i], few, many);
+            fail_msg("%s: 4 chunks wait for %g s, 20 for %g s", texts[i], few, many);
     }
 }
 
@@ -106,7 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_hide_behind_operations),
-        cmocka_unit_test(no_column_waits_at_its_start),
+        cmocka_unit_test(no_chunk_waits_at_its_start),
     };
     return cmocka_run_group_tests_name("offload times", tests, NULL, NULL);
 }

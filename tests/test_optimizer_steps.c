@@ -40,17 +40,17 @@ static const struct kind {
     {"adam8bit", "embedding_state=8bit"},
 };
 
-static const char *const whens[] = {" when=end", " when=walk"};
+static const char *const whens[] = {" when=end", " when=backward"};
 
 // The MLP's matrices, the embedding and the head have 4096 elements.
-static void set_kind(struct fixture *f, const struct kind *kind, bool in_walk)
+static void set_kind(struct fixture *f, const struct kind *kind, bool in_backward)
 {
     const struct optimizer *optimizer = optimizer_find(kind->optimizer);
     f->config.width = f->config.ffn = f->config.vocab = WIDTH;
     if (optimizer->lora == LORA_BESIDE) {
         f->lora = (struct lora){.rank = 8, .alpha = 32, .targets = (1u << LORA_PROJECTIONS) - 1};
     }
-    fixture_set_optimizer(f, optimizer, "rate=0.05 decay=0.1 %s%s", kind->options, whens[in_walk]);
+    fixture_set_optimizer(f, optimizer, "rate=0.05 decay=0.1 %s%s", kind->options, whens[in_backward]);
 }
 
 static void every_optimizer_is_tested(void **state)
@@ -79,7 +79,7 @@ static size_t gradient_bytes(const struct model *model, size_t unit)
 // but a tied table's.
 struct recorder {
     struct unit_listener listener;
-    size_t most, most_of_unit, others;
+    size_t max, max_of_unit, others;
 };
 
 static void record(struct unit_listener *listener, struct model *model, size_t unit)
@@ -87,8 +87,8 @@ static void record(struct unit_listener *listener, struct model *model, size_t u
     struct recorder *recorder = (struct recorder *)listener;
     size_t now = model->device->arena.live_by_category[CATEGORY_GRADIENTS], own = gradient_bytes(model, unit);
     size_t table = model->config.tied && unit != UNIT_EMBEDDING ? gradient_bytes(model, UNIT_EMBEDDING) : 0;
-    recorder->most = now > recorder->most ? now : recorder->most;
-    recorder->most_of_unit = own > recorder->most_of_unit ? own : recorder->most_of_unit;
+    recorder->max = now > recorder->max ? now : recorder->max;
+    recorder->max_of_unit = own > recorder->max_of_unit ? own : recorder->max_of_unit;
     recorder->others += now - own - table;
 }
 
@@ -203,9 +203,9 @@ static void updates_in_the_walk_are_those_behind_it(void **state)
                 if (counts[r] != counts[0] || memcmp(results[r], results[0], counts[0] * sizeof(double)) != 0) {
                     fail_msg("%s, %s %s, run %zu: other bits", (*m)->name, kinds[k].optimizer, kinds[k].options, r);
                 }
-                if ((*m)->rows && strcmp((*m)->name, "null") != 0) {
+                if ((*m)->by_layer && strcmp((*m)->name, "null") != 0) {
                     assert_int_equal(recorders[r].others, 0);
-                    assert_true(recorders[r].most_of_unit < recorders[0].most / 2);
+                    assert_true(recorders[r].max_of_unit < recorders[0].max / 2);
                 }
             }
             for (size_t r = 0; r < COUNT(results); r++) {
@@ -380,7 +380,7 @@ static void resident_bytes_are_those_derived(void **state)
         f.config = *config_preset("llama-3-8b");
         struct recorder recorder = {.listener.done = record};
         take_steps(&f, "plan-cuda", method_find("checkpoint"), &recorder);
-        assert_true(fabs((double)recorder.most / 0x1p30 - rows[i].walked_gib) < 0.01);
+        assert_true(fabs((double)recorder.max / 0x1p30 - rows[i].walked_gib) < 0.01);
         fixture_close(&f);
     }
 }
@@ -402,7 +402,7 @@ static void projected_sums_take_what_is_derived(void **state)
         take_steps(&f, "plan-cuda", method_find("seco"), &recorder);
         assert_int_equal(f.device->status.code, STATUS_OK);
         double own = (double)(ranks[i] * f.config.ffn * sizeof(float));
-        assert_true(fabs(((double)recorder.most + own) / 0x1p30 - gibs[i]) < 0.01);
+        assert_true(fabs(((double)recorder.max + own) / 0x1p30 - gibs[i]) < 0.01);
         fixture_close(&f);
     }
 }

@@ -128,7 +128,7 @@ static void test_claims_of_these_records(void **state)
     write_quoted(
         scratch, "c.json",
         "{'claims': [{'id': 'a', 'paper': 'P', 'claim': 'few bytes', 'published': '900', 'source': 'S', 'figures': "
-        "[{'against': 'none', 'take': 'least', 'field': 'peak_bytes', 'records': ['elsewhere/r.jsonl']}], "
+        "[{'against': 'none', 'take': 'min', 'field': 'peak_bytes', 'records': ['elsewhere/r.jsonl']}], "
         "'holds': {'at most': 1100}, 'verdict': 'not reproduced', 'cause': 'none <b>'}, {'id': 'b', 'paper': "
         "'Q', 'claim': 'other', 'published': '1', 'source': 'T', 'figures': [{'against': 'none', 'take': "
         "'least', 'field': 'peak_bytes', 'records': ['not-here.jsonl']}], 'holds': {'at most': 1}, 'verdict': "

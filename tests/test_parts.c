@@ -103,12 +103,12 @@ static struct device *opened(const char *name, enum dtype dtype)
 static void test_gemm(void **state)
 {
     (void)state;
-    enum { LONG = 3000, MIDDLE = 7, SHORT = 5, MOST = 2100 * MIDDLE };
+    enum { LONG = 3000, MIDDLE = 7, SHORT = 5, MAX = 2100 * MIDDLE };
     struct device *device = opened("cpu", DTYPE_F64);
     // c = op(a) op(b), a's rows the long dimension; in whole blocks of rows, and in any.
     for (int variant = 0; variant < 6; variant++) {
         enum transpose ta = variant % 3 == 2, tb = variant % 3 == 1;
-        size_t most = variant < 3 ? MOST : 100 * MIDDLE;
+        size_t max = variant < 3 ? MAX : 100 * MIDDLE;
         struct tensor a = drawn(device, LONG, MIDDLE, "a");
         struct tensor b =
             ta ? drawn(device, LONG, SHORT, "b") : drawn(device, tb ? SHORT : MIDDLE, tb ? MIDDLE : SHORT, "b");
@@ -117,12 +117,12 @@ static void test_gemm(void **state)
             struct tensor whole = drawn(device, rows, SHORT, "c"), parts = drawn(device, rows, SHORT, "c");
             op_gemm(device, whole, a, ta, b, tb, 0.5, beta);
             device->counters = (struct counters){0};
-            watch(device, most);
+            watch(device, max);
             op_gemm(device, parts, a, ta, b, tb, 0.5, beta);
             device->ops = inner;
             assert_int_equal(device->status.code, STATUS_OK);
             assert_int_equal(calls, variant < 3 ? 2 : LONG / 100);
-            assert_int_equal(longest, variant < 3 ? 2048 * MIDDLE : most);
+            assert_int_equal(longest, variant < 3 ? 2048 * MIDDLE : max);
             assert_int_equal(device->counters.launches, calls);
             assert_true(device->counters.flops == 2.0 * LONG * MIDDLE * SHORT);
             assert_same(device, parts, whole);
@@ -143,7 +143,7 @@ static void test_attention(void **state)
     // those.
     static const struct {
         enum dtype dtype;
-        size_t most, window, calls;
+        size_t max, window, calls;
     } cases[] = {{DTYPE_F64, 1680, 0, 4}, {DTYPE_F32, 1680, 0, 4}, {DTYPE_F64, 480, 0, 0}, {DTYPE_F32, 480, 0, 0},
                  {DTYPE_F64, 1200, 0, 0}, {DTYPE_F64, 480, 7, 0},  {DTYPE_F64, 480, 33, 0}};
     for (size_t d = 0; d < sizeof cases / sizeof *cases; d++) {
@@ -169,7 +169,7 @@ static void test_attention(void **state)
                 segments[i] = (struct key_segment){
                     spans[i].start, spans[i].count, grads[parts][2 * i], grads[parts][2 * i + 1], {0}};
             }
-            watch(device, parts ? cases[d].most : 0);
+            watch(device, parts ? cases[d].max : 0);
             device->counters = (struct counters){0};
             op_attention_forward(device, shape, o[parts], statistics[parts], q, k, v);
             op_attention_backward(device, shape, grad[parts], false, segments, 3, grad[parts], o[parts],
@@ -177,7 +177,7 @@ static void test_attention(void **state)
             flops[parts] = device->counters.flops;
             device->ops = inner;
             assert_int_equal(device->status.code, STATUS_OK);
-            assert_true(!parts || longest <= cases[d].most);
+            assert_true(!parts || longest <= cases[d].max);
             if (!parts || cases[d].calls)
                 assert_int_equal(calls, parts ? cases[d].calls : 2);
             else
@@ -211,10 +211,10 @@ static void test_refused(void **state)
 {
     (void)state;
     struct device *device = opened("plan-cuda", DTYPE_BF16);
-    const size_t most = device->ops->rules->elements_max;
-    assert_int_equal(most, INT32_MAX);
+    const size_t max = device->ops->rules->elements_max;
+    assert_int_equal(max, INT32_MAX);
     struct tensor x = tensor_new(device, 16, 4096, DTYPE_BF16, CATEGORY_ACTIVATIONS);
-    struct tensor wide = tensor_new(device, 4096, most / 4096 + 1, DTYPE_BF16, CATEGORY_WEIGHTS);
+    struct tensor wide = tensor_new(device, 4096, max / 4096 + 1, DTYPE_BF16, CATEGORY_WEIGHTS);
     struct tensor y = tensor_new(device, 16, wide.cols, DTYPE_BF16, CATEGORY_ACTIVATIONS);
     op_gemm(device, y, x, NO_TRANSPOSE, wide, NO_TRANSPOSE, 1, 0);
     assert_int_equal(device->status.code, STATUS_UNSUPPORTED);

@@ -74,11 +74,11 @@ static void compare_all(struct fixture *f)
                     (option->type == OPTION_COUNT && strcmp(option->name, "budget") != 0)) {
                     options_set(&(*m)->options, options, option->name, values[i]);
                 }
-                if (strcmp(values[i], "fixed") == 0 || strcmp(option->name, "columns") == 0) {
+                if (strcmp(values[i], "fixed") == 0 || strcmp(option->name, "drawn_chunks") == 0) {
                     options_set(&(*m)->options, options, "sampler", "fixed");
-                    options_set(&(*m)->options, options, "columns", "1,3");
+                    options_set(&(*m)->options, options, "drawn_chunks", "1,3");
                 }
-                if (strcmp(option->name, "stage_rows") == 0) {
+                if (strcmp(option->name, "segment_starts") == 0) {
                     options_set(&(*m)->options, options, option->name, i % 2 ? "0,1" : "0,2");
                 }
                 // Method null hangs and crashes on request.
@@ -217,7 +217,7 @@ static void test_more_rows_than_a_block(void **state)
 }
 
 // Peak bytes of one step of the tiny preset in f32, and the floor of its method for all tokens.
-static size_t tiny_peak(const struct method *method, const void *options, size_t context, double *floor_bytes)
+static size_t tiny_peak(const struct method *method, const void *options, size_t context, double *lower_bound_bytes)
 {
     struct fixture f = fixture_default();
     f.config = *config_preset("tiny");
@@ -232,26 +232,26 @@ static size_t tiny_peak(const struct method *method, const void *options, size_t
     assert_non_null(device);
     struct model model = {
         .config = f.config, .device = device, .ranks = ranks_alone(&f.config), .kv_gradient_dtype = DTYPE_F32};
-    *floor_bytes = method->floor_bytes_per_token(&model, options, context) * (double)context;
+    *lower_bound_bytes = method->lower_bound_bytes_per_token(&model, options, context) * (double)context;
     device_close(device);
     return arena.peak_bytes;
 }
 
 // Growth of the peak per token is within 5 % of the floor that methods/README.md derives: no O(T^2), no copy of a
 // prefix.
-static void test_growth_is_the_floor(void **state)
+static void test_growth_is_the_lower_bound(void **state)
 {
     (void)state;
     for (const struct method *const *m = methods; *m; m++) {
-        double floors[2];
+        double lower_bounds[2];
         size_t peaks[2];
         for (size_t i = 0; i < 2; i++) {
             size_t context = 4096 << i;
-            void *options = fixture_options(*m, "chunk=128 budget=%zu", context / 128); // every column
-            peaks[i] = tiny_peak(*m, options, context, &floors[i]);
+            void *options = fixture_options(*m, "chunk=128 budget=%zu", context / 128); // every chunk
+            peaks[i] = tiny_peak(*m, options, context, &lower_bounds[i]);
             options_free(&(*m)->options, options);
         }
-        double growth = (double)(peaks[1] - peaks[0]), expected = floors[1] - floors[0];
+        double growth = (double)(peaks[1] - peaks[0]), expected = lower_bounds[1] - lower_bounds[0];
         if (expected == 0) {
             continue; // method null
         }
@@ -311,11 +311,11 @@ static void test_costs_are_the_stated_ones(void **state)
             struct counters counters;
             measure(&f, "plan-cpu", method, options, &arena, &counters);
             options_free(&method->options, options);
-            double forwards = (counters.flops - attention / 2) / forward, most = cases[j].forwards;
-            double least = j ? most - 1 : most;
-            if (forwards > most * (1 + 1e-12) || forwards < least * (1 - 1e-12))
+            double forwards = (counters.flops - attention / 2) / forward, max = cases[j].forwards;
+            double min = j ? max - 1 : max;
+            if (forwards > max * (1 + 1e-12) || forwards < min * (1 - 1e-12))
                 fail_msg("%s at %zu tokens: %.4f F + A / 2, expected %g to %g", cases[j].method, f.context,
-                         forwards, least, most);
+                         forwards, min, max);
         }
     }
 }
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_windows_and_documents),
         cmocka_unit_test(test_more_rows_than_a_block),
-        cmocka_unit_test(test_growth_is_the_floor),
+        cmocka_unit_test(test_growth_is_the_lower_bound),
         cmocka_unit_test(test_large_model),
         cmocka_unit_test(test_costs_are_the_stated_ones),
     };

@@ -13,7 +13,7 @@ static void a_planned_record_is_the_measured_one(void **state)
         "'method': 'full', 'optimizer': 'adamw'",
         "'method': {'name': 'seco', 'chunk': 30}, 'lora': {'rank': 2}, 'batch': 2",
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2}, 'dtype': 'f64'",
-        // Draws of 1 and 3, of no and 3, of 4 and no columns: the figures are the first one's, whatever comes
+        // Draws of 1 and 3, of no and 3, of 4 and no chunks: the figures are the first one's, whatever comes
         // later.
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 1}",
         "'method': {'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli', 'sampler_seed': 2}",
@@ -36,8 +36,8 @@ static void a_planned_record_is_the_measured_one(void **state)
                                         "model_flops",
                                         "bytes_moved",
                                         "launches",
-                                        "columns",
-                                        "floor_bytes_per_token",
+                                        "drawn_chunks",
+                                        "lower_bound_bytes_per_token",
                                         "host_peak_bytes",
                                         "host_peak_by_category",
                                         "link_out_bytes",
@@ -55,7 +55,7 @@ static void a_planned_record_is_the_measured_one(void **state)
         json_t *measured = records[0], *planned = records[1];
         for (size_t j = 0; j < COUNT(equal); j++) {
             json_t *a = json_object_get(planned, equal[j]), *b = json_object_get(measured, equal[j]);
-            if (!(a && json_equal(a, b)) && strcmp(equal[j], "columns") != 0)
+            if (!(a && json_equal(a, b)) && strcmp(equal[j], "drawn_chunks") != 0)
                 fail_msg("%s: %s differs", trials[i], equal[j]);
         }
         assert_int_equal(json_is_integer(json_object_get(measured, "host_peak_bytes")),
@@ -128,9 +128,9 @@ static void a_time_line_is_a_result_file(void **state)
 
 // How the peak of Llama-3-8B grows per token, over what methods/README.md derives, between 32,768 and 65,536
 // tokens.
-static double growth_over_floor(const char *method, const char *kv_gradients)
+static double growth_over_lower_bound(const char *method, const char *kv_gradients)
 {
-    double peak[2], least[2];
+    double peak[2], min[2];
     for (size_t i = 0; i < 2; i++) {
         char *json;
         size_t context = 32768 << i;
@@ -140,18 +140,18 @@ static double growth_over_floor(const char *method, const char *kv_gradients)
                              kv_gradients, context, method) > 0);
         json_t *record = record_of(json);
         peak[i] = number(record, "peak_bytes");
-        least[i] = number(record, "floor_bytes_per_token") * (double)context;
+        min[i] = number(record, "lower_bound_bytes_per_token") * (double)context;
         json_decref(record);
         free(json);
     }
-    return (peak[1] - peak[0]) / (least[1] - least[0]);
+    return (peak[1] - peak[0]) / (min[1] - min[0]);
 }
 
-// Whichever columns are drawn: keys and values beyond the last of them are not kept.
-static void no_draw_is_below_its_floor(void **state)
+// Whichever chunks are drawn: keys and values beyond the last of them are not kept.
+static void no_draw_is_below_its_lower_bound(void **state)
 {
     (void)state;
-    static const char *const ways[] = {"", "'loss': 'all',", "'stages': 2,", "'sampler': 'bernoulli',"};
+    static const char *const ways[] = {"", "'loss': 'all',", "'segments': 2,", "'sampler': 'bernoulli',"};
     for (size_t i = 0; i < 6 * COUNT(ways); i++) {
         char *json;
         assert_true(asprintf(&json,
@@ -167,7 +167,7 @@ static void no_draw_is_below_its_floor(void **state)
     }
 }
 
-static void peaks_grow_as_the_floors_say(void **state)
+static void peaks_grow_as_the_lower_bounds_say(void **state)
 {
     (void)state;
     static const struct {
@@ -185,7 +185,7 @@ static void peaks_grow_as_the_floors_say(void **state)
         {"'full'", "f32"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        double ratio = growth_over_floor(cases[i].method, cases[i].kv_gradients);
+        double ratio = growth_over_lower_bound(cases[i].method, cases[i].kv_gradients);
         if (!(ratio >= 1 && ratio <= 1.02))
             fail_msg("%s, gradients of keys and values in %s: %.4f", cases[i].method, cases[i].kv_gradients, ratio);
     }
@@ -287,7 +287,7 @@ static void bad_input_is_refused(void **state)
         {"plan --model tiny --context 5 --profile rtz-3090", "did you mean \"rtx-3090\"?"},
         {"plan --model tiny --context 5 --chunk 3", "method \"full\" has no such option"},
         {"plan --model tiny --context 5 --method spaco", "spaco needs a budget"},
-        {"plan --model tiny --context 5 --method spaco --sampler fixed", "sampler \"fixed\" needs columns"},
+        {"plan --model tiny --context 5 --method spaco --sampler fixed", "sampler \"fixed\" needs drawn_chunks"},
         {"plan --model tiny --context 5 --optimizer adamw,chunk=3", "key \"chunk\": unknown key of optimizer"},
         {"plan --model tiny --context 5 --optimizer adam,rate=3", "unknown optimizer \"adam\""},
         {"plan --model tiny --context 5 --optimizer adamw,rate=-3", "key \"rate\": expected a number from 0"},
@@ -477,17 +477,18 @@ static void a_profile_of_another_kind_is_told(void **state)
 }
 
 // Links that no estimate takes are told.
-static void links_without_a_use_are_told(void **state)
+static void an_interconnect_without_a_use_is_told(void **state)
 {
     (void)state;
-#define LINKED "plan --model tiny --context 64 --batch 2 --links infiniband "
+#define LINKED "plan --model tiny --context 64 --batch 2 --interconnect infiniband "
     static const struct {
         const char *command, *told; // NULL: nothing
     } cases[] = {
         {LINKED,
-         "links infiniband are not used: they are between ranks, and there is one: --parallel says how many"},
-        {LINKED "--profile rtx-3090 --like cuda", "links infiniband are not used: they are between ranks"},
-        {LINKED "--parallel data=2", "links infiniband are not used: an estimate of time takes them, which needs"},
+         "interconnect infiniband is not used: it is between ranks, and there is one: --parallel says how many"},
+        {LINKED "--profile rtx-3090 --like cuda", "interconnect infiniband is not used: it is between ranks"},
+        {LINKED "--parallel data=2",
+         "interconnect infiniband is not used: an estimate of time takes it, which needs"},
         {LINKED "--parallel data=2 --profile rtx-3090 --like cuda", NULL},
     };
 #undef LINKED
@@ -529,14 +530,14 @@ int main(int argc, char **argv)
     environment_settle(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flag_names_options),
-        cmocka_unit_test(links_without_a_use_are_told),
+        cmocka_unit_test(an_interconnect_without_a_use_is_told),
         cmocka_unit_test(a_reserve_is_left_out),
         cmocka_unit_test_setup_teardown(a_profile_of_another_kind_is_told, scratch_setup, scratch_teardown),
         cmocka_unit_test(a_planned_record_is_the_measured_one),
         cmocka_unit_test_setup_teardown(a_plan_needs_no_files, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(a_time_line_is_a_result_file, scratch_setup, scratch_teardown),
-        cmocka_unit_test(peaks_grow_as_the_floors_say),
-        cmocka_unit_test(no_draw_is_below_its_floor),
+        cmocka_unit_test(peaks_grow_as_the_lower_bounds_say),
+        cmocka_unit_test(no_draw_is_below_its_lower_bound),
         cmocka_unit_test(the_glue_of_attention_is_planned),
         cmocka_unit_test(the_host_is_planned),
         cmocka_unit_test(a_plan_says_what_is_kept_how),

@@ -65,8 +65,8 @@ static void where_the_time_goes_adds_up(void **state)
 {
     (void)state;
     static const char *const counts[] = {"flops", "bytes_moved", "launches"};
-    static const char *const of_row[] = {"category",    "operation", "shape",      "launches",
-                                         "bytes_moved", "flops",     "estimate_ms"};
+    static const char *const of_layer[] = {"category",    "operation", "shape",      "launches",
+                                           "bytes_moved", "flops",     "estimate_ms"};
     json_t *records[2];
     for (size_t i = 0; i < 2; i++) {
         char *json;
@@ -96,8 +96,8 @@ static void where_the_time_goes_adds_up(void **state)
     bool optimized = false;
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i), *twin = json_array_get(twins, i);
-        for (size_t j = 0; j < COUNT(of_row); j++)
-            assert_true(json_equal(json_object_get(row, of_row[j]), json_object_get(twin, of_row[j])));
+        for (size_t j = 0; j < COUNT(of_layer); j++)
+            assert_true(json_equal(json_object_get(row, of_layer[j]), json_object_get(twin, of_layer[j])));
         assert_true(json_is_null(json_object_get(twin, "ms")));
         optimized |= strcmp(json_string_value(json_object_get(row, "operation")), "adamw") == 0;
     }
@@ -172,7 +172,7 @@ static void an_estimate_says_that_it_is_one(void **state)
     json_decref(slow);
 }
 
-// The estimate of a method that draws its columns is the mean over draws, each the estimate of its own set.
+// The estimate of a method that draws its chunks is the mean over draws, each the estimate of its own set.
 static void an_estimate_over_draws_is_their_mean(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void an_estimate_over_draws_is_their_mean(void **state)
     char *json;
     assert_true(asprintf(&json, "%s'budget': 5, 'sampler': 'bernoulli'}}", head) > 0);
     json_t *record = record_of(json);
-    const json_t *counts = json_object_get(record, "sample_columns");
+    const json_t *counts = json_object_get(record, "sample_chunks");
     size_t draws = json_array_size(counts);
     struct trial trial = trial_of(json);
     free(json);
@@ -190,19 +190,19 @@ static void an_estimate_over_draws_is_their_mean(void **state)
     double mean = 0;
     for (size_t i = 0; i < draws; i++) {
         struct spaco_options *options = options_copy(&trial.method->options, trial.options);
-        char columns[64] = "";
+        char chunks[64] = "";
         assert_true(trial.method->draw(options, i));
         struct draw draw = sampler_draw(options, 8);
         options_free(&trial.method->options, options);
-        assert_int_equal(draw.columns.count, json_integer_value(json_array_get(counts, i)));
-        assert_true(draw.columns.count > 0); // a fixed set is not empty
-        for (size_t j = 0; j < draw.columns.count; j++)
-            snprintf(columns + strlen(columns), sizeof columns - strlen(columns), "%s%u", j ? ", " : "",
-                     draw.columns.items[j]);
+        assert_int_equal(draw.chunks.count, json_integer_value(json_array_get(counts, i)));
+        assert_true(draw.chunks.count > 0); // a fixed set is not empty
+        for (size_t j = 0; j < draw.chunks.count; j++)
+            snprintf(chunks + strlen(chunks), sizeof chunks - strlen(chunks), "%s%u", j ? ", " : "",
+                     draw.chunks.items[j]);
         draw_free(&draw);
-        assert_true(asprintf(&json, "%s'sampler': 'fixed', 'columns': [%s]}}", head, columns) > 0);
+        assert_true(asprintf(&json, "%s'sampler': 'fixed', 'drawn_chunks': [%s]}}", head, chunks) > 0);
         json_t *one = record_of(json);
-        assert_null(json_object_get(one, "sample_columns"));
+        assert_null(json_object_get(one, "sample_chunks"));
         mean += number(one, "estimate_ms") / (double)draws;
         json_decref(one);
         free(json);

@@ -89,7 +89,7 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
         struct trial trial = trial_of(cases[i]);
         json_t *record = record_of(cases[i]), *ranks = json_object_get(record, "ranks");
         size_t count = trial_ranks(&trial), entries = json_array_size(json_object_get(ranks, "messages"));
-        double most = 0, all[COUNT(sums)] = {0};
+        double max = 0, all[COUNT(sums)] = {0};
         if (count > 64 ? entries > 16 : entries != count) // many that are alike are written once
             fail_msg("%s: %zu entries", cases[i], entries);
         for (size_t r = 0; r < count; r++) {
@@ -100,13 +100,13 @@ static void every_rank_has_the_figures_of_its_own_walk(void **state)
             assert_true(item(ranks, "received_bytes", entry) == own.received_bytes);
             assert_true(item(ranks, "messages", entry) == (double)own.messages);
             assert_true(item(ranks, "peak_bytes", entry) == (double)peak);
-            most = fmax(most, (double)peak);
+            max = fmax(max, (double)peak);
             for (size_t s = 0; s < COUNT(sums); s++)
                 all[s] += found[s];
         }
         for (size_t s = 0; s < COUNT(sums); s++)
             assert_true(number(record, sums[s]) == all[s]);
-        assert_true(number(record, "peak_bytes") == most);
+        assert_true(number(record, "peak_bytes") == max);
         json_decref(record);
         trial_free(&trial);
     }
@@ -195,15 +195,16 @@ static void many_ranks_share_tokens(void **state)
 }
 
 // Links of a rate and a latency, between all ranks.
-static struct scratch_path links_of(const struct scratch *scratch, double bytes_per_s, double latency_s)
+static struct scratch_path interconnect_of(const struct scratch *scratch, double bytes_per_s, double latency_s)
 {
     char *text;
-    int bytes = asprintf(&text,
-                         "{\"name\": \"test\", \"links\": [{\"name\": \"all\", \"bytes_per_s\": {\"value\": %.17g, "
-                         "\"source\": \"a\"}, \"latency_s\": {\"value\": %.17g, \"source\": \"b\"}}]}",
-                         bytes_per_s, latency_s);
+    int bytes =
+        asprintf(&text,
+                 "{\"name\": \"test\", \"interconnect\": [{\"name\": \"all\", \"bytes_per_s\": {\"value\": %.17g, "
+                 "\"source\": \"a\"}, \"latency_s\": {\"value\": %.17g, \"source\": \"b\"}}]}",
+                 bytes_per_s, latency_s);
     assert_true(bytes > 0);
-    struct scratch_path path = scratch_file(scratch, "links.json", text, (size_t)bytes);
+    struct scratch_path path = scratch_file(scratch, "interconnect.json", text, (size_t)bytes);
     free(text);
     return path;
 }
@@ -211,9 +212,9 @@ static struct scratch_path links_of(const struct scratch *scratch, double bytes_
 // Of a trial, whose JSON is open at the end, over such links.
 static json_t *timed(const struct scratch *scratch, const char *json, double bytes_per_s, double latency_s)
 {
-    struct scratch_path path = links_of(scratch, bytes_per_s, latency_s);
+    struct scratch_path path = interconnect_of(scratch, bytes_per_s, latency_s);
     char *whole;
-    assert_true(asprintf(&whole, "%s, 'profile': 'rtx-3090', 'links': '%s'}", json, path.text) > 0);
+    assert_true(asprintf(&whole, "%s, 'profile': 'rtx-3090', 'interconnect': '%s'}", json, path.text) > 0);
     json_t *record = record_of(whole);
     free(whole);
     return record;
@@ -260,9 +261,9 @@ static void data_ranks_take_their_closed_form(void **state)
         trial_free(&trial);
         double none = seconds(*state, cases[i].json, 1e30, 0);
         double bytes = (cases[i].gradients + cases[i].weights) * all + cases[i].layers * layers;
-        double over_links = seconds(*state, cases[i].json, rate, 0) - none, expected = bytes * 4 / 5 / rate;
-        if (fabs(over_links - expected) > 0.02 * expected) // shares are of whole blocks
-            fail_msg("%s: %g s of %g s", cases[i].json, over_links, expected);
+        double over_interconnect = seconds(*state, cases[i].json, rate, 0) - none, expected = bytes * 4 / 5 / rate;
+        if (fabs(over_interconnect - expected) > 0.02 * expected) // shares are of whole blocks
+            fail_msg("%s: %g s of %g s", cases[i].json, over_interconnect, expected);
         double latency = seconds(*state, cases[i].json, 1e30, 1) - none;
         if (fabs(latency - cases[i].meetings) > 1e-9 * latency)
             fail_msg("%s: %g meetings", cases[i].json, latency);
@@ -275,7 +276,7 @@ static void what_is_overlapped_takes_no_time(void **state)
 {
     static const struct {
         const char *json;
-        double least, layers; // times the bytes of the embedding; and of a layer
+        double min, layers; // times the bytes of the embedding; and of a layer
     } cases[] = {
         {"{'model': 'tiny', 'context': 2000, 'device': 'plan', 'batch': 5, 'method': 'streambp', 'parallel': "
          "{'data': 5, 'overlap': true}",
@@ -294,10 +295,11 @@ static void what_is_overlapped_takes_no_time(void **state)
         double embedding = 4 * (double)model.embedding->size;
         model_close(&model);
         trial_free(&trial);
-        double over_links = seconds(*state, cases[i].json, rate, 0) - seconds(*state, cases[i].json, 1e30, 0);
-        double least = cases[i].least * embedding * 4 / 5 / rate, layers = cases[i].layers * layer * 4 / 5 / rate;
-        if (over_links < 0.9 * least || over_links > least + layers)
-            fail_msg("%s: %g s of %g to %g s", cases[i].json, over_links, least, least + layers);
+        double over_interconnect =
+            seconds(*state, cases[i].json, rate, 0) - seconds(*state, cases[i].json, 1e30, 0);
+        double min = cases[i].min * embedding * 4 / 5 / rate, layers = cases[i].layers * layer * 4 / 5 / rate;
+        if (over_interconnect < 0.9 * min || over_interconnect > min + layers)
+            fail_msg("%s: %g s of %g to %g s", cases[i].json, over_interconnect, min, min + layers);
     }
 }
 
@@ -366,9 +368,9 @@ static void ranks_of_heads_take_their_closed_form(void **state)
         double token = (2 + 2 + 2) * kv_heads * D + (2 * all + 4) * heads * D + (all + 1) * heads;
         double sent = (double)((P - 1) * 80 / P * c->layers) * 4 * token;
         double expected = (sent + 2 * weights * (double)(P - 1) / (double)P) / rate;
-        double none = seconds(*state, json, 1e30, 0), over_links = seconds(*state, json, rate, 0) - none;
-        if (fabs(over_links - expected) > 0.005 * expected) // shares of weights are of whole blocks
-            fail_msg("%s: %g s of %g s", json, over_links, expected);
+        double none = seconds(*state, json, 1e30, 0), over_interconnect = seconds(*state, json, rate, 0) - none;
+        if (fabs(over_interconnect - expected) > 0.005 * expected) // shares of weights are of whole blocks
+            fail_msg("%s: %g s of %g s", json, over_interconnect, expected);
         double latency = seconds(*state, json, 1e30, 1) - none;
         expected = (double)c->layers * (4 + 2 + 3 * all + 5) + 12; // and the weights' gradients
         if (fabs(latency - expected) > 1e-9 * expected)
@@ -411,7 +413,7 @@ static void ranks_wait_when_they_do_not_compute(void **state)
     assert_true(none < slow);
 }
 
-static void without_links_there_is_no_time(void **state)
+static void without_an_interconnect_there_is_no_time(void **state)
 {
     (void)state;
     json_t *record =
@@ -424,21 +426,22 @@ static void without_links_there_is_no_time(void **state)
                             "plan --model tiny --context 64 --batch 4 --method full --parallel data=4 --profile "
                             "rtx-3090"),
                      0);
-    assert_non_null(strstr(out, "profile rtx-3090 has no links between so many ranks; --links names some"));
+    assert_non_null(
+        strstr(out, "profile rtx-3090 has no interconnect between so many ranks; --interconnect names one"));
     free(out);
     assert_int_equal(longbp(&out,
                             "plan --model tiny --context 64 --batch 4 --method full --parallel data=4 --profile "
-                            "rtx-3090 --links ethernet-10g"),
+                            "rtx-3090 --interconnect ethernet-10g"),
                      0);
     assert_non_null(strstr(out, "estimate (scaled rates, profile rtx-3090, links ethernet-10g)"));
     assert_non_null(strstr(out, "idle (estimate)"));
     free(out);
-    assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --links ethernet10g"), 2);
-    assert_non_null(strstr(out, "no links \"ethernet10g\" in experiments/links; did you mean"));
+    assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --interconnect ethernet10g"), 2);
+    assert_non_null(strstr(out, "no links \"ethernet10g\" in experiments/interconnects; did you mean"));
     free(out);
     assert_int_equal(longbp(&out,
                             "plan --model tiny --context 512 --method full --parallel sequence=129,exchange=ring "
-                            "--profile rtx-3090 --links ethernet-10g"),
+                            "--profile rtx-3090 --interconnect ethernet-10g"),
                      0);
     assert_non_null(strstr(out, "none is estimated of more than 128 ranks whose keys and values go round"));
     free(out);
@@ -456,7 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sequence_ranks_take_their_closed_form, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_of_heads_take_their_closed_form, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(ranks_wait_when_they_do_not_compute, scratch_setup, scratch_teardown),
-        cmocka_unit_test(without_links_there_is_no_time),
+        cmocka_unit_test(without_an_interconnect_there_is_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

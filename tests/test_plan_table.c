@@ -165,7 +165,7 @@ static const char *word(const json_t *object, const char *key)
 }
 
 // Each row of the front, and what the limit lacks of the fastest step that any memory would allow.
-static void advice_prints_its_front(void **state)
+static void advice_prints_its_pareto_front(void **state)
 {
     (void)state;
     static const char setting[] = "advise --model llama-3.2-1b --dtype bf16 --lora r=8 --context 4096 --like cuda";
@@ -175,7 +175,7 @@ static void advice_prints_its_front(void **state)
     assert_true(asprintf(&arguments, "%s --memory-limit 2GiB --host-memory 64GiB", setting) > 0);
     assert_int_equal(longbp(&table, arguments), 0);
     size_t i, on_host = 0;
-    json_array_foreach(json_object_get(json, "front"), i, row)
+    json_array_foreach(json_object_get(json, "pareto_front"), i, row)
     {
         snprintf(host, sizeof host, "-");
         size_text((size_t)number(row, "peak_bytes"), peak, sizeof peak);
@@ -245,7 +245,7 @@ static void lists_print_theirs(void **state)
 {
     (void)state;
     json_t *models = longbp_json("list models --json"), *profiles = longbp_json("list profiles --json"),
-           *links = longbp_json("list links --json"), *row, *level;
+           *interconnect = longbp_json("list interconnects --json"), *row, *level;
     char *table;
     size_t i, l;
     assert_int_equal(longbp(&table, "list models"), 0);
@@ -267,7 +267,7 @@ static void lists_print_theirs(void **state)
                     value_of(row, "bandwidth_bytes_per_s") / 1e9, value_of(row, "power_limit_w"),
                     value_of(row, "host_link_bytes_per_s") / 1e9,
                     json_object_get(row, "rates") ? "measured" : "scaled");
-        json_array_foreach(json_object_get(row, "links"), l, level)
+        json_array_foreach(json_object_get(row, "interconnect"), l, level)
             expect_text(table, " %s %.4g", word(level, "name"), value_of(level, "bytes_per_s") / 1e9);
     }
     assert_true(i > 3);
@@ -280,10 +280,10 @@ static void lists_print_theirs(void **state)
     assert_non_null(strstr(devices, "\ncuda         none: "));
     assert_non_null(strstr(devices, "/nowhere/longbp-cuda.so"));
     free(devices);
-    assert_int_equal(longbp(&table, "list links"), 0);
-    json_array_foreach(links, i, row)
+    assert_int_equal(longbp(&table, "list interconnects"), 0);
+    json_array_foreach(interconnect, i, row)
     {
-        json_array_foreach(json_object_get(row, "links"), l, level)
+        json_array_foreach(json_object_get(row, "interconnect"), l, level)
         {
             char ranks[40] = "all others";
             if (json_object_get(level, "ranks"))
@@ -294,7 +294,7 @@ static void lists_print_theirs(void **state)
     }
     assert_true(i > 3);
     free(table);
-    json_decref(links);
+    json_decref(interconnect);
     json_decref(profiles);
     json_decref(models);
 }
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_are_rows),
         cmocka_unit_test(predictions_say_how_far_off_they_may_be),
         cmocka_unit_test(longest_contexts_print_theirs),
-        cmocka_unit_test(advice_prints_its_front),
+        cmocka_unit_test(advice_prints_its_pareto_front),
         cmocka_unit_test(frontiers_print_theirs),
         cmocka_unit_test(lists_print_theirs),
         cmocka_unit_test(long_plans_say_so),

@@ -9,7 +9,7 @@
 
 #define TRIALS_MAX 32
 
-// Every exact method that ranks can share as is asked, and with a budget those that draw columns; then the same
+// Every exact method that ranks can share as is asked, and with a budget those that draw chunks; then the same
 // with other keys: dKV in bf16, and what has a place on the host there.
 struct asked {
     struct trial trials[TRIALS_MAX];
@@ -116,7 +116,7 @@ static const struct setting settings[] = {
      "'batch': 2, 'profile': 'h200-141g', 'parallel': {'sequence': 2, 'data': 2, 'zero': 3, 'overlap': true}",
      {NULL},
      NULL},
-    // A few columns are drawn, of which the longest chunks have too few; or a share of each chunk's own.
+    // A few chunks are drawn, of which the longest chunks have too few; or a share of each chunk's own.
     {"'model': {'layers': 3, 'width': 256, 'heads': 4, 'kv_heads': 2, 'ffn': 512, 'vocab': 300}, 'dtype': 'bf16', "
      "'context': 3000, 'lora': {'rank': 4}, 'profile': 'rtx-3090'",
      {", 'place': {'weights': 'host'}"},
@@ -127,7 +127,7 @@ static const struct setting settings[] = {
      "'40%'"},
 };
 
-// What is on the host is the same whatever the rung; of ranks a bound has what they keep on average.
+// What is on the host is the same whatever the candidate; of ranks a bound has what they keep on average.
 static bool bounds_host(const struct family *family, size_t bound_bytes, size_t bytes)
 {
     return trial_ranks(family->trial) > 1 ? bound_bytes <= bytes : bound_bytes == bytes;
@@ -142,9 +142,9 @@ static struct candidate *plan_all(const struct space *space)
     assert_non_null(all);
     for (size_t f = 0; f < space->count; f++) {
         const struct family *family = &space->families[f];
-        for (size_t rung = 0; rung < family->rungs; rung++, n++) {
-            void *options = family_options(family, rung);
-            all[n] = (struct candidate){.family = f, .rung = rung};
+        for (size_t index = 0; index < family->candidates; index++, n++) {
+            void *options = family_options(family, index);
+            all[n] = (struct candidate){.family = f, .index = index};
             assert_true(planned_step(&all[n].step, family->trial, options,
                                      (struct planned_limits){NO_LIMIT, NO_LIMIT}, &none, &status));
             if (!all[n].step.fits) // its method does not take these options together
@@ -216,39 +216,39 @@ static void expect_choice(const struct space *space, const struct candidate *all
             best = &all[i];
     struct planner planner;
     struct status status = {0};
-    struct candidate fastest, *front;
+    struct candidate fastest, *pareto_front;
     size_t count = 0;
     assert_true(planner_open(&planner, space, limits, &status));
     for (size_t i = 0; i < space->candidates; i++) {
         const struct planned_step *bound = &planner.bounds[all[i].family], *step = &all[i].step;
         if (step->fits &&
-            (bound->seconds > step->seconds || bound->floor_bytes > step->peak_bytes ||
+            (bound->seconds > step->seconds || bound->lower_bound_bytes > step->peak_bytes ||
              !bounds_host(&space->families[all[i].family], bound->host_peak_bytes, step->host_peak_bytes)))
-            fail_msg("the bound of family %zu is none of rung %zu", all[i].family, all[i].rung);
+            fail_msg("the bound of family %zu is none of candidate %zu", all[i].family, all[i].index);
     }
     assert_true(planner_fastest(&planner, &fastest, &status) &&
-                planner_front(&planner, &fastest, &front, &count, &status));
+                planner_pareto_front(&planner, &fastest, &pareto_front, &count, &status));
     assert_int_equal(fastest.step.fits, best != NULL);
     assert_int_equal(count > 0, best != NULL);
     if (best && fabs(fastest.step.seconds - best->step.seconds) > ROUNDING * best->step.seconds)
         fail_msg("limits %zu, %zu: %.9g s, but %.9g s fits", limits.device_bytes, limits.host_bytes,
                  fastest.step.seconds, best->step.seconds);
     for (size_t i = 0; i < count; i++) {
-        assert_true(within(limits, &front[i].step));
-        assert_true(i == 0 || (front[i].step.seconds > front[i - 1].step.seconds &&
-                               front[i].step.peak_bytes < front[i - 1].step.peak_bytes));
+        assert_true(within(limits, &pareto_front[i].step));
+        assert_true(i == 0 || (pareto_front[i].step.seconds > pareto_front[i - 1].step.seconds &&
+                               pareto_front[i].step.peak_bytes < pareto_front[i - 1].step.peak_bytes));
     }
     // Points are thinned by the margin, and families left out by it: twice.
-    const double margin = (1 + FRONT_TIME_MARGIN) * (1 + FRONT_TIME_MARGIN);
+    const double margin = (1 + PARETO_TIME_MARGIN) * (1 + PARETO_TIME_MARGIN);
     for (size_t i = 0; i < space->candidates; i++) {
         bool reached = !all[i].step.fits || !within(limits, &all[i].step);
         for (size_t j = 0; j < count && !reached; j++)
-            reached =
-                front[j].step.seconds <= margin * all[i].step.seconds &&
-                (double)front[j].step.peak_bytes <= (1 + FRONT_MEMORY_MARGIN) * (double)all[i].step.peak_bytes;
+            reached = pareto_front[j].step.seconds <= margin * all[i].step.seconds &&
+                      (double)pareto_front[j].step.peak_bytes <=
+                          (1 + PARETO_MEMORY_MARGIN) * (double)all[i].step.peak_bytes;
         assert_true(reached);
     }
-    free(front);
+    free(pareto_front);
     planner_close(&planner);
 }
 
@@ -291,7 +291,7 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
     }
 }
 
-// Of every candidate; and the rungs of a family are in order: their bytes, but of the highest, which is tried
+// Of every candidate; and the candidates of a family are in order: their bytes, but of the highest, which is tried
 // first, their bounds, and where nothing is copied their times. What has a place on the host takes no less time for
 // it.
 static void bounds_are_bounds(void **state)
@@ -307,38 +307,38 @@ static void bounds_are_bounds(void **state)
             const struct family *family = &space->families[all[i].family];
             const struct planned_step *step = &all[i].step;
             struct planned_step bound;
-            void *options = family_options(family, all[i].rung);
+            void *options = family_options(family, all[i].index);
             assert_true(planned_bound(&bound, family->trial, options, &none, &status));
             if (bound.seconds > step->seconds || bound.peak_bytes > step->peak_bytes)
-                fail_msg("%s, rung %zu: bound %.9g s and %zu bytes (floor %zu), but %.9g s and %zu bytes",
-                         family->trial->method->name, all[i].rung, bound.seconds, bound.peak_bytes,
-                         bound.floor_bytes, step->seconds, step->peak_bytes);
+                fail_msg("%s, candidate %zu: bound %.9g s and %zu bytes (floor %zu), but %.9g s and %zu bytes",
+                         family->trial->method->name, all[i].index, bound.seconds, bound.peak_bytes,
+                         bound.lower_bound_bytes, step->seconds, step->peak_bytes);
             assert_true(!step->fits || bounds_host(family, bound.host_peak_bytes, step->host_peak_bytes));
             bool waits = step->host_peak_bytes > 0 || trial_ranks(family->trial) > 1;
             bool masked = family->trial->config.sliding_window > 0 || family->trial->packing.count > 0 ||
                           family->trial->group > 1;
             waits |= masked && family->trial->dtype == DTYPE_BF16;
-            bool rises = all[i].rung == 0 || step->seconds <= all[i - 1].step.seconds * (1 + ROUNDING);
-            bool highest = all[i].rung + 1 == family->rungs;
-            if (all[i].rung > 0 && ((step->peak_bytes < all[i - 1].step.peak_bytes && !highest) ||
-                                    bound.seconds > lower.seconds * (1 + ROUNDING) || (!rises && !waits)))
-                fail_msg(
-                    "%s, setting %zu: rung %zu is no step up: %zu bytes after %zu, at least %.9g s after %.9g, "
-                    "%.9g s after %.9g",
-                    family->trial->method->name, s, all[i].rung, step->peak_bytes, all[i - 1].step.peak_bytes,
-                    bound.seconds, lower.seconds, step->seconds, all[i - 1].step.seconds);
+            bool rises = all[i].index == 0 || step->seconds <= all[i - 1].step.seconds * (1 + ROUNDING);
+            bool highest = all[i].index + 1 == family->candidates;
+            if (all[i].index > 0 && ((step->peak_bytes < all[i - 1].step.peak_bytes && !highest) ||
+                                     bound.seconds > lower.seconds * (1 + ROUNDING) || (!rises && !waits)))
+                fail_msg("%s, setting %zu: candidate %zu is no step up: %zu bytes after %zu, at least %.9g s after "
+                         "%.9g, "
+                         "%.9g s after %.9g",
+                         family->trial->method->name, s, all[i].index, step->peak_bytes, all[i - 1].step.peak_bytes,
+                         bound.seconds, lower.seconds, step->seconds, all[i - 1].step.seconds);
             slower += !rises;
-            const struct candidate *twin = &all[i];
-            while (twin->family != family->twin || twin->rung != all[i].rung)
-                twin--;
-            if (step->fits && (step->seconds < twin->step.seconds * (1 - ROUNDING) ||
-                               step->host_peak_bytes < twin->step.host_peak_bytes))
+            const struct candidate *dominating = &all[i];
+            while (dominating->family != family->dominating || dominating->index != all[i].index)
+                dominating--;
+            if (step->fits && (step->seconds < dominating->step.seconds * (1 - ROUNDING) ||
+                               step->host_peak_bytes < dominating->step.host_peak_bytes))
                 fail_msg("%s, setting %zu: places save time", family->trial->method->name, s);
             lower = bound;
             options_free(&family->trial->method->options, options);
         }
     }
-    assert_true(slower > 0); // else no search needed to try a rung below one that fits
+    assert_true(slower > 0); // else no search needed to try a candidate below one that fits
 }
 
 static void expect_same(const struct planned_step *step, const struct planned_step *wanted, double rounding)
@@ -373,7 +373,7 @@ static void what_is_remembered_is_the_same(void **state)
                 continue;
             }
             const struct family *family = &space->families[all[i].family];
-            void *options = family_options(family, all[i].rung);
+            void *options = family_options(family, all[i].index);
             const struct planned_step *wanted = &all[i].step;
             struct planned_limits all_of_it = {wanted->peak_bytes, NO_LIMIT}, short_of_it = all_of_it;
             struct planned_step step, again, plain;
@@ -409,19 +409,19 @@ static void the_space_is_every_value(void **state)
     for (size_t f = 0; f < space.count; f++) {
         static const size_t chunks[] = {128, 256, 512, 1000};
         const struct option_table *table = &asked.trials[0].method->options;
-        assert_int_equal(space.families[f].rungs, COUNT(chunks));
-        for (size_t rung = 0; rung < COUNT(chunks); rung++) {
-            void *options = family_options(&space.families[f], rung);
-            assert_int_equal(options_count(table, options, "chunk", 0), chunks[rung]);
+        assert_int_equal(space.families[f].candidates, COUNT(chunks));
+        for (size_t index = 0; index < COUNT(chunks); index++) {
+            void *options = family_options(&space.families[f], index);
+            assert_int_equal(options_count(table, options, "chunk", 0), chunks[index]);
             assert_int_equal(options_count(table, options, "head_chunk", 0), 77);
             json_t *json = method_json(asked.trials[0].method, options);
             bool all = strcmp(json_string_value(json_object_get(json, "keep")), "all") == 0,
                  inner = strcmp(json_string_value(json_object_get(json, "inner")), "checkpoint") == 0,
                  host = strcmp(json_string_value(json_object_get(json, "offload")), "kv") == 0;
-            size_t stages = (size_t)json_integer_value(json_object_get(json, "stages"));
-            assert_in_range(stages, 1, layers);
-            assert_true(rung > 0 || !seen[all][inner][host][stages]);
-            seen[all][inner][host][stages] = true;
+            size_t segments = (size_t)json_integer_value(json_object_get(json, "segments"));
+            assert_in_range(segments, 1, layers);
+            assert_true(index > 0 || !seen[all][inner][host][segments]);
+            seen[all][inner][host][segments] = true;
             json_decref(json);
             options_free(table, options);
         }

@@ -117,7 +117,7 @@ static void test_every_script_runs(void **state)
     write_records(scratch, "m.jsonl", fixed);
     must_draw(scratch, (struct request_files){{"m.jsonl"}}, "svg");
     char *mixed = read_text(scratch, "out/deep/mixed-time.svg");
-    assert_non_null(strstr(mixed, ">drawn columns: mean of draws ± 2 std. errors<"));
+    assert_non_null(strstr(mixed, ">drawn chunks: mean of draws ± 2 std. errors<"));
     assert_non_null(strstr(mixed, ">others: fastest to slowest sample<"));
     free(mixed);
     write_sweep(scratch, "r.jsonl", "f32", 1);
@@ -288,16 +288,16 @@ static void test_memory_of_the_host_is_drawn(void **state)
     }
 }
 
-// Of draws a record has the peak of the first: that is said, and what its draw without columns leaves out.
+// Of draws a record has the peak of the first: that is said, and what its draw without chunks leaves out.
 static void test_peaks_of_draws_are_told(void **state)
 {
     struct scratch *scratch = *state;
     char *lines[] = {record(1, "e", "ok", "f32", 128, SPACO(1, "bernoulli", "paper"),
-                            DRAWN("[4, 5]", "[1, 2]", "4.5", "0.5") ", 'columns': [0], 'peak_bytes': 5000000"),
+                            DRAWN("[4, 5]", "[1, 2]", "4.5", "0.5") ", 'drawn_chunks': [0], 'peak_bytes': 5000000"),
                      record(2, "e", "ok", "f32", 256, SPACO(1, "bernoulli", "paper"),
-                            DRAWN("[4, 5]", "[1, 0]", "4.5", "0.5") ", 'columns': [1], 'peak_bytes': 6000000"),
+                            DRAWN("[4, 5]", "[1, 0]", "4.5", "0.5") ", 'drawn_chunks': [1], 'peak_bytes': 6000000"),
                      record(3, "e", "ok", "f32", 512, SPACO(1, "bernoulli", "paper"),
-                            DRAWN("[1, 5]", "[0, 1]", "3", "0.5") ", 'columns': null, 'peak_bytes': 1000000"),
+                            DRAWN("[1, 5]", "[0, 1]", "3", "0.5") ", 'drawn_chunks': null, 'peak_bytes': 1000000"),
                      NULL};
     write_records(scratch, "r.jsonl", lines);
     must_draw(scratch, (struct request_files){{"r.jsonl"}}, "svg,tsv");

@@ -215,7 +215,8 @@ static void what_has_no_point_is_told(void **state)
         "\"axes\": "
         "{\"context\": [64], \"method\": [{\"name\": \"seco\", \"chunk\": 16}, {\"name\": \"spaco\", \"chunk\": "
         "16, "
-        "\"budget\": [1, 2]}, {\"name\": \"spaco\", \"chunk\": 16, \"sampler\": \"fixed\", \"columns\": [0, 1], "
+        "\"budget\": [1, 2]}, {\"name\": \"spaco\", \"chunk\": 16, \"sampler\": \"fixed\", \"drawn_chunks\": [0, "
+        "1], "
         "\"budget\": [1, 2, 4]}]}}\nSPEC\n"
         "$L run s.json --quiet --out r.jsonl && $L plot --scripts \"$P\" --figures sparsity --format tsv,svg --out "
         "drawn r.jsonl 2> said && ! grep fixed drawn/mine-sparsity.tsv && ! grep fixed drawn/mine-sparsity.svg && "
@@ -416,7 +417,7 @@ static void pictures_of_claims_are_there(void **state)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 // The candidates of advise's front have numbers, which a list says.
-static void a_front_lists_its_candidates(void **state)
+static void a_pareto_front_lists_its_candidates(void **state)
 {
     expect_drawn(
         *state, "",
@@ -469,7 +470,7 @@ int main(void)
         TEST(axes_of_bars_are_left),
         TEST(an_axis_is_broken_where_nothing_lies),
         TEST(longest_contexts_say_what_is_claimed),
-        TEST(a_front_lists_its_candidates),
+        TEST(a_pareto_front_lists_its_candidates),
         TEST(outputs_that_cannot_be_read_are_told),
         TEST(commits_are_held_against_each_other),
         TEST(pictures_of_claims_are_there),

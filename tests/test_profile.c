@@ -187,15 +187,15 @@ static void bad_files_are_refused_with_the_place(void **state)
         free(expected);
     }
     // A name that just has room is read whole; a byte more is refused, not cut.
-    const int most = (int)sizeof((struct profile){0}.name) - 1;
-    for (int length = most; length <= most + 1; length++) {
+    const int max = (int)sizeof((struct profile){0}.name) - 1;
+    for (int length = max; length <= max + 1; length++) {
         char json[2048];
         struct profile profile;
         struct status status = {0};
         snprintf(json, sizeof json, "{'name': '%0*d',\n%s", length, 0, &GOOD[strlen("{'name': 'p',\n")]);
-        assert_int_equal(load(*state, json, &profile, &status), length == most);
-        assert_true(length > most || strlen(profile.name) == (size_t)most);
-        assert_true(length == most || strstr(status.message, "expected at most 159 bytes"));
+        assert_int_equal(load(*state, json, &profile, &status), length == max);
+        assert_true(length > max || strlen(profile.name) == (size_t)max);
+        assert_true(length == max || strstr(status.message, "expected at most 159 bytes"));
     }
 }
 

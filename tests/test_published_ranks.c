@@ -6,12 +6,12 @@
 #include "tests/sanitized.h"
 
 // The least that any rank waits: of the busiest.
-static double least_idle(const json_t *ranks)
+static double min_idle(const json_t *ranks)
 {
-    double least = 1;
+    double min = 1;
     for (size_t r = 0; r < json_array_size(json_object_get(ranks, "idle_share")); r++)
-        least = fmin(least, item(ranks, "idle_share", r));
-    return least;
+        min = fmin(min, item(ranks, "idle_share", r));
+    return min;
 }
 
 // A pipeline of Llama-3-8B over a million tokens sends at most 2 T d e bytes per rank, most of them while it
@@ -22,9 +22,9 @@ static void a_pipeline_hides_its_messages(void **state)
 {
     (void)state;
     static const struct {
-        const char *card, *links;
+        const char *card, *interconnect;
         size_t head_chunk;
-        double most; // that the busiest stage may wait, of a step
+        double max; // that the busiest stage may wait, of a step
     } cases[] = {{HALF, "infiniband", 256, 0.031},
                  {HALF, "ethernet-10g", 256, 0.035},
                  {HALF, "wide-area", 256, 0.1},
@@ -35,13 +35,13 @@ static void a_pipeline_hides_its_messages(void **state)
         assert_true(asprintf(&json,
                              "{'model': 'llama-3-8b', 'context': 1048576, 'dtype': 'bf16', 'device': 'plan', "
                              "'method': {'name': 'seco', 'chunk': 2048, 'head_chunk': %zu}, 'parallel': {'stage': "
-                             "8}, 'profile': '%s', 'links': '%s'}",
-                             cases[i].head_chunk, cases[i].card, cases[i].links) > 0);
+                             "8}, 'profile': '%s', 'interconnect': '%s'}",
+                             cases[i].head_chunk, cases[i].card, cases[i].interconnect) > 0);
         json_t *record = record_of(json), *ranks = json_object_get(record, "ranks");
         for (size_t r = 0; r < 8; r++)
             assert_true(item(ranks, "sent_bytes", r) == (r == 0 || r == 7 ? 1 : 2) * 1048576.0 * 4096 * 2);
-        if (!(least_idle(ranks) <= cases[i].most))
-            fail_msg("%s: %g", cases[i].links, least_idle(ranks));
+        if (!(min_idle(ranks) <= cases[i].max))
+            fail_msg("%s: %g", cases[i].interconnect, min_idle(ranks));
         json_decref(record);
         free(json);
     }
@@ -120,7 +120,7 @@ static void nodes_spare_the_links_between_them(void **state)
             asprintf(&json,
                      "{'model': 'llama-3-8b', 'context': 1024, 'batch': 32, 'dtype': 'bf16', 'device': "
                      "'plan', 'method': {'name': 'streambp', 'chunk': 1024}, 'parallel': {'data': 32, 'node': "
-                     "%d}, 'profile': 'h200-141g', 'links': 'nvlink-100g'}",
+                     "%d}, 'profile': 'h200-141g', 'interconnect': 'nvlink-100g'}",
                      i ? 8 : 1) > 0);
         json_t *record = record_of(json);
         ms[i] = number(record, "estimate_ms");

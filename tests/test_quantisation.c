@@ -42,12 +42,12 @@ static void words_are_full(void **state)
     }
 }
 
-enum { MOST = 1000 };
+enum { MAX = 1000 };
 
 struct quantised {
-    uint32_t words[MOST];
-    float scales[MOST];
-    double values[MOST];
+    uint32_t words[MAX];
+    float scales[MAX];
+    double values[MAX];
 };
 
 static void there_and_back(struct quantised *found, enum quantisation q, const double *values, size_t count,
@@ -62,8 +62,8 @@ static void what_can_be_represented_is_exact(void **state)
 {
     (void)state;
     static struct quantised found;
-    double values[MOST];
-    for (size_t count = 1; count < MOST; count += 37) {
+    double values[MAX];
+    for (size_t count = 1; count < MAX; count += 37) {
         for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
             for (size_t i = 0; i < count; i++) {
                 double scale = ldexp(1, (int)(i / QUANTISATION_BLOCK) - 9);
@@ -87,20 +87,20 @@ static void the_error_is_bounded(void **state)
 {
     (void)state;
     static struct quantised found;
-    double values[MOST], widest = 0;
+    double values[MAX], widest = 0;
     for (unsigned code = 1; code < NF4_LEVELS; code++) {
         widest = fmax(widest, (double)nf4_level(code) - (double)nf4_level(code - 1));
     }
     const double bounds[] = {[QUANTISATION_NF4] = widest / 2, [QUANTISATION_INT8] = 0.5 / 127};
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct random random = random_named(seed, "values");
-        random_normals(&random, 0, MOST, 0, pow(10, (double)seed - 10), values);
+        random_normals(&random, 0, MAX, 0, pow(10, (double)seed - 10), values);
         for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
             double worst = 0;
-            there_and_back(&found, q, values, MOST, DTYPE_F64);
-            for (size_t first = 0; first < MOST; first += QUANTISATION_BLOCK) {
+            there_and_back(&found, q, values, MAX, DTYPE_F64);
+            for (size_t first = 0; first < MAX; first += QUANTISATION_BLOCK) {
                 double largest = 0;
-                size_t end = first + QUANTISATION_BLOCK < MOST ? first + QUANTISATION_BLOCK : MOST;
+                size_t end = first + QUANTISATION_BLOCK < MAX ? first + QUANTISATION_BLOCK : MAX;
                 for (size_t i = first; i < end; i++) {
                     largest = fmax(largest, fabs(values[i]));
                 }
@@ -119,13 +119,13 @@ static void codes_are_the_nearest(void **state)
 {
     (void)state;
     static struct quantised found;
-    double values[MOST];
+    double values[MAX];
     struct random random = random_named(3, "values");
-    random_normals(&random, 0, MOST, 0, 0.02, values);
+    random_normals(&random, 0, MAX, 0, 0.02, values);
     for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
-        there_and_back(&found, q, values, MOST, DTYPE_F64);
+        there_and_back(&found, q, values, MAX, DTYPE_F64);
         int codes = q == QUANTISATION_NF4 ? NF4_LEVELS : 256;
-        for (size_t i = 0; i < MOST; i++) {
+        for (size_t i = 0; i < MAX; i++) {
             double error = fabs(found.values[i] - values[i]), scale = found.scales[i / QUANTISATION_BLOCK];
             for (uint32_t code = 0; (int)code < codes; code++) {
                 double other = scale * (double)quantised_level(q, code, 0);

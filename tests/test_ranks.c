@@ -1,6 +1,6 @@
 // Ranks: what they send each other, and the methods that take several against one. Started by itself this program
 // starts itself under mpirun, with 1, 2, 3, 4 and 6 ranks.
-#include "methods/schedule/columns.h"
+#include "methods/schedule/chunks.h"
 #include "tests/fixture.h"
 #include "tests/under_mpirun.h"
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static struct device *opened(enum dtype dtype)
     return device;
 }
 
-// What rank r has at row i, column j, before a sum.
+// What rank r has at row i, chunk j, before a sum.
 static double part_of(size_t r, size_t i, size_t j)
 {
     return sin((double)(1 + r + 7 * i + 31 * j)) * (r % 2 ? 0x1p-10 : 1);
@@ -263,13 +263,13 @@ static void check_pipeline(const struct setting *s)
     assert_int_equal(planned.counters.messages, first.counters.messages);
     assert_true(planned.counters.flops == first.counters.flops);
     assert_int_equal(planned.peak_bytes, first.peak_bytes);
-    if (strcmp(s->method, "seco") == 0 && !s->tied) { // every column's x to the right, its gradient to the left
+    if (strcmp(s->method, "seco") == 0 && !s->tied) { // every chunk's x to the right, its gradient to the left
         size_t neighbours = !ranks_lowest(&ranks) + !ranks_highest(&ranks);
-        double column = (double)(one.context * one.batch_size * one.config.width * dtype_bytes(s->dtype));
-        assert_true(first.counters.sent_bytes == (double)neighbours * column);
+        double number = (double)(one.context * one.batch_size * one.config.width * dtype_bytes(s->dtype));
+        assert_true(first.counters.sent_bytes == (double)neighbours * number);
         void *options = fixture_options(method_find("seco"), "%s", s->options);
         size_t chunk = options_count(&method_find("seco")->options, options, "chunk", 0);
-        assert_int_equal(first.counters.messages, neighbours * columns_of(one.context, chunk).count);
+        assert_int_equal(first.counters.messages, neighbours * chunks_of(one.context, chunk).count);
         options_free(&method_find("seco")->options, options);
     }
     free(before);
@@ -293,7 +293,7 @@ static void test_pipeline(void **state)
         {"spaco", "chunk=4 budget=3", false, false, false, DTYPE_F64},
         {"spaco", "chunk=4 budget=2 loss=all", false, true, false, DTYPE_F64},
         {"spaco", "chunk=3 budget=4 inner=checkpoint", false, false, true, DTYPE_F32},
-        {"spaco", "chunk=4 sampler=fixed columns=0,5", true, false, false, DTYPE_F64},
+        {"spaco", "chunk=4 sampler=fixed drawn_chunks=0,5", true, false, false, DTYPE_F64},
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         check_pipeline(&settings[i]);

@@ -25,7 +25,7 @@ static void ranks_have_the_figures_of_one(void **state)
     for (size_t i = 0; i < 4; i += 2) {
         const json_t *one = json_array_get(all, i), *three = json_array_get(all, i + 1);
         const json_t *plan = json_array_get(planned, i + 1);
-        double most = 0;
+        double max = 0;
         assert_string_equal(text_at(three, "status"), "ok");
         assert_string_equal(text_at(json_object_get(three, "gradient"), "hash"),
                             text_at(json_object_get(one, "gradient"), "hash"));
@@ -38,13 +38,13 @@ static void ranks_have_the_figures_of_one(void **state)
                 assert_true(element(three, keys[k], r) == element(plan, keys[k], r));
                 assert_true(element(three, keys[k], r) > 0);
             }
-            most = element(three, "peak_bytes", r) > most ? element(three, "peak_bytes", r) : most;
+            max = element(three, "peak_bytes", r) > max ? element(three, "peak_bytes", r) : max;
         }
         static const char *const same[] = {"peak_bytes", "flops", "bytes_moved", "launches", "resident_bytes"};
         for (size_t k = 0; k < COUNT(same); k++)
             assert_true(json_equal(json_object_get(three, same[k]), json_object_get(plan, same[k])));
-        assert_true(most == json_number_value(json_object_get(three, "peak_bytes")));
-        assert_true(most < json_number_value(json_object_get(one, "peak_bytes")));
+        assert_true(max == json_number_value(json_object_get(three, "peak_bytes")));
+        assert_true(max < json_number_value(json_object_get(one, "peak_bytes")));
     }
     assert_string_equal(text_at(json_array_get(all, 5), "status"), "unsupported");
     assert_non_null(strstr(text_at(json_array_get(all, 5), "reason"), "full takes no stage ranks"));
@@ -220,7 +220,7 @@ static void a_tied_table_stays_on_the_device(void **state)
     assert_says(scratch, "err", "the gradient of a tied table");
     assert_int_equal(run(scratch,
                          "$L plan --model qwen2.5-0.5b --context 64 --method seco --chunk 16 --parallel stage=2 "
-                         "--stages 2"),
+                         "--segments 2"),
                      2);
     assert_says(scratch, "err", "give one of the two");
 }

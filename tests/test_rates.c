@@ -16,7 +16,8 @@
 #define GEMMS(rate)     "'gemm_nt': " ONE(rate) ", 'gemm_nn': " ONE(rate) ", 'gemm_tn': " ONE(rate)
 #define ATTENTION(rate) "'attention_forward': " ONE(rate) ", 'attention_backward': " ONE(rate)
 #define PROFILE(operations)                                                                                        \
-    "{" PEAKS ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'yardstick_s': 0.0025, 's_per_byte': " \
+    "{" PEAKS                                                                                                      \
+    ", 'rates': {'f32': {'source': 'made up', 'spread': [0.5, 3], 'reference_kernel_s': 0.0025, 's_per_byte': "    \
     "2e-22, 'operations': "                                                                                        \
     "{" operations "}}}}"
 
@@ -207,7 +208,7 @@ static void the_least_in_f32(void **state)
     double found[2];
     assert_non_null(device);
     device->roofline =
-        (struct roofline){.flops_per_s = 1e6, .f32_flops_per_s = 1e4, .bytes_per_s = 1e30, .least = true};
+        (struct roofline){.flops_per_s = 1e6, .f32_flops_per_s = 1e4, .bytes_per_s = 1e30, .min = true};
     attend(device, shape, true, found);
     assert_true(near(found[0], early / 1e6 + late / 1e4));
     attend(device, rest, true, found);
@@ -248,7 +249,7 @@ static void wrong_rates_are_refused(void **state)
         {"'gemm_nt': 7", "{\"axes\": [...], \"values\": [...]}"},
         {"'an_operation_that_has_so_long_a_name': {'axes': [[1]], 'values': [1]}", "so long a name"},
         {"}, 'f16': {", "unknown key"},
-        {"}, 'yardstick_s': {", "a number from 1e-09"},
+        {"}, 'reference_kernel_s': {", "a number from 1e-09"},
         {"}, 's_per_byte': {", "a number from 0"},
         {"'gemm_nt': " ONE("1"),
          "no rate of gemm_nn; measure all with longbp calibrate --rates, or leave rates out"},
@@ -287,7 +288,7 @@ static void rates_are_written_and_read_again(void **state)
         fail_msg("%s: %s", text, status.message);
     assert_memory_equal(&profile.rates, &again.rates, sizeof profile.rates);
     assert_string_equal(again.rates_source, "made up");
-    assert_true(again.rates[DTYPE_F32].yardstick_s == 0.0025 && again.rates[DTYPE_F32].s_per_byte == 2e-22);
+    assert_true(again.rates[DTYPE_F32].reference_kernel_s == 0.0025 && again.rates[DTYPE_F32].s_per_byte == 2e-22);
     free(text);
 }
 
@@ -316,25 +317,25 @@ static void a_search_does_not_trust_the_chunk(void **state)
     static const size_t limits_bytes[] = {NO_LIMIT, 24 << 20, 12 << 20};
     for (size_t l = 0; l < COUNT(limits_bytes); l++) {
         struct planned_limits limits = {limits_bytes[l], NO_LIMIT};
-        double least_s = INFINITY;
+        double min_s = INFINITY;
         bool smallest = false;
         for (size_t f = 0; f < space.count; f++) {
-            for (size_t rung = 0; rung < space.families[f].rungs; rung++) {
+            for (size_t index = 0; index < space.families[f].candidates; index++) {
                 struct planned_step step;
-                void *options = family_options(&space.families[f], rung);
+                void *options = family_options(&space.families[f], index);
                 struct planned_memos none = {0};
                 assert_true(planned_step(&step, space.families[f].trial, options, limits, &none, &status));
                 options_free(&space.families[f].trial->method->options, options);
-                if (step.fits && step.seconds < least_s) {
-                    least_s = step.seconds;
-                    smallest = rung == 0 && space.families[f].rungs > 1;
+                if (step.fits && step.seconds < min_s) {
+                    min_s = step.seconds;
+                    smallest = index == 0 && space.families[f].candidates > 1;
                 }
             }
         }
         struct candidate fastest;
         assert_true(planner_open(&planner, &space, limits, &status) &&
                     planner_fastest(&planner, &fastest, &status));
-        assert_true(fastest.step.fits ? near(fastest.step.seconds, least_s) : isinf(least_s));
+        assert_true(fastest.step.fits ? near(fastest.step.seconds, min_s) : isinf(min_s));
         assert_true(l > 0 || smallest); // the case that this is about
         planner_close(&planner);
     }

@@ -68,12 +68,12 @@ static void a_record_may_be_short_or_null(void **state)
                                  "'tensors': {'w': {'max_abs': 0, 'hash': 'fedcba9876543210'}}}"));
 }
 
-static void samples_have_their_columns(void **state)
+static void samples_have_their_chunks(void **state)
 {
     (void)state;
-    expect_good(RECORD(TRIAL("") ", 'samples_ms': [0.5, 3], 'sample_columns': [0, 2], 'mean_ms': 1.75, "
+    expect_good(RECORD(TRIAL("") ", 'samples_ms': [0.5, 3], 'sample_chunks': [0, 2], 'mean_ms': 1.75, "
                                  "'mean_error_ms': null"));
-    expect_good(RECORD(TRIAL("") ", 'samples_ms': [], 'sample_columns': [1, 2, 3], 'estimate_ms': 7")); // a plan's
+    expect_good(RECORD(TRIAL("") ", 'samples_ms': [], 'sample_chunks': [1, 2, 3], 'estimate_ms': 7")); // a plan's
     expect_bad("{'schema': 2, 'id': '" ID
                "', 'experiment': 'e', 'status': 'ok', 'trial': {'dtype': 'f32', 'device': "
                "'cpu', 'batch': 1, 'context': 8, 'method': {'name': 'fu\\tll'}}}",
@@ -82,12 +82,11 @@ static void samples_have_their_columns(void **state)
                "', 'experiment': 'e', 'status': 'ok', 'trial': {'dtype': 'f32', 'device': "
                "'cpu', 'batch': 1, 'context': 8, 'method': {'name': ''}}}",
                "'trial.method.name' is missing or empty, or has control characters");
-    expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1, -1]"),
-               "'sample_columns' is not an array of whole numbers");
-    expect_bad(RECORD(TRIAL("") ", 'sample_columns': [1.5]"), "'sample_columns' is not an array of whole numbers");
-    expect_bad(RECORD(TRIAL("") ", 'sample_columns': 1"), "'sample_columns' is not an array of whole numbers");
-    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'sample_columns': [3]"),
-               "'sample_columns' are 1, but 'samples_ms' 2");
+    expect_bad(RECORD(TRIAL("") ", 'sample_chunks': [1, -1]"), "'sample_chunks' is not an array of whole numbers");
+    expect_bad(RECORD(TRIAL("") ", 'sample_chunks': [1.5]"), "'sample_chunks' is not an array of whole numbers");
+    expect_bad(RECORD(TRIAL("") ", 'sample_chunks': 1"), "'sample_chunks' is not an array of whole numbers");
+    expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'sample_chunks': [3]"),
+               "'sample_chunks' are 1, but 'samples_ms' 2");
     expect_good(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'slowdown': [3, 0.5]"));
     expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1, 2], 'slowdown': [3]"), "'slowdown' are 1, but 'samples_ms' 2");
     expect_bad(RECORD(TRIAL("") ", 'samples_ms': [1], 'slowdown': [0]"),
@@ -256,9 +255,10 @@ static const char sample[] =
     "'status': "
     "'ok', 'reason': null, 'trial': {'model': {'layers': 1}, 'dtype': 'f64', 'device': 'cpu', 'batch': 1, "
     "'context': 64, 'tf32': false, 'method': {'name': 'seco', 'chunk': 8}, 'measure': {'max_seconds': 1.5}, "
-    "'documents': [3, 4], 'limits': {'memory': null}}, 'loss': -1.25e-3, 'columns': [1, 2], 'samples_ms': [1.5, "
+    "'documents': [3, 4], 'limits': {'memory': null}}, 'loss': -1.25e-3, 'drawn_chunks': [1, 2], 'samples_ms': "
+    "[1.5, "
     "2], "
-    "'sample_columns': [2, 3], 'slowdown': [1.5, 2.25], 'peak_by_category': {'weights': 3}, 'flops': 12, "
+    "'sample_chunks': [2, 3], 'slowdown': [1.5, 2.25], 'peak_by_category': {'weights': 3}, 'flops': 12, "
     "'gradient': {'hash': "
     "'0123456789abcdef', 'tensors': {'a': {'max_abs': 0.5}, 'b': {}}}, 'categories': {'rows': [{'shape': [2, 3, "
     "4], "
@@ -305,7 +305,7 @@ static void others_are_refused(void **state)
         {"[1.5, 2]", "[1.5, 0]"},
         {"[1.5, 2]", "[1.5]   "},
         {"[2, 3], ", "[2]   , "},
-        {"'sample_columns': [2, 3]", "'sample_columns': []    "},
+        {"'sample_chunks': [2, 3]", "'sample_chunks': []    "},
         {"[1.5, 2.25]", "[1.5]      "},
         {"'slowdown': [1.5, 2.25]", "'slowdown': []         "},
         {"'weights': 3", "'weighty': 3"},
@@ -345,9 +345,9 @@ static void changed_lines_are_judged_as_their_json(void **state)
         char *text = strdup(line);
         for (size_t change = 0; change <= i % 3; change++, draw += 3) {
             size_t at = random_below(&random, draw, length), from = random_below(&random, draw + 1, length);
-            size_t most = length - (at > from ? at : from);
+            size_t max = length - (at > from ? at : from);
             if (i % 2)
-                memmove(text + at, line + from, random_below(&random, draw + 2, most < 40 ? most : 40));
+                memmove(text + at, line + from, random_below(&random, draw + 2, max < 40 ? max : 40));
             else
                 text[at] = signs[random_below(&random, draw + 1, sizeof signs - 1)];
         }
@@ -418,7 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_may_be_short_or_null),
-        cmocka_unit_test(samples_have_their_columns),
+        cmocka_unit_test(samples_have_their_chunks),
         cmocka_unit_test(unknown_keys_are_named_wherever_they_are),
         cmocka_unit_test(trials_are_possible),
         cmocka_unit_test(sizes_are_not_below_zero),

@@ -222,7 +222,7 @@ static void the_gradients_error_is_told(void **state)
                  "f32, cpu, batch 1, context 8\n\nsetting gradient.relative_l2 time, ms time / full\n"
                  "full 1e-07 4.000 1.000\nspaco, chunk 4, budget 1 0.7500 - -\n"
                  "spaco, chunk 4, budget 2 2e-07 - -\n\n"
-                 "2 of 3 rows draw their columns: times are means over draws, all else is of the first draw\n");
+                 "2 of 3 rows draw their chunks: times are means over draws, all else is of the first draw\n");
     expect(scratch, table, "1\n");
     // Without a time there is none that is a mean.
     write_records(scratch, CHECKED("b", "'spaco', 'chunk': 4, 'budget': 1", "0.75"));
@@ -241,11 +241,12 @@ static void the_gradients_error_is_told(void **state)
 }
 
 // Columns that a user names have no number beside them, which would be 0.
-static void fixed_columns_have_no_budget(void **state)
+static void fixed_chunks_have_no_budget(void **state)
 {
     const struct scratch *scratch = *state;
-    write_records(scratch, TIMED("a", "'spaco', 'chunk': 8, 'budget': 0, 'columns': [2]", 64, SAMPLES, 1024)
-                               TIMED("b", "'spaco', 'chunk': 8, 'budget': 2, 'columns': []", 64, SAMPLES, 1024));
+    write_records(scratch,
+                  TIMED("a", "'spaco', 'chunk': 8, 'budget': 0, 'drawn_chunks': [2]", 64, SAMPLES, 1024)
+                      TIMED("b", "'spaco', 'chunk': 8, 'budget': 2, 'drawn_chunks': []", 64, SAMPLES, 1024));
     assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
     assert_says(scratch, "out", "\nspaco, chunk 8, fixed columns ");
     assert_says(scratch, "out", "\nspaco, chunk 8, budget 2 ");
@@ -259,8 +260,8 @@ static void fixed_columns_have_no_budget(void **state)
 static void what_tells_rows_apart_is_said_of_each(void **state)
 {
     const struct scratch *scratch = *state;
-#define FIXED "'sampler': 'fixed', 'columns': [0, 1], 'compensation': 'paper'"
-#define DRAWS "'sampler': 'uniform', 'columns': [], 'compensation': 'paper'"
+#define FIXED "'sampler': 'fixed', 'drawn_chunks': [0, 1], 'compensation': 'paper'"
+#define DRAWS "'sampler': 'uniform', 'drawn_chunks': [], 'compensation': 'paper'"
     write_records(scratch, SAMPLED("1", 1, FIXED) SAMPLED("2", 2, FIXED) SAMPLED("3", 3, FIXED)
                                SAMPLED("4", 1, DRAWS) SAMPLED("5", 2, DRAWS) SAMPLED("6", 4, DRAWS));
     expect_lines(scratch, "$L report r.jsonl --columns setting",
@@ -528,7 +529,7 @@ int main(void)
                                        TEST(mistakes_are_told_before_anything_is_written),
                                        TEST(the_table_says_what_differs),
                                        TEST(the_gradients_error_is_told),
-                                       TEST(fixed_columns_have_no_budget),
+                                       TEST(fixed_chunks_have_no_budget),
                                        TEST(what_tells_rows_apart_is_said_of_each),
                                        TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),

@@ -11,7 +11,7 @@ struct measured {
     struct trial trial;
     struct record record;
     struct rank_figures figures;
-    struct number_list asked_ms;
+    struct number_list host_launch_ms;
 };
 
 static struct measured *measured_of(struct trial trial)
@@ -30,12 +30,12 @@ static json_t *written(struct measured *measured)
 {
     const struct provenance provenance = {.version = "", .revision = "", .compiler = "", .flags = ""};
     trial_record_figures(&measured->record, &measured->figures);
-    trial_record_times(&measured->record, &measured->trial, &measured->figures.counters, &measured->asked_ms);
+    trial_record_times(&measured->record, &measured->trial, &measured->figures.counters, &measured->host_launch_ms);
     char *line = trial_record_line(&measured->record, &provenance);
     json_t *record = json_loads(line, 0, NULL);
     assert_non_null(record);
     free(line);
-    free(measured->asked_ms.items);
+    free(measured->host_launch_ms.items);
     trial_free(&measured->trial);
     free(measured);
     return record;
@@ -83,20 +83,21 @@ static void rates_are_of_the_median(void **state)
     (void)state;
     struct measured *odd = measured_of(trial_of(MINIMAL));
     odd->record.samples_ms = LIST(40, 10, 20, 80, 30);
-    odd->asked_ms = LIST(3, 1, 2, 9, 4);
+    odd->host_launch_ms = LIST(3, 1, 2, 9, 4);
     odd->record.gemm_flops_per_s = 4e11;
     trial_record_sensors(&odd->record, &(struct watch_report){.energy_j = 12, 1000, 1500, 1700}, 5);
-    EXPECT(odd, {"median_ms", 30}, {"mean_ms", NAN}, {"mean_error_ms", NAN}, {"asked_ms", 3}, {"flops_per_s", 2e11},
-           {"model_flops_per_s", 5e9 / 0.03}, {"model_flops_share", 5e9 / 0.03 / 4e11}, {"gemm_flops_per_s", 4e11},
-           {"energy_j", 2.4}, {"sm_clock_mhz.min", 1000}, {"sm_clock_mhz.median", 1500}, {"sm_clock_mhz.max", 1700},
-           {"flops", 6e9}, {"model_flops", 5e9}, {"bytes_moved", 5e8}, {"launches", 70}, {"estimate_ms", NAN});
+    EXPECT(odd, {"median_ms", 30}, {"mean_ms", NAN}, {"mean_error_ms", NAN}, {"host_launch_ms", 3},
+           {"flops_per_s", 2e11}, {"model_flops_per_s", 5e9 / 0.03}, {"model_flops_share", 5e9 / 0.03 / 4e11},
+           {"gemm_flops_per_s", 4e11}, {"energy_j", 2.4}, {"sm_clock_mhz.min", 1000}, {"sm_clock_mhz.median", 1500},
+           {"sm_clock_mhz.max", 1700}, {"flops", 6e9}, {"model_flops", 5e9}, {"bytes_moved", 5e8}, {"launches", 70},
+           {"estimate_ms", NAN});
     struct measured *even = measured_of(trial_of(MINIMAL));
     even->record.samples_ms = LIST(40, 10, 20, 80);
-    even->asked_ms = LIST(3, 1, 2, 9);
-    EXPECT(even, {"median_ms", 30}, {"flops_per_s", 2e11}, {"asked_ms", 2.5});
+    even->host_launch_ms = LIST(3, 1, 2, 9);
+    EXPECT(even, {"median_ms", 30}, {"flops_per_s", 2e11}, {"host_launch_ms", 2.5});
     struct measured *two = measured_of(trial_of(MINIMAL));
     two->record.samples_ms = LIST(40, 10);
-    EXPECT(two, {"median_ms", 25}, {"flops_per_s", 2.4e11}, {"asked_ms", NAN});
+    EXPECT(two, {"median_ms", 25}, {"flops_per_s", 2.4e11}, {"host_launch_ms", NAN});
 }
 
 // Of draws the mean and its standard error count; the FLOPs are draw 0's, and so is their time; an estimate has no
@@ -107,7 +108,7 @@ static void draws_have_a_mean(void **state)
     struct measured *drawn =
         measured_of(trial_of(METHOD("{'name': 'spaco', 'chunk': 16, 'budget': 2, 'sampler': 'bernoulli'}")));
     drawn->record.samples_ms = LIST(20, 10, 60);
-    drawn->record.sample_columns = LIST(2, 1, 3);
+    drawn->record.sample_chunks = LIST(2, 1, 3);
     // Deviations from 30: -10, -20, 30; of the mean sqrt(1400 / 2 / 3).
     EXPECT(drawn, {"median_ms", 20}, {"mean_ms", 30}, {"mean_error_ms", sqrt(1400.0 / 6)}, {"flops_per_s", 3e11},
            {"model_flops_per_s", NAN}, {"model_flops_share", NAN});
@@ -120,14 +121,14 @@ static void peaks_are_over_their_bound(void **state)
                                          .peak_by_category[CATEGORY_WEIGHTS] = 900,
                                          .host_peak_bytes = 77,
                                          .resident_bytes = 1000,
-                                         .floor_bytes_per_token = 2.25,
+                                         .lower_bound_bytes_per_token = 2.25,
                                          .tokens = 333,
                                          .counters.link_bytes = {[QUEUE_OUT] = 11, [QUEUE_IN] = 22}};
     struct measured *ok = measured_of(trial_of(MINIMAL));
     double bound = 1000 + 2.25 * 333; // 1749.25
     ok->figures = figures;
     EXPECT(ok, {"peak_bytes", 3000}, {"peak_by_category.weights", 900}, {"peak_by_category.logits", 0},
-           {"host_peak_bytes", 77}, {"resident_bytes", 1000}, {"floor_bytes_per_token", 2.25},
+           {"host_peak_bytes", 77}, {"resident_bytes", 1000}, {"lower_bound_bytes_per_token", 2.25},
            {"lower_bound_bytes", 1750}, {"peak_over_bound", 3000 / bound}, {"link_out_bytes", 11},
            {"link_in_bytes", 22});
     struct measured *oom = measured_of(trial_of(MINIMAL));

@@ -28,7 +28,7 @@ static void what_is_drawn(void **state)
     } cases[] = {
         {"{'name': 'spaco', 'budget': 2}", true},
         {"{'name': 'spaco', 'budget': 2, 'sampler': 'bernoulli'}", true},
-        {"{'name': 'spaco', 'sampler': 'fixed', 'columns': [1, 3]}", false},
+        {"{'name': 'spaco', 'sampler': 'fixed', 'drawn_chunks': [1, 3]}", false},
         {"{'name': 'seco', 'chunk': 4}", false},
         {"{'name': 'null'}", false},
         {"{'name': 'of another program', 'sampler': 'bernoulli'}", false},
@@ -61,7 +61,7 @@ static void what_a_point_matches(void **state)
         {"seco", 64, 8, 512, "{'name': 'seco', 'chunk': 64}", false},
         {"spaco", 64, 8, 1024, "{'name': 'spaco', 'chunk': 64, 'budget': 8}", true},
         {"spaco", 64, 8, 1024, "{'name': 'spaco', 'chunk': 64, 'budget': 7}", false},
-        // Of four columns no more than four are drawn.
+        // Of four chunks no more than four are drawn.
         {"spaco", 64, 8, 256, "{'name': 'spaco', 'chunk': 64, 'budget': 4}", true},
         {"spaco", 64, 8, 256, "{'name': 'spaco', 'chunk': 64, 'budget': 3}", false},
         {"spaco", 64, 8, 0, "{'name': 'spaco', 'chunk': 64, 'budget': 4}", false},

@@ -109,8 +109,8 @@ static void a_refused_allocation_is_out_of_memory(void **state)
         {"", PLACE_DEVICE, 0, NULL},
         {"", PLACE_HOST, 2, "full"},
         {"offload=inputs", PLACE_DEVICE, 0, "checkpoint"},
-        {"offload=kv stages=2", PLACE_DEVICE, 0, "seco"},
-        {"offload=inputs+gradient stage_rows=0,1", PLACE_DEVICE, 0, "streambp"},
+        {"offload=kv segments=2", PLACE_DEVICE, 0, "seco"},
+        {"offload=inputs+gradient segment_starts=0,1", PLACE_DEVICE, 0, "streambp"},
     };
     for (size_t d = 0; devices[d]; d++) {
         for (size_t m = 0; methods[m]; m++) {

@@ -119,14 +119,14 @@ static void updates_are_those_of_one_rank(void **state)
 {
     (void)state;
     static const struct updated updates[] = {
-        {"adamw", "when=walk master=f32", .dtype = DTYPE_F64},
+        {"adamw", "when=backward master=f32", .dtype = DTYPE_F64},
         {"adamw", "decay=0.1", .lora = true, .dtype = DTYPE_F64},
         {"adamw", "master=f32 state=f32", .dtype = DTYPE_BF16},
         {"adamw", "round=stochastic state=bf16", .dtype = DTYPE_BF16},
-        {"adamw", "round=stochastic when=walk", .dtype = DTYPE_BF16},
+        {"adamw", "round=stochastic when=backward", .dtype = DTYPE_BF16},
         {"sgd", "momentum=0.9 decay=0.1", .dtype = DTYPE_F64},
-        {"sgd", "when=walk", .dtype = DTYPE_F32},
-        {"adam8bit", "round=stochastic when=walk", .dtype = DTYPE_BF16},
+        {"sgd", "when=backward", .dtype = DTYPE_F32},
+        {"adam8bit", "round=stochastic when=backward", .dtype = DTYPE_BF16},
         {"bcd", "interval=1", .dtype = DTYPE_F32},
         {"bcd", "interval=2 order=descending", .dtype = DTYPE_F64},
     };

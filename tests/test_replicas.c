@@ -32,7 +32,7 @@ static void gradients_are_those_of_one_rank(void **state)
         {.options = "chunk=5 budget=2", .qk_norm = true, .documents = true},
         {.options = "chunk=6 budget=2", .lora = true, .qk_norm = true},
         {.options = "chunk=6 budget=2", .lora = true, .tied = true, .dtype = DTYPE_F32},
-        {.options = "chunk=4 stages=2 budget=2", .tied = true, .documents = true},
+        {.options = "chunk=4 segments=2 budget=2", .tied = true, .documents = true},
         {.options = "chunk=7 budget=2", .dtype = DTYPE_F32, .tied = true},
         {.options = "chunk=7 budget=2", .dtype = DTYPE_BF16},
         {.options = "chunk=9 budget=2", .lora = true, .documents = true, .masked = true, .qk_norm = true},
@@ -90,10 +90,10 @@ static void shared_sequences_are_those_of_one_rank(void **state)
         {.options = "chunk=5", .sequences = 3, .documents = true, .qk_norm = true, .masked = true},
         {.options = "chunk=64 keep=all", .sequences = 1, .window = 6, .qk_norm = true},
         {.options = "chunk=6", .sequences = 2, .lora = true, .qk_norm = true},
-        {.options = "chunk=4 stages=2", .sequences = 2, .window = 9, .documents = true, .tied = true},
-        {.options = "chunk=4 offload=inputs stages=2", .sequences = 2, .masked = true},
+        {.options = "chunk=4 segments=2", .sequences = 2, .window = 9, .documents = true, .tied = true},
+        {.options = "chunk=4 offload=inputs segments=2", .sequences = 2, .masked = true},
         {.options = "chunk=4 attention=kept", .sequences = 2, .documents = true, .qk_norm = true},
-        {.options = "chunk=3 attention=kept stages=2", .sequences = 1, .context = 3, .masked = true},
+        {.options = "chunk=3 attention=kept segments=2", .sequences = 1, .context = 3, .masked = true},
         {.options = "chunk=9", .sequences = 3, .lora = true, .documents = true, .masked = true, .window = 9},
         {.options = "chunk=2", .sequences = 3, .lora = true, .masked = true, .tied = true, .context = 3},
         {.options = "chunk=7", .sequences = 2, .dtype = DTYPE_F32, .tied = true},
@@ -198,7 +198,7 @@ static void engines_sum_gradients(void **state)
 static void overlap_keeps_the_bits(void **state)
 {
     static const struct setting tokens[] = {
-        {.options = "chunk=4 stages=2", .sequences = 2, .documents = true},
+        {.options = "chunk=4 segments=2", .sequences = 2, .documents = true},
         {.options = "chunk=1", .sequences = 1, .context = 3, .tied = true, .dtype = DTYPE_F32},
     };
     static const struct setting sequences[] = {

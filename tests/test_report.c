@@ -127,7 +127,8 @@ static void slowdowns_are_taken_out(void **state)
         "(seco, chunk 128, context 1024); of 1 pairs whose times differ by more than 10 %, 1 in the right order, 0 "
         "in the wrong one\n",
         "2 trials at the speed of the calibration, each sample divided by its slowdown, which is how many times as "
-        "long as then a yardstick took around it (1.00 to 4.00): median error 7.5 %, worst 10.0 % (seco, chunk 64, "
+        "long as then a reference kernel took around it (1.00 to 4.00): median error 7.5 %, worst 10.0 % (seco, "
+        "chunk 64, "
         "context 1024); of 1 pairs whose times differ by more than 10 %, 1 in the right order, 0 in the wrong "
         "one\n",
         NULL};
@@ -145,7 +146,7 @@ static void points_are_held_against_their_records(void **state)
         "e, memory\npublished: A paper, Figure 1", "planned", "seco, chunk 64, dKV f32 1024 100.0 50.0 0.500\n",
         "seco, chunk 64, dKV f32 2048 200.0 100.0 0.500\n", "seco, chunk 64, dKV bf16 2048 200.0 250.0 1.250\n",
         "seco, chunk 128 2048 300.0 oom -\n",
-        // A budget above the number of columns is all of them; another budget is not the paper's.
+        // A budget above the number of chunks is all of them; another budget is not the paper's.
         "spaco, chunk 64 256 50.0 40.0 0.800\n",
         // points, mean, worst, its context, above, oom
         "seco, chunk 64, dKV bf16 1 1.250 1.250 2048 1 0\n", "seco, chunk 128 0 - - - 0 1\n",
@@ -208,16 +209,16 @@ static void times_of_plans_are_called_estimates(void **state)
     free(records);
 }
 
-// Of a method that draws its columns the mean over draws is ours, with how many they had; one draw is none.
-static void times_of_draws_say_how_many_columns(void **state)
+// Of a method that draws its chunks the mean over draws is ours, with how many they had; one draw is none.
+static void times_of_draws_say_how_many_chunks(void **state)
 {
     static const char published[] = "# P\nmethod,chunk,context,seconds\nspaco,64,1024,2.048\nseco,64,1024,1\n";
     char *line = record(1, "'spaco', 'chunk': 64, 'budget': 2, 'sampler': 'bernoulli'", "f32", 1024, 50),
          *end = strrchr(line, '}'), *lines, *text;
-    assert_true(asprintf(&lines, "%.*s, \"sample_columns\": [1, 2, 2]}\n", (int)(end - line), line) > 0);
+    assert_true(asprintf(&lines, "%.*s, \"sample_chunks\": [1, 2, 2]}\n", (int)(end - line), line) > 0);
     text = reported(*state, "e-time.csv", published, lines);
-    static const char *const words[] = {"where columns are drawn ours is the mean over draws\n",
-                                        "published s ours s ratio columns drawn\n",
+    static const char *const words[] = {"where chunks are drawn ours is the mean over draws\n",
+                                        "published s ours s ratio chunks drawn\n",
                                         "spaco, chunk 64 1024 2.048 1.024 0.500 1.67\n", NULL};
     expect_words(text, words);
     free(text);
@@ -349,12 +350,12 @@ static void where_a_steps_time_goes(void **state)
                                            "| head | 2 | 20.000 | 20.0 % |", NULL};
     expect_words(squeezed(text), markdown);
     free(text);
-    // Of a method that draws its columns it is one draw that is taken apart.
+    // Of a method that draws its chunks it is one draw that is taken apart.
     char *end = strstr(records, "\"median_ms\""), *drawn;
-    assert_true(asprintf(&drawn, "%.*s\"columns\": [1, 3], \"sample_columns\": [2, 0], \"mean_ms\": 80, %s",
+    assert_true(asprintf(&drawn, "%.*s\"drawn_chunks\": [1, 3], \"sample_chunks\": [2, 0], \"mean_ms\": 80, %s",
                          (int)(end - records), records, end) > 0);
     text = reported(scratch, "other-time.csv", other, drawn);
-    static const char *const of_draw[] = {"a step of 100.000 ms over draw 0, of 2 columns, taken apart beside the "
+    static const char *const of_draw[] = {"a step of 100.000 ms over draw 0, of 2 chunks, taken apart beside the "
                                           "samples, whose mean over draws is 80.000 ms\n",
                                           NULL};
     expect_words(text, of_draw);
@@ -433,7 +434,7 @@ int main(void)
         TEST(slowdowns_are_taken_out),
         TEST(curves_are_of_one_setting),
         TEST(times_of_plans_are_called_estimates),
-        TEST(times_of_draws_say_how_many_columns),
+        TEST(times_of_draws_say_how_many_chunks),
         TEST(points_may_run_along_the_batch),
         TEST(where_a_steps_time_goes),
         TEST(without_anything_to_compare_it_says_what_there_is),

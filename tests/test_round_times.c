@@ -114,7 +114,7 @@ static void rounds_are_paired_by_their_numbers(void **state)
 static void samples_are_held_against_their_draws(void **state)
 {
     (void)state;
-#define DRAWS(...) .sample_columns = LIST(__VA_ARGS__)
+#define DRAWS(...) .sample_chunks = LIST(__VA_ARGS__)
     const struct record *base[] = {RECORD(SAMPLES(10, 100, 900), DRAWS(1, 2, 4)),
                                    RECORD(SAMPLES(10, 100, 1000), DRAWS(1, 2, 4))},
                         *new[] = {RECORD(SAMPLES(12, 110, 1000), DRAWS(1, 2, 4)),
@@ -126,7 +126,7 @@ static void samples_are_held_against_their_draws(void **state)
     assert_ms(times.new[0], sqrt(1 * 1.1)); // of 1.2, 1.1 and 1
     assert_ms(times.new[1], 1);
     free(times.base);
-    // A draw of no column takes next to no time.
+    // A draw of no chunk takes next to no time.
     const struct record *empty[] = {RECORD(SAMPLES(1, 50), DRAWS(0, 3)), RECORD(SAMPLES(3, 70), DRAWS(0, 3))};
     times = TAKE(empty, empty, false);
     assert_null(times.unusable);
@@ -135,10 +135,10 @@ static void samples_are_held_against_their_draws(void **state)
     free(times.base);
     const struct record *none[] = {RECORD(SAMPLES(1, 2), DRAWS(0, 0))};
     times = TAKE(none, none, false);
-    assert_string_equal(times.unusable, "no draw has a column");
+    assert_string_equal(times.unusable, "no draw has a chunk");
     free(times.base);
     times = TAKE(base, empty, false);
-    assert_string_equal(times.unusable, "the samples are of other draws of columns");
+    assert_string_equal(times.unusable, "the samples are of other draws of chunks");
     assert_true(times.rounds == 0 && times.left_out == 4);
 }
 

@@ -50,15 +50,16 @@ static void samples_are_those_of_all(void **state)
     const struct record *rounds[] = {
         record_of(
             "'samples_ms': [1, 9], 'cpu_ms': [2, 3], 'median_ms': 5, 'flops_per_s': 100, 'model_flops_per_s': "
-            "50, 'model_flops_share': 0.5, 'asked_ms': 3, 'load': {'before': 3, 'other_cores': 0.5}, "
+            "50, 'model_flops_share': 0.5, 'host_launch_ms': 3, 'load': {'before': 3, 'other_cores': 0.5}, "
             "'peak_bytes': 10"),
         record_of(
             "'samples_ms': [4], 'cpu_ms': [4], 'median_ms': 4, 'flops_per_s': 125, 'model_flops_per_s': 62.5, "
-            "'model_flops_share': 0.625, 'asked_ms': 6, 'load': {'before': 0, 'other_cores': 2}, 'peak_bytes': "
+            "'model_flops_share': 0.625, 'host_launch_ms': 6, 'load': {'before': 0, 'other_cores': 2}, "
+            "'peak_bytes': "
             "10"),
-        record_of(
-            "'samples_ms': [2, 3], 'median_ms': 2.5, 'flops_per_s': 200, 'model_flops_per_s': 100, "
-            "'model_flops_share': 1, 'asked_ms': 0, 'load': {'before': 0, 'other_cores': 1.5}, 'peak_bytes': 10"),
+        record_of("'samples_ms': [2, 3], 'median_ms': 2.5, 'flops_per_s': 200, 'model_flops_per_s': 100, "
+                  "'model_flops_share': 1, 'host_launch_ms': 0, 'load': {'before': 0, 'other_cores': 1.5}, "
+                  "'peak_bytes': 10"),
     };
     assert_true(rounds_belong(rounds[0], rounds[1]) && rounds_belong(rounds[1], rounds[2]));
     struct record two = rounds_join(rounds[0], 1, rounds[1]), three = rounds_join(&two, 2, rounds[2]);
@@ -70,7 +71,8 @@ static void samples_are_those_of_all(void **state)
     assert_true(two.median_ms == 4 && three.median_ms == 3);
     assert_true(near(two.flops_per_s, 125) && near(three.flops_per_s, 200 * 2.5 / 3));
     assert_true(near(three.model_flops_per_s, 100 * 2.5 / 3) && near(three.model_flops_share, 2.5 / 3));
-    assert_true(near(three.asked_ms, 3) && near(three.load.before, 1) && near(three.load.other_cores, 4.0 / 3));
+    assert_true(near(three.host_launch_ms, 3) && near(three.load.before, 1) &&
+                near(three.load.other_cores, 4.0 / 3));
     assert_true(three.peak_bytes == 10);
     assert_int_equal(three.rounds.count, 3);
     assert_memory_equal(three.rounds.items, rounds, sizeof rounds);
@@ -85,13 +87,13 @@ static void draws_are_means_over_rounds(void **state)
 {
     (void)state;
     const struct record *rounds[] = {
-        record_of("'samples_ms': [1, 5, 90], 'sample_columns': [1, 2, 3], 'median_ms': 5, 'mean_ms': 32, "
+        record_of("'samples_ms': [1, 5, 90], 'sample_chunks': [1, 2, 3], 'median_ms': 5, 'mean_ms': 32, "
                   "'mean_error_ms': 29, 'flops_per_s': 60, 'model_flops_per_s': 3"),
         record_of(
-            "'samples_ms': [3, 7], 'sample_columns': [1, 2], 'median_ms': 5, 'mean_ms': 5, 'mean_error_ms': 2, "
+            "'samples_ms': [3, 7], 'sample_chunks': [1, 2], 'median_ms': 5, 'mean_ms': 5, 'mean_error_ms': 2, "
             "'flops_per_s': 20, 'model_flops_per_s': 8"),
         record_of(
-            "'samples_ms': [5, 9], 'sample_columns': [1, 2], 'median_ms': 7, 'mean_ms': 7, 'mean_error_ms': 2, "
+            "'samples_ms': [5, 9], 'sample_chunks': [1, 2], 'median_ms': 7, 'mean_ms': 7, 'mean_error_ms': 2, "
             "'flops_per_s': 12, 'model_flops_per_s': 6"),
     };
     struct record two = rounds_join(rounds[0], 1, rounds[1]), three = rounds_join(&two, 2, rounds[2]);
@@ -101,7 +103,7 @@ static void draws_are_means_over_rounds(void **state)
     assert_true(near(three.flops_per_s, 20)); // of draw 0
     assert_true(near(three.model_flops_per_s, 6 * 7.0 / 5));
     struct step_time time = step_time_of(&three);
-    assert_true(near(time.ms, 5) && near(time.low, 1) && near(time.high, 9) && near(time.columns, 1.5));
+    assert_true(near(time.ms, 5) && near(time.low, 1) && near(time.high, 9) && near(time.drawn_chunks, 1.5));
     rounds_free(&two);
     rounds_free(&three);
     for (size_t i = 0; i < COUNT(rounds); i++)
@@ -117,8 +119,8 @@ static void others_are_no_rounds(void **state)
         "'samples_ms': [1], 'provenance': {'revision': 's', 'cpu': 'a'}",
         "'samples_ms': [1], 'provenance': {'revision': 'r', 'cpu': 'b'}",
         "'samples_ms': [1], 'provenance': {'revision': 'r', 'cpu': 'a', 'blas': 'core Zen'}",
-        "'samples_ms': [1], 'sample_columns': [3]",
-        "'samples_ms': [1], 'columns': [3]",
+        "'samples_ms': [1], 'sample_chunks': [3]",
+        "'samples_ms': [1], 'drawn_chunks': [3]",
     };
     const struct record *record = record_of("'samples_ms': [1]");
     for (size_t i = 0; i < COUNT(others); i++) {

@@ -18,47 +18,50 @@ static void expect_printed(const struct scratch *scratch, const char *command, c
     free(text);
 }
 
-// 8 columns: the last entry's budget is 4, and tells it from the others.
+// 8 chunks: the last entry's budget is 4, and tells it from the others.
 static const char listed[] = "{\"experiment\": \"e\", \"model\": \"tiny\", \"device\": \"plan-cpu\", \"axes\": "
                              "{\"context\": [128], \"method\": ["
                              "{\"name\": \"spaco\", \"chunk\": 16, \"sampler\": \"fixed\", \"budget\": 2, "
-                             "\"columns\": [[0, 3], [1, 2], [3]]}, "
+                             "\"drawn_chunks\": [[0, 3], [1, 2], [3]]}, "
                              "{\"name\": \"spaco\", \"chunk\": 16, \"sampler\": \"fixed\", \"budget\": \"50%\", "
-                             "\"columns\": [[0, 3]]}]}}";
+                             "\"drawn_chunks\": [[0, 3]]}]}}";
 
 // A list that is said of one row is said of each that has one.
 static void lists_are_said_of_every_row_or_of_none(void **state)
 {
     const struct scratch *scratch = *state;
-    static const char *const rows[] = {"budget 2, columns [0,3] ", "budget 2, columns [1,2] ",
-                                       "budget 2, columns [3] ", "budget 50%, columns [0,3] ", NULL};
+    static const char *const rows[] = {"budget 2, drawn_chunks [0,3] ", "budget 2, drawn_chunks [1,2] ",
+                                       "budget 2, drawn_chunks [3] ", "budget 50%, drawn_chunks [0,3] ", NULL};
     static const char *const told_by_budget[] = {"spaco, chunk 16, budget 2 ", "spaco, chunk 16, budget 50% ",
                                                  NULL};
     sweep(scratch, listed);
     expect_printed(scratch, "$L report r.jsonl", rows);
-    expect_printed(scratch, "$L report r.jsonl --where 'columns=[0,3]'", told_by_budget);
+    expect_printed(scratch, "$L report r.jsonl --where 'drawn_chunks=[0,3]'", told_by_budget);
 }
 
 // As they are told, with their commas.
 static void lists_choose_records_and_curves(void **state)
 {
     const struct scratch *scratch = *state;
-    static const char *const both[] = {"trial.method.columns\r\n\"[1,2]\"\r\n[3]\r\n", NULL},
-                             *const one[] = {"trial.method.columns\r\n[3]\r\n", NULL};
+    static const char *const both[] = {"trial.method.drawn_chunks\r\n\"[1,2]\"\r\n[3]\r\n", NULL},
+                             *const one[] = {"trial.method.drawn_chunks\r\n[3]\r\n", NULL};
     sweep(scratch, listed);
+    expect_printed(
+        scratch,
+        "$L report r.jsonl --format csv --columns trial.method.drawn_chunks --where 'drawn_chunks=[1, 2],[3]'",
+        both);
     expect_printed(scratch,
-                   "$L report r.jsonl --format csv --columns trial.method.columns --where 'columns=[1, 2],[3]'",
-                   both);
-    expect_printed(scratch, "$L report r.jsonl --format csv --columns trial.method.columns --where 'columns=[3]'",
+                   "$L report r.jsonl --format csv --columns trial.method.drawn_chunks --where 'drawn_chunks=[3]'",
                    one);
-    assert_int_equal(run(scratch, "$L report r.jsonl --where 'columns=[3,1]'"), 2);
+    assert_int_equal(run(scratch, "$L report r.jsonl --where 'drawn_chunks=[3,1]'"), 2);
     assert_says(scratch, "err", "[0,3], [1,2], [3] there");
     assert_int_equal(
         run(scratch, "sed 's/\"context\": \\[128/&, 256/' s.json >two.json && $L run two.json --out two.jsonl && "
                      "$L plot two.jsonl --figures memory --format tsv --out p "
-                     "--series 'spaco, chunk 16, budget 2, columns [1,2]'"),
+                     "--series 'spaco, chunk 16, budget 2, drawn_chunks [1,2]'"),
         0);
-    static const char *const curve[] = {"rank\t", "\n1\tspaco\tspaco, chunk 16, budget 2, columns [1,2]\t", NULL};
+    static const char *const curve[] = {"rank\t", "\n1\tspaco\tspaco, chunk 16, budget 2, drawn_chunks [1,2]\t",
+                                        NULL};
     expect_printed(scratch, "cat p/e-memory.tsv", curve);
 }
 

@@ -1,5 +1,5 @@
-// Samplers of columns: the probability of every set that can be drawn, against what methods/README.md says of each
-// column; that draws come so often; and the factors that go with them.
+// Samplers of chunks: the probability of every set that can be drawn, against what methods/README.md says of each
+// chunk; that draws come so often; and the factors that go with them.
 #include "methods/sampler.h"
 #include <math.h>
 #include <setjmp.h>
@@ -26,14 +26,14 @@ static struct index_list set_of(unsigned bits)
     return set;
 }
 
-// Of column i, counted from 0, where `taken` to its right were.
+// Of chunk i, counted from 0, where `taken` to its right were.
 static double probability(const struct spaco_options *o, size_t i, size_t taken)
 {
-    double t = (double)o->budget, least = o->minimum > 0 ? o->minimum : t / (2.0 * K);
+    double t = (double)o->budget, min = o->minimum > 0 ? o->minimum : t / (2.0 * K);
     double even = (t - (double)taken) / (double)(i + 1);
     return o->sampler == SAMPLER_BERNOULLI ? t / K
            : o->sampler == SAMPLER_UNIFORM ? fmax(even, 0)
-                                           : fmin(fmax(even, least), 1);
+                                           : fmin(fmax(even, min), 1);
 }
 
 static double expected(const struct spaco_options *o, unsigned bits)
@@ -50,9 +50,9 @@ static double expected(const struct spaco_options *o, unsigned bits)
 
 static void check_factors(const struct spaco_options *o, const struct draw *draw)
 {
-    for (size_t j = draw->columns.count, taken = 0; j-- > 0; taken++) {
-        double p = o->sampler == SAMPLER_SEQUENTIAL ? probability(o, draw->columns.items[j], taken)
-                                                    : (double)o->budget / K;
+    for (size_t j = draw->chunks.count, taken = 0; j-- > 0; taken++) {
+        double p =
+            o->sampler == SAMPLER_SEQUENTIAL ? probability(o, draw->chunks.items[j], taken) : (double)o->budget / K;
         double capped = fmin(1 / p, o->cap);
         assert_true(fabs(draw->loss_factor[j] * p - 1) < 1e-14);
         assert_true(fabs(draw->kv_factor[j] / (o->compensation == COMPENSATION_CAPPED ? capped
@@ -70,8 +70,8 @@ static void check(struct spaco_options *o)
         o->sampler_seed = n;
         struct draw draw = sampler_draw(o, K);
         unsigned bits = 0;
-        for (size_t j = 0; j < draw.columns.count; j++) {
-            bits |= 1u << draw.columns.items[j];
+        for (size_t j = 0; j < draw.chunks.count; j++) {
+            bits |= 1u << draw.chunks.items[j];
         }
         times[bits]++;
         check_factors(o, &draw);
@@ -109,7 +109,7 @@ static void sets_have_their_probabilities(void **state)
     }
 }
 
-// Of all sets, and of columns too many for that the binomial distribution.
+// Of all sets, and of chunks too many for that the binomial distribution.
 static void few_draws_have_more(void **state)
 {
     (void)state;
@@ -122,36 +122,36 @@ static void few_draws_have_more(void **state)
                 double of[K + 2] = {0}, beyond = 0;
                 for (unsigned bits = 0; bits < 1u << K; bits++)
                     of[__builtin_popcount(bits)] += expected(&options, bits);
-                size_t most = K + 1;
-                while (most > 0 && beyond + of[most] <= 1e-6)
-                    beyond += of[most--];
-                assert_int_equal(sampler_most_drawn(&options, K), most);
+                size_t max = K + 1;
+                while (max > 0 && beyond + of[max] <= 1e-6)
+                    beyond += of[max--];
+                assert_int_equal(sampler_max_drawn(&options, K), max);
             }
     struct spaco_options options = {.budget = 100, .sampler = SAMPLER_BERNOULLI};
     double beyond = 0;
-    size_t most = 1000;
-    for (;; most--) {
-        double n = (double)most,
+    size_t max = 1000;
+    for (;; max--) {
+        double n = (double)max,
                log_mass = lgamma(1001) - lgamma(n + 1) - lgamma(1001 - n) + n * log(0.1) + (1000 - n) * log(0.9);
         beyond += exp(log_mass);
         if (beyond > 1e-6)
             break;
     }
-    assert_int_equal(sampler_most_drawn(&options, 1000), most);
+    assert_int_equal(sampler_max_drawn(&options, 1000), max);
 }
 
-// How often `sequential` draws n of MANY columns, from left[n][i] for what columns i and below add: right to left,
+// How often `sequential` draws n of MANY chunks, from left[n][i] for what chunks i and below add: right to left,
 // as it draws.
 #define MANY 40
 static void distribution(const struct spaco_options *o, double of[MANY + 1])
 {
-    double t = (double)o->budget, least = o->minimum > 0 ? o->minimum : t / (2.0 * MANY), next[MANY + 1];
+    double t = (double)o->budget, min = o->minimum > 0 ? o->minimum : t / (2.0 * MANY), next[MANY + 1];
     memset(of, 0, (MANY + 1) * sizeof *of);
     of[0] = 1;
     for (size_t i = MANY; i-- > 0; memcpy(of, next, sizeof next)) {
         memset(next, 0, sizeof next);
         for (size_t n = 0; n <= MANY - 1 - i; n++) {
-            double p = fmin(fmax((t - (double)n) / (double)(i + 1), least), 1);
+            double p = fmin(fmax((t - (double)n) / (double)(i + 1), min), 1);
             next[n] += of[n] * (1 - p);
             next[n + 1] += of[n] * p;
         }
@@ -187,20 +187,20 @@ static void sequential_draws_as_many_as_it_should(void **state)
         for (size_t m = 0; m < 4; m++) {
             struct spaco_options o = {.budget = budget, .sampler = SAMPLER_SEQUENTIAL, .minimum = minimums[m]};
             double of[MANY + 1], beyond = 0, x = log(1e6);
-            size_t counts[MANY + 1] = {0}, cells, most = MANY;
+            size_t counts[MANY + 1] = {0}, cells, max = MANY;
             distribution(&o, of);
             for (o.sampler_seed = 0; o.sampler_seed < DRAWS; o.sampler_seed++) {
                 struct draw draw = sampler_draw(&o, MANY);
-                counts[draw.columns.count]++;
+                counts[draw.chunks.count]++;
                 draw_free(&draw);
             }
             double statistic = chi_square(of, counts, &cells), d = (double)cells - 1;
             if (statistic > d + 2 * sqrt(d * x) + 2 * x)
                 fail_msg("budget %zu, minimum %g: chi-square %g of %g degrees of freedom", budget, minimums[m],
                          statistic, d);
-            while (most > 0 && beyond + of[most] <= 1e-6)
-                beyond += of[most--];
-            assert_int_equal(sampler_most_drawn(&o, MANY), most);
+            while (max > 0 && beyond + of[max] <= 1e-6)
+                beyond += of[max--];
+            assert_int_equal(sampler_max_drawn(&o, MANY), max);
         }
 }
 

@@ -74,14 +74,14 @@ static void a_peak_is_of_the_samples_alone(void **state)
 {
     (void)state;
     static const char *const trials[] = {
-        "'context': 64, 'method': 'full', 'optimizer': {'name': 'adamw', 'when': 'walk'}",
-        "'context': 64, 'method': 'streambp', 'optimizer': {'name': 'adamw', 'when': 'walk'}",
+        "'context': 64, 'method': 'full', 'optimizer': {'name': 'adamw', 'when': 'backward'}",
+        "'context': 64, 'method': 'streambp', 'optimizer': {'name': 'adamw', 'when': 'backward'}",
         "'context': 64, 'method': {'name': 'seco', 'chunk': 16}, 'optimizer': {'name': 'galore', 'sums': "
         "'projected'}",
-        "'context': 33, 'batch': 4, 'method': {'name': 'streambp', 'chunk': 8, 'head_chunk': 8, 'stages': 2}, "
+        "'context': 33, 'batch': 4, 'method': {'name': 'streambp', 'chunk': 8, 'head_chunk': 8, 'segments': 2}, "
         "'objective': {'name': 'grpo', 'policy': 'gspo'}",
         "'context': 64, 'batch': 2, 'method': {'name': 'streambp', 'chunk': 7, 'head_chunk': 8, 'offload': "
-        "'inputs+gradient', 'stages': 3}, 'lora': {'rank': 2}, 'objective': 'dpo', 'reference': 'adapter-off'",
+        "'inputs+gradient', 'segments': 3}, 'lora': {'rank': 2}, 'objective': 'dpo', 'reference': 'adapter-off'",
         "'context': 64, 'method': {'name': 'seco', 'chunk': 16}, 'optimizer': {'name': 'galore', 'sums': "
         "'projected'}, 'place': {'gradients': 'host'}",
         "'context': 64, 'dtype': 'bf16', 'method': {'name': 'seco', 'chunk': 16}, 'gradient_dtype': 'bf16', "
@@ -103,7 +103,7 @@ static void a_peak_is_of_the_samples_alone(void **state)
     }
 }
 
-// Nor is it of the warm-up, which makes other draws: their columns reach further than the first one's.
+// Nor is it of the warm-up, which makes other draws: their chunks reach further than the first one's.
 static void a_peak_is_of_the_first_draw(void **state)
 {
     (void)state;
@@ -138,12 +138,12 @@ static void a_gradient_that_vanishes_is_right(void **state)
 {
     (void)state;
     static const char *const trials[] = {"'context': 2, 'documents': 2, 'method': {'name': 'streambp', 'chunk': 1, "
-                                         "'attention': 'kept', 'stages': 2}",
+                                         "'attention': 'kept', 'segments': 2}",
                                          "'context': 2, 'documents': 2, 'method': {'name': 'seco', 'chunk': 1}, "
                                          "'lora': {'rank': 4, 'targets': ['q', 'k']}"};
     static const struct {
         const char *dtype;
-        double most; // of relative errors, which are of a share of the gradient
+        double max; // of relative errors, which are of a share of the gradient
     } dtypes[] = {{"f64", 1e-13}, {"f32", 1e-4}, {"bf16", 0.1}};
     before_more = -1;
     for (size_t i = 0; i < COUNT(trials) * COUNT(dtypes); i++) {
@@ -151,8 +151,8 @@ static void a_gradient_that_vanishes_is_right(void **state)
         snprintf(keys, sizeof keys, "'dtype': '%s', %s", dtypes[i % 3].dtype, trials[i / 3]);
         json_t *record = measured("cpu", PLENTY, 0, keys), *gradient = json_object_get(record, "gradient");
         assert_string_equal(text_at(record, "reason"), "");
-        assert_true(json_number_value(json_object_get(gradient, "relative_l2")) < dtypes[i % 3].most);
-        assert_true(json_number_value(json_object_get(gradient, "worst_relative_l2")) < dtypes[i % 3].most);
+        assert_true(json_number_value(json_object_get(gradient, "relative_l2")) < dtypes[i % 3].max);
+        assert_true(json_number_value(json_object_get(gradient, "worst_relative_l2")) < dtypes[i % 3].max);
         json_decref(record);
     }
 }

@@ -103,7 +103,8 @@ static void names_have_what_differs_alone(void **state)
     static const char *const trials[] = {
         WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2}"),
         WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2, 'schedule': 'cosine'}"),
-        WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2, 'schedule': 'linear', 'floor': "
+        WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2, 'schedule': 'linear', "
+             "'min_lr_ratio': "
              "0.1}")};
     static const char *const suffixes[] = {"", "-schedule-cosine", "-floor-0.1-schedule-linear"};
     json_t *settings[3];

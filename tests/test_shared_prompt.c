@@ -1,5 +1,5 @@
 // Sequences that share a prompt, which is walked once: loss and gradient of a step are those of the sequences one
-// by one, for every exact method, objective and column; what is counted and planned is what is walked.
+// by one, for every exact method, objective and chunk; what is counted and planned is what is walked.
 #include "harness/machine/environment.h"
 #include "kernels/model/flops.h"
 #include "tests/fixture.h"
@@ -121,9 +121,12 @@ static void check_method(struct fixture *f, const struct method *method, const c
     step_report_free(&report);
 }
 
-static const char *const texts[] = {"chunk=1",          "chunk=5 head_chunk=2 loss=all",
-                                    "chunk=7",          "chunk=64 head_chunk=0",
-                                    "chunk=5 stages=2", "chunk=4 stages=3 loss=all inner=checkpoint"};
+static const char *const texts[] = {"chunk=1",
+                                    "chunk=5 head_chunk=2 loss=all",
+                                    "chunk=7",
+                                    "chunk=64 head_chunk=0",
+                                    "chunk=5 segments=2",
+                                    "chunk=4 segments=3 loss=all inner=checkpoint"};
 
 // A model of number `index`: plain, LoRA, windows within prompts and beyond, norms of queries and keys.
 static void choose_model(struct fixture *f, size_t index)
@@ -165,7 +168,7 @@ static void shared_is_as_if_apart(void **state)
     }
 }
 
-// One pair, whose slope is multiplied in after a walk of columns.
+// One pair, whose slope is multiplied in after a walk of chunks.
 static void a_pair_may_defer(void **state)
 {
     (void)state;
@@ -228,8 +231,8 @@ static void flops_are_of_what_is_walked(void **state)
         f.config.sliding_window = windows[i];
         set_targets(targets, false);
         open_sequences(&f, targets);
-        size_t window = windows[i] ? windows[i] : T, most = window < T ? window : T;
-        double apart = (double)(most * (most + 1)) / 2 + (double)((T - most) * most);
+        size_t window = windows[i] ? windows[i] : T, max = window < T ? window : T;
+        double apart = (double)(max * (max + 1)) / 2 + (double)((T - max) * max);
         for (int n = 0; n < 2; n++) {
             if (n)
                 share(&f);

@@ -198,9 +198,9 @@ static void a_batch_file_is_the_same_step_with_a_group(void **state)
                      0);
 }
 
-// A share is of the columns of the rows that the prompts leave: of two sequences of four tokens that share one and
+// A share is of the chunks of the rows that the prompts leave: of two sequences of four tokens that share one and
 // need no last one, of five tokens in chunks of one.
-static void a_share_is_of_the_columns_of_the_rows(void **state)
+static void a_share_is_of_the_chunks_of_the_rows(void **state)
 {
     struct scratch *scratch = *state;
     struct written_tensor tensors[COUNT(file)];
@@ -209,7 +209,7 @@ static void a_share_is_of_the_columns_of_the_rows(void **state)
     written_batch(scratch, "batch", tensors, COUNT(tensors));
     static const struct {
         const char *share;
-        int columns;
+        int chunks;
     } cases[] = {{"100%", 5}, {"40%", 2}, {"25%", 1}};
     for (size_t i = 0; i < COUNT(cases); i++)
         for (int planned = 0; planned < 2; planned++) {
@@ -225,16 +225,16 @@ static void a_share_is_of_the_columns_of_the_rows(void **state)
             snprintf(command, sizeof command,
                      "rm -f s.jsonl; $L run share.json --out s.jsonl && grep -q '\"status\": *\"ok\"' s.jsonl && "
                      "grep -q '\"budget\": *%d[,}]' s.jsonl",
-                     cases[i].columns);
+                     cases[i].chunks);
             if (run(scratch, command) != 0)
-                fail_msg("%s of the columns are not %d", cases[i].share, cases[i].columns);
+                fail_msg("%s of the chunks are not %d", cases[i].share, cases[i].chunks);
             snprintf(
                 command, sizeof command,
                 "$L advise --model tiny --batch batch --group 2 --memory-limit 64MiB --methods spaco --chunk 1 "
                 "--budget %s > advice && grep -q '^fastest .* budget=%d ' advice",
-                cases[i].share, cases[i].columns);
+                cases[i].share, cases[i].chunks);
             if (run(scratch, command) != 0)
-                fail_msg("advise: %s of the columns are not %d", cases[i].share, cases[i].columns);
+                fail_msg("advise: %s of the chunks are not %d", cases[i].share, cases[i].chunks);
         }
 }
 
@@ -273,7 +273,7 @@ static void what_cannot_be_shared_is_said(void **state)
                                   "--optimizer sgd --method spaco --chunk 1 --budget 50%"),
                      2);
     char *err = text_of(scratch, "err");
-    if (!strstr(err, "a share is of columns, and each micro-batch has as many as"))
+    if (!strstr(err, "a share is of chunks, and each micro-batch has as many as"))
         fail_msg("%s", err);
     free(err);
 }
@@ -283,7 +283,7 @@ static void searches_know_what_is_walked(void **state)
 {
     struct scratch *scratch = *state;
 #define LIMITED "--model tiny --memory-limit 24MiB --methods seco --json | grep -o '\"max_[a-z]*\": *[0-9]*' > "
-    // A column of so many rows either way: four sequences of 64 tokens, one of 256.
+    // A chunk of so many rows either way: four sequences of 64 tokens, one of 256.
     assert_int_equal(run(scratch,
                          "$L max-context --batch 4 --chunk 64 " LIMITED "apart && "
                          "$L max-context --batch 4 --chunk 256 --group 4 --prompt 256 " LIMITED "shared && "
@@ -297,7 +297,7 @@ static void searches_know_what_is_walked(void **state)
         found[i] = strtoul(strchr(text, ':') + 1, NULL, 10);
         free(text);
     }
-    // Four sequences of T tokens take what four of T - 3/4 256 do alone, but for columns' borders.
+    // Four sequences of T tokens take what four of T - 3/4 256 do alone, but for chunks' borders.
     assert_in_range(found[1], found[0] + 192 - 64, found[0] + 192 + 64);
     assert_true(found[2] > 0 && found[2] % 4 == 0);
 }
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_is_that_of_the_sequences_and_its_plan_knows_it),
         cmocka_unit_test_setup_teardown(a_batch_file_is_the_same_step_with_a_group, scratch_setup,
                                         scratch_teardown),
-        cmocka_unit_test_setup_teardown(a_share_is_of_the_columns_of_the_rows, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_share_is_of_the_chunks_of_the_rows, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_shared_is_said, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(searches_know_what_is_walked, scratch_setup, scratch_teardown),
     };

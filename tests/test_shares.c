@@ -1,10 +1,10 @@
-// Shares: a budget that a spec gives as a share of the columns, "25%", runs as a number of them, which differs from
+// Shares: a budget that a spec gives as a share of the chunks, "25%", runs as a number of them, which differs from
 // context to context; in records, tables, conditions and comparisons it stays the share that was asked for.
 #define _GNU_SOURCE // nftw, mkdtemp
 #include "tests/program.h"
 #include "tests/words.h"
 
-// 7 and 16 columns: of the shorter context half is as many as a quarter of the longer one, 4.
+// 7 and 16 chunks: of the shorter context half is as many as a quarter of the longer one, 4.
 static const char spec[] = "{\"experiment\": \"e\", \"model\": \"tiny\", \"device\": \"plan-cpu\", \"axes\": "
                            "{\"context\": [112, 256], \"method\": "
                            "[{\"name\": \"spaco\", \"chunk\": [16], \"budget\": [\"50%\", \"100%\", \"25%\"]}]}}";

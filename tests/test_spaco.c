@@ -1,4 +1,4 @@
-// SpaCO's estimators over every subset of the columns of a small model in f64: the mean of bernoulli and of
+// SpaCO's estimators over every subset of the chunks of a small model in f64: the mean of bernoulli and of
 // sequential is the exact gradient; the bias of uniform has the sign and order that counting the surviving chains
 // predicts.
 #include "harness/machine/environment.h"
@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#define COLUMNS 6
-#define CHUNK   4
+#define CHUNKS 6
+#define CHUNK  4
 
 struct estimate {
     struct fixture fixture;
@@ -24,7 +24,7 @@ struct estimate {
 static void estimate_open(struct estimate *e)
 {
     e->fixture = fixture_default();
-    e->fixture.context = COLUMNS * CHUNK - 1; // a ragged last column
+    e->fixture.context = CHUNKS * CHUNK - 1; // a ragged last chunk
     e->fixture.batch_size = 1;
     fixture_open(&e->fixture);
     e->report = (struct step_report){0};
@@ -41,7 +41,7 @@ static void estimate_close(struct estimate *e)
 
 static struct spaco_options spaco_options(enum sampler sampler, size_t budget, enum compensation compensation)
 {
-    return (struct spaco_options){.column = {.chunk = CHUNK, .head_chunk = 256},
+    return (struct spaco_options){.common = {.chunk = CHUNK, .head_chunk = 256},
                                   .budget = budget,
                                   .sampler = sampler,
                                   .compensation = compensation,
@@ -60,14 +60,14 @@ static struct spaco_options fixed_options(const struct spaco_options *options, u
         fixed.compensation = COMPENSATION_SEQUENTIAL;
     }
     size_t count = 0;
-    fixed.columns = (struct index_list){0};
-    index_list_resize(&fixed.columns, COLUMNS);
-    for (uint32_t c = 0; c < COLUMNS; c++) {
+    fixed.drawn_chunks = (struct index_list){0};
+    index_list_resize(&fixed.drawn_chunks, CHUNKS);
+    for (uint32_t c = 0; c < CHUNKS; c++) {
         if (bits >> c & 1) {
-            fixed.columns.items[count++] = c;
+            fixed.drawn_chunks.items[count++] = c;
         }
     }
-    index_list_resize(&fixed.columns, count);
+    index_list_resize(&fixed.drawn_chunks, count);
     return fixed;
 }
 
@@ -76,9 +76,9 @@ static double *expectation(struct estimate *e, const struct spaco_options *optio
 {
     double *mean = calloc(e->fixture.gradient_count, sizeof *mean), total = 0;
     *loss = 0;
-    for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
+    for (unsigned bits = 0; bits < 1u << CHUNKS; bits++) {
         struct spaco_options fixed = fixed_options(options, bits);
-        double p = sampler_probability(options, COLUMNS, &fixed.columns);
+        double p = sampler_probability(options, CHUNKS, &fixed.drawn_chunks);
         total += p;
         if (p > 0) {
             double *gradient = fixture_step(&e->fixture, "spaco", &fixed, &e->report);
@@ -88,7 +88,7 @@ static double *expectation(struct estimate *e, const struct spaco_options *optio
             *loss += p * e->report.sums.loss;
             free(gradient);
         }
-        index_list_free(&fixed.columns);
+        index_list_free(&fixed.drawn_chunks);
     }
     assert_true(fabs(total - 1) < 1e-14);
     return mean;
@@ -98,7 +98,7 @@ static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope
 {
     struct estimate e;
     estimate_open(&e);
-    for (size_t budget = 1; budget <= COLUMNS; budget++) {
+    for (size_t budget = 1; budget <= CHUNKS; budget++) {
         struct spaco_options options = spaco_options(sampler, budget, COMPENSATION_PAPER);
         options.minimum = minimum;
         options.loss = loss;
@@ -114,14 +114,14 @@ static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope
 }
 
 // Under every objective the mean is the exact gradient: slopes of rows do not depend on the draw, nor do those of
-// sums that all columns have gone into.
+// sums that all chunks have gone into.
 static void test_objectives_unbiased(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
     for (size_t n = 0; fixture_choose_objective(&f, n); n++) {
         struct estimate e = {.fixture = f};
-        e.fixture.context = COLUMNS * CHUNK - 1;
+        e.fixture.context = CHUNKS * CHUNK - 1;
         e.fixture.config.layers = 2;
         bool several = strchr(f.settings, ' ');
         fixture_open_objective(&e.fixture);
@@ -146,8 +146,8 @@ static void test_objectives_unbiased(void **state)
     }
 }
 
-// An objective of sums is refused unless all columns go into them.
-static void test_sums_of_sampled_columns(void **state)
+// An objective of sums is refused unless all chunks go into them.
+static void test_sums_of_sampled_chunks(void **state)
 {
     (void)state;
     const struct method *spaco = method_find("spaco");
@@ -181,55 +181,55 @@ static void test_sequential_unbiased(void **state)
     check_unbiased(SAMPLER_SEQUENTIAL, 0.3, LOSS_ALL);
 }
 
-// weight[p]: the mean weight that an estimator gives to a contribution through p columns, computed from the
+// weight[p]: the mean weight that an estimator gives to a contribution through p chunks, computed from the
 // definition: probability that all p survive, times s * s'^(p - 1). 1 for all p would be unbiased.
 static double chain_weight(size_t p, double t, double loss_factor, double kv_factor)
 {
     double weight = loss_factor;
     for (size_t i = 0; i < p; i++) {
-        weight *= (t - i) / (COLUMNS - i) * (i ? kv_factor : 1);
+        weight *= (t - i) / (CHUNKS - i) * (i ? kv_factor : 1);
     }
     return weight;
 }
 
-// The exact gradient taken apart by the number of columns that its chains pass: the estimate of all columns with
+// The exact gradient taken apart by the number of chunks that its chains pass: the estimate of all chunks with
 // kv_factor z is sum over p of z^(p - 1) G_p, a polynomial, so COLUMNS values of z give every G_p.
-static void take_apart(struct estimate *e, double *parts[COLUMNS])
+static void take_apart(struct estimate *e, double *parts[CHUNKS])
 {
     size_t count = e->fixture.gradient_count;
-    double *values[COLUMNS], z[COLUMNS];
-    for (size_t i = 0; i < COLUMNS; i++) {
+    double *values[CHUNKS], z[CHUNKS];
+    for (size_t i = 0; i < CHUNKS; i++) {
         // `capped` with t = K would have factor 1; a budget of 1 has factor K, and the cap is z.
-        z[i] = (i + 1.0) / COLUMNS * 1.5;
+        z[i] = (i + 1.0) / CHUNKS * 1.5;
         struct spaco_options options = spaco_options(SAMPLER_FIXED, 1, COMPENSATION_CAPPED);
-        options = fixed_options(&options, (1u << COLUMNS) - 1);
+        options = fixed_options(&options, (1u << CHUNKS) - 1);
         options.cap = z[i];
         values[i] = fixture_step(&e->fixture, "spaco", &options, &e->report);
-        index_list_free(&options.columns);
+        index_list_free(&options.drawn_chunks);
         for (size_t k = 0; k < count; k++) {
-            values[i][k] /= COLUMNS; // s = K / 1
+            values[i][k] /= CHUNKS; // s = K / 1
         }
     }
     // Newton's divided differences, then the coefficients.
-    for (size_t level = 1; level < COLUMNS; level++) {
-        for (size_t i = COLUMNS - 1; i >= level; i--) {
+    for (size_t level = 1; level < CHUNKS; level++) {
+        for (size_t i = CHUNKS - 1; i >= level; i--) {
             for (size_t k = 0; k < count; k++) {
                 values[i][k] = (values[i][k] - values[i - 1][k]) / (z[i] - z[i - level]);
             }
         }
     }
-    for (size_t p = 0; p < COLUMNS; p++) {
+    for (size_t p = 0; p < CHUNKS; p++) {
         parts[p] = calloc(count, sizeof **parts);
     }
-    for (size_t i = COLUMNS; i-- > 0;) {
+    for (size_t i = CHUNKS; i-- > 0;) {
         for (size_t k = 0; k < count; k++) {
-            for (size_t p = COLUMNS - 1; p > 0; p--) {
+            for (size_t p = CHUNKS - 1; p > 0; p--) {
                 parts[p][k] = parts[p - 1][k] - z[i] * parts[p][k];
             }
             parts[0][k] = values[i][k] - z[i] * parts[0][k];
         }
     }
-    for (size_t i = 0; i < COLUMNS; i++) {
+    for (size_t i = 0; i < CHUNKS; i++) {
         free(values[i]);
     }
 }
@@ -240,12 +240,12 @@ static void test_uniform_bias_is_chain_survival(void **state)
     struct estimate e;
     estimate_open(&e);
     size_t count = e.fixture.gradient_count;
-    double *parts[COLUMNS], *predicted = malloc(count * sizeof *predicted);
+    double *parts[CHUNKS], *predicted = malloc(count * sizeof *predicted);
     take_apart(&e, parts);
     // The parts are the whole, and more than one of them matters.
     for (size_t k = 0; k < count; k++) {
         predicted[k] = 0;
-        for (size_t p = 0; p < COLUMNS; p++) {
+        for (size_t p = 0; p < CHUNKS; p++) {
             predicted[k] += parts[p][k];
         }
     }
@@ -256,30 +256,30 @@ static void test_uniform_bias_is_chain_survival(void **state)
     const char *const names[] = {"none", "paper", "capped"};
     for (size_t i = 0; i < 3; i++) {
         double last = INFINITY;
-        for (size_t budget = 1; budget <= COLUMNS; budget++) {
+        for (size_t budget = 1; budget <= CHUNKS; budget++) {
             struct spaco_options options = spaco_options(SAMPLER_UNIFORM, budget, compensations[i]);
             double loss, *mean = expectation(&e, &options, &loss);
-            double s = (double)COLUMNS / budget;
+            double s = (double)CHUNKS / budget;
             double kv = i == 0 ? 1 : i == 1 ? s : fmin(s, 2);
             for (size_t k = 0; k < count; k++) {
                 predicted[k] = 0;
-                for (size_t p = 0; p < COLUMNS; p++) {
+                for (size_t p = 0; p < CHUNKS; p++) {
                     predicted[k] += chain_weight(p + 1, budget, s, kv) * parts[p][k];
                 }
             }
             double bias = relative_l2(mean, e.exact, count);
-            printf("uniform, compensation %-6s  t = %zu of %d: relative L2 bias %.4f\n", names[i], budget, COLUMNS,
+            printf("uniform, compensation %-6s  t = %zu of %d: relative L2 bias %.4f\n", names[i], budget, CHUNKS,
                    bias);
             // The mean of the estimator is what the survival of chains says, to the roundings of taking it apart.
             assert_true(relative_l2(mean, predicted, count) < 1e-9);
-            assert_true(fabs(loss - e.exact_loss) <= 1e-13 * e.exact_loss); // chains of one column are unbiased
+            assert_true(fabs(loss - e.exact_loss) <= 1e-13 * e.exact_loss); // chains of one chunk are unbiased
             assert_true(bias < last);
             last = bias;
             free(mean);
         }
         assert_true(last < 1e-13); // t = K
     }
-    for (size_t p = 0; p < COLUMNS; p++) {
+    for (size_t p = 0; p < CHUNKS; p++) {
         free(parts[p]);
     }
     free(predicted);
@@ -300,15 +300,15 @@ static void test_fixed_repeats_any_draw(void **state)
             options.sampler_seed = seed;
             double *drawn = fixture_step(&e.fixture, "spaco", &options, &e.report);
             unsigned bits = 0;
-            for (size_t j = 0; j < e.report.columns.count; j++) {
-                bits |= 1u << e.report.columns.items[j];
+            for (size_t j = 0; j < e.report.drawn_chunks.count; j++) {
+                bits |= 1u << e.report.drawn_chunks.items[j];
             }
             sets |= 1u << (bits % 31);
-            assert_true(samplers[i] != SAMPLER_UNIFORM || e.report.columns.count == 3);
+            assert_true(samplers[i] != SAMPLER_UNIFORM || e.report.drawn_chunks.count == 3);
             struct spaco_options fixed = fixed_options(&options, bits);
             double *again = fixture_step(&e.fixture, "spaco", &fixed, &e.report);
             assert_memory_equal(drawn, again, e.fixture.gradient_count * sizeof *drawn);
-            index_list_free(&fixed.columns);
+            index_list_free(&fixed.drawn_chunks);
             free(again);
             free(drawn);
         }
@@ -325,38 +325,38 @@ static void test_draws_follow_probabilities(void **state)
     const size_t draws = 20000;
     for (size_t i = 0; i < 3; i++) {
         struct spaco_options options = spaco_options(samplers[i], 2, COMPENSATION_PAPER);
-        size_t seen[1 << COLUMNS] = {0};
+        size_t seen[1 << CHUNKS] = {0};
         for (size_t seed = 0; seed < draws; seed++) {
             options.sampler_seed = seed;
-            struct draw draw = sampler_draw(&options, COLUMNS);
+            struct draw draw = sampler_draw(&options, CHUNKS);
             unsigned bits = 0;
-            for (size_t j = 0; j < draw.columns.count; j++) {
-                bits |= 1u << draw.columns.items[j];
+            for (size_t j = 0; j < draw.chunks.count; j++) {
+                bits |= 1u << draw.chunks.items[j];
             }
             draw_free(&draw);
             seen[bits]++;
         }
-        for (unsigned bits = 0; bits < 1u << COLUMNS; bits++) {
+        for (unsigned bits = 0; bits < 1u << CHUNKS; bits++) {
             struct spaco_options fixed = fixed_options(&options, bits);
-            double p = sampler_probability(&options, COLUMNS, &fixed.columns);
+            double p = sampler_probability(&options, CHUNKS, &fixed.drawn_chunks);
             double deviation = sqrt(p * (1 - p) / draws); // seeds are fixed: this holds or does not, always
             assert_true(fabs((double)seen[bits] / draws - p) <= 5 * deviation);
-            index_list_free(&fixed.columns);
+            index_list_free(&fixed.drawn_chunks);
         }
     }
 }
 
 // A trial's draws: the first is that of its own seed, all are the same whenever they are made, their seeds can be
-// given as options, and together they follow the sampler: t columns are the mean of bernoulli's.
+// given as options, and together they follow the sampler: t chunks are the mean of bernoulli's.
 static void test_draws_of_a_trial(void **state)
 {
     (void)state;
     const struct method *spaco = method_find("spaco");
     const size_t draws = 4000;
-    for (size_t budget = 1; budget <= COLUMNS; budget++) {
+    for (size_t budget = 1; budget <= CHUNKS; budget++) {
         struct spaco_options asked = spaco_options(SAMPLER_BERNOULLI, budget, COMPENSATION_PAPER), options;
         struct draw draw = {0}, again;
-        size_t columns = 0, seeds = 0, last = 0;
+        size_t chunks = 0, seeds = 0, last = 0;
         asked.sampler_seed = budget;
         for (size_t i = 0; i < draws; i++) {
             options = asked;
@@ -367,16 +367,16 @@ static void test_draws_of_a_trial(void **state)
             seeds += options.sampler_seed != last;
             last = options.sampler_seed;
             draw_free(&draw);
-            draw = sampler_draw(&options, COLUMNS);
-            columns += draw.columns.count;
+            draw = sampler_draw(&options, CHUNKS);
+            chunks += draw.chunks.count;
         }
         assert_int_equal(seeds, draws);
-        double p = (double)budget / COLUMNS, deviation = sqrt(COLUMNS * p * (1 - p) / draws);
-        assert_true(fabs((double)columns / draws - budget) <= 5 * deviation);
+        double p = (double)budget / CHUNKS, deviation = sqrt(CHUNKS * p * (1 - p) / draws);
+        assert_true(fabs((double)chunks / draws - budget) <= 5 * deviation);
         options = asked;
         spaco->draw(&options, draws - 1);
-        again = sampler_draw(&options, COLUMNS);
-        assert_true(index_list_equal(&again.columns, &draw.columns));
+        again = sampler_draw(&options, CHUNKS);
+        assert_true(index_list_equal(&again.chunks, &draw.chunks));
         draw_free(&again);
         draw_free(&draw);
     }
@@ -392,7 +392,7 @@ static void test_draws_of_a_trial(void **state)
 struct seen {
     const struct method *method;
     double total;
-    size_t draws, most; // most: after which to stop
+    size_t draws, max; // most: after which to stop
 };
 
 static bool see(void *visitor, const void *options, double probability)
@@ -403,7 +403,7 @@ static bool see(void *visitor, const void *options, double probability)
     options_free(&seen->method->options, copy);
     assert_true(probability > 0);
     seen->total += probability;
-    return ++seen->draws < seen->most;
+    return ++seen->draws < seen->max;
 }
 
 static void test_each_draw(void **state)
@@ -413,39 +413,38 @@ static void test_each_draw(void **state)
     const size_t counts[] = {[SAMPLER_UNIFORM] = 20, [SAMPLER_BERNOULLI] = 64, [SAMPLER_SEQUENTIAL] = 42};
     for (enum sampler sampler = SAMPLER_UNIFORM; sampler <= SAMPLER_SEQUENTIAL; sampler++) {
         struct spaco_options options = spaco_options(sampler, 3, COMPENSATION_PAPER);
-        struct seen seen = {.method = spaco, .most = SIZE_MAX}, few = {.method = spaco, .most = 5};
+        struct seen seen = {.method = spaco, .max = SIZE_MAX}, few = {.method = spaco, .max = 5};
         struct status status = {0};
-        assert_true(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, &seen, &status));
+        assert_true(spaco->each_draw(&options, CHUNKS * CHUNK, 64, see, &seen, &status));
         assert_int_equal(seen.draws, counts[sampler]);
         assert_true(fabs(seen.total - 1) < 1e-14);
-        assert_true(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, &few, &status));
+        assert_true(spaco->each_draw(&options, CHUNKS * CHUNK, 64, see, &few, &status));
         assert_int_equal(few.draws, 5);
-        assert_false(spaco->each_draw(&options, COLUMNS * CHUNK, 19, see, &seen, &status));
-        assert_non_null(strstr(status.message, "allow more than 19 sets of 6 columns"));
+        assert_false(spaco->each_draw(&options, CHUNKS * CHUNK, 19, see, &seen, &status));
+        assert_non_null(strstr(status.message, "allow more than 19 sets of 6 chunks"));
         assert_int_equal(seen.draws, counts[sampler]);
     }
     struct spaco_options options = spaco_options(SAMPLER_SEQUENTIAL, 3, COMPENSATION_CAPPED);
     struct status status = {0};
-    assert_false(spaco->each_draw(&options, COLUMNS * CHUNK, 64, see, NULL, &status));
+    assert_false(spaco->each_draw(&options, CHUNKS * CHUNK, 64, see, NULL, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
     options = spaco_options(SAMPLER_BERNOULLI, 3, COMPENSATION_PAPER);
-    for (size_t columns = 63; columns <= 65; columns++) { // about as many as a word has bits
-        struct seen none = {.method = spaco, .most = 1};
-        assert_false(spaco->each_draw(&options, columns * CHUNK, 64, see, &none, &status));
+    for (size_t chunks = 63; chunks <= 65; chunks++) { // about as many as a word has bits
+        struct seen none = {.method = spaco, .max = 1};
+        assert_false(spaco->each_draw(&options, chunks * CHUNK, 64, see, &none, &status));
         assert_int_equal(none.draws, 0);
     }
 }
 
-// A budget above the columns asks for all; one below them stays.
+// A budget above the chunks asks for all; one below them stays.
 static void test_budgets_fit(void **state)
 {
     (void)state;
     const struct method *spaco = method_find("spaco");
-    static const size_t budgets[][2] = {
-        {1, 1}, {COLUMNS - 1, COLUMNS - 1}, {COLUMNS, COLUMNS}, {COLUMNS + 7, COLUMNS}};
+    static const size_t budgets[][2] = {{1, 1}, {CHUNKS - 1, CHUNKS - 1}, {CHUNKS, CHUNKS}, {CHUNKS + 7, CHUNKS}};
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
         struct spaco_options options = spaco_options(SAMPLER_UNIFORM, budgets[i][0], COMPENSATION_PAPER);
-        spaco->fit(&options, COLUMNS * CHUNK);
+        spaco->fit(&options, CHUNKS * CHUNK);
         assert_int_equal(options.budget, budgets[i][1]);
     }
 }
@@ -456,7 +455,7 @@ int main(int argc, char **argv)
     environment_settle(argv); // the BLAS kernels that the program itself uses
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_objectives_unbiased),
-        cmocka_unit_test(test_sums_of_sampled_columns),
+        cmocka_unit_test(test_sums_of_sampled_chunks),
         cmocka_unit_test(test_bernoulli_unbiased),
         cmocka_unit_test(test_sequential_unbiased),
         cmocka_unit_test(test_uniform_bias_is_chain_survival),

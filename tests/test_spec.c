@@ -25,20 +25,20 @@ static void a_trial_that_cannot_be_says_so(void **state)
 {
     (void)state;
     struct spec spec = spec_of(METHODS("'full', {'name': 'spaco', 'chunk': 64, 'budget': 4},"
-                                       "{'name': 'seco', 'stages': [1, 99]}"),
+                                       "{'name': 'seco', 'segments': [1, 99]}"),
                                NULL, NULL);
     static const char *const expected[] = {
         NULL, NULL,
-        NULL, "method \"seco\" at context 512: 99 stages are more than the model's",
-        NULL, "method \"spaco\" at context 128: budget 4 is larger than the number of columns",
-        NULL, "method \"seco\" at context 128: 99 stages are more than the model's"};
+        NULL, "method \"seco\" at context 512: 99 segments are more than the model's",
+        NULL, "method \"spaco\" at context 128: budget 4 is larger than the number of chunks",
+        NULL, "method \"seco\" at context 128: 99 segments are more than the model's"};
     assert_int_equal(spec.trial_count, COUNT(expected));
     for (size_t i = 0; i < COUNT(expected); i++)
         expect_unsupported(&spec, i, expected[i]);
     spec_free(&spec);
 }
 
-// Of the columns of a trial's own context, rounded, and one at least; it is the trial of that number.
+// Of the chunks of a trial's own context, rounded, and one at least; it is the trial of that number.
 static struct spec spec_with_budget(const char *budget)
 {
     char *text;
@@ -56,7 +56,7 @@ static void budgets_may_be_shares(void **state)
     (void)state;
     static const struct {
         const char *share, *number;
-        size_t budgets[2]; // of 16 columns, and of 3
+        size_t budgets[2]; // of 16 chunks, and of 3
     } cases[] = {{"'25%'", "4", {4, 1}},
                  {"'50%'", "8", {8, 2}},
                  {"'100%'", "16", {16, 3}},
@@ -201,17 +201,18 @@ static void any_key_is_an_axis(void **state)
 static void a_list_option_takes_a_list_of_lists(void **state)
 {
     (void)state;
-    struct spec spec = spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'context': [8], 'method': ["
-                               "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [0, 2]},"
-                               "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'columns': [[1], [0, 3]]}]}}",
-                               NULL, NULL);
+    struct spec spec =
+        spec_of("{'experiment': 'e', 'model': 'tiny', 'axes': {'context': [8], 'method': ["
+                "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'drawn_chunks': [0, 2]},"
+                "{'name': 'spaco', 'chunk': 2, 'sampler': 'fixed', 'drawn_chunks': [[1], [0, 3]]}]}}",
+                NULL, NULL);
     assert_int_equal(spec.trial_count, 3);
-    static uint32_t columns[][2] = {{0, 2}, {1}, {0, 3}};
-    for (size_t i = 0; i < COUNT(columns); i++) {
-        struct index_list expected = {i == 1 ? 1 : 2, columns[i]};
+    static uint32_t chunks[][2] = {{0, 2}, {1}, {0, 3}};
+    for (size_t i = 0; i < COUNT(chunks); i++) {
+        struct index_list expected = {i == 1 ? 1 : 2, chunks[i]};
         struct trial trial = trial_of(&spec, i);
         const struct spaco_options *options = trial.options;
-        assert_true(index_list_equal(&options->columns, &expected));
+        assert_true(index_list_equal(&options->drawn_chunks, &expected));
         trial_free(&trial);
     }
     spec_free(&spec);
@@ -281,9 +282,9 @@ static void bad_specs_are_refused_with_the_place(void **state)
         {METHODS("{'name': ['seco']}"), "null, auto; found a list of 1"},
         {METHODS("{'name': 'seco',\n'chnk': 1}"),
          "s.json:3:1: key 'chnk': unknown key of method 'seco'; did you mean 'chunk'?"},
-        {START "'axes': {'context': [8], 'method': [{'name': 'spaco', 'columns': [[0], 1], "
+        {START "'axes': {'context': [8], 'method': [{'name': 'spaco', 'drawn_chunks': [[0], 1], "
                "'sampler': 'fixed'}]}}",
-         "key 'columns[1]': expected a list of whole numbers, found 1"},
+         "key 'drawn_chunks[1]': expected a list of whole numbers, found 1"},
         {START "'axes': {'context': [512, 128], 'method': ['full',\n {'name': 'spaco', 'chunk': 64}]}}",
          "s.json:3:2: key 'method[1]': method 'spaco' at context 512: spaco needs a budget"},
         {METHODS("{'name': 'spaco', 'chunk': 64,\n'budget': '0%'}"),

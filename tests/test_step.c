@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-// Four columns of 23 tokens and a shorter one; the same columns in every step, for the seed is the same.
+// Four chunks of 23 tokens and a shorter one; the same chunks in every step, for the seed is the same.
 #define OPTIONS "chunk=5 head_chunk=3 budget=3"
 
 static void check_micro_batches(struct fixture f)
@@ -139,10 +139,10 @@ static void test_done_is_done(void **state)
             check_done(&f, *m, fixture_options(*m, OPTIONS));
         }
         for (const struct method *const *m = methods; *m; m++) {
-            check_done(&f, *m, fixture_options(*m, OPTIONS " stages=2"));
+            check_done(&f, *m, fixture_options(*m, OPTIONS " segments=2"));
         }
         const struct method *spaco = method_find("spaco");
-        check_done(&f, spaco, fixture_options(spaco, OPTIONS " sampler=fixed")); // no column is drawn
+        check_done(&f, spaco, fixture_options(spaco, OPTIONS " sampler=fixed")); // no chunk is drawn
         fixture_close(&f);
     }
 }
@@ -221,7 +221,7 @@ static void test_weights_are_acquired(void **state)
         fixture_open(&f);
         for (const struct method *const *m = methods; *m; m++) {
             check_absent(&f, *m,
-                         fixture_options(*m, OPTIONS " keep=%s inner=%s loss=%s stages=%d",
+                         fixture_options(*m, OPTIONS " keep=%s inner=%s loss=%s segments=%d",
                                          variant & 1 ? "all" : "lean", variant & 2 ? "checkpoint" : "none",
                                          variant & 1 ? "all" : "sampled", variant ? variant : 2));
         }

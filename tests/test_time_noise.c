@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-#define TRIALS       12
-#define ROUNDS_MOST  5
-#define SAMPLES_MOST 10
-#define NOISE        0.05 // standard deviation of a sample's logarithm
+#define TRIALS      12
+#define ROUNDS_MAX  5
+#define SAMPLES_MAX 10
+#define NOISE       0.05 // standard deviation of a sample's logarithm
 
 struct machine {
     const char *name;
@@ -71,15 +71,15 @@ static struct time_change judge(const struct machine *machine, size_t rounds, si
 {
     static const char *const methods[] = {"full", "checkpoint", "streambp", "seco"}, *const contexts[] = {"1", "2",
                                                                                                           "3"};
-    static struct record records[2][TRIALS][ROUNDS_MOST];
-    static double values[2][TRIALS][ROUNDS_MOST][SAMPLES_MOST];
+    static struct record records[2][TRIALS][ROUNDS_MAX];
+    static double values[2][TRIALS][ROUNDS_MAX][SAMPLES_MAX];
     struct time_trial trials[TRIALS] = {0};
     struct round_times times[TRIALS];
-    double drift[ROUNDS_MOST], speed[TRIALS][ROUNDS_MOST];
+    double drift[ROUNDS_MAX], speed[TRIALS][ROUNDS_MAX];
     for (size_t k = 0; k < rounds; k++)
         drift[k] = machine->round * normal(stream);
     for (size_t t = 0; t < TRIALS; t++) {
-        const struct record *lists[2][ROUNDS_MOST];
+        const struct record *lists[2][ROUNDS_MAX];
         double level = 3 * uniform(stream);
         for (size_t k = 0; k < rounds; k++)
             speed[t][k] = machine->speed > 0 ? machine->speed * normal(stream) : 0;

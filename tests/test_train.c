@@ -174,9 +174,9 @@ static void rates_follow_the_schedule(void **state)
         {"'steps': 6", {1, 1, 1, 1, 1, 1}},
         {"'steps': 6, 'warmup': 3", {1.0 / 3, 2.0 / 3, 1, 1, 1, 1}},
         {"'steps': 6, 'warmup': 2, 'schedule': 'linear'", {0.5, 1, 1, 0.75, 0.5, 0.25}},
-        {"'steps': 6, 'warmup': 2, 'schedule': 'linear', 'floor': 0.2", {0.5, 1, 1, 0.8, 0.6, 0.4}},
+        {"'steps': 6, 'warmup': 2, 'schedule': 'linear', 'min_lr_ratio': 0.2", {0.5, 1, 1, 0.8, 0.6, 0.4}},
         {"'steps': 6, 'warmup': 2, 'schedule': 'cosine'", {0.5, 1, 1, far, 0.5, near_end}},
-        {"'steps': 6, 'warmup': 2, 'schedule': 'cosine', 'floor': 0.5",
+        {"'steps': 6, 'warmup': 2, 'schedule': 'cosine', 'min_lr_ratio': 0.5",
          {0.5, 1, 1, 0.5 + far / 2, 0.75, 0.5 + near_end / 2}},
         {"'steps': 6, 'warmup': 6, 'schedule': 'cosine'", {1.0 / 6, 2.0 / 6, 0.5, 4.0 / 6, 5.0 / 6, 1}},
     };
@@ -274,7 +274,7 @@ static double peak_of(const char *device, const char *text, const char *train)
                          "{" MODEL
                          ", 'data': {'text': '%s'}, 'dtype': 'f64', 'device': '%s', 'context': %d, 'batch': "
                          "4, 'optimizer': 'sgd', 'train': {'steps': 1, %s}, 'method': {'name': 'seco', 'chunk': 8, "
-                         "'head_chunk': 0, 'stages': 2}}",
+                         "'head_chunk': 0, 'segments': 2}}",
                          "", text, device, CONTEXT, train) > 0);
     json_t *record = record_of(json);
     double peak = number(record, "peak_bytes");
@@ -363,7 +363,7 @@ static void check_stop(const struct scratch *scratch, const char *optimizer, con
 static void state_survives_a_stop(void **state)
 {
     static const char *const more[] = {"",
-                                       ", 'when': 'walk'",
+                                       ", 'when': 'backward'",
                                        ", 'state': 'bf16', 'round': 'stochastic'",
                                        ", 'master': 'f32'",
                                        ", 'momentum': 0.9",

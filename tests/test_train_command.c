@@ -413,10 +413,10 @@ static void wrong_use_is_said(void **state)
         {"--out new --evaluate text", "\"held_out\" are two ways to say what is evaluated"},
         {"--out new --held-out 0 --evaluate short", "short: 3 tokens hold no window of 12"},
         {"--out new --steps 0", "key \"steps\": expected a whole number of steps >= 1"},
-        {"--out new --floor 2", "key \"floor\""},
+        {"--out new --min-lr-ratio 2", "key \"floor\""},
         {"--out new --schedule coseno", "unknown schedule \"coseno\"; did you mean \"cosine\""},
-        {"--out new --optimizer adamw,when=walk", "key \"clip\": needs all gradients at once"},
-        {"--out new --optimizer sgd,when=walk --clip 0", "key \"accumulate\": needs all gradients at once"},
+        {"--out new --optimizer adamw,when=backward", "key \"clip\": needs all gradients at once"},
+        {"--out new --optimizer sgd,when=backward --clip 0", "key \"accumulate\": needs all gradients at once"},
         {"--out new --place-gradients host", "key \"clip\": all gradients are scaled at once"},
         {"--out new --objective weighted-mean", "\"weighted-mean\" needs more than windows of tokens"},
         {"--out new --batch text", "--tokens and a batch file are two things to train on"},
@@ -425,7 +425,7 @@ static void wrong_use_is_said(void **state)
         {"--out new --held-out 0", "key \"evaluate_every\": nothing is evaluated"},
         {"--out new --device plan", "--device plan-cpu trains nothing; give cpu or cuda"},
         {"--out new --warmup 11", "key \"warmup\": is longer than the run of 10 steps"},
-        {"--out new --schedule constant --floor 0.1", "key \"floor\": is where a schedule ends"},
+        {"--out new --schedule constant --min-lr-ratio 0.1", "key \"floor\": is where a schedule ends"},
         {"--out new --checkpoint 11", "--checkpoint 11 is beyond the last of 10 steps, so none would be written"},
         {"--out new --keep-checkpoints 2", "--keep-checkpoints 2 is of those that --checkpoint N writes"},
         {"--out new --keep-checkpoints 0", "--keep-checkpoints is a whole number >= 1"},
@@ -454,7 +454,7 @@ static void more_steps_go_on(void **state)
         {"--schedule constant", ""},
         {"--schedule constant --warmup 4", ""},
         {"--schedule constant --lora r=2,alpha=4,targets=q,v", ""},
-        {"--schedule wsd --stable-steps 3 --decay-steps 8 --floor 0.1", ""}, // the decay begins before
+        {"--schedule wsd --stable-steps 3 --decay-steps 8 --min-lr-ratio 0.1", ""}, // the decay begins before
         {"--schedule wsd --decay-steps 2", "rm -r again/checkpoint-000005 again/checkpoint-000006;"}};
     write_text(scratch);
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i += stride()) {

@@ -83,7 +83,7 @@ static void check_method(const struct method *method, const char *data, const ch
     struct world alone;
     char words[120], parallel[80];
     size_t ranks = world.comm.size;
-    int highest = method->rows ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
+    int highest = method->by_layer ? ZERO_WEIGHTS : ZERO_OPTIMIZER;
     bool chunks = option_find(&method->options, "chunk");
     snprintf(words, sizeof words, "'name': '%s'%s", method->name, chunks ? ", 'chunk': 7, 'head_chunk': 5" : "");
     world_open_alone(&alone);

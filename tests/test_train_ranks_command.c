@@ -36,7 +36,7 @@ static void wait_for_folder(const struct scratch *scratch, const char *name)
 }
 
 // parallel: the method's flags and the ranks'. parts: of a checkpoint.
-static void check_killed(const struct scratch *scratch, const char *parallel, size_t most_kills, size_t parts)
+static void check_killed(const struct scratch *scratch, const char *parallel, size_t max_kills, size_t parts)
 {
     char whole[600], resume[600], same[600];
     assert_int_equal(run(scratch, "rm -rf files whole again && mkdir files"), 0);
@@ -44,7 +44,7 @@ static void check_killed(const struct scratch *scratch, const char *parallel, si
     snprintf(resume, sizeof resume,
              "export TMPDIR=$PWD/files; exec " TRAIN "%s --checkpoint 1 --out again --resume", parallel);
     assert_int_equal(run(scratch, whole), 0);
-    for (size_t kills = 0; kills < most_kills; kills++) {
+    for (size_t kills = 0; kills < max_kills; kills++) {
         size_t lines = line_count(scratch, "again/steps.jsonl");
         pid_t training = start(scratch, resume);
         for (int tries = 0; line_count(scratch, "again/steps.jsonl") <= lines + kills; tries++) {

@@ -277,7 +277,7 @@ static void plans_are_of_all_steps(void **state)
     struct scratch *scratch = *state;
     static const char *const trained[] = {
         "'optimizer': 'adamw', 'train': {'steps': 7, 'accumulate': 2, 'shuffle': 5}",
-        "'optimizer': {'name': 'adamw', 'when': 'walk'}, 'train': {'steps': 1}",
+        "'optimizer': {'name': 'adamw', 'when': 'backward'}, 'train': {'steps': 1}",
         "'optimizer': 'sgd', 'train': {'steps': 2, 'held_out': 0.67, 'evaluate_every': 1}",
         "'optimizer': 'adam8bit', 'train': {'steps': 3, 'shuffle': 2, 'clip': 1, 'held_out': 0.34}",
         "'optimizer': 'adamw', 'place': {'gradients': 'host', 'optimizer': 'host'}, 'train': {'steps': 4, "
@@ -334,7 +334,7 @@ static void auto_fits_all_steps(void **state)
     json_decref(full);
 }
 
-// Where columns are drawn each micro-batch may take other memory; the record counts those that are not planned.
+// Where chunks are drawn each micro-batch may take other memory; the record counts those that are not planned.
 static void record_counts_what_is_not_planned(void **state)
 {
     struct scratch *scratch = *state;

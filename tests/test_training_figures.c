@@ -37,15 +37,15 @@ static void test_training_table(void **state)
 static void test_too_many_runs(void **state)
 {
     (void)state;
-    char *lines[16] = {NULL}, *most[15] = {NULL}, keys[80];
+    char *lines[16] = {NULL}, *max[15] = {NULL}, keys[80];
     for (int i = 0; i < 29; i++) {
         snprintf(keys, sizeof keys, "'optimizer': {'name': 'sgd', 'rate': %d}, 'train': {}", i % 15 + 1);
-        *(i < 15 ? &lines[i] : &most[i - 15]) =
+        *(i < 15 ? &lines[i] : &max[i - 15]) =
             run_of(i, full, keys,
                    ", 'samples_ms': [1], 'curve': {'loss': [9], 'gradient_norm': [1], 'evaluation_step': [], "
                    "'evaluation_loss': []}");
     }
-    char *table = table_of("training", most);
+    char *table = table_of("training", max);
     assert_non_null(table);
     assert_null(table_of("training", lines));
     assert_non_null(strstr(figure_training.needs, "at most 14; of more --where chooses"));

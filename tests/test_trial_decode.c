@@ -129,17 +129,17 @@ static void options_reach_the_method(void **state)
     (void)state;
     struct trial trial = trial_of(
         "{'model': 'tiny', 'context': 1000, 'method': {'name': 'spaco', 'chunk': 100, 'budget': 3, 'cap': 1.5,"
-        " 'sampler': 'fixed', 'columns': [0, 4, 9], 'compensation': 'capped', 'loss': 'all'},"
+        " 'sampler': 'fixed', 'drawn_chunks': [0, 4, 9], 'compensation': 'capped', 'loss': 'all'},"
         " 'measure': {'bias': true}}");
     const struct spaco_options *options = trial.options;
-    assert_int_equal(options->column.chunk, 100);
+    assert_int_equal(options->common.chunk, 100);
     assert_int_equal(options->budget, 3);
     assert_int_equal(options->sampler, SAMPLER_FIXED);
     assert_int_equal(options->compensation, COMPENSATION_CAPPED);
     assert_int_equal(options->loss, LOSS_ALL);
     assert_true(options->cap == 1.5);
-    assert_int_equal(options->columns.count, 3);
-    assert_memory_equal(options->columns.items, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
+    assert_int_equal(options->drawn_chunks.count, 3);
+    assert_memory_equal(options->drawn_chunks.items, ((uint32_t[]){0, 4, 9}), 3 * sizeof(uint32_t));
     assert_true(trial.measure.bias);
     expect_id(trial.canonical, trial.id);
     trial_free(&trial);
@@ -149,7 +149,7 @@ static void options_reach_the_method(void **state)
     assert_true(((const struct spaco_options *)trial.options)->minimum == 0.25);
     trial_free(&trial);
     trial = trial_of(METHOD("{'name': 'seco', 'inner': 'checkpoint'}"));
-    assert_int_equal(((const struct column_options *)trial.options)->inner, INNER_CHECKPOINT);
+    assert_int_equal(((const struct chunk_options *)trial.options)->inner, INNER_CHECKPOINT);
     trial_free(&trial);
 }
 
@@ -287,21 +287,23 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'optimizer': {'name': 'adam8bit', 'round': 'stochastic'}"),
          "optimizer 'adam8bit': round 'stochastic' is of weights in bf16: in f32 no step is rounded away; leave it "
          "out"},
-        {WITH("'optimizer': {'when': 'walk'}, 'place': {'gradients': 'host'}"),
-         "key 'when': 'walk' frees gradients in the walk; place.gradients has nothing to keep"},
+        {WITH("'optimizer': {'when': 'backward'}, 'place': {'gradients': 'host'}"),
+         "key 'when': 'backward' frees gradients in the backward pass; place.gradients has nothing to keep"},
         {"{'model': 'tiny', 'context': 64, 'method': 'forward', 'optimizer': 'adamw'}",
          "method 'forward' computes no gradient that optimizer 'adamw' could move weights by"},
-        {"{'model': 'tiny', 'context': 64, 'method': 'seco', 'optimizer': {'when': 'walk'}}",
-         "method 'seco' completes no gradient before its last column"},
+        {"{'model': 'tiny', 'context': 64, 'method': 'seco', 'optimizer': {'when': 'backward'}}",
+         "method 'seco' completes no gradient before its last chunk"},
         {"{'model': 'tiny', 'context': 64, 'method': 'seco', 'optimizer': 'bread-sgd'}",
-         "method 'seco' completes no gradient before its last column, so all of them live at once and 'walk' saves "
+         "method 'seco' completes no gradient before its last chunk, so all of them live at once and 'backward' "
+         "saves "
          "nothing; give the optimizer 'when': 'end', or take a method that walks rows"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'warmup': 6}"),
          "c:2:53: key 'warmup': is longer than the run of 5 steps, which would never reach its rate; give at most "
          "5"},
         {"{'model': 'tiny', 'context': 1, 'method': 'full', 'optimizer': 'sgd', 'train': {}}",
          "key 'context': a window of 1 token has no next one to predict; give 2 or more"},
-        {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'floor': 0.1}"), "key 'floor': is where a schedule ends"},
+        {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'min_lr_ratio': 0.1}"),
+         "key 'min_lr_ratio': is where a schedule ends"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'decay_steps': 2}"),
          "key 'decay_steps': is of schedule wsd; give 'schedule' wsd, or leave it out"},
         {WITH("'optimizer': 'sgd', 'train': {'steps': 5, 'schedule': 'linear', 'cycles': 1}"),
@@ -526,32 +528,35 @@ static void bad_methods_are_refused_with_the_place(void **state)
         {METHOD("{'name': 'seco',\n'chnk': 3}"),
          "c:3:1: key 'chnk': unknown key of method 'seco'; did you mean 'chunk'? known keys: name, chunk"},
         {METHOD("{'name': 'seco', 'chunk': -1}"),
-         "c:2:27: key 'chunk': expected a whole number (tokens per column of the context) >= 1, found -1"},
+         "c:2:27: key 'chunk': expected a whole number (tokens per chunk of the context) >= 1, found -1"},
         {METHOD("{'name': 'seco', 'chunk': 0}"), ">= 1, found 0"},
         {METHOD("{'name': 'seco', 'chunk': null}"), "found null"},
         {METHOD("{'name': 'seco', 'chunk': [64]}"), "found a list of 1"},
         {METHOD("{'name': 'seco', 'keep': 'lena'}"), "key 'keep': unknown keep 'lena'; did you mean 'lean'?"},
         {METHOD("{'name': 'spaco', 'chunk': 32, 'budget': 3}"),
-         "c:2:1: key 'method': method 'spaco' at context 64: budget 3 is larger than the number of columns"},
+         "c:2:1: key 'method': method 'spaco' at context 64: budget 3 is larger than the number of chunks"},
         {METHOD("{'name': 'spaco', 'chunk': 32, 'budget': 1, 'sampler': 'unifrom'}"),
          "unknown sampler 'unifrom'; did you mean 'uniform'? known names: uniform, bernoulli, sequential, fixed"},
-        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [3, 3]}"),
-         "key 'columns[1]': expected a number above the one before it (3), each once, found 3"},
-        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4, 3]}"), "before it (4)"},
-        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [1.5]}"), "found 1.5"},
-        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [4096]}"),
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'drawn_chunks': [3, 3]}"),
+         "key 'drawn_chunks[1]': expected a number above the one before it (3), each once, found 3"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'drawn_chunks': [4, 3]}"), "before it (4)"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'drawn_chunks': [1.5]}"), "found 1.5"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'drawn_chunks': [4096]}"),
          "from 0 to 4095, found 4096"},
-        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'columns': [8]}"), "column 8 does not exist"},
+        {METHOD("{'name': 'spaco', 'chunk': 8, 'sampler': 'fixed', 'drawn_chunks': [8]}"),
+         "chunk 8 does not exist"},
         {SPACO("'sampler': 'sequential', 'compensation': 'sequential'"),
          "compensation 'sequential' goes with sampler 'fixed' alone; leave it out"},
-        {SPACO("'sampler': 'bernoulli', 'columns': [3]"), "columns go with sampler 'fixed' alone; leave it out"},
-        {SPACO("'sampler': 'fixed', 'columns': [3], 'sampler_seed': 2"), "sampler 'fixed' draws nothing"},
+        {SPACO("'sampler': 'bernoulli', 'drawn_chunks': [3]"),
+         "drawn_chunks go with sampler 'fixed' alone; leave it out"},
+        {SPACO("'sampler': 'fixed', 'drawn_chunks': [3], 'sampler_seed': 2"), "sampler 'fixed' draws nothing"},
         {SPACO("'cap': 3"),
          "c:2:1: key 'method': method 'spaco' at context 64: cap goes with compensation 'capped'"},
         {SPACO("'compensation': 'none', 'cap': 1.5"), "cap goes with compensation 'capped' alone; leave it out"},
         {SPACO("'minimum': 0.25"), "minimum goes with sampler or compensation 'sequential' alone; leave it out"},
-        {SPACO("'sampler': 'fixed', 'columns': [3], 'minimum': 0.25"), "minimum goes with sampler or"},
-        {METHOD("{'name': 'spaco', 'columns': 3}"), "key 'columns': expected a list of whole numbers, found 3"},
+        {SPACO("'sampler': 'fixed', 'drawn_chunks': [3], 'minimum': 0.25"), "minimum goes with sampler or"},
+        {METHOD("{'name': 'spaco', 'drawn_chunks': 3}"),
+         "key 'drawn_chunks': expected a list of whole numbers, found 3"},
         {METHOD("{'name': 'spaco', 'cap': 'two'}"), "key 'cap': expected a number from 0 to 1000000, found 'two'"},
     };
     expect_all_bad(cases, COUNT(cases));

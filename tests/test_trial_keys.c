@@ -112,7 +112,7 @@ static const char *within(const char *parent, const char *key, const char *value
            : train && strcmp(value, "'wsd'") == 0     ? "'decay_steps': 9, "
            : train && is_of_wsd(key)                  ? "'schedule': 'wsd', 'warmup': 2, 'decay_steps': 9, "
            : train && strcmp(key, "decay_steps") == 0 && strcmp(value, "0") != 0 ? "'schedule': 'wsd', "
-           : train && strcmp(key, "floor") == 0                                  ? "'schedule': 'cosine', "
+           : train && strcmp(key, "min_lr_ratio") == 0                           ? "'schedule': 'cosine', "
            : parallel && strcmp(key, "zero") == 0                                ? "'data': 2, "
            : parallel && strcmp(key, "sum") == 0                                 ? "'data': 2, "
            : parallel && strcmp(key, "overlap") == 0                             ? "'data': 2, "

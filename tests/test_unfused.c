@@ -78,7 +78,7 @@ static void the_same_with_more_passes(void **state)
 {
     (void)state;
     static const char *const walks[] = {"chunk=5 budget=2", "chunk=64 keep=all budget=1",
-                                        "chunk=7 stages=2 budget=3", "chunk=6 inner=checkpoint budget=2"};
+                                        "chunk=7 segments=2 budget=3", "chunk=6 inner=checkpoint budget=2"};
     for (size_t variant = 0; variant < 8; variant++) {
         struct fixture f = fixture_default();
         struct status status = {0};

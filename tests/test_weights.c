@@ -106,20 +106,20 @@ static void count_use(struct unit_listener *listener, struct model *model, size_
     ((struct uses *)listener)->count[unit]++;
 }
 
-// What each walk asks for: a row of whole rows twice, forward and backward, or forward alone; of columns, of which
+// What each walk asks for: a row of whole rows twice, forward and backward, or forward alone; of chunks, of which
 // the last has no first pass, each cell.
 static void check_uses(const struct fixture *f, const char *method, const struct uses *uses)
 {
-    bool columns = strcmp(method, "seco") == 0;
+    bool chunks = strcmp(method, "seco") == 0;
     size_t K = (f->context + 6) / 7, head = unit_of_head(&f->model), passes = strcmp(method, "forward") ? 2 : 1;
     if (strcmp(method, "spaco") == 0 || strcmp(method, "null") == 0) {
         return;
     }
     for (size_t l = 0; l < f->config.layers; l++) {
-        assert_int_equal(uses->count[unit_of_layer(l)], columns ? 3 * K - 1 : passes);
+        assert_int_equal(uses->count[unit_of_layer(l)], chunks ? 3 * K - 1 : passes);
     }
-    assert_int_equal(uses->count[head], columns ? K : 1);
-    size_t embedding = columns ? 2 * K - 1 : 1;
+    assert_int_equal(uses->count[head], chunks ? K : 1);
+    size_t embedding = chunks ? 2 * K - 1 : 1;
     assert_int_equal(uses->count[UNIT_EMBEDDING], embedding + (f->config.tied ? uses->count[head] : 0));
 }
 

@@ -48,7 +48,7 @@ except ImportError:
 CONTEXT, BATCH, CHUNK = 100, 2, 32  # the last chunk is shorter
 METHODS = [["full"], ["checkpoint"], ["streambp", "--chunk", CHUNK], ["streambp", "--chunk", 7, "--head-chunk", 5],
            ["seco", "--chunk", CHUNK], ["seco", "--chunk", 1], ["seco", "--chunk", CHUNK, "--inner", "checkpoint"],
-           ["spaco", "--chunk", CHUNK, "--budget", math.ceil(CONTEXT / CHUNK)]]  # all columns drawn: exact
+           ["spaco", "--chunk", CHUNK, "--budget", math.ceil(CONTEXT / CHUNK)]]  # all chunks drawn: exact
 OBJECTIVE_METHODS = [["streambp", "--chunk", 16, "--head-chunk", 5], ["seco", "--chunk", 16],
                      ["streambp", "--chunk", 7, "--group", 2]]  # the last walks a pair's prompt once
 SMALL = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -175,7 +175,7 @@ CASES = [  # optimizer and its flag; further flags, norm to clip to, schedule, w
     ("AdamW, accumulated, clipped, cosine", *adamw(),
      ["--accumulate", ACCUMULATE, "--clip", 0.5, "--schedule", "cosine", "--warmup", 3], 0.5, "cosine", 3, None),
     ("AdamW, linear, LoRA", *adamw(), ["--schedule", "linear", "--warmup", 2], 0, "linear", 2, LORA_ALONE),
-    ("AdamW, wsd", *adamw(), ["--schedule", "wsd", "--warmup", 4, "--decay-steps", 9, "--decay-type", "1-sqrt", "--floor", 0.1],
+    ("AdamW, wsd", *adamw(), ["--schedule", "wsd", "--warmup", 4, "--decay-steps", 9, "--decay-type", "1-sqrt", "--min-lr-ratio", 0.1],
      0, "wsd", 4, None),
     ("SGD", sgd(0), "sgd,rate=0.02", [], 0, None, 0, None),
     ("SGD, momentum, decay, clipped", sgd(0.05, momentum=0.9), "sgd,rate=0.02,momentum=0.9,decay=0.05", ["--clip", 1], 1,

@@ -95,13 +95,13 @@ ROPE = [
 ]
 
 SCHEDULES = [  # keys of a training run
-    {"steps": 21, "schedule": "cosine", "floor": 0.1},
+    {"steps": 21, "schedule": "cosine", "min_lr_ratio": 0.1},
     {"steps": 23, "schedule": "wsd", "warmup": 5, "decay_steps": 7},
-    {"steps": 22, "schedule": "wsd", "warmup": 5, "stable_steps": 4, "decay_steps": 7, "floor": 0.1},
-    {"steps": 20, "schedule": "wsd", "warmup": 7, "decay_steps": 9, "warmup_type": "cosine", "decay_type": "linear", "floor": 0.3},
+    {"steps": 22, "schedule": "wsd", "warmup": 5, "stable_steps": 4, "decay_steps": 7, "min_lr_ratio": 0.1},
+    {"steps": 20, "schedule": "wsd", "warmup": 7, "decay_steps": 9, "warmup_type": "cosine", "decay_type": "linear", "min_lr_ratio": 0.3},
     {"steps": 20, "schedule": "wsd", "warmup": 6, "decay_steps": 11, "warmup_type": "1-sqrt", "decay_type": "1-sqrt",
-     "floor": 0.07},
-    {"steps": 24, "schedule": "wsd", "decay_steps": 19, "cycles": 1.7, "floor": 0.2},
+     "min_lr_ratio": 0.07},
+    {"steps": 24, "schedule": "wsd", "decay_steps": 19, "cycles": 1.7, "min_lr_ratio": 0.2},
 ]
 
 
@@ -211,7 +211,7 @@ def rates_of(train):
     """The share of the rate that each step of a training run with these keys has, and of three steps more."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     names = {"warmup": "num_warmup_steps", "steps": "num_training_steps", "stable_steps": "num_stable_steps",
-             "decay_steps": "num_decay_steps", "floor": "min_lr_ratio", "cycles": "num_cycles"}
+             "decay_steps": "num_decay_steps", "min_lr_ratio": "min_lr_ratio", "cycles": "num_cycles"}
     keys = {names.get(key, key): value for key, value in train.items() if key != "schedule"}
     keys.setdefault("num_warmup_steps", 0)
     if "stable_steps" in train:

@@ -14,13 +14,13 @@
 #define PEAK_SECONDS 2.0 // the best of what fits into it; at least three runs
 #define CARD_SECONDS 0.5 // likewise, of a card, whose clock nobody disturbs
 #define GEMM_SIZE    ((size_t)2048)
-#define GEMM_LEAST   ((size_t)128)  // where time is short
+#define GEMM_MIN     ((size_t)128)  // where time is short
 #define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
 #define CARD_LARGEST ((size_t)8192) // where the card is free
 #define COPY_COLS    ((size_t)1024)
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
 #define COPY_CARD    ((size_t)1 << 30)   // likewise, of a card, whose largest are of 128 MiB
-#define COPY_LEAST   ((size_t)1 << 20)   // where time is short
+#define COPY_MIN     ((size_t)1 << 20)   // where time is short
 #define LAUNCHES     1000
 #define STEPS_SHARE  0.15              // of the time for rates
 #define DRAWN        ((size_t)1 << 20) // numbers of an operand, at least
@@ -141,11 +141,11 @@ static double fastest(const char *name, enum dtype dtype, size_t rows, size_t co
 
 // Rows of the largest matrices, up to so many, of which two products fit into the time. A card's sizes grow faster,
 // for to open it takes longer than the product.
-static size_t gemm_size(const char *device, enum dtype dtype, size_t most, double seconds, struct status *status)
+static size_t gemm_size(const char *device, enum dtype dtype, size_t max, double seconds, struct status *status)
 {
-    size_t n = GEMM_LEAST, times = is_card(device) ? 4 : 2, runs = 2 * times * times * times;
-    while (n < most && (double)runs * fastest(device, dtype, n, n, run_gemm, 0, status) < seconds)
-        n = times * n < most ? times * n : most;
+    size_t n = GEMM_MIN, times = is_card(device) ? 4 : 2, runs = 2 * times * times * times;
+    while (n < max && (double)runs * fastest(device, dtype, n, n, run_gemm, 0, status) < seconds)
+        n = times * n < max ? times * n : max;
     return n;
 }
 
@@ -156,29 +156,29 @@ static double copy_seconds(const char *device, enum dtype dtype, size_t bytes, t
 }
 
 // Bytes of the largest copy, up to so many, of which a few fit into the time.
-static size_t copy_size(const char *device, enum dtype dtype, size_t most, timed_run *run, double seconds,
+static size_t copy_size(const char *device, enum dtype dtype, size_t max, timed_run *run, double seconds,
                         struct status *status)
 {
-    size_t bytes = COPY_LEAST;
-    while (bytes < most && 4 * 16 * copy_seconds(device, dtype, bytes, run, 0, status) < seconds)
-        bytes = 16 * bytes < most ? 16 * bytes : most;
+    size_t bytes = COPY_MIN;
+    while (bytes < max && 4 * 16 * copy_seconds(device, dtype, bytes, run, 0, status) < seconds)
+        bytes = 16 * bytes < max ? 16 * bytes : max;
     return bytes;
 }
 
 // size: rows of its matrices, up to so many.
-static double gemm_rate(const char *device, enum dtype dtype, size_t most, double seconds, size_t *size,
+static double gemm_rate(const char *device, enum dtype dtype, size_t max, double seconds, size_t *size,
                         struct status *status)
 {
-    size_t n = *size = gemm_size(device, dtype, most, seconds, status);
+    size_t n = *size = gemm_size(device, dtype, max, seconds, status);
     double took_s = fastest(device, dtype, n, n, run_gemm, seconds, status);
     return took_s > 0 ? 2.0 * (double)n * (double)n * (double)n / took_s : 0;
 }
 
 // Bytes read and written; size: the copy's, up to so many.
-static double copy_rate(const char *device, enum dtype dtype, size_t most, double seconds, size_t *size,
+static double copy_rate(const char *device, enum dtype dtype, size_t max, double seconds, size_t *size,
                         struct status *status)
 {
-    size_t bytes = *size = copy_size(device, dtype, most, run_copy, seconds, status);
+    size_t bytes = *size = copy_size(device, dtype, max, run_copy, seconds, status);
     double took_s = copy_seconds(device, dtype, bytes, run_copy, seconds, status);
     return took_s > 0 ? 2.0 * (double)bytes / took_s : 0;
 }
@@ -193,8 +193,8 @@ static double link_rate(const char *device, double seconds, size_t *size, struct
 
 double calibrate_gemm(const char *device, enum dtype dtype, double seconds, struct status *status)
 {
-    size_t size, most = is_card(device) ? CARD_SIZE : GEMM_SIZE;
-    return gemm_rate(device, dtype, most, fmin(PEAK_SECONDS, seconds), &size, status);
+    size_t size, max = is_card(device) ? CARD_SIZE : GEMM_SIZE;
+    return gemm_rate(device, dtype, max, fmin(PEAK_SECONDS, seconds), &size, status);
 }
 
 double calibrate_copy(const char *device, enum dtype dtype, double seconds, struct status *status)
@@ -312,7 +312,8 @@ static bool add_rates(struct profile *profile, const struct calibrate_request *r
         if (!request->rated[dtype])
             continue;
         if (is_card(request->device))
-            what.size = profile->flops_per_s[dtype].value > CARD_FLOPS ? YARDSTICK_CARD : YARDSTICK_SLOW_CARD;
+            what.size =
+                profile->flops_per_s[dtype].value > CARD_FLOPS ? REFERENCE_KERNEL_CARD : REFERENCE_KERNEL_SLOW_CARD;
         what.seconds = (1 - STEPS_SHARE) * seconds;
         if (!calibrate_rates(rates, &what, status))
             return false;

@@ -1,8 +1,8 @@
 // A machine's speed comes and goes: neighbours on its host take processors, caches and bandwidth, for a second or
 // an hour. All points are therefore measured again and again, in rounds, each in another order; each time is held
-// against a yardstick's just before and after it, and the median of these ratios, times the yardstick's own median,
-// is the point's. So a point that met a bad moment differs as little as may be from its neighbours, and all rates
-// are of one speed, which the profile says: that of the yardstick.
+// against a reference kernel's just before and after it, and the median of these ratios, times the reference
+// kernel's own median, is the point's. So a point that met a bad moment differs as little as may be from its
+// neighbours, and all rates are of one speed, which the profile says: that of the reference kernel.
 //
 // On a card the first round begins with the smallest points: each time says whether there is time for the next
 // larger one, which else has the rate of its neighbour.
@@ -20,20 +20,20 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define SETS_MAX     24
-#define SETS_HURRIED 2                  // where there is time for a run or two
-#define SETS_BYTES   ((size_t)64 << 20) // an H200 has caches of 50 MiB
-#define SAMPLES_MAX  5
-#define SAMPLE_S     2e-4
-#define VISIT_S      2e-3 // of samples
-#define YARDSTICK    0.2  // of the time goes to the yardstick, at most
+#define SETS_MAX         24
+#define SETS_HURRIED     2                  // where there is time for a run or two
+#define SETS_BYTES       ((size_t)64 << 20) // an H200 has caches of 50 MiB
+#define SAMPLES_MAX      5
+#define SAMPLE_S         2e-4
+#define VISIT_S          2e-3 // of samples
+#define REFERENCE_KERNEL 0.2  // of the time goes to the reference kernel, at most
 // The largest point on the CPU in a minute for all: FLOPs, or elements of what has none. Beyond it the rate is that
 // of its neighbour.
 #define FLOPS_MAX    6e9
 #define ELEMENTS_MAX 68e6 // no less than any point has
 // On a card, however much time there is: attention of 8,192 queries over 131,072 keys.
 #define CARD_FLOPS_MAX 5e13
-#define RUNS_LEAST     4   // of a point, its operands made
+#define RUNS_MIN       4   // of a point, its operands made
 #define LEFT_SHARE     0.2 // of the time that is left, which the next point is expected to take at most
 
 // A point of a grid, and each round's time there, the median of some samples.
@@ -46,16 +46,16 @@ struct point {
     double visit_s;                // what measuring it took last
     double amount;                 // FLOPs, of what has none bytes
     double seconds[CALIBRATE_ROUNDS_MAX];
-    size_t moment[CALIBRATE_ROUNDS_MAX]; // the last of the yardstick's before it
+    size_t moment[CALIBRATE_ROUNDS_MAX]; // the last of the reference kernel's before it
 };
 
 struct calibration {
     struct device *device;
     struct tensor numbers;
-    struct yardstick *yardstick;
+    struct reference_kernel *reference_kernel;
     struct point *points; // [point_count]
     size_t point_count, rounds, *order;
-    double *yardstick_s; // [moments]
+    double *reference_kernel_s; // [moments]
     size_t moments, capacity;
     double began_s, ended_s; // when the last was
     double until_s;          // when all is to be over
@@ -63,16 +63,16 @@ struct calibration {
 
 // --- a point
 
-static void take_yardstick(struct calibration *c)
+static void take_reference_kernel(struct calibration *c)
 {
     if (c->moments == c->capacity) {
         c->capacity = 2 * c->capacity + 1024;
-        c->yardstick_s = realloc(c->yardstick_s, c->capacity * sizeof *c->yardstick_s);
-        CHECK(c->yardstick_s);
+        c->reference_kernel_s = realloc(c->reference_kernel_s, c->capacity * sizeof *c->reference_kernel_s);
+        CHECK(c->reference_kernel_s);
     }
-    device_synchronize(c->device); // the yardstick has queues of its own
+    device_synchronize(c->device); // the reference kernel has queues of its own
     c->began_s = clock_s();
-    c->yardstick_s[c->moments++] = yardstick_s(c->yardstick, 1);
+    c->reference_kernel_s[c->moments++] = reference_kernel_s(c->reference_kernel, 1);
     c->ended_s = clock_s();
 }
 
@@ -106,10 +106,10 @@ static void measure_point(struct calibration *c, struct point *point, double bud
     struct probe_operands sets[SETS_MAX];
     const struct rate_probe *probe = point->probe;
     struct device *device = c->device;
-    size_t live = device->arena.live_bytes, count = 0, most = budget_s < SAMPLE_S ? SETS_HURRIED : SETS_MAX;
+    size_t live = device->arena.live_bytes, count = 0, max = budget_s < SAMPLE_S ? SETS_HURRIED : SETS_MAX;
     do
         probe_operands_open(&sets[count], device, c->numbers, probe, point->at, count ? &sets[0] : NULL);
-    while (++count < most && device->status.code == STATUS_OK && probe->late &&
+    while (++count < max && device->status.code == STATUS_OK && probe->late &&
            device->arena.live_bytes - live < SETS_BYTES);
     device->counters = (struct counters){0};
     probe->run(&sets[0]); // which libraries take longer for the first time
@@ -214,7 +214,7 @@ static bool has_time(const struct calibration *c, const struct point *point)
     const struct point *smaller = point - (point->place - point->neighbour);
     if (point->neighbour == point->place)
         return true;
-    double expected_s = smaller->visit_s + RUNS_LEAST * smaller->seconds[0] * point->work / smaller->work;
+    double expected_s = smaller->visit_s + RUNS_MIN * smaller->seconds[0] * point->work / smaller->work;
     return smaller->measured && expected_s < LEFT_SHARE * (c->until_s - clock_s());
 }
 
@@ -224,19 +224,19 @@ static void measure_round(struct calibration *c, double budget_s)
     order_points(c);
     if (growing)
         qsort_r(c->order, c->point_count, sizeof *c->order, compare_work, c->points);
-    take_yardstick(c);
+    take_reference_kernel(c);
     for (size_t i = 0; i < c->point_count && c->device->status.code == STATUS_OK; i++) {
         struct point *point = &c->points[c->order[i]];
         point->measured = point->measured && (!growing || has_time(c, point));
         if (!point->measured)
             continue;
-        if (c->ended_s - c->began_s < YARDSTICK * (clock_s() - c->began_s))
-            take_yardstick(c);
+        if (c->ended_s - c->began_s < REFERENCE_KERNEL * (clock_s() - c->began_s))
+            take_reference_kernel(c);
         double start_s = clock_s();
         measure_point(c, point, budget_s);
         point->visit_s = clock_s() - start_s;
     }
-    take_yardstick(c);
+    take_reference_kernel(c);
     c->rounds++;
 }
 
@@ -248,28 +248,28 @@ static bool has_time_for_all(const struct calibration *c, double start_s, double
     if (probe_on_card(c->device) && c->rounds == 1) {
         next_s = 0;
         for (const struct point *p = c->points; p < c->points + c->point_count; p++)
-            next_s += p->measured ? 2 * budget_s + RUNS_LEAST * p->seconds[0] : 0;
+            next_s += p->measured ? 2 * budget_s + RUNS_MIN * p->seconds[0] : 0;
     } else if (probe_on_card(c->device)) {
         next_s = round_s;
     }
     return c->rounds < CALIBRATE_ROUNDS_MAX && clock_s() + next_s < c->until_s;
 }
 
-double calibrate_steady_s(const double *seconds, const double *around_s, size_t count, double yardstick_s)
+double calibrate_steady_s(const double *seconds, const double *around_s, size_t count, double reference_kernel_s)
 {
     double ratios[CALIBRATE_ROUNDS_MAX];
     for (size_t i = 0; i < count; i++)
         ratios[i] = seconds[i] / around_s[i];
-    return yardstick_s * sample_quantile(ratios, count, 0.5);
+    return reference_kernel_s * sample_quantile(ratios, count, 0.5);
 }
 
-// Rates at the yardstick's median, and how far from them the times lie as they were.
+// Rates at the reference kernel's median, and how far from them the times lie as they were.
 static void settle(struct calibration *c, struct rates *rates)
 {
     double *spread = calloc(c->point_count * c->rounds, sizeof *spread), around_s[CALIBRATE_ROUNDS_MAX];
     size_t count = 0;
     CHECK(spread);
-    rates->yardstick_s = sample_quantile(c->yardstick_s, c->moments, 0.5);
+    rates->reference_kernel_s = sample_quantile(c->reference_kernel_s, c->moments, 0.5);
     for (size_t i = 0; i < c->point_count; i++) {
         const struct point *point = &c->points[i];
         double *values = rates->items[point->rate].values;
@@ -278,8 +278,9 @@ static void settle(struct calibration *c, struct rates *rates)
             continue;
         }
         for (size_t r = 0; r < c->rounds; r++)
-            around_s[r] = (c->yardstick_s[point->moment[r]] + c->yardstick_s[point->moment[r] + 1]) / 2;
-        double seconds = calibrate_steady_s(point->seconds, around_s, c->rounds, rates->yardstick_s);
+            around_s[r] =
+                (c->reference_kernel_s[point->moment[r]] + c->reference_kernel_s[point->moment[r] + 1]) / 2;
+        double seconds = calibrate_steady_s(point->seconds, around_s, c->rounds, rates->reference_kernel_s);
         values[point->place] = point->amount / seconds;
         for (size_t r = 0; r < c->rounds; r++)
             spread[count++] = point->seconds[r] / seconds;
@@ -293,8 +294,9 @@ bool calibrate_rates(struct rates *rates, const struct calibrated *what, struct 
 {
     *rates = (struct rates){0};
     double start_s = clock_s(), seconds = what->seconds;
-    struct calibration c = {.yardstick = yardstick_open(what->device, what->dtype, what->size, status)};
-    c.device = c.yardstick ? device_open(what->device, what->dtype, 0, status) : NULL;
+    struct calibration c = {.reference_kernel =
+                                reference_kernel_open(what->device, what->dtype, what->size, status)};
+    c.device = c.reference_kernel ? device_open(what->device, what->dtype, 0, status) : NULL;
     if (c.device) {
         c.numbers = probe_numbers(c.device);
         place_points(&c, rates, fmin(seconds / 60, 1));
@@ -312,9 +314,9 @@ bool calibrate_rates(struct rates *rates, const struct calibrated *what, struct 
         tensor_free(c.device, &c.numbers);
         device_close(c.device);
     }
-    yardstick_close(c.yardstick);
+    reference_kernel_close(c.reference_kernel);
     free(c.points);
     free(c.order);
-    free(c.yardstick_s);
+    free(c.reference_kernel_s);
     return status->code == STATUS_OK;
 }

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE // asprintf
 #include "harness/calibrate/calibrate_steps.h"
 #include "harness/calibrate/calibrate_rates.h"
-#include "harness/machine/yardstick.h"
+#include "harness/machine/reference_kernel.h"
 #include "harness/stats/sample.h"
 #include "harness/step/setup.h"
 #include "kernels/base/clock.h"
@@ -16,13 +16,13 @@ struct step_size {
     size_t width, heads, kv_heads, head_dim, ffn, context;
     size_t chunks[3]; // of streambp, and of seco
 };
-static const struct step_size sizes_of[YARDSTICK_SIZES][4] = {
-    [YARDSTICK_CPU] = {{1, 320, 5, 5, 64, 832, 768, {128, 256, 64}},
-                       {0.1, 320, 5, 5, 64, 832, 192, {128, 256, 64}},
-                       {0, 64, 1, 1, 64, 176, 48, {128, 256, 64}}},
-    [YARDSTICK_CARD] = {{3, 2048, 32, 8, 128, 7168, 4096, {2048, 2048, 1024}},
-                        {0, 2048, 32, 8, 128, 7168, 512, {512, 512, 512}}},
-    [YARDSTICK_SLOW_CARD] = {{0, 64, 1, 1, 64, 176, 48, {48, 48, 16}}},
+static const struct step_size sizes_of[REFERENCE_KERNEL_SIZES][4] = {
+    [REFERENCE_KERNEL_CPU] = {{1, 320, 5, 5, 64, 832, 768, {128, 256, 64}},
+                              {0.1, 320, 5, 5, 64, 832, 192, {128, 256, 64}},
+                              {0, 64, 1, 1, 64, 176, 48, {128, 256, 64}}},
+    [REFERENCE_KERNEL_CARD] = {{3, 2048, 32, 8, 128, 7168, 4096, {2048, 2048, 1024}},
+                               {0, 2048, 32, 8, 128, 7168, 512, {512, 512, 512}}},
+    [REFERENCE_KERNEL_SLOW_CARD] = {{0, 64, 1, 1, 64, 176, 48, {48, 48, 16}}},
 };
 
 // Walks that move few bytes by an operation, and many; -1: without chunks.
@@ -38,7 +38,7 @@ struct timed_step {
     struct trial trial;
     struct setup setup;
     double seconds[CALIBRATE_ROUNDS_MAX],
-        around_s[CALIBRATE_ROUNDS_MAX]; // of each round; the yardstick's beside it
+        around_s[CALIBRATE_ROUNDS_MAX]; // of each round; the reference kernel's beside it
     struct calibrated_step found;
 };
 
@@ -61,13 +61,13 @@ static bool open_trial(struct trial *trial, const struct calibrated *what, const
 }
 
 // Its seconds.
-static double walk(struct timed_step *step)
+static double take_step(struct timed_step *step)
 {
     struct step_report report = {0};
     struct training_step training = setup_step(&step->setup, &step->trial);
     training_step_take(&training, &report);
     step_report_free(&report);
-    device_synchronize(step->setup.device); // the yardstick and other steps have queues of their own
+    device_synchronize(step->setup.device); // the reference kernel and other steps have queues of their own
     return 1e-3 * report.ms;
 }
 
@@ -89,18 +89,19 @@ static bool open_step(struct timed_step *step, const struct rates *rates, const 
     struct device *opened = step->setup.device;
     opened->roofline = (struct roofline){.flops_per_s = INFINITY, .bytes_per_s = INFINITY, .rates = rates};
     opened->counters = (struct counters){0};
-    walk(step);
+    take_step(step);
     step->found =
         (struct calibrated_step){.estimate_s = opened->counters.estimate_s, .bytes = opened->counters.bytes_moved};
     opened->roofline = (struct roofline){0};
     return device_is_fine(opened, status);
 }
 
-static bool time_step(struct timed_step *step, struct yardstick *yardstick, size_t round, struct status *status)
+static bool time_step(struct timed_step *step, struct reference_kernel *reference_kernel, size_t round,
+                      struct status *status)
 {
-    double before_s = yardstick_s(yardstick, 1);
-    step->seconds[round] = walk(step);
-    step->around_s[round] = (before_s + yardstick_s(yardstick, 1)) / 2;
+    double before_s = reference_kernel_s(reference_kernel, 1);
+    step->seconds[round] = take_step(step);
+    step->around_s[round] = (before_s + reference_kernel_s(reference_kernel, 1)) / 2;
     return device_is_fine(step->setup.device, status);
 }
 
@@ -116,10 +117,11 @@ bool calibrate_steps(struct rates *rates, const struct calibrated *what, double 
                      struct status *status)
 {
     struct timed_step *steps = calloc(STEPS, sizeof *steps);
-    struct yardstick *yardstick = yardstick_open(what->device, what->dtype, what->size, status);
+    struct reference_kernel *reference_kernel =
+        reference_kernel_open(what->device, what->dtype, what->size, status);
     struct calibrated_step found[STEPS];
     size_t rounds = 0;
-    bool fine = yardstick;
+    bool fine = reference_kernel;
     const struct step_size *size = sizes_of[what->size];
     CHECK(steps);
     while (what->seconds < size->seconds)
@@ -130,10 +132,11 @@ bool calibrate_steps(struct rates *rates, const struct calibrated *what, double 
     for (double start_s = clock_s();
          fine && (rounds == 0 || (rounds < CALIBRATE_ROUNDS_MAX && clock_s() - start_s < what->seconds)); rounds++)
         for (size_t i = 0; fine && i < STEPS; i++)
-            fine = time_step(&steps[i], yardstick, rounds, status);
+            fine = time_step(&steps[i], reference_kernel, rounds, status);
     for (size_t i = 0; fine && i < STEPS; i++) {
         found[i] = steps[i].found;
-        found[i].seconds = calibrate_steady_s(steps[i].seconds, steps[i].around_s, rounds, rates->yardstick_s);
+        found[i].seconds =
+            calibrate_steady_s(steps[i].seconds, steps[i].around_s, rounds, rates->reference_kernel_s);
     }
     if (fine)
         rates->s_per_byte = calibrate_s_per_byte(found, STEPS, memory_s_per_byte);
@@ -141,7 +144,7 @@ bool calibrate_steps(struct rates *rates, const struct calibrated *what, double 
         setup_close(&steps[i].setup);
         trial_free(&steps[i].trial);
     }
-    yardstick_close(yardstick);
+    reference_kernel_close(reference_kernel);
     free(steps);
     return fine;
 }

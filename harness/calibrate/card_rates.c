@@ -425,14 +425,14 @@ static bool add_operations(struct card *card, const char *path, struct status *s
 
 // --- steps
 
-// Measured over estimated; NaN: a draw's, whose columns are others, or one that was not timed.
+// Measured over estimated; NaN: a draw's, whose chunks are others, or one that was not timed.
 static double ratio_of(struct card *card, const struct record *record, struct status *status)
 {
     struct trial trial;
     struct planned_step step;
     struct planned_memos memos;
     double ratio = NAN;
-    if (record->status != RECORD_OK || record->sample_columns.count || !(record->median_ms > 0))
+    if (record->status != RECORD_OK || record->sample_chunks.count || !(record->median_ms > 0))
         return NAN;
     json_t *whole = record_trial_json(&record->trial), *json = json_deep_copy(whole);
     json_object_set_new(json, "profile", json_null());

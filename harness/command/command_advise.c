@@ -14,13 +14,13 @@
 static const char *const without[] = {"train",  "device", "seed",         "labels",        "reference",
                                       "method", "tf32",   "memory_limit", "deterministic", NULL};
 // What the command that runs the choice does not take, or takes as chosen.
-static const char *const not_to_run[] = {"profile",           "links",           "optimizer",
+static const char *const not_to_run[] = {"profile",           "interconnect",    "optimizer",
                                          "kv_gradient_dtype", "weights",         "place_weights",
                                          "place_gradients",   "place_optimizer", NULL};
 
 // Likewise of the command that trains with the choice.
 static const char *const not_to_train[] = {
-    "profile", "links",         "kv_gradient_dtype", "weights",         "labels", "documents",
+    "profile", "interconnect",  "kv_gradient_dtype", "weights",         "labels", "documents",
     "prompt",  "place_weights", "place_gradients",   "place_optimizer", NULL};
 
 static const struct flag own_flags[] = {
@@ -28,7 +28,7 @@ static const struct flag own_flags[] = {
      .flags = OPTION_FIRST,
      TEXT_AT(struct plan_flags, methods),
      .arg = "all|METHOD,METHOD",
-     .doc = "among which methods; all: the exact ones, and with an option of theirs those that draw columns (all)"},
+     .doc = "among which methods; all: the exact ones, and with an option of theirs those that draw chunks (all)"},
     {.name = "exact",
      SET_AT(struct plan_flags, exact),
      .doc = "of the methods that are named those whose gradient is exact alone"},
@@ -44,8 +44,8 @@ static const struct flag own_flags[] = {
 struct found {
     struct advice advice;
     char limit_what[PLAN_LIMIT_BYTES];
-    struct candidate unlimited, *front;
-    size_t front_count;
+    struct candidate unlimited, *pareto_front;
+    size_t pareto_count;
     struct planned_step training; // of the choice
     struct status training_status;
 };
@@ -103,7 +103,7 @@ static bool find(struct plan_flags *flags, struct found *found, struct status *s
     if (advice->fastest.step.fits)
         plan_training(flags, found);
     return planner_unlimited(planner, &found->unlimited, status) &&
-           planner_front(planner, &advice->fastest, &found->front, &found->front_count, status);
+           planner_pareto_front(planner, &advice->fastest, &found->pareto_front, &found->pareto_count, status);
 }
 
 // One step of the choice, on the device that was planned for; or a training run with it.
@@ -189,18 +189,18 @@ static void print_range(const struct advice *advice, bool drawn, bool unsure)
 {
     const struct trial *first = &advice->asked.trials[0];
     const struct estimate_range *range = &advice->range;
-    const struct links_words links = choice_links(first);
+    const struct interconnect_words interconnect = choice_interconnect(first);
     if (range->measured)
         printf("Seconds are estimates by the measured rates of profile %s%s: nine in ten steps of its calibration\n"
                "took %.3g to %.3g times as long",
-               first->profile->name, links.text, range->low, range->high);
+               first->profile->name, interconnect.text, range->low, range->high);
     else if (first->profile)
         printf("Seconds are estimates by the rates of profile " PROFILE_MEASURED " in bf16, scaled to %s in %s%s, "
                "which was not\nmeasured: a step may take %.3g to %.3g times as long",
-               first->profile->name, dtype_name(first->dtype), links.text, range->low, range->high);
+               first->profile->name, dtype_name(first->dtype), interconnect.text, range->low, range->high);
     else
-        printf("Seconds are for a nominal card, to rank by%s", links.text);
-    printf("%s.\n", drawn ? "; where columns are drawn, of the largest draw, as bytes are" : "");
+        printf("Seconds are for a nominal card, to rank by%s", interconnect.text);
+    printf("%s.\n", drawn ? "; where chunks are drawn, of the largest draw, as bytes are" : "");
     if (unsure)
         printf("~ may be as fast: estimates within %.3g times of each other are not told apart.\n", range->apart);
 }
@@ -251,10 +251,10 @@ static void print_table(const struct plan_flags *flags, const struct found *foun
     printf("\n%12s  %11s %12s  of %zu candidates, %zu planned\n", "seconds", "device", "host",
            advice->space.candidates, advice->planner.plans);
     bool drawn = false, unsure = false;
-    for (size_t i = 0; i < found->front_count; i++) {
-        print_step(advice, &found->front[i]);
-        drawn |= draws(advice, &found->front[i]);
-        unsure |= may_be_as_fast(advice, &found->front[i]);
+    for (size_t i = 0; i < found->pareto_count; i++) {
+        print_step(advice, &found->pareto_front[i]);
+        drawn |= draws(advice, &found->pareto_front[i]);
+        unsure |= may_be_as_fast(advice, &found->pareto_front[i]);
     }
     method_trials_print_left_out(&advice->asked, 0);
     if (!advice->fastest.step.fits) {
@@ -268,15 +268,16 @@ static void print_table(const struct plan_flags *flags, const struct found *foun
     print_range(advice, drawn, unsure);
 }
 
-static json_t *front_json(const struct found *found)
+static json_t *pareto_front_json(const struct found *found)
 {
-    json_t *front = json_array();
-    for (size_t i = 0; i < found->front_count; i++) {
-        json_t *row = advice_json(&found->advice, &found->front[i]);
-        json_object_set_new(row, "may_be_as_fast", json_boolean(may_be_as_fast(&found->advice, &found->front[i])));
-        json_array_append_new(front, row);
+    json_t *pareto_front = json_array();
+    for (size_t i = 0; i < found->pareto_count; i++) {
+        json_t *row = advice_json(&found->advice, &found->pareto_front[i]);
+        json_object_set_new(row, "may_be_as_fast",
+                            json_boolean(may_be_as_fast(&found->advice, &found->pareto_front[i])));
+        json_array_append_new(pareto_front, row);
     }
-    return front;
+    return pareto_front;
 }
 
 static void print_json(const struct plan_flags *flags, const struct found *found)
@@ -299,8 +300,8 @@ static void print_json(const struct plan_flags *flags, const struct found *found
         "setting", setting, "limit_bytes", (json_int_t)advice->limits.device_bytes, "limit", found->limit_what,
         "host_limit_bytes", host ? json_integer(host) : json_null(), "fits", (int)fits, "choice",
         fits ? advice_json(advice, &advice->fastest) : json_null(), "nearest",
-        fits ? json_null() : advice_json(advice, &advice->fastest), "front", front_json(found), "left_out",
-        advice->asked.left_out, "limited_by", limit_words(found).text, "command",
+        fits ? json_null() : advice_json(advice, &advice->fastest), "pareto_front", pareto_front_json(found),
+        "left_out", advice->asked.left_out, "limited_by", limit_words(found).text, "command",
         fits ? json_string(run) : json_null(), "train_command", trains ? json_string(train) : json_null(),
         "train_peak_bytes", trains ? json_integer((json_int_t)found->training.peak_bytes) : json_null(),
         "train_limited_by", fits && !trains ? json_string(found->training_status.message) : json_null(), "remedies",
@@ -324,15 +325,16 @@ int command_advise(int argc, char **argv)
         .doc = "Says which method, with which options, takes the least time for a step that fits the memory, "
                "and what less memory would cost in time: bytes are exact, seconds are estimates. Options that "
                "are given stay as they are.\vThe candidates are every exact method with every choice of keep, "
-               "inner, attention and offload, 1, 2, 3, 4, 6, 8, 12 and so on stages, up to the layers, "
+               "inner, attention and offload, 1, 2, 3, 4, 6, 8, 12 and so on segments, up to the layers, "
                "head_chunk 256 or 2048, and chunks of 128 and its doubles from a 256th of the context on, up to "
                "the context; with --host-memory weights, gradients and optimizer state on the device or on the "
                "host; and with --also other values of keys that change the gradient. No value between them is "
                "tried. The gradient of every candidate but those of --also is that of full backprop, but for the "
-               "order of its sums; --methods may name others, which --exact leaves out. The table is the front of "
+               "order of its sums; --methods may name others, which --exact leaves out. The table is the Pareto "
+               "front of "
                "these: none of them has both less time and less memory than a row of it by more than 2 and 5 %. "
                "Rows with ~ may be as fast as the choice, for estimates so near are not told apart. "
-               "Where columns are drawn, seconds and bytes are of the draw that takes most; a share of the columns "
+               "Where chunks are drawn, seconds and bytes are of the draw that takes most; a share of the chunks "
                "is of each chunk's own. If nothing fits, other requests are planned, each by itself. "
                "Exit code 1: nothing fits."};
     struct status status = {0};
@@ -345,7 +347,7 @@ int command_advise(int argc, char **argv)
     else
         (flags.json ? print_json : print_table)(&flags, &found);
     bool fits = advice->fastest.step.fits;
-    free(found.front);
+    free(found.pareto_front);
     advice_close(advice);
     plan_flags_close(&flags);
     return !done ? EXIT_BAD_INPUT : fits ? EXIT_FINE : EXIT_CHECK_FAILED;

@@ -12,9 +12,9 @@
 #define SIZES_MAX 16
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train",       "device",        "context",  "seed",  "labels",
-                                      "reference",   "profile",       "method",   "tf32",  "memory_limit",
-                                      "host_memory", "deterministic", "parallel", "links", NULL};
+static const char *const without[] = {"train",       "device",        "context",  "seed",         "labels",
+                                      "reference",   "profile",       "method",   "tf32",         "memory_limit",
+                                      "host_memory", "deterministic", "parallel", "interconnect", NULL};
 
 struct arguments {
     struct plan_flags flags;

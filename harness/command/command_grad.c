@@ -16,7 +16,7 @@
 #include <string.h>
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"train", "profile", "links", "optimizer", NULL};
+static const char *const without[] = {"train", "profile", "interconnect", "optimizer", NULL};
 
 struct arguments {
     struct trial_flags flags;
@@ -96,13 +96,13 @@ static bool complete(struct arguments *arguments, struct status *status)
 static void print_report(const struct trial *trial, const struct step_report *report, size_t peak_bytes,
                          const char *out)
 {
-    json_t *columns = json_array();
-    for (size_t i = 0; i < report->columns.count; i++)
-        json_array_append_new(columns, json_integer(report->columns.items[i]));
+    json_t *chunks = json_array();
+    for (size_t i = 0; i < report->drawn_chunks.count; i++)
+        json_array_append_new(chunks, json_integer(report->drawn_chunks.items[i]));
     json_t *loss = json_real(report->sums.loss); // NULL when it is not finite
     json_t *object =
         json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", loss ? loss : json_null(), "method", trial->method->name,
-                  "columns", columns, "peak_bytes", (json_int_t)peak_bytes, "out", record_text(out));
+                  "drawn_chunks", chunks, "peak_bytes", (json_int_t)peak_bytes, "out", record_text(out));
     if (trial->chosen)
         json_object_set_new(object, "chosen", trial_chosen(trial));
     command_print(object, 0);

@@ -154,9 +154,9 @@ static json_t *list_profiles(bool json)
                    profile->bandwidth_bytes_per_s.value / 1e9, profile->power_limit_w.value,
                    profile->host_link_bytes_per_s.value / 1e9,
                    profile->rates[DTYPE_BF16].scaled ? "scaled" : "measured");
-        for (size_t l = 0; !json && l < profile->links.count; l++)
-            printf("%s %s %.4g", l ? "," : "", profile->links.levels[l].name,
-                   profile->links.levels[l].bytes_per_s.value / 1e9);
+        for (size_t l = 0; !json && l < profile->interconnect.count; l++)
+            printf("%s %s %.4g", l ? "," : "", profile->interconnect.levels[l].name,
+                   profile->interconnect.levels[l].bytes_per_s.value / 1e9);
         if (!json)
             putchar('\n');
         char *text = profile_text(profile);
@@ -167,28 +167,29 @@ static json_t *list_profiles(bool json)
     return list;
 }
 
-static json_t *list_links(bool json)
+static json_t *list_interconnects(bool json)
 {
     struct named_files files;
-    struct links links;
+    struct interconnect interconnect;
     json_t *list = json_array();
-    links_list(&files);
+    interconnect_list(&files);
     for (size_t i = 0; i < files.names.count; i++) {
         struct status status = {0};
         const char *name = files.names.items[i];
-        bool loaded = links_load(&links, name, &status);
+        bool loaded = interconnect_load(&interconnect, name, &status);
         if (!json)
             printf("%s%s%s\n", name, loaded ? "" : "  ", status.message);
-        for (size_t l = 0; loaded && !json && l < links.count; l++) {
-            const struct link_level *level = &links.levels[l];
+        for (size_t l = 0; loaded && !json && l < interconnect.count; l++) {
+            const struct link_level *level = &interconnect.levels[l];
             char ranks[40] = "all others";
             if (level->ranks)
                 snprintf(ranks, sizeof ranks, "up to %zu ranks", level->ranks);
             printf("  %-24s %-16s %8.4g GB/s  %8.4g us\n", level->name, ranks, level->bytes_per_s.value / 1e9,
                    level->latency_s.value * 1e6);
         }
-        json_array_append_new(list, loaded ? json_pack("{s:s, s:o}", "name", name, "links", links_json(&links))
-                                           : json_pack("{s:s, s:s}", "name", name, "error", status.message));
+        json_array_append_new(
+            list, loaded ? json_pack("{s:s, s:o}", "name", name, "interconnect", interconnect_json(&interconnect))
+                         : json_pack("{s:s, s:s}", "name", name, "error", status.message));
     }
     return list;
 }
@@ -293,7 +294,7 @@ static const struct {
     json_t *(*list)(bool json); // prints a table unless the value is wanted
 } lists[] = {{"methods", list_methods},       {"objectives", list_objectives},
              {"optimizers", list_optimizers}, {"models", list_models},
-             {"profiles", list_profiles},     {"links", list_links},
+             {"profiles", list_profiles},     {"interconnects", list_interconnects},
              {"devices", list_devices},       {"keys", list_keys},
              {"fields", list_fields}};
 #define LISTS "methods|objectives|optimizers|models|profiles|links|devices|keys|fields"
@@ -320,11 +321,11 @@ int command_list(int argc, char **argv)
 {
     static const struct flag options[] = {
         {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"}, {0}};
-    static const struct argp argp = {
-        .parser = parse,
-        .args_doc = LISTS,
-        .doc = "Lists what there is; profiles: cards, for --profile; links: between ranks, for --links; keys: of a "
-               "trial; fields: of a record."};
+    static const struct argp argp = {.parser = parse,
+                                     .args_doc = LISTS,
+                                     .doc = "Lists what there is; profiles: cards, for --profile; interconnects: "
+                                            "between ranks, for --interconnect; keys: of a "
+                                            "trial; fields: of a record."};
     struct arguments arguments = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
     size_t i = 0;

@@ -170,17 +170,17 @@ static struct columns columns_of(const struct arguments *arguments, const struct
 static void print_row(const struct table *table, struct columns columns, const struct max_context *found,
                       const struct trial *trial, const char *text)
 {
-    char peak[32] = "-", host[32] = "-", least[32] = "-";
+    char peak[32] = "-", host[32] = "-", min[32] = "-";
     if (found->largest) {
         size_text(found->peak_bytes, peak, sizeof peak);
-        snprintf(least, sizeof least, "%.0f bytes", found->floor_bytes_per_token);
+        snprintf(min, sizeof min, "%.0f bytes", found->lower_bound_bytes_per_token);
     }
     if (found->host_peak_bytes)
         size_text(found->host_peak_bytes, host, sizeof host);
     printf("%-*s %12zu %12s", columns.name, text, found->largest, peak);
     if (columns.host)
         printf(" %12s", host);
-    printf(" %18s", least);
+    printf(" %18s", min);
     if (trial->method->largest_draw)
         printf("  %sfor the largest draw", columns.extent == EXTENT_CONTEXT ? "in whole chunks, " : "");
     // Which of the two limits it was.
@@ -210,7 +210,7 @@ static void print_auto(const struct table *table, struct columns columns, const 
     const struct estimate_range range = estimate_range_of(choice.trial);
     printf("  there the fastest is %s: %.4g s, from %.3g to %.3g (estimate, %s%s), %s%s%s\n", text,
            choice.step->seconds, range.low * choice.step->seconds, range.high * choice.step->seconds, range.source,
-           choice_links(choice.trial).text, peak, host,
+           choice_interconnect(choice.trial).text, peak, host,
            other ? "; the row has the peak of what fits with least" : "");
 }
 
@@ -273,7 +273,7 @@ static json_t *row_json(const struct arguments *arguments, const struct max_cont
         arguments->extent == EXTENT_BATCH ? "max_batch" : "max_context", (json_int_t)found->largest, "granularity",
         (json_int_t)found->granularity, "peak_bytes", (json_int_t)found->peak_bytes, "host_peak_bytes",
         (json_int_t)found->host_peak_bytes, "peak_by_category", categories(found->peak_by_category),
-        "floor_bytes_per_token", found->floor_bytes_per_token, "flops", found->flops, "forward_flops",
+        "lower_bound_bytes_per_token", found->lower_bound_bytes_per_token, "flops", found->flops, "forward_flops",
         found->forward_flops, "memory_bound", (int)found->memory_bound, "reason", found->reason);
     CHECK(row);
     return row;
@@ -331,7 +331,7 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
                     batch ? without_batch : without_context, own_flags,
                     "no limit; where a method is chosen, none: nothing is kept there");
     arguments.flags.methods = "all";
-    arguments.flags.trial.least_memory = true;
+    arguments.flags.trial.min_memory = true;
     const struct argp argp = {.options = arguments.flags.trial.options, .parser = parse, .doc = doc};
     struct status status = {0};
     struct table table = {0};

@@ -63,14 +63,14 @@ static double missing(double peak, size_t limit)
 }
 
 // What has to fit: every step of a trial whose steps walk a draw each.
-static double most_bytes(const struct plan *plan)
+static double max_bytes(const struct plan *plan)
 {
     return fmax(plan->record.peak_bytes, (double)plan->largest_draw_bytes);
 }
 
 static bool fits(const struct plan *plan)
 {
-    return missing(most_bytes(plan), plan->limit_bytes) == 0 &&
+    return missing(max_bytes(plan), plan->limit_bytes) == 0 &&
            missing(plan->record.host_peak_bytes, plan->host_limit_bytes) == 0;
 }
 
@@ -89,7 +89,7 @@ static bool plan_largest_draw(struct plan *plan, struct status *status)
 {
     struct planned_memos memos;
     struct planned_step step;
-    if (plan->record.sample_columns.count == 0)
+    if (plan->record.sample_chunks.count == 0)
         return true;
     planned_memos_open(&memos);
     bool planned = planned_step(&step, &plan->trial, plan->trial.options,
@@ -204,24 +204,24 @@ static void print_ranks(const struct plan *plan)
 static void print_time(const struct plan *plan)
 {
     const char *profile = plan->trial.profile->name;
-    size_t draws = plan->record.sample_columns.count;
+    size_t draws = plan->record.sample_chunks.count;
     char mean[64] = "";
     if (draws > 1)
         snprintf(mean, sizeof mean, ", mean of %zu draws", draws);
-    const struct links *links = plan->record.ranks->given ? trial_links(&plan->trial) : NULL;
+    const struct interconnect *interconnect = plan->record.ranks->given ? trial_interconnect(&plan->trial) : NULL;
     if (plan->record.ranks->given && !trial_times_ranks(&plan->trial))
         printf("  %-20s %12s    none is estimated of more than %d ranks whose keys and values go round\n", "time",
                "unknown", RING_RANKS_TIMED);
-    else if (plan->record.ranks->given && !links)
-        printf("  %-20s %12s    profile %s has no links between so many ranks; --links names some\n", "time",
-               "unknown", profile);
+    else if (plan->record.ranks->given && !interconnect)
+        printf("  %-20s %12s    profile %s has no interconnect between so many ranks; --interconnect names one\n",
+               "time", "unknown", profile);
     else if (isnan(plan->record.estimate_ms))
         printf("  %-20s %12s    profile %s has no host_link_bytes_per_s\n", "time", "unknown", profile);
     else
         printf("  %-20s %12.4g s  from %.4g to %.4g: estimate (%s, profile %s%s%s%s)\n", "time",
                plan->record.estimate_ms / 1e3, plan->record.estimate_low_ms / 1e3,
-               plan->record.estimate_high_ms / 1e3, plan->record.estimate, profile, links ? ", links " : "",
-               links ? links->name : "", mean);
+               plan->record.estimate_high_ms / 1e3, plan->record.estimate, profile,
+               interconnect ? ", interconnect " : "", interconnect ? interconnect->name : "", mean);
 }
 
 static void print_table(const struct plan *plan)
@@ -236,20 +236,21 @@ static void print_table(const struct plan *plan)
             print_bytes(category_name((enum category)i), (size_t)bytes, "");
     }
     size_t peak = (size_t)record->peak_bytes;
-    size_t drawn = record->columns.count;
+    size_t drawn = record->drawn_chunks.count;
     snprintf(text, sizeof text, "%.4f of the lower bound", record->peak_over_bound);
     print_bytes("peak", peak, text);
     if (plan->largest_draw_bytes)
         print_bytes("largest draw", plan->largest_draw_bytes,
                     "the most that a draw takes, but for one in a million");
     print_bytes("resident", (size_t)record->resident_bytes, "before the step");
-    snprintf(text, sizeof text, "resident + %.0f per token of context and sequence", record->floor_bytes_per_token);
+    snprintf(text, sizeof text, "resident + %.0f per token of context and sequence",
+             record->lower_bound_bytes_per_token);
     print_bytes("lower bound", (size_t)record->lower_bound_bytes, text);
     if (plan->limit_bytes)
-        print_limit(plan->limit_bytes, plan->limit_what, (size_t)most_bytes(plan), "limits.memory");
+        print_limit(plan->limit_bytes, plan->limit_what, (size_t)max_bytes(plan), "limits.memory");
     print_host(plan);
     if (plan->largest_draw_bytes)
-        printf("  all but the largest draw and the time is of the draw of --sampler-seed, of %zu column%s\n", drawn,
+        printf("  all but the largest draw and the time is of the draw of --sampler-seed, of %zu chunk%s\n", drawn,
                drawn == 1 ? "" : "s");
     printf("work\n  %-20s %12.4g  %.3f of the model FLOPs\n", "counted FLOPs", record->flops,
            record->flops / record->model_flops);
@@ -283,7 +284,7 @@ static void print_json(const struct plan *plan)
     json_object_set_new(object, "timeline", json_null());
     if (plan->largest_draw_bytes)
         json_object_set_new(object, "largest_draw_bytes", json_integer((json_int_t)plan->largest_draw_bytes));
-    set_limit(object, "limit_bytes", "missing_bytes", most_bytes(plan), plan->limit_bytes);
+    set_limit(object, "limit_bytes", "missing_bytes", max_bytes(plan), plan->limit_bytes);
     set_limit(object, "host_limit_bytes", "host_missing_bytes", plan->record.host_peak_bytes,
               plan->host_limit_bytes);
     json_object_set_new(object, "fits", limited ? json_boolean(fits(plan)) : json_null());
@@ -316,7 +317,7 @@ int command_plan(int argc, char **argv)
             "is "
             "longer, and a launch, and all of it longer at the card's power limit. The rates are the profile's "
             "own, "
-            "if they were measured, or those of h200-141g by the ratio of the two cards' peaks. Where columns are "
+            "if they were measured, or those of h200-141g by the ratio of the two cards' peaks. Where chunks are "
             "drawn "
             "the time is a mean over draws and all else of the draw of --sampler-seed; what fits is judged by the "
             "largest draw. A step that does not fit the device or the host "

@@ -150,7 +150,7 @@ int command_plot(int argc, char **argv)
         {.name = "advice",
          .key = OPTION_ADVICE,
          .arg = "FILE",
-         .doc = "What `longbp advise --json` printed: its front, a picture (default: none)"},
+         .doc = "What `longbp advise --json` printed: its Pareto front, a picture (default: none)"},
         {.name = "frontier",
          .key = OPTION_FRONTIER,
          .arg = "FILE",

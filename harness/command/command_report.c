@@ -110,7 +110,7 @@ int command_report(int argc, char **argv)
         "their ratio, and what each series grows by per token; where a step's time goes; and how far predictions "
         "by "
         "measured rates are off.\v"
-        "A time is the median of the samples, where columns are drawn the mean over draws; +- is half the distance "
+        "A time is the median of the samples, where chunks are drawn the mean over draws; +- is half the distance "
         "between the quartiles, of a mean its standard error. Times of planned trials are estimates, and stand in "
         "a "
         "column of that name.\n\n"
@@ -123,10 +123,10 @@ int command_report(int argc, char **argv)
         NULL,
         NULL,
         NULL};
-    size_t most = (size_t)argc + 1;
-    struct arguments arguments = {.paths = calloc(most, sizeof *arguments.paths),
-                                  .max_context_paths = calloc(most, sizeof *arguments.paths),
-                                  .conditions = calloc(most, sizeof *arguments.paths)};
+    size_t max = (size_t)argc + 1;
+    struct arguments arguments = {.paths = calloc(max, sizeof *arguments.paths),
+                                  .max_context_paths = calloc(max, sizeof *arguments.paths),
+                                  .conditions = calloc(max, sizeof *arguments.paths)};
     CHECK(arguments.paths && arguments.max_context_paths && arguments.conditions);
     arguments.request.paths = arguments.paths;
     arguments.request.max_context_paths = arguments.max_context_paths;

@@ -22,7 +22,7 @@
 enum { FLAG_QUIET = 0x100, FLAG_VERBOSE };
 
 // What means nothing here, or has a flag of the command's own.
-static const char *const without[] = {"profile", "links", "labels", "documents", "prompt", NULL};
+static const char *const without[] = {"profile", "interconnect", "labels", "documents", "prompt", NULL};
 
 struct arguments {
     struct trial_flags flags;
@@ -206,13 +206,13 @@ static json_t *real_or_null(double value)
 static size_t peak_bytes(const struct running *run)
 {
     const struct world *world = run->world;
-    size_t most = run->setup.device->arena.peak_bytes, *all = calloc(world->comm.size, sizeof *all);
+    size_t max = run->setup.device->arena.peak_bytes, *all = calloc(world->comm.size, sizeof *all);
     CHECK(all);
-    world->ops->gather(world, all, &most, sizeof most);
+    world->ops->gather(world, all, &max, sizeof max);
     for (size_t rank = 0; is_first(run) && rank < world->comm.size; rank++)
-        most = all[rank] > most ? all[rank] : most;
+        max = all[rank] > max ? all[rank] : max;
     free(all);
-    return most;
+    return max;
 }
 
 // Those that the objective has.

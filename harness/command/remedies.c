@@ -85,8 +85,8 @@ static bool may_fit(const struct remedies *remedies, bool tokens)
     bool may = false;
     for (size_t f = 0; f < advice->space.count; f++) {
         const struct planned_step *bound = &advice->planner.bounds[f];
-        size_t least_bytes = tokens ? bound->resident_bytes : bound->floor_bytes;
-        may |= bound->why.code != STATUS_BAD_INPUT && least_bytes < advice->limits.device_bytes;
+        size_t min_bytes = tokens ? bound->resident_bytes : bound->lower_bound_bytes;
+        may |= bound->why.code != STATUS_BAD_INPUT && min_bytes < advice->limits.device_bytes;
     }
     return may;
 }
@@ -139,12 +139,12 @@ static void try_all(struct remedies *remedies)
         try_it(remedies, flags, TELL_ALWAYS, "%s", "");
     }
     if (!json_object_get(asked->trial.method, "chunk") && may_fit(remedies, false)) {
-        size_t least = 128; // that was tried
-        while (least * 256 < first->context)
-            least *= 2;
+        size_t min = 128; // that was tried
+        while (min * 256 < first->context)
+            min *= 2;
         flags = copy(remedies);
-        json_object_set_new(flags.trial.method, "chunk", json_integer((json_int_t)least / 2));
-        try_it(remedies, flags, TELL_ALWAYS, "--chunk %zu", least / 2);
+        json_object_set_new(flags.trial.method, "chunk", json_integer((json_int_t)min / 2));
+        try_it(remedies, flags, TELL_ALWAYS, "--chunk %zu", min / 2);
     }
     if (!bf16) {
         flags = copy(remedies);

@@ -10,16 +10,16 @@ const struct comparison_count_words comparison_counts[COMPARISON_COUNTS] = {
     {"news", "figure is only in NEW, and not judged", "figures are only in NEW, and not judged"},
     {"older", "record of another revision or machine than its trial's last is left out",
      "records of another revision or machine than their trial's last are left out"},
-    {"other_columns", "pair drew other columns: its figures of one draw are not judged",
-     "pairs drew other columns: their figures of one draw are not judged"},
+    {"other_chunks", "pair drew other chunks: its figures of one draw are not judged",
+     "pairs drew other chunks: their figures of one draw are not judged"},
     {"left_out", "timed record has no round in the other file to be held against",
      "timed records have no round in the other file to be held against"},
     {"processor_times", "trial is judged by processor time, for other programs disturbed it: waits are not in it",
      "trials are judged by processor time, for other programs disturbed them: waits are not in it"},
     {"missing", "trial is only in BASE", "trials are only in BASE"},
     {"inputs", "trial read other data or another model", "trials read other data or another model"},
-    {"another", "trial has figures of other columns or another loss",
-     "trials have figures of other columns or another loss"},
+    {"another", "trial has figures of other chunks or another loss",
+     "trials have figures of other chunks or another loss"},
     {"unknown", "trial lacks figures that BASE has", "trials lack figures that BASE has"},
     {"ended", "trial ended in another way", "trials ended in another way"},
 };
@@ -221,7 +221,7 @@ static void compare_records(struct comparison *comparison, struct trial_comparis
     if (trial->inputs == VERDICT_CHANGED)
         return;
     trial->changes = quantity_changes(trial->rounds[0], trial->rounds[1], &options->rules);
-    comparison->counts[COUNT_OTHER_COLUMNS] += trial->changes.other_columns;
+    comparison->counts[COUNT_OTHER_CHUNKS] += trial->changes.other_chunks;
     if (!options->rules.settings)
         trial->bits = compare_bits(trial);
     if (!options->deterministic && !planned)
@@ -332,7 +332,7 @@ static void append_times(struct comparison *comparison)
                     time->rounds_wanted, time->rounds == 1 ? "is" : "are", time->rounds, time->rounds_wanted);
     else if (time->restless)
         text_append(reason, sizeof comparison->reason, ": not even %d rounds would do; use a quieter machine",
-                    TIME_ROUNDS_MOST);
+                    TIME_ROUNDS_MAX);
 }
 
 // Why nothing better can be said than that it changed, or that it is undecided.

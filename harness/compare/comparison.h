@@ -57,7 +57,7 @@ enum comparison_count {
     COUNT_LET_PASS,        // quantities that changed within what --allow says
     COUNT_NEWS,            // quantities that NEW alone knows
     COUNT_OLDER,           // records of an earlier revision or of another machine than a trial's last
-    COUNT_OTHER_COLUMNS,   // trials whose two records are of other draws
+    COUNT_OTHER_CHUNKS,    // trials whose two records are of other draws
     COUNT_LEFT_OUT,        // timed records that no round of the other file is held against
     COUNT_PROCESSOR_TIMES, // trials whose times are of the processors
     COUNT_REASONS,

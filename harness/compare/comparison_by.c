@@ -236,7 +236,7 @@ static void compare_sides(struct comparison *comparison, const struct compared_k
     size_t count = 1;
     if (planned) {
         keys[count++] = "profile";
-        keys[count++] = "links";
+        keys[count++] = "interconnect";
         keys[count++] = "measure";
     }
     if (planned && (!any(base, is_limited) || !any(new, is_limited)))

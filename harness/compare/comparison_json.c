@@ -36,7 +36,7 @@ static json_t *times_json(const struct time_change *time)
                              group_json(&time->all), "groups", groups));
 }
 
-static json_t *least_json(const double *logs, size_t rounds)
+static json_t *min_json(const double *logs, size_t rounds)
 {
     return NUMBER(rounds ? exp(sample_quantile(logs, rounds, 0)) : NAN);
 }
@@ -50,7 +50,7 @@ static json_t *time_json(const struct trial_comparison *trial)
         "{s:s, s:s, s:o, s:o, s:o, s:I, s:b, s:o, s:o}", "verdict", verdict_name(time->verdict), "reason",
         time->reason, "ratio", NUMBER(time->ratio.estimate), "low", NUMBER(time->ratio.low), "high",
         NUMBER(time->ratio.high), "rounds", I(time->rounds), "processor_time", trial->times.processor_time,
-        "base_ms", least_json(time->base, time->rounds), "new_ms", least_json(time->new, time->rounds)));
+        "base_ms", min_json(time->base, time->rounds), "new_ms", min_json(time->new, time->rounds)));
 }
 
 static const char *status_text(const struct record *record)

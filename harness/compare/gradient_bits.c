@@ -3,7 +3,7 @@
 #include <string.h>
 
 const char *const gradient_bits_causes[GRADIENT_BITS_CAUSES] = {
-    "data_hash", "model_hash", "columns", "cpu", "card", "blas", "compiler", "flags", "threads"};
+    "data_hash", "model_hash", "drawn_chunks", "cpu", "card", "blas", "compiler", "flags", "threads"};
 
 static bool same_text(const char *a, const char *b)
 {
@@ -20,7 +20,7 @@ static unsigned long different_causes(const struct record *base, const struct re
     const struct record_provenance *a = &base->provenance, *b = &new->provenance;
     const bool same[GRADIENT_BITS_CAUSES] = {record_same_data(base, new),
                                              record_same_model(base, new),
-                                             !record_other_columns(base, new),
+                                             !record_other_chunks(base, new),
                                              same_text(a->cpu, b->cpu),
                                              same_text(a->card, b->card),
                                              same_text(a->blas, b->blas),

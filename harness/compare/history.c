@@ -58,7 +58,7 @@ static int compare_commits(const void *a, const void *b)
 // longbp is started in, the oldest first. False if there is no git, no repository, or a revision that is not there.
 static bool ask_git(const struct history *history, size_t *places)
 {
-    enum { LEAST = 7 }; // digits of a revision that is cut off
+    enum { MIN = 7 }; // digits of a revision that is cut off
     char *arguments[] = {"git", "rev-list", "--topo-order", "--reverse", "HEAD", NULL}, *line = NULL;
     size_t capacity = 0, found = 0;
     pid_t child;
@@ -69,7 +69,7 @@ static bool ask_git(const struct history *history, size_t *places)
         for (size_t i = 0; i < history->commit_count; i++) {
             const char *revision = history->commits[i].revision;
             size_t digits = strlen(revision);
-            if (places[i] || digits < LEAST || strncmp(line, revision, digits) != 0)
+            if (places[i] || digits < MIN || strncmp(line, revision, digits) != 0)
                 continue;
             places[i] = place;
             found++;
@@ -95,8 +95,8 @@ static void order_commits(struct history *history)
 static void find_points(struct history *history, struct history_trial *trial, const struct record_list *list,
                         const struct record ***end)
 {
-    size_t most = list->count < history->commit_count ? list->count : history->commit_count;
-    trial->points = calloc(most, sizeof *trial->points);
+    size_t max = list->count < history->commit_count ? list->count : history->commit_count;
+    trial->points = calloc(max, sizeof *trial->points);
     CHECK(trial->points);
     for (size_t c = 0; c < history->commit_count; c++) {
         struct history_point point = {.commit = c, .records = *end};

@@ -98,7 +98,7 @@ static void print_changes(const struct history_report *report, const struct hist
 struct trend {
     const char *name;
     bool time, bytes;
-    double first, last, least, most;
+    double first, last, min, max;
     size_t points, changes; // that know it; at which it changed
     struct words changed;   // at which commits
 };
@@ -122,8 +122,8 @@ static void trend_add(struct trend *trend, const struct history_commit *commit, 
     if (!isfinite(value))
         return;
     trend->first = trend->points ? trend->first : value;
-    trend->least = trend->points ? fmin(trend->least, value) : value;
-    trend->most = trend->points ? fmax(trend->most, value) : value;
+    trend->min = trend->points ? fmin(trend->min, value) : value;
+    trend->max = trend->points ? fmax(trend->max, value) : value;
     trend->last = value;
     trend->points++;
     if (changed)
@@ -183,8 +183,8 @@ static void add_trend(const struct history_report *report, struct text_table *ta
     if (isfinite(spread))
         text_append(last.text, sizeof last.text, " ± %.3g", spread);
     ROW(table, trial->what.text, trend->name, count_words(trend->points).text,
-        value_words(trend, trend->first).text, value_words(trend, trend->least).text,
-        value_words(trend, trend->most).text, last.text,
+        value_words(trend, trend->first).text, value_words(trend, trend->min).text,
+        value_words(trend, trend->max).text, last.text,
         text_table_number(trend->first > 0 ? trend->last / trend->first : NAN, 3).text,
         trend->changes ? trend->changed.text : "-");
 }

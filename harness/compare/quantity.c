@@ -10,7 +10,7 @@
 #include <string.h>
 
 // Errors below this are rounding in f64, whatever the noise floor came to.
-#define ERROR_LEAST 1e-12
+#define ERROR_MIN 1e-12
 // Root mean square of the relative error of rounding once, over the dtype's epsilon: an error uniform within half a
 // unit in the last place over a mantissa m of density 1 / (m ln 2), m from 1 to 2: 1 / sqrt(8 ln 2).
 #define ROUNDING_RMS 0.4247
@@ -24,7 +24,7 @@ static const struct kind {
     const char *name, *rule; // name: where the quantities' own do not say it
     bool counted;            // with --exact less is worse
     bool both_ways;          // less is worse
-    bool of_all_draws;       // draws of other columns make it no other
+    bool of_all_draws;       // draws of other chunks make it no other
 } kinds[COMPARED_KINDS] = {
     [COMPARED_COUNT] = {NULL, "more: worse; less: better, with --exact worse", .counted = true},
     [COMPARED_HOST] = {NULL, "the same; null is 0", .counted = true},
@@ -211,7 +211,7 @@ static double floor_of(const struct record *base)
 
 static double error_slack(const struct record *base)
 {
-    return fmax(2 * floor_of(base), ERROR_LEAST);
+    return fmax(2 * floor_of(base), ERROR_MIN);
 }
 
 // A tensor has no floor of its own. Up to some floors its error is noise; beyond, that of a sampled gradient, which
@@ -219,7 +219,7 @@ static double error_slack(const struct record *base)
 static double tensor_slack(const struct record *base, double error)
 {
     double noise = fmin(error, TENSOR_FLOORS * floor_of(base));
-    return fmax(2 * fmax(noise, floor_of(base)), ERROR_LEAST);
+    return fmax(2 * fmax(noise, floor_of(base)), ERROR_MIN);
 }
 
 // Whether instructions may be compared: of one processor, as many threads, and waits of one kind.
@@ -296,7 +296,7 @@ static double figure_of(const struct record *record, const struct figure *figure
 
 // The least and the largest value of a figure in the rounds of one side.
 struct extremes {
-    double least, most;
+    double min, max;
     bool known, gap; // by some round that was ok; by some not
 };
 
@@ -313,7 +313,7 @@ static struct extremes extremes_of(const struct judging *judging, const struct r
                                    const struct figure *figure)
 {
     bool instructions = figure->quantity->field->compared == COMPARED_INSTRUCTIONS;
-    struct extremes extremes = {.least = INFINITY, .most = -INFINITY};
+    struct extremes extremes = {.min = INFINITY, .max = -INFINITY};
     for (size_t i = 0; i < list->count; i++) {
         const struct record *record = list->records[i];
         if (record->status != RECORD_OK || (instructions && !counted_alike(judging->before, record)))
@@ -321,15 +321,15 @@ static struct extremes extremes_of(const struct judging *judging, const struct r
         double value = figure_of(record, figure);
         extremes.known |= !isnan(value);
         extremes.gap |= isnan(value);
-        extremes.least = fmin(extremes.least, value); // without those that are not known
-        extremes.most = fmax(extremes.most, value);
+        extremes.min = fmin(extremes.min, value); // without those that are not known
+        extremes.max = fmax(extremes.max, value);
     }
     return extremes;
 }
 
 static double finite_of(const struct extremes *extremes)
 {
-    return isfinite(extremes->most) ? extremes->most : extremes->least;
+    return isfinite(extremes->max) ? extremes->max : extremes->min;
 }
 
 // The judgement of two values that are known.
@@ -363,11 +363,11 @@ static bool same_objective(const struct record *base, const struct record *new)
     return same;
 }
 
-// Whether two values are not of one thing: a loss of other data or of another setting, or what is of other columns.
+// Whether two values are not of one thing: a loss of other data or of another setting, or what is of other chunks.
 static bool is_of_another(const struct judging *judging, enum field_compared kind, double noise)
 {
     bool setting = judging->rules->settings && (kind == COMPARED_LOSS || kind == COMPARED_RUN_LOSS);
-    return isnan(noise) || (judging->changes.other_columns && !kinds[kind].of_all_draws) ||
+    return isnan(noise) || (judging->changes.other_chunks && !kinds[kind].of_all_draws) ||
            (setting && (kind == COMPARED_LOSS || !same_objective(judging->before, judging->after)));
 }
 
@@ -397,15 +397,15 @@ static void judge_extremes(const struct judging *judging, const struct figure *f
     }
     double allowed = allowance->relative ? allowance->amount * fabs(value) : allowance->amount;
     bool both_ways = kinds[kind].both_ways || (kinds[kind].counted && judging->exact);
-    struct judged most = judge_value(base->most, new->most, noise, allowed, both_ways),
-                  least = judge_value(base->least, new->least, noise, allowed, both_ways);
-    bool by_least = least.verdict > most.verdict || (least.allowed && !most.allowed);
-    if (by_least) {
-        change->base = base->least;
-        change->new = new->least;
+    struct judged max = judge_value(base->max, new->max, noise, allowed, both_ways),
+                  min = judge_value(base->min, new->min, noise, allowed, both_ways);
+    bool by_min = min.verdict > max.verdict || (min.allowed && !max.allowed);
+    if (by_min) {
+        change->base = base->min;
+        change->new = new->min;
     }
-    change->verdict = by_least ? least.verdict : most.verdict;
-    if (by_least ? least.allowed : most.allowed)
+    change->verdict = by_min ? min.verdict : max.verdict;
+    if (by_min ? min.allowed : max.allowed)
         change->allowed = allowance->text;
 }
 
@@ -418,7 +418,7 @@ static void judge(struct judging *judging, const struct figure *figure)
     bool instructions = kind == COMPARED_INSTRUCTIONS, lost = base.known && (!new.known || (new.gap && !base.gap));
     double noise = noise_of(figure->quantity, finite_of(&base), judging->before,
                             instructions ? judging->before : judging->after);
-    struct quantity_change change = {.base = base.known ? base.most : NAN, .new = new.known ? new.most : NAN};
+    struct quantity_change change = {.base = base.known ? base.max : NAN, .new = new.known ? new.max : NAN};
     bool elsewhere = instructions && base.known && !new.known && !isnan(judging->after->instructions);
     if (elsewhere || (judging->planned && (lost || !base.known)))
         return;
@@ -426,10 +426,10 @@ static void judge(struct judging *judging, const struct figure *figure)
         change.verdict = VERDICT_UNDECIDED;
     else if (!base.known)
         change.news = new.known;
-    else if (isinf(new.most) && !isinf(base.most))
+    else if (isinf(new.max) && !isinf(base.max))
         change.verdict = VERDICT_WORSE;
     else if (is_of_another(judging, kind, noise))
-        change.verdict = base.most != new.most || base.least != new.least ? VERDICT_CHANGED : VERDICT_SAME;
+        change.verdict = base.max != new.max || base.min != new.min ? VERDICT_CHANGED : VERDICT_SAME;
     else
         judge_extremes(judging, figure, &base, &new, noise, &change);
     if (change.verdict > VERDICT_SAME || change.allowed || change.news)
@@ -442,7 +442,7 @@ static void judge_parts(struct judging *judging, const struct quantity *parts)
 {
     const struct figure whole = {.quantity = whole_of(parts)};
     if (!judging->planned &&
-        extremes_of(judging, judging->new, &whole).most < extremes_of(judging, judging->base, &whole).most)
+        extremes_of(judging, judging->new, &whole).max < extremes_of(judging, judging->base, &whole).max)
         return;
     for (size_t i = 0; i < CATEGORY_COUNT; i++) {
         char name[64];
@@ -475,8 +475,8 @@ struct quantity_changes quantity_changes(const struct record_list *base, const s
     judging.planned = record_one_is_planned(judging.before, judging.after);
     judging.exact = rules->exact || judging.planned;
     for (size_t i = 0; i < new->count; i++)
-        judging.changes.other_columns |=
-            new->records[i]->status == RECORD_OK &&record_other_columns(judging.before, new->records[i]);
+        judging.changes.other_chunks |=
+            new->records[i]->status == RECORD_OK &&record_other_chunks(judging.before, new->records[i]);
     for (const struct quantity *quantity = quantities(); quantity->name; quantity++) {
         if (quantity->field->compared == COMPARED_PARTS)
             judge_parts(&judging, quantity);

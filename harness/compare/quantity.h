@@ -57,7 +57,7 @@ struct quantity_change {
 struct quantity_changes {
     size_t count;
     struct quantity_change *items; // [count], to be freed
-    bool other_columns;            // a round of NEW that was ok drew other columns than BASE's last
+    bool other_chunks;             // a round of NEW that was ok drew other chunks than BASE's last
 };
 
 // Every quantity that is not the same in two trials' rounds of which some were ok, by the table of `compare

@@ -8,7 +8,7 @@
 // other programs disturbed. Waits are not in it, and it is longer than the time where threads work side by side.
 
 // The share of the samples' time that one thread must have run in.
-#define RUNNING_LEAST 0.95
+#define RUNNING_MIN 0.95
 
 // Whether the record has it of each sample, and of work alone: threads that spin while they wait take some, too.
 static bool processor_time_known(const struct record *record)
@@ -36,7 +36,7 @@ static bool processor_time_wanted(const struct record *record)
     bool told = record->load.given && isfinite(record->load.other_cores);
     bool alone = !told && record->provenance.threads == 1 && record->cpu_ms.count == record->samples_ms.count;
     return record_disturbed(record) || record_perhaps_disturbed(record) ||
-           (alone && sum(&record->cpu_ms) < RUNNING_LEAST * sum(&record->samples_ms));
+           (alone && sum(&record->cpu_ms) < RUNNING_MIN * sum(&record->samples_ms));
 }
 
 // --- rounds
@@ -63,7 +63,7 @@ static struct timed timed_of(const struct record_list *const *lists, const struc
     return timed;
 }
 
-static size_t least_count(const struct timed *timed)
+static size_t min_count(const struct timed *timed)
 {
     return timed->counts[timed->counts[1] < timed->counts[0]];
 }
@@ -71,16 +71,16 @@ static size_t least_count(const struct timed *timed)
 // The way in which threads waited that both sides have most rounds of, the latest of equals.
 static struct timed timed_alike(const struct record_list *const *lists, const struct timed *all)
 {
-    struct timed most = timed_of(lists, all->records[all->all - 1]);
+    struct timed max = timed_of(lists, all->records[all->all - 1]);
     for (size_t i = all->all; i-- > 0;) {
-        if (record_waits_alike(all->records[i], most.records[0]))
+        if (record_waits_alike(all->records[i], max.records[0]))
             continue;
         struct timed alike = timed_of(lists, all->records[i]);
-        struct timed *less = least_count(&alike) > least_count(&most) ? &most : &alike;
+        struct timed *less = min_count(&alike) > min_count(&max) ? &max : &alike;
         free(less->records);
-        most = less == &most ? alike : most;
+        max = less == &max ? alike : max;
     }
-    return most;
+    return max;
 }
 
 static const struct number_list *times_of(const struct record *record, bool processor_time)
@@ -96,7 +96,7 @@ static double draw_level(const struct timed *timed, size_t draw, bool processor_
     size_t count = 0;
     for (size_t i = 0; i < timed->all; i++) {
         const struct number_list *times = times_of(timed->records[i], processor_time);
-        if (draw < times->count && draw < timed->records[i]->sample_columns.count)
+        if (draw < times->count && draw < timed->records[i]->sample_chunks.count)
             values[count++] = log(times->items[draw]);
     }
     if (count)
@@ -105,12 +105,12 @@ static double draw_level(const struct timed *timed, size_t draw, bool processor_
     return level;
 }
 
-// The mean logarithm of the faster half of a record's samples, without their draws' levels. A draw of no column
+// The mean logarithm of the faster half of a record's samples, without their draws' levels. A draw of no chunk
 // takes next to no time: held against the same one, it would only hide what the others show. NaN: there are no
 // others.
 static double time_of(const struct record *record, const struct timed *timed, bool processor_time)
 {
-    const struct number_list *times = times_of(record, processor_time), *columns = &record->sample_columns;
+    const struct number_list *times = times_of(record, processor_time), *columns = &record->sample_chunks;
     double *logs = calloc(times->count + 1, sizeof *logs), sum = 0;
     CHECK(logs);
     size_t count = 0;
@@ -164,11 +164,11 @@ static size_t *find_partners(const struct timed *timed, bool numbered)
 static void take(struct round_times *times, const struct timed *timed)
 {
     bool numbered = is_numbered(timed);
-    size_t most = least_count(timed), *partners = find_partners(timed, numbered);
-    times->base = calloc(3 * most + 1, sizeof *times->base);
+    size_t max = min_count(timed), *partners = find_partners(timed, numbered);
+    times->base = calloc(3 * max + 1, sizeof *times->base);
     CHECK(times->base);
-    times->new = times->base + most;
-    times->places = times->new + most;
+    times->new = times->base + max;
+    times->places = times->new + max;
     for (size_t i = 0; i < timed->counts[0]; i++) {
         const struct record *base = timed->records[i];
         if (partners[i] == timed->all)
@@ -178,7 +178,7 @@ static void take(struct round_times *times, const struct timed *timed)
         times->new[k] = time_of(timed->records[partners[i]], timed, times->processor_time);
         times->places[k] = numbered ? base->round - 1 : (double)k;
         if (isnan(times->base[k]))
-            times->unusable = "no draw has a column";
+            times->unusable = "no draw has a chunk";
     }
     if (!times->rounds)
         times->unusable = "no round is in both files";
@@ -192,12 +192,12 @@ static uint64_t bit_of(double round)
 
 static const char *why_unusable(const struct timed *timed)
 {
-    if (!least_count(timed))
+    if (!min_count(timed))
         return "threads waited in another way at barriers (provenance.spin_count)";
     const struct record *before = timed->records[timed->counts[0] - 1], *after = timed->records[timed->all - 1];
     if (!record_same_machine(before, after))
         return "measured on another processor or card, or with another number of threads";
-    return rounds_same_draws(before, after) ? NULL : "the samples are of other draws of columns";
+    return rounds_same_draws(before, after) ? NULL : "the samples are of other draws of chunks";
 }
 
 struct round_times round_times_take(const struct record_list *base, const struct record_list *new, bool clock)
@@ -205,7 +205,7 @@ struct round_times round_times_take(const struct record_list *base, const struct
     const struct record_list *const lists[] = {base, new};
     struct round_times times = {0};
     struct timed all = timed_of(lists, NULL), alike = {0};
-    if (least_count(&all)) {
+    if (min_count(&all)) {
         alike = timed_alike(lists, &all);
         times.unusable = why_unusable(&alike);
         times.processor_time = !clock && !times.unusable && may_use_processor_time(&alike);

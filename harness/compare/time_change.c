@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ERROR_LEAST  0.01 // of a trial's log ratio, whatever its rounds say: placement of memory and code
+#define ERROR_MIN    0.01 // of a trial's log ratio, whatever its rounds say: placement of memory and code
 #define STANDS_OUT   4    // errors; a group of three trials or more one less, for there are fewer groups
-#define EXCESS_LEAST 0.05 // and by so much, as a ratio
+#define EXCESS_MIN   0.05 // and by so much, as a ratio
 #define DISTURBED    0.10 // of a round's time over the least
-#define CHANCE_MOST  0.01 // trials that look slower for no reason, in all
+#define CHANCE_MAX   0.01 // trials that look slower for no reason, in all
 #define PAIRED_BELOW 0.5  // the error of least times
 #define NEARLY       0.02 // below the threshold, as a logarithm
 
@@ -18,7 +18,7 @@ struct sheet {
     size_t count, rounds, places;     // rounds: the most that a trial has; places: of rounds that any has
     double *numbers;                  // what the following lie in
     double *level[2], *medians; // [places]: what a round did to all trials of BASE and of NEW; log(new / base)
-    double *least[2], *gaps;    // [count], [2 count]: the least time, and how far the second lies above it
+    double *min[2], *gaps;      // [count], [2 count]: the least time, and how far the second lies above it
     double *ratios;             // [count]: logarithms, new / base
     double *values;             // [count + rounds], scratch
     bool paired;                // ratios are medians over the rounds, not ratios of least times
@@ -73,41 +73,41 @@ static double level_of(const struct sheet *sheet, size_t side, size_t place)
     return found > 1 ? median(sheet->values, found) : 0;
 }
 
-static void find_least(struct sheet *sheet, size_t at, size_t side)
+static void find_min(struct sheet *sheet, size_t at, size_t side)
 {
-    double least = INFINITY, second = INFINITY;
+    double min = INFINITY, second = INFINITY;
     for (size_t k = 0; k < sheet->trials[at]->rounds; k++) {
         double time = time_of(sheet, at, side, k);
-        second = fmin(second, fmax(time, least));
-        least = fmin(least, time);
+        second = fmin(second, fmax(time, min));
+        min = fmin(min, time);
     }
-    sheet->least[side][at] = least;
+    sheet->min[side][at] = min;
     if (sheet->trials[at]->rounds > 1)
-        sheet->gaps[sheet->gap_count++] = second - least;
+        sheet->gaps[sheet->gap_count++] = second - min;
 }
 
 // The median gap once all least times are found.
-static double find_all_least(struct sheet *sheet)
+static double find_all_min(struct sheet *sheet)
 {
     sheet->gap_count = 0;
     for (size_t side = 0; side < 2; side++)
         for (size_t i = 0; i < sheet->count; i++)
-            find_least(sheet, i, side);
+            find_min(sheet, i, side);
     return sheet->gap_count ? median(sheet->gaps, sheet->gap_count) : INFINITY;
 }
 
 static void find_levels(struct sheet *sheet)
 {
-    double without = find_all_least(sheet);
+    double without = find_all_min(sheet);
     for (size_t side = 0; side < 2; side++)
         for (size_t place = 0; place < sheet->places; place++)
             sheet->level[side][place] = level_of(sheet, side, place);
-    sheet->gap = find_all_least(sheet);
+    sheet->gap = find_all_min(sheet);
     if (sheet->gap < without)
         return;
     // A disturbance of one trial at a time says nothing about a round.
     memset(sheet->level[0], 0, 2 * sheet->places * sizeof(double));
-    sheet->gap = find_all_least(sheet);
+    sheet->gap = find_all_min(sheet);
 }
 
 // Over the gap of a trial's times the standard deviation of the difference of two least ones: of so many normal
@@ -156,11 +156,11 @@ static double find_paired(struct sheet *sheet)
 // changes by more than what disturbs it.
 static void find_ratios(struct sheet *sheet)
 {
-    double least = sheet->gap * error_per_gap(sheet->rounds), paired = find_paired(sheet);
-    sheet->paired = sheet->rounds > 2 && paired < PAIRED_BELOW * least;
-    sheet->error = fmax(sheet->paired ? paired : least, ERROR_LEAST);
+    double min = sheet->gap * error_per_gap(sheet->rounds), paired = find_paired(sheet);
+    sheet->paired = sheet->rounds > 2 && paired < PAIRED_BELOW * min;
+    sheet->error = fmax(sheet->paired ? paired : min, ERROR_MIN);
     for (size_t i = 0; !sheet->paired && i < sheet->count; i++)
-        sheet->ratios[i] = sheet->least[1][i] - sheet->least[0][i];
+        sheet->ratios[i] = sheet->min[1][i] - sheet->min[0][i];
 }
 
 static void sheet_make(struct sheet *sheet, const struct time_trial *trials, size_t count)
@@ -181,9 +181,9 @@ static void sheet_make(struct sheet *sheet, const struct time_trial *trials, siz
     sheet->level[0] = sheet->numbers;
     sheet->level[1] = sheet->level[0] + sheet->places;
     sheet->medians = sheet->level[1] + sheet->places;
-    sheet->least[0] = sheet->medians + sheet->places;
-    sheet->least[1] = sheet->least[0] + sheet->count;
-    sheet->gaps = sheet->least[1] + sheet->count;
+    sheet->min[0] = sheet->medians + sheet->places;
+    sheet->min[1] = sheet->min[0] + sheet->count;
+    sheet->gaps = sheet->min[1] + sheet->count;
     sheet->ratios = sheet->gaps + 2 * sheet->count;
     sheet->values = sheet->ratios + sheet->count;
     find_levels(sheet);
@@ -199,7 +199,7 @@ static double disturbed_share(const struct sheet *sheet)
         const struct time_trial *trial = sheet->trials[i];
         for (size_t k = 0; k < trial->rounds; k++) {
             for (size_t side = 0; !sheet->paired && side < 2; side++)
-                disturbed += time_of(sheet, i, side, k) > sheet->least[side][i] + log(1 + DISTURBED);
+                disturbed += time_of(sheet, i, side, k) > sheet->min[side][i] + log(1 + DISTURBED);
             if (sheet->paired)
                 disturbed += fabs(pair_of(trial, k) - sheet->ratios[i]) > log(1 + DISTURBED);
         }
@@ -246,10 +246,10 @@ static bool is_one_file(const struct sheet *sheet)
 
 static enum verdict judge_all(const struct time_change *change, struct sample_mean mean, size_t rounds)
 {
-    double half = sample_half_interval(mean, rounds, ERROR_LEAST / 2), least = log(1 + change->threshold / 2);
-    if (mean.estimate - half > 0 && mean.estimate > least)
+    double half = sample_half_interval(mean, rounds, ERROR_MIN / 2), min = log(1 + change->threshold / 2);
+    if (mean.estimate - half > 0 && mean.estimate > min)
         return VERDICT_WORSE;
-    if (mean.estimate + half < 0 && mean.estimate < -least)
+    if (mean.estimate + half < 0 && mean.estimate < -min)
         return VERDICT_BETTER;
     return mean.estimate + half <= threshold_of(change, change->judged) ? VERDICT_SAME : VERDICT_UNDECIDED;
 }
@@ -310,16 +310,16 @@ static struct evidence evidence_of(const struct time_change *change, const struc
 {
     double error = rounds > 1 ? change->error * sqrt((double)sheet->rounds / (double)rounds) : INFINITY;
     return (struct evidence){.middle = sheet->middle,
-                             .error = fmax(error, ERROR_LEAST),
+                             .error = fmax(error, ERROR_MIN),
                              .no_chance =
-                                 (double)sheet->count * chance_of(sheet, change->disturbed, rounds) <= CHANCE_MOST};
+                                 (double)sheet->count * chance_of(sheet, change->disturbed, rounds) <= CHANCE_MAX};
 }
 
 static enum verdict judge_part(const struct time_change *change, const struct part *part,
                                const struct evidence *evidence)
 {
     double error = evidence->error / sqrt((double)part->trials), limit = threshold_of(change, part->trials);
-    double excess = fmax((STANDS_OUT - (part->trials > 2)) * error, log(1 + EXCESS_LEAST));
+    double excess = fmax((STANDS_OUT - (part->trials > 2)) * error, log(1 + EXCESS_MIN));
     bool proves = part->trials > 1 || evidence->no_chance;
     if (proves && part->low - evidence->middle > excess && part->low > limit - NEARLY)
         return VERDICT_WORSE;
@@ -424,7 +424,7 @@ static size_t rounds_wanted(const struct time_change *change, const struct sheet
 {
     if (sheet->rounds < 2)
         return 3;
-    for (size_t rounds = sheet->rounds + 1; rounds <= TIME_ROUNDS_MOST; rounds++)
+    for (size_t rounds = sheet->rounds + 1; rounds <= TIME_ROUNDS_MAX; rounds++)
         if (settled(change, sheet, mean, rounds))
             return rounds;
     return 0;
@@ -452,7 +452,7 @@ void time_change_judge(struct time_change *change, double threshold, struct time
         change->paired = sheet.paired;
         change->disturbed = disturbed_share(&sheet);
         change->all.verdict = judge_all(change, mean, mean.count);
-        change->all.ratio = sample_ratio(mean.estimate, sample_half_interval(mean, mean.count, ERROR_LEAST / 2));
+        change->all.ratio = sample_ratio(mean.estimate, sample_half_interval(mean, mean.count, ERROR_MIN / 2));
         judge_groups(change, &sheet);
         judge_trials(change, &sheet, trials, count);
     }

@@ -2,7 +2,7 @@
 // that is never quiet.
 //
 // A trial's time in a round is the geometric mean of the faster half of its samples: whatever disturbs a machine
-// adds time and takes none away (Chen and Revels 2016). Of drawn columns, sample i is first divided by the median
+// adds time and takes none away (Chen and Revels 2016). Of drawn chunks, sample i is first divided by the median
 // of draw i over both builds.
 //
 //   all trials   Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's
@@ -36,7 +36,7 @@
 #define TIME_AXES      3
 #define TIME_THRESHOLD 0.10
 // The machine is too restless if even so many rounds would not do.
-#define TIME_ROUNDS_MOST 30
+#define TIME_ROUNDS_MAX 30
 
 struct time_trial {
     const char *groups[TIME_AXES]; // its method, context and dtype

@@ -5,7 +5,7 @@ enum verdict {
     VERDICT_NONE, // there is nothing to judge
     VERDICT_SAME,
     VERDICT_BETTER,
-    VERDICT_CHANGED,   // the two are not of one kind: other data, another model, other columns
+    VERDICT_CHANGED,   // the two are not of one kind: other data, another model, other chunks
     VERDICT_UNDECIDED, // they may be the same or worse
     VERDICT_WORSE,
     VERDICT_COUNT

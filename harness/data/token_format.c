@@ -125,10 +125,10 @@ static bool read_llmc(struct token_format *format, size_t which, const char *pat
 static bool are_wider(const unsigned char *head, size_t count, size_t width, size_t vocab)
 {
     size_t half = width / 2, groups = count / width;
-    uint64_t most = width == 4 ? (vocab - 1) >> 16 : 0;
+    uint64_t max = width == 4 ? (vocab - 1) >> 16 : 0;
     bool differ = false;
     for (size_t i = 0; i < groups; i++) {
-        if (little_endian(head + i * width + half, half) > most)
+        if (little_endian(head + i * width + half, half) > max)
             return false;
         differ |= memcmp(head, head + i * width, half) != 0;
     }

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 // as many as the kernel follows
+#define INTERCONNECT_LEVELS_MAX 40 // as many as the kernel follows
 
 // --- paths
 
@@ -31,7 +31,7 @@ char *output_file_target(const char *path)
     char *at = strdup(path), link[PATH_MAX];
     ssize_t bytes;
     CHECK(at);
-    for (int i = 0; i < LINKS_MAX && (bytes = readlink(at, link, sizeof link - 1)) >= 0; i++) {
+    for (int i = 0; i < INTERCONNECT_LEVELS_MAX && (bytes = readlink(at, link, sizeof link - 1)) >= 0; i++) {
         char *slash = strrchr(at, '/'), *next;
         link[bytes] = 0; // a relative one starts where the link is
         int folder = *link != '/' && slash ? (int)(slash + 1 - at) : 0;

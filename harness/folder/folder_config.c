@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define SIZE_MOST ((size_t)1 << 24)
+#define SIZE_LIMIT ((size_t)1 << 24)
 
 #define SLIDING_WINDOW    4096 // where the key is left out
 #define FIRST_WITH_WINDOW 28
@@ -94,7 +94,7 @@ static bool read_required(const struct text *text, struct config *c, struct stat
         if (!field.value && !*sizes[i].value) {
             return json_field_expected(field, status, "a whole number above 0");
         }
-        if (!json_field_count(field, 1, SIZE_MOST, "", sizes[i].value, status)) {
+        if (!json_field_count(field, 1, SIZE_LIMIT, "", sizes[i].value, status)) {
             return false;
         }
     }
@@ -123,8 +123,8 @@ static bool read_sizes(const struct text *text, struct config *c, struct status 
     c->norm_epsilon =
         text->composite && text->composite->norm_epsilon > 0 ? text->composite->norm_epsilon : family->norm_epsilon;
     c->tied = family->tied;
-    return json_field_count(config_key_of(root, "num_key_value_heads"), 1, SIZE_MOST, "", &c->kv_heads, status) &&
-           json_field_count(head_dim, 1, SIZE_MOST, "", &c->head_dim, status) &&
+    return json_field_count(config_key_of(root, "num_key_value_heads"), 1, SIZE_LIMIT, "", &c->kv_heads, status) &&
+           json_field_count(head_dim, 1, SIZE_LIMIT, "", &c->head_dim, status) &&
            json_field_count(config_key_of(root, "max_position_embeddings"), 1, JSON_INTEGER_MAX, "",
                             &c->max_context, status) &&
            json_field_number(config_key_of(root, "rms_norm_eps"), 1e-300, 1, &c->norm_epsilon, status) &&
@@ -207,7 +207,7 @@ static bool read_pattern(struct json_field root, const struct family *family, st
     size_t each = family->full_each;
     c->sliding_window = SLIDING_WINDOW;
     if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &c->sliding_window, status) ||
-        !json_field_count(each_field, 1, SIZE_MOST, "", &each, status)) {
+        !json_field_count(each_field, 1, SIZE_LIMIT, "", &each, status)) {
         return false;
     }
     if (types.value) {
@@ -226,7 +226,7 @@ static bool read_first_window(struct json_field root, struct config *c, struct s
 {
     struct json_field field = config_key_of(root, "max_window_layers");
     size_t first = FIRST_WITH_WINDOW;
-    if (!json_field_count(field, 0, SIZE_MOST, "", &first, status)) {
+    if (!json_field_count(field, 0, SIZE_LIMIT, "", &first, status)) {
         return false;
     }
     for (size_t l = 0; l < c->layers && l < first; l++) {

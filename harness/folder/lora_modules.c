@@ -176,7 +176,7 @@ static bool is_in_layers(const struct request *request, const char *key, size_t 
 static bool read_layers(const struct request *request, struct status *status)
 {
     struct json_field layers = request->fields->layers_to_transform;
-    size_t most = request->strict ? request->config->layers - 1 : JSON_INTEGER_MAX, layer;
+    size_t max = request->strict ? request->config->layers - 1 : JSON_INTEGER_MAX, layer;
     if (!json_field_given(layers))
         return true;
     if (request->targets)
@@ -185,9 +185,9 @@ static bool read_layers(const struct request *request, struct status *status)
             "and a regular expression as target_modules exclude each other, in PEFT, too: name the "
             "modules in a list, or the layers in the expression");
     if (!json_is_array(layers.value))
-        return json_field_count(layers, 0, most, "", &layer, status);
+        return json_field_count(layers, 0, max, "", &layer, status);
     for (size_t i = 0; i < json_array_size(layers.value); i++)
-        if (!json_field_count(json_field_at(layers, i), 0, most, "", &layer, status))
+        if (!json_field_count(json_field_at(layers, i), 0, max, "", &layer, status))
             return false;
     return true;
 }

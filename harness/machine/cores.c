@@ -37,13 +37,13 @@ size_t cores_allowed(size_t processors, const char *root, const char *cgroup)
     const char *found = strstr(cgroup, "0::/");
     int length = found ? (int)strcspn(found + 3, "\n") : 0;
     snprintf(folder, sizeof folder, "%s%.*s", root, length, found ? found + 3 : "");
-    size_t least = quota(folder, processors);
+    size_t min = quota(folder, processors);
     for (char *slash; strlen(folder) > strlen(root) && (slash = strrchr(folder, '/'));) {
         *slash = '\0';
         size_t above = quota(folder, processors);
-        least = above < least ? above : least;
+        min = above < min ? above : min;
     }
-    return least;
+    return min;
 }
 
 size_t cores_usable(void)

@@ -31,9 +31,9 @@ static bool is_own(struct probe_operands *o, size_t i)
 // Of the column of numbers as many as there are, again and again.
 static void repeat(struct device *device, struct tensor t, struct tensor numbers)
 {
-    size_t most = numbers.rows / t.cols;
-    for (size_t row = 0; row < t.rows; row += most) {
-        size_t count = t.rows - row < most ? t.rows - row : most;
+    size_t max = numbers.rows / t.cols;
+    for (size_t row = 0; row < t.rows; row += max) {
+        size_t count = t.rows - row < max ? t.rows - row : max;
         struct tensor some = tensor_reshape(tensor_rows(numbers, 0, count * t.cols), count, t.cols);
         op_copy(device, tensor_rows(t, row, count), some);
     }

@@ -38,7 +38,7 @@ void advice_close(struct advice *advice)
 struct choice advice_choice(const struct advice *advice, const struct candidate *candidate)
 {
     return (struct choice){.trial = advice->space.families[candidate->family].trial,
-                           .options = family_options(&advice->space.families[candidate->family], candidate->rung),
+                           .options = family_options(&advice->space.families[candidate->family], candidate->index),
                            .step = &candidate->step};
 }
 

@@ -48,10 +48,10 @@ static void visit_profiles(visit_word *visit, void *visitor)
         visit(visitor, list.names.items[i], "a device profile");
 }
 
-static void visit_links(visit_word *visit, void *visitor)
+static void visit_interconnects(visit_word *visit, void *visitor)
 {
     struct named_files list;
-    links_list(&list);
+    interconnect_list(&list);
     for (size_t i = 0; i < list.names.count; i++)
         visit(visitor, list.names.items[i], "links between ranks");
 }
@@ -112,13 +112,25 @@ static void visit_folders(visit_word *visit, void *visitor)
 static const struct kind {
     const char *name;
     void (*visit)(visit_word *visit, void *visitor);
-} kinds[] = {{"METHOD", visit_methods}, {"OBJECTIVE", visit_objectives}, {"OPTIMIZER", visit_optimizers},
-             {"PRESET", visit_presets}, {"PROFILE", visit_profiles},     {"DEVICE", visit_devices},
-             {"DTYPE", visit_dtypes},   {"FIGURE", visit_figures},       {"KEY", visit_keys},
-             {"COLUMN", visit_columns}, {"COMMAND", visit_commands},     {"DIR", visit_folders},
-             {"FILE", visit_files},     {"PROGRAM", visit_files},        {"SPEC", visit_files},
-             {"RESULTS", visit_files},  {"BASE", visit_files},           {"CLAIMS", visit_files},
-             {"LINKS", visit_links}};
+} kinds[] = {{"METHOD", visit_methods},
+             {"OBJECTIVE", visit_objectives},
+             {"OPTIMIZER", visit_optimizers},
+             {"PRESET", visit_presets},
+             {"PROFILE", visit_profiles},
+             {"DEVICE", visit_devices},
+             {"DTYPE", visit_dtypes},
+             {"FIGURE", visit_figures},
+             {"KEY", visit_keys},
+             {"COLUMN", visit_columns},
+             {"COMMAND", visit_commands},
+             {"DIR", visit_folders},
+             {"FILE", visit_files},
+             {"PROGRAM", visit_files},
+             {"SPEC", visit_files},
+             {"RESULTS", visit_files},
+             {"BASE", visit_files},
+             {"CLAIMS", visit_files},
+             {"INTERCONNECT", visit_interconnects}};
 
 static const struct kind *kind_find(const char *name)
 {

@@ -96,11 +96,11 @@ static size_t count_of(const struct flag *flag, const char *text, struct argp_st
     errno = 0;
     unsigned long long count = strtoull(text, &end, 10);
     bool whole = errno == 0 && !*end && *text >= '0' && *text <= '9';
-    if (flag->most && (!whole || count < flag->least || count > flag->most))
-        argp_error(state, "--%s is a whole number from %zu to %zu, not \"%s\"", flag->name, flag->least, flag->most,
+    if (flag->max && (!whole || count < flag->min || count > flag->max))
+        argp_error(state, "--%s is a whole number from %zu to %zu, not \"%s\"", flag->name, flag->min, flag->max,
                    text);
-    if (!whole || count < flag->least)
-        argp_error(state, "--%s is a whole number >= %zu, not \"%s\"", flag->name, flag->least, text);
+    if (!whole || count < flag->min)
+        argp_error(state, "--%s is a whole number >= %zu, not \"%s\"", flag->name, flag->min, text);
     return (size_t)count;
 }
 

@@ -22,14 +22,14 @@ struct flag {
     const char *doc;
     int flags; // OPTION_HIDDEN, OPTION_ALIAS, OPTION_FIRST
     enum flag_kind kind;
-    size_t place;       // of the value in the command's struct
-    size_t least, most; // FLAG_COUNT; most 0: any
+    size_t place;    // of the value in the command's struct
+    size_t min, max; // FLAG_COUNT; most 0: any
 };
 
 #define TEXT_AT(type, member) .kind = FLAG_TEXT, .place = offsetof(type, member)
 #define SET_AT(type, member)  .kind = FLAG_SET, .place = offsetof(type, member)
 #define COUNT_AT(type, member, from, to)                                                                           \
-    .kind = FLAG_COUNT, .place = offsetof(type, member), .least = (from), .most = (to)
+    .kind = FLAG_COUNT, .place = offsetof(type, member), .min = (from), .max = (to)
 
 // What stands in argv[1] where a shell asks what may be typed next: the words after it are the command's
 // arguments so far, of which the last one, maybe empty, is being typed.

@@ -141,21 +141,21 @@ json_t *choice_json(const struct choice *choice, const json_t *first)
         method_json(choice->trial->method, choice->options), "draw", choice_draws(choice) ? "largest" : NULL,
         "estimate_ms", json_finite(ms), "estimate_low_ms", json_finite(ms * range.low), "estimate_high_ms",
         json_finite(ms * range.high), "estimate", range.source, "peak_bytes", (json_int_t)step->peak_bytes,
-        "host_peak_bytes", (json_int_t)step->host_peak_bytes, "flops", step->flops, "floor_bytes_per_token",
-        step->floor_bytes_per_token, "label", label);
+        "host_peak_bytes", (json_int_t)step->host_peak_bytes, "flops", step->flops, "lower_bound_bytes_per_token",
+        step->lower_bound_bytes_per_token, "label", label);
     CHECK(object);
     choice_set_keys(choice, object);
     return object;
 }
 
-struct links_words choice_links(const struct trial *trial)
+struct interconnect_words choice_interconnect(const struct trial *trial)
 {
-    struct links_words words = {""};
-    const struct links *links = trial_links(trial);
+    struct interconnect_words words = {""};
+    const struct interconnect *interconnect = trial_interconnect(trial);
     bool untimed = trial->profile || !trial_times_ranks(trial); // else a nominal card has nominal links
-    if (trial_ranks(trial) > 1 && links)
-        snprintf(words.text, sizeof words.text, ", links %s", links->name);
+    if (trial_ranks(trial) > 1 && interconnect)
+        snprintf(words.text, sizeof words.text, ", interconnect %s", interconnect->name);
     else if (trial_ranks(trial) > 1 && untimed)
-        snprintf(words.text, sizeof words.text, ", without what ranks send each other (--links)");
+        snprintf(words.text, sizeof words.text, ", without what ranks send each other (--interconnect)");
     return words;
 }

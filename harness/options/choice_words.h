@@ -10,7 +10,7 @@ struct choice {
     const struct planned_step *step;
 };
 
-// Whether it leaves columns to chance: its step is then the largest draw's.
+// Whether it leaves chunks to chance: its step is then the largest draw's.
 bool choice_draws(const struct choice *choice);
 // {"method", "label", "draw" (largest or null), "estimate_ms", "estimate_low_ms", "estimate_high_ms", "estimate"
 // (its source), "peak_bytes", "host_peak_bytes", "flops", ...} and the keys of the trial of which values are tried
@@ -21,10 +21,10 @@ json_t *choice_json(const struct choice *choice, const json_t *first);
 void choice_describe(const struct choice *choice, const json_t *first, char *text, size_t bytes);
 // ", links infiniband", over which estimates of several ranks go; or that what these send each other takes no time,
 // for it is not known; else "".
-struct links_words {
+struct interconnect_words {
     char text[256];
 };
-struct links_words choice_links(const struct trial *trial);
+struct interconnect_words choice_interconnect(const struct trial *trial);
 // Appends " --method seco --chunk 4096 --place-weights host" to a shell's command line (shell.h) of grad; of a
 // command that trains with the optimizer's place, too.
 void choice_append_flags(const struct choice *choice, bool trains, char **command);

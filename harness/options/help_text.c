@@ -6,9 +6,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define LEAST_WIDTH 60
+#define MIN_WIDTH   60
 #define USUAL_WIDTH 80
-#define MOST_WIDTH  120
+#define MAX_WIDTH   120
 #define TEXT_COLUMN 29 // of what an option is for
 
 size_t help_text_width(void)
@@ -19,11 +19,11 @@ size_t help_text_width(void)
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0 && terminal.ws_col > 0)
         width = terminal.ws_col;
     width = width > 0 ? width : USUAL_WIDTH;
-    return width < LEAST_WIDTH ? LEAST_WIDTH : width > MOST_WIDTH ? MOST_WIDTH : width;
+    return width < MIN_WIDTH ? MIN_WIDTH : width > MAX_WIDTH ? MAX_WIDTH : width;
 }
 
 // Characters, of which in UTF-8 the first byte counts.
-static size_t columns_of(const char *text, size_t bytes)
+static size_t chunks_of(const char *text, size_t bytes)
 {
     size_t columns = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -38,7 +38,7 @@ void help_text_words(const char *text, size_t bytes, size_t column, size_t margi
     for (const char *word = text, *end = text + bytes; word < end;) {
         size_t length = strcspn(word, " \n"), columns;
         length = length < (size_t)(end - word) ? length : (size_t)(end - word);
-        columns = columns_of(word, length);
+        columns = chunks_of(word, length);
         if (!first && column + 1 + columns > width) {
             fprintf(stream, "\n%*s", (int)margin, "");
             column = margin;

@@ -11,7 +11,7 @@ static struct trial *add_trial(struct method_trials *trials)
     return &trials->trials[trials->count++];
 }
 
-// Without a context at one that the method's options go with: a budget needs its columns, and some columns are too
+// Without a context at one that the method's options go with: a budget needs its chunks, and some chunks are too
 // many.
 static bool decode(const struct trial_flags *flags, const char *method, struct trial *trial, struct status *status)
 {
@@ -25,8 +25,8 @@ static bool decode(const struct trial_flags *flags, const char *method, struct t
     {
         const char *text = json_string_value(value) ? json_string_value(value) : "";
         if (*text && text[strlen(text) - 1] == '%') {
-            status_set(status, STATUS_BAD_INPUT,
-                       "--%s: a share is of the columns of one context; give their number", key);
+            status_set(status, STATUS_BAD_INPUT, "--%s: a share is of the chunks of one context; give their number",
+                       key);
             return false;
         }
     }
@@ -258,7 +258,7 @@ static bool check_used(const struct trial_flags *flags, const struct method_tria
     return true;
 }
 
-// All exact methods, and unless they alone are asked for those that draw columns and were asked for.
+// All exact methods, and unless they alone are asked for those that draw chunks and were asked for.
 static bool add_all(struct search *search, struct status *status)
 {
     struct method_trials *trials = search->trials;

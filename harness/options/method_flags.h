@@ -23,11 +23,11 @@ struct method_request {
 
 // One trial for each method asked for, at the context that is given, else at one that its options go with; an
 // option goes to every method that has it, but for those of "all" that have not the choice that was given and are
-// left out. All are the exact ones, and those that draw columns if an option of theirs was given, for nothing here
+// left out. All are the exact ones, and those that draw chunks if an option of theirs was given, for nothing here
 // can choose how many they draw. False and a status if a name, an option or a value is wrong. Release with
 // method_trials_free, also after a failure.
 bool method_trials_decode(struct method_trials *trials, const struct trial_flags *flags,
                           const struct method_request *request, struct status *status);
-// A line for each method that was left out, its name in so many columns.
+// A line for each method that was left out, its name in so many chunks.
 void method_trials_print_left_out(const struct method_trials *trials, int columns);
 void method_trials_free(struct method_trials *trials);

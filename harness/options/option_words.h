@@ -4,6 +4,6 @@
 
 // "lean|all": every choice of the methods that have it; else "N", "NUMBER" or "N,N". To be freed.
 char *option_argument(const struct option *option);
-// "tokens per column of the context (512)": its help and its default; where methods differ, what the others have,
+// "tokens per chunk of the context (512)": its help and its default; where methods differ, what the others have,
 // too: "(1; of spaco 2)". To be freed.
 char *option_describe(const struct option *option);

@@ -79,13 +79,13 @@ static void say_device(const struct plan_flags *flags, const struct trial *trial
 }
 
 // What only an estimate of several ranks takes.
-static void say_links(const struct plan_flags *flags, const struct trial *trial)
+static void say_interconnect(const struct plan_flags *flags, const struct trial *trial)
 {
-    const char *why = trial_ranks(trial) == 1 ? "they are between ranks, and there is one: --parallel says how many"
-                      : !trial->profile       ? "an estimate of time takes them, which needs --profile"
+    const char *why = trial_ranks(trial) == 1 ? "it is between ranks, and there is one: --parallel says how many"
+                      : !trial->profile       ? "an estimate of time takes it, which needs --profile"
                                               : NULL;
-    if (trial->links && why && !flags->json)
-        fprintf(stderr, "longbp: links %s are not used: %s\n", trial->links->name, why);
+    if (trial->interconnect && why && !flags->json)
+        fprintf(stderr, "longbp: interconnect %s is not used: %s\n", trial->interconnect->name, why);
 }
 
 // How much of the memory a step leaves free; `bytes` is there as the default.
@@ -106,7 +106,7 @@ bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial,
     *bytes = 0;
     *what = 0;
     say_device(flags, trial);
-    say_links(flags, trial);
+    say_interconnect(flags, trial);
     if (!flags->json)
         folder_say(trial->model_folder);
     const struct profile *profile = trial->profile;

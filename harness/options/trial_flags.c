@@ -208,7 +208,7 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     json_object_set_new(object, "method", entry_of(flags, method));
     char *json = json_dumps(object, 0);
     CHECK(json);
-    bool ok = (flags->least_memory ? trial_decode : trial_decode_asked)(trial, json, JSON_COMMAND_LINE, status);
+    bool ok = (flags->min_memory ? trial_decode : trial_decode_asked)(trial, json, JSON_COMMAND_LINE, status);
     // A spec may name it for its other objectives.
     if (ok && json_is_string(json_object_get(object, "reference")) && trial->reference.kind == REFERENCE_NONE) {
         ok = status_set(

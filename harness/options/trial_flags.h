@@ -10,7 +10,7 @@ struct trial_flags {
     json_t *trial, *method;      // what was given
     size_t key_count;            // flags of the trial's own keys, and
     struct trial_flag *keys;     // what each is, in their order
-    bool least_memory;           // a card's own defaults, which take more, are left aside
+    bool min_memory;             // a card's own defaults, which take more, are left aside
 };
 
 // Every key of a trial that has a flag is one, those named in `without` apart, which ends in NULL; so is every

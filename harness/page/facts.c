@@ -24,7 +24,7 @@ static void words_add(struct words *words, const char *word)
 
 static void write_fact(const char *name, struct words *words, FILE *stream)
 {
-    enum { MOST = 6 };
+    enum { MAX = 6 };
     const char *word;
     json_t *value;
     size_t at = 0;
@@ -32,13 +32,13 @@ static void write_fact(const char *name, struct words *words, FILE *stream)
         fprintf(stream, "<div><dt>%s</dt><dd>", name);
         json_object_foreach(words->seen, word, value)
         {
-            if (at < MOST && at)
+            if (at < MAX && at)
                 fputs(" · ", stream);
-            if (at++ < MOST)
+            if (at++ < MAX)
                 html_text(stream, word);
         }
-        if (at > MOST)
-            fprintf(stream, " and %zu more", at - MOST);
+        if (at > MAX)
+            fprintf(stream, " and %zu more", at - MAX);
         fputs("</dd></div>\n", stream);
     }
     json_decref(words->seen);

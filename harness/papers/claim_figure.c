@@ -12,8 +12,7 @@
 
 #define APART_MAX 16
 
-const char *const claim_take_names[] = {"least",      "greatest",          "least ratio", "greatest ratio",
-                                        "last ratio", "ratio of greatest", NULL};
+const char *const claim_take_names[] = {"min", "max", "min ratio", "max ratio", "last ratio", "ratio of max", NULL};
 
 // --- records
 
@@ -66,7 +65,7 @@ static bool side_open(struct side *side, const struct claim_query *query, const 
     CHECK(given <= APART_MAX);
     for (size_t i = 0; i < given; i++)
         apart[used++] = query->apart[i];
-    if (query->take == TAKE_RATIO_OF_GREATEST) {
+    if (query->take == TAKE_RATIO_OF_MAX) {
         apart[used++] = "context";
         apart[used++] = "batch";
     }
@@ -112,7 +111,7 @@ static bool comes_first(enum claim_take take, double value, double context, cons
         return true;
     if (take == TAKE_LAST_RATIO)
         return context > before->context;
-    bool greatest = take == TAKE_GREATEST || take == TAKE_GREATEST_RATIO;
+    bool greatest = take == TAKE_MAX || take == TAKE_MAX_RATIO;
     return greatest ? value > before->value : value < before->value;
 }
 
@@ -131,10 +130,10 @@ static void consider(struct claim_figure *figure, enum claim_take take, struct s
     if (first)
         found = (struct claim_figure){value.estimate, value.low, value.high, planned, record->trial.context};
     // Another pair that may be greater, or less, bounds what the greatest or the least may be, too.
-    if (take == TAKE_GREATEST_RATIO) {
+    if (take == TAKE_MAX_RATIO) {
         found.low = fmax(figure->low, value.low);
         found.high = fmax(figure->high, value.high);
-    } else if (take == TAKE_LEAST_RATIO) {
+    } else if (take == TAKE_MIN_RATIO) {
         found.low = fmin(figure->low, value.low);
         found.high = fmin(figure->high, value.high);
     }
@@ -186,7 +185,7 @@ static void take_greatest(struct claim_figure *figure, const struct side *ours, 
         const struct record *own = NULL, *other = NULL;
         double value = greatest_of(ours, ours->rests[i], &own), over = greatest_of(others, ours->rests[i], &other);
         if (own && other)
-            consider(figure, TAKE_LEAST, exact(value / over), own,
+            consider(figure, TAKE_MIN, exact(value / over), own,
                      record_is_planned(own) || record_is_planned(other));
     }
 }
@@ -212,11 +211,11 @@ struct claim_figure claim_figure_none(void)
 bool claim_figure_take(struct claim_figure *figure, const struct claim_query *query, struct status *status)
 {
     struct side ours = {0}, others = {0};
-    bool paired = query->take >= TAKE_LEAST_RATIO;
+    bool paired = query->take >= TAKE_MIN_RATIO;
     *figure = claim_figure_none();
     bool fine = knows_keys(query->apart, status) && side_open(&ours, query, query->of, status) &&
                 (!paired || side_open(&others, query, query->over, status));
-    if (fine && query->take == TAKE_RATIO_OF_GREATEST)
+    if (fine && query->take == TAKE_RATIO_OF_MAX)
         take_greatest(figure, &ours, &others);
     else if (fine && paired)
         take_pairs(figure, query, &ours, &others);

@@ -3,13 +3,13 @@
 #include "harness/record/results.h"
 
 enum claim_take {
-    TAKE_LEAST, // of the field, over the records
-    TAKE_GREATEST,
-    TAKE_LEAST_RATIO, // of the field, of a record over the one that it is paired with, over all pairs
-    TAKE_GREATEST_RATIO,
-    TAKE_LAST_RATIO,        // of the pair with the longest context
-    TAKE_RATIO_OF_GREATEST, // the greatest of the records over the greatest of the others, each among those that
-                            // agree in all but context and batch; the least of these ratios
+    TAKE_MIN, // of the field, over the records
+    TAKE_MAX,
+    TAKE_MIN_RATIO, // of the field, of a record over the one that it is paired with, over all pairs
+    TAKE_MAX_RATIO,
+    TAKE_LAST_RATIO,   // of the pair with the longest context
+    TAKE_RATIO_OF_MAX, // the greatest of the records over the greatest of the others, each among those that
+                       // agree in all but context and batch; the least of these ratios
     TAKE_COUNT
 };
 // Their names in claims.json, in the enum's order, ending in NULL: "least", ..., "ratio of greatest".

@@ -133,7 +133,7 @@ static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct 
 
 static bool keeps(const struct claim *claim, double value)
 {
-    return claim->at_least ? value >= claim->bound : value <= claim->bound;
+    return claim->at_min ? value >= claim->bound : value <= claim->bound;
 }
 
 // The first that is measured, in the file's order, else the first that is planned.
@@ -171,8 +171,8 @@ static bool read_bound(struct claim *claim, struct json_field field, struct stat
     static const struct names known = {2, {"at least", "at most"}};
     if (!json_field_object(field, &known, "holds", status))
         return false;
-    claim->at_least = json_object_get(field.value, "at least") != NULL;
-    struct json_field bound = json_field_get(field, claim->at_least ? "at least" : "at most");
+    claim->at_min = json_object_get(field.value, "at least") != NULL;
+    struct json_field bound = json_field_get(field, claim->at_min ? "at least" : "at most");
     if (json_object_size(field.value) != 1)
         return json_field_fail(field, status, "expected {\"at least\": NUMBER} or {\"at most\": NUMBER}");
     return json_field_number(bound, -1e300, 1e300, &claim->bound, status);

@@ -33,7 +33,7 @@ struct claim {
     const char *id, *paper, *text, *published, *source,
         *cause;                                   // borrowed from the file; cause: "" if there is none
     const char *pictures[CLAIM_PICTURES_MAX + 1]; // that are about it (claim_pictures.h), ending in NULL
-    bool at_least;                                // else at most
+    bool at_min;                                  // else at most
     double bound;
     struct claim_figure figures[BASELINE_COUNT]; // value NaN: the claim has none
     int decided_by;                              // one of these; -1: not run

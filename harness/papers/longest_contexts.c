@@ -88,9 +88,9 @@ static bool is_beside(const struct published_point *point, const json_t *output)
 }
 
 // Stages are this program's, and no paper's.
-static bool has_stages(const json_t *method)
+static bool has_segments(const json_t *method)
 {
-    static const char *const names[] = {"stages", "stage_rows"};
+    static const char *const names[] = {"segments", "segment_starts"};
     const struct method *own = method_find(text(method, "name"));
     json_t *defaults = own ? method_json(own, NULL) : NULL;
     bool any = false;
@@ -105,7 +105,7 @@ static bool has_stages(const json_t *method)
 // Whether the row is of the point's method, as the paper walks it.
 static bool is_of(const struct published_point *point, const json_t *method)
 {
-    return *point->method && recorded_method_is(method, point, 0) && !has_stages(method);
+    return *point->method && recorded_method_is(method, point, 0) && !has_segments(method);
 }
 
 // The longest reported of a row of ours; NaN if there is none.
@@ -158,7 +158,7 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
         text_append(words, bytes, ", and %s of the host", size);
 }
 
-// "chunk 256, stages 6": what tells most, and what differs from its default.
+// "chunk 256, segments 6": what tells most, and what differs from its default.
 static void list_options(const json_t *method, char *list, size_t bytes)
 {
     const struct method *own = method_find(text(method, "name"));

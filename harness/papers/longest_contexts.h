@@ -5,8 +5,8 @@
 
 struct longest_row {
     char method[32];            // ours; empty: a row of others alone
-    char label[160];            // "streambp, chunk 256, stages 6"; "auto: streambp"; or what others call theirs
-    char chosen[160];           // of auto, the rest: "chunk 512, stages 6, dKV bf16"
+    char label[160];            // "streambp, chunk 256, segments 6"; "auto: streambp"; or what others call theirs
+    char chosen[160];           // of auto, the rest: "chunk 512, segments 6, dKV bf16"
     size_t group;               // from 1
     double extent;              // tokens, or sequences of the batch; NaN: a row of others; 0: nothing fits
     double forwards;            // FLOPs of the step at that extent, in those of a forward pass; NaN: not known

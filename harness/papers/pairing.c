@@ -87,7 +87,7 @@ static struct pair make_pair(const struct published_file *file, const struct rec
     struct pair pair = {.at = at_of(record, file->axis),
                         .record = record,
                         .ours = ok ? ours / (file->per_sample ? record->trial.batch : 1) : NAN,
-                        .columns = ok && !memory ? time.columns : NAN,
+                        .drawn_chunks = ok && !memory ? time.drawn_chunks : NAN,
                         .floor = ok && memory ? record->lower_bound_bytes : NAN,
                         .limit = record->trial.limits->memory,
                         .oom = record->status == RECORD_OOM,

@@ -11,11 +11,11 @@ struct pair {
     const struct record *record;             // NULL: not run
     const struct published_point *published; // NULL: not reported
     double ours, floor, limit;               // floor: the lower bound, bytes; NaN: there is none
-    double columns;                          // drawn, mean over the draws of a time; NaN: not drawn
+    double drawn_chunks;                     // drawn, mean over the draws of a time; NaN: not drawn
     bool oom, estimated;
 };
 
-// Records whose trials differ in nothing but what the file's points run along, measurement, how many columns are
+// Records whose trials differ in nothing but what the file's points run along, measurement, how many chunks are
 // drawn, and where the paper's series has no chunk, chunk.
 struct curve {
     char label[160]; // without the model; "as autograd": logits at once, and all kept

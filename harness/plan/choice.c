@@ -9,7 +9,7 @@
 // Whether the trial leaves its method to be chosen.
 static bool is_open(const struct trial *trial)
 {
-    return !trial->method->walk;
+    return !trial->method->run;
 }
 
 // " 512 bytes too few (limits.memory)": what is missing of a limit, appended; nothing where it suffices.
@@ -46,10 +46,10 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
 static bool set_places(struct trial *trial, size_t number)
 {
     const struct optimizer *optimizer = trial->optimizer;
-    bool in_walk = optimizer && optimizer_updates_in_walk(optimizer, trial->optimizer_options);
-    if (in_walk && !trial->method->rows && !trial->lora.rank)
+    bool in_backward = optimizer && optimizer_updates_in_backward(optimizer, trial->optimizer_options);
+    if (in_backward && !trial->method->by_layer && !trial->lora.rank)
         return false;
-    bool none[] = {false, in_walk || trial->train.clip > 0, !optimizer};
+    bool none[] = {false, in_backward || trial->train.clip > 0, !optimizer};
     enum place *places[] = {&trial->weights_place, &trial->gradients_place, &trial->optimizer_place};
     for (size_t i = 0; i < 3; i++) {
         bool host = number >> i & 1;
@@ -95,11 +95,11 @@ static bool find(const struct space *space, struct planned_limits limits, struct
     return found;
 }
 
-static void take(struct trial *trial, const struct family *family, size_t rung)
+static void take(struct trial *trial, const struct family *family, size_t index)
 {
     options_free(&trial->method->options, trial->options);
     trial->method = family->trial->method;
-    trial->options = family_options(family, rung);
+    trial->options = family_options(family, index);
     trial->weights_place = family->trial->weights_place;
     trial->gradients_place = family->trial->gradients_place;
     trial->optimizer_place = family->trial->optimizer_place;
@@ -116,7 +116,7 @@ static bool choose(struct trial *trial, const struct world *world, struct planne
     struct candidate fastest = {0};
     struct {
         bool made;
-        size_t family, rung;
+        size_t family, index;
     } choice = {0};
     size_t count = list_trials(trial, limits.host_bytes > 0, &trials, &none);
     space_open(&space, trials, count, NULL);
@@ -125,11 +125,11 @@ static bool choose(struct trial *trial, const struct world *world, struct planne
     } else if (world->comm.rank == 0) {
         choice.made = find(&space, limits, &fastest, status);
         choice.family = fastest.family;
-        choice.rung = fastest.rung;
+        choice.index = fastest.index;
     }
     world->ops->broadcast(world, &choice, sizeof choice);
     if (choice.made)
-        take(trial, &space.families[choice.family], choice.rung);
+        take(trial, &space.families[choice.family], choice.index);
     space_close(&space);
     for (size_t i = 0; i < count; i++)
         options_free(&trials[i].method->options, trials[i].options);

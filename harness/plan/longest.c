@@ -1,6 +1,6 @@
 // Each family's floor bounds what it can hold from above. The family of the highest bound is searched first; one
 // whose bound, or whose step one longer than the longest found so far, does not fit is left out. Families are
-// searched at their lowest rung, which takes the least memory.
+// searched at their lowest candidate, which takes the least memory.
 #include "harness/plan/longest.h"
 #include "harness/step/ranks_possible.h"
 #include <math.h>
@@ -26,16 +26,16 @@ static void set_extent(struct trial *trial, enum extent extent, size_t value)
 }
 
 // The most that the family can hold by its floor and by what it keeps on the host.
-static bool bound_of(struct search *search, const struct family *family, double *most)
+static bool bound_of(struct search *search, const struct family *family, double *max)
 {
     struct planned_step bound;
     const struct trial *trial = family->trial;
-    *most = 0;
+    *max = 0;
     if (!planned_bound(&bound, trial, family->options, &search->memos, search->status))
         return false;
     // Tokens that are walked are less by prompts that are shared: more with every sequence, as many at any context.
     // Of ranks that share them each has an even part, but for its pieces' last tokens.
-    double per_token = bound.floor_bytes_per_token, tokens = (double)bound.tokens,
+    double per_token = bound.lower_bound_bytes_per_token, tokens = (double)bound.tokens,
            ranks = (double)trial->parallel.sequence, sequences = (double)trial_sequences(trial, 0).count,
            uneven = ranks > 1 ? PIECES * ranks * sequences : 0,
            spared =
@@ -45,33 +45,33 @@ static bool bound_of(struct search *search, const struct family *family, double 
            resident = (double)bound.peak_bytes - per_token * tokens;
     if (bound.why.code == STATUS_BAD_INPUT || bound.host_resident_bytes > search->limits.host_bytes)
         return true;
-    *most = search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX;
+    *max = search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX;
     if (per_token > 0)
-        *most = fmin(*most, (((double)search->limits.device_bytes - resident) / per_token + spared) / unit);
+        *max = fmin(*max, (((double)search->limits.device_bytes - resident) / per_token + spared) / unit);
     double host_resident = (double)bound.host_resident_bytes,
            host_per_token = ((double)bound.host_peak_bytes - host_resident) / tokens;
     if (host_per_token > 0)
-        *most = fmin(*most, (((double)search->limits.host_bytes - host_resident) / host_per_token + spared) / unit);
-    *most = floor(fmax(*most, 0));
+        *max = fmin(*max, (((double)search->limits.host_bytes - host_resident) / host_per_token + spared) / unit);
+    *max = floor(fmax(*max, 0));
     return true;
 }
 
-static bool search_family(struct search *search, const struct family *family, double most)
+static bool search_family(struct search *search, const struct family *family, double max)
 {
     struct trial tried = *family->trial; // what it points to is borrowed, but for the options
-    struct family at_most = *family;
+    struct family at_max = *family;
     struct max_context *best = &search->longest->found, found;
     struct planned_step step;
     tried.memory_limit_bytes = search->limits.device_bytes;
     tried.host_memory_limit_bytes = search->limits.host_bytes ? search->limits.host_bytes : ARENA_LIMIT_NOTHING;
-    set_extent(&tried, search->extent, (size_t)most);
-    at_most.trial = &tried;
-    tried.options = family_options(&at_most, 0);
+    set_extent(&tried, search->extent, (size_t)max);
+    at_max.trial = &tried;
+    tried.options = family_options(&at_max, 0);
     set_extent(&tried, search->extent, best->largest + extent_unit(&tried, search->extent));
     bool fine = planned_step(&step, &tried, tried.options, search->limits, &search->memos, search->status);
     bool longer = fine && step.fits;
     if (longer || (fine && !best->largest && !*best->reason)) // the first tells why nothing goes
-        fine = max_context_find(&found, &tried, search->extent, search->limits.device_bytes, (size_t)most / 4,
+        fine = max_context_find(&found, &tried, search->extent, search->limits.device_bytes, (size_t)max / 4,
                                 search->status);
     if (fine && longer && found.largest > best->largest)
         *best = found;
@@ -83,20 +83,20 @@ static bool search_family(struct search *search, const struct family *family, do
 
 static bool search_all(struct search *search, const struct space *space)
 {
-    double *most = calloc(space->count + 1, sizeof *most);
+    double *max = calloc(space->count + 1, sizeof *max);
     bool fine = true;
-    CHECK(most);
+    CHECK(max);
     for (size_t f = 0; fine && f < space->count; f++)
-        fine = bound_of(search, &space->families[f], &most[f]);
+        fine = bound_of(search, &space->families[f], &max[f]);
     for (size_t n = 0; fine && n < space->count; n++) {
         size_t next = 0;
         for (size_t f = 1; f < space->count; f++)
-            next = most[f] > most[next] ? f : next;
-        if (n == 0 || most[next] > (double)search->longest->found.largest) // the first tells why nothing goes
-            fine = search_family(search, &space->families[next], most[next]);
-        most[next] = -1;
+            next = max[f] > max[next] ? f : next;
+        if (n == 0 || max[next] > (double)search->longest->found.largest) // the first tells why nothing goes
+            fine = search_family(search, &space->families[next], max[next]);
+        max[next] = -1;
     }
-    free(most);
+    free(max);
     return fine;
 }
 
@@ -132,7 +132,7 @@ bool longest_choose(struct longest *longest, struct trial *trials, size_t count,
     bool fine = planner_open(&planner, &space, limits, status) && planner_fastest(&planner, &fastest, status);
     if (fine && fastest.step.fits) {
         longest->trial = space.families[fastest.family].trial;
-        longest->options = family_options(&space.families[fastest.family], fastest.rung);
+        longest->options = family_options(&space.families[fastest.family], fastest.index);
         longest->step = fastest.step;
     }
     planner_close(&planner);

@@ -1,9 +1,9 @@
 // Max context: doubling finds a context that is too long; between it and the longest that fits the peak is all but
 // linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
 #include "harness/plan/max_context.h"
-#include "harness/plan/rank_walks.h"
+#include "harness/plan/rank_traces.h"
 #include "harness/spec/method_decode.h"
-#include "harness/step/largest_turn.h"
+#include "harness/step/largest_block.h"
 #include "harness/step/ranks_possible.h"
 #include "harness/step/setup.h"
 #include "harness/text/text.h"
@@ -35,7 +35,7 @@ struct search {
     struct status status;
 };
 
-// Tokens per column; 1: there are none.
+// Tokens per chunk; 1: there are none.
 static size_t chunk_of(const struct trial *trial)
 {
     return options_count(&trial->method->options, trial->options, "chunk", 1);
@@ -44,7 +44,7 @@ static size_t chunk_of(const struct trial *trial)
 bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY_COUNT], struct status *status)
 {
     struct status why = {0};
-    size_t count = ranks_fit(trial, &why) ? trial_ranks(trial) : 1, most = 0;
+    size_t count = ranks_fit(trial, &why) ? trial_ranks(trial) : 1, max = 0;
     bool ok = true;
     for (size_t rank = 0; ok && rank < count; rank++) {
         if (split_data(trial_split(trial), rank) > 0 && !trial->parallel.zero) // which has what the first one has
@@ -56,8 +56,8 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
         options.host_memory_limit_bytes = SIZE_MAX;
         options.ranks = count > 1 ? &comm : NULL;
         ok = setup_open(&setup, trial, &options, status);
-        if (ok && setup.device->arena.live_bytes > most) {
-            most = setup.device->arena.live_bytes;
+        if (ok && setup.device->arena.live_bytes > max) {
+            max = setup.device->arena.live_bytes;
             memcpy(by_category, setup.device->arena.live_by_category, sizeof setup.device->arena.live_by_category);
         }
         setup_close(&setup);
@@ -77,9 +77,9 @@ static void note_peak(struct max_context *found, const struct trial *tried, cons
         return;
     found->peak_bytes = arena->peak_bytes;
     memcpy(found->peak_by_category, arena->peak_by_category, sizeof found->peak_by_category);
-    if (tried->method->floor_bytes_per_token)
-        found->floor_bytes_per_token =
-            tried->method->floor_bytes_per_token(&setup->model, tried->options, setup->batch.context);
+    if (tried->method->lower_bound_bytes_per_token)
+        found->lower_bound_bytes_per_token =
+            tried->method->lower_bound_bytes_per_token(&setup->model, tried->options, setup->batch.context);
 }
 
 static void note_fit(struct search *search, size_t units, const struct max_context *found)
@@ -93,7 +93,7 @@ static void note_fit(struct search *search, size_t units, const struct max_conte
     result->peak_bytes = found->peak_bytes;
     result->host_peak_bytes = found->host_peak_bytes;
     memcpy(result->peak_by_category, found->peak_by_category, sizeof result->peak_by_category);
-    result->floor_bytes_per_token = found->floor_bytes_per_token;
+    result->lower_bound_bytes_per_token = found->lower_bound_bytes_per_token;
     result->flops = found->flops;
     result->forward_flops = found->forward_flops;
 }
@@ -105,7 +105,7 @@ static void note_failure(struct search *search, size_t units, bool memory, const
 }
 
 // Ranks' steps, one after another.
-struct walking {
+struct tracing {
     struct search *search;
     struct max_context *found;
     struct status *status;
@@ -113,29 +113,29 @@ struct walking {
     double *flops;      // [ranks]
 };
 
-static const struct setup *walk_rank(void *walker, struct comm comm, struct trace *traces)
+static const struct setup *trace_rank(void *tracer, struct comm comm, struct trace *traces)
 {
     (void)traces;
-    struct walking *walking = walker;
-    struct search *search = walking->search;
+    struct tracing *tracing = tracer;
+    struct search *search = tracing->search;
     struct trial *tried = search->tried;
-    struct setup *setup = &walking->setup;
+    struct setup *setup = &tracing->setup;
     struct setup_options options = search->options;
     options.ranks = comm.size > 1 ? &comm : NULL;
     setup_close(setup);
-    if (setup_open(setup, tried, &options, walking->status)) {
+    if (setup_open(setup, tried, &options, tracing->status)) {
         setup_remember(setup);
-        largest_turn_give(setup, tried);
+        largest_block_activate(setup, tried);
         struct training_step step = setup_update(setup, tried, 1);
         training_step_take(&step, &search->report);
-        *walking->status = setup->device->status;
-    } else if (walking->status->code != STATUS_OOM) {
-        search->status = *walking->status; // at whatever context
+        *tracing->status = setup->device->status;
+    } else if (tracing->status->code != STATUS_OOM) {
+        search->status = *tracing->status; // at whatever context
     }
-    if (walking->status->code != STATUS_OK)
+    if (tracing->status->code != STATUS_OK)
         return NULL;
-    note_peak(walking->found, tried, setup);
-    walking->flops[comm.rank] = setup->device->counters.flops;
+    note_peak(tracing->found, tried, setup);
+    tracing->flops[comm.rank] = setup->device->counters.flops;
     return setup;
 }
 
@@ -143,15 +143,15 @@ static void plan_ranks(struct search *search, struct max_context *found, struct 
 {
     const struct trial *tried = search->tried;
     size_t count = trial_ranks(tried);
-    struct walking walking = {search, found, status, .flops = calloc(count, sizeof *walking.flops)};
-    struct rank_walks walks = {.trial = tried, .samples = 1, .walk = walk_rank, .walker = &walking};
-    CHECK(walking.flops);
-    if (rank_walks_open(&walks))
+    struct tracing tracing = {search, found, status, .flops = calloc(count, sizeof *tracing.flops)};
+    struct rank_traces traced = {.trial = tried, .samples = 1, .trace = trace_rank, .tracer = &tracing};
+    CHECK(tracing.flops);
+    if (rank_traces_open(&traced))
         for (size_t rank = 0; rank < count; rank++)
-            found->flops += split_data(trial_split(tried), rank) == 0 ? walking.flops[walks.walked[rank]] : 0;
-    rank_walks_close(&walks);
-    setup_close(&walking.setup);
-    free(walking.flops);
+            found->flops += split_data(trial_split(tried), rank) == 0 ? tracing.flops[traced.source[rank]] : 0;
+    rank_traces_close(&traced);
+    setup_close(&tracing.setup);
+    free(tracing.flops);
 }
 
 // Draw `index` of those of which one takes the most memory. False: there is none.
@@ -212,17 +212,17 @@ static size_t units_max(const struct search *search)
 }
 
 // Upwards from `units` until something does not go. Whatever is forbidden before anything fitted is passed over: a
-// budget needs its columns.
+// budget needs its chunks.
 static void double_up(struct search *search, size_t units)
 {
-    size_t most = units_max(search);
+    size_t max = units_max(search);
     enum outcome outcome = FITS;
     while (search->status.code == STATUS_OK && (outcome == FITS || (outcome == FORBIDDEN && !search->fits))) {
-        if (units > most) {
+        if (units > max) {
             const char *reason = outcome == FORBIDDEN               ? search->last.reason
                                  : search->extent == EXTENT_CONTEXT ? "token positions are 32-bit numbers"
                                                                     : "a batch has at most 2^20 sequences";
-            search->barrier = (struct barrier){.units = most + 1};
+            search->barrier = (struct barrier){.units = max + 1};
             memcpy(search->barrier.reason, reason, strlen(reason) + 1);
             return;
         }
@@ -264,7 +264,7 @@ static void close_in(struct search *search, size_t limit_bytes)
     }
 }
 
-// A shorter last column can make a longer context take less: one more chunk is tried before it is believed.
+// A shorter last chunk can make a longer context take less: one more chunk is tried before it is believed.
 static bool goes_on(struct search *search)
 {
     const struct trial *trial = search->trial;

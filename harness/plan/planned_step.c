@@ -1,7 +1,7 @@
 #include "harness/plan/planned_step.h"
 #include "harness/plan/rank_times.h"
-#include "harness/plan/rank_walks.h"
-#include "harness/step/largest_turn.h"
+#include "harness/plan/rank_traces.h"
+#include "harness/step/largest_block.h"
 #include "harness/step/ranks_possible.h"
 #include "harness/train/train.h"
 #include <math.h>
@@ -51,12 +51,12 @@ bool estimates_tell_apart(struct estimate_range range, double a_seconds, double 
 }
 
 // What joins the ranks; NULL: they say more than can be timed.
-static const struct links *planned_links(const struct trial *trial)
+static const struct interconnect *planned_interconnect(const struct trial *trial)
 {
-    static const struct links nominal = {
+    static const struct interconnect nominal = {
         .count = 1, .levels = {{.bytes_per_s = {.value = 2.5e10}, .latency_s = {.value = 1e-5}}}};
-    static const struct links unknown = {.count = 1, .levels = {{.bytes_per_s = {.value = INFINITY}}}};
-    const struct links *known = trial_links(trial);
+    static const struct interconnect unknown = {.count = 1, .levels = {{.bytes_per_s = {.value = INFINITY}}}};
+    const struct interconnect *known = trial_interconnect(trial);
     return !trial_times_ranks(trial) ? NULL : known ? known : trial->profile ? &unknown : &nominal;
 }
 
@@ -89,8 +89,8 @@ static struct device_rules at_once(const struct device_rules *rules)
 static double bound_s(const struct device *device)
 {
     const struct counters *counters = &device->counters;
-    double out = counters->link_bytes[QUEUE_OUT], in = counters->link_bytes[QUEUE_IN], most = fmax(out, in);
-    double link_s = most > 0 ? most / device->roofline.link_bytes_per_s : 0;
+    double out = counters->link_bytes[QUEUE_OUT], in = counters->link_bytes[QUEUE_IN], max = fmax(out, in);
+    double link_s = max > 0 ? max / device->roofline.link_bytes_per_s : 0;
     double seconds = fmax(counters->estimate_s, link_s);
     return (1 - ROUNDING) * rates_limited_s(device->roofline.rates, seconds, counters->flops);
 }
@@ -105,7 +105,7 @@ struct plan {
     struct device_ops ops; // of a bound
     struct device_rules rules;
     struct planned_step *step;
-    bool walked;         // then it is memory that is too little, or a size that the device does not take
+    bool ran;            // then it is memory that is too little, or a size that the device does not take
     struct trace *trace; // of a rank, what it says; NULL: nobody asks
     double *flops;       // [ranks] of those that were walked
 };
@@ -116,7 +116,7 @@ static void close_batch(struct training_step *step)
     setup_close_batch(step->caller);
 }
 
-static void walk(struct plan *plan)
+static void take_step(struct plan *plan)
 {
     const struct trial *trial = &plan->trial;
     struct device *device = plan->setup.device;
@@ -127,7 +127,7 @@ static void walk(struct plan *plan)
         plan->ops.rules = &plan->rules;
         device->ops = &plan->ops;
         device->memo = plan->memos->bounds;
-        device->roofline.least = true;
+        device->roofline.min = true;
     }
     device->counters = (struct counters){0};
     if (plan->trace)
@@ -157,7 +157,7 @@ static const struct train *train_of(struct planned_memos *memos, const struct tr
 
 // Walks all shapes of the training run but the first, of which the setup then has the batch. The peaks are those of
 // the run, which does not take the batch that the setup was opened with.
-static bool walk_shapes(struct plan *plan, struct status *status)
+static bool run_shapes(struct plan *plan, struct status *status)
 {
     struct setup *setup = &plan->setup;
     struct step_report report = {0};
@@ -169,7 +169,7 @@ static bool walk_shapes(struct plan *plan, struct status *status)
     arena_reset_peak(&setup->device->arena);
     arena_reset_peak(&setup->device->host);
     for (size_t i = 1; i < shapes->count && !plan->bound && setup->device->status.code == STATUS_OK; i++)
-        if (!train_walk_shape(&train, &shapes->items[i], &report, status))
+        if (!train_run_shape(&train, &shapes->items[i], &report, status))
             return false;
     step_report_free(&report);
     return train_open_shape(&train, &shapes->items[0], status);
@@ -196,21 +196,21 @@ static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
     struct device *device = plan->setup.device;
     planned_roofline(trial, &device->roofline);
     device->memo = plan->memos->steps;
-    largest_turn_give(&plan->setup, trial);
-    if (trial->train.steps && !walk_shapes(plan, &step.why))
+    largest_block_activate(&plan->setup, trial);
+    if (trial->train.steps && !run_shapes(plan, &step.why))
         return step;
     size_t context = plan->setup.batch.context;
-    if (trial->method->floor_bytes_per_token)
-        step.floor_bytes_per_token =
-            trial->method->floor_bytes_per_token(&plan->setup.model, trial->options, context);
+    if (trial->method->lower_bound_bytes_per_token)
+        step.lower_bound_bytes_per_token =
+            trial->method->lower_bound_bytes_per_token(&plan->setup.model, trial->options, context);
     step.tokens = context * plan->setup.batch.batch;
     step.resident_bytes = device->arena.live_bytes;
     step.host_resident_bytes = device->host.live_bytes;
-    step.floor_bytes = step.resident_bytes + (size_t)(step.floor_bytes_per_token * (double)step.tokens);
-    walk(plan);
-    plan->walked = true;
+    step.lower_bound_bytes = step.resident_bytes + (size_t)(step.lower_bound_bytes_per_token * (double)step.tokens);
+    take_step(plan);
+    plan->ran = true;
     step.why = device->status;
-    step.peak_bytes = plan->bound ? step.floor_bytes : device->arena.peak_bytes;
+    step.peak_bytes = plan->bound ? step.lower_bound_bytes : device->arena.peak_bytes;
     memcpy(step.peak_by_category, device->arena.peak_by_category, sizeof step.peak_by_category);
     step.host_peak_bytes = device->host.peak_bytes;
     step.seconds = plan->bound ? bound_s(device) : device_estimate_s(device);
@@ -236,9 +236,9 @@ static void add_step(struct planned_step *all, const struct planned_step *own)
     all->seconds = seconds;
 }
 
-static const struct setup *walk_rank(void *walker, struct comm comm, struct trace *traces)
+static const struct setup *trace_rank(void *tracer, struct comm comm, struct trace *traces)
 {
-    struct plan *plan = walker;
+    struct plan *plan = tracer;
     struct planned_step *all = plan->step;
     comm.trace = plan->trace = traces;
     struct planned_step own = plan_rank(plan, &comm);
@@ -254,37 +254,38 @@ static const struct setup *walk_rank(void *walker, struct comm comm, struct trac
 static void plan_ranks(struct plan *plan)
 {
     struct planned_step *step = plan->step;
-    struct rank_walks walks = {.trial = &plan->trial,
-                               .links = planned_links(&plan->trial),
-                               .samples = 1,
-                               .walk = walk_rank,
-                               .walker = plan};
+    struct rank_traces traced = {.trial = &plan->trial,
+                                 .interconnect = planned_interconnect(&plan->trial),
+                                 .samples = 1,
+                                 .trace = trace_rank,
+                                 .tracer = plan};
     size_t count = trial_ranks(&plan->trial);
     plan->flops = calloc(count, sizeof *plan->flops);
     double *busy_s = calloc(count, sizeof *busy_s);
     CHECK(plan->flops && busy_s);
-    if (rank_walks_open(&walks)) {
+    if (rank_traces_open(&traced)) {
         step->flops = 0;
         for (size_t rank = 0; rank < count; rank++)
-            step->flops += plan->flops[walks.walked[rank]];
-        if (walks.links)
-            rank_walks_time(&walks, 0, &step->seconds, busy_s, &step->why);
+            step->flops += plan->flops[traced.source[rank]];
+        if (traced.interconnect)
+            rank_traces_time(&traced, 0, &step->seconds, busy_s, &step->why);
     }
-    rank_walks_close(&walks);
+    rank_traces_close(&traced);
     free(busy_s);
     free(plan->flops);
 }
 
-// Of a stage's first rank. Without overlap it waits as long for its meetings whatever the sizes of its columns.
+// Of a stage's first rank. Without overlap it waits as long for its meetings whatever the sizes of its chunks.
 static struct planned_step bound_rank(struct plan *plan, size_t rank)
 {
     struct comm comm = comm_planned(rank, trial_ranks(&plan->trial));
-    const struct links *links = plan->trial.parallel.overlap ? NULL : planned_links(&plan->trial);
+    const struct interconnect *interconnect =
+        plan->trial.parallel.overlap ? NULL : planned_interconnect(&plan->trial);
     struct trace trace = {0};
-    comm.trace = plan->trace = links ? &trace : NULL;
+    comm.trace = plan->trace = interconnect ? &trace : NULL;
     struct planned_step step = plan_rank(plan, &comm);
-    if (links)
-        step.seconds += (1 - ROUNDING) * rank_waits_least_s(&trace, rank, links);
+    if (interconnect)
+        step.seconds += (1 - ROUNDING) * rank_waits_min_s(&trace, rank, interconnect);
     trace_free(&trace);
     plan->trace = NULL;
     return step;
@@ -301,17 +302,17 @@ static void bound_stages(struct plan *plan)
         mean->why = own.why;
         mean->tokens = own.tokens;
         mean->seconds = fmax(mean->seconds, own.seconds);
-        mean->floor_bytes_per_token += own.floor_bytes_per_token / (double)parallel->stage;
+        mean->lower_bound_bytes_per_token += own.lower_bound_bytes_per_token / (double)parallel->stage;
         mean->resident_bytes += own.resident_bytes;
         mean->host_resident_bytes += own.host_resident_bytes;
-        mean->floor_bytes += own.floor_bytes;
+        mean->lower_bound_bytes += own.lower_bound_bytes;
         mean->host_peak_bytes += own.host_peak_bytes;
     }
-    size_t *const bytes[] = {&mean->resident_bytes, &mean->host_resident_bytes, &mean->floor_bytes,
+    size_t *const bytes[] = {&mean->resident_bytes, &mean->host_resident_bytes, &mean->lower_bound_bytes,
                              &mean->host_peak_bytes};
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         *bytes[i] /= parallel->stage;
-    mean->peak_bytes = mean->floor_bytes;
+    mean->peak_bytes = mean->lower_bound_bytes;
 }
 
 // Whether the method takes these options, and ranks can share it with them; else it is not one to be chosen.
@@ -369,7 +370,7 @@ static bool plan(struct planned_step *step, const struct trial *trial, const voi
     setup_close(&plan.setup);
     options_free(&method->options, plan.trial.options);
     step->fits = is_fine(step);
-    return !possible || plan.walked || step->why.code == STATUS_OOM ||
+    return !possible || plan.ran || step->why.code == STATUS_OOM ||
            status_set(status, step->why.code, "%s", step->why.message);
 }
 

@@ -1,5 +1,5 @@
 // Planned step: what a step would take, on a device without data: bytes on either side, and the estimate of its
-// time; of several ranks of the one that takes most, and until the last is done; of columns
+// time; of several ranks of the one that takes most, and until the last is done; of chunks
 // that are drawn of the draw that takes most. The arenas' limits end a walk that does not fit where it fails.
 #pragma once
 #include "harness/step/setup.h"
@@ -12,10 +12,10 @@ struct planned_step {
     double flops;   // of all ranks
     // Of several stages a bound has from here on what they take on average, which is the same however they share
     // the layers out.
-    double floor_bytes_per_token;
+    double lower_bound_bytes_per_token;
     size_t tokens;                              // of all rows that are walked
     size_t resident_bytes, host_resident_bytes; // before the step
-    size_t floor_bytes; // before the step, and the method's floor: no smaller columns or blocks take less
+    size_t lower_bound_bytes; // before the step, and the method's floor: no smaller chunks or blocks take less
     struct status why;
 };
 

@@ -14,12 +14,13 @@ static bool within(const struct planned_limits *limits, const struct planned_ste
     return step->peak_bytes <= limits->device_bytes && step->host_peak_bytes <= limits->host_bytes;
 }
 
-// Whether some rung may: by the method's floor, and by what is kept on the host, which the rungs have in common.
+// Whether some candidate may: by the method's floor, and by what is kept on the host, which the candidates have in
+// common.
 static bool can_fit(const struct planner *planner, size_t f, const struct planned_limits *limits)
 {
     const struct planned_step *bound = &planner->bounds[f];
     return bound->why.code != STATUS_BAD_INPUT && bound->host_peak_bytes <= limits->host_bytes &&
-           bound->floor_bytes <= limits->device_bytes;
+           bound->lower_bound_bytes <= limits->device_bytes;
 }
 
 // Whether attention may have a mask, which the device's own kernels take: all of a chunk, if it hides a key from
@@ -30,8 +31,8 @@ static bool may_be_masked(const struct trial *trial)
            trial->group > 1 || trial->data.kind == DATA_BATCH;
 }
 
-// Whether a higher rung takes no more time: so by a roofline and by rates that rise, unless a step may wait for
-// copies or for other ranks, or attention has a rate of its own where it has a mask.
+// Whether a higher candidate takes no more time: so by a roofline and by rates that rise, unless a step may wait
+// for copies or for other ranks, or attention has a rate of its own where it has a mask.
 static bool is_rising(const struct planner *planner, size_t f)
 {
     return !planner->measured && planner->bounds[f].host_peak_bytes == 0 &&
@@ -39,10 +40,10 @@ static bool is_rising(const struct planner *planner, size_t f)
            trial_ranks(family_of(planner, f)->trial) == 1;
 }
 
-static bool bound_at(struct planner *planner, size_t f, size_t rung, struct planned_step *bound,
+static bool bound_at(struct planner *planner, size_t f, size_t index, struct planned_step *bound,
                      struct status *status)
 {
-    void *options = family_options(family_of(planner, f), rung);
+    void *options = family_options(family_of(planner, f), index);
     bool fine = planned_bound(bound, family_of(planner, f)->trial, options, &planner->memos, status);
     options_free(&family_of(planner, f)->trial->method->options, options);
     return fine;
@@ -71,10 +72,10 @@ static bool plan_at(struct planner *planner, struct planned_limits limits, struc
                     struct status *status)
 {
     const struct family *family = family_of(planner, candidate->family);
-    struct planned_before *before = &planner->before[planner->first[candidate->family] + candidate->rung];
+    struct planned_before *before = &planner->before[planner->first[candidate->family] + candidate->index];
     if (recall(before, limits, &candidate->step))
         return true;
-    void *options = family_options(family, candidate->rung);
+    void *options = family_options(family, candidate->index);
     planner->plans++;
     bool fine = planned_step(&candidate->step, family->trial, options, limits, &planner->memos, status);
     *before = (struct planned_before){before->bound_s, fine, limits, candidate->step};
@@ -82,22 +83,22 @@ static bool plan_at(struct planner *planner, struct planned_limits limits, struc
     return fine;
 }
 
-// The bound of a family's highest rung. Where things are kept changes the bytes before the step alone, and makes no
-// step faster: of a trial's families but the first it is that of the family's twin.
+// The bound of a family's highest candidate. Where things are kept changes the bytes before the step alone, and
+// makes no step faster: of a trial's families but the first it is that of the dominating family.
 static bool find_bound(struct planner *planner, size_t f, size_t first_of_trial, struct status *status)
 {
     const struct family *family = family_of(planner, f);
     struct planned_step *bound = &planner->bounds[f];
     const struct planned_step *first = &planner->bounds[first_of_trial],
-                              *twin_first = &planner->bounds[family_of(planner, first_of_trial)->twin];
-    if (family->twin == f || first_of_trial == f || first->why.code != STATUS_OK)
-        return bound_at(planner, f, family->rungs - 1, bound, status);
-    *bound = planner->bounds[family->twin];
-    bound->resident_bytes += first->resident_bytes - twin_first->resident_bytes;
-    bound->floor_bytes += first->resident_bytes - twin_first->resident_bytes;
-    bound->peak_bytes = bound->floor_bytes;
-    bound->host_resident_bytes += first->host_resident_bytes - twin_first->host_resident_bytes;
-    bound->host_peak_bytes += first->host_resident_bytes - twin_first->host_resident_bytes;
+                              *dominating_first = &planner->bounds[family_of(planner, first_of_trial)->dominating];
+    if (family->dominating == f || first_of_trial == f || first->why.code != STATUS_OK)
+        return bound_at(planner, f, family->candidates - 1, bound, status);
+    *bound = planner->bounds[family->dominating];
+    bound->resident_bytes += first->resident_bytes - dominating_first->resident_bytes;
+    bound->lower_bound_bytes += first->resident_bytes - dominating_first->resident_bytes;
+    bound->peak_bytes = bound->lower_bound_bytes;
+    bound->host_resident_bytes += first->host_resident_bytes - dominating_first->host_resident_bytes;
+    bound->host_peak_bytes += first->host_resident_bytes - dominating_first->host_resident_bytes;
     return true;
 }
 
@@ -117,7 +118,7 @@ bool planner_open(struct planner *planner, const struct space *space, struct pla
     planner->first = calloc(space->count + 1, sizeof *planner->first);
     CHECK(planner->bounds && planner->before && planner->first);
     for (size_t f = 0; f < space->count; f++)
-        planner->first[f + 1] = planner->first[f] + family_of(planner, f)->rungs;
+        planner->first[f + 1] = planner->first[f] + family_of(planner, f)->candidates;
     bool fine = true;
     for (size_t f = 0, first = 0; fine && f < space->count; f++) {
         first = family_of(planner, first)->trial == family_of(planner, f)->trial ? first : f;
@@ -137,12 +138,14 @@ void planner_close(struct planner *planner)
 
 // --- the fastest
 
-// What is left of a family. First, of rungs [low, high] the highest that fits is looked for, which is the fastest
-// if the family is rising; of any other family the rungs below it come then, from the highest, rung `high` next.
+// What is left of a family. First, of candidates [low, high] the highest that fits is looked for, which is the
+// fastest if the family is rising; of any other family the candidates below it come then, from the highest,
+// candidate `high` next.
 struct search_node {
-    size_t low, high, bottom;             // below rung `bottom` the family's twin fits, which takes no more time
-    bool open, halved, asked, descending; // halved: the highest rung did not fit; asked: the family's least does
-    double bound_s;                       // of all rungs that are left
+    size_t low, high, bottom; // below candidate `bottom` the dominating family fits, which takes no more time
+    bool open, halved, asked,
+        descending; // halved: the highest candidate did not fit; asked: the family's least does
+    double bound_s; // of all candidates that are left
 };
 
 static bool is_better(const struct planned_step *a, const struct planned_step *b)
@@ -162,15 +165,15 @@ static size_t most_promising(const struct search_node *nodes, size_t count, cons
                                                                                                         : found;
 }
 
-// The bound of the rungs that are left, which is that of the highest. Where things are kept makes no step faster:
-// it is the twin's, which is then asked for once.
+// The bound of the candidates that are left, which is that of the highest. Where things are kept makes no step
+// faster: it is the dominating family's, which is then asked for once.
 static bool tighten(struct planner *planner, struct search_node *node, size_t f, struct status *status)
 {
-    size_t twin = family_of(planner, f)->twin;
-    struct planned_before *before = &planner->before[planner->first[twin] + node->high];
+    size_t dominating = family_of(planner, f)->dominating;
+    struct planned_before *before = &planner->before[planner->first[dominating] + node->high];
     struct planned_step bound;
     if (before->bound_s == 0) {
-        if (!bound_at(planner, twin, node->high, &bound, status))
+        if (!bound_at(planner, dominating, node->high, &bound, status))
             return false;
         before->bound_s = bound.seconds;
     }
@@ -178,82 +181,83 @@ static bool tighten(struct planner *planner, struct search_node *node, size_t f,
     return true;
 }
 
-// Whether the family's least may fit, and with it some rung of the family; by the bounds, by the twin's, which
-// keeps more on the device, and by its lowest rung, which may be the best, too.
-static bool least_fits(struct planner *planner, struct planned_limits limits, size_t f, struct candidate *best,
-                       bool *fits, struct status *status)
+// Whether the family's least may fit, and with it some candidate of the family; by the bounds, by the dominating
+// family's, which keeps more on the device, and by its lowest candidate, which may be the best, too.
+static bool min_fits(struct planner *planner, struct planned_limits limits, size_t f, struct candidate *best,
+                     bool *fits, struct status *status)
 {
-    struct candidate least = {.family = family_of(planner, f)->least};
-    size_t twin = family_of(planner, family_of(planner, f)->twin)->least;
+    struct candidate min = {.family = family_of(planner, f)->min};
+    size_t dominating = family_of(planner, family_of(planner, f)->dominating)->min;
     *fits = true;
-    if (planner->bounds[least.family].why.code == STATUS_BAD_INPUT ||
-        (twin != least.family && recall(&planner->before[planner->first[twin]], limits, &least.step) &&
-         least.step.fits))
+    if (planner->bounds[min.family].why.code == STATUS_BAD_INPUT ||
+        (dominating != min.family && recall(&planner->before[planner->first[dominating]], limits, &min.step) &&
+         min.step.fits))
         return true;
-    bool fine = plan_at(planner, limits, &least, status);
-    *fits = least.step.fits;
-    if (fine && *fits && is_better(&least.step, &best->step))
-        *best = least;
+    bool fine = plan_at(planner, limits, &min, status);
+    *fits = min.step.fits;
+    if (fine && *fits && is_better(&min.step, &best->step))
+        *best = min;
     return fine;
 }
 
-// What is left when a rung has been planned.
+// What is left when a candidate has been planned.
 static bool go_on(struct planner *planner, struct search_node *node, size_t f, const struct candidate *planned,
                   struct status *status)
 {
-    size_t rung = planned->rung;
+    size_t index = planned->index;
     bool fits = planned->step.fits;
     if (!node->descending) {
         node->halved = true;
         node->asked |= fits;
-        node->open = fits ? rung < node->high : rung > node->low;
+        node->open = fits ? index < node->high : index > node->low;
         if (fits)
-            node->low = rung + 1;
+            node->low = index + 1;
         else if (node->open)
-            node->high = rung - 1;
+            node->high = index - 1;
         if (node->open)
             return fits || tighten(planner, node, f, status);
         if (node->low <= node->bottom || is_rising(planner, f))
             return true;
         node->descending = true;
-        rung = node->low - 1; // the highest that fits
+        index = node->low - 1; // the highest that fits
     }
-    node->open = rung > node->bottom;
-    node->high = rung - 1;
+    node->open = index > node->bottom;
+    node->high = index - 1;
     return !node->open || tighten(planner, node, f, status);
 }
 
-// Leaves out the rungs at which the twin is known to fit, and with them all below: there it fits, too, or takes no
-// less time. The highest rung, of one column, may take less memory than the one below it.
-static void leave_to_twin(struct planner *planner, struct planned_limits limits, struct search_node *node, size_t f)
+// Leaves out the candidates at which the dominating family is known to fit, and with them all below: there it fits,
+// too, or takes no less time. The highest candidate, of one chunk, may take less memory than the one below it.
+static void leave_to_dominating(struct planner *planner, struct planned_limits limits, struct search_node *node,
+                                size_t f)
 {
-    size_t twin = family_of(planner, f)->twin, high = node->high;
+    size_t dominating = family_of(planner, f)->dominating, high = node->high;
     struct planned_step step;
-    if (!is_rising(planner, twin) && high > 0 && high + 1 == family_of(planner, f)->rungs)
+    if (!is_rising(planner, dominating) && high > 0 && high + 1 == family_of(planner, f)->candidates)
         high--;
-    for (size_t rung = high + 1; twin != f && rung-- > node->bottom;) {
-        const struct planned_before *before = &planner->before[planner->first[twin] + rung];
+    for (size_t index = high + 1; dominating != f && index-- > node->bottom;) {
+        const struct planned_before *before = &planner->before[planner->first[dominating] + index];
         if (recall(before, limits, &step) && step.fits) {
-            node->bottom = rung + 1;
+            node->bottom = index + 1;
             node->low = node->low > node->bottom ? node->low : node->bottom;
             node->open = node->bottom <= node->high;
         }
     }
 }
 
-// Plans one rung of the node: the highest, and when that did not fit the middle of those that are left.
+// Plans one candidate of the node: the highest, and when that did not fit the middle of those that are left.
 static bool visit(struct planner *planner, struct planned_limits limits, struct search_node *node, size_t f,
                   struct candidate *best, struct status *status)
 {
     if (node->halved && !node->asked) {
         node->asked = true;
-        return least_fits(planner, limits, f, best, &node->open, status);
+        return min_fits(planner, limits, f, best, &node->open, status);
     }
-    leave_to_twin(planner, limits, node, f);
+    leave_to_dominating(planner, limits, node, f);
     if (!node->open)
         return true;
     bool middle = node->halved && !node->descending;
-    struct candidate tried = {.family = f, .rung = middle ? (node->low + node->high) / 2 : node->high};
+    struct candidate tried = {.family = f, .index = middle ? (node->low + node->high) / 2 : node->high};
     if (!plan_at(planner, limits, &tried, status))
         return false;
     if (tried.step.fits && is_better(&tried.step, &best->step))
@@ -271,10 +275,10 @@ static bool search(struct planner *planner, struct planned_limits limits, double
     *best = (struct candidate){0};
     for (size_t f = 0; f < count; f++) {
         const struct planned_step *bound = &planner->bounds[f];
-        size_t rungs = family_of(planner, f)->rungs;
-        bool over = !within(&limits, bound); // the highest rung is
-        nodes[f] = (struct search_node){.high = over && rungs > 1 ? rungs - 2 : rungs - 1,
-                                        .open = can_fit(planner, f, &limits) && (!over || rungs > 1),
+        size_t candidates = family_of(planner, f)->candidates;
+        bool over = !within(&limits, bound); // the highest candidate is
+        nodes[f] = (struct search_node){.high = over && candidates > 1 ? candidates - 2 : candidates - 1,
+                                        .open = can_fit(planner, f, &limits) && (!over || candidates > 1),
                                         .halved = over,
                                         .bound_s = bound->seconds};
     }
@@ -285,10 +289,10 @@ static bool search(struct planner *planner, struct planned_limits limits, double
     return fine;
 }
 
-// What a family's lowest rung takes, about: by the floor, where its method has one.
-static size_t least_bytes(const struct planned_step *bound)
+// What a family's lowest candidate takes, about: by the floor, where its method has one.
+static size_t min_bytes(const struct planned_step *bound)
 {
-    return bound->floor_bytes_per_token > 0 ? bound->floor_bytes : bound->peak_bytes;
+    return bound->lower_bound_bytes_per_token > 0 ? bound->lower_bound_bytes : bound->peak_bytes;
 }
 
 // Whether a is nearer to the limits than b.
@@ -298,27 +302,27 @@ static bool is_nearer(const struct planned_limits *limits, const struct planned_
     bool host_a = a->host_peak_bytes <= limits->host_bytes, host_b = b->host_peak_bytes <= limits->host_bytes;
     if (b->why.code == STATUS_BAD_INPUT || host_a != host_b)
         return b->why.code == STATUS_BAD_INPUT || host_a;
-    return least_bytes(a) < least_bytes(b) || (least_bytes(a) == least_bytes(b) && a->peak_bytes < b->peak_bytes);
+    return min_bytes(a) < min_bytes(b) || (min_bytes(a) == min_bytes(b) && a->peak_bytes < b->peak_bytes);
 }
 
-// The lowest rung of the family that comes nearest.
-static bool plan_least(struct planner *planner, struct candidate *least, struct status *status)
+// The lowest candidate of the family that comes nearest.
+static bool plan_min(struct planner *planner, struct candidate *min, struct status *status)
 {
     size_t found = 0;
     for (size_t f = 0; f < planner->space->count; f++)
         if (planner->bounds[f].why.code != STATUS_BAD_INPUT &&
             is_nearer(&planner->limits, &planner->bounds[f], &planner->bounds[found]))
             found = f;
-    *least = (struct candidate){.family = found};
-    bool fine = plan_at(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, least, status);
-    least->step.fits = false;
+    *min = (struct candidate){.family = found};
+    bool fine = plan_at(planner, (struct planned_limits){NO_LIMIT, NO_LIMIT}, min, status);
+    min->step.fits = false;
     return fine;
 }
 
 bool planner_fastest(struct planner *planner, struct candidate *fastest, struct status *status)
 {
     return search(planner, planner->limits, 0, fastest, status) &&
-           (fastest->step.fits || plan_least(planner, fastest, status));
+           (fastest->step.fits || plan_min(planner, fastest, status));
 }
 
 bool planner_unlimited(struct planner *planner, struct candidate *fastest, struct status *status)
@@ -334,8 +338,8 @@ static size_t thin(struct candidate *points, size_t count)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        double most_s = (1 + FRONT_TIME_MARGIN) * points[i].step.seconds;
-        while (i > 0 && i + 1 < count && points[i + 1].step.seconds <= most_s)
+        double max_s = (1 + PARETO_TIME_MARGIN) * points[i].step.seconds;
+        while (i > 0 && i + 1 < count && points[i + 1].step.seconds <= max_s)
             i++;
         points[kept++] = points[i];
     }
@@ -344,24 +348,24 @@ static size_t thin(struct candidate *points, size_t count)
 
 // The fastest in less and less memory, until nothing fits. A point that turns out no slower than one of more
 // memory, which the margin allows, takes its place.
-bool planner_front(struct planner *planner, const struct candidate *fastest, struct candidate **points,
-                   size_t *count, struct status *status)
+bool planner_pareto_front(struct planner *planner, const struct candidate *fastest, struct candidate **points,
+                          size_t *count, struct status *status)
 {
-    struct candidate *front = NULL, next = *fastest;
+    struct candidate *pareto_front = NULL, next = *fastest;
     struct planned_limits limits = planner->limits;
     bool fine = true;
     *count = 0;
     while (fine && next.step.fits) {
-        while (*count > 1 && next.step.seconds <= front[*count - 1].step.seconds)
+        while (*count > 1 && next.step.seconds <= pareto_front[*count - 1].step.seconds)
             --*count;
-        struct candidate *grown = realloc(front, (*count + 1) * sizeof *front);
+        struct candidate *grown = realloc(pareto_front, (*count + 1) * sizeof *pareto_front);
         CHECK(grown);
-        front = grown;
-        front[(*count)++] = next;
-        limits.device_bytes = (size_t)((double)next.step.peak_bytes / (1 + FRONT_MEMORY_MARGIN));
-        fine = search(planner, limits, FRONT_TIME_MARGIN, &next, status);
+        pareto_front = grown;
+        pareto_front[(*count)++] = next;
+        limits.device_bytes = (size_t)((double)next.step.peak_bytes / (1 + PARETO_MEMORY_MARGIN));
+        fine = search(planner, limits, PARETO_TIME_MARGIN, &next, status);
     }
-    *count = thin(front, *count);
-    *points = front;
+    *count = thin(pareto_front, *count);
+    *points = pareto_front;
     return fine;
 }

@@ -6,13 +6,13 @@
 #include <math.h>
 
 // Of method auto, what it chooses with the memory that is free now; its options are then the trial's own.
-static bool choose(struct trial *walked, const struct trial *trial, struct status *why)
+static bool choose(struct trial *chosen, const struct trial *trial, struct status *why)
 {
     struct world alone;
-    *walked = *trial; // what it points to is borrowed, but for the options
-    walked->options = options_copy(&trial->method->options, trial->options);
+    *chosen = *trial; // what it points to is borrowed, but for the options
+    chosen->options = options_copy(&trial->method->options, trial->options);
     world_open_alone(&alone);
-    return choose_within(walked, &alone, why);
+    return choose_within(chosen, &alone, why);
 }
 
 struct predicted_trial trial_predict(const struct trial *trial)
@@ -23,12 +23,12 @@ struct predicted_trial trial_predict(const struct trial *trial)
     struct planned_step step = {0};
     struct planned_memos memos;
     struct status why = {0};
-    struct trial walked;
+    struct trial chosen;
     planned_memos_open(&memos);
     if (!trial->unsupported && ranks_possible(trial, &why)) {
-        if (choose(&walked, trial, &why) && planned_step(&step, &walked, walked.options, limits, &memos, &why))
+        if (choose(&chosen, trial, &why) && planned_step(&step, &chosen, chosen.options, limits, &memos, &why))
             predicted.outcome = step.fits ? PREDICTED_OK : PREDICTED_OOM;
-        options_free(&walked.method->options, walked.options);
+        options_free(&chosen.method->options, chosen.options);
     }
     planned_memos_close(&memos);
     if (trial->unsupported || why.code == STATUS_UNSUPPORTED) {
@@ -40,7 +40,7 @@ struct predicted_trial trial_predict(const struct trial *trial)
     if (predicted.outcome == PREDICTED_OK) {
         predicted.peak_bytes = (double)step.peak_bytes;
         bool estimated =
-            trial->profile && isfinite(step.seconds) && (trial_ranks(trial) == 1 || trial_links(trial));
+            trial->profile && isfinite(step.seconds) && (trial_ranks(trial) == 1 || trial_interconnect(trial));
         predicted.step_seconds = estimated ? step.seconds : NAN;
     }
     return predicted;

@@ -49,7 +49,7 @@ struct timed {
 };
 
 struct simulation {
-    const struct links *links;
+    const struct interconnect *interconnect;
     size_t count;
     struct timed *timed;
     size_t channel_count, channel_capacity;
@@ -94,7 +94,7 @@ static size_t channel_of(struct simulation *s, size_t from, size_t to)
         size_t a = s->timed[from].rank->rank, b = s->timed[to].rank->rank;
         s->channels = room_for(s->channels, &s->channel_capacity, i, sizeof *s->channels);
         s->channels[s->channel_count++] =
-            (struct channel){.from = from, .to = to, .level = links_between(s->links, a, b)};
+            (struct channel){.from = from, .to = to, .level = interconnect_between(s->interconnect, a, b)};
     }
     return i;
 }
@@ -158,7 +158,7 @@ static void find_addresses(struct simulation *s, size_t own)
         if (!send && event->kind != TRACE_RECEIVE)
             continue;
         if (event->peer != peers[send]) {
-            size_t peer = timed_of(s, event->peer - timed->rank->walked + timed->rank->rank);
+            size_t peer = timed_of(s, event->peer - timed->rank->source + timed->rank->rank);
             peers[send] = event->peer;
             channels[send] = send ? channel_of(s, own, peer) : channel_of(s, peer, own);
         }
@@ -185,9 +185,9 @@ static void begin(struct simulation *s, const struct group *group, const struct 
         const struct trace_event *event = &timed->rank->trace->events[timed->meeting];
         struct address *address = &timed->addresses[timed->meeting];
         CHECK(timed->waits && &s->groups[address->of] == group);
-        address->done_s =
-            meeting->latest_s + links_seconds(s->links, timed->rank->rank, group->first, group->stride, group->size,
-                                              event->sent_bytes, event->received_bytes);
+        address->done_s = meeting->latest_s + interconnect_seconds(s->interconnect, timed->rank->rank, group->first,
+                                                                   group->stride, group->size, event->sent_bytes,
+                                                                   event->received_bytes);
         timed->free_s = address->done_s;
         timed->waits = false;
         timed->meeting++;
@@ -311,22 +311,23 @@ static bool run(struct simulation *s, struct status *status)
     return done || status_set(status, STATUS_FAILED, "the ranks wait for each other");
 }
 
-double rank_waits_least_s(const struct trace *trace, size_t rank, const struct links *links)
+double rank_waits_min_s(const struct trace *trace, size_t rank, const struct interconnect *interconnect)
 {
     double seconds = 0;
     for (size_t i = 0; i + 1 < trace->count; i++) {
         const struct trace_event *meeting = &trace->events[i], *after = &trace->events[i + 1];
         if (meeting->kind == TRACE_MEET && after->kind == TRACE_WAIT && after->event == i && after->busy_s == 0)
-            seconds += links_seconds(links, rank, trace_group(rank, meeting->stride, meeting->size),
+            seconds +=
+                interconnect_seconds(interconnect, rank, trace_group(rank, meeting->stride, meeting->size),
                                      meeting->stride, meeting->size, meeting->sent_bytes, meeting->received_bytes);
     }
     return seconds;
 }
 
-bool rank_times(struct timed_rank *ranks, size_t count, const struct links *links, double *seconds,
+bool rank_times(struct timed_rank *ranks, size_t count, const struct interconnect *interconnect, double *seconds,
                 struct status *status)
 {
-    struct simulation s = {.links = links, .count = count, .timed = calloc(count, sizeof *s.timed)};
+    struct simulation s = {.interconnect = interconnect, .count = count, .timed = calloc(count, sizeof *s.timed)};
     CHECK(s.timed && count > 0);
     for (size_t i = 0; i < count; i++)
         s.timed[i].rank = &ranks[i];

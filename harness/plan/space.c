@@ -14,52 +14,52 @@ static bool set_value(const struct family *family, void *options, const struct o
                        trial_row_tokens(trial));
 }
 
-static void set_rung(const struct family *family, void *options, size_t rung)
+static void set_ascending(const struct family *family, void *options, size_t index)
 {
-    if (family->ladder)
-        CHECK(set_value(family, options, family->ladder, rung));
+    if (family->ascending)
+        CHECK(set_value(family, options, family->ascending, index));
     method_set_shares(family->trial->method, family->given, trial_row_tokens(family->trial), options);
 }
 
 static void add_family(struct space *space, const struct trial *trial, const void *options,
-                       const struct option *ladder, const size_t *picks, const size_t *least)
+                       const struct option *ascending, const size_t *picks, const size_t *min)
 {
-    size_t least_family = space->count;
-    while (least_family > 0 && (space->families[least_family - 1].trial != trial ||
-                                memcmp(space->families[least_family - 1].picks, least, PICKS_MAX * sizeof *least)))
-        least_family--;
+    size_t min_family = space->count;
+    while (min_family > 0 && (space->families[min_family - 1].trial != trial ||
+                              memcmp(space->families[min_family - 1].picks, min, PICKS_MAX * sizeof *min)))
+        min_family--;
     space->families = realloc(space->families, (space->count + 1) * sizeof *space->families);
     CHECK(space->families);
     struct family *family = &space->families[space->count++];
-    *family = (struct family){.trial = trial, .given = space->given, .ladder = ladder, .rungs = 1};
+    *family = (struct family){.trial = trial, .given = space->given, .ascending = ascending, .candidates = 1};
     memcpy(family->picks, picks, sizeof family->picks);
-    family->least = least_family > 0 ? least_family - 1 : space->count - 1; // itself
+    family->min = min_family > 0 ? min_family - 1 : space->count - 1; // itself
     family->options = options_copy(&trial->method->options, options);
-    if (ladder) {
-        for (family->rungs = 0; set_value(family, family->options, ladder, family->rungs);)
-            family->rungs++;
-        CHECK(family->rungs > 0);
+    if (ascending) {
+        for (family->candidates = 0; set_value(family, family->options, ascending, family->candidates);)
+            family->candidates++;
+        CHECK(family->candidates > 0);
     }
-    set_rung(family, family->options, family->rungs - 1);
-    space->candidates += family->rungs;
+    set_ascending(family, family->options, family->candidates - 1);
+    space->candidates += family->candidates;
 }
 
 // Every pick of the rows from this one on, on top of what the options hold already.
 static void add_picks(struct space *space, const struct trial *trial, void *options, const struct option *row,
-                      const struct option *ladder, size_t depth, size_t *picks, size_t *least)
+                      const struct option *ascending, size_t depth, size_t *picks, size_t *min)
 {
-    while (row->name && (row == ladder || !is_tried(row, space->given)))
+    while (row->name && (row == ascending || !is_tried(row, space->given)))
         row++;
     if (!row->name) {
-        add_family(space, trial, options, ladder, picks, least);
+        add_family(space, trial, options, ascending, picks, min);
         return;
     }
     const struct family family = {.trial = trial};
     CHECK(depth < PICKS_MAX);
     for (size_t i = 0; set_value(&family, options, row, i); i++) {
         picks[depth] = i;
-        least[depth] = row->ascending ? 0 : i;
-        add_picks(space, trial, options, row + 1, ladder, depth + 1, picks, least);
+        min[depth] = row->ascending ? 0 : i;
+        add_picks(space, trial, options, row + 1, ascending, depth + 1, picks, min);
     }
 }
 
@@ -71,16 +71,16 @@ static bool differs_in_places_alone(const struct trial *a, const struct trial *b
 }
 
 // Families of such trials are as many, in one order.
-static void find_twins(struct space *space, const struct trial *trials, size_t count)
+static void find_dominating(struct space *space, const struct trial *trials, size_t count)
 {
     size_t *first = calloc(count + 1, sizeof *first);
     CHECK(first);
     for (size_t i = 0, f = 0; i < count; i++) {
-        size_t twin = 0;
-        while (!differs_in_places_alone(&trials[twin], &trials[i]))
-            twin++;
+        size_t dominating = 0;
+        while (!differs_in_places_alone(&trials[dominating], &trials[i]))
+            dominating++;
         for (first[i] = f; f < space->count && space->families[f].trial == &trials[i]; f++)
-            space->families[f].twin = first[twin] + (f - first[i]);
+            space->families[f].dominating = first[dominating] + (f - first[i]);
     }
     free(first);
 }
@@ -90,15 +90,15 @@ void space_open(struct space *space, const struct trial *trials, size_t count, c
     *space = (struct space){.given = given};
     for (size_t i = 0; i < count; i++) {
         const struct option_table *table = &trials[i].method->options;
-        const struct option *ladder = table->rows;
-        while (ladder->name && !(ladder->ascending && is_tried(ladder, given)))
-            ladder++;
+        const struct option *ascending = table->rows;
+        while (ascending->name && !(ascending->ascending && is_tried(ascending, given)))
+            ascending++;
         void *options = options_copy(table, trials[i].options);
-        size_t picks[PICKS_MAX] = {0}, least[PICKS_MAX] = {0};
-        add_picks(space, &trials[i], options, table->rows, ladder->name ? ladder : NULL, 0, picks, least);
+        size_t picks[PICKS_MAX] = {0}, min[PICKS_MAX] = {0};
+        add_picks(space, &trials[i], options, table->rows, ascending->name ? ascending : NULL, 0, picks, min);
         options_free(table, options);
     }
-    find_twins(space, trials, count);
+    find_dominating(space, trials, count);
 }
 
 void space_close(struct space *space)
@@ -109,9 +109,9 @@ void space_close(struct space *space)
     *space = (struct space){0};
 }
 
-void *family_options(const struct family *family, size_t rung)
+void *family_options(const struct family *family, size_t index)
 {
     void *options = options_copy(&family->trial->method->options, family->options);
-    set_rung(family, options, rung);
+    set_ascending(family, options, index);
     return options;
 }

@@ -91,13 +91,13 @@ static void wanted_series(struct series_table *all, const struct record *const *
     free(kept);
 }
 
-// Draw 0, whose peak a record has, may have no column: that says nothing of what a step takes.
+// Draw 0, whose peak a record has, may have no chunk: that says nothing of what a step takes.
 static bool is_empty_draw(const struct record *record, const struct record *const *records, size_t count)
 {
     (void)records, (void)count;
-    const struct number_list *drawn = &record->sample_columns;
+    const struct number_list *drawn = &record->sample_chunks;
     return is_ok(record) && step_time_is_drawn(record) && drawn->count && drawn->items[0] == 0 &&
-           !record->columns.count;
+           !record->drawn_chunks.count;
 }
 
 static bool has_memory(const struct record *record)
@@ -141,7 +141,7 @@ static void memory_row(struct figure_table *table, const struct record *record)
                    record->trial.limits->memory, oom, oom ? NAN : record->host_peak_bytes);
 }
 
-#define PEAK_NEEDED "a peak, of a first draw with columns in it (sampler_seed)"
+#define PEAK_NEEDED "a peak, of a first draw with chunks in it (sampler_seed)"
 
 static bool tabulate_memory(const struct record *const *records, size_t count, struct figure_table *table)
 {
@@ -165,7 +165,7 @@ static const struct figure memory = {
 static void time_row(struct figure_table *table, const struct record *record)
 {
     struct step_time time = step_time_of(record);
-    FIGURE_NUMBERS(table, context_of(record), time.ms, time.low, time.high, time.columns);
+    FIGURE_NUMBERS(table, context_of(record), time.ms, time.low, time.high, time.drawn_chunks);
 }
 
 static bool tabulate_time(const struct record *const *records, size_t count, struct figure_table *table)
@@ -206,7 +206,7 @@ static bool tabulate_chunk(const struct record *const *records, size_t count, st
             bool oom = is_oom(record), none = !has_memory(record) || oom;
             struct step_time time = step_time_of(record);
             row_start(table, &all, series);
-            FIGURE_NUMBERS(table, chunk_of(record), time.ms, time.low, time.high, time.columns,
+            FIGURE_NUMBERS(table, chunk_of(record), time.ms, time.low, time.high, time.drawn_chunks,
                            none ? NAN : record->peak_bytes, record->trial.limits->memory, oom,
                            none ? NAN : record->host_peak_bytes);
         }
@@ -232,8 +232,8 @@ static const struct figure chunk = {
 
 // The exact method's record that an estimate's time is held against, with the same chunk: what a budget saves.
 // NULL: there is none, or the time is of one draw, which says nothing of the sampler's.
-static const struct record *whole_walk(const struct record *const *records, size_t count,
-                                       const struct record *record)
+static const struct record *whole_schedule(const struct record *const *records, size_t count,
+                                           const struct record *record)
 {
     const struct method *method = method_find(record_method(record));
     if (!method || !method->estimates || !isfinite(record->mean_error_ms))
@@ -266,7 +266,7 @@ static bool has_budget(const struct record *record)
 static bool has_no_share(const struct record *record, const struct record *const *records, size_t count)
 {
     return has_budget(record) && !isfinite(record->bias.relative_l2) && !isfinite(record->bias.rms_error) &&
-           !isfinite(time_over_whole(record, whole_walk(records, count, record)).estimate);
+           !isfinite(time_over_whole(record, whole_schedule(records, count, record)).estimate);
 }
 
 static bool tabulate_sparsity(const struct record *const *records, size_t count, struct figure_table *table)
@@ -284,9 +284,8 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
             shown[shown_count++] = records[i];
     wanted_series(&all, shown, shown_count, has_budget, omit, false);
     free(shown);
-    figure_table_columns(table,
-                         "budget\tcolumns\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\trounds\tbias\t"
-                         "rms_error");
+    figure_table_columns(table, "budget\tchunks\tdrawn\ttime_ratio\ttime_ratio_low\ttime_ratio_high\trounds\tbias\t"
+                                "rms_error");
     bool enough = false;
     for (size_t s = 0; s < all.count; s++) {
         struct series *series = &all.series[s];
@@ -295,9 +294,9 @@ static bool tabulate_sparsity(const struct record *const *records, size_t count,
         for (size_t i = 0; i < series->record_count; i++) {
             const struct record *record = series->records[i];
             struct step_time time = step_time_of(record);
-            struct shift ratio = time_over_whole(record, whole_walk(records, count, record));
+            struct shift ratio = time_over_whole(record, whole_schedule(records, count, record));
             row_start(table, &all, series);
-            FIGURE_NUMBERS(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.columns,
+            FIGURE_NUMBERS(table, budget_of(record), ceil(context_of(record) / chunk_of(record)), time.drawn_chunks,
                            ratio.estimate, ratio.low, ratio.high, record->rounds.count, record->bias.relative_l2,
                            record->bias.rms_error);
         }
@@ -394,7 +393,7 @@ const struct figure *const figures[] = {&memory,
                                         &gradient_error,
                                         &figure_accumulators,
                                         &figure_prompt,
-                                        &figure_links,
+                                        &figure_interconnect,
                                         &figure_work,
                                         &figure_pair_sums,
                                         &figure_lost_updates,

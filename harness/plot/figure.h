@@ -20,7 +20,7 @@ struct figure {
     bool peaks;         // shows those of steps, which of draws are the first one's
     const char *part;   // of what `measure` asks for it shows this besides times and bytes; NULL: nothing
     const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
-    const char *along; // the column of the horizontal axis along which it may have thousands of points; NULL: none
+    const char *along; // the chunk of the horizontal axis along which it may have thousands of points; NULL: none
     bool logarithmic;  // that axis is, however far it reaches
     // Fills in the table. False if the records do not hold what the figure needs: then what was filled in is of no
     // use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
@@ -37,7 +37,7 @@ struct figure {
 };
 
 extern const struct figure figure_optimizers, figure_accumulators, figure_categories, figure_pair_sums,
-    figure_prediction, figure_published_memory, figure_published_time, figure_links, figure_lost_updates,
+    figure_prediction, figure_published_memory, figure_published_time, figure_interconnect, figure_lost_updates,
     figure_prompt, figure_training, figure_metrics, figure_rates, figure_history, figure_work, figure_timeline;
 
 // All figures, ending in NULL.

@@ -1,4 +1,4 @@
-// Where a step's time goes: milliseconds by category, a row for each series; of plans estimates. Where columns are
+// Where a step's time goes: milliseconds by category, a row for each series; of plans estimates. Where chunks are
 // drawn the step is that of draw 0, and the label says of how many.
 #include "harness/plot/figure.h"
 #include "harness/record/step_time.h"
@@ -62,7 +62,7 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
         times_of(record, ms);
         char draw[40] = "";
         if (step_time_is_drawn(record)) {
-            snprintf(draw, sizeof draw, ", a draw of %zu", record->columns.count);
+            snprintf(draw, sizeof draw, ", a draw of %zu", record->drawn_chunks.count);
         }
         figure_table_row(table, s + 1, series->method, series->rank, "%s%s", series->label, draw);
         FIGURE_NUMBERS(table, is_estimate(record));

@@ -128,23 +128,23 @@ void figure_table_keep(struct figure_table *table, const bool *rows)
 
 // --- thinned
 
-#define ROWS_MOST   2000 // that are all shown
-#define ROWS_SHOWN  1000 // of more
-#define SPANS_LEAST 32   // of a panel's width
-#define SPANS_MOST  200
+#define ROWS_MAX   2000 // that are all shown
+#define ROWS_SHOWN 1000 // of more
+#define SPANS_MIN  32   // of a panel's width
+#define SPANS_MAX  200
 
 // Equal parts of the horizontal axis.
 struct spans {
     bool logarithmic;
     size_t count;
-    double least, greatest;
+    double min, greatest;
 };
 
 static size_t span_of(const struct spans *spans, double value)
 {
-    double share = spans->logarithmic ? log(value / spans->least) / log(spans->greatest / spans->least)
-                                      : (value - spans->least) / (spans->greatest - spans->least);
-    return spans->greatest > spans->least ? (size_t)((double)(spans->count - 1) * share) : 0;
+    double share = spans->logarithmic ? log(value / spans->min) / log(spans->greatest / spans->min)
+                                      : (value - spans->min) / (spans->greatest - spans->min);
+    return spans->greatest > spans->min ? (size_t)((double)(spans->count - 1) * share) : 0;
 }
 
 // Scripts take an axis' ticks, powers of two, from the table.
@@ -154,7 +154,7 @@ static bool is_tick(double value)
     return frexp(value, &exponent) == 0.5;
 }
 
-// The row with the least, or the greatest, number of a column that was met in a span.
+// The row with the least, or the greatest, number of a chunk that was met in a span.
 static void note(size_t *at, const struct figure_table *table, size_t row, size_t column, double sign)
 {
     double own = sign * figure_table_at(table, row, column)->number;
@@ -190,19 +190,19 @@ static void mark_series(const struct figure_table *table, size_t from, size_t to
 void figure_table_thin(struct figure_table *table, const char *along, bool logarithmic)
 {
     size_t column = along ? figure_table_find(table, along) : SIZE_MAX, series = 0;
-    struct spans spans = {.least = INFINITY, .greatest = -INFINITY};
-    if (column == SIZE_MAX || table->row_count <= ROWS_MOST)
+    struct spans spans = {.min = INFINITY, .greatest = -INFINITY};
+    if (column == SIZE_MAX || table->row_count <= ROWS_MAX)
         return;
     bool *kept = calloc(table->row_count, sizeof *kept);
     CHECK(kept);
     for (size_t i = 0; i < table->row_count; i++) {
-        spans.least = fmin(spans.least, figure_table_at(table, i, column)->number);
+        spans.min = fmin(spans.min, figure_table_at(table, i, column)->number);
         spans.greatest = fmax(spans.greatest, figure_table_at(table, i, column)->number);
         series = fmax((double)series, figure_table_at(table, i, COLUMN_SERIES)->number);
     }
-    spans.logarithmic = spans.least > 0 && (logarithmic || spans.greatest > 16 * spans.least);
+    spans.logarithmic = spans.min > 0 && (logarithmic || spans.greatest > 16 * spans.min);
     size_t count = ROWS_SHOWN / 2 / series; // the least and the greatest of each
-    spans.count = count < SPANS_LEAST ? SPANS_LEAST : count > SPANS_MOST ? SPANS_MOST : count;
+    spans.count = count < SPANS_MIN ? SPANS_MIN : count > SPANS_MAX ? SPANS_MAX : count;
     for (size_t from = 0, to; from < table->row_count; from = to) {
         double number = figure_table_at(table, from, COLUMN_SERIES)->number;
         for (to = from; to < table->row_count && figure_table_at(table, to, COLUMN_SERIES)->number == number;)

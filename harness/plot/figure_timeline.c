@@ -31,15 +31,15 @@ static size_t highest_of_step(const json_t *events, size_t categories, size_t ax
 {
     size_t count = json_array_size(events), highest = start;
     double first = event_value(events, 0, axis), last = event_value(events, count - 1, axis);
-    double step = (last - first) / TIMELINE_STEPS, most = -1;
+    double step = (last - first) / TIMELINE_STEPS, max = -1;
     double limit = first + step * (floor((event_value(events, start, axis) - first) / step) + 1);
     *end = start;
     do {
         double total = 0;
         for (size_t c = 0; c < categories; c++)
             total += event_value(events, *end, 2 + c);
-        if (total > most) {
-            most = total;
+        if (total > max) {
+            max = total;
             highest = *end;
         }
     } while (++*end < count && event_value(events, *end, axis) < limit);

@@ -299,11 +299,11 @@ static int by_rate(const void *a, const void *b)
 }
 
 // The number of series and, in *most, of rates that one of them has.
-static size_t put_rates(const struct record *const *records, size_t count, struct figure_table *table, size_t *most)
+static size_t put_rates(const struct record *const *records, size_t count, struct figure_table *table, size_t *max)
 {
     struct runs runs;
     size_t series = 0, rank = 0, rates = 0;
-    *most = 0;
+    *max = 0;
     runs_open(&runs, records, count, of_rates);
     qsort(runs.items, runs.count, sizeof *runs.items, by_rate);
     figure_table_columns(table, "rate\tloss\tevaluation_loss\tpublished");
@@ -315,7 +315,7 @@ static size_t put_rates(const struct record *const *records, size_t count, struc
         rank = !same_method ? 0 : rank + fresh;
         rates = fresh ? 0 : rates;
         rates += isfinite(run->rate) && (fresh || run->rate != run[-1].rate);
-        *most = rates > *most ? rates : *most;
+        *max = rates > *max ? rates : *max;
         figure_table_row(table, series, run->method, rank, "%s", run->label);
         FIGURE_NUMBERS(table, run->rate, record_last_loss(run->record), record_held_out_loss(run->record), NAN);
     }
@@ -325,16 +325,16 @@ static size_t put_rates(const struct record *const *records, size_t count, struc
 
 static bool tabulate_rates(const struct record *const *records, size_t count, struct figure_table *table)
 {
-    size_t most;
-    put_rates(records, count, table, &most);
-    return most >= 3;
+    size_t max;
+    put_rates(records, count, table, &max);
+    return max >= 3;
 }
 
 // Behind ours a series for each of the paper's, which stand together in its file.
 static bool tabulate_rates_beside(const struct record *const *records, size_t count,
                                   const struct published_file *file, struct figure_table *table)
 {
-    size_t most, series = put_rates(records, count, table, &most), rank = 0;
+    size_t max, series = put_rates(records, count, table, &max), rank = 0;
     for (size_t i = 0; i < file->count; i++) {
         const struct published_point *point = &file->points[i], *before = i ? point - 1 : NULL;
         bool fresh = !before || strcmp(before->series, point->series) != 0;
@@ -344,7 +344,7 @@ static bool tabulate_rates_beside(const struct record *const *records, size_t co
         figure_table_row(table, series, point->method, rank, "published, %s", point->series);
         FIGURE_NUMBERS(table, point->rate, NAN, NAN, point->value);
     }
-    return most >= 3;
+    return max >= 3;
 }
 
 static const char *const along_rates[] = {"optimizer", NULL};

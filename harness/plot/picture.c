@@ -10,8 +10,8 @@
 
 // --- size
 
-#define LEAST_MM 30.0
-#define MOST_MM  2000.0
+#define MIN_MM 30.0
+#define MAX_MM 2000.0
 
 static const struct unit {
     const char *name;
@@ -33,7 +33,7 @@ static double read_number(const char **text)
 
 static bool within(double mm)
 {
-    return mm >= LEAST_MM && mm <= MOST_MM;
+    return mm >= MIN_MM && mm <= MAX_MM;
 }
 
 bool picture_size_parse(const char *text, struct picture_size *size, struct status *status)
@@ -52,8 +52,7 @@ bool picture_size_parse(const char *text, struct picture_size *size, struct stat
         if (within(size->width_mm) && (!both || within(size->height_mm)))
             return true;
         return status_set(status, STATUS_BAD_INPUT,
-                          "--size: \"%.40s\": a side has %g mm at least and %g mm at most", text, LEAST_MM,
-                          MOST_MM);
+                          "--size: \"%.40s\": a side has %g mm at least and %g mm at most", text, MIN_MM, MAX_MM);
     }
     return status_set(status, STATUS_BAD_INPUT,
                       "--size: expected a width, or WIDTHxHEIGHT, in mm, cm or in, such as 170x110mm or 85mm, "

@@ -33,15 +33,15 @@ static size_t series_of(const char *label, char (*labels)[200], size_t *count)
     return i + 1;
 }
 
-static bool write_front(const json_t *output, struct figure_table *table)
+static bool write_pareto_front(const json_t *output, struct figure_table *table)
 {
-    const json_t *front = json_object_get(output, "front");
-    size_t rows = json_array_size(front), count = 0;
+    const json_t *pareto_front = json_object_get(output, "pareto_front");
+    size_t rows = json_array_size(pareto_front), count = 0;
     char(*labels)[200] = calloc(rows + 1, sizeof *labels);
     CHECK(labels);
     figure_table_columns(table, "peak_bytes\thost_peak_bytes\tseconds\tlimit_bytes\twords");
     for (size_t i = 0; i < rows; i++) {
-        const json_t *row = json_array_get(front, i);
+        const json_t *row = json_array_get(pareto_front, i);
         bool host = number(row, "host_peak_bytes") > 0;
         char method[64] = "", label[200] = "", words[400] = "";
         text_append(method, sizeof method, "%s", text(json_object_get(row, "method"), "name"));
@@ -112,7 +112,8 @@ static bool draw(const struct planned_request *request, const char *path, const 
         const char *profile = text(json_object_get(output, "setting"), "profile");
         snprintf(machine, sizeof machine, "planned, nothing was measured, at revision %.20s%s%s%s%.60s",
                  text(output, "revision"), json_is_true(json_object_get(output, "dirty")) ? " with changes" : "",
-                 write == write_front ? "; seconds are estimates" : "", *profile ? " by profile " : "", profile);
+                 write == write_pareto_front ? "; seconds are estimates" : "", *profile ? " by profile " : "",
+                 profile);
         const struct picture picture = {.form = request->form,
                                         .name = name,
                                         .kind = name,
@@ -124,7 +125,7 @@ static bool draw(const struct planned_request *request, const char *path, const 
         fine = picture_draw(&picture, status);
     } else {
         status_set(status, STATUS_BAD_INPUT, "%.300s: not what `longbp %s --json` prints, or nothing fits in it",
-                   path, write == write_front ? "advise" : "frontier");
+                   path, write == write_pareto_front ? "advise" : "frontier");
     }
     figure_table_free(&table);
     return fine;
@@ -162,9 +163,9 @@ static bool draw_all(const struct planned_request *request, const char *figure, 
     return fine;
 }
 
-bool front_plot(const struct planned_request *request, struct status *status)
+bool pareto_front_plot(const struct planned_request *request, struct status *status)
 {
-    return draw_all(request, "front", write_front, status);
+    return draw_all(request, "pareto_front", write_pareto_front, status);
 }
 
 bool frontier_plot(const struct planned_request *request, struct status *status)

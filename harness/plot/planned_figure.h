@@ -1,5 +1,5 @@
-// Planned figure: pictures of what `longbp advise --json` and `longbp frontier --json` printed: the front of time
-// against memory, and the longest context against memory.
+// Planned figure: pictures of what `longbp advise --json` and `longbp frontier --json` printed: the Pareto front of
+// time against memory, and the longest context against memory.
 #pragma once
 #include "harness/plot/picture.h"
 #include <stddef.h>
@@ -10,5 +10,5 @@ struct planned_request {
     const struct picture_form *form;
 };
 // Draws NAME-front.FORMAT, and NAME-frontier.FORMAT. False and a status if a file is wrong or drawing failed.
-bool front_plot(const struct planned_request *request, struct status *status);
+bool pareto_front_plot(const struct planned_request *request, struct status *status);
 bool frontier_plot(const struct planned_request *request, struct status *status);

@@ -493,10 +493,10 @@ bool plot(const struct plot_request *request, struct status *status)
                      ? &chosen
                      : NULL; // else pictures would be there before a name is told to be none
     const struct max_context_request bars = {request->max_context_paths, request->max_context_count, &form};
-    const struct planned_request fronts = {request->advice_paths, request->advice_count, &form},
+    const struct planned_request pareto_fronts = {request->advice_paths, request->advice_count, &form},
                                  frontiers = {request->frontier_paths, request->frontier_count, &form};
     char *scripts = NULL;
-    size_t drawn = 0, planned = bars.path_count + fronts.path_count + frontiers.path_count;
+    size_t drawn = 0, planned = bars.path_count + pareto_fronts.path_count + frontiers.path_count;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
                 open_records(&plotted, request, status) &&
                 (scripts = gnuplot_scripts(request->form.scripts, status)) != NULL;
@@ -510,7 +510,7 @@ bool plot(const struct plot_request *request, struct status *status)
     if (fine && bars.path_count) {
         fine = max_context_plot(&bars, &published, status);
     }
-    fine = fine && front_plot(&fronts, status) && frontier_plot(&frontiers, status);
+    fine = fine && pareto_front_plot(&pareto_fronts, status) && frontier_plot(&frontiers, status);
     if (fine && request->form.panel && !series.panel_found && (drawn || !is_panel(request)))
         fine = tell_panel(request, &series, status);
     if (fine && !drawn && !form.take && (request->path_count || !planned)) {

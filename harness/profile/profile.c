@@ -65,7 +65,7 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
     struct names known = {1, {"name"}};
     for (size_t i = 0; i < KEYS; i++)
         names_add(&known, keys[i].name);
-    names_add(&known, "links");
+    names_add(&known, "interconnect");
     names_add(&known, "rates");
     if (!json_field_object(root, &known, NULL, status) ||
         !profile_text_read(json_field_get(root, "name"), "a name for the profile", profile->name,
@@ -86,8 +86,8 @@ static bool read_profile(struct profile *profile, struct json_field root, struct
             root, status,
             "bf16_flops_per_s without f32_flops_per_s, which operations in f32 take; add it from "
             "the card's datasheet, or measure both with longbp calibrate");
-    snprintf(profile->links.name, sizeof profile->links.name, "%s", profile->name);
-    return links_read(&profile->links, json_field_get(root, "links"), status) &&
+    snprintf(profile->interconnect.name, sizeof profile->interconnect.name, "%s", profile->name);
+    return interconnect_read(&profile->interconnect, json_field_get(root, "interconnect"), status) &&
            read_rates(profile, json_field_get(root, "rates"), status);
 }
 
@@ -261,8 +261,8 @@ char *profile_text(const struct profile *profile)
         if (number->value > 0)
             json_object_set_new(object, keys[i].name, profile_number_json(number));
     }
-    if (profile->links.count)
-        json_object_set_new(object, "links", links_json(&profile->links));
+    if (profile->interconnect.count)
+        json_object_set_new(object, "interconnect", interconnect_json(&profile->interconnect));
     json_t *rates = json_object();
     for (size_t i = 0; i < sizeof rated / sizeof *rated; i++)
         if (profile->rates[rated[i]].count && !profile->rates[rated[i]].scaled)

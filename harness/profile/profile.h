@@ -2,7 +2,7 @@
 // make their time estimates from it. Files: experiments/devices/NAME.json.
 #pragma once
 #include "harness/files/named_file.h"
-#include "harness/profile/links.h"
+#include "harness/profile/interconnect.h"
 #include "harness/profile/profile_rates.h"
 
 #define PROFILE_NAME_BYTES 160
@@ -18,7 +18,7 @@ struct profile {
     struct profile_number power_limit_w;              // by which what was measured on another card is scaled
     struct profile_number launch_s;                   // of an operation that does nothing
     struct profile_number host_link_bytes_per_s;      // to the host's memory, in each direction at once
-    struct links links;                               // to other cards
+    struct interconnect interconnect;                 // to other cards
     struct rates rates[DTYPE_COUNT]; // by operation and shape: measured, or else scaled from PROFILE_MEASURED
     char rates_source[256];          // how they were measured
 };

@@ -101,7 +101,8 @@ static bool check_complete(const struct rates *rates, struct json_field operatio
 bool profile_rates_read(struct rates *rates, struct json_field field, struct status *status)
 {
     static const struct names known = {
-        8, {"source", "spread", "yardstick_s", "s_per_byte", "launch_s", "bytes_per_s", "power", "operations"}};
+        8,
+        {"source", "spread", "reference_kernel_s", "s_per_byte", "launch_s", "bytes_per_s", "power", "operations"}};
     const char *source = NULL;
     *rates = (struct rates){0};
     if (!field.value)
@@ -109,12 +110,13 @@ bool profile_rates_read(struct rates *rates, struct json_field field, struct sta
     if (!json_is_object(field.value))
         return json_field_expected(field, status, "an object of operations");
     struct json_field operations = json_field_get(field, "operations"),
-                      yardstick = json_field_get(field, "yardstick_s"), byte = json_field_get(field, "s_per_byte"),
-                      launch = json_field_get(field, "launch_s"), memory = json_field_get(field, "bytes_per_s");
+                      reference_kernel = json_field_get(field, "reference_kernel_s"),
+                      byte = json_field_get(field, "s_per_byte"), launch = json_field_get(field, "launch_s"),
+                      memory = json_field_get(field, "bytes_per_s");
     if (!json_field_object(field, &known, NULL, status) ||
         !json_field_text(json_field_get(field, "source"), "how the rates were measured", &source, status) ||
         !read_spread(rates, json_field_get(field, "spread"), status) ||
-        (yardstick.value && !read_number(yardstick, 1e-9, &rates->yardstick_s, status)) ||
+        (reference_kernel.value && !read_number(reference_kernel, 1e-9, &rates->reference_kernel_s, status)) ||
         (byte.value && !read_number(byte, 0, &rates->s_per_byte, status)) ||
         (launch.value && !read_number(launch, 0, &rates->launch_s, status)) ||
         (memory.value && !read_number(memory, 1, &rates->bytes_per_s, status)) ||
@@ -165,8 +167,8 @@ json_t *profile_rates_json(const struct rates *rates, const char *source)
                             json_pack("{s:o, s:o}", "axes", axes, "values", numbers_json(rate->values, count)));
     }
     json_t *json = json_pack("{s:s, s:[f, f]}", "source", source, "spread", rates->low, rates->high);
-    if (rates->yardstick_s > 0) { // measured with the rates, as s_per_byte is, which may be 0
-        json_object_set_new(json, "yardstick_s", json_real(rates->yardstick_s));
+    if (rates->reference_kernel_s > 0) { // measured with the rates, as s_per_byte is, which may be 0
+        json_object_set_new(json, "reference_kernel_s", json_real(rates->reference_kernel_s));
         json_object_set_new(json, "s_per_byte", json_real(rates->s_per_byte));
     }
     if (rates->bytes_per_s > 0) {

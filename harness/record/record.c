@@ -182,18 +182,18 @@ bool record_one_is_limited(const struct record *a, const struct record *b)
     return (left->memory > 0) != (right->memory > 0) || (left->host_memory > 0) != (right->host_memory > 0);
 }
 
-// A draw of no column is in the counts alone.
+// A draw of no chunk is in the counts alone.
 static bool knows_columns(const struct record *record)
 {
-    return record->columns.count || (record->sample_columns.count && record->sample_columns.items[0] == 0);
+    return record->drawn_chunks.count || (record->sample_chunks.count && record->sample_chunks.items[0] == 0);
 }
 
-bool record_other_columns(const struct record *a, const struct record *b)
+bool record_other_chunks(const struct record *a, const struct record *b)
 {
-    size_t count = a->columns.count;
-    bool same = count == b->columns.count;
+    size_t count = a->drawn_chunks.count;
+    bool same = count == b->drawn_chunks.count;
     for (size_t i = 0; same && i < count; i++)
-        same = a->columns.items[i] == b->columns.items[i];
+        same = a->drawn_chunks.items[i] == b->drawn_chunks.items[i];
     return knows_columns(a) && knows_columns(b) && !same;
 }
 

@@ -3,7 +3,7 @@
 // Its fields, with units and when they are null: record_fields.c, printed by `longbp list fields`. The structs here
 // hold a record in memory, member by member of that table.
 //
-// Where columns are drawn all but the times is of draw 0, the one that sampler_seed names: a plan's bytes and
+// Where chunks are drawn all but the times is of draw 0, the one that sampler_seed names: a plan's bytes and
 // counts are then those of the run, and two runs' are equal. A number that is not finite is null (decimals of an
 // exact gradient too). What a trial did not come to is null. A planned trial ("device": "plan-cpu" or "plan-cuda")
 // has no loss, no samples and no gradient; its bytes and counts are those of a step on the device that it is like.
@@ -78,7 +78,7 @@ struct record_trial {
     // Keys that readers ask for by name (record_fields.c); objects are never NULL, here and in a record: of what is
     // null all is, and is not given.
     const json_t *model, *lora, *objective, *optimizer, *method, *train;
-    const char *dtype, *device, *profile, *links, *kv_gradient_dtype, *gradient_dtype;
+    const char *dtype, *device, *profile, *interconnect, *kv_gradient_dtype, *gradient_dtype;
     double batch, context, prompt, group;
     int deterministic;
     const struct record_limits *limits;
@@ -185,8 +185,8 @@ struct record {
     const json_t *chosen, *shares;
     uint64_t data_hash, model_hash;
     double loss;
-    struct number_list columns, samples_ms, cpu_ms, sample_columns, slowdown;
-    double median_ms, mean_ms, mean_error_ms, asked_ms;
+    struct number_list drawn_chunks, samples_ms, cpu_ms, sample_chunks, slowdown;
+    double median_ms, mean_ms, mean_error_ms, host_launch_ms;
     double flops_per_s, model_flops_per_s, gemm_flops_per_s, model_flops_share, estimate_ms, energy_j;
     double estimate_low_ms, estimate_high_ms;
     const struct record_sm_clock *sm_clock_mhz;
@@ -194,7 +194,7 @@ struct record {
     double peak_bytes, resident_bytes, device_used_bytes, device_reserved_bytes;
     double host_peak_bytes, unplanned_micro_batches;
     const double *peak_by_category, *host_peak_by_category; // [CATEGORY_COUNT]
-    double floor_bytes_per_token, lower_bound_bytes, peak_over_bound;
+    double lower_bound_bytes_per_token, lower_bound_bytes, peak_over_bound;
     double flops, model_flops, bytes_moved, attention_glue_bytes, link_out_bytes, link_in_bytes, launches,
         instructions;
     const struct record_ranks *ranks;
@@ -211,7 +211,7 @@ struct record {
 
 // The name of the method that was run; "" if the record does not say.
 const char *record_method(const struct record *record);
-// An option of the method, as it was asked for: "25%", or the number of columns that was given; NULL: it has none
+// An option of the method, as it was asked for: "25%", or the number of chunks that was given; NULL: it has none
 // of that name.
 const json_t *record_option(const struct record *record, const char *name);
 // As a number, of what was asked for as a share the one that it became; NaN: it is none.
@@ -253,8 +253,8 @@ bool record_is_of_no_card(const struct record *record);
 bool record_one_is_planned(const struct record *a, const struct record *b);
 // Whether one of the two has a limit of memory, of the device or of the host, that the other has not.
 bool record_one_is_limited(const struct record *a, const struct record *b);
-// Whether both say which columns draw 0 has, and those are not the same.
-bool record_other_columns(const struct record *a, const struct record *b);
+// Whether both say which chunks draw 0 has, and those are not the same.
+bool record_other_chunks(const struct record *a, const struct record *b);
 // Whether both are of one processor, by its name and by what the BLAS takes it for, or card, and of as many
 // threads.
 bool record_same_machine(const struct record *a, const struct record *b);

@@ -78,7 +78,7 @@ FIELDS bias_fields[] = {
      .meaning = "||E[g] - r|| / ||r||", .null = "not finite"},
     {FIELD(record_bias, rms_error), .type = FIELD_SIZE, .compared = COMPARED_BIAS,
      .meaning = "sqrt(E||g - r||^2) / ||r||", .null = "not finite"},
-    {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "of columns, each walked once"},
+    {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "of chunks, each walked once"},
     {0}};
 
 FIELDS pair_sums_fields[] = {
@@ -266,22 +266,21 @@ const struct record_field record_fields[] = {
      .null = "no folder is read"},
     {FIELD(record, loss), .type = FIELD_NUMBER, .compared = COMPARED_LOSS, .unit = "nats",
      .meaning = "of the first step", .null = "planned"},
-    {FIELD(record, columns), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
-     .meaning = "the columns of draw 0", .null = "a method without columns"},
+    {FIELD(record, drawn_chunks), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
+     .meaning = "the chunks of draw 0", .null = "a method without chunks"},
     {FIELD(record, samples_ms), .type = FIELD_POSITIVE, .rounds = ROUNDS_SAMPLES, .list = true, .none = NONE_EMPTY,
      .unit = "ms", .meaning = "a step each; empty: planned"},
     {FIELD(record, cpu_ms), .type = FIELD_SIZE, .rounds = ROUNDS_SAMPLES, .list = true, .none = NONE_LEFT_OUT,
      .unit = "ms", .meaning = "processor time of each sample, of all threads",
      .null = "planned, a card, or several ranks"},
-    {FIELD(record, sample_columns), .type = FIELD_COUNT, .rounds = ROUNDS_TIMES, .list = true,
-     .none = NONE_LEFT_OUT,
+    {FIELD(record, sample_chunks), .type = FIELD_COUNT, .rounds = ROUNDS_TIMES, .list = true, .none = NONE_LEFT_OUT,
      .meaning =
-         "how many columns each sample drew: sample i walks draw i; of a plan, what the estimate is the mean of",
+         "how many chunks each sample drew: sample i walks draw i; of a plan, what the estimate is the mean of",
      .null = "nothing is drawn"},
     {FIELD(record, slowdown), .type = FIELD_POSITIVE, .rounds = ROUNDS_SAMPLES, .list = true, .none = NONE_LEFT_OUT,
-     .meaning =
-         "of each sample: how many times as long a fixed mix of operations (harness/machine/yardstick.h) took just "
-         "before and after it as when the profile's rates were measured",
+     .meaning = "of each sample: how many times as long a fixed mix of operations "
+                "(harness/machine/reference_kernel.h) took just "
+                "before and after it as when the profile's rates were measured",
      .null = "the profile has no measured rates; planned, trained, or several ranks"},
     {FIELD(record, median_ms), .type = FIELD_SIZE, .rounds = ROUNDS_TIMES, .unit = "ms",
      .meaning = "of the samples", .null = "planned"},
@@ -289,7 +288,7 @@ const struct record_field record_fields[] = {
      .null = "nothing is drawn"},
     {FIELD(record, mean_error_ms), .type = FIELD_SIZE, .rounds = ROUNDS_TIMES, .unit = "ms",
      .meaning = "standard error of mean_ms", .null = "nothing is drawn, or one sample"},
-    {FIELD(record, asked_ms), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .unit = "ms",
+    {FIELD(record, host_launch_ms), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .unit = "ms",
      .meaning = "the host's time until it had asked for all of a step, median or mean; near the step's time the "
                 "host limits",
      .null = "the CPU"},
@@ -346,10 +345,10 @@ const struct record_field record_fields[] = {
      .meaning = "of the card's memory after the steps, by its driver", .null = "the CPU"},
     {FIELD(record, device_reserved_bytes), .type = FIELD_COUNT, .unit = "bytes",
      .meaning = "the most of it that this process's allocator held", .null = "the CPU"},
-    {FIELD(record, floor_bytes_per_token), .type = FIELD_SIZE, .unit = "bytes",
+    {FIELD(record, lower_bound_bytes_per_token), .type = FIELD_SIZE, .unit = "bytes",
      .meaning = "per token of context, from methods/README.md"},
     {FIELD(record, lower_bound_bytes), .type = FIELD_WHOLE, .unit = "bytes",
-     .meaning = "resident_bytes + floor_bytes_per_token * context * batch"},
+     .meaning = "resident_bytes + lower_bound_bytes_per_token * context * batch"},
     {FIELD(record, peak_over_bound), .type = FIELD_SIZE, .meaning = "peak_bytes over lower_bound_bytes",
      .null = "not ok"},
     {FIELD(record, flops), .type = FIELD_WHOLE, .compared = COMPARED_COUNT, .unit = "FLOP",
@@ -508,7 +507,7 @@ static const struct room rooms[] = {
      .named = {NAMED(record_trial, model), NAMED(record_trial, lora), NAMED(record_trial, objective),
                NAMED(record_trial, optimizer), REQUIRED(record_trial, method), NAMED(record_trial, train),
                REQUIRED(record_trial, dtype), REQUIRED(record_trial, device), NAMED(record_trial, profile),
-               NAMED(record_trial, links), NAMED(record_trial, kv_gradient_dtype),
+               NAMED(record_trial, interconnect), NAMED(record_trial, kv_gradient_dtype),
                NAMED(record_trial, gradient_dtype), REQUIRED(record_trial, batch), REQUIRED(record_trial, context),
                NAMED(record_trial, prompt), NAMED(record_trial, group), NAMED(record_trial, deterministic),
                NAMED(record_trial, limits), NAMED(record_trial, parallel)}},

@@ -58,7 +58,7 @@ struct record_field {
     const char *name;
     size_t offset; // in the struct of what it is a field of
     enum field_type type;
-    bool list; // of numbers, in a struct number_list: one per sample, per column or per rank
+    bool list; // of numbers, in a struct number_list: one per sample, per chunk or per rank
     enum field_none none;
     bool required;                      // whatever the record's status; all others may be null or absent
     const char *unit;                   // NULL: none

@@ -512,13 +512,13 @@ static bool read_members(struct reading *reading, const struct record_field *fie
 
 // --- what the table does not say
 
-// Each sample has its number of columns; a plan has the columns alone. And each has its slowdown, if any has.
+// Each sample has its number of chunks; a plan has the chunks alone. And each has its slowdown, if any has.
 static bool check_samples(struct reading *reading, const struct record *record)
 {
     const struct {
         const char *name;
         size_t count;
-    } lists[] = {{"sample_columns", record->sample_columns.count}, {"slowdown", record->slowdown.count}};
+    } lists[] = {{"sample_chunks", record->sample_chunks.count}, {"slowdown", record->slowdown.count}};
     size_t times = record->samples_ms.count;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (times && lists[i].count && lists[i].count != times)

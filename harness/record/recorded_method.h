@@ -5,9 +5,9 @@
 #include <jansson.h>
 
 // entry: what a record holds as its trial's method, {"name": "seco", "chunk": 128}; what it leaves out is the
-// default. Whether the method leaves its columns to chance; false also for a method that this program does not
+// default. Whether the method leaves its chunks to chance; false also for a method that this program does not
 // have.
 bool recorded_method_draws(const json_t *entry);
 // Whether what a paper's point says of method and options is what the entry says. context: tokens, of a point that
-// may ask for more columns than there are; 0: as it is said.
+// may ask for more chunks than there are; 0: as it is said.
 bool recorded_method_is(const json_t *entry, const struct published_point *point, size_t context);

@@ -16,9 +16,9 @@ static bool begin_alike(const struct number_list *a, const struct number_list *b
 
 bool rounds_same_draws(const struct record *a, const struct record *b)
 {
-    return (a->sample_columns.count > 0) == (b->sample_columns.count > 0) &&
-           begin_alike(&a->sample_columns, &b->sample_columns) && a->columns.count == b->columns.count &&
-           begin_alike(&a->columns, &b->columns);
+    return (a->sample_chunks.count > 0) == (b->sample_chunks.count > 0) &&
+           begin_alike(&a->sample_chunks, &b->sample_chunks) && a->drawn_chunks.count == b->drawn_chunks.count &&
+           begin_alike(&a->drawn_chunks, &b->drawn_chunks);
 }
 
 static bool has_samples(const struct record *record)
@@ -68,7 +68,7 @@ void record_set_times(struct record *record)
     const struct number_list *samples = &record->samples_ms;
     double sum = 0, squares = 0, count = (double)samples->count;
     record->median_ms = samples->count ? sample_quantile(samples->items, samples->count, 0.5) : NAN;
-    if (!samples->count || !record->sample_columns.count)
+    if (!samples->count || !record->sample_chunks.count)
         return;
     for (size_t i = 0; i < samples->count; i++)
         sum += samples->items[i];
@@ -121,10 +121,10 @@ static void join_fields(const struct joining *joining, const struct record_field
 struct record rounds_join(const struct record *earlier, size_t count, const struct record *later)
 {
     struct record joined = *later;
-    struct joining joining = {.count = count, .drawn = later->sample_columns.count > 0, .samples = true};
+    struct joining joining = {.count = count, .drawn = later->sample_chunks.count > 0, .samples = true};
     join_fields(&joining, record_fields, earlier, later, &joined);
     if (joining.drawn)
-        joined.sample_columns.count = joined.samples_ms.count;
+        joined.sample_chunks.count = joined.samples_ms.count;
     record_set_times(&joined);
     joining.faster = joining.drawn ? later->mean_ms / joined.mean_ms : later->median_ms / joined.median_ms;
     joining.first_faster = joining.drawn ? later->samples_ms.items[0] / joined.samples_ms.items[0] : joining.faster;

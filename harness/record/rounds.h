@@ -4,7 +4,7 @@
 
 // Sets median_ms and, of draws, mean_ms and mean_error_ms, from the samples.
 void record_set_times(struct record *record);
-// Whether sample i of both walked the same columns, as far as records tell; also if no columns were drawn.
+// Whether sample i of both walked the same chunks, as far as records tell; also if no chunks were drawn.
 bool rounds_same_draws(const struct record *a, const struct record *b);
 // Whether both are of one revision and one BLAS.
 bool rounds_same_build(const struct record *a, const struct record *b);

@@ -15,7 +15,7 @@ static double mean_of(const struct number_list *list)
 
 static bool has_draws(const struct record *record)
 {
-    return record->sample_columns.count > 0;
+    return record->sample_chunks.count > 0;
 }
 
 bool step_time_is_drawn(const struct record *record)
@@ -49,7 +49,7 @@ struct step_time step_time_of(const struct record *record)
         time.high = time.ms + 2 * error;
         if (time.low <= 0) // few draws, far apart; a logarithmic axis has no place for 0 either
             time.low = fmin(fastest_of(&record->samples_ms), time.ms);
-        time.columns = mean_of(&record->sample_columns);
+        time.drawn_chunks = mean_of(&record->sample_chunks);
         return time;
     }
     time.ms = time.low = time.high = record->median_ms;
@@ -75,7 +75,7 @@ double step_time_at_profile_speed(const struct record *record)
 struct step_time step_time_estimate(const struct record *record)
 {
     double ms = is_one_draw(record) ? NAN : record->estimate_ms;
-    return (struct step_time){ms, ms, ms, mean_of(&record->sample_columns)};
+    return (struct step_time){ms, ms, ms, mean_of(&record->sample_chunks)};
 }
 
 double step_time_mean(const struct record *record)

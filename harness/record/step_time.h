@@ -1,5 +1,5 @@
 // Step time: what a record says that one step takes: the median of its samples or, where each walked a draw of
-// columns of its own, their mean, which estimates the expectation over draws without bias; the median would not.
+// chunks of its own, their mean, which estimates the expectation over draws without bias; the median would not.
 #pragma once
 #include "harness/record/record.h"
 #include "harness/stats/sample.h"
@@ -11,13 +11,13 @@ struct step_time {
     // The fastest and the slowest sample; of a mean over draws two standard errors either way, down to the fastest
     // sample where they would reach below 0.
     double low, high;
-    double columns; // drawn, mean over the draws
+    double drawn_chunks; // drawn, mean over the draws
 };
 
-// Whether its method drew columns: a draw for each sample, or all the same.
+// Whether its method drew chunks: a draw for each sample, or all the same.
 bool step_time_is_drawn(const struct record *record);
-// Not known: without samples, and of a method that draws its columns whose samples all walked one draw (a record
-// without sample_columns), which is luck.
+// Not known: without samples, and of a method that draws its chunks whose samples all walked one draw (a record
+// without sample_chunks), which is luck.
 struct step_time step_time_of(const struct record *record);
 // What the step would have taken at the speed that its profile's rates are of: of the samples over their slowdowns.
 // Of draws their mean. NaN: without slowdowns.

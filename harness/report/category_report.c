@@ -141,7 +141,7 @@ static void print_rates(const struct printer *p, const struct record *record)
     bool drawn = step_time_is_drawn(record);
     char draw[80] = "";
     if (drawn)
-        snprintf(draw, sizeof draw, " over draw 0, of %zu columns", record->columns.count);
+        snprintf(draw, sizeof draw, " over draw 0, of %zu chunks", record->drawn_chunks.count);
     if (p->planned)
         fprintf(p->stream, "nothing was measured: ms are estimates%s%s\n", drawn ? " of a step" : "", draw);
     else

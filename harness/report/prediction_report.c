@@ -221,17 +221,17 @@ static void print_summary(const struct record *const *records, size_t count, con
     errors = prediction_errors_of(records, count, PREDICTION_AT_PROFILE_SPEED);
     if (!errors.worst_record)
         return;
-    double least = INFINITY, most = 0;
+    double min = INFINITY, max = 0;
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < records[i]->slowdown.count; j++) {
-            least = fmin(least, records[i]->slowdown.items[j]);
-            most = fmax(most, records[i]->slowdown.items[j]);
+            min = fmin(min, records[i]->slowdown.items[j]);
+            max = fmax(max, records[i]->slowdown.items[j]);
         }
     fprintf(
         stream,
         "%zu trials at the speed of the calibration, each sample divided by its slowdown, which is how many times "
-        "as long as then a yardstick took around it (%.2f to %.2f): ",
-        errors.count, least, most);
+        "as long as then a reference kernel took around it (%.2f to %.2f): ",
+        errors.count, min, max);
     print_errors(&errors, all, stream);
 }
 

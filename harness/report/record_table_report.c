@@ -110,7 +110,7 @@ static void write_drawn(const struct printer *printer)
     }
     if (drawn && timed)
         fprintf(printer->stream,
-                "\n%zu of %zu rows draw their columns: times are means over draws, all else is of the first draw\n",
+                "\n%zu of %zu rows draw their chunks: times are means over draws, all else is of the first draw\n",
                 drawn, printer->table->row_count);
 }
 

@@ -34,20 +34,20 @@ static double line_slope(const struct line *line)
 // Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.
 struct growth {
     double floor, ours, published; // floor: of the lower bounds, at our contexts
-    double least, most;            // contexts of ours
+    double min, max;               // contexts of ours
 };
 static struct growth growth_of(const struct curve *curve)
 {
     struct line floor = {0}, ours = {0}, published = {0};
-    struct growth growth = {.least = NAN, .most = NAN};
+    struct growth growth = {.min = NAN, .max = NAN};
     for (size_t i = 0; i < curve->count; i++) {
         const struct pair *pair = &curve->pairs[i];
         line_add(&floor, pair->at, pair->floor);
         line_add(&ours, pair->at, pair->ours);
         line_add(&published, pair->at, pair->published ? pair->published->value : NAN);
         if (isfinite(pair->ours)) {
-            growth.least = fmin(growth.least, pair->at);
-            growth.most = fmax(growth.most, pair->at);
+            growth.min = fmin(growth.min, pair->at);
+            growth.max = fmax(growth.max, pair->at);
         }
     }
     growth.floor = line_slope(&floor);
@@ -133,7 +133,7 @@ static bool any_drawn(const struct printer *printer)
     bool drawn = false;
     for (size_t c = 0; c < printer->pairing->curve_count; c++)
         for (size_t i = 0; i < printer->pairing->curves[c].count; i++)
-            drawn |= isfinite(printer->pairing->curves[c].pairs[i].columns);
+            drawn |= isfinite(printer->pairing->curves[c].pairs[i].drawn_chunks);
     return drawn;
 }
 
@@ -146,7 +146,7 @@ static void print_points(const struct printer *printer)
     int decimals = memory ? 1 : 3;
     // The last word ends the row where nothing is drawn.
     ROW(&table, "series", axis_of(printer), memory ? "published MiB" : "published s",
-        memory ? "ours MiB" : "ours s", "ratio", drawn ? "columns drawn" : NULL);
+        memory ? "ours MiB" : "ours s", "ratio", drawn ? "chunks drawn" : NULL);
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
         for (size_t i = 0; i < curve->count; i++) {
@@ -158,7 +158,7 @@ static void print_points(const struct printer *printer)
                 text_table_number(published / unit, decimals).text,
                 pair->oom ? "oom" : text_table_number(pair->ours / unit, decimals).text,
                 text_table_number(pair->ours / published, 3).text,
-                drawn ? text_table_number(pair->columns, 2).text : NULL);
+                drawn ? text_table_number(pair->drawn_chunks, 2).text : NULL);
         }
     }
     print_table(printer, "Points", &table);
@@ -192,7 +192,7 @@ static void print_growth(const struct printer *printer)
         const struct curve *curve = &printer->pairing->curves[c];
         struct growth growth = growth_of(curve);
         char range[64];
-        snprintf(range, sizeof range, "%.0f to %.0f", growth.least, growth.most);
+        snprintf(range, sizeof range, "%.0f to %.0f", growth.min, growth.max);
         if (isfinite(growth.ours))
             ROW(&table, label_word(curve, printer->models).text, range, text_table_number(growth.floor, 0).text,
                 text_table_number(growth.ours, 0).text, text_table_number(growth.ours / growth.floor, 4).text,
@@ -240,7 +240,7 @@ static void print_head(const struct printer *printer)
         fprintf(printer->stream, "%sper sample: of ours the step's over its batch\n",
                 printer->markdown ? "\n" : "");
     if (any_drawn(printer))
-        fprintf(printer->stream, "%swhere columns are drawn ours is the mean over draws\n",
+        fprintf(printer->stream, "%swhere chunks are drawn ours is the mean over draws\n",
                 printer->markdown ? "\n" : "");
     if (pairing->missing)
         fprintf(printer->stream, "%sno record of ours for %zu of %zu published points\n",

@@ -19,7 +19,7 @@ struct report_request {
     bool summary;          // the summaries alone, and not the table, every point and every operation
 };
 
-// Whether nothing but the table of records is asked for: its columns, their order, or a format that holds one
+// Whether nothing but the table of records is asked for: its chunks, their order, or a format that holds one
 // table.
 bool report_is_table_alone(const struct report_request *request);
 // Writes the report: the table alone where that is asked for, else what else there is, too. False and a status if a

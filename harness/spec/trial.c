@@ -1,5 +1,5 @@
 #include "harness/spec/trial.h"
-#include "harness/profile/links.h"
+#include "harness/profile/interconnect.h"
 #include "harness/spec/device_kind.h"
 #include "harness/spec/method_decode.h"
 #include "kernels/objectives/objective.h"
@@ -36,13 +36,17 @@ bool trial_times_ranks(const struct trial *trial)
     return trial->parallel.exchange != EXCHANGE_RING || trial->parallel.sequence <= RING_RANKS_TIMED;
 }
 
-const struct links *trial_links(const struct trial *trial)
+const struct interconnect *trial_interconnect(const struct trial *trial)
 {
-    const struct links *links = trial->links ? trial->links : trial->profile ? &trial->profile->links : NULL;
+    const struct interconnect *interconnect = trial->interconnect ? trial->interconnect
+                                              : trial->profile    ? &trial->profile->interconnect
+                                                                  : NULL;
     struct status why = {0};
     if (!trial_times_ranks(trial))
         return NULL;
-    return links && links->count && links_reach(links, trial_ranks(trial), &why) ? links : NULL;
+    return interconnect && interconnect->count && interconnect_reach(interconnect, trial_ranks(trial), &why)
+               ? interconnect
+               : NULL;
 }
 
 struct split trial_split(const struct trial *trial)
@@ -87,7 +91,7 @@ void trial_free(struct trial *trial)
     free(trial->canonical);
     free(trial->shares);
     free(trial->profile);
-    free(trial->links);
+    free(trial->interconnect);
     free(trial->model_folder);
     free(trial->adapter_folder);
     lora_free(&trial->lora);

@@ -8,7 +8,7 @@
 enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
 
 struct measure {
-    size_t warmup, samples; // steps; where columns are drawn, of a draw each
+    size_t warmup, samples; // steps; where chunks are drawn, of a draw each
     double max_seconds;     // of the trial's process; 0: no limit
     enum gradient_check gradient;
     bool timeline;     // record the live bytes over one step
@@ -47,8 +47,8 @@ struct training {
     size_t steps;      // 0: none, a trial measures one step again and again
     size_t accumulate; // micro-batches of a step
     enum schedule schedule;
-    size_t warmup; // steps until the rate is whole
-    double floor;  // of the rate, at the end of a schedule that falls
+    size_t warmup;       // steps until the rate is whole
+    double min_lr_ratio; // of the rate, at the end of a schedule that falls
     // wsd's: steps at the whole rate, 0: until the decay ends with the run; steps of the decay; waves of a cosine.
     size_t stable_steps, decay_steps;
     enum ramp warmup_type, decay_type;
@@ -91,10 +91,10 @@ struct trial {
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
     char device[16];
-    bool suited;             // a card's own defaults were taken (option_on_card)
-    bool planned;            // the device has no data: nothing is computed, only counted
-    struct profile *profile; // NULL: no time estimate
-    struct links *links;     // between ranks; NULL: the profile's
+    bool suited;                       // a card's own defaults were taken (option_on_card)
+    bool planned;                      // the device has no data: nothing is computed, only counted
+    struct profile *profile;           // NULL: no time estimate
+    struct interconnect *interconnect; // between ranks; NULL: the profile's
     enum dtype dtype, kv_gradient_dtype, gradient_dtype;
     bool kv_gradient_stochastic; // these sums, in bf16, are not rounded to nearest
     size_t context, batch;
@@ -103,7 +103,7 @@ struct trial {
     char *labels; // NULL: the next token
     struct packing packing;
     size_t group;      // sequences, one after another, whose prompt is walked once; 0 and 1: each has its own
-    size_t row_tokens; // of a batch file's groups, where the method draws columns and nothing trains; 0: not read
+    size_t row_tokens; // of a batch file's groups, where the method draws chunks and nothing trains; 0: not read
     size_t prompt;     // tokens of a sequence that it begins with and does not predict; 0: as the data have it
     const struct objective *objective;
     void *objective_options; // the objective's own struct
@@ -153,7 +153,7 @@ struct split trial_split(const struct trial *trial);
 #define RING_RANKS_TIMED 128
 bool trial_times_ranks(const struct trial *trial);
 // What joins them; NULL: not known, or not for so many.
-const struct links *trial_links(const struct trial *trial);
+const struct interconnect *trial_interconnect(const struct trial *trial);
 // The sequences that a replica takes: replica 0 no fewer than any other. As many stay together as make pairs and
 // groups.
 size_t trial_together(const struct trial *trial);

@@ -14,7 +14,7 @@ struct json_field *trial_field(struct trial_fields *fields, const char *key)
 }
 
 // Tokens of a row of a batch file's groups, which the file alone says: what is drawn, and a share, is of its
-// columns.
+// chunks.
 static bool read_row_tokens(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct json_field *share = method_fields_share(&fields->method);
@@ -25,7 +25,7 @@ static bool read_row_tokens(struct trial *trial, const struct trial_fields *fiel
         return true;
     if (trains)
         return json_field_fail(*share, status,
-                               "a share is of columns, and each micro-batch has as many as the prompts that its "
+                               "a share is of chunks, and each micro-batch has as many as the prompts that its "
                                "groups share leave of it; give their number");
     bool read = batch_file_read(&data, trial->data.path, trial->context, trial->batch, trial->config.vocab, status);
     if (read)
@@ -156,8 +156,8 @@ static bool check_rate(const struct training *train, struct json_field field, st
             "is longer than the run of %zu steps, which would never reach its rate; give at most "
             "%zu, or more \"steps\"",
             train->steps, train->steps);
-    if (train->floor > 0 && train->schedule == SCHEDULE_CONSTANT)
-        return json_field_fail(json_field_get(field, "floor"), status,
+    if (train->min_lr_ratio > 0 && train->schedule == SCHEDULE_CONSTANT)
+        return json_field_fail(json_field_get(field, "min_lr_ratio"), status,
                                "is where a schedule ends, and a constant rate has none; give \"schedule\" linear, "
                                "cosine or wsd, or leave it out");
     return check_wsd(train, field, status);
@@ -174,11 +174,11 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
         return json_field_fail(field, status, "nothing would update the weights; give \"optimizer\"");
     if (!check_train_data(trial, fields, status) || !check_train_reference(trial, fields, status))
         return false;
-    bool in_walk = optimizer_updates_in_walk(trial->optimizer, trial->optimizer_options);
-    if (in_walk && (train->clip > 0 || train->accumulate > 1))
+    bool in_backward = optimizer_updates_in_backward(trial->optimizer, trial->optimizer_options);
+    if (in_backward && (train->clip > 0 || train->accumulate > 1))
         return json_field_fail(json_field_get(field, train->clip > 0 ? "clip" : "accumulate"), status,
-                               "needs all gradients at once, and the optimizer's \"when\": \"walk\" frees each "
-                               "within the walk; leave it out, or give \"when\": \"end\"");
+                               "needs all gradients at once, and the optimizer's \"when\": \"backward\" frees each "
+                               "within the backward pass; leave it out, or give \"when\": \"end\"");
     if (train->clip > 0 && !optimizer_keeps_gradients(trial->optimizer, trial->optimizer_options))
         return json_field_fail(
             json_field_get(field, "clip"), status,
@@ -261,14 +261,14 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
             "quantised weights cannot train, and with optimizer \"%s\" they do; leave one of the "
             "two out",
             optimizer->name);
-    if ((optimizer->turn || optimizer->lora == LORA_BESIDE) &&
+    if ((optimizer->active_layer || optimizer->lora == LORA_BESIDE) &&
         (trial->lora.table || trial->lora.saved || trial->lora.targets & (LORA_EMBEDDING | LORA_HEAD)))
         return json_field_fail(field, status,
                                "\"%s\" lets layers train by turns, and \"lora\" has factors that are not in every "
                                "layer alike, or trains "
                                "whole modules; leave one of the two out",
                                optimizer->name);
-    if (optimizer->turn && trial->parallel.stage > 1)
+    if (optimizer->active_layer && trial->parallel.stage > 1)
         return json_field_fail(
             field, status,
             "\"%s\" lets one part of the model train at a time, and the other stages would wait; "
@@ -283,18 +283,18 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
                        "method \"%s\" computes no gradient that optimizer \"%s\" could move weights by; leave the "
                        "optimizer out, or take another method",
                        trial->method->name, optimizer->name) > 0);
-    if (!optimizer_updates_in_walk(optimizer, trial->optimizer_options))
+    if (!optimizer_updates_in_backward(optimizer, trial->optimizer_options))
         return true;
     struct json_field when = json_field_get(field, "when");
     if (trial->gradients_place == PLACE_HOST)
-        return json_field_fail(when, status,
-                               "\"walk\" frees gradients in the walk; place.gradients has nothing to keep");
-    if (!trial->method->rows && !trial->lora.rank && !trial->unsupported)
-        CHECK(asprintf(
-                  &trial->unsupported,
-                  "method \"%s\" completes no gradient before its last column, so all of them live at once and "
-                  "\"walk\" saves nothing; give the optimizer \"when\": \"end\", or take a method that walks rows",
-                  trial->method->name) > 0);
+        return json_field_fail(
+            when, status, "\"backward\" frees gradients in the backward pass; place.gradients has nothing to keep");
+    if (!trial->method->by_layer && !trial->lora.rank && !trial->unsupported)
+        CHECK(asprintf(&trial->unsupported,
+                       "method \"%s\" completes no gradient before its last chunk, so all of them live at once and "
+                       "\"backward\" saves nothing; give the optimizer \"when\": \"end\", or take a method that "
+                       "walks rows",
+                       trial->method->name) > 0);
     return true;
 }
 
@@ -341,8 +341,8 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
                                "\"" BF16_STOCHASTIC "\" is of sums that one rank keeps: ranks of \"sequence\" add "
                                "theirs to each other's, rounded to nearest; give \"bf16\" or \"f32\"");
     struct status why = {0};
-    if (trial->links && !links_reach(trial->links, trial_ranks(trial), &why))
-        return json_field_fail(fields->keys[trial_key_find("links")], status, "%s", why.message);
+    if (trial->interconnect && !interconnect_reach(trial->interconnect, trial_ranks(trial), &why))
+        return json_field_fail(fields->keys[trial_key_find("interconnect")], status, "%s", why.message);
     if (trial->parallel.exchange && trial->parallel.sequence == 1)
         return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "exchange"), status,
                                "is between ranks of \"sequence\", and there is one; give \"sequence\", or leave it "

@@ -17,7 +17,7 @@ static const struct trial_key measure_keys[] = {
     {MEMBER("warmup", COUNT, measure.warmup), .maximum = SAMPLES_MAX, .initial = 1, .unit = "steps",
      .meaning = "before the samples"},
     {MEMBER("samples", COUNT, measure.samples), .minimum = 1, .maximum = SAMPLES_MAX, .initial = 5, .unit = "steps",
-     .meaning = "timed; where columns are drawn, of a draw each"},
+     .meaning = "timed; where chunks are drawn, of a draw each"},
     {MEMBER("max_seconds", NUMBER, measure.max_seconds), .maximum = 1e9, .initial = 60, .unit = "seconds",
      .meaning = "limit of the trial's process; 0: none"},
     {MEMBER("gradient", CHOICE, measure.gradient), .initial = GRADIENT_FULL_F64,
@@ -103,7 +103,7 @@ static const struct trial_key train_keys[] = {
     {MEMBER("warmup", COUNT, train.warmup), .maximum = STEPS_MAX, .unit = "steps",
      .meaning = "over which the rate rises to what it is; the first has 1/N of it, under wsd the floor",
      .argument = "N"},
-    {MEMBER("floor", NUMBER, train.floor), .maximum = 1,
+    {MEMBER("min_lr_ratio", NUMBER, train.min_lr_ratio), .maximum = 1,
      .meaning =
          "smallest share of the rate: a linear or cosine schedule comes to it one step behind the last, wsd's "
          "decay after `decay_steps`",
@@ -150,10 +150,10 @@ const struct trial_key trial_keys[] = {
      .values = "its name or path, and numbers of another card behind: rtx-3090,memory_bytes=12GiB",
      .null = "no estimate", .quiet = true, .argument = "PROFILE|FILE", .spelling = SPELLED_TEXT,
      .decode = decode_profile},
-    {KEY("links", OWN), .holds = HOLDS_TEXT,
+    {KEY("interconnect", OWN), .holds = HOLDS_TEXT,
      .meaning = "between ranks, that a time estimate of several is made from, such as infiniband",
-     .values = "their name or path", .null = "the profile's", .quiet = true, .argument = "LINKS|FILE",
-     .spelling = SPELLED_TEXT, .decode = decode_links},
+     .values = "their name or path", .null = "the profile's", .quiet = true, .argument = "INTERCONNECT|FILE",
+     .spelling = SPELLED_TEXT, .decode = decode_interconnect},
     {KEY("data", OWN), .meaning = "the tokens",
      .values = "random, {text: PATH} of bytes, {tokens: PATH} (.npy or llm.c's .bin; raw ids: dtype: u16 or u32), "
                "or {batch: PATH} of a batch file, to train also a folder",

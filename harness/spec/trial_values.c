@@ -91,17 +91,17 @@ json_t *decode_profile(struct trial *trial, struct json_field field, struct stat
     return json_string(name);
 }
 
-json_t *decode_links(struct trial *trial, struct json_field field, struct status *status)
+json_t *decode_interconnect(struct trial *trial, struct json_field field, struct status *status)
 {
     const char *name = NULL;
     struct status why = {0};
     if (!json_field_given(field))
         return json_null();
-    if (!json_field_text(field, "null, or the name or path of links", &name, status))
+    if (!json_field_text(field, "null, or the name or path of interconnect", &name, status))
         return NULL;
-    trial->links = calloc(1, sizeof *trial->links);
-    CHECK(trial->links);
-    if (!links_load(trial->links, name, &why)) {
+    trial->interconnect = calloc(1, sizeof *trial->interconnect);
+    CHECK(trial->interconnect);
+    if (!interconnect_load(trial->interconnect, name, &why)) {
         json_field_fail(field, status, "%s", why.message);
         return NULL;
     }

@@ -22,7 +22,7 @@ json_t *decode_model(struct trial *trial, struct json_field field, struct status
 json_t *decode_dtype(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_device(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_profile(struct trial *trial, struct json_field field, struct status *status);
-json_t *decode_links(struct trial *trial, struct json_field field, struct status *status);
+json_t *decode_interconnect(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_data(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_documents(struct trial *trial, struct json_field field, struct status *status);
 json_t *decode_objective(struct trial *trial, struct json_field field, struct status *status);

@@ -36,9 +36,9 @@ struct sample_mean sample_mean(const double *values, size_t count)
     return mean;
 }
 
-double sample_half_interval(struct sample_mean mean, size_t count, double error_least)
+double sample_half_interval(struct sample_mean mean, size_t count, double error_min)
 {
-    double error = fmax(mean.deviation / sqrt((double)count), error_least);
+    double error = fmax(mean.deviation / sqrt((double)count), error_min);
     return count > 1 ? student_t_quantile(SAMPLE_LEVEL, count - 1) * error : INFINITY;
 }
 

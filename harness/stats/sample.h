@@ -23,6 +23,6 @@ struct sample_mean {
 struct sample_mean sample_mean(const double *values, size_t count);
 // Half of Student's interval (1908) of the mean, were it over `count` such values and its standard error at least
 // error_least; infinite for one value.
-double sample_half_interval(struct sample_mean mean, size_t count, double error_least);
+double sample_half_interval(struct sample_mean mean, size_t count, double error_min);
 // The exponentials of an estimate and of its interval.
 struct shift sample_ratio(double log_ratio, double half_interval);

@@ -8,15 +8,15 @@ static bool stages_fit(const struct trial *trial, struct status *status)
     if (!(method->parallel & PARALLEL_STAGE))
         return status_set(
             status, STATUS_UNSUPPORTED,
-            "%s takes no stage ranks: it ends a row before it begins the one below, and a pipeline would "
-            "wait for all rows of the ranks above; seco and spaco walk columns",
+            "%s takes no stage ranks: it ends a layer before it begins the one below, and a pipeline would "
+            "wait for all layers of the ranks above; seco and spaco walk chunks",
             method->name);
-    const struct option *rows = option_find(&method->options, "stage_rows");
+    const struct option *rows = option_find(&method->options, "segment_starts");
     const struct index_list *list = rows ? (const void *)((const char *)trial->options + rows->offset) : NULL;
-    if (options_count(&method->options, trial->options, "stages", 1) > 1 || (list && list->count))
+    if (options_count(&method->options, trial->options, "segments", 1) > 1 || (list && list->count))
         return status_set(
             status, STATUS_UNSUPPORTED,
-            "stages of %s run their layers stage by stage, stage ranks column by column: give one of the "
+            "segments of %s run their layers segment by segment, stage ranks chunk by chunk: give one of the "
             "two",
             method->name);
     if (trial->parallel.stage > trial->config.layers)
@@ -56,12 +56,11 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
                           "parallel.exchange",
                           trial->parallel.sequence, c->heads, c->kv_heads);
     return method->parallel & PARALLEL_SEQUENCE ||
-           status_set(
-               status, STATUS_UNSUPPORTED,
-               "%s takes no sequence ranks: of each of its columns one rank would have the tokens and the "
-               "others wait, or all exchange keys and values column by column; full, checkpoint and streambp "
-               "walk rows",
-               trial->method->name);
+           status_set(status, STATUS_UNSUPPORTED,
+                      "%s takes no sequence ranks: of each of its chunks one rank would have the tokens and the "
+                      "others wait, or all exchange keys and values chunk by chunk; full, checkpoint and streambp "
+                      "walk rows",
+                      trial->method->name);
 }
 
 // Ranks of data and of sequence are replicas of the model.
@@ -70,11 +69,11 @@ static bool replicas_fit(const struct trial *trial, struct status *status)
     const struct method *method = trial->method;
     if (trial->parallel.data > 1 && !(method->parallel & PARALLEL_DATA))
         return status_set(status, STATUS_UNSUPPORTED, "%s takes no data ranks", method->name);
-    if (!method->rows && trial->parallel.zero > ZERO_OPTIMIZER)
+    if (!method->by_layer && trial->parallel.zero > ZERO_OPTIMIZER)
         return status_set(
             status, STATUS_UNSUPPORTED,
-            "%s completes no gradient before its last column, so that shares of them would save nothing, and "
-            "would gather weights for every column of every layer: parallel.zero is at most %d; full, "
+            "%s completes no gradient before its last chunk, so that shares of them would save nothing, and "
+            "would gather weights for every chunk of every layer: parallel.zero is at most %d; full, "
             "checkpoint and streambp walk rows",
             method->name, ZERO_OPTIMIZER);
     if (trial->weights_place == PLACE_HOST || trial->gradients_place == PLACE_HOST ||

@@ -1,18 +1,18 @@
 #include "harness/step/rounding.h"
 #include <math.h>
 
-#define ROUNDING_RMS     0.4247
-#define STREAM_RESULTS   4
-#define BLOCK_RESULTS    28
-#define AMPLIFICATION    4
-#define LAYER_SUMS       64
-#define NOISE_FACTOR     10
-#define DEVIATIONS_LEAST 5
-#define DEVIATIONS_MOST  250
-#define RELATIVE_MOST    0.25
-#define TENSOR_FACTOR    3
-#define SMALL_SHARE      0.1
-#define TF32_EPSILON     0x1p-11
+#define ROUNDING_RMS   0.4247
+#define STREAM_RESULTS 4
+#define BLOCK_RESULTS  28
+#define AMPLIFICATION  4
+#define LAYER_SUMS     64
+#define NOISE_FACTOR   10
+#define DEVIATIONS_MIN 5
+#define DEVIATIONS_MAX 250
+#define RELATIVE_MAX   0.25
+#define TENSOR_FACTOR  3
+#define SMALL_SHARE    0.1
+#define TF32_EPSILON   0x1p-11
 
 static double larger(double a, double b)
 {
@@ -49,13 +49,13 @@ struct rounding rounding_of(const struct trial *trial, double noise)
 {
     double f64 = dtype_epsilon(DTYPE_F64), own = dtype_epsilon(trial->dtype),
            statistic = dtype_epsilon(dtype_statistic(trial->dtype));
-    double deviations = larger(DEVIATIONS_LEAST, NOISE_FACTOR * noise / deviation(trial, f64, f64, 0));
+    double deviations = larger(DEVIATIONS_MIN, NOISE_FACTOR * noise / deviation(trial, f64, f64, 0));
     double relative =
         deviations * deviation(trial, trial->tf32 ? larger(own, TF32_EPSILON) : own, statistic, parts(trial));
     return (struct rounding){
         .relative = relative,
         .cancelled = deviations * deviation(trial, statistic, statistic, 0),
-        .decides = relative <= RELATIVE_MOST && deviations <= DEVIATIONS_MOST,
+        .decides = relative <= RELATIVE_MAX && deviations <= DEVIATIONS_MAX,
     };
 }
 

@@ -524,11 +524,11 @@ static char *words_of(const struct record_column *column, const json_t *value)
 static char *more_than(const struct record *record, char *words)
 {
     double limit = record->trial.limits->memory;
-    char most[64], *more;
+    char max[64], *more;
     bool limited = strstr(text_or(record->reason, ""), "(limits.memory)") && limit > record->peak_bytes;
     if (limited)
-        size_text((size_t)limit, most, sizeof most);
-    CHECK(asprintf(&more, "> %s", limited ? most : words) >= 0);
+        size_text((size_t)limit, max, sizeof max);
+    CHECK(asprintf(&more, "> %s", limited ? max : words) >= 0);
     free(words);
     return more;
 }

@@ -19,15 +19,15 @@ static size_t method_rank(const char *name)
 // that no method has come last.
 static size_t key_rank(const char *key)
 {
-    size_t rank = SIZE_MAX, most = 0;
+    size_t rank = SIZE_MAX, max = 0;
     for (size_t i = 0; methods[i]; i++) {
         const struct option *rows = methods[i]->options.rows, *own = option_find(&methods[i]->options, key);
         size_t count = 0;
         while (rows[count].name) {
             count++;
         }
-        if (own && count > most) {
-            most = count;
+        if (own && count > max) {
+            max = count;
             rank = (size_t)(own - rows);
         }
     }
@@ -133,7 +133,7 @@ static int compare_records(const struct record *a, const struct record *b, const
     return order;
 }
 
-// Appends one option: "chunk 128", "sampler uniform"; 0, which is no number of columns, in words.
+// Appends one option: "chunk 128", "sampler uniform"; 0, which is no number of chunks, in words.
 static void append_option(struct series *series, const char *key, const json_t *value)
 {
     const char *comma = *series->label ? ", " : "";
@@ -142,7 +142,7 @@ static void append_option(struct series *series, const char *key, const json_t *
     } else if (strcmp(key, "chunk") == 0 && json_integer_value(value) == 0) {
         text_append(series->label, sizeof series->label, "%swhole context", comma);
     } else if (strcmp(key, "budget") == 0 && json_integer_value(value) == 0 && json_is_integer(value)) {
-        text_append(series->label, sizeof series->label, "%sfixed columns", comma);
+        text_append(series->label, sizeof series->label, "%sfixed chunks", comma);
     } else {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
         CHECK(text);

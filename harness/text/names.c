@@ -44,7 +44,7 @@ static size_t edit(char a, char b)
     return isdigit((unsigned char)a) || isdigit((unsigned char)b) ? LONGEST + 1 : 1;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t min(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -62,35 +62,35 @@ static size_t distance(const char *a, const char *b, bool beginning)
     for (size_t i = 1; i <= rows; i++) {
         for (size_t j = 1; j <= cols; j++) {
             char x = a[i - 1], y = b[j - 1];
-            d[i][j] = least(d[i - 1][j - 1] + (same(x, y) ? 0 : edit(x, y)),
-                            least(d[i - 1][j] + edit(x, x), d[i][j - 1] + edit(y, y)));
+            d[i][j] = min(d[i - 1][j - 1] + (same(x, y) ? 0 : edit(x, y)),
+                          min(d[i - 1][j] + edit(x, x), d[i][j - 1] + edit(y, y)));
             if (i > 1 && j > 1 && same(x, b[j - 2]) && same(a[i - 2], y))
-                d[i][j] = least(d[i][j], d[i - 2][j - 2] + edit(x, y));
+                d[i][j] = min(d[i][j], d[i - 2][j - 2] + edit(x, y));
         }
     }
     size_t edits = d[rows][cols];
     for (size_t j = 0; beginning && j < cols; j++)
         if (j == 0 || !isdigit((unsigned char)b[j - 1]) || !isdigit((unsigned char)b[j]))
-            edits = least(edits, d[rows][j]);
+            edits = min(edits, d[rows][j]);
     return edits;
 }
 
 // The name with the fewest edits, at most `most`; with `alone`, of the beginning, and none if several have as few.
-static const char *nearest_within(const struct names *names, const char *found, size_t most, bool alone)
+static const char *nearest_within(const struct names *names, const char *found, size_t max, bool alone)
 {
     const char *nearest = NULL;
     size_t as_near = 0;
     for (size_t i = 0; i < names->count; i++) {
         const char *name = names->items[i];
         size_t edits = strlen(name) <= LONGEST ? distance(found, name, alone) : LONGEST + 1;
-        if (edits > most || edits >= strlen(name))
+        if (edits > max || edits >= strlen(name))
             continue;
-        if (edits < most || !as_near) {
+        if (edits < max || !as_near) {
             nearest = name;
             as_near = 0;
         }
         as_near++;
-        most = edits;
+        max = edits;
     }
     return alone && as_near > 1 ? NULL : nearest;
 }

@@ -41,9 +41,9 @@ static bool open_held_out(struct train *train, struct status *status)
         return false;
     if (settings->held_out == 0 && !settings->evaluate.path)
         return true;
-    size_t most = settings->evaluate_windows, count = train_data_count(&train->held_out);
+    size_t max = settings->evaluate_windows, count = train_data_count(&train->held_out);
     size_t together = trial->data.kind == DATA_BATCH ? trial_together(trial) : 1;
-    train->evaluated = most && most < count ? (most + together - 1) / together * together : count; // all of a pair
+    train->evaluated = max && max < count ? (max + together - 1) / together * together : count; // all of a pair
     return refer(train, &train->held_out, train->evaluated, status);
 }
 
@@ -54,7 +54,7 @@ static size_t evaluated_at_a_time(const struct trial *trial)
     const struct training *settings = &trial->train;
     struct train_data data = {0}, held_out = {0};
     struct status unread = {0};
-    size_t count = trial->batch, most = settings->evaluate_windows;
+    size_t count = trial->batch, max = settings->evaluate_windows;
     bool known = settings->held_out > 0 ? train_data_open(&data, trial, &trial->data, 0, &unread) &&
                                               train_data_split(&data, settings->held_out, &held_out, &unread)
                                         : train_data_open(&held_out, trial, &settings->evaluate, 0, &unread);
@@ -62,7 +62,7 @@ static size_t evaluated_at_a_time(const struct trial *trial)
         count = train_data_count(&held_out);
     train_data_close(&data);
     train_data_close(&held_out);
-    return most && most < count ? most : count;
+    return max && max < count ? max : count;
 }
 
 // As many sequences as make a micro-batch, in each step something to learn from.
@@ -154,13 +154,13 @@ static bool read_data(struct train *train, struct train_data *from, size_t first
 static bool count_data(struct train *train, struct train_data *from, size_t first, size_t count,
                        struct normaliser *sum, struct status *status)
 {
-    size_t most = train->trial->batch;
+    size_t max = train->trial->batch;
     bool ok = !is_dataless(train);
     *sum = (struct normaliser){0};
-    for (size_t i = 0; ok && i < count; i += most) {
+    for (size_t i = 0; ok && i < count; i += max) {
         struct batch_data data;
         struct batch batch;
-        ok = read_data(train, from, first + i, count - i < most ? count - i : most, &data, status);
+        ok = read_data(train, from, first + i, count - i < max ? count - i : max, &data, status);
         if (ok) {
             step_batch_open(&batch, train->counter, &data);
             step_batch_set_objective(&batch, train->counter, train->trial, &data);
@@ -189,7 +189,7 @@ static bool open_batch(struct train *train, struct train_data *from, size_t firs
         train->setup->batch.normaliser = *whole;
     if (ok)
         setup_share_batch(train->setup);
-    report->asked_ms += device_timer_asked_ms(device);
+    report->host_launch_ms += device_timer_host_launch_ms(device);
     report->ms += device_timer_stop_ms(device);
     batch_data_free(&data);
     return ok;
@@ -237,12 +237,12 @@ static void close_micro_batch(struct training_step *step)
 
 static double squares(struct device *device, struct tensor t)
 {
-    size_t count = tensor_count(t), most = count < BLOCK_VALUES ? count : BLOCK_VALUES;
-    double sum = 0, *values = malloc((most + 1) * sizeof *values);
+    size_t count = tensor_count(t), max = count < BLOCK_VALUES ? count : BLOCK_VALUES;
+    double sum = 0, *values = malloc((max + 1) * sizeof *values);
     CHECK(values);
     t = tensor_reshape(t, count, 1);
-    for (size_t first = 0; first < count; first += most) {
-        size_t n = count - first < most ? count - first : most;
+    for (size_t first = 0; first < count; first += max) {
+        size_t n = count - first < max ? count - first : max;
         tensor_read(device, tensor_rows(t, first, n), values);
         for (size_t i = 0; i < n; i++)
             sum += values[i] * values[i];
@@ -286,11 +286,11 @@ static double norm_of(const struct train *train)
 static void clip(struct train *train)
 {
     struct model *model = &train->setup->model;
-    double most = train->trial->train.clip;
+    double max = train->trial->train.clip;
     bool data = !model->device->ops->dataless && train->setup->trainer.keeps_gradients;
     train->gradient_norm = data ? norm_of(train) : NAN;
-    double factor = data ? fmin(1, most / (train->gradient_norm + CLIP_EPSILON)) : 1;
-    for (size_t i = 0; most > 0 && i < model->parameter_count; i++) {
+    double factor = data ? fmin(1, max / (train->gradient_norm + CLIP_EPSILON)) : 1;
+    for (size_t i = 0; max > 0 && i < model->parameter_count; i++) {
         struct tensor grad = gradient_of(&model->parameters[i]);
         if (grad.data && tensor_count(grad) > 0)
             op_scale(model->device, grad, factor);
@@ -323,7 +323,7 @@ static bool complete_step(struct training_step *step, struct step_report *report
                           "the loss of step %zu is not finite; try a smaller rate, or clip", train->step + 1);
     device_timer_start(device);
     clip(train);
-    report->asked_ms += device_timer_asked_ms(device);
+    report->host_launch_ms += device_timer_host_launch_ms(device);
     report->ms += device_timer_stop_ms(device);
     bool known = !device->ops->dataless && train->setup->trainer.keeps_gradients;
     return !known || !is_fine(train) || isfinite(train->gradient_norm) ||
@@ -460,8 +460,8 @@ static bool complete_shape(struct training_step *step, struct step_report *repor
     return true;
 }
 
-bool train_walk_shape(struct train *train, const struct train_shape *shape, struct step_report *report,
-                      struct status *status)
+bool train_run_shape(struct train *train, const struct train_shape *shape, struct step_report *report,
+                     struct status *status)
 {
     struct stepping stepping = {.train = train, .shape = shape, .status = status};
     struct training_step step = setup_update(train->setup, train->trial, 1);

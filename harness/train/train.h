@@ -36,13 +36,13 @@ void train_begin(struct train *train, struct setup *setup);
 // It borrows all from `train`, and is not closed.
 struct train train_like(const struct train *train, const struct trial *trial, struct setup *setup);
 // The next step. report: sums of this rank's sequences, times with those of the update and of a reference's
-// pass, columns of the last micro-batch. False and a status if tokens cannot be read, or (failed) if the loss is
+// pass, chunks of the last micro-batch. False and a status if tokens cannot be read, or (failed) if the loss is
 // not finite; what the device fails at is in its status.
 bool train_step(struct train *train, struct step_report *report, struct status *status);
 // On a device without data: walks one of train->shapes. report: as of train_step. False and a status if its
 // sequences cannot be read.
-bool train_walk_shape(struct train *train, const struct train_shape *shape, struct step_report *report,
-                      struct status *status);
+bool train_run_shape(struct train *train, const struct train_shape *shape, struct step_report *report,
+                     struct status *status);
 // The shape's batch becomes the setup's; otherwise likewise.
 bool train_open_shape(struct train *train, const struct train_shape *shape, struct status *status);
 // Whether what is held out is to be evaluated after so many steps as are done.

@@ -27,14 +27,14 @@ static double wsd_factor(const struct training *t, size_t done)
 {
     size_t stable = t->stable_steps ? t->stable_steps : t->steps - t->warmup - t->decay_steps;
     if (done < t->warmup)
-        return above(t->floor, rise(t->warmup_type, (double)done / (double)t->warmup));
+        return above(t->min_lr_ratio, rise(t->warmup_type, (double)done / (double)t->warmup));
     size_t decayed = done - t->warmup;
     if (decayed < stable)
         return 1;
     decayed -= stable;
     if (decayed >= t->decay_steps)
-        return t->floor;
-    return above(t->floor, fall(t->decay_type, (double)decayed / (double)t->decay_steps, t->cycles));
+        return t->min_lr_ratio;
+    return above(t->min_lr_ratio, fall(t->decay_type, (double)decayed / (double)t->decay_steps, t->cycles));
 }
 
 double train_schedule_factor(const struct training *t, size_t done)
@@ -46,7 +46,7 @@ double train_schedule_factor(const struct training *t, size_t done)
     if (t->schedule == SCHEDULE_CONSTANT)
         return 1;
     enum ramp ramp = t->schedule == SCHEDULE_COSINE ? RAMP_COSINE : RAMP_LINEAR;
-    return above(t->floor, fall(ramp, (double)(done - t->warmup) / (double)(t->steps - t->warmup), 0.5));
+    return above(t->min_lr_ratio, fall(ramp, (double)(done - t->warmup) / (double)(t->steps - t->warmup), 0.5));
 }
 
 bool train_schedule_evaluates(const struct training *t, size_t done)

@@ -21,7 +21,7 @@ struct train_shapes {
 };
 
 // Lists the distinct shapes of all that a run takes, in its order; of more than TRAIN_SHAPES_MAX those with the
-// longest rows. Where the method draws columns, each micro-batch of files is a shape. data: NULL, where sequences
+// longest rows. Where the method draws chunks, each micro-batch of files is a shape. data: NULL, where sequences
 // are windows and all alike. held_out: NULL, likewise; evaluated: the number of its sequences, 0: nothing is
 // evaluated. Release with train_shapes_free.
 void train_shapes_list(struct train_shapes *shapes, const struct trial *trial, struct train_data *data,

@@ -1,4 +1,4 @@
-// Bias: what a sampled gradient is on average, and how far it strays, by enumerating every set of columns that the
+// Bias: what a sampled gradient is on average, and how far it strays, by enumerating every set of chunks that the
 // sampler can draw.
 #pragma once
 #include "harness/record/record.h"
@@ -7,7 +7,7 @@
 
 #define BIAS_SUBSETS_MAX 4096
 
-// Evaluates a method that samples columns on every subset, through its sampler `fixed`. reference: the exact
+// Evaluates a method that samples chunks on every subset, through its sampler `fixed`. reference: the exact
 // gradient of the same weights and tokens. False and a status if there are too many subsets, or if a step failed.
 bool bias_measure(struct record_bias *bias, const struct method *method, struct trainer *trainer,
                   const struct batch *batch, const void *options, const struct gradient_set *reference,

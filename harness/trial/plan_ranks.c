@@ -1,11 +1,11 @@
-#include "harness/plan/rank_walks.h"
+#include "harness/plan/rank_traces.h"
 #include "harness/trial/run_steps.h"
 #include <math.h>
 
 // Takes the samples of the comm's rank, whose figures they become.
-static const struct setup *walk(void *walker, struct comm comm, struct trace *traces)
+static const struct setup *trace_rank(void *tracer, struct comm comm, struct trace *traces)
 {
-    struct run *run = walker;
+    struct run *run = tracer;
     comm.trace = traces ? &run->trace : NULL;
     run->traces = traces;
     run->rank = comm.rank;
@@ -19,20 +19,20 @@ static const struct setup *walk(void *walker, struct comm comm, struct trace *tr
 }
 
 // The mean of a step over the samples, and the share of it in which each rank waits.
-static bool estimate(struct run *run, const struct rank_walks *walks)
+static bool estimate(struct run *run, const struct rank_traces *traced)
 {
     size_t samples = run->samples;
-    double *busy_s = calloc(walks->count + 1, sizeof *busy_s), *all_s = calloc(walks->count + 1, sizeof *all_s);
+    double *busy_s = calloc(traced->count + 1, sizeof *busy_s), *all_s = calloc(traced->count + 1, sizeof *all_s);
     double sum_s = 0, seconds;
     CHECK(busy_s && all_s);
-    for (size_t sample = 0; sample < samples && rank_walks_time(walks, sample, &seconds, busy_s, &run->status);
+    for (size_t sample = 0; sample < samples && rank_traces_time(traced, sample, &seconds, busy_s, &run->status);
          sample++) {
         sum_s += seconds;
-        for (size_t rank = 0; rank < walks->count; rank++)
+        for (size_t rank = 0; rank < traced->count; rank++)
             all_s[rank] += busy_s[rank];
     }
     run->estimate_ms = 1e3 * sum_s / (double)samples;
-    for (size_t rank = 0; rank < walks->count; rank++)
+    for (size_t rank = 0; rank < traced->count; rank++)
         run->ranks[rank].idle_share = 1 - all_s[rank] / sum_s;
     free(all_s);
     free(busy_s);
@@ -42,19 +42,19 @@ static bool estimate(struct run *run, const struct rank_walks *walks)
 bool plan_ranks(struct run *run)
 {
     const struct trial *trial = run->trial;
-    struct rank_walks walks = {.trial = trial,
-                               .links = trial->profile ? trial_links(trial) : NULL,
-                               .samples = run_samples_max(trial),
-                               .walk = walk,
-                               .walker = run};
-    bool done = rank_walks_open(&walks);
+    struct rank_traces traced = {.trial = trial,
+                                 .interconnect = trial->profile ? trial_interconnect(trial) : NULL,
+                                 .samples = run_samples_max(trial),
+                                 .trace = trace_rank,
+                                 .tracer = run};
+    bool done = rank_traces_open(&traced);
     run->traces = NULL;
-    for (size_t rank = 0; done && rank < walks.count; rank++)
-        run->ranks[rank] = run->ranks[walks.walked[rank]];
+    for (size_t rank = 0; done && rank < traced.count; rank++)
+        run->ranks[rank] = run->ranks[traced.source[rank]];
     run->estimate_ms = NAN;
-    done = done && (!walks.links || estimate(run, &walks));
+    done = done && (!traced.interconnect || estimate(run, &traced));
     if (done)
-        run->figures = rank_figures_merge(run->ranks, walks.count);
-    rank_walks_close(&walks);
+        run->figures = rank_figures_merge(run->ranks, traced.count);
+    rank_traces_close(&traced);
     return done;
 }

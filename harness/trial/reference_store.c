@@ -36,7 +36,7 @@ int reference_store_open(void)
 static XXH128_hash_t setting_of(const struct trial *trial)
 {
     static const char *const others[] = {"method", "measure",   "limits",  "place",
-                                         "host",   "optimizer", "profile", "links"};
+                                         "host",   "optimizer", "profile", "interconnect"};
     json_t *setting = json_loads(trial->canonical, 0, NULL);
     CHECK(setting);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -1,5 +1,5 @@
 #include "harness/machine/cores.h"
-#include "harness/step/largest_turn.h"
+#include "harness/step/largest_block.h"
 #include "harness/trial/run_steps.h"
 #include <linux/perf_event.h>
 #include <string.h>
@@ -39,7 +39,7 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     figures->idle_share = NAN;
     if (trial->planned && figures->tokens >= TOKENS_REMEMBERED)
         setup_remember(&run->setup);
-    largest_turn_give(&run->setup, trial);
+    largest_block_activate(&run->setup, trial);
     take_description(&run->provenance, run->setup.device);
     // The rates were checked when the trial was decoded.
     if (trial->profile)
@@ -47,9 +47,9 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     figures->resident_bytes = run->setup.device->arena.live_bytes;
     double model_flops = run->setup.model_flops * (double)(trial->train.steps ? trial->train.accumulate : 1);
     run->record.model_flops = model_flops > 0 ? model_flops : NAN;
-    if (trial->method->floor_bytes_per_token)
-        figures->floor_bytes_per_token =
-            trial->method->floor_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
+    if (trial->method->lower_bound_bytes_per_token)
+        figures->lower_bound_bytes_per_token =
+            trial->method->lower_bound_bytes_per_token(&run->setup.model, trial->options, run->setup.batch.context);
     run->record.data_hash = run->setup.data_hash;
     return true;
 }
@@ -62,14 +62,15 @@ static void count_instructions(struct run *run)
 }
 
 // Of steps on the machine that the profile's rates were measured on, where there is room for it.
-static void open_yardstick(struct run *run)
+static void open_reference_kernel(struct run *run)
 {
     const struct trial *trial = run->trial;
     const struct rates *rates = run->setup.device->roofline.rates;
-    bool wanted = rates && rates->yardstick_s > 0 && !trial->train.steps && trial_ranks(trial) == 1 &&
+    bool wanted = rates && rates->reference_kernel_s > 0 && !trial->train.steps && trial_ranks(trial) == 1 &&
                   strcmp(trial->device, "cpu") == 0;
     struct status why = {0};
-    run->yardstick = wanted ? yardstick_open(trial->device, trial->dtype, YARDSTICK_CPU, &why) : NULL;
+    run->reference_kernel =
+        wanted ? reference_kernel_open(trial->device, trial->dtype, REFERENCE_KERNEL_CPU, &why) : NULL;
 }
 
 bool run_take_samples(struct run *run)
@@ -80,7 +81,7 @@ bool run_take_samples(struct run *run)
     run_set_draw(run, 0);
     if (run->trial->train.steps)
         train_begin(&run->train, &run->setup);
-    open_yardstick(run);
+    open_reference_kernel(run);
     watch_start(run->watch);
     count_instructions(run);
     const struct machine_time start = machine_time_take();

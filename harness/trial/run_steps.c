@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#define PLANNED_DRAWS_MIN 8
-#define PLANNED_ERROR     0.01
-#define YARDSTICK_RUNS    8
+#define PLANNED_DRAWS_MIN     8
+#define PLANNED_ERROR         0.01
+#define REFERENCE_KERNEL_RUNS 8
 
 double run_seconds(const struct run *run)
 {
@@ -29,7 +29,7 @@ static struct training_step step_of(struct run *run, size_t update)
     return step;
 }
 
-static void walk(struct run *run, bool update)
+static void take_step(struct run *run, bool update)
 {
     if (update && run->trial->train.steps) {
         train_step(&run->train, &run->step, &run->status);
@@ -59,8 +59,8 @@ static bool fine_after(struct run *run, size_t draw)
 {
     const struct status *status = &run->setup.device->status;
     if (status->code != STATUS_OK && run->draws && draw > 0)
-        status_set(&run->status, status->code, "draw %zu, of %zu columns: %.900s", draw, run->step.columns.count,
-                   status->message);
+        status_set(&run->status, status->code, "draw %zu, of %zu chunks: %.900s", draw,
+                   run->step.drawn_chunks.count, status->message);
     return run_fine(run);
 }
 
@@ -69,12 +69,12 @@ bool run_step(struct run *run, size_t draw, bool update)
     run->setup.device->counters = (struct counters){0};
     trace_begin(&run->trace);
     run_set_draw(run, draw);
-    walk(run, update);
+    take_step(run, update);
     if (!fine_after(run, draw))
         return false;
     if (!run->stepped) {
         run->first = run->step;
-        run->first.columns = index_list_copy(&run->step.columns);
+        run->first.drawn_chunks = index_list_copy(&run->step.drawn_chunks);
         run->stepped = true;
     }
     return true;
@@ -91,7 +91,7 @@ void run_rest(const struct run *run)
 }
 
 // Whether another sample like the longest so far would end before the trial's time is over; a draw may have more
-// columns than any before it.
+// chunks than any before it.
 static bool time_left(const struct run *run, double longest_ms)
 {
     double limit_s = run->trial->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
@@ -117,10 +117,10 @@ static void note_estimate(struct run *run, double ms, size_t count)
 }
 
 // Whether a sample must ask for the same work as the first one: of a training run's step the last micro-batch's
-// columns alone are known.
+// chunks alone are known.
 static bool same_work(const struct run *run)
 {
-    return index_list_equal(&run->step.columns, &run->first.columns) &&
+    return index_list_equal(&run->step.drawn_chunks, &run->first.drawn_chunks) &&
            !(run->draws && run->trial->train.accumulate > 1);
 }
 
@@ -139,7 +139,7 @@ static void note_instructions(struct run *run, size_t i, double retired)
         *fewest = retired;
 }
 
-// Whether the peak is that of all steps. Where columns are drawn of windows it is that of the first draw.
+// Whether the peak is that of all steps. Where chunks are drawn of windows it is that of the first draw.
 static bool notes_all(const struct run *run)
 {
     return steps_differ(run->trial) || (run->trial->train.steps && !run->draws);
@@ -195,7 +195,7 @@ static void note_evaluation(struct record_curve *curve, const struct train *trai
 // --- samples
 
 // Counts are those of the first sample, and so is the peak, but where steps are not alike. A sample that walks
-// the same columns must ask for the same work.
+// the same chunks must ask for the same work.
 static bool note_sample(struct run *run, size_t i)
 {
     const struct counters *counters = &run->setup.device->counters;
@@ -213,8 +213,8 @@ static bool note_sample(struct run *run, size_t i)
         run->trace = (struct trace){0};
     }
     run->samples_ms[i] = run->step.ms;
-    run->asked_ms[i] = run->step.asked_ms;
-    run->sample_columns[i] = (double)run->step.columns.count;
+    run->host_launch_ms[i] = run->step.host_launch_ms;
+    run->sample_chunks[i] = (double)run->step.drawn_chunks.count;
     run->samples = i + 1;
     if (run->curve)
         note_step(run->curve, &run->train);
@@ -262,11 +262,14 @@ static bool evaluate(struct run *run)
     return run_fine(run);
 }
 
-// How many times as long the yardstick takes now as when the profile's rates were measured. NaN: there is none.
+// How many times as long the reference kernel takes now as when the profile's rates were measured. NaN: there is
+// none.
 static double slowdown_now(const struct run *run)
 {
     const struct rates *rates = run->setup.device->roofline.rates;
-    return run->yardstick ? yardstick_s(run->yardstick, YARDSTICK_RUNS) / rates->yardstick_s : NAN;
+    return run->reference_kernel
+               ? reference_kernel_s(run->reference_kernel, REFERENCE_KERNEL_RUNS) / rates->reference_kernel_s
+               : NAN;
 }
 
 // Of all threads of this process, so far.
@@ -278,12 +281,12 @@ static double processor_ms(void)
 }
 
 // Walks what a training run takes besides the step that its plan sampled.
-static bool walk_shapes(struct run *run)
+static bool run_shapes(struct run *run)
 {
     const struct train_shapes *shapes = &run->train.shapes;
     run->record.unplanned_micro_batches = shapes->unplanned ? (double)shapes->unplanned : NAN;
     for (size_t i = 0; i < shapes->count; i++)
-        if (!train_walk_shape(&run->train, &shapes->items[i], &run->step, &run->status) || !run_fine(run))
+        if (!train_run_shape(&run->train, &shapes->items[i], &run->step, &run->status) || !run_fine(run))
             return false;
     trace_free(&run->trace); // of the samples alone
     return true;
@@ -309,7 +312,7 @@ bool run_sample(struct run *run)
         run->slowdown[i] = (last + now) / 2;
         last = now;
     }
-    if (run->trial->planned && notes_all(run) && !walk_shapes(run))
+    if (run->trial->planned && notes_all(run) && !run_shapes(run))
         return false;
     if (notes_all(run))
         run_note_peak(run);

@@ -2,8 +2,8 @@
 #pragma once
 #include "harness/machine/event_counter.h"
 #include "harness/machine/machine_load.h"
+#include "harness/machine/reference_kernel.h"
 #include "harness/machine/watch.h"
-#include "harness/machine/yardstick.h"
 #include "harness/step/ranks.h"
 #include "harness/step/setup.h"
 #include "harness/train/train.h"
@@ -36,10 +36,10 @@ struct run {
     void *options;                  // of the current draw
     bool draws;
     size_t samples; // taken; a number of each:
-    double *samples_ms, *cpu_ms, *asked_ms, *slowdown, *sample_columns;
-    struct yardstick *yardstick; // NULL: there is no slowdown
-    double estimate_ms;          // mean over the samples
-    double estimate_squares;     // sum of squares of the estimates about their mean
+    double *samples_ms, *cpu_ms, *host_launch_ms, *slowdown, *sample_chunks;
+    struct reference_kernel *reference_kernel; // NULL: there is no slowdown
+    double estimate_ms;                        // mean over the samples
+    double estimate_squares;                   // sum of squares of the estimates about their mean
     struct watch *watch;
     struct watch_report watched; // over the samples
     struct record_load load;     // likewise

@@ -61,8 +61,8 @@ void trial_record_figures(struct record *record, const struct rank_figures *figu
         record->host_peak_by_category = tally_of(figures->host_peak_by_category);
     record->resident_bytes = reached((double)figures->resident_bytes);
     if (figures->resident_bytes) {
-        double bound = (double)figures->resident_bytes + figures->floor_bytes_per_token * figures->tokens;
-        record->floor_bytes_per_token = figures->floor_bytes_per_token;
+        double bound = (double)figures->resident_bytes + figures->lower_bound_bytes_per_token * figures->tokens;
+        record->lower_bound_bytes_per_token = figures->lower_bound_bytes_per_token;
         record->lower_bound_bytes = ceil(bound);
         record->peak_over_bound = record->status == RECORD_OK ? (double)figures->peak_bytes / bound : NAN;
     }
@@ -130,12 +130,12 @@ static double middle(const struct number_list *values, bool drawn)
 }
 
 void trial_record_times(struct record *record, const struct trial *trial, const struct counters *counters,
-                        const struct number_list *asked_ms)
+                        const struct number_list *host_launch_ms)
 {
     const struct number_list *samples = &record->samples_ms;
-    bool drawn = record->sample_columns.count && samples->count;
+    bool drawn = record->sample_chunks.count && samples->count;
     record_set_times(record);
-    record->asked_ms = middle(asked_ms, drawn);
+    record->host_launch_ms = middle(host_launch_ms, drawn);
     double seconds = 1e-3 * (drawn ? record->mean_ms : record->median_ms);
     // FLOPs are those of the first draw.
     double counted_seconds = drawn ? 1e-3 * samples->items[0] : seconds;

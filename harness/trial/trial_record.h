@@ -12,7 +12,7 @@
 struct rank_figures {
     size_t peak_bytes, resident_bytes, peak_by_category[CATEGORY_COUNT];
     size_t host_peak_bytes, host_peak_by_category[CATEGORY_COUNT];
-    double floor_bytes_per_token, loss;
+    double lower_bound_bytes_per_token, loss;
     double tokens; // of all rows that a step walks
     struct counters counters;
     double idle_share; // of a step, that it waits for others, by the links; NaN: not known
@@ -24,10 +24,10 @@ void trial_record_open(struct record *record, const struct trial *trial);
 void trial_record_figures(struct record *record, const struct rank_figures *figures);
 // A figure of each of several ranks; the record's, of whose engine nothing is said yet.
 struct record_ranks *trial_record_ranks(struct record *record, const struct rank_figures *ranks, size_t count);
-// Medians, means, rates and the estimate's range, from the record's samples, estimate and rate of a GEMM. asked_ms:
-// of each sample; empty: not known.
+// Medians, means, rates and the estimate's range, from the record's samples, estimate and rate of a GEMM.
+// host_launch_ms: of each sample; empty: not known.
 void trial_record_times(struct record *record, const struct trial *trial, const struct counters *counters,
-                        const struct number_list *asked_ms);
+                        const struct number_list *host_launch_ms);
 // The card's energy and clock over so many samples.
 void trial_record_sensors(struct record *record, const struct watch_report *watched, size_t samples);
 void trial_record_gradient(struct record *record, const struct gradient_report *report);

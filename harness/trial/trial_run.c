@@ -2,9 +2,9 @@
 // for nothing is timed that was not checked, and an optimizer changes the weights from the first warm-up step on. A
 // planned trial has been decoded to one sample without the rest.
 //
-// Where the method draws its columns, sample i walks draw i, and so does step i of the warm-up: their times are
+// Where the method draws its chunks, sample i walks draw i, and so does step i of the warm-up: their times are
 // those of independent draws, the same ones whenever the trial is run. All else that is recorded is of draw 0:
-// gradient check, loss, columns, peak, counts, the step that is taken apart and the time line. A later draw that
+// gradient check, loss, chunks, peak, counts, the step that is taken apart and the time line. A later draw that
 // takes more memory than there is ends the trial as oom.
 //
 // Of several ranks each is a process that comes through here, and all take the same steps. What one rank alone
@@ -42,7 +42,7 @@ static bool take_reference(struct run *run)
 }
 
 // All of them at once, for which the limit is not where a step never has them so.
-static bool walk_for_gradients(struct run *run)
+static bool run_for_gradients(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
     size_t limit = arena->limit_bytes;
@@ -60,7 +60,7 @@ static bool check_gradient(struct run *run)
     if (first && !take_reference(run))
         return false;
     run_rest(run);
-    if (!walk_for_gradients(run))
+    if (!run_for_gradients(run))
         return false;
     struct gradient_set set;
     ranks_gradients(&set, &run->setup.model, trial_split(trial), trial->context, run->world);
@@ -248,12 +248,12 @@ static struct number_list take(const struct run *run, double **numbers, bool wan
 
 static void record_step(struct run *run)
 {
-    const struct index_list *columns = &run->first.columns;
+    const struct index_list *columns = &run->first.drawn_chunks;
     struct record *record = &run->record;
     record->loss = run->trial->planned ? NAN : run->first.sums.loss;
-    record->columns = number_list_make(columns->count);
+    record->drawn_chunks = number_list_make(columns->count);
     for (size_t i = 0; i < columns->count; i++)
-        record->columns.items[i] = (double)columns->items[i];
+        record->drawn_chunks.items[i] = (double)columns->items[i];
 }
 
 static void record_ranks(struct run *run)
@@ -283,9 +283,10 @@ static void record_run(struct run *run)
         record_step(run);
     record->samples_ms = take(run, &run->samples_ms, timed);
     record->cpu_ms = take(run, &run->cpu_ms, timed && alone && !marked);
-    record->slowdown = take(run, &run->slowdown, timed && run->yardstick);
-    record->sample_columns = take(run, &run->sample_columns, done && run->draws);
-    struct number_list asked_ms = take(run, &run->asked_ms, timed && marked); // else the step's time once more
+    record->slowdown = take(run, &run->slowdown, timed && run->reference_kernel);
+    record->sample_chunks = take(run, &run->sample_chunks, done && run->draws);
+    struct number_list host_launch_ms =
+        take(run, &run->host_launch_ms, timed && marked); // else the step's time once more
     if (run->curve) {
         run->curve->given = done;
         record->curve = run->curve;
@@ -304,9 +305,9 @@ static void record_run(struct run *run)
     }
     record->estimate_ms = run->estimate_ms;
     trial_record_figures(record, &run->figures);
-    trial_record_times(record, trial, &run->figures.counters, &asked_ms);
+    trial_record_times(record, trial, &run->figures.counters, &host_launch_ms);
     record->wall_s = run_seconds(run);
-    free(asked_ms.items);
+    free(host_launch_ms.items);
 }
 
 static char *run_and_tell(const struct trial *trial, int store, struct world *world, bool *failed)
@@ -323,8 +324,8 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     run->ranks = calloc(trial_ranks(trial), sizeof *run->ranks);
     run->start_ns = clock_ns();
     size_t samples = run_samples_max(trial);
-    double **const numbers[] = {&run->samples_ms, &run->cpu_ms, &run->asked_ms, &run->slowdown,
-                                &run->sample_columns};
+    double **const numbers[] = {&run->samples_ms, &run->cpu_ms, &run->host_launch_ms, &run->slowdown,
+                                &run->sample_chunks};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         CHECK((*numbers[i] = calloc(samples, sizeof **numbers[i])));
     run->curve = trial->train.steps && !trial->planned ? run_curve(samples) : NULL;
@@ -347,7 +348,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
         line = NULL;
     }
 
-    yardstick_close(run->yardstick);
+    reference_kernel_close(run->reference_kernel);
     watch_close(run->watch);
     train_close(&run->train);
     trace_free(&run->trace);

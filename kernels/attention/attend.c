@@ -51,7 +51,7 @@ static struct key_rounding rounding_of(const struct model *model, size_t layer)
     for (int value = 0; rounding.stochastic && value < 2; value++) {
         char name[160];
         snprintf(name, sizeof name, "grad_%c of layer %zu, update %zu, walk %zu, replica %zu", value ? 'v' : 'k',
-                 layer, model->update, model->walk, ranks->replicas.size > 1 ? ranks->replicas.rank : 0);
+                 layer, model->update, model->micro_batch, ranks->replicas.size > 1 ? ranks->replicas.rank : 0);
         *(value ? &rounding.grad_v : &rounding.grad_k) = random_named(model->seed, name);
     }
     return rounding;

@@ -88,9 +88,9 @@ REPLACE(char *, strdup, const char *text)
     return checked(__real_strdup(text), strlen(text) + 1);
 }
 
-REPLACE(char *, strndup, const char *text, size_t most)
+REPLACE(char *, strndup, const char *text, size_t max)
 {
-    return checked(__real_strndup(text, most), strnlen(text, most) + 1);
+    return checked(__real_strndup(text, max), strnlen(text, max) + 1);
 }
 
 REPLACE(int, vasprintf, char **text, const char *format, va_list arguments)

@@ -1,4 +1,4 @@
-// Index list: whole numbers, such as the columns of a draw. It belongs to the struct that holds it; a zeroed one is
+// Index list: whole numbers, such as the chunks of a draw. It belongs to the struct that holds it; a zeroed one is
 // empty.
 #pragma once
 #include <stdbool.h>

@@ -18,7 +18,7 @@ struct option {
     const char *help;           // one line, with the unit
     bool tokens;                // OPTION_COUNT: of tokens, and may be given as 32K or 1M
     bool share;                 // OPTION_COUNT: may be given as a share of what there is, "25%"
-    bool draws;                 // how many columns are drawn: what figures show estimates against
+    bool draws;                 // how many chunks are drawn: what figures show estimates against
     bool telling;               // it says how much is kept and computed: lines and labels show its default, too
     bool unsaid; // left out of ids and records at its default: it came later than records of its owner did
     // What a search over methods tries: sets the value to number `index` of what is worth trying in a model
@@ -47,7 +47,7 @@ struct option_table {
 
 // The row of this name, or NULL.
 const struct option *option_find(const struct option_table *table, const char *name);
-// The row that says how many columns are drawn, or NULL.
+// The row that says how many chunks are drawn, or NULL.
 const struct option *option_draws(const struct option_table *table);
 // All defaults. Release with options_free.
 void *options_new(const struct option_table *table);

@@ -289,16 +289,16 @@ void comm_gather_rows(const struct comm *comm, struct device *device, struct ten
     comm_wait(comm, device, &delivery);
 }
 
-static size_t block_rows(struct row_range rows, size_t first, size_t most)
+static size_t block_rows(struct row_range rows, size_t first, size_t max)
 {
     size_t left = rows.count > first ? rows.count - first : 0;
-    return left < most ? left : most;
+    return left < max ? left : max;
 }
 
 // Of a rank's rows those from `first` on, at most `most`.
-static struct tensor block_of(struct tensor t, struct row_range rows, size_t first, size_t most)
+static struct tensor block_of(struct tensor t, struct row_range rows, size_t first, size_t max)
 {
-    size_t count = block_rows(rows, first, most);
+    size_t count = block_rows(rows, first, max);
     return tensor_rows(t, rows.start + (count ? first : 0), count);
 }
 
@@ -334,12 +334,12 @@ static void add_in_order(const struct comm *comm, struct device *device, struct 
 }
 
 static struct traffic block_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned,
-                                    size_t first, size_t most)
+                                    size_t first, size_t max)
 {
-    double row = (double)row_bytes(t), mine = (double)block_rows(owned[comm->rank], first, most);
+    double row = (double)row_bytes(t), mine = (double)block_rows(owned[comm->rank], first, max);
     struct traffic traffic = {.received_bytes = row * mine * (double)(comm->size - 1)};
     for (size_t peer = 0; peer < comm->size; peer++) {
-        size_t rows = peer == comm->rank ? 0 : block_rows(owned[peer], first, most);
+        size_t rows = peer == comm->rank ? 0 : block_rows(owned[peer], first, max);
         traffic.sent_bytes += row * (double)rows;
         traffic.messages += rows > 0;
     }
@@ -348,19 +348,19 @@ static struct traffic block_traffic(const struct comm *comm, struct tensor t, co
 
 // Everyone's block of t to its owner, who gets those of the others one after another.
 static struct delivery start_blocks(const struct comm *comm, struct device *device, struct tensor t,
-                                    const struct row_range *owned, size_t first, size_t most, struct tensor others)
+                                    const struct row_range *owned, size_t first, size_t max, struct tensor others)
 {
     if (failed(device)) {
         return (struct delivery){0};
     }
     if (device->ops->dataless) {
-        return meet(comm, device, block_traffic(comm, t, owned, first, most));
+        return meet(comm, device, block_traffic(comm, t, owned, first, max));
     }
     struct post sends = post_open(comm), receives = post_open(comm);
-    size_t mine = block_rows(owned[comm->rank], first, most);
+    size_t mine = block_rows(owned[comm->rank], first, max);
     for (size_t peer = 0, r = 0; peer < comm->size; peer++) {
         if (peer != comm->rank) {
-            post_add(&sends, peer, block_of(t, owned[peer], first, most));
+            post_add(&sends, peer, block_of(t, owned[peer], first, max));
             post_add(&receives, peer, tensor_rows(others, r++ * mine, mine));
         }
     }
@@ -394,14 +394,14 @@ void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor
     size_t own = owned[comm->rank].count, largest = largest_share(comm, owned);
     // Of every rank's rows as many as find room here, so that all take as many turns.
     size_t wide_parts = t.dtype == DTYPE_BF16 ? 2 : 0;
-    size_t most = COMM_SCRATCH_BYTES / ((comm->size - 1 + wide_parts) * row_bytes(t));
-    most = most == 0 ? 1 : most < largest ? most : largest;
-    size_t block = own < most ? own : most;
+    size_t max = COMM_SCRATCH_BYTES / ((comm->size - 1 + wide_parts) * row_bytes(t));
+    max = max == 0 ? 1 : max < largest ? max : largest;
+    size_t block = own < max ? own : max;
     struct tensor others = tensor_new(device, (comm->size - 1) * block, t.cols, t.dtype, CATEGORY_WORKSPACE);
     struct tensor wide = wide_rows(device, t, block);
-    for (size_t first = 0; first < largest; first += most) {
-        struct tensor mine = block_of(t, owned[comm->rank], first, most);
-        struct delivery delivery = start_blocks(comm, device, t, owned, first, most, others);
+    for (size_t first = 0; first < largest; first += max) {
+        struct tensor mine = block_of(t, owned[comm->rank], first, max);
+        struct delivery delivery = start_blocks(comm, device, t, owned, first, max, others);
         comm_wait(comm, device, &delivery);
         if (mine.rows > 0) {
             add_in_order(comm, device, mine, others, wide);

@@ -50,22 +50,21 @@ static size_t rectangle_keys(size_t left, bool whole, const struct cuda_attentio
 static size_t window_queries(size_t window, bool deterministic)
 {
     size_t queries = CUDA_ATTENTION_QUERIES;
-    const size_t most = queries * queries;
+    const size_t max = queries * queries;
     while (queries > CUDA_ATTENTION_TILE &&
-           (2 * queries > window || (deterministic && queries * (window + queries) > most))) {
+           (2 * queries > window || (deterministic && queries * (window + queries) > max))) {
         queries /= 2;
     }
     return queries;
 }
 
 // CUDA_ATTENTION_WHOLE, at once, only without a mask, where no dS is kept, and if no tensor has 2^31 elements.
-static size_t most_queries(struct attention_shape s, size_t most, bool deterministic)
+static size_t max_queries(struct attention_shape s, size_t max, bool deterministic)
 {
     size_t longest = larger(s.queries, attention_keys(s));
     bool at_once =
         !deterministic && !attention_is_masked(s) && s.batch * longest * s.heads * s.head_dim <= CUDA_ELEMENTS_MAX;
-    return deterministic || (most == CUDA_ATTENTION_WHOLE && !at_once) ? smaller(most, CUDA_ATTENTION_QUERIES)
-                                                                       : most;
+    return deterministic || (max == CUDA_ATTENTION_WHOLE && !at_once) ? smaller(max, CUDA_ATTENTION_QUERIES) : max;
 }
 
 // The first key of a query's document.
@@ -154,11 +153,11 @@ static void next_seen_keys(size_t keys, bool whole, struct cuda_attention_block 
 }
 
 // The queries from b->query on, of one document, none of which or all of which a window takes keys from.
-static void begin_queries(struct attention_shape s, size_t most, struct cuda_attention_block *b)
+static void begin_queries(struct attention_shape s, size_t max, struct cuda_attention_block *b)
 {
     size_t document = document_of(&s, b->query, b->sequence), at = s.start + b->query - document;
-    size_t n = smaller(most, document_end(&s, b->query, b->sequence) - b->query);
-    bool causal = attention_is_causal(s), whole = most == CUDA_ATTENTION_WHOLE, windowed = is_windowed(&s, b);
+    size_t n = smaller(max, document_end(&s, b->query, b->sequence) - b->query);
+    bool causal = attention_is_causal(s), whole = max == CUDA_ATTENTION_WHOLE, windowed = is_windowed(&s, b);
     n = b->base_end > b->query ? smaller(n, b->base_end - b->query) : n;
     if (windowed) {
         n = smaller(n, window_queries(s.mask.window, b->deterministic));
@@ -179,7 +178,7 @@ static void begin_queries(struct attention_shape s, size_t most, struct cuda_att
     }
 }
 
-static void begin_block(struct attention_shape s, size_t most, struct cuda_attention_block *b)
+static void begin_block(struct attention_shape s, size_t max, struct cuda_attention_block *b)
 {
     size_t prefix = prefix_of(&s, b->query, b->sequence);
     b->summed = b->query < b->base_end;
@@ -188,18 +187,18 @@ static void begin_block(struct attention_shape s, size_t most, struct cuda_atten
         b->prefix = prefix >= CUDA_ATTENTION_TILE;
     }
     if (b->prefix) {
-        set_rows(s, smaller(most, s.queries - b->query), b->query, b);
+        set_rows(s, smaller(max, s.queries - b->query), b->query, b);
         b->base_end = b->query + b->queries;
         b->key = 0;
         next_seen_keys(prefix - prefix % CUDA_ATTENTION_TILE, false, b);
         b->last = false;
     } else {
-        begin_queries(s, most, b);
+        begin_queries(s, max, b);
     }
 }
 
 // Goes on with the same queries, or, after a prefix's keys, with the first document of them.
-static void continue_block(struct attention_shape s, size_t most, struct cuda_attention_block *b)
+static void continue_block(struct attention_shape s, size_t max, struct cuda_attention_block *b)
 {
     size_t prefix = prefix_of(&s, b->query, b->sequence), rest = prefix % CUDA_ATTENTION_TILE;
     b->summed |= b->kind == ATTENTION_RECTANGLE;
@@ -209,24 +208,24 @@ static void continue_block(struct attention_shape s, size_t most, struct cuda_at
         b->last = false;
     } else if (b->prefix) {
         b->prefix = false;
-        begin_queries(s, most, b);
+        begin_queries(s, max, b);
     } else if (!attention_is_causal(s)) {
-        next_seen_keys(attention_keys(s), most == CUDA_ATTENTION_WHOLE, b);
+        next_seen_keys(attention_keys(s), max == CUDA_ATTENTION_WHOLE, b);
     } else if (b->kind == ATTENTION_RECTANGLE) {
-        next_own_keys(s, most == CUDA_ATTENTION_WHOLE, b);
+        next_own_keys(s, max == CUDA_ATTENTION_WHOLE, b);
     } else {
         b->key = prefix - rest;
         next_seen_keys(prefix, false, b);
     }
 }
 
-bool cuda_attention_next_block(struct attention_shape s, size_t most, struct cuda_attention_block *b)
+bool cuda_attention_next_block(struct attention_shape s, size_t max, struct cuda_attention_block *b)
 {
     const struct cuda_attention_block before = *b;
     bool documents = s.mask.documents.starts;
-    most = most_queries(s, most, b->deterministic);
+    max = max_queries(s, max, b->deterministic);
     if (before.queries > 0 && !before.last) {
-        continue_block(s, most, b);
+        continue_block(s, max, b);
     } else {
         b->sequences = documents ? 1 : s.batch;
         b->query += b->queries;
@@ -236,7 +235,7 @@ bool cuda_attention_next_block(struct attention_shape s, size_t most, struct cud
                 return false;
             }
         }
-        begin_block(s, most, b);
+        begin_block(s, max, b);
     }
     b->first = !b->summed && (before.queries == 0 || before.last);
     b->prepared = before.queries > 0 && before.kind != ATTENTION_UNTILED && before.sequence == b->sequence &&
@@ -291,10 +290,10 @@ struct cuda_key_rows cuda_attention_rows_within(const struct key_segment *segmen
 
 size_t cuda_attention_block_queries(const struct device *device)
 {
-    size_t most = device->attention_queries ? smaller(device->attention_queries, CUDA_ATTENTION_QUERIES_MAX)
-                                            : CUDA_ATTENTION_QUERIES;
+    size_t max = device->attention_queries ? smaller(device->attention_queries, CUDA_ATTENTION_QUERIES_MAX)
+                                           : CUDA_ATTENTION_QUERIES;
     return device->whole_attention ? CUDA_ATTENTION_WHOLE
-                                   : larger(most / CUDA_ATTENTION_TILE, 1) * CUDA_ATTENTION_TILE;
+                                   : larger(max / CUDA_ATTENTION_TILE, 1) * CUDA_ATTENTION_TILE;
 }
 
 struct cuda_attention_block cuda_attention_blocks(const struct device *device)
@@ -419,19 +418,19 @@ struct equal_blocks {
     size_t of_keys, of_queries;
 };
 
-static bool next_equal_blocks(struct attention_shape s, size_t most, struct equal_blocks *blocks)
+static bool next_equal_blocks(struct attention_shape s, size_t max, struct equal_blocks *blocks)
 {
     struct cuda_attention_block *b = &blocks->first;
     bool causal = attention_is_causal(s), masked = attention_is_masked(s);
     size_t further = b->last ? (blocks->of_queries - 1) * b->queries : 0;
     b->keys *= blocks->of_keys;
     b->query += further, b->row += further;
-    if (!cuda_attention_next_block(s, most, b)) {
+    if (!cuda_attention_next_block(s, max, b)) {
         return false;
     }
     if (b->first) { // without what may be shorter
         bool again = !causal && !masked && b->queries < s.queries - b->query &&
-                     b->queries == most_queries(s, most, b->deterministic);
+                     b->queries == max_queries(s, max, b->deterministic);
         blocks->of_queries = again ? larger((s.queries - b->query - 2) / b->queries, 1) : 1;
     }
     bool alike = !masked && b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == block_keys(b);
@@ -475,11 +474,11 @@ static struct cuda_attention_part take_part(size_t *end, size_t key_elements, si
 
 struct cuda_attention_workspace cuda_attention_layout(const struct device *device, struct attention_shape s)
 {
-    size_t most = cuda_attention_block_queries(device);
+    size_t max = cuda_attention_block_queries(device);
     size_t rows = 0, strided = 0, summed = 0, folded = 0; // rows
     size_t key_elements[ATTENTION_UNTILED + 1] = {0}, engine_bytes[ATTENTION_UNTILED + 1] = {0};
     for (struct equal_blocks blocks = {.first = cuda_attention_blocks(device)};
-         next_equal_blocks(s, most, &blocks);) {
+         next_equal_blocks(s, max, &blocks);) {
         const struct cuda_attention_block *b = &blocks.first;
         bool rectangle = b->kind == ATTENTION_RECTANGLE;
         rows = larger(rows, b->rows * b->sequences);
@@ -604,10 +603,10 @@ bool cuda_attention_backward_by_cudnn(const struct device *device, struct attent
 }
 
 // The share of the pairs that own kernels take beside cuDNN's blocks.
-static double own_share(struct attention_shape shape, size_t most)
+static double own_share(struct attention_shape shape, size_t max)
 {
     double own = 0, all = 0;
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, most, &b);) {
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_block(shape, max, &b);) {
         double pairs = cuda_attention_block_pairs(&b);
         all += pairs;
         own += b.kind == ATTENTION_UNTILED ? pairs : 0;
@@ -674,9 +673,9 @@ static double attention_backward_glue(const struct device *device, struct attent
     if (!cuda_attention_backward_by_cudnn(device, shape)) {
         return 0;
     }
-    size_t most = cuda_attention_block_queries(device);
+    size_t max = cuda_attention_block_queries(device);
     for (struct equal_blocks blocks = {.first = cuda_attention_blocks(device)};
-         next_equal_blocks(shape, most, &blocks);) {
+         next_equal_blocks(shape, max, &blocks);) {
         struct cuda_attention_block all = blocks.first; // their keys together
         all.taken_keys *= blocks.of_keys;
         bytes += (double)blocks.of_queries * ((double)blocks.of_keys * block_bytes(shape, &blocks.first) +

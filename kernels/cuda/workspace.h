@@ -62,7 +62,7 @@ struct cuda_attention_block cuda_attention_blocks(const struct device *device);
 // or windowed rest of its keys, last what rectangles leave of a prefix or of keys that all queries see. Documents
 // that continue a prefix see it in blocks of queries of several documents. most SIZE_MAX: all queries against all
 // keys at once, or all whole tiles of them, unless a mask or 2^31 elements of a tensor forbid it.
-bool cuda_attention_next_block(struct attention_shape shape, size_t most, struct cuda_attention_block *block);
+bool cuda_attention_next_block(struct attention_shape shape, size_t max, struct cuda_attention_block *block);
 // The shape that a block's graph or the own kernels compute. Its queries are the block's rows, for the own kernels
 // the block's queries; its batch is the block's sequences. Only the own kernels get a window.
 struct attention_shape cuda_attention_block_shape(struct attention_shape shape,

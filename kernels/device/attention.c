@@ -131,7 +131,7 @@ static double f32_share(const struct device *device, struct attention_shape shap
         return 0;
     }
     double share = rules->attention_f32_share(device, shape, backward);
-    if (!device->roofline.least) {
+    if (!device->roofline.min) {
         return share;
     }
     struct attention_shape unmasked = shape;
@@ -163,7 +163,7 @@ static void attention_forward(struct device *device, struct attention_shape shap
     struct cost cost = attention_cost(device, shape, false, 4 * pairs * shape.head_dim, 0,
                                       attention_bytes(shape, q, k) + bytes(logsumexp));
     const struct device_rules *rules = device->ops->rules;
-    if (rules->attention_forward_run && !device->roofline.least) {
+    if (rules->attention_forward_run && !device->roofline.min) {
         struct attention_run run = rules->attention_forward_run(device, shape);
         cost.fill = run.fill, cost.glue_bytes = run.glue_bytes, cost.further_launches = run.further_launches;
         device->counters.glue_bytes += run.glue_bytes;
@@ -235,11 +235,11 @@ static struct attention_mask mask_of(const struct attention_shape *shape, size_t
 static struct attention_shape part_from(const struct device *device, struct attention_shape shape, size_t first)
 {
     size_t keys = attention_keys(shape),
-           most = part_rows(device, shape.queries, shape.batch * shape.heads * shape.head_dim);
+           max = part_rows(device, shape.queries, shape.batch * shape.heads * shape.head_dim);
     size_t masked = keys > shape.start + 1 ? keys - shape.start : 0; // that do not see all keys, and one more
     struct attention_shape part = shape;
     part.start += first;
-    part.queries = smaller(larger(most, 1), shape.queries - first);
+    part.queries = smaller(larger(max, 1), shape.queries - first);
     if (first < masked) {
         part.queries = smaller(part.queries, masked - first);
     }
@@ -256,8 +256,8 @@ struct key_block {
 };
 static struct key_block block_before(const struct device *device, struct attention_shape part, size_t end)
 {
-    size_t most = larger(part_rows(device, end, part.batch * part.kv_heads * part.head_dim), 1);
-    size_t first = smaller(end > most ? end - most : 0, part.start);
+    size_t max = larger(part_rows(device, end, part.batch * part.kv_heads * part.head_dim), 1);
+    size_t first = smaller(end > max ? end - max : 0, part.start);
     struct key_block block = {part, first, end};
     block.shape.start -= first;
     block.shape.keys = end - first;

@@ -51,7 +51,7 @@ struct roofline {
     double flops_per_s, bytes_per_s, launch_s, link_bytes_per_s;
     double f32_flops_per_s;    // of what is computed in f32 though the dtype is another; 0: as all else
     const struct rates *rates; // borrowed; NULL: none
-    bool least; // a bound: in f32 is only what is so however queries are cut, and keys are taken at once
+    bool min; // a bound: in f32 is only what is so however queries are cut, and keys are taken at once
 };
 
 // q: [queries * batch, heads * head_dim], k and v: [keys * batch, kv_heads * head_dim] at least.
@@ -65,7 +65,7 @@ struct roofline {
 //
 // Documents of a sequence. Where several continue one prefix, as completions of a prompt do, its tokens stand in
 // the sequence once: a causal mask with a gap is all that tells this from the sequences one by one, so that every
-// walk has it, and a prefix's keys take the gradients of all that see them as those of any key that later columns
+// walk has it, and a prefix's keys take the gradients of all that see them as those of any key that later chunks
 // see.
 struct documents {
     // By row, the first token of its document, counted as positions are: not beyond the row's own, and from one
@@ -116,9 +116,9 @@ HOST_DEVICE static inline struct seen_keys seen_keys_of(uint32_t next, size_t wi
     struct seen_keys seen = {0, start > 0 ? prefix : 0, start};
     uint32_t all = next - start + seen.end; // that it sees without a window
     if (window > 0 && window < all) {
-        uint32_t most = (uint32_t)window;
-        seen.first = all - most;
-        seen.own = next - start > most ? next - most : start;
+        uint32_t max = (uint32_t)window;
+        seen.first = all - max;
+        seen.own = next - start > max ? next - max : start;
     }
     return seen;
 }
@@ -152,7 +152,7 @@ struct key_segment {
     struct key_rounding rounding; // zeroed: to nearest
 };
 
-// Columns that share random bits: rows of keys have whole groups.
+// Chunks that share random bits: rows of keys have whole groups.
 #define KEY_ROUNDING_GROUP 8
 HOST_DEVICE static inline uint64_t key_rounding_groups(size_t cols)
 {
@@ -211,7 +211,7 @@ typedef void low_rank_op(struct device *device, struct tensor product, struct te
                          struct tensor factor, enum transpose transpose, struct tensor coefficients, double alpha);
 // y += bias, for every row.  y: [n, d], bias: [1, d]
 typedef void bias_forward_op(struct device *device, struct tensor y, struct tensor bias);
-// grad_bias += column sums of grad_y
+// grad_bias += chunk sums of grad_y
 typedef void bias_backward_op(struct device *device, struct tensor grad_bias, struct tensor grad_y);
 
 // rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain), by row.  x, y: [n, d], gain: [1, d], rstd:
@@ -383,9 +383,9 @@ struct device_rules {
                                       const struct key_segment *segments, size_t segment_count);
     // The share of attention's FLOPs that the device computes in f32, though its dtype is another; NULL: none.
     double (*attention_f32_share)(const struct device *device, struct attention_shape shape, bool backward);
-    // Rows of a block whose GEMMs with so many columns fill the device.
+    // Rows of a block whose GEMMs with so many chunks fill the device.
     size_t (*block_rows)(const struct device *device, size_t cols);
-    // Whether low_rank is an operation of the device for a factor of so many columns and rank; NULL: never.
+    // Whether low_rank is an operation of the device for a factor of so many chunks and rank; NULL: never.
     bool (*takes_low_rank)(const struct device *device, size_t cols, size_t rank);
 };
 

@@ -30,10 +30,10 @@ static inline double roofline_s(const struct roofline *roof, const struct cost *
 // By its measured rate, or by that: also of what is computed in f32 without a rate of its own.
 static inline double estimate_s(const struct roofline *roof, const struct range *range, const struct cost *cost)
 {
-    double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost, roof->least) : 0;
+    double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost, roof->min) : 0;
     bool known = roof->rates && measured_s > 0 && (cost->f32_done == 0 || roof->rates->bytes_per_s > 0);
-    double least_s = known ? 0 : roofline_s(roof, cost);
-    return measured_s > least_s ? measured_s : least_s;
+    double min_s = known ? 0 : roofline_s(roof, cost);
+    return measured_s > min_s ? measured_s : min_s;
 }
 
 static inline void count(struct device *device, const struct range *range, struct cost cost)
@@ -97,12 +97,12 @@ static inline void check_documents(const struct documents *documents, size_t row
 // Rows of a part of tensors of up to `cols` columns, of which the longest has so many rows.
 static inline size_t part_rows(const struct device *device, size_t rows, size_t cols)
 {
-    size_t most = device->ops->rules->elements_max;
-    if (most == 0 || rows <= most / cols) {
+    size_t max = device->ops->rules->elements_max;
+    if (max == 0 || rows <= max / cols) {
         return rows;
     }
-    most /= cols;
-    return most < PART_ROWS ? most : most / PART_ROWS * PART_ROWS;
+    max /= cols;
+    return max < PART_ROWS ? max : max / PART_ROWS * PART_ROWS;
 }
 
 static inline size_t smaller(size_t a, size_t b)
@@ -117,9 +117,9 @@ static inline size_t larger(size_t a, size_t b)
 // False and a status if the tensor, which cannot be taken in parts, is too long.
 static inline bool holds(struct device *device, struct tensor t, const char *what)
 {
-    size_t most = device->ops->rules->elements_max;
-    return most == 0 || tensor_count(t) <= most ||
+    size_t max = device->ops->rules->elements_max;
+    return max == 0 || tensor_count(t) <= max ||
            status_set(&device->status, STATUS_UNSUPPORTED,
                       "%s on device %s takes matrices of at most %zu elements, not of %zu x %zu", what,
-                      device->ops->name, most, t.rows, t.cols);
+                      device->ops->name, max, t.rows, t.cols);
 }

@@ -27,7 +27,7 @@ enum range_level {
     RANGE_STEP,      // of a method, whose name it has
     RANGE_TIMED,     // from the timer's start to its stop, both of which are marked when it is pushed and popped
     RANGE_CELL,      // a cell's forward or backward, or a part of it
-    RANGE_HEAD,      // over the tokens of a column
+    RANGE_HEAD,      // over the tokens of a chunk
     RANGE_OPERATION, // pushed when it is counted, before it is asked for
     RANGE_PART       // of an operation, where a device runs it as several
 };

@@ -113,14 +113,14 @@ static void gemm_in_parts(struct device *device, struct product p)
     size_t m = p.transpose_a ? a.cols : a.rows, k = p.transpose_a ? a.rows : a.cols;
     size_t kb = p.transpose_b ? b.cols : b.rows, n = p.transpose_b ? b.rows : b.cols;
     CHECK(k == kb && p.d.rows == m && p.d.cols == n && same_shape(p.c, p.d) && p.c.dtype == p.d.dtype);
-    size_t most = part_rows(device, a.rows, larger(a.cols, n));
-    if (most == a.rows || most == 0 || (p.transpose_a && p.transpose_b)) {
+    size_t max = part_rows(device, a.rows, larger(a.cols, n));
+    if (max == a.rows || max == 0 || (p.transpose_a && p.transpose_b)) {
         gemm(device, p);
         return;
     }
     struct product part = p;
-    for (size_t row = 0; row < a.rows && !failed(device); row += most) {
-        size_t rows = smaller(most, a.rows - row);
+    for (size_t row = 0; row < a.rows && !failed(device); row += max) {
+        size_t rows = smaller(max, a.rows - row);
         part.a = tensor_rows(a, row, rows);
         if (p.transpose_a) {
             part.b = tensor_rows(b, row, rows);

@@ -98,13 +98,13 @@ static size_t value_count(const struct rate *rate)
     return values;
 }
 
-static double rate_most(const struct rate *rate)
+static double rate_max(const struct rate *rate)
 {
-    double most = 0;
+    double max = 0;
     for (size_t v = 0; v < value_count(rate); v++) {
-        most = rate->values[v] > most ? rate->values[v] : most;
+        max = rate->values[v] > max ? rate->values[v] : max;
     }
-    return most;
+    return max;
 }
 
 // The maximum rate of this shape and of all shapes that its rows may be cut into. Interpolation never exceeds the
@@ -113,15 +113,15 @@ static double rate_within(const struct rate *rate, const double at[RATE_DIMENSIO
 {
     size_t axis = rows_axis(rate);
     if (axis == RATE_DIMENSIONS) {
-        return rate_most(rate);
+        return rate_max(rate);
     }
-    double most = rate_at(rate, at), cut[RATE_DIMENSIONS] = {at[0], at[1], at[2]};
+    double max = rate_at(rate, at), cut[RATE_DIMENSIONS] = {at[0], at[1], at[2]};
     for (size_t i = 0; i < rate->counts[axis] && rate->axes[axis][i] < at[axis]; i++) {
         cut[axis] = rate->axes[axis][i];
         double value = rate_at(rate, cut);
-        most = value > most ? value : most;
+        max = value > max ? value : max;
     }
-    return most;
+    return max;
 }
 
 // Along the axis that it is cut along.
@@ -173,15 +173,15 @@ static const struct rate *rate_of_part(const struct rates *rates, const struct r
 }
 
 static double attention_part_s(const struct rate *rate, double flops, double side, const struct range *range,
-                               bool least)
+                               bool min)
 {
     const double at[RATE_DIMENSIONS] = {side, 1, (double)range->head_dim};
-    return flops > 0 ? flops / (least ? rate_within(rate, at) : rate_at(rate, at)) : 0;
+    return flops > 0 ? flops / (min ? rate_within(rate, at) : rate_at(rate, at)) : 0;
 }
 
 // Seconds of attention on tensor cores: causal squares on the diagonal at one rate, the keys before them at
 // another.
-static double attention_s(const struct rates *rates, const struct range *range, const struct cost *cost, bool least)
+static double attention_s(const struct rates *rates, const struct range *range, const struct cost *cost, bool min)
 {
     const struct rate *causal = rate_of_part(rates, range, "_causal"),
                       *rectangle = rate_of_part(rates, range, "_rectangle");
@@ -190,23 +190,23 @@ static double attention_s(const struct rates *rates, const struct range *range, 
     double within = cost->causal ? cost->pair_flops * (double)range->queries * (side + 1) / 2 : 0;
     double diagonal = smaller(within, cost->done);
     return attention_part_s(causal, diagonal, side, range, false) +
-           attention_part_s(rectangle, cost->done - diagonal, side, range, least) / cost->fill;
+           attention_part_s(rectangle, cost->done - diagonal, side, range, min) / cost->fill;
 }
 
-double rates_seconds(const struct rates *rates, const struct range *range, const struct cost *cost, bool least)
+double rates_seconds(const struct rates *rates, const struct range *range, const struct cost *cost, bool min)
 {
     double at[RATE_DIMENSIONS] = {0}, seconds = 0;
     const struct rate *rate = rates_find(rates, range, cost->bytes, at), *f32 = rate_of_part(rates, range, "_f32");
     double memory_s = rates->bytes_per_s > 0 ? cost->bytes / rates->bytes_per_s : 0;
     if (rate_of_part(rates, range, "_causal")) {
-        seconds = attention_s(rates, range, cost, least);
+        seconds = attention_s(rates, range, cost, min);
     } else if (rate) {
         double amount = counts_flops(rate) ? cost->flops : cost->bytes;
-        seconds = amount / (least ? rate_within(rate, at) : rate_at(rate, at));
+        seconds = amount / (min ? rate_within(rate, at) : rate_at(rate, at));
     }
     if (f32 && cost->f32_done > 0) {
         seconds = (cost->flops > 0 ? 1 - cost->f32_counted / cost->flops : 0) * seconds +
-                  attention_part_s(f32, cost->f32_done, (double)range->queries, range, least);
+                  attention_part_s(f32, cost->f32_done, (double)range->queries, range, min);
     }
     seconds = larger(seconds, memory_s);
     if (seconds > 0 && rates->bytes_per_s > 0) {

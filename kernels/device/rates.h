@@ -42,7 +42,7 @@ struct rates {
     struct rate items[RATES_MAX];
     // Of the times at a point, as they were, over its own, all points together: nine in ten lie between the two.
     double low, high;
-    double yardstick_s; // what harness/machine/yardstick.h took meanwhile; 0: not known
+    double reference_kernel_s; // what harness/machine/reference_kernel.h took meanwhile; 0: not known
     // In a step an operation takes so much longer for each byte that it moves, for others have used the caches
     // since its own last run (harness/calibrate/calibrate_steps.h); 0: not known.
     double s_per_byte;
@@ -63,7 +63,7 @@ const struct rate *rates_find(const struct rates *rates, const struct range *ran
 // Between points linear in the logarithms of shape and rate, beyond the outermost ones constant.
 double rate_at(const struct rate *rate, const double at[RATE_DIMENSIONS]);
 // Seconds of an operation in a step; 0: it has no rate. least: a lower bound, however it is cut.
-double rates_seconds(const struct rates *rates, const struct range *range, const struct cost *cost, bool least);
+double rates_seconds(const struct rates *rates, const struct range *range, const struct cost *cost, bool min);
 // Seconds of a step that takes so long without a power limit, which rise with both. rates: NULL: the same.
 double rates_limited_s(const struct rates *rates, double seconds, double flops);
 // Seconds of what was counted on the device since its clock began: until all queues are done, within the power

@@ -5,14 +5,14 @@
 
 struct blocks {
     struct device *device;
-    size_t rows, most; // of all, and of each block but the last
+    size_t rows, max; // of all, and of each block but the last
     size_t row, count;
     struct counters before; // the first block
 };
 
-static inline struct blocks blocks_of(struct device *device, size_t rows, size_t most)
+static inline struct blocks blocks_of(struct device *device, size_t rows, size_t max)
 {
-    return (struct blocks){.device = device, .rows = rows, .most = most};
+    return (struct blocks){.device = device, .rows = rows, .max = max};
 }
 
 // False: there are no more, or the device has failed. A device that remembers costs (kernels/device/memo.h) is
@@ -23,14 +23,14 @@ static inline bool blocks_next(struct blocks *blocks)
     bool first = blocks->count == 0;
     blocks->row += blocks->count;
     size_t left = blocks->rows - blocks->row;
-    if (first && left > blocks->most && memo_is_on(device)) {
+    if (first && left > blocks->max && memo_is_on(device)) {
         blocks->before = device->counters;
-    } else if (blocks->row == blocks->most && blocks->row && left >= blocks->most && memo_is_on(device)) {
-        size_t alike = left / blocks->most;
+    } else if (blocks->row == blocks->max && blocks->row && left >= blocks->max && memo_is_on(device)) {
+        size_t alike = left / blocks->max;
         counters_repeat(&device->counters, &blocks->before, (double)alike);
-        blocks->row += alike * blocks->most;
-        left -= alike * blocks->most;
+        blocks->row += alike * blocks->max;
+        left -= alike * blocks->max;
     }
-    blocks->count = left < blocks->most ? left : blocks->most;
+    blocks->count = left < blocks->max ? left : blocks->max;
     return left > 0 && device->status.code == STATUS_OK;
 }

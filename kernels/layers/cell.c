@@ -33,13 +33,13 @@ static void add_normed_output(struct model *model, const struct layer *w, struct
                               struct activations *a, bool keeping)
 {
     struct device *device = model->device;
-    size_t n = x_mid.rows, most = block_rows(model, n);
-    struct tensor normed = scratch(model, most, x_mid.cols);
+    size_t n = x_mid.rows, max = block_rows(model, n);
+    struct tensor normed = scratch(model, max, x_mid.cols);
     if (keeping) {
         a->attention_out = activation(model, n, x_mid.cols);
         a->rstd_attention_out = statistic(model, n, 1);
     }
-    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor y = tensor_rows(normed, 0, rows),
                       out = keeping ? tensor_rows(a->attention_out, row, rows) : y;
@@ -191,9 +191,9 @@ static void output_backward(struct model *model, const struct layer *w, struct t
         projection_backward(model, &w->o, grad_o, grad, a->o);
         return;
     }
-    size_t n = grad.rows, most = block_rows(model, n);
-    struct tensor grad_out = scratch(model, most, grad.cols);
-    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+    size_t n = grad.rows, max = block_rows(model, n);
+    struct tensor grad_out = scratch(model, max, grad.cols);
+    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor block = tensor_rows(grad_out, 0, rows);
         norm_backward(model, w->attention_out_norm, block, false, tensor_rows(grad, row, rows),

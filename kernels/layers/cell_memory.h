@@ -7,8 +7,8 @@
 // widest are the MLP's.
 static inline size_t block_rows(const struct model *model, size_t rows)
 {
-    size_t most = model->device->ops->rules->block_rows(model->device, model->config.ffn);
-    return rows < most ? rows : most;
+    size_t max = model->device->ops->rules->block_rows(model->device, model->config.ffn);
+    return rows < max ? rows : max;
 }
 
 static inline struct tensor activation(struct model *model, size_t rows, size_t cols)

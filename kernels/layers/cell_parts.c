@@ -20,15 +20,15 @@ void projections_forward(struct model *model, size_t layer, struct tensor x, con
 {
     const struct layer *w = &model->layers[layer];
     struct rotated keys = rotated_keys(model, layer);
-    size_t n = x.rows, most = block_rows(model, n), norms = rotated_norms(model, keys);
+    size_t n = x.rows, max = block_rows(model, n), norms = rotated_norms(model, keys);
     struct tensor h = {0}, normed = {0};
     if (w->attention_norm && !to->h.data) {
-        h = scratch(model, most, x.cols);
+        h = scratch(model, max, x.cols);
     }
     if (to->rstd_k.data) {
-        normed = scratch(model, most, to->k.cols);
+        normed = scratch(model, max, to->k.cols);
     }
-    for (struct blocks b = blocks_of(model->device, n, most); blocks_next(&b);) {
+    for (struct blocks b = blocks_of(model->device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor k = tensor_rows(to->k, row, rows), block = tensor_rows(x, row, rows);
         if (w->attention_norm) {
@@ -155,20 +155,20 @@ void projections_backward(struct model *model, const struct batch *batch, size_t
                           struct tensor grad)
 {
     size_t n = grad.rows, B = n / chunk.count, block = block_rows(model, n);
-    size_t most = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
+    size_t max = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
     struct projections p = {
         .model = model, .batch = batch, .layer = layer, .a = a, .grad_q = grad_q, .grad_kv = grad_kv, .grad = grad};
     if (!a->h_attention.data && model->layers[layer].attention_norm) {
-        p.h = scratch(model, most, model->config.width);
+        p.h = scratch(model, max, model->config.width);
     }
     if (grad_kv && grad_kv->k.dtype != grad.dtype) {
-        p.converted = kv_new(model, most, grad.dtype, CATEGORY_WORKSPACE);
+        p.converted = kv_new(model, max, grad.dtype, CATEGORY_WORKSPACE);
     }
     struct token_run runs[PIECES];
     size_t count = pieces_runs(&batch->pieces, chunk, runs);
     for (size_t i = 0; i < count; i++) {
         size_t first = runs[i].first, row = (first - chunk.start) * B;
-        for (struct blocks b = blocks_of(model->device, runs[i].count * B, most); blocks_next(&b);) {
+        for (struct blocks b = blocks_of(model->device, runs[i].count * B, max); blocks_next(&b);) {
             block_backward(&p, row + b.row, b.count, (struct span){first + b.row / B, b.count / B});
         }
     }

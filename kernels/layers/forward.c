@@ -3,7 +3,7 @@
 #include "kernels/layers/cell.h"
 #include "kernels/model/unit.h"
 
-void row_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
+void layer_forward(struct model *model, const struct batch *batch, size_t layer, size_t chunk, struct tensor x)
 {
     size_t context = batch->context, B = batch->batch;
     bool whole = chunk == 0 || chunk > context || model->ranks.exchange != EXCHANGE_GATHER;

@@ -54,9 +54,9 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     const struct config *c = &model->config;
     enum dtype dtype = x.dtype;
     bool backward = use.backward;
-    size_t n = x.rows, most = head_chunk * batch->batch;
-    if (most == 0 || most > n) {
-        most = n;
+    size_t n = x.rows, max = head_chunk * batch->batch;
+    if (max == 0 || max > n) {
+        max = n;
     }
     range_push(device, (struct range){
                            .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
@@ -68,10 +68,10 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     if (backward && c->tied) {
         unit_add(model, UNIT_EMBEDDING);
     }
-    struct tensor h = tensor_new(device, most, c->width, dtype, CATEGORY_LOGITS);
-    struct tensor logits = tensor_new(device, most, c->vocab, dtype, CATEGORY_LOGITS);
-    struct tensor rstd = tensor_new(device, most, 1, dtype_statistic(dtype), CATEGORY_LOGITS);
-    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+    struct tensor h = tensor_new(device, max, c->width, dtype, CATEGORY_LOGITS);
+    struct tensor logits = tensor_new(device, max, c->vocab, dtype, CATEGORY_LOGITS);
+    struct tensor rstd = tensor_new(device, max, 1, dtype_statistic(dtype), CATEGORY_LOGITS);
+    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor x_block = tensor_rows(x, row, rows), h_block = tensor_rows(h, 0, rows);
         struct tensor logits_block = tensor_rows(logits, 0, rows), rstd_block = tensor_rows(rstd, 0, rows);

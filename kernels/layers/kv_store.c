@@ -14,15 +14,15 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
 {
     enum dtype dtype = model->device->ops->dtype;
     *store = (struct kv_store){.model = model, .first = first, .end = end, .place = place};
-    store->slots =
-        (struct slots){.device = model->device, .far = place == PLACE_HOST, .count = end - first > 1 ? 2 : 1};
+    store->buffers = (struct double_buffer){
+        .device = model->device, .far = place == PLACE_HOST, .count = end - first > 1 ? 2 : 1};
     store->kv = calloc(end, sizeof *store->kv);
     store->grad = calloc(end, sizeof *store->grad);
     CHECK(store->kv && store->grad);
     for (size_t l = first; l < end; l++) {
         store->kv[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_CACHE);
     }
-    for (size_t i = 0; place == PLACE_HOST && i < store->slots.count; i++) {
+    for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++) {
         store->near[i] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
     }
 }
@@ -32,7 +32,7 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, size_t ro
     struct model *model = store->model;
     enum dtype dtype = model->kv_gradient_dtype;
     store->grad_place = place;
-    store->slots.far |= place == PLACE_HOST;
+    store->buffers.far |= place == PLACE_HOST;
     for (size_t l = store->first; l < store->end; l++) {
         store->grad[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_GRADIENTS);
         if (place == PLACE_DEVICE) {
@@ -40,7 +40,7 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, size_t ro
             op_zero(model->device, store->grad[l].v);
         }
     }
-    for (size_t i = 0; place == PLACE_HOST && i < store->slots.count; i++) {
+    for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++) {
         store->near_grad[i] = kv_new(model, rows, dtype, CATEGORY_KV_GRADIENTS);
     }
 }
@@ -56,20 +56,20 @@ static void prefetch(struct device *device, struct kv near, struct kv far, size_
 void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix)
 {
     struct device *device = store->model->device;
-    size_t i = slots_prefetch_begin(&store->slots);
+    size_t i = double_buffer_prefetch_begin(&store->buffers);
     if (store->place == PLACE_HOST) {
         prefetch(device, store->near[i], store->kv[layer], prefix.kv);
     }
     if (store->grad_place == PLACE_HOST && !prefix.fresh) {
         prefetch(device, store->near_grad[i], store->grad[layer], prefix.grad);
     }
-    slots_prefetch_end(&store->slots);
+    double_buffer_prefetch_end(&store->buffers);
 }
 
 // The layer acquired last, where operations find it.
 static struct kv_layer near(const struct kv_store *store, size_t layer)
 {
-    size_t i = slots_current(&store->slots);
+    size_t i = double_buffer_current(&store->buffers);
     return (struct kv_layer){.kv = store->place == PLACE_HOST ? store->near[i] : store->kv[layer],
                              .grad = store->grad_place == PLACE_HOST ? store->near_grad[i] : store->grad[layer]};
 }
@@ -77,7 +77,7 @@ static struct kv_layer near(const struct kv_store *store, size_t layer)
 struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv_prefix prefix)
 {
     struct device *device = store->model->device;
-    slots_acquire(&store->slots);
+    double_buffer_acquire(&store->buffers);
     struct kv_layer got = near(store, layer);
     if (store->grad_place == PLACE_HOST && prefix.fresh && prefix.grad) {
         op_zero(device, tensor_rows(got.grad.k, 0, prefix.grad));
@@ -89,8 +89,8 @@ struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv
 static void offload(struct kv_store *store, struct kv far, struct kv near, size_t row, size_t rows)
 {
     if (rows > 0) {
-        slots_offload(&store->slots, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
-        slots_offload(&store->slots, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
+        double_buffer_offload(&store->buffers, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
+        double_buffer_offload(&store->buffers, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
     }
 }
 
@@ -111,7 +111,7 @@ void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t row
 void kv_store_close(struct kv_store *store)
 {
     struct model *model = store->model;
-    slots_close(&store->slots);
+    double_buffer_close(&store->buffers);
     for (size_t l = store->first; l < store->end; l++) {
         kv_free(model, &store->grad[l]);
         kv_free(model, &store->kv[l]);

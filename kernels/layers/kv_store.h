@@ -1,17 +1,17 @@
-// KV store: keys and values of some layers, and their gradients, from the first column that writes them to the last
-// that reads them. On the device they lie as they are; what lies on the host comes into one of two slots before its
-// layer is used, the next layer's while one is; of one layer alone into one.
+// KV store: keys and values of some layers, and their gradients, from the first chunk that writes them to the last
+// that reads them. On the device they lie as they are; what lies on the host comes into one of two buffers before
+// its layer is used, the next layer's while one is; of one layer alone into one.
 #pragma once
 #include "kernels/layers/cell.h"
-#include "kernels/offload/slots.h"
+#include "kernels/offload/double_buffer.h"
 
 struct kv_store {
     struct model *model;
     size_t first, end;            // layers
     enum place place, grad_place; // of keys and values; of their gradients
     struct kv *kv, *grad;         // [layers], where they lie: [rows, G D] each
-    struct slots slots;
-    struct kv near[2], near_grad[2]; // [slots]
+    struct double_buffer buffers;
+    struct kv near[2], near_grad[2]; // [buffers]
 };
 
 // What of a layer is prefetched: its first rows. fresh: the gradients have not been written yet, and are 0.

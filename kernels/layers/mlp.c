@@ -10,7 +10,7 @@ void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct 
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    size_t n = x_mid.rows, most = block_rows(model, n);
+    size_t n = x_mid.rows, max = block_rows(model, n);
     bool keeping = how != KEEP_NOTHING, all = how == KEEP_ALL, output = y.data || (keeping && w->mlp_out_norm);
     struct tensor h = {0}, gate = {0}, up = {0}, act = {0}, normed = {0};
     if (keeping) {
@@ -18,8 +18,8 @@ void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct 
         a->gate = activation(model, n, c->ffn);
         a->up = activation(model, n, c->ffn);
     } else {
-        gate = scratch(model, most, c->ffn);
-        up = scratch(model, most, c->ffn);
+        gate = scratch(model, max, c->ffn);
+        up = scratch(model, max, c->ffn);
     }
     if (keeping && w->mlp_out_norm) {
         a->rstd_mlp_out = statistic(model, n, 1);
@@ -28,17 +28,17 @@ void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct 
     if (all && w->mlp_norm) {
         a->h_mlp = activation(model, n, c->width);
     } else if (w->mlp_norm) {
-        h = scratch(model, most, c->width);
+        h = scratch(model, max, c->width);
     }
     if (all) {
         a->act = activation(model, n, c->ffn);
     } else if (keeping && output) {
-        act = scratch(model, most, c->ffn);
+        act = scratch(model, max, c->ffn);
     }
     if (w->mlp_out_norm) {
-        normed = scratch(model, most, c->width);
+        normed = scratch(model, max, c->width);
     }
-    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor x_block = tensor_rows(x_mid, row, rows), y_block = tensor_rows(y, row, rows);
         struct tensor h_block = !w->mlp_norm ? x_block
@@ -88,12 +88,12 @@ void mlp_backward(struct model *model, size_t layer, struct activations *a, stru
     struct device *device = model->device;
     const struct layer *w = &model->layers[layer];
     const struct config *c = &model->config;
-    size_t n = grad.rows, most = block_rows(model, n);
+    size_t n = grad.rows, max = block_rows(model, n);
     bool all = a->act.data;
-    struct tensor act = scratch(model, most, c->ffn);
-    struct tensor h = all || !w->mlp_norm ? tensor_none() : scratch(model, most, c->width);
-    struct tensor grad_out = w->mlp_out_norm ? scratch(model, most, c->width) : tensor_none();
-    for (struct blocks b = blocks_of(device, n, most); blocks_next(&b);) {
+    struct tensor act = scratch(model, max, c->ffn);
+    struct tensor h = all || !w->mlp_norm ? tensor_none() : scratch(model, max, c->width);
+    struct tensor grad_out = w->mlp_out_norm ? scratch(model, max, c->width) : tensor_none();
+    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor grad_block = tensor_rows(grad, row, rows), act_block = tensor_rows(act, 0, rows);
         struct tensor gate = tensor_rows(a->gate, row, rows), up = tensor_rows(a->up, row, rows);

@@ -53,9 +53,9 @@ void projector_find(struct device *device, struct tensor p, struct tensor g)
 void projector_project(struct device *device, struct tensor r, struct tensor p, struct tensor g)
 {
     bool converts = g.dtype != p.dtype;
-    size_t most = smaller(g.rows, device->ops->rules->block_rows(device, g.cols));
-    for (size_t row = 0; row < g.rows && device->status.code == STATUS_OK; row += most) {
-        size_t count = smaller(most, g.rows - row);
+    size_t max = smaller(g.rows, device->ops->rules->block_rows(device, g.cols));
+    for (size_t row = 0; row < g.rows && device->status.code == STATUS_OK; row += max) {
+        size_t count = smaller(max, g.rows - row);
         struct tensor of_block = tensor_rows(g, row, count), block = of_block;
         if (converts) {
             block = tensor_new(device, count, g.cols, p.dtype, CATEGORY_WORKSPACE);

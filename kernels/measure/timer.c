@@ -42,7 +42,7 @@ double device_timer_stop_ms(struct device *device)
     return device_marks_ms(device, MARK_START, MARK_STOP);
 }
 
-double device_timer_asked_ms(const struct device *device)
+double device_timer_host_launch_ms(const struct device *device)
 {
     return (double)(clock_ns() - device->marks_ns[MARK_START]) / 1e6;
 }

@@ -12,7 +12,7 @@ void device_timer_start(struct device *device);
 // Waits for the device. Milliseconds since the start.
 double device_timer_stop_ms(struct device *device);
 // Milliseconds of the host's clock since the start, without waiting: until everything was asked for.
-double device_timer_asked_ms(const struct device *device);
+double device_timer_host_launch_ms(const struct device *device);
 
 // Marks the moment when all that was asked for before is done; a mark is overwritten when it is set again.
 void device_mark(struct device *device, size_t mark);

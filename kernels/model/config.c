@@ -308,15 +308,15 @@ const struct config *config_preset(const char *name)
 bool config_check(const struct config *c, struct status *status)
 {
     // Sizes beyond any model are a slip of the hand, and their products would not fit a size_t.
-    const size_t most = (size_t)1 << 24;
+    const size_t max = (size_t)1 << 24;
     const struct {
         const char *name;
         size_t value;
     } sizes[] = {{"layers", c->layers},     {"width", c->width}, {"heads", c->heads}, {"kv_heads", c->kv_heads},
                  {"head_dim", c->head_dim}, {"ffn", c->ffn},     {"vocab", c->vocab}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (sizes[i].value < 1 || sizes[i].value > most) {
-            return status_set(status, STATUS_BAD_INPUT, "%s must be from 1 to %zu, found %zu", sizes[i].name, most,
+        if (sizes[i].value < 1 || sizes[i].value > max) {
+            return status_set(status, STATUS_BAD_INPUT, "%s must be from 1 to %zu, found %zu", sizes[i].name, max,
                               sizes[i].value);
         }
     }

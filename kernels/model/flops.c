@@ -4,12 +4,12 @@
 // Pairs of a query and a key that it sees, per sequence. window 0: none.
 static double pairs_seen(const struct batch *batch, size_t window)
 {
-    size_t T = batch->context, most = window && window < T ? window : T;
-    double pairs = (double)most * (most + 1) / 2 + (double)(T - most) * most;
+    size_t T = batch->context, max = window && window < T ? window : T;
+    double pairs = (double)max * (max + 1) / 2 + (double)(T - max) * max;
     for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
         size_t start = (size_t)batch->starts[row], seen = row / batch->batch + 1 - start; // of the document
         seen += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
-        pairs = (row ? pairs : 0) + (double)(seen < most ? seen : most);
+        pairs = (row ? pairs : 0) + (double)(seen < max ? seen : max);
     }
     return batch->starts ? pairs / (double)batch->batch : pairs;
 }

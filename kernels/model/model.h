@@ -81,7 +81,7 @@ struct model {
     bool kv_gradient_stochastic; // sums in bf16 of keys' and values' gradients are rounded by random bits
     uint64_t seed;               // of these, with the numbers of
     size_t update;               // the update under way, from 1 on (0: none), and of
-    size_t walk;                 // the walk since the gradients were zeroed, from 0 on
+    size_t micro_batch;          // the walk since the gradients were zeroed, from 0 on
 };
 
 // Lists the parameters' names and shapes alone, without a device: for tools that read or write files of weights.

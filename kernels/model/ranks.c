@@ -23,8 +23,8 @@ static size_t highest_layers(size_t stages, const struct config *c, size_t conte
     double layer = layer_work(c, context), head = head_work(c), shortest = 0;
     size_t best = 0;
     for (size_t own = 1; own + (stages - 1) <= c->layers; own++) {
-        size_t most = (c->layers - own + stages - 2) / (stages - 1);
-        double highest = (double)own * layer + head, others = (double)most * layer;
+        size_t max = (c->layers - own + stages - 2) / (stages - 1);
+        double highest = (double)own * layer + head, others = (double)max * layer;
         double longest = highest > others ? highest : others;
         if (best == 0 || longest <= shortest) {
             shortest = longest;

@@ -32,7 +32,7 @@ struct unit_keeper {
 struct unit_listener {
     void (*acquire)(struct unit_listener *listener, struct model *model, size_t unit);
     void (*release)(struct unit_listener *listener, struct model *model, size_t unit);
-    // Units whose layers are done one after another come from the head down; where columns are walked, all of them
+    // Units whose layers are done one after another come from the head down; where chunks are walked, all of them
     // within the last one.
     void (*done)(struct unit_listener *listener, struct model *model, size_t unit);
 };

@@ -315,8 +315,8 @@ static void mask_groups(struct batch *batch, struct device *device, size_t group
 static double sampling_factor(struct sampling sampling, double log_ratio)
 {
     bool masks = sampling.by == SAMPLING_TOKEN_MASK || sampling.by == SAMPLING_SEQUENCE_MASK;
-    double ratio = exp(log_ratio), most = sampling.largest > 0 ? sampling.largest : INFINITY;
-    double within = fmin(fmax(ratio, sampling.smallest), most);
+    double ratio = exp(log_ratio), max = sampling.largest > 0 ? sampling.largest : INFINITY;
+    double within = fmin(fmax(ratio, sampling.smallest), max);
     return masks && within != ratio ? 0 : within;
 }
 

@@ -5,7 +5,7 @@
 #include "kernels/objectives/batch.h"
 #include "kernels/objectives/objective.h"
 
-// The factors of a column's rows in the loss that is reported and in the gradient: SpaCO's differ. Deferred: the
+// The factors of a chunk's rows in the loss that is reported and in the gradient: SpaCO's differ. Deferred: the
 // slope of the pair's sums is taken for 1, and the sums are gathered on the way.
 struct loss_weights {
     double loss, grad;
@@ -18,7 +18,7 @@ struct tensor objective_sums_new(struct device *device, const struct batch *batc
 // Waits for the device.
 struct objective_sums objective_sums_read(struct device *device, const struct batch *batch, struct tensor loss);
 
-// Whether the batch's objective has sums: then comes first objective_begin, head_loss over all columns from the
+// Whether the batch's objective has sums: then comes first objective_begin, head_loss over all chunks from the
 // left, and objective_settle. For others these do nothing.
 bool objective_gathers(const struct batch *batch);
 void objective_begin(struct device *device, const struct batch *batch);

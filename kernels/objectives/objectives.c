@@ -203,7 +203,7 @@ static const struct option dpo_options[] = {
      .offset = offsetof(struct dpo_settings, defer),
      .choices = OPTION_CHOICES("auto", "off"),
      .help =
-         "columns of a step of one pair are walked as if its slope were 1, which multiplies their gradient in the "
+         "chunks of a step of one pair are walked as if its slope were 1, which multiplies their gradient in the "
          "end: spares the first pass its head"},
     {0}};
 

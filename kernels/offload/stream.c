@@ -8,7 +8,7 @@ void stream_open(struct stream *stream, size_t rows)
     size_t count = far ? 2 : stream->make ? 1 : 0;
     CHECK(rows > 0 || whole.rows == 0);
     rows = rows < whole.rows ? rows : whole.rows;
-    stream->slots = (struct slots){.device = stream->device, .far = far, .count = 2, .out = stream->out};
+    stream->buffers = (struct double_buffer){.device = stream->device, .far = far, .count = 2, .out = stream->out};
     for (size_t i = 0; i < count; i++) {
         stream->parts[i] = tensor_new(stream->device, rows, whole.cols, whole.dtype, whole.category);
     }
@@ -16,19 +16,19 @@ void stream_open(struct stream *stream, size_t rows)
 
 void stream_prefetch(struct stream *stream, size_t row, size_t rows)
 {
-    size_t i = slots_prefetch_begin(&stream->slots);
+    size_t i = double_buffer_prefetch_begin(&stream->buffers);
     stream->spans[i].row = row;
     stream->spans[i].rows = rows;
-    if (stream->slots.far) {
+    if (stream->buffers.far) {
         copy_in(stream->device, tensor_rows(stream->parts[i], 0, rows), tensor_rows(stream->whole, row, rows));
     }
-    slots_prefetch_end(&stream->slots);
+    double_buffer_prefetch_end(&stream->buffers);
 }
 
 static struct tensor part_of(const struct stream *stream, size_t i)
 {
     size_t row = stream->spans[i].row, rows = stream->spans[i].rows;
-    if (stream->slots.far) {
+    if (stream->buffers.far) {
         return tensor_rows(stream->parts[i], 0, rows);
     }
     return stream->make ? tensor_rows(stream->parts[0], 0, rows) : tensor_rows(stream->whole, row, rows);
@@ -36,7 +36,7 @@ static struct tensor part_of(const struct stream *stream, size_t i)
 
 struct tensor stream_acquire(struct stream *stream)
 {
-    size_t i = slots_acquire(&stream->slots);
+    size_t i = double_buffer_acquire(&stream->buffers);
     struct tensor part = part_of(stream, i);
     if (stream->make) {
         stream->make(stream->maker, part, stream->spans[i].row);
@@ -46,17 +46,17 @@ struct tensor stream_acquire(struct stream *stream)
 
 void stream_offload(struct stream *stream)
 {
-    size_t i = slots_current(&stream->slots);
-    if (stream->slots.far && !stream->read_only) {
+    size_t i = double_buffer_current(&stream->buffers);
+    if (stream->buffers.far && !stream->read_only) {
         struct tensor rows = tensor_rows(stream->whole, stream->spans[i].row, stream->spans[i].rows);
-        slots_offload(&stream->slots, rows, part_of(stream, i));
-        stream->out = stream->slots.out;
+        double_buffer_offload(&stream->buffers, rows, part_of(stream, i));
+        stream->out = stream->buffers.out;
     }
 }
 
 void stream_close(struct stream *stream)
 {
-    slots_close(&stream->slots);
+    double_buffer_close(&stream->buffers);
     for (size_t i = 0; i < 2; i++) {
         tensor_free(stream->device, &stream->parts[i]);
     }

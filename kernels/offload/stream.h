@@ -1,7 +1,7 @@
 // Stream: a tensor that a walk reads part by part, and may write back. On the device a part is a view. What lies on
-// the host comes through two slots, the next part while one is used; what is made again is made in one.
+// the host comes through two buffers, the next part while one is used; what is made again is made in one.
 #pragma once
-#include "kernels/offload/slots.h"
+#include "kernels/offload/double_buffer.h"
 
 struct stream {
     struct device *device;
@@ -13,8 +13,8 @@ struct stream {
     // Of the last part that was offloaded, by this stream or by one before it of the same tensor.
     struct event out;
     // Between open and close:
-    struct slots slots;
-    struct tensor parts[2]; // [slots]
+    struct double_buffer buffers;
+    struct tensor parts[2]; // [buffers]
     struct {
         size_t row, rows;
     } spans[2];

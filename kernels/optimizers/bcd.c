@@ -2,27 +2,27 @@
 // next with a state that is zero. Embedding, head and the norm before it are frozen. Gradients and state are those
 // of one layer, and a backward pass ends with it. Luo, Yu & Li 2024 (BAdam), arXiv 2404.02827, algorithm 1.
 // Deviation: the published code gives the first block one update less.
+#include "kernels/optimizers/active_block.h"
 #include "kernels/optimizers/adamw.h"
-#include "kernels/optimizers/turns.h"
 
 struct bcd_options {
     struct adamw_options adamw;
-    struct turn_options turns;
+    struct block_options blocks;
 };
 
 static const struct option rows[] = {
-    OPTIONS_ADAMW(1e-5, 0.01, MASTER_KEPT), OPTIONS_TURNS(struct bcd_options), {0}};
+    OPTIONS_ADAMW(1e-5, 0.01, MASTER_KEPT), OPTIONS_BLOCKS(struct bcd_options), {0}};
 
 static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
 {
     const struct bcd_options *bcd = options;
-    return turns_check(&bcd->turns, config, status) && state_check(bcd->adamw.state, dtype, status);
+    return active_block_check(&bcd->blocks, config, status) && state_check(bcd->adamw.state, dtype, status);
 }
 
-static size_t turn(const void *options, const struct config *config, size_t number)
+static size_t active_layer(const void *options, const struct config *config, size_t number)
 {
     const struct bcd_options *bcd = options;
-    return turns_layer(&bcd->turns, bcd->adamw.weights.seed, config, number);
+    return active_block_layer(&bcd->blocks, bcd->adamw.weights.seed, config, number);
 }
 
 const struct optimizer optimizer_bcd = {
@@ -33,7 +33,7 @@ const struct optimizer optimizer_bcd = {
     .uneven = true,
     .by_element = true,
     .check = check,
-    .turn = turn,
+    .active_layer = active_layer,
     .state = adamw_state,
     .update = adamw_update,
 };

@@ -2,8 +2,8 @@
 // Luo, Shen, Peng, Li & Li 2025, "Accelerating Block Coordinate Descent for LLM Finetuning via Landscape
 // Expansion", NeurIPS 2025.
 #pragma once
+#include "kernels/optimizers/active_block.h"
 #include "kernels/optimizers/adamw.h"
-#include "kernels/optimizers/turns.h"
 
 // In the order of the names below.
 enum { EXPAND_ALL, EXPAND_ABOVE };
@@ -11,12 +11,12 @@ enum { EXPAND_ALL, EXPAND_ABOVE };
 // What both are asked; their structs begin with this.
 struct bread_options {
     struct adamw_options adamw; // of the active layer
-    struct turn_options turns;
+    struct block_options blocks;
     int expand;
 };
 
 #define OPTIONS_BREAD(options)                                                                                     \
-    OPTIONS_ADAMW(1e-5, 0.01, MASTER_KEPT), OPTIONS_TURNS(options),                                                \
+    OPTIONS_ADAMW(1e-5, 0.01, MASTER_KEPT), OPTIONS_BLOCKS(options),                                               \
     {                                                                                                              \
         .name = "expand", .type = OPTION_CHOICE, .offset = offsetof(options, expand),                              \
         .choices = OPTION_CHOICES("all", "above"),                                                                 \
@@ -26,6 +26,6 @@ struct bread_options {
 
 // As struct optimizer's hooks.
 bool bread_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);
-size_t bread_turn(const void *options, const struct config *config, size_t number);
+size_t bread_active_layer(const void *options, const struct config *config, size_t number);
 // Whether a layer moves while another one is active (equation 6).
 bool bread_expands(const struct bread_options *options, size_t layer, size_t active);

@@ -33,7 +33,7 @@ static const struct option rows[] = {
 static struct role role(const struct trainer *trainer, const struct parameter *p)
 {
     const struct bread_lora_options *options = trainer->optimizer_options;
-    size_t unit = unit_of(trainer->model, p), active = trainer->turn.layer;
+    size_t unit = unit_of(trainer->model, p), active = trainer->active.layer;
     if (unit < unit_of_layer(0) || unit >= unit_of_head(trainer->model)) {
         return (struct role){0};
     }
@@ -53,10 +53,10 @@ static void turned(struct trainer *trainer)
     for (size_t l = 0; l < config->layers; l++) {
         trainer->seen[l] = 0;
     }
-    for (size_t n = 0; options->factor_state == FACTOR_STATE_KEEP && n < trainer->turn.number; n++) {
-        size_t active = bread_turn(options, config, n);
+    for (size_t n = 0; options->factor_state == FACTOR_STATE_KEEP && n < trainer->active.number; n++) {
+        size_t active = bread_active_layer(options, config, n);
         for (size_t l = 0; l < config->layers; l++) {
-            trainer->seen[l] += bread_expands(&options->bread, l, active) * options->bread.turns.interval;
+            trainer->seen[l] += bread_expands(&options->bread, l, active) * options->bread.blocks.interval;
         }
     }
 }
@@ -81,7 +81,7 @@ const struct optimizer optimizer_bread_lora = {
     .lora = LORA_BESIDE,
     .uneven = true,
     .check = bread_check,
-    .turn = bread_turn,
+    .active_layer = bread_active_layer,
     .role = role,
     .turned = turned,
     .state = adamw_state,

@@ -17,13 +17,13 @@ static const struct option rows[] = {OPTIONS_BREAD(struct bread_options),
                                       .maximum = 1e9,
                                       .initial = 5,
                                       .help = "the rate of the other layers' SGD over that of the active layer"},
-                                     OPTION_WHEN_OF(struct adamw_options, UPDATE_IN_WALK),
+                                     OPTION_WHEN_OF(struct adamw_options, UPDATE_IN_BACKWARD),
                                      {0}};
 
 static struct role role(const struct trainer *trainer, const struct parameter *p)
 {
     const struct bread_sgd_options *options = trainer->optimizer_options;
-    size_t unit = unit_of(trainer->model, p), active = trainer->turn.layer;
+    size_t unit = unit_of(trainer->model, p), active = trainer->active.layer;
     bool layer = unit >= unit_of_layer(0) && unit < unit_of_head(trainer->model);
     return (struct role){.trains = layer && (unit == unit_of_layer(active) ||
                                              bread_expands(&options->bread, unit - unit_of_layer(0), active))};
@@ -31,7 +31,7 @@ static struct role role(const struct trainer *trainer, const struct parameter *p
 
 static bool is_active(const struct trainer *trainer, const struct parameter *p)
 {
-    return unit_of(trainer->model, p) == unit_of_layer(trainer->turn.layer);
+    return unit_of(trainer->model, p) == unit_of_layer(trainer->active.layer);
 }
 
 static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
@@ -62,7 +62,7 @@ const struct optimizer optimizer_bread_sgd = {
     .lora = LORA_NEVER,
     .uneven = true,
     .check = bread_check,
-    .turn = bread_turn,
+    .active_layer = bread_active_layer,
     .role = role,
     .state = state,
     .update = update,

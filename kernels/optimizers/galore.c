@@ -96,11 +96,11 @@ static void move(struct trainer *trainer, struct parameter *p, struct tensor n)
     const struct galore_options *options = trainer->optimizer_options;
     struct device *device = trainer->model->device;
     struct adam_step adam = adamw_step(trainer, p);
-    size_t rows = p->value.rows, cols = p->value.cols, most = device->ops->rules->block_rows(device, cols) / 8 * 8;
+    size_t rows = p->value.rows, cols = p->value.cols, max = device->ops->rules->block_rows(device, cols) / 8 * 8;
     double after = adam.form == ADAM_TORCH ? 1 : 1 - adam.rate * adam.decay; // of what decays after the step
     struct sgd_step step = {.rate = adam.rate, .decay = adam.decay, .decoupled = true, .rounding = adam.rounding};
-    for (size_t row = 0; row < rows && device->status.code == STATUS_OK; row += most) {
-        size_t count = most < rows - row ? most : rows - row;
+    for (size_t row = 0; row < rows && device->status.code == STATUS_OK; row += max) {
+        size_t count = max < rows - row ? max : rows - row;
         struct tensor grad = tensor_new(device, count, cols, master_dtype(trainer->model), CATEGORY_WORKSPACE);
         projector_back(device, grad, p->projector, n, rows, row, -options->scale * after);
         step.rounding.first = adam.rounding.first + row * cols / 8;

@@ -32,7 +32,7 @@ static bool shares_weights(const struct model *model)
 // Those that are kept between steps.
 static bool shares_gradients(const struct buckets *buckets)
 {
-    return buckets->model->ranks.zero >= ZERO_GRADIENTS && !buckets->in_walk;
+    return buckets->model->ranks.zero >= ZERO_GRADIENTS && !buckets->in_backward;
 }
 
 // Whether values are in the bucket: those that an update of shares makes equal again on every rank, and those that
@@ -396,7 +396,7 @@ void bucket_settle(struct buckets *buckets, size_t unit)
 void bucket_new_gradients(struct buckets *buckets, size_t unit)
 {
     struct bucket *bucket = training_of(buckets, unit);
-    if (!bucket || buckets->in_walk) {
+    if (!bucket || buckets->in_backward) {
         return;
     }
     struct tensor *kept = shares_gradients(buckets) ? &bucket->own_grads : &bucket->grads;

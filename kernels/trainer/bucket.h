@@ -34,7 +34,7 @@ struct buckets {
     struct model *model;
     struct bucket *items;           // by unit, one of each kind; NULL: there are no replicas
     enum quantisation quantisation; // of codes
-    bool in_walk;                   // a unit's gradients live from the first sum to its update, when it is complete
+    bool in_backward;               // a unit's gradients live from the first sum to its update, when it is complete
     bool adds_more; // walks of the same update follow: what is kept whole is summed over ranks after the last
 };
 

@@ -28,7 +28,7 @@ static struct tensor gradient_new(const struct model *model, const struct parame
 
 void gradients_new_one(struct gradients *gradients, struct parameter *p)
 {
-    if (p->trains && !p->bucket && !gradients->buckets->in_walk && !p->grad.data) {
+    if (p->trains && !p->bucket && !gradients->buckets->in_backward && !p->grad.data) {
         p->grad = gradient_new(gradients->model, p, gradients->place);
     }
 }
@@ -77,7 +77,7 @@ void gradients_zero(struct gradients *gradients)
         gradients_new_one(gradients, &model->parameters[i]);
     }
     for (size_t unit = 0; unit < unit_count(model); unit++) {
-        if (gradients->buckets->in_walk) {
+        if (gradients->buckets->in_backward) {
             drop(gradients, unit);
         } else {
             zero(gradients, unit);
@@ -91,7 +91,7 @@ void gradients_acquire(struct gradients *gradients, size_t unit)
     struct transit *transit = &gradients->transits[unit];
     struct parameters parameters = unit_parameters(gradients->model, unit);
     bucket_add(gradients->buckets, unit);
-    if (gradients->buckets->in_walk) {
+    if (gradients->buckets->in_backward) {
         make(gradients, unit);
         return;
     }
@@ -143,7 +143,7 @@ static void offload(struct gradients *gradients, size_t unit)
 static void complete(struct gradients *gradients, size_t unit)
 {
     struct transit *transit = &gradients->transits[unit];
-    if (gradients->buckets->in_walk) {
+    if (gradients->buckets->in_backward) {
         make(gradients, unit); // of a unit that nothing was added to
         if (gradients->update(gradients->updater, unit)) {
             drop(gradients, unit);

@@ -4,7 +4,7 @@
 
 bool lost_updates_known(const struct optimizer *optimizer)
 {
-    return option_find(&optimizer->options, "master") && !optimizer->turn;
+    return option_find(&optimizer->options, "master") && !optimizer->active_layer;
 }
 
 static double *values_of(struct device *device, struct tensor t)

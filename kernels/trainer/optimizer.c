@@ -48,14 +48,14 @@ bool optimizer_check(const struct optimizer *optimizer, const void *options, con
     return !optimizer->check || optimizer->check(options, config, dtype, status);
 }
 
-bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options)
+bool optimizer_updates_in_backward(const struct optimizer *optimizer, const void *options)
 {
-    return options_choice(&optimizer->options, options, "when", UPDATE_AT_END) == UPDATE_IN_WALK;
+    return options_choice(&optimizer->options, options, "when", UPDATE_AT_END) == UPDATE_IN_BACKWARD;
 }
 
 bool optimizer_keeps_gradients(const struct optimizer *optimizer, const void *options)
 {
-    return !optimizer_updates_in_walk(optimizer, options) &&
+    return !optimizer_updates_in_backward(optimizer, options) &&
            options_choice(&optimizer->options, options, "sums", SUMS_WHOLE) == SUMS_WHOLE;
 }
 
@@ -64,11 +64,11 @@ size_t optimizer_interval(const struct optimizer *optimizer, const void *options
     return options_count(&optimizer->options, options, "interval", 1);
 }
 
-size_t optimizer_lowest_turns(const struct optimizer *optimizer, const void *options, const struct config *config,
-                              size_t updates, size_t layers[], size_t most)
+size_t optimizer_lowest_active(const struct optimizer *optimizer, const void *options, const struct config *config,
+                               size_t updates, size_t layers[], size_t max)
 {
     size_t found = 0, turns = config->layers;
-    if (!optimizer->turn) {
+    if (!optimizer->active_layer) {
         return 0;
     }
     if (updates) {
@@ -79,9 +79,9 @@ size_t optimizer_lowest_turns(const struct optimizer *optimizer, const void *opt
     bool *has = calloc(config->layers, sizeof *has);
     CHECK(has);
     for (size_t number = 0; number < turns; number++) {
-        has[optimizer->turn(options, config, number)] = true;
+        has[optimizer->active_layer(options, config, number)] = true;
     }
-    for (size_t l = 0; l < config->layers && found < most; l++) {
+    for (size_t l = 0; l < config->layers && found < max; l++) {
         if (has[l]) {
             layers[found++] = l;
         }

@@ -32,7 +32,7 @@ struct optimizer {
     // The layer of turn number `number`, from 0 on, where layers train by turns; each is of so many updates as the
     // option "interval" says. Among the first turns, as many as the model has layers, is one of every layer that
     // ever has one. NULL: all trains together.
-    size_t (*turn)(const void *options, const struct config *config, size_t number);
+    size_t (*active_layer)(const void *options, const struct config *config, size_t number);
     // The role in the present turn of a parameter that trains in some turn (model_can_train). NULL: the layer's
     // train, and nothing else does.
     struct role (*role)(const struct trainer *trainer, const struct parameter *parameter);
@@ -66,7 +66,7 @@ bool optimizer_check(const struct optimizer *optimizer, const void *options, con
 
 // Whether a unit is updated within the walk, when its gradient is complete, which is then freed: so by the option
 // "when". Then there is one micro-batch, and nothing can be made of all gradients together.
-bool optimizer_updates_in_walk(const struct optimizer *optimizer, const void *options);
+bool optimizer_updates_in_backward(const struct optimizer *optimizer, const void *options);
 
 // Whether after the walks of an update all gradients are there, and whole: they are neither updated in the walk
 // nor, by the option "sums", projected in it.
@@ -76,5 +76,5 @@ bool optimizer_keeps_gradients(const struct optimizer *optimizer, const void *op
 size_t optimizer_interval(const struct optimizer *optimizer, const void *options);
 // The lowest layers, upwards and at most `most`, that have a turn within the first so many updates (0: any number).
 // Returns how many they are; none where all trains together.
-size_t optimizer_lowest_turns(const struct optimizer *optimizer, const void *options, const struct config *config,
-                              size_t updates, size_t layers[], size_t most);
+size_t optimizer_lowest_active(const struct optimizer *optimizer, const void *options, const struct config *config,
+                               size_t updates, size_t layers[], size_t max);

@@ -17,12 +17,12 @@ static void zero_state(struct device *device, struct tensor t)
     if (device->ops->dataless) {
         return; // an upload costs nothing that counts
     }
-    size_t size = dtype_bytes(t.dtype), count = tensor_count(t), most = ZEROS / size;
-    void *zeros = calloc(count < most ? count : most, size);
+    size_t size = dtype_bytes(t.dtype), count = tensor_count(t), max = ZEROS / size;
+    void *zeros = calloc(count < max ? count : max, size);
     CHECK(zeros);
-    struct tensor column = tensor_reshape(t, count, 1);
-    for (size_t first = 0; first < count; first += most) {
-        op_upload(device, tensor_rows(column, first, count - first < most ? count - first : most), zeros);
+    struct tensor chunk = tensor_reshape(t, count, 1);
+    for (size_t first = 0; first < count; first += max) {
+        op_upload(device, tensor_rows(chunk, first, count - first < max ? count - first : max), zeros);
     }
     free(zeros);
 }
@@ -76,7 +76,7 @@ static struct role role_of(const struct trainer *trainer, const struct parameter
     if (model->by_turns && trainer->optimizer && trainer->optimizer->role) {
         return trainer->optimizer->role(trainer, p);
     }
-    return (struct role){.trains = !model->by_turns || unit_of(model, p) == unit_of_layer(trainer->turn.layer)};
+    return (struct role){.trains = !model->by_turns || unit_of(model, p) == unit_of_layer(trainer->active.layer)};
 }
 
 static void parameter_new(struct trainer *trainer, struct parameter *p, struct role role)
@@ -151,12 +151,12 @@ static void choose_trained(struct trainer *trainer)
 
 // ---- turns
 
-static void take_turn(struct trainer *trainer, size_t number, size_t layer)
+static void activate(struct trainer *trainer, size_t number, size_t layer)
 {
-    struct turn now = trainer->turn;
+    struct active_block now = trainer->active;
     if (!trainer->model->by_turns || now.number != number || now.layer != layer) {
         trainer->model->by_turns = true;
-        trainer->turn = (struct turn){.number = number, .layer = layer};
+        trainer->active = (struct active_block){.number = number, .layer = layer};
         choose_trained(trainer);
         if (trainer->optimizer->turned) {
             trainer->optimizer->turned(trainer);
@@ -166,7 +166,7 @@ static void take_turn(struct trainer *trainer, size_t number, size_t layer)
 
 void trainer_give_turn(struct trainer *trainer, size_t layer)
 {
-    take_turn(trainer, 0, layer);
+    activate(trainer, 0, layer);
 }
 
 // ---- the update of a unit
@@ -313,9 +313,10 @@ void trainer_begin(struct trainer *trainer, size_t t, double rate_factor)
 {
     const struct optimizer *optimizer = trainer->optimizer;
     size_t age = t;
-    if (optimizer->turn) {
+    if (optimizer->active_layer) {
         size_t interval = optimizer_interval(optimizer, trainer->optimizer_options), number = (t - 1) / interval;
-        take_turn(trainer, number, optimizer->turn(trainer->optimizer_options, &trainer->model->config, number));
+        activate(trainer, number,
+                 optimizer->active_layer(trainer->optimizer_options, &trainer->model->config, number));
         age = (t - 1) % interval + 1;
     }
     trainer->model->update = t;
@@ -331,7 +332,7 @@ void trainer_begin_again(struct trainer *trainer, size_t t, double rate_factor)
 void trainer_zero(struct trainer *trainer)
 {
     struct model *model = trainer->model;
-    model->walk = 0;
+    model->micro_batch = 0;
     for (size_t i = 0; i < model->parameter_count; i++) { // what changes goes before what comes in its place
         struct parameter *p = &model->parameters[i];
         bool before = p->projected;
@@ -350,7 +351,7 @@ void trainer_expect_more(struct trainer *trainer, bool more)
 
 void trainer_update(struct trainer *trainer)
 {
-    if (!trainer->buckets.in_walk) {
+    if (!trainer->buckets.in_backward) {
         update_all(trainer);
     }
     trainer_cancel(trainer);
@@ -429,25 +430,26 @@ void trainer_open(struct trainer *trainer, struct model *model, const struct con
     trainer->seen = calloc(config->layers, sizeof *trainer->seen);
     trainer->crossings = calloc(unit_count(model), sizeof *trainer->crossings);
     CHECK(trainer->seen && trainer->crossings);
-    bool in_walk = optimizer && optimizer_updates_in_walk(optimizer, options->optimizer_options);
-    trainer->buckets = (struct buckets){.quantisation = options->quantisation, .in_walk = in_walk};
+    bool in_backward = optimizer && optimizer_updates_in_backward(optimizer, options->optimizer_options);
+    trainer->buckets = (struct buckets){.quantisation = options->quantisation, .in_backward = in_backward};
     weights_quantise(model, options->quantisation, options->dequantised);
     buckets_open(&trainer->buckets, model);
     weights_open(&trainer->weights, model, &trainer->buckets, options->weights_place);
     gradients_open(&trainer->gradients, model, &trainer->buckets, options->gradients_place);
     trainer->gradients.update = update_in_walk;
     trainer->gradients.updater = trainer;
-    trainer->keeper = (struct unit_keeper){.prefetch = keeper_prefetch,
-                                           .acquire = keeper_acquire,
-                                           .add = keeper_add,
-                                           .release = keeper_release,
-                                           .done = keeper_done,
-                                           .settle = keeper_settle,
-                                           .sum_ends = keeper_sum_ends,
-                                           .gradients_stay = options->gradients_place == PLACE_DEVICE && !in_walk};
+    trainer->keeper =
+        (struct unit_keeper){.prefetch = keeper_prefetch,
+                             .acquire = keeper_acquire,
+                             .add = keeper_add,
+                             .release = keeper_release,
+                             .done = keeper_done,
+                             .settle = keeper_settle,
+                             .sum_ends = keeper_sum_ends,
+                             .gradients_stay = options->gradients_place == PLACE_DEVICE && !in_backward};
     model->keeper = &trainer->keeper;
-    if (optimizer && optimizer->turn) {
-        trainer_give_turn(trainer, optimizer->turn(options->optimizer_options, config, 0));
+    if (optimizer && optimizer->active_layer) {
+        trainer_give_turn(trainer, optimizer->active_layer(options->optimizer_options, config, 0));
     } else {
         choose_trained(trainer);
     }

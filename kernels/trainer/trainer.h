@@ -28,7 +28,7 @@ struct update {
 };
 
 // Whose turn it is, where an optimizer lets layers train by turns.
-struct turn {
+struct active_block {
     size_t number, layer; // both from 0 on
 };
 
@@ -48,7 +48,7 @@ struct trainer {
     const void *optimizer_options;     // the optimizer's own struct
     bool keeps_gradients;              // after a step with an update all gradients are there, and whole
     struct update update;              // while model->update is not 0
-    struct turn turn;                  // while model->by_turns
+    struct active_block active;        // while model->by_turns
     size_t *seen;                      // by layer: updates that a state which is kept has seen in earlier turns
     struct lost_updates *lost_updates; // of the update under way; NULL: nobody asks
     struct crossing *crossings;        // by unit

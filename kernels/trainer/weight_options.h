@@ -6,9 +6,9 @@
 // In the order of the names below.
 enum { ROUND_NEAREST, ROUND_STOCHASTIC };
 enum { MASTER_NONE, MASTER_KEPT };
-enum { UPDATE_AT_END, UPDATE_IN_WALK };
+enum { UPDATE_AT_END, UPDATE_IN_BACKWARD };
 enum { SUMS_WHOLE, SUMS_PROJECTED };
-enum { ORDER_ASCENDING, ORDER_DESCENDING, ORDER_RANDOM }; // of turns (kernels/optimizers/turns.h)
+enum { ORDER_ASCENDING, ORDER_DESCENDING, ORDER_RANDOM }; // of turns (kernels/optimizers/active_block.h)
 enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
 
 #define OPTIMIZER_SEED 1 // unless another is given
@@ -74,7 +74,7 @@ struct weight_options {
 #define OPTION_WHEN_OF(options, standard)                                                                          \
     {                                                                                                              \
         .name = "when", .type = OPTION_CHOICE, .offset = offsetof(options, weights.when), .initial = (standard),   \
-        .choices = OPTION_CHOICES("end", "walk"),                                                                  \
+        .choices = OPTION_CHOICES("end", "backward"),                                                              \
         .help = "a unit's update: after the walk, or within it, when its gradient is complete, which is freed"     \
     }
 #define OPTION_SEED(options)                                                                                       \

@@ -38,11 +38,11 @@ static double ranks_at_once(const struct model *model)
            : exchange == EXCHANGE_ALL_TO_ALL && heads < ranks ? ranks / heads
                                                               : 1;
 }
-double cost_row_kv(const struct model *model)
+double cost_layer_kv(const struct model *model)
 {
     return cost_kv(model) * ranks_at_once(model);
 }
-double cost_row_kv_gradients(const struct model *model)
+double cost_layer_kv_gradients(const struct model *model)
 {
     return cost_kv_gradients(model) * ranks_at_once(model);
 }

@@ -13,7 +13,7 @@ void forward_rows(struct model *model, const struct batch *batch, size_t chunk, 
     }
     pipeline_take_input(model, x);
     for (size_t l = model->ranks.first_layer; l < model->ranks.end_layer; l++) {
-        row_forward(model, batch, l, chunk, x);
+        layer_forward(model, batch, l, chunk, x);
     }
     pipeline_pass_output(model, x);
 }

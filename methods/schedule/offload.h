@@ -2,17 +2,17 @@
 #pragma once
 #include "methods/schedule/options.h"
 
-// Offload targets of methods that go layer by layer (methods/schedule/row.h).
-enum row_offload {
-    ROW_OFFLOAD_NONE,
-    ROW_OFFLOAD_INPUTS,         // until they are rebuilt
-    ROW_OFFLOAD_INPUTS_GRADIENT // and the gradient of the row above
+// Offload targets of methods that go layer by layer (methods/schedule/layer_schedule.h).
+enum layer_offload {
+    LAYER_OFFLOAD_NONE,
+    LAYER_OFFLOAD_INPUTS,         // until they are rebuilt
+    LAYER_OFFLOAD_INPUTS_GRADIENT // and the gradient of the layer above
 };
 
-// Offload targets of methods that go chunk by chunk (methods/schedule/column_walk.h).
-enum column_offload {
-    COLUMN_OFFLOAD_NONE,
-    COLUMN_OFFLOAD_KV // keys and values of every layer, and their gradients
+// Offload targets of methods that go chunk by chunk (methods/schedule/chunk_schedule.h).
+enum chunk_offload {
+    CHUNK_OFFLOAD_NONE,
+    CHUNK_OFFLOAD_KV // keys and values of every layer, and their gradients
 };
 
 // With the method's own choices, in the order of its enum.
@@ -20,7 +20,7 @@ enum column_offload {
     {                                                                                                              \
         .name = "offload", .type = OPTION_CHOICE, .offset = offsetof(options, offload),                            \
         .choices = OPTION_CHOICES(__VA_ARGS__),                                                                    \
-        .help = "what is kept on the host: rows' inputs until they are rebuilt (checkpoint, streambp); the "       \
-                "gradient of the row above, too (streambp); keys, values and their gradients (seco, spaco)",       \
+        .help = "what is kept on the host: layers' inputs until they are rebuilt (checkpoint, streambp); the "     \
+                "gradient of the layer above, too (streambp); keys, values and their gradients (seco, spaco)",     \
         .nth = option_nth_choice                                                                                   \
     }

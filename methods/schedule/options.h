@@ -14,14 +14,14 @@ bool option_nth_block(const struct option *option, void *value, size_t index, si
 #define OPTION_CHUNK(options, ascends)                                                                             \
     {                                                                                                              \
         .name = "chunk", .type = OPTION_COUNT, .offset = offsetof(options, chunk), .minimum = 1,                   \
-        .maximum = OPTION_COUNT_MAX, .initial = 512, .help = "tokens per column of the context", .tokens = true,   \
+        .maximum = OPTION_COUNT_MAX, .initial = 512, .help = "tokens per chunk of the context", .tokens = true,    \
         .telling = true, .nth = option_nth_chunk, .ascending = (ascends)                                           \
     }
 #define OPTION_HEAD_CHUNK(options)                                                                                 \
     {                                                                                                              \
         .name = "head_chunk", .type = OPTION_COUNT, .offset = offsetof(options, head_chunk),                       \
         .maximum = OPTION_COUNT_MAX, .initial = 256, .card_rows = 2048, .tokens = true,                            \
-        .help = "tokens per block of logits; 0: all of a column at once", .nth = option_nth_block,                 \
+        .help = "tokens per block of logits; 0: all of a chunk at once", .nth = option_nth_block,                  \
         .ascending = true                                                                                          \
     }
 #define OPTION_KEEP(options)                                                                                       \

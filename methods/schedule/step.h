@@ -10,8 +10,9 @@
 // release with step_report_free after the last.
 struct step_report {
     struct objective_sums sums; // as objective_sums_read has them
-    double ms, asked_ms; // of the walk: until the device had done it, and until the host had asked for all of it
-    struct index_list columns; // that were drawn, left to right
+    double ms,
+        host_launch_ms; // of the walk: until the device had done it, and until the host had asked for all of it
+    struct index_list drawn_chunks; // that were drawn, left to right
 };
 
 // One step's setting, shared by all walks.

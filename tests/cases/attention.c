@@ -282,8 +282,8 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
     for (size_t i = 0; i < q_count; i++) {
         a.grad_q->values[i] = grads[i] + (write == ADDED ? a.grad_q->values[i] : 0);
     }
-    double by = c->attention_roundings, most = 8 * growth(a.s) * fmax(1, q_deviation);
-    case_check(c, a.grad_q, 1 + by, most, "grad_q of problem %zu, window %zu, documents of %zu after %zu", at,
+    double by = c->attention_roundings, max = 8 * growth(a.s) * fmax(1, q_deviation);
+    case_check(c, a.grad_q, 1 + by, max, "grad_q of problem %zu, window %zu, documents of %zu after %zu", at,
                m.window, m.document, m.prefix);
     // A block of queries after another is added to the keys' gradients.
     double blocks = dtype == c->device->ops->dtype ? 1 + by * (double)(p->shape.queries / 8) : 0;
@@ -293,10 +293,10 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
             a.grad_k[i]->values[j] += grad_k[first + j];
             a.grad_v[i]->values[j] += grad_v[first + j];
         }
-        case_check(c, a.grad_k[i], 2 * by + blocks, most,
+        case_check(c, a.grad_k[i], 2 * by + blocks, max,
                    "grad_k of problem %zu, segment %zu, window %zu, documents of %zu after %zu", at, i, m.window,
                    m.document, m.prefix);
-        case_check(c, a.grad_v[i], 2 * by + blocks, most,
+        case_check(c, a.grad_v[i], 2 * by + blocks, max,
                    "grad_v of problem %zu, segment %zu, window %zu, documents of %zu after %zu", at, i, m.window,
                    m.document, m.prefix);
     }

@@ -479,12 +479,12 @@ void sequence_costs_cases(struct cases *c)
                 value = 0;
                 for (size_t i = 0; i < 2; i++) {
                     double a = advantages->values[b * GAINS + i], rows = advantages->values[b * GAINS + 2 + i];
-                    double most = a > 0 ? 1.3 : terms.clip.dual > 0 ? 1.5 : INFINITY, least = a < 0 ? 0.8 : 0;
-                    value -= h * a * fmin(fmax(r, least), most);
-                    slope -= r > most || r < least ? 0 : h * w[0] * a * r;
+                    double max = a > 0 ? 1.3 : terms.clip.dual > 0 ? 1.5 : INFINITY, min = a < 0 ? 0.8 : 0;
+                    value -= h * a * fmin(fmax(r, min), max);
+                    slope -= r > max || r < min ? 0 : h * w[0] * a * r;
                     if (flag) {
-                        loss->values[1 + METRIC_CLIP_LOW] += loss_weight * rows * (a != 0 && r < least);
-                        loss->values[1 + METRIC_CLIP_HIGH] += loss_weight * rows * (a != 0 && r > most);
+                        loss->values[1 + METRIC_CLIP_LOW] += loss_weight * rows * (a != 0 && r < min);
+                        loss->values[1 + METRIC_CLIP_HIGH] += loss_weight * rows * (a != 0 && r > max);
                         scale += loss_weight * rows;
                     }
                 }

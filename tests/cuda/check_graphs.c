@@ -138,11 +138,11 @@ static bool check(const struct card *card, const struct config *config, size_t b
                                   .attention_queries = queries,
                                   .deterministic = deterministic,
                                   .unfused = unfused};
-    size_t allowed = 0, most = cuda_attention_block_queries(&device);
+    size_t allowed = 0, max = cuda_attention_block_queries(&device);
     char blocks[64] = ", whole";
     if (queries != CUDA_ATTENTION_WHOLE) {
         snprintf(blocks, sizeof blocks, ", %s%sblocks of %zu", deterministic ? "deterministic, " : "",
-                 unfused ? "unfused, " : "", most);
+                 unfused ? "unfused, " : "", max);
     }
     const size_t count = sizeof spans / sizeof *spans, masked_count = sizeof masked_spans / sizeof *masked_spans;
     for (size_t i = 0; i < count + masked_count && status.code == STATUS_OK; i++) {

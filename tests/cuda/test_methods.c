@@ -38,7 +38,7 @@ static void check(bool good, const char *format, ...)
     }
 }
 
-enum { FLOORS = 4, FLOORS_EMULATED = 2 }; // seeds that a floor in bf16 is the most of
+enum { FLOORS = 4, LOWER_BOUNDS_EMULATED = 2 }; // seeds that a floor in bf16 is the most of
 enum mode { FORWARD, REVERSED, DETERMINISTIC, WHOLE_ATTENTION };
 
 // A device that is emulated takes long, and is given small contexts.
@@ -117,11 +117,11 @@ static size_t chunk_of(const struct fixture *f, int variant)
     return variant == 0 ? f->context / 3 + 1 : variant == 1 ? f->context / 4 : 5 * f->context;
 }
 
-// With every column drawn: exact.
+// With every chunk drawn: exact.
 static void *options_of(const struct fixture *f, const struct method *method, int variant)
 {
-    size_t chunk = chunk_of(f, variant), columns = (f->context + chunk - 1) / chunk;
-    return fixture_options(method, "chunk=%zu budget=%zu %s", chunk, columns,
+    size_t chunk = chunk_of(f, variant), chunks = (f->context + chunk - 1) / chunk;
+    return fixture_options(method, "chunk=%zu budget=%zu %s", chunk, chunks,
                            variant == 1 ? "head_chunk=33 keep=all inner=checkpoint attention=kept"
                                         : "head_chunk=256");
 }
@@ -163,8 +163,8 @@ static void check_methods(const struct fixture *f, const char *device, const cha
     struct run base = step(f, device, dtype, dtype, FORWARD, full, defaults);
     struct run reversed = step(f, device, dtype, dtype, REVERSED, full, defaults);
     double floor = relative_l2(reversed.gradients, base.gradients, base.count);
-    int floors = is_emulated(f, device) ? FLOORS_EMULATED : FLOORS;
-    for (int again = 1; dtype == DTYPE_BF16 && again < floors; again++) {
+    int lower_bounds = is_emulated(f, device) ? LOWER_BOUNDS_EMULATED : FLOORS;
+    for (int again = 1; dtype == DTYPE_BF16 && again < lower_bounds; again++) {
         struct fixture other = *f;
         other.seed += again;
         struct run one = step(&other, device, dtype, dtype, FORWARD, full, defaults);

@@ -342,9 +342,9 @@ static void multiply(void *data)
 static bool refuses(void)
 {
     static unsigned long refused;
-    const char *most = getenv("EMULATED_REFUSALS");
-    refused = most ? refused + 1 : 0;
-    return most && refused <= strtoul(most, NULL, 10);
+    const char *max = getenv("EMULATED_REFUSALS");
+    refused = max ? refused + 1 : 0;
+    return max && refused <= strtoul(max, NULL, 10);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how, const void *alpha, const void *a,

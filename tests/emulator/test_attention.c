@@ -154,9 +154,8 @@ static double moved_for_rest(struct device *device, struct attention_shape s)
 {
     double before = counted, bytes = 0;
     bool deterministic = device->deterministic;
-    size_t most = cuda_attention_block_queries(device);
-    for (struct cuda_attention_block b = {.deterministic = deterministic};
-         cuda_attention_next_block(s, most, &b);) {
+    size_t max = cuda_attention_block_queries(device);
+    for (struct cuda_attention_block b = {.deterministic = deterministic}; cuda_attention_next_block(s, max, &b);) {
         if (b.kind == ATTENTION_UNTILED) {
             counted = 0;
             by_own_kernels(device, true);
@@ -523,12 +522,12 @@ static void expect_right(struct device *device, struct attention_shape s, struct
     device_close(cpu);
 }
 
-static size_t blocks_of(const struct device *device, struct attention_shape s, size_t *most_parts)
+static size_t blocks_of(const struct device *device, struct attention_shape s, size_t *max_parts)
 {
     size_t blocks = 0;
-    *most_parts = 0;
+    *max_parts = 0;
     for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b); blocks++) {
-        *most_parts = b.parts > *most_parts ? b.parts : *most_parts;
+        *max_parts = b.parts > *max_parts ? b.parts : *max_parts;
     }
     return blocks;
 }
@@ -541,16 +540,16 @@ static void test_ranges_of_keys(void **state)
     struct status status = {0};
     struct device *device = device_open("cuda", DTYPE_BF16, 0, &status);
     assert_non_null(device);
-    size_t multiprocessors = device->multiprocessors, with_parts = 0, without = 0, most_parts;
+    size_t multiprocessors = device->multiprocessors, with_parts = 0, without = 0, max_parts;
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
         for (int few = 0; few < 2; few++) {
             device->multiprocessors = few ? 1 : multiprocessors;
-            bool is_cut = blocks_of(device, cut[i], &most_parts) > 1 || most_parts > 1;
-            with_parts += most_parts > 1;
-            without += is_cut && most_parts <= 1;
+            bool is_cut = blocks_of(device, cut[i], &max_parts) > 1 || max_parts > 1;
+            with_parts += max_parts > 1;
+            without += is_cut && max_parts <= 1;
             struct forward f = forward_of(device, cut[i], tensor_none());
             device->whole_keys = true;
-            assert_int_equal(blocks_of(device, cut[i], &most_parts), 1);
+            assert_int_equal(blocks_of(device, cut[i], &max_parts), 1);
             struct forward whole = forward_of(device, cut[i], tensor_none());
             device->whole_keys = false;
             expect_right(device, cut[i], &f, few ? "few multiprocessors" : "parts");

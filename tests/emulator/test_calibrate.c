@@ -65,7 +65,7 @@ static void a_card_has_peaks(void **state)
 // As many values as points; in so short a time the largest have the rate of a smaller one.
 static void check_rates(const struct rates *rates)
 {
-    assert_true(rates->yardstick_s > 0 && rates->s_per_byte >= 0 && rates->low <= rates->high);
+    assert_true(rates->reference_kernel_s > 0 && rates->s_per_byte >= 0 && rates->low <= rates->high);
     for (const struct rate_probe *probe = rate_probes; probe->operation; probe++) {
         const struct rate *rate = rate_of(rates, probe->operation);
         size_t values = 1;

@@ -58,7 +58,7 @@ static void pinned_memory_may_be_refused(void **state)
 static const char *const kept[] = {
     "'method': {'name': 'checkpoint', 'offload': 'inputs'}",
     "'method': {'name': 'streambp', 'chunk': 16, 'offload': 'inputs+gradient'}",
-    "'method': {'name': 'seco', 'chunk': 16, 'stages': 2, 'offload': 'kv'}",
+    "'method': {'name': 'seco', 'chunk': 16, 'segments': 2, 'offload': 'kv'}",
     ("'method': 'full', 'optimizer': 'adamw', "
      "'place': {'weights': 'host', 'gradients': 'host', 'optimizer': 'host'}"),
 };

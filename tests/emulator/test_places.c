@@ -86,8 +86,8 @@ static const struct setting {
     const char *method, *options;
     enum queue not_of, not_for; // the wait that changes no gradient
 } settings[] = {{"checkpoint", "offload=inputs", QUEUE_IN, QUEUE_OUT},
-                {"streambp", "chunk=4 stage_rows=0,1,3 offload=inputs+gradient", 0, 0},
-                {"seco", "chunk=4 stages=2 offload=kv", QUEUE_COMPUTE, QUEUE_OUT}};
+                {"streambp", "chunk=4 segment_starts=0,1,3 offload=inputs+gradient", 0, 0},
+                {"seco", "chunk=4 segments=2 offload=kv", QUEUE_COMPUTE, QUEUE_OUT}};
 #define SETTINGS (sizeof settings / sizeof *settings)
 
 // A device and a model on it, as the emulated one needs them.
@@ -374,7 +374,7 @@ static void updates_are_those_of_the_cpu(void **state)
 {
     (void)state;
     static const char *const given[] = {"rank=3 interval=2 history=2", "rank=3 interval=2 history=2 sums=projected",
-                                        "rank=3 interval=1 when=walk"};
+                                        "rank=3 interval=1 when=backward"};
     for (const struct optimizer *const *o = optimizers; *o; o++) {
         for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
             if (!is_chosen((size_t)(o - optimizers) + i, 2)) {

@@ -230,8 +230,8 @@ static void test_killed_at_random_moments(void **state)
     struct random random = random_named(moments, "kills");
     struct course course = {0};
     int code = 0;
-    const size_t most = exhaustive() ? 5 : 1;
-    for (size_t kills = 0; kills < most; kills++) {
+    const size_t max = exhaustive() ? 5 : 1;
+    for (size_t kills = 0; kills < max; kills++) {
         double seconds = LONGEST * (double)random_below(&random, kills, 1000) / 1000;
         bool done = go_on(scratch, &course, kills % 2, seconds, &code);
         note_ended(scratch, &course);
@@ -247,7 +247,7 @@ static void test_killed_at_random_moments(void **state)
     if (code != 0) {
         fail_msg("%s", text_of(path(scratch, "said", 0, "")));
     }
-    assert_int_equal(check_archive(scratch, &course, most), PARTS + has_ranks());
+    assert_int_equal(check_archive(scratch, &course, max), PARTS + has_ranks());
     assert_int_equal(course.records, 44 + has_ranks());
     check_summary(scratch, &course);
 }

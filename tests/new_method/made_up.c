@@ -30,7 +30,7 @@ static const struct option option_rows[] = {{.name = "repeats",
                                             {0}};
 
 // At the highest pitch it says what it was asked, and fails.
-static void walk(struct step *step)
+static void run(struct step *step)
 {
     const struct made_up_options *options = step->options;
     const struct method *full = method_find("full");
@@ -52,10 +52,10 @@ static bool check(const void *given, const struct config *config, size_t context
            status_set(status, STATUS_BAD_INPUT, "%zu repeats of %zu tokens", options->repeats, context);
 }
 
-static double floor_bytes(const struct model *model, const void *options, size_t context)
+static double lower_bound_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options;
-    return method_find("full")->floor_bytes_per_token(model, NULL, context);
+    return method_find("full")->lower_bound_bytes_per_token(model, NULL, context);
 }
 
 const struct method method_made_up = {
@@ -64,9 +64,9 @@ const struct method method_made_up = {
     .source = "longbp",
     .options = {option_rows, sizeof(struct made_up_options)},
     .exact = true,
-    .rows = true,
+    .by_layer = true,
     .parallel = PARALLEL_DATA | PARALLEL_SEQUENCE,
     .check = check,
-    .walk = walk,
-    .floor_bytes_per_token = floor_bytes,
+    .run = run,
+    .lower_bound_bytes_per_token = lower_bound_bytes,
 };

@@ -2,7 +2,7 @@
 # a record more, which are one row each, with the values of others; and the suites that say something of every method: what tests/check_new_method runs.
 NEW_METHOD := $(BUILD)/tests/new_method
 NEW_KEY    := {MEMBER("made_up", BOOL, tf32), .meaning = "made up, too", .words = "made up"},
-NEW_FIELD  := {.name = "made_up_bytes", .offset = offsetof(struct record, floor_bytes_per_token), .type = FIELD_SIZE, \
+NEW_FIELD  := {.name = "made_up_bytes", .offset = offsetof(struct record, lower_bound_bytes_per_token), .type = FIELD_SIZE, \
     .compared = COMPARED_COUNT, .unit = "bytes", .meaning = "made up, as well"},
 $(NEW_METHOD)/methods.c: methods/methods.c
 	@mkdir -p $(@D)

@@ -78,7 +78,7 @@ static void forward_block(const struct tiling *t, struct block block, stored *o,
     for (size_t j = 0; j < tiles; j++) {
         size_t key = tile_key(t, &block, t->reverse ? tiles - 1 - j : j);
         size_t keys = min(t->block_keys, block.keys - key), rows = tile_round(keys);
-        struct columns seeing = columns_of(t, &block, key, keys);
+        struct chunks seeing = chunks_of(t, &block, key, keys);
         size_t from = seeing.from, columns = seeing.to - from;
         struct view keys_k = keys_at(t, block.pair, key, keys, rows, k_tile, k);
         struct view keys_v = keys_at(t, block.pair, key, keys, rows, v_tile, v);

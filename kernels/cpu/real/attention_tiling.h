@@ -50,7 +50,7 @@ struct block {
 
 // Columns [from, to) of a tile, from a multiple of column_unit up to one of TILE_UNIT: those that see a key of it
 // lie there.
-struct columns {
+struct chunks {
     size_t from, to;
 };
 
@@ -184,11 +184,11 @@ static inline size_t end_column(const struct tiling *t, const struct block *bloc
 }
 
 // Of a tile of so many keys.
-static inline struct columns columns_of(const struct tiling *t, const struct block *block, size_t key, size_t keys)
+static inline struct chunks chunks_of(const struct tiling *t, const struct block *block, size_t key, size_t keys)
 {
     size_t from = first_column(t, block, key) / t->column_unit * t->column_unit;
     size_t end = key < block->prefix ? block->columns : end_column(t, block, key + keys - 1);
-    return (struct columns){from, max(tile_round(end), from)};
+    return (struct chunks){from, max(tile_round(end), from)};
 }
 
 // tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero past the last row.
@@ -230,7 +230,7 @@ static inline struct view keys_at(const struct tiling *t, size_t pair, size_t ke
 
 // Of a prefix's key that a window hides from some rows.
 static inline void mask_prefix_key(const struct tiling *t, const struct block *block, size_t key,
-                                   struct columns columns, real *s)
+                                   struct chunks columns, real *s)
 {
     for (size_t c = columns.from; c < min(columns.to, block->rows); c++)
         if (!seen_keys_have(row_keys(t, block->pair, block->row + c), key))
@@ -239,7 +239,7 @@ static inline void mask_prefix_key(const struct tiling *t, const struct block *b
 
 // S of the columns that do not see a key becomes -infinity: P is zero there. Keys after the last pad the tile.
 static inline void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows,
-                        struct columns columns, struct view s)
+                        struct chunks columns, struct view s)
 {
     size_t seen = end_column(t, block, key); // by all columns: so are the keys that follow
     for (size_t i = 0; i < rows; i++) {

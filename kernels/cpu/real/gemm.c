@@ -46,8 +46,8 @@ static void multiply(const struct device *device, struct tensor c, struct gemm_o
     // A small chunk is one row of tiles: each packs its part of the weights once, so they are wide. Other tiles are
     // square, which packs the least, unless four threads would then have nothing to do.
     size_t half = (n + 1) / 2, tile_m = tile_size(m, 512);
-    size_t square = (m + 511) / 512 * ((n + 511) / 512) < 4 ? 384 : 512, most = m <= 256 ? 704 : square;
-    size_t tile_n = tile_size(n, m <= 512 && half < most ? half : most);
+    size_t square = (m + 511) / 512 * ((n + 511) / 512) < 4 ? 384 : 512, max = m <= 256 ? 704 : square;
+    size_t tile_n = tile_size(n, m <= 512 && half < max ? half : max);
     size_t tiles_m = (m + tile_m - 1) / tile_m, tiles_n = (n + tile_n - 1) / tile_n;
 #pragma omp parallel if (tiles_m * tiles_n > 1 && (double)m * n * k > 1e5)
     {

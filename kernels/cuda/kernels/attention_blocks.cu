@@ -114,8 +114,8 @@ __global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *
 // log(exp(a) + exp(b)); -infinity is that of no keys.
 __device__ float log_sum(float a, float b)
 {
-    float largest = a > b ? a : b, least = a > b ? b : a;
-    return least == -INFINITY ? largest : largest + log1pf(expf(least - largest));
+    float largest = a > b ? a : b, min = a > b ? b : a;
+    return min == -INFINITY ? largest : largest + log1pf(expf(min - largest));
 }
 
 // A warp per head of a row.

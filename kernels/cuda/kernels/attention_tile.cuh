@@ -13,14 +13,14 @@ constexpr int SIDE = 16, THREADS = SIDE * SIDE; // thread (x, y) of a block
 
 // Shared memory that a block may take on every card from compute capability 8.0 on: 99 KiB on 8.6, 8.9 and 12.x,
 // 163 on 8.0 and 8.7, 227 on 9.0 and 10.x.
-constexpr size_t LEAST_SHARED_BYTES = 99 << 10;
+constexpr size_t MIN_SHARED_BYTES = 99 << 10;
 // The most rows of a tile per thread: 32 KiB per tile, and no more than a word has numbers, for a product's
 // registers.
 #ifndef CUDA_ATTENTION_ROWS
 #define CUDA_ATTENTION_ROWS LANES<A>
 #endif
 template <class A, int DIM>
-constexpr int MOST_ROWS = std::min(32768 / (DIM * (int)sizeof(A)) / SIDE, CUDA_ATTENTION_ROWS);
+constexpr int MAX_ROWS = std::min(32768 / (DIM * (int)sizeof(A)) / SIDE, CUDA_ATTENTION_ROWS);
 
 // Tiles in shared memory: [ROWS, DIM] of q, k, v, grad_o, and [ROWS, ROWS] of P or dS. Rows are apart by one
 // 16-byte word more than they hold, so that 16 lanes reading a column of words fall into different banks. A thread
@@ -40,14 +40,14 @@ template <class A, int DIM, int R> struct tile {
     // cards where one does.
     static constexpr int blocks(int tiles)
     {
-        return R == MOST_ROWS<A, DIM> && 2 * bytes(tiles) <= (226 << 10) ? 2 : 1;
+        return R == MAX_ROWS<A, DIM> && 2 * bytes(tiles) <= (226 << 10) ? 2 : 1;
     }
     static_assert(DIM % (SIDE * WORD) == 0 && R > 0, "threads share a tile's rows and words evenly");
 };
 
 // body(R) with the most rows per thread with which a block of so many tiles finds room in the card's shared memory:
 // sums have one order per card. False, and no call, if none does.
-template <class A, int DIM, int TILES, int R = MOST_ROWS<A, DIM>, class Body>
+template <class A, int DIM, int TILES, int R = MAX_ROWS<A, DIM>, class Body>
 bool with_rows(size_t shared_bytes, Body body)
 {
     constexpr size_t bytes = tile<A, DIM, R>::bytes(TILES);
@@ -55,7 +55,7 @@ bool with_rows(size_t shared_bytes, Body body)
         body(std::integral_constant<int, R>{});
         return true;
     }
-    if constexpr (R > 1 && bytes > LEAST_SHARED_BYTES)
+    if constexpr (R > 1 && bytes > MIN_SHARED_BYTES)
         return with_rows<A, DIM, TILES, R / 2>(shared_bytes, body);
     return false;
 }

@@ -276,9 +276,9 @@ void cuda_adamw(struct device *device, struct tensor w, struct tensor master, st
 void cuda_adamw_coded(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
                       const struct adam_step *step)
 {
-    size_t count = tensor_count(w), most = CODER_BLOCKS * device->multiprocessors;
+    size_t count = tensor_count(w), max = CODER_BLOCKS * device->multiprocessors;
     dim3 grid = blocks_for(count, MAP_BLOCK);
-    grid.x = most > 0 && grid.x > most ? most : grid.x;
+    grid.x = max > 0 && grid.x > max ? max : grid.x;
     with_types(w, tensor_none(), g, g, tensor_none(), step->begins, step->rounding,
                [&](auto to, auto *pg, auto *, auto lanes) {
                    constexpr bool VECTOR = decltype(lanes)::value > 1;

@@ -485,11 +485,11 @@ static bool run_own(const struct backward *a, const struct cuda_attention_block 
 // One block after another, until one cannot be run.
 static void run_blocks(const struct backward *a)
 {
-    size_t most = cuda_attention_block_queries(a->device);
+    size_t max = cuda_attention_block_queries(a->device);
     enum cuda_attention_kind before = ATTENTION_UNTILED;
     bool ended = true; // the queries of the block before
     for (struct cuda_attention_block b = cuda_attention_blocks(a->device);
-         cuda_attention_next_block(a->shape, most, &b);) {
+         cuda_attention_next_block(a->shape, max, &b);) {
         struct block_tensors t = tensors_of(a, &b);
         bool accumulate = !ended && before != ATTENTION_RECTANGLE;
         if (!(b.kind == ATTENTION_UNTILED ? run_own(a, &b, &t, accumulate) : run_graph(a, &b, &t))) {
@@ -537,9 +537,9 @@ bool attention_cudnn_build(struct attention_engines *engines, const struct devic
         }
     }
     if (cuda_attention_backward_by_cudnn(device, shape)) {
-        size_t most = cuda_attention_block_queries(device);
+        size_t max = cuda_attention_block_queries(device);
         for (struct cuda_attention_block b = cuda_attention_blocks(device);
-             done && cuda_attention_next_block(shape, most, &b);) {
+             done && cuda_attention_next_block(shape, max, &b);) {
             done = b.kind == ATTENTION_UNTILED || block_graph(engines, shape, &b, status);
         }
     }

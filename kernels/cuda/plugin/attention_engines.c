@@ -6,7 +6,7 @@
 // Since 9.12 the forward writes the logsumexp as its strides say. Until 9.15.0 the backward reads beyond the last
 // key where their number is no multiple of 128, as in causal blocks; NVIDIA's own frontend puts a padding mask
 // around it there (its release notes 1.16.0; issue 160; CompositeSDPABackwardNode).
-#define CUDNN_LEAST 91501
+#define CUDNN_MIN 91501
 
 static struct attention_engines *cards; // that were opened
 
@@ -22,7 +22,7 @@ static void graph_free(void *graph)
 }
 
 struct attention_graph *attention_engines_graph(struct attention_engines *engines,
-                                                struct attention_graph_shape shape, size_t most,
+                                                struct attention_graph_shape shape, size_t max,
                                                 struct status *status)
 {
     const struct attention_graph wanted = {.shape = shape};
@@ -30,7 +30,7 @@ struct attention_graph *attention_engines_graph(struct attention_engines *engine
     if (found) {
         return *(struct attention_graph **)found;
     }
-    struct attention_graph *graph = attention_graph_build(shape, &engines->target, (int64_t)most, status);
+    struct attention_graph *graph = attention_graph_build(shape, &engines->target, (int64_t)max, status);
     if (!graph) {
         return NULL;
     }
@@ -76,7 +76,7 @@ void attention_engines_free(struct attention_engines *engines)
 struct attention_engines *attention_engines_of_card(size_t card, struct status *status)
 {
     size_t version = cudnnGetVersion();
-    if (version < CUDNN_LEAST) {
+    if (version < CUDNN_MIN) {
         status_set(
             status, STATUS_UNSUPPORTED,
             "device cuda needs cuDNN 9.15.1 or later in bf16: before, attention's backward reads beyond the last "

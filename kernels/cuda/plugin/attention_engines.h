@@ -24,7 +24,7 @@ void attention_engines_free(struct attention_engines *engines);
 // The graph of that shape, built when it is first asked for, with at most `most` bytes of workspace. NULL and a
 // status if there is no engine for it.
 struct attention_graph *attention_engines_graph(struct attention_engines *engines,
-                                                struct attention_graph_shape shape, size_t most,
+                                                struct attention_graph_shape shape, size_t max,
                                                 struct status *status);
 // cuDNN's handle, in that stream: all devices on a card share it. NULL: it does not take the stream.
 cudnnHandle_t attention_engines_handle(struct attention_engines *engines, cudaStream_t stream);

@@ -372,7 +372,7 @@ static descriptor whole(struct attention_graph *graph, const struct attention_gr
 }
 
 // Makes an engine ready to run; false, without a status, if it cannot be.
-static bool plan(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most,
+static bool plan(struct attention_graph *graph, const struct attention_graph_target *target, int64_t max,
                  descriptor config)
 {
     descriptor made = make(graph, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -383,7 +383,7 @@ static bool plan(struct attention_graph *graph, const struct attention_graph_tar
     }
     set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (graph->status.code == STATUS_OK && cudnnBackendFinalize(made) == CUDNN_STATUS_SUCCESS &&
-        number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most) {
+        number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= max) {
         graph->plan = made;
     }
     return graph->plan;
@@ -406,7 +406,7 @@ static bool is_deterministic(struct attention_graph *graph, descriptor config)
 }
 
 // The first engine of the heuristic's list that will do and takes no more workspace than `most`, made ready to run.
-static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t most)
+static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t max)
 {
     enum { CONFIGS = 8 };
     descriptor all = whole(graph, target);
@@ -431,7 +431,7 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
               "attention's engines")) {
         return false;
     }
-    int64_t least = INT64_MAX, allowed = 0;
+    int64_t min = INT64_MAX, allowed = 0;
     char failure[512] = "";
     for (int64_t i = 0; i < count && i < CONFIGS; i++) {
         if (graph->shape.deterministic && !is_deterministic(graph, configs[i])) {
@@ -440,15 +440,15 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
         allowed++;
         int64_t bytes = number_of(configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
         if (bytes >= 0) {
-            least = bytes < least ? bytes : least;
+            min = bytes < min ? bytes : min;
         }
-        if (bytes < 0 || bytes > most) {
+        if (bytes < 0 || bytes > max) {
             continue;
         }
         graph->engine = i;
         graph->engine_bytes = bytes;
         if (target->heuristic_only || (!target->handle && !target->planned) ||
-            plan(graph, target, most, configs[i])) {
+            plan(graph, target, max, configs[i])) {
             return true;
         }
         cudnnGetLastErrorString(failure, sizeof failure);
@@ -460,14 +460,14 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
         &graph->status, STATUS_UNSUPPORTED,
         "cuDNN has no%s engine for this attention within %lld bytes of workspace; %lld engines, the least "
         "%lld bytes",
-        graph->shape.deterministic ? " deterministic" : "", (long long)most, (long long)allowed,
-        (long long)(least == INT64_MAX ? -1 : least));
+        graph->shape.deterministic ? " deterministic" : "", (long long)max, (long long)allowed,
+        (long long)(min == INT64_MAX ? -1 : min));
 }
 
 // ---- a graph's life
 
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
-                                              const struct attention_graph_target *target, int64_t most,
+                                              const struct attention_graph_target *target, int64_t max,
                                               struct status *status)
 {
     struct attention_graph *graph = calloc(1, sizeof *graph);
@@ -479,7 +479,7 @@ struct attention_graph *attention_graph_build(struct attention_graph_shape shape
     } else {
         build_forward(graph);
     }
-    if (graph->status.code == STATUS_OK && choose_engine(graph, target, most)) {
+    if (graph->status.code == STATUS_OK && choose_engine(graph, target, max)) {
         return graph;
     }
     status_set(status, graph->status.code,

@@ -44,6 +44,6 @@ struct attention_graph {
 // NULL and a status (unsupported, or failed where an engine would fit but cannot be made ready) if there is none.
 // Release with attention_graph_free.
 struct attention_graph *attention_graph_build(struct attention_graph_shape shape,
-                                              const struct attention_graph_target *target, int64_t most,
+                                              const struct attention_graph_target *target, int64_t max,
                                               struct status *status);
 void attention_graph_free(struct attention_graph *graph);

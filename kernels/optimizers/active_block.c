@@ -1,0 +1,36 @@
+#include "kernels/optimizers/active_block.h"
+
+bool active_block_check(const struct block_options *options, const struct config *config, struct status *status)
+{
+    return options->lowest < config->layers ||
+           status_set(status, STATUS_BAD_INPUT, "there is no layer %zu, they are 0 to %zu; lower \"lowest\"",
+                      options->lowest, config->layers - 1);
+}
+
+// Place `place` of a round of `count`, at random: the end of a Fisher-Yates shuffle, drawn by the round alone.
+static size_t drawn(size_t seed, size_t round, size_t place, size_t count)
+{
+    struct random random = random_named(seed, "turns");
+    struct index_list order = index_list_range(count);
+    for (size_t i = 0; i < count; i++) {
+        size_t other = i + random_below(&random, round * count + i, count - i);
+        uint32_t kept = order.items[i];
+        order.items[i] = order.items[other];
+        order.items[other] = kept;
+    }
+    size_t found = order.items[place];
+    index_list_free(&order);
+    return found;
+}
+
+size_t active_block_layer(const struct block_options *options, size_t seed, const struct config *config,
+                          size_t number)
+{
+    size_t count = config->layers - options->lowest, place = number % count;
+    if (options->order == ORDER_DESCENDING) {
+        place = count - 1 - place;
+    } else if (options->order == ORDER_RANDOM) {
+        place = drawn(seed, number / count, place, count);
+    }
+    return options->lowest + place;
+}

@@ -1,0 +1,504 @@
+#include "methods/schedule/chunk_schedule.h"
+#include "methods/schedule/cost.h"
+#include "methods/schedule/pipeline.h"
+
+// Chunks whose inputs come meanwhile from the rank below, where each has a place of its own: a link's latency may
+// be several chunks' time.
+#define AHEAD 8
+
+// A tensor that comes from a neighbour, or goes to one.
+struct transfer {
+    struct tensor t;
+    struct delivery delivery;
+    bool owned; // freed when it has gone
+};
+
+// A walk and what it keeps.
+struct state {
+    struct step *step;
+    const struct chunk_schedule *schedule;
+    struct segments segments;
+    bool gathers;   // the objective wants every chunk's log-probs first
+    bool deferred;  // or on the way, where they only multiply the gradient by a number
+    bool all;       // the first pass goes to the end
+    size_t needed;  // chunks of the first pass
+    size_t reached; // chunks up to the last that is drawn
+    size_t sampled; // tokens of the drawn chunks
+    // [segments], of each but the lowest its input: [tokens of the needed B, d]. That of the highest becomes its
+    // own gradient, and then of every segment below.
+    struct tensor *x;
+    struct kv_store kv;               // of a segment at a time: [T B, G D], their gradients [sampled B, G D]
+    struct key_segment *key_segments; // [drawn.count]
+    struct tensor inputs;             // [sampled B, d], of the drawn chunks, as they came from the rank below
+    // Between ranks: the inputs of chunks, the first `coming` of which have been asked for, and of these so many
+    // drawn ones; the gradient of the next chunk's output; and the last that was sent.
+    struct transfer *arrivals; // [needed]
+    size_t coming, coming_drawn;
+    struct transfer turn, leaving;
+};
+
+// Of the first so many chunks.
+static size_t tokens_of(const struct chunk_schedule *schedule, size_t count)
+{
+    struct span last = chunk_span(schedule->chunks, count ? count - 1 : 0);
+    return count ? last.start + last.count : 0;
+}
+
+// Chunks up to the last that is drawn.
+static size_t reached_of(const struct chunk_schedule *schedule)
+{
+    return schedule->drawn.count ? schedule->drawn.items[schedule->drawn.count - 1] + 1 : 0;
+}
+
+// Tokens of the drawn chunks.
+static size_t sampled_of(const struct chunk_schedule *schedule)
+{
+    size_t tokens = 0;
+    for (size_t j = 0; j < schedule->drawn.count; j++) {
+        tokens += chunk_span(schedule->chunks, schedule->drawn.items[j]).count;
+    }
+    return tokens;
+}
+
+// Of a first pass over these parts of the tokens, and drawn chunks with so many of them.
+static struct segment_cost cost_of(const struct model *model, double reached, double sampled)
+{
+    // The gradient takes the place of the highest stage's input.
+    return (struct segment_cost){.input = cost_hidden(model) * reached,
+                                 .layer = cost_kv(model) * reached + cost_kv_gradients(model) * sampled,
+                                 .below = cost_hidden(model) * reached};
+}
+
+// Of the rank's layers.
+static struct segments rank_segments(const struct model *model, const struct chunk_options *options, double share)
+{
+    const struct ranks *ranks = &model->ranks;
+    struct segments segments =
+        segments_of(&options->segments, ranks->end_layer - ranks->first_layer, cost_of(model, 1, share));
+    for (size_t s = 0; s < segments.count; s++) {
+        segments.items[s].first += ranks->first_layer;
+        segments.items[s].end += ranks->first_layer;
+    }
+    segments_raise(&segments, model->lowest_trained);
+    return segments;
+}
+
+static struct tensor hidden(struct state *state, size_t tokens, enum category category)
+{
+    struct model *model = state->step->model;
+    return tensor_new(model->device, tokens * state->step->batch->batch, model->config.width,
+                      model->device->ops->dtype, category);
+}
+
+// Every chunk comes to the head, and nobody takes a gradient before the walk has ended.
+static bool can_defer(const struct step *step, const struct chunk_schedule *schedule)
+{
+    const struct model *model = step->model;
+    bool kept = model->keeper->gradients_stay && !model->listener;
+    bool alone = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
+    return objective_defers(step->batch) && (schedule->whole || schedule->all_losses) && kept && alone;
+}
+
+static void state_open(struct state *state, struct step *step, const struct chunk_schedule *schedule)
+{
+    size_t count = schedule->drawn.count;
+    const struct chunk_options *options = step->options;
+    bool deferred = can_defer(step, schedule), gathers = objective_gathers(step->batch) && !deferred;
+    *state = (struct state){.step = step,
+                            .schedule = schedule,
+                            .gathers = gathers,
+                            .deferred = deferred,
+                            .all = schedule->all_losses || gathers};
+    state->reached = reached_of(schedule);
+    state->sampled = sampled_of(schedule);
+    state->needed = state->all ? schedule->chunks.count : state->reached;
+    state->segments = rank_segments(step->model, options, schedule->share);
+    state->x = calloc(state->segments.count, sizeof *state->x);
+    state->key_segments = calloc(count + 1, sizeof *state->key_segments);
+    CHECK(state->segments.items && state->x && state->key_segments);
+    if (!ranks_lowest(&step->model->ranks)) {
+        CHECK(state->segments.count == 1);
+        CHECK(state->arrivals = calloc(state->needed + 1, sizeof *state->arrivals));
+        state->inputs = hidden(state, state->sampled, CATEGORY_HIDDEN_CHECKPOINTS);
+    }
+}
+
+static void state_close(struct state *state)
+{
+    tensor_free(state->step->model->device, &state->inputs);
+    free(state->arrivals);
+    free(state->key_segments);
+    free(state->x);
+    segments_free(&state->segments);
+}
+
+// Keys and values of a stage's layers, of the first so many chunks.
+static void kv_open(struct state *state, struct segment segment, size_t count)
+{
+    const struct chunk_options *options = state->step->options;
+    kv_store_open(&state->kv, state->step->model, segment.first, segment.end,
+                  options->offload == CHUNK_OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
+                  tokens_of(state->schedule, count) * state->step->batch->batch);
+}
+
+// Behind a chunk of a first pass: the next one of the same segment, or else the layer `above`.
+static struct chunk_next next_of_pass(const struct state *state, struct segment segment, size_t c, size_t above)
+{
+    bool same = c + 1 < state->needed;
+    size_t rows = tokens_of(state->schedule, c + 1) * state->step->batch->batch;
+    return (struct chunk_next){.any = true, .layer = same ? segment.first : above, .same = same, .rows = rows};
+}
+
+// Chunks whose keys and values segment s keeps.
+static size_t count_in(const struct state *state, size_t s)
+{
+    return s + 1 == state->segments.count ? state->needed : state->reached;
+}
+
+// Whether the first pass has chunk c's keys and values in segment s.
+static bool is_cached(const struct state *state, size_t s, size_t c)
+{
+    bool highest = s + 1 == state->segments.count;
+    return (highest && state->gathers) || c + 1 < count_in(state, s);
+}
+
+// Behind drawn chunk j of the second pass, or, of all of them, behind the first pass: the next one to the left in
+// segment s, or the first of the segment below.
+static struct chunk_next next_of_schedule(const struct state *state, size_t s, size_t j)
+{
+    struct chunk_next next = {.any = j > 0 || (s > 0 && state->schedule->drawn.count > 0), .same = j > 0};
+    if (next.any) {
+        next.layer = state->segments.items[next.same ? s : s - 1].first;
+    }
+    if (next.same) {
+        size_t c = state->schedule->drawn.items[j - 1];
+        next.rows = tokens_of(state->schedule, c + is_cached(state, s, c)) * state->step->batch->batch;
+    }
+    return next;
+}
+
+// A stage's forward alone, to the input of the one above. Nothing else is kept.
+static void pass_through(struct state *state, size_t s)
+{
+    struct segment segment = state->segments.items[s];
+    size_t B = state->step->batch->batch;
+    state->x[s + 1] = hidden(state, tokens_of(state->schedule, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
+    kv_open(state, segment, state->needed);
+    for (size_t c = 0; c < state->needed; c++) {
+        struct span chunk = chunk_span(state->schedule->chunks, c);
+        chunk_forward(state->step, segment, chunk, &state->kv, chunk_rows(state->x[s], chunk, B),
+                      chunk_rows(state->x[s + 1], chunk, B), CHUNK_HIDDEN,
+                      next_of_pass(state, segment, c, segment.end));
+    }
+    kv_store_close(&state->kv);
+}
+
+// The layers below the lowest segment, which are not walked back: its input, a layer at a time.
+static struct tensor pass_below(struct state *state)
+{
+    struct tensor x = tensor_none();
+    size_t B = state->step->batch->batch;
+    for (size_t l = state->step->model->ranks.first_layer; l < state->segments.items[0].first; l++) {
+        struct tensor y = hidden(state, tokens_of(state->schedule, state->needed), CATEGORY_HIDDEN_CHECKPOINTS);
+        kv_open(state, (struct segment){l, l + 1}, state->needed);
+        for (size_t c = 0; c < state->needed; c++) {
+            struct span chunk = chunk_span(state->schedule->chunks, c);
+            struct tensor x_c = x.data ? chunk_rows(x, chunk, B) : x;
+            chunk_forward(state->step, (struct segment){l, l + 1}, chunk, &state->kv, x_c, chunk_rows(y, chunk, B),
+                          CHUNK_HIDDEN, next_of_pass(state, (struct segment){l, l + 1}, c, l + 1));
+        }
+        kv_store_close(&state->kv);
+        tensor_free(state->step->model->device, &x);
+        x = y;
+    }
+    return x;
+}
+
+// Where a drawn chunk's input is kept that came from the rank below.
+static struct tensor input_of(struct state *state, size_t j)
+{
+    size_t row = 0, B = state->step->batch->batch;
+    for (size_t i = 0; i < j; i++) {
+        row += chunk_span(state->schedule->chunks, state->schedule->drawn.items[i]).count * B;
+    }
+    return tensor_rows(state->inputs, row,
+                       chunk_span(state->schedule->chunks, state->schedule->drawn.items[j]).count * B);
+}
+
+// Asks for inputs from the rank below: the chunk's, the next one's, and of those after it, as far as they have a
+// place where they stay.
+static void start_inputs(struct state *state, size_t work)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    while (state->coming < state->needed && state->coming <= work + AHEAD) {
+        size_t c = state->coming, j = state->coming_drawn;
+        bool drawn = j < schedule->drawn.count && schedule->drawn.items[j] == c;
+        if (!drawn && c > work + 1) {
+            return;
+        }
+        struct tensor x =
+            drawn ? input_of(state, j) : hidden(state, chunk_span(schedule->chunks, c).count, CATEGORY_ACTIVATIONS);
+        state->arrivals[c] =
+            (struct transfer){.t = x, .delivery = pipeline_start_input(state->step->model, x), .owned = !drawn};
+        state->coming++;
+        state->coming_drawn += drawn;
+    }
+}
+
+static struct tensor take_input(struct state *state, size_t work)
+{
+    start_inputs(state, work);
+    pipeline_wait(state->step->model, &state->arrivals[work].delivery);
+    return state->arrivals[work].t;
+}
+
+static void drop(struct state *state, struct transfer *transfer)
+{
+    pipeline_wait(state->step->model, &transfer->delivery);
+    if (transfer->owned) {
+        tensor_free(state->step->model->device, &transfer->t);
+    }
+    *transfer = (struct transfer){0};
+}
+
+// Sends the parcel's tensor by `start`, once the one before it has gone; it goes while the walk goes on.
+static void leave(struct state *state, struct transfer transfer,
+                  struct delivery (*start)(struct model *model, struct tensor t))
+{
+    drop(state, &state->leaving);
+    transfer.delivery = start(state->step->model, transfer.t);
+    state->leaving = transfer;
+}
+
+// Chunk c of a stage's first pass, or of the rank's. x: its input; no tensor: it is the embedding.
+static void cache_chunk(struct state *state, size_t s, size_t c, struct tensor x, bool loss)
+{
+    struct model *model = state->step->model;
+    struct segment segment = state->segments.items[s];
+    struct span chunk = chunk_span(state->schedule->chunks, c);
+    bool highest = ranks_highest(&model->ranks), last = c + 1 == count_in(state, s);
+    struct tensor y = highest ? tensor_none() : hidden(state, chunk.count, CATEGORY_ACTIVATIONS);
+    chunk_forward(state->step, segment, chunk, &state->kv, x, y,
+                  !highest ? CHUNK_HIDDEN
+                  : loss   ? CHUNK_LOSS
+                           : CHUNK_KV,
+                  last ? next_of_schedule(state, s, state->schedule->drawn.count)
+                       : next_of_pass(state, segment, c, segment.first));
+    if (!highest) {
+        leave(state, (struct transfer){.t = y, .owned = true}, pipeline_start_output);
+    }
+}
+
+// First pass: whatever the drawn chunks attend to. In the highest segment with all losses everything; with an
+// objective that gathers all chunks to the head, the drawn ones too.
+static void fill_cache(struct state *state, size_t s)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    bool highest = s + 1 == state->segments.count, gathers = highest && state->gathers;
+    bool lowest = ranks_lowest(&state->step->model->ranks);
+    size_t count = count_in(state, s), B = state->step->batch->batch;
+    kv_open(state, state->segments.items[s], count);
+    for (size_t c = 0, j = 0; c < count; c++) {
+        struct span chunk = chunk_span(schedule->chunks, c);
+        bool drawn = j < schedule->drawn.count && schedule->drawn.items[j] == c;
+        bool loss = gathers || (highest && state->all && !drawn);
+        if (drawn && c + 1 == count && !gathers) {
+            return; // no chunk to its right reads its keys before its own second pass writes them
+        }
+        struct tensor x = lowest ? chunk_rows(state->x[s], chunk, B) : take_input(state, c);
+        cache_chunk(state, s, c, x, loss);
+        if (!lowest && !drawn) {
+            drop(state, &state->arrivals[c]);
+        }
+        j += drawn;
+    }
+}
+
+// The drawn chunks' keys alone have gradients: per layer one buffer, in which they lie side by side.
+static void list_key_segments(struct state *state)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    for (size_t i = 0; !schedule->whole && i < schedule->drawn.count; i++) {
+        struct span span = chunk_span(schedule->chunks, schedule->drawn.items[i]);
+        state->key_segments[i] = (struct key_segment){.start = span.start, .count = span.count};
+    }
+}
+
+// How many of them chunk j reads; one, of all keys up to its end, where all have gradients.
+static size_t key_segments_read(struct state *state, size_t j)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    struct span span = chunk_span(schedule->chunks, schedule->drawn.items[j]);
+    if (schedule->whole)
+        state->key_segments[0] = (struct key_segment){.start = 0, .count = span.start + span.count};
+    return schedule->whole ? 1 : j + 1;
+}
+
+// What the chunks to the right sent to the keys of chunk j, before it adds its own.
+static void scale(struct state *state, struct segment segment, size_t j)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    size_t B = state->step->batch->batch, row = 0;
+    for (size_t i = 0; schedule->kv_factor && i < j; i++) {
+        row += state->key_segments[i].count * B;
+    }
+    for (size_t l = segment.first; schedule->kv_factor && j + 1 < schedule->drawn.count && l < segment.end; l++) {
+        struct kv grad = kv_rows(state->kv.grad[l], row, state->key_segments[j].count * B);
+        op_scale(state->step->model->device, grad.k, schedule->kv_factor[j]);
+        op_scale(state->step->model->device, grad.v, schedule->kv_factor[j]);
+    }
+}
+
+// Where the gradient of drawn chunk j's output is to come, from the rank above.
+static void open_turn(struct state *state, size_t j)
+{
+    struct span chunk = chunk_span(state->schedule->chunks, state->schedule->drawn.items[j]);
+    state->turn = (struct transfer){.t = hidden(state, chunk.count, CATEGORY_ACTIVATIONS), .owned = true};
+}
+
+// One chunk of the second pass. Where the first did not see it, its output goes up, and its gradient comes in its
+// place. What the next chunk needs comes while this one goes down.
+static void run_chunk(struct state *state, struct chunk_work *work, size_t j)
+{
+    struct model *model = state->step->model;
+    bool lowest = ranks_lowest(&model->ranks), highest = ranks_highest(&model->ranks);
+    struct transfer own = {0};
+    if (!lowest) {
+        work->x = work->grad = take_input(state, state->schedule->drawn.items[j]);
+    }
+    if (!highest) {
+        if (work->first) {
+            open_turn(state, j);
+        }
+        own = state->turn;
+        work->grad = own.t;
+        work->y = work->cached ? tensor_none() : own.t;
+    }
+    if (work->cached && !own.delivery.going) {
+        own.delivery = pipeline_start_gradient(model, own.t);
+    }
+    chunk_rebuild(state->step, work);
+    if (!work->cached) {
+        drop(state, &state->leaving);
+        pipeline_pass_output(model, work->y);
+        own.delivery = pipeline_start_gradient(model, own.t);
+    }
+    pipeline_wait(model, &own.delivery);
+    if (!highest && j > 0) {
+        open_turn(state, j - 1);
+        state->turn.delivery = pipeline_start_gradient(model, state->turn.t);
+    }
+    chunk_descend(state->step, work);
+    if (lowest) {
+        drop(state, &own);
+    } else {
+        own.t = work->grad;
+        leave(state, own, pipeline_start_input_gradient);
+    }
+}
+
+static void run_backward(struct state *state, size_t s)
+{
+    const struct chunk_schedule *schedule = state->schedule;
+    struct model *model = state->step->model;
+    struct segment segment = state->segments.items[s];
+    bool highest = s + 1 == state->segments.count;
+    size_t B = state->step->batch->batch;
+    if (schedule->drawn.count) {
+        // All chunks' are read and written by every chunk; those of a few stay.
+        kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE, state->sampled * B);
+    }
+    list_key_segments(state);
+    for (size_t j = schedule->drawn.count; j-- > 0;) {
+        size_t c = schedule->drawn.items[j], key_segment_count = key_segments_read(state, j);
+        struct span chunk = chunk_span(schedule->chunks, c);
+        double factor = schedule->loss_factor ? schedule->loss_factor[j] : 1;
+        scale(state, segment, j);
+        struct chunk_work work = {.segment = segment,
+                                  .chunk = chunk,
+                                  .kv = &state->kv,
+                                  .cached = is_cached(state, s, c),
+                                  .next = next_of_schedule(state, s, j),
+                                  .first = j + 1 == schedule->drawn.count,
+                                  .last = j == 0,
+                                  .key_segments = state->key_segments,
+                                  .key_segment_count = key_segment_count,
+                                  .weights = {state->all ? 1 : factor, factor, state->deferred},
+                                  .x = chunk_rows(state->x[s], chunk, B),
+                                  .grad = chunk_rows(state->x[state->segments.count - 1], chunk, B)};
+        run_chunk(state, &work, j);
+    }
+    drop(state, &state->leaving);
+    kv_store_close(&state->kv);
+    if (!highest) {
+        tensor_free(model->device, &state->x[s]);
+    }
+}
+
+static void multiply_slope_in(struct step *step)
+{
+    struct model *model = step->model;
+    double slope = objective_settle_deferred(model->device, step->batch, step->loss);
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        if (model->parameters[i].grad.data) {
+            op_scale(model->device, model->parameters[i].grad, slope);
+        }
+    }
+}
+
+void chunk_schedule_run(struct step *step, const struct chunk_schedule *schedule)
+{
+    struct state state;
+    state_open(&state, step, schedule);
+    objective_begin(step->model->device, step->batch);
+    size_t highest = state.segments.count - 1, lowest = step->model->lowest_trained;
+    state.x[0] = pass_below(&state);
+    for (size_t s = 0; s < highest; s++) {
+        pass_through(&state, s);
+    }
+    fill_cache(&state, highest);
+    if (state.gathers && ranks_highest(&step->model->ranks)) {
+        objective_settle(step->model->device, &step->model->ranks.replicas, step->batch, step->loss);
+    }
+    if (schedule->drawn.count == 0) {
+        unit_done_all(step->model);
+    }
+    run_backward(&state, highest);
+    for (size_t s = highest; s-- > 0;) {
+        fill_cache(&state, s);
+        run_backward(&state, s);
+    }
+    if (lowest > 0 && schedule->drawn.count > 0) {
+        unit_done_below(step->model, lowest);
+        unit_done(step->model, UNIT_EMBEDDING);
+    }
+    unit_settle(step->model);
+    unit_sum_ends(step->model);
+    if (state.deferred) {
+        multiply_slope_in(step);
+    }
+    tensor_free(step->model->device, &state.x[highest]);
+    state_close(&state);
+}
+
+double chunk_schedule_kept(const struct model *model, const struct chunk_options *options,
+                           const struct chunk_schedule *schedule)
+{
+    struct segments segments = rank_segments(model, options, schedule->share);
+    // With all losses the highest segment alone goes to the end: a bound for several has the others' part.
+    size_t chunks = schedule->all_losses && segments.count == 1 ? schedule->chunks.count : reached_of(schedule);
+    double context = (double)tokens_of(schedule, schedule->chunks.count),
+           reached = (double)tokens_of(schedule, chunks) / context,
+           sampled = (double)sampled_of(schedule) / context;
+    struct segment_cost cost = cost_of(model, reached, sampled);
+    double others = cost_input(model) * sampled + (model->lowest_trained > 0 ? cost_hidden(model) * reached : 0);
+    if (options->offload == CHUNK_OFFLOAD_KV) {
+        double buffer = cost_kv(model) * reached + (schedule->whole ? cost_kv_gradients(model) : 0);
+        cost.layer = schedule->whole ? 0 : cost_kv_gradients(model) * sampled;
+        cost.several = buffer;
+        others += buffer;
+    }
+    double kept = segments_kept(&segments, cost) + others;
+    segments_free(&segments);
+    return kept;
+}

@@ -1,0 +1,287 @@
+#include "methods/schedule/layer_schedule.h"
+#include "kernels/offload/offload.h"
+#include "methods/schedule/cost.h"
+
+static struct tensor hidden(struct step *step)
+{
+    struct model *model = step->model;
+    return tensor_new(model->device, step->batch->context * step->batch->batch, model->config.width,
+                      model->device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+}
+
+struct activations layer_cell(struct kept_attention attention, struct span chunk, size_t B,
+                              enum attention_output output)
+{
+    struct activations own = {0}, kept = {.attention = output,
+                                          .o = chunk_rows(attention.o, chunk, B),
+                                          .logsumexp = chunk_rows(attention.logsumexp, chunk, B)};
+    return attention.kept ? kept : own;
+}
+
+// The output of layer l: [T B, d], chunk by chunk.
+static struct tensor forward(struct step *step, size_t l, struct chunks chunks, struct tensor x,
+                             struct kept_attention attention)
+{
+    struct model *model = step->model;
+    size_t B = step->batch->batch;
+    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
+    struct tensor y = hidden(step);
+    bool shared = batch_is_shared(step->batch); // then all keys and values come first
+    unit_acquire(model, unit_of_layer(l));
+    for (size_t c = 0; shared && c < chunks.count; c++) {
+        struct span chunk = chunk_span(chunks, c);
+        kv_project(model, step->batch, l, chunk, chunk_rows(x, chunk, B), kv, NULL, KEEP_NOTHING);
+    }
+    kv = kv_gather_take(model, step->batch, kv);
+    unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
+    for (size_t c = 0; c < chunks.count; c++) {
+        struct span chunk = chunk_span(chunks, c);
+        struct activations cell = layer_cell(attention, chunk, B, ATTENTION_WRITE);
+        struct tensor part = chunk_rows(x, chunk, B);
+        if (!shared) {
+            kv_project(model, step->batch, l, chunk, part, kv, &cell, KEEP_NOTHING);
+        }
+        cell_forward(model, step->batch, l, chunk, part, kv, chunk_rows(y, chunk, B), &cell, KEEP_NOTHING);
+    }
+    unit_release(model, unit_of_layer(l));
+    kv_free(model, &kv);
+    return y;
+}
+
+// A walk and what it keeps.
+struct state {
+    struct step *step;
+    const struct layer_schedule *schedule;
+    struct chunks chunks;
+    struct segments segments;
+    struct offload inputs;       // number l: [T B, d], input of layer l
+    struct offload o, logsumexp; // number l: what attention gave there
+};
+
+// A layer's input costs what a stage's does; that of a stage's lowest layer is its own. Attention of a lower
+// stage's highest layer is rebuilt.
+static struct segment_cost cost_of(const struct model *model, enum layer_attention attention)
+{
+    double input = cost_hidden(model), kept = attention == LAYER_ATTENTION_KEPT ? cost_attention(model) : 0;
+    return (struct segment_cost){.input = input, .layer = input + kept, .top = -input, .below = -input - kept};
+}
+
+// With several segments the embedding is looked up again.
+static bool is_kept(const struct state *state, size_t l)
+{
+    return l > 0 || state->segments.count == 1;
+}
+
+static struct tensor embedding(const struct state *state)
+{
+    struct tensor x = hidden(state->step);
+    embed_forward(state->step->model, state->step->batch, x, 0);
+    return x;
+}
+
+// What attention gives in layer l is put by: before the layer's forward, which writes it, and behind it.
+static struct kept_attention attention_new(struct state *state, bool kept)
+{
+    const struct step *step = state->step;
+    const struct config *c = &step->model->config;
+    struct device *device = step->model->device;
+    size_t rows = step->batch->context * step->batch->batch;
+    struct kept_attention attention = {.kept = kept};
+    if (kept) {
+        attention.o =
+            tensor_new(device, rows, c->heads * c->head_dim, device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
+        attention.logsumexp =
+            tensor_new(device, rows, c->heads, dtype_statistic(device->ops->dtype), CATEGORY_HIDDEN_CHECKPOINTS);
+    }
+    return attention;
+}
+static void attention_offload(struct state *state, size_t l, struct kept_attention attention)
+{
+    if (attention.kept) {
+        offload_put(&state->o, l, attention.o);
+        offload_put(&state->logsumexp, l, attention.logsumexp);
+    }
+}
+static void attention_release(struct state *state, size_t l)
+{
+    offload_release(&state->o, l);
+    offload_release(&state->logsumexp, l);
+}
+
+// Whether a forward of layer l comes right before its segment is walked, and keeps what attention gives.
+static bool keeps_attention(const struct state *state, size_t segment, size_t l)
+{
+    return state->schedule->attention == LAYER_ATTENTION_KEPT &&
+           (segment + 1 == state->segments.count || l + 1 < state->segments.items[segment].end);
+}
+static void attention_prefetch(struct state *state, size_t segment, size_t l)
+{
+    if (keeps_attention(state, segment, l)) {
+        offload_prefetch(&state->o, l);
+        offload_prefetch(&state->logsumexp, l);
+    }
+}
+static struct kept_attention attention_acquire(struct state *state, size_t segment, size_t l)
+{
+    struct kept_attention attention = {.kept = keeps_attention(state, segment, l)};
+    if (attention.kept) {
+        attention.o = offload_acquire(&state->o, l);
+        attention.logsumexp = offload_acquire(&state->logsumexp, l);
+    }
+    return attention;
+}
+static void attention_free(struct state *state, size_t l)
+{
+    offload_free(&state->o, l);
+    offload_free(&state->logsumexp, l);
+}
+
+// Up through layers [first, end) from the lowest one's input x. Those of layers `keep` are put by on the way, and
+// what attention gives in all of them if they are walked next.
+static struct tensor climb(struct state *state, size_t first, size_t end, struct tensor x, struct segment keep,
+                           bool runs_next)
+{
+    bool keeps = runs_next && state->schedule->attention == LAYER_ATTENTION_KEPT;
+    for (size_t l = first; l < end; l++) {
+        struct kept_attention of_layer = attention_new(state, keeps);
+        if (l >= keep.first && l < keep.end && is_kept(state, l)) {
+            offload_put(&state->inputs, l, x);
+        }
+        struct tensor y = forward(state->step, l, state->chunks, x, of_layer);
+        attention_offload(state, l, of_layer);
+        if (keeps && l > first) {
+            attention_release(state, l - 1); // its copy had this layer's time
+        }
+        if (offload_has(&state->inputs, l)) {
+            offload_release(&state->inputs, l);
+        } else {
+            tensor_free(state->step->model->device, &x);
+        }
+        x = y;
+    }
+    if (keeps && end > first) {
+        attention_release(state, end - 1);
+    }
+    return x;
+}
+
+static struct tensor input_of(struct state *state, size_t l)
+{
+    return is_kept(state, l) || offload_has(&state->inputs, l) ? offload_acquire(&state->inputs, l)
+                                                               : embedding(state);
+}
+
+static void prefetch(struct state *state, size_t l)
+{
+    if (is_kept(state, l)) {
+        offload_prefetch(&state->inputs, l);
+    }
+}
+
+// The inputs of the layers above a stage's lowest, once more. That of the highest is read at once.
+static void rebuild(struct state *state, struct segment segment)
+{
+    size_t highest = segment.end - 1;
+    if (highest > segment.first) {
+        struct tensor x = input_of(state, segment.first);
+        x = climb(state, segment.first, highest, x, (struct segment){segment.first + 1, highest}, true);
+        offload_hold(&state->inputs, highest, x);
+    }
+}
+
+// Layers downward. grad: [T B, d], that of the output of the highest, becomes that of the input of the lowest.
+static void descend(struct state *state, size_t s, struct tensor grad)
+{
+    struct segment segment = state->segments.items[s];
+    struct model *model = state->step->model;
+    for (size_t l = segment.end; l-- > segment.first;) {
+        struct tensor x = input_of(state, l);
+        struct kept_attention attention = attention_acquire(state, s, l);
+        if (l > state->segments.items[0].first) {
+            prefetch(state, l > segment.first ? l - 1 : state->segments.items[s - 1].first);
+        }
+        if (l > segment.first) {
+            attention_prefetch(state, s, l - 1);
+        }
+        struct stream of_x = {.device = model->device, .whole = x};
+        struct stream of_grad = {.device = model->device, .whole = grad};
+        state->schedule->backward(state->step, l, &of_x, attention, &of_grad, layer_next(&state->segments, s, l));
+        if (offload_has(&state->inputs, l)) {
+            offload_free(&state->inputs, l);
+        } else {
+            tensor_free(model->device, &x);
+        }
+        attention_free(state, l);
+        unit_done(model, unit_of_layer(l));
+    }
+}
+
+size_t layer_next(const struct segments *segments, size_t s, size_t l)
+{
+    return l > segments->items[s].first ? unit_of_layer(l - 1)
+           : s > 0                      ? unit_of_layer(segments->items[s - 1].first)
+                                        : UNIT_NONE;
+}
+
+struct segments layer_segments(const struct model *model, const struct segment_options *options,
+                               enum layer_attention attention)
+{
+    struct segments segments = segments_of(options, model->config.layers, cost_of(model, attention));
+    segments_raise(&segments, model->lowest_trained);
+    return segments;
+}
+
+void layer_schedule_run(struct step *step, const struct layer_schedule *schedule)
+{
+    struct model *model = step->model;
+    size_t layers = model->config.layers;
+    struct state state = {.step = step,
+                          .schedule = schedule,
+                          .chunks = chunks_of(step->batch->context, schedule->chunk),
+                          .segments = layer_segments(model, schedule->segments, schedule->attention)};
+    offload_open(&state.inputs, model->device, schedule->kept, layers);
+    offload_open(&state.o, model->device, schedule->kept, layers);
+    offload_open(&state.logsumexp, model->device, schedule->kept, layers);
+    size_t lowest = state.segments.items[0].first;
+    struct tensor x = climb(&state, 0, lowest, embedding(&state), (struct segment){0}, false);
+    for (size_t s = 0; s < state.segments.count; s++) {
+        struct segment segment = state.segments.items[s];
+        bool highest = s + 1 == state.segments.count;
+        x = climb(&state, segment.first, segment.end, x,
+                  (struct segment){segment.first, highest ? segment.end : segment.first + 1}, highest);
+    }
+
+    // The gradient of the layer above; it becomes that of the layer's input in its place.
+    struct tensor grad = x;
+    head_first_pass(model, step->batch, grad, schedule->head_chunk, step->loss);
+    prefetch(&state, layers - 1);
+    attention_prefetch(&state, state.segments.count - 1, layers - 1);
+    head_backward(model, step->batch, grad, 0, schedule->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
+                  step->loss);
+    unit_done(model, unit_of_head(model));
+    for (size_t s = state.segments.count; s-- > 0;) {
+        if (s + 1 < state.segments.count) {
+            rebuild(&state, state.segments.items[s]);
+        }
+        descend(&state, s, grad);
+    }
+    unit_done_below(model, lowest);
+    embed_backward(model, step->batch, grad, 0);
+    unit_done(model, UNIT_EMBEDDING);
+    tensor_free(model->device, &grad);
+    offload_close(&state.logsumexp);
+    offload_close(&state.o);
+    offload_close(&state.inputs);
+    segments_free(&state.segments);
+}
+
+double layer_schedule_kept(const struct model *model, const struct segment_options *options,
+                           enum layer_attention attention)
+{
+    struct segment_cost cost = cost_of(model, attention);
+    struct segments segments = layer_segments(model, options, attention);
+    double kept = segments_kept(&segments, cost);
+    bool embedding = segments.count == 1 || model->lowest_trained > 0; // then the lowest layer's is kept, too
+    segments_free(&segments);
+    return kept + (embedding ? 2 : 1) * cost_hidden(model);
+}

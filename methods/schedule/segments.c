@@ -1,0 +1,110 @@
+#include "methods/schedule/segments.h"
+#include <stdlib.h>
+#include <string.h>
+
+bool segments_check(const struct segment_options *options, size_t layers, struct status *status)
+{
+    const struct index_list *starts = &options->starts;
+    if (starts->count && options->count > 1) {
+        return status_set(status, STATUS_BAD_INPUT, "segments and segment_starts say the same; give one of them");
+    }
+    if (starts->count && starts->items[0] != 0) {
+        return status_set(status, STATUS_BAD_INPUT, "the first of segment_starts is 0, the lowest layer; found %u",
+                          starts->items[0]);
+    }
+    for (size_t i = 0; i < starts->count; i++) {
+        if (starts->items[i] >= layers) {
+            return status_set(status, STATUS_UNSUPPORTED, "segment_starts: there is no layer %u, they are 0 to %zu",
+                              starts->items[i], layers - 1);
+        }
+        if (i > 0 && starts->items[i] <= starts->items[i - 1]) {
+            return status_set(status, STATUS_BAD_INPUT,
+                              "segment_starts: %u comes after %u; give them in order, each once", starts->items[i],
+                              starts->items[i - 1]);
+        }
+    }
+    if (options->count > layers) {
+        return status_set(status, STATUS_UNSUPPORTED, "%zu segments are more than the model's %zu layers",
+                          options->count, layers);
+    }
+    return true;
+}
+
+// By the segment below `above` others, of so many, with so many layers.
+static double kept(size_t count, size_t above, size_t lengths, struct segment_cost cost)
+{
+    return (double)(count - 1 - above) * cost.input + (double)lengths * cost.layer +
+           (above ? cost.below : cost.top) + (lengths > 1 ? cost.several : 0);
+}
+
+// Layer by layer to the segment that keeps least with one more: what the fullest then keeps is the least possible.
+static double min_kept(size_t count, size_t layers, struct segment_cost cost)
+{
+    size_t *lengths = calloc(count, sizeof *lengths);
+    double max = 0;
+    CHECK(lengths);
+    for (size_t l = 0; l < layers; l++) {
+        size_t best = l; // each has one at least
+        for (size_t above = 0; l >= count && above < count; above++) {
+            best = above == 0 ||
+                           kept(count, above, lengths[above] + 1, cost) < kept(count, best, lengths[best] + 1, cost)
+                       ? above
+                       : best;
+        }
+        double now = kept(count, best, ++lengths[best], cost);
+        max = now > max ? now : max;
+    }
+    free(lengths);
+    return max;
+}
+
+struct segments segments_of(const struct segment_options *options, size_t layers, struct segment_cost cost)
+{
+    const struct index_list *starts = &options->starts;
+    size_t count = starts->count ? starts->count : options->count ? options->count : 1, end = layers;
+    struct segments segments = {count, calloc(count, sizeof *segments.items)};
+    CHECK(segments.items && count <= layers);
+    double max = starts->count ? 0 : min_kept(count, layers, cost);
+    for (size_t i = count; i-- > 0;) {
+        size_t first = end - 1;
+        if (starts->count) {
+            first = starts->items[i];
+        }
+        // One layer at least for each segment below.
+        while (!starts->count && first > i &&
+               (i == 0 || kept(count, count - 1 - i, end - first + 1, cost) <= max)) {
+            first--;
+        }
+        segments.items[i] = (struct segment){first, end};
+        end = first;
+    }
+    return segments;
+}
+
+void segments_raise(struct segments *segments, size_t lowest)
+{
+    size_t below = 0;
+    while (segments->items[below].end <= lowest) {
+        below++;
+    }
+    segments->count -= below;
+    memmove(segments->items, segments->items + below, segments->count * sizeof *segments->items);
+    segments->items[0].first = segments->items[0].first < lowest ? lowest : segments->items[0].first;
+}
+
+void segments_free(struct segments *segments)
+{
+    free(segments->items);
+    *segments = (struct segments){0};
+}
+
+double segments_kept(const struct segments *segments, struct segment_cost cost)
+{
+    double max = 0;
+    for (size_t i = 0; i < segments->count; i++) {
+        struct segment segment = segments->items[i];
+        double now = kept(segments->count, segments->count - 1 - i, segment.end - segment.first, cost);
+        max = now > max ? now : max;
+    }
+    return max;
+}
