@@ -1,4 +1,4 @@
-# A step against the ranks that share it, over links of several kinds: its time, the share of it that the busiest rank
+# A step against the ranks that share it, over several interconnects: its time, the share of it that the busiest rank
 # waits, and what the one that sends the most sends. Planned: the times are estimates.
 load scripts.'/style.gp'
 
@@ -8,11 +8,11 @@ set xrange [STATS_min / 1.25 : STATS_max * 1.25]
 stats data using (tick(column('ranks'))) nooutput
 if (ticks_shown(12) ne '') { eval 'set xtics ('.ticks_shown(12).')' }
 
-# A colour for each kind of links; dashed and hollow what shares the weights out over the same.
-array links[series_count]
-note_links(i) = (links[i] = int(column('kind')), i)
-stats data using (note_links(int(column('series')))) nooutput
-tint(i) = hue(links[i] - 1)
+# A colour for each interconnect; dashed and hollow what shares the weights out over the same.
+array kinds[series_count]
+note_interconnect(i) = (kinds[i] = int(column('kind')), i)
+stats data using (note_interconnect(int(column('series')))) nooutput
+tint(i) = hue(kinds[i] - 1)
 stats data using 'time_s' nooutput
 fastest = STATS_min
 slowest = STATS_max
@@ -22,7 +22,7 @@ width = width_for(words(panels))
 bottom = 370
 legend_rows = rows_for(2)
 height = bottom + 105 + 20 * legend_rows
-heading = 'A step over several ranks, estimated, by the links between them'
+heading = 'A step over several ranks, estimated, by the interconnect between them'
 load scripts.'/page.gp'
 
 set multiplot

@@ -48,10 +48,10 @@ static void advise_and_plan_agree(void **state)
 #define HOST  "--profile rtx-3090 --host-memory 120GiB --context 65536 "
 #define DRAWN "--profile rtx-4090 --host-memory 120GiB --context 8192 --offload kv "
     expect_agreement(HOST, HOST, NULL);
-    expect_agreement(DRAWN "--methods spaco --chunk 512 --budget 4", DRAWN "--sampler fixed --columns 12,13,14,15",
-                     "largest");
-    expect_agreement(DRAWN "--methods spaco --chunk 512 --sampler fixed --columns 3,9", DRAWN "--columns 3,9",
-                     NULL);
+    expect_agreement(DRAWN "--methods spaco --chunk 512 --budget 4",
+                     DRAWN "--sampler fixed --drawn-chunks 12,13,14,15", "largest");
+    expect_agreement(DRAWN "--methods spaco --chunk 512 --sampler fixed --drawn-chunks 3,9",
+                     DRAWN "--drawn-chunks 3,9", NULL);
 #undef DRAWN
 #undef HOST
 }
@@ -389,7 +389,7 @@ static void the_interconnect_is_weighed_and_named(void **state)
     (void)state;
     static const char *const named[] = {"", "--interconnect ethernet-10g", "--interconnect infiniband"},
                              *const said[] = {"without what ranks send each other (--interconnect)",
-                                              "links ethernet-10g", "links infiniband"},
+                                              "interconnect ethernet-10g", "interconnect infiniband"},
                              *const setting = "--model tiny --batch 4 --profile rtx-3090 --parallel data=4,zero=2";
     double ms[COUNT(named)];
     for (size_t i = 0; i < COUNT(named); i++) {
@@ -523,7 +523,7 @@ static void what_cannot_be_is_said(void **state)
         // What seconds are of.
         {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --budget 1",
          "where chunks are drawn, of the largest draw", 0},
-        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --columns 0,2",
+        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --drawn-chunks 0,2",
          "for a nominal card, to rank by.", 0},
         {"--model tiny --context 512 --device-memory 1GiB --profile results/host.json",
          "by the measured rates of profile host: nine in ten", 0},
@@ -534,8 +534,8 @@ static void what_cannot_be_is_said(void **state)
         {"--model tiny --context 256 --device-memory 8MiB", "\ntrain     not with adamw (longbp advise", 0},
         {"--model tiny --context 512 --device-memory 1GiB --lora r=4,targets=q,v",
          "\nLoRA      rank 4, alpha 16, of q, v\n", 0},
-        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --columns 0,2",
-         " --columns 0,2 ", 0},
+        {"--model tiny --context 1000 --device-memory 1GiB --methods spaco --sampler fixed --drawn-chunks 0,2",
+         " --drawn-chunks 0,2 ", 0},
         {"--model tiny --context 512 --device-memory 1GiB --methods spaco --exact", "exact", 2},
         {"--model tiny --context 512 --device-memory 1GiB --methods full --chunk 3", "--chunk", 2},
         {"--model tiny --context 512 --device-memory 1GiB --methods seco --chunk 0", "chunk", 2},

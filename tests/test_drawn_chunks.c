@@ -104,8 +104,8 @@ static void a_plan_says_the_largest_draw(void **state)
     (void)state;
 #define STEP "plan --json --model tiny --context 1024 --method spaco --chunk 64 "
     json_t *uniform = longbp_json(STEP "--budget 2"), *any = longbp_json(STEP "--budget 4 --sampler bernoulli"),
-           *last = longbp_json(STEP "--sampler fixed --columns 14,15"), *all = longbp_json(STEP "--budget 16"),
-           *expected = longbp_json(STEP "--sampler fixed --columns 12,13,14,15");
+           *last = longbp_json(STEP "--sampler fixed --drawn-chunks 14,15"), *all = longbp_json(STEP "--budget 16"),
+           *expected = longbp_json(STEP "--sampler fixed --drawn-chunks 12,13,14,15");
     double largest = number(uniform, "largest_draw_bytes");
     assert_true(largest == number(last, "peak_bytes"));
     assert_true(largest >= number(uniform, "peak_bytes"));

@@ -253,8 +253,9 @@ static void max_batch_holds_for_every_draw(void **state)
         const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
         size_t largest = (size_t)number(row, "max_batch"), peak_bytes = 0, fitting = 0;
         for (size_t i = 0; i < 6; i++) {
-            json_t *plan = longbp_json("plan %s --method spaco --sampler fixed --columns %zu --batch %zu --json",
-                                       setting, i % 3, largest + i / 3);
+            json_t *plan =
+                longbp_json("plan %s --method spaco --sampler fixed --drawn-chunks %zu --batch %zu --json", setting,
+                            i % 3, largest + i / 3);
             size_t peak = (size_t)number(plan, "peak_bytes");
             peak_bytes = i < 3 && peak > peak_bytes ? peak : peak_bytes;
             fitting += json_is_true(json_object_get(plan, "fits"));

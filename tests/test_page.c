@@ -131,7 +131,7 @@ static void test_claims_of_these_records(void **state)
         "[{'against': 'none', 'take': 'min', 'field': 'peak_bytes', 'records': ['elsewhere/r.jsonl']}], "
         "'holds': {'at most': 1100}, 'verdict': 'not reproduced', 'cause': 'none <b>'}, {'id': 'b', 'paper': "
         "'Q', 'claim': 'other', 'published': '1', 'source': 'T', 'figures': [{'against': 'none', 'take': "
-        "'least', 'field': 'peak_bytes', 'records': ['not-here.jsonl']}], 'holds': {'at most': 1}, 'verdict': "
+        "'min', 'field': 'peak_bytes', 'records': ['not-here.jsonl']}], 'holds': {'at most': 1}, 'verdict': "
         "'not run'}]}");
     char *page = page_of(scratch, "--claims c.json");
     assert_null(strstr(page, "Figure: ")); // one record makes none

@@ -495,7 +495,7 @@ static void an_interconnect_without_a_use_is_told(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *out;
         assert_int_equal(longbp(&out, cases[i].command), 0);
-        if (!strstr(out, "are not used") != !cases[i].told || (cases[i].told && !strstr(out, cases[i].told)))
+        if (!strstr(out, "is not used") != !cases[i].told || (cases[i].told && !strstr(out, cases[i].told)))
             fail_msg("%s: %s", cases[i].command, out);
         free(out);
     }

@@ -433,11 +433,11 @@ static void without_an_interconnect_there_is_no_time(void **state)
                             "plan --model tiny --context 64 --batch 4 --method full --parallel data=4 --profile "
                             "rtx-3090 --interconnect ethernet-10g"),
                      0);
-    assert_non_null(strstr(out, "estimate (scaled rates, profile rtx-3090, links ethernet-10g)"));
+    assert_non_null(strstr(out, "estimate (scaled rates, profile rtx-3090, interconnect ethernet-10g)"));
     assert_non_null(strstr(out, "idle (estimate)"));
     free(out);
     assert_int_equal(longbp(&out, "plan --model tiny --context 64 --method full --interconnect ethernet10g"), 2);
-    assert_non_null(strstr(out, "no links \"ethernet10g\" in experiments/interconnects; did you mean"));
+    assert_non_null(strstr(out, "no interconnect \"ethernet10g\" in experiments/interconnects; did you mean"));
     free(out);
     assert_int_equal(longbp(&out,
                             "plan --model tiny --context 512 --method full --parallel sequence=129,exchange=ring "

@@ -422,9 +422,9 @@ static void a_pareto_front_lists_its_candidates(void **state)
     expect_drawn(
         *state, "",
         "$L advise --model tiny --context 1024 --memory-limit 24MiB --json > a.json && $L plot --scripts "
-        "\"$P\" --format svg,tsv --out front --advice a.json && n=$(($(wc -l < front/a-front.tsv) - 1)) && "
-        "test $n -gt 2 && for i in $(seq $n); do words=$(cut -f9 front/a-front.tsv | sed -n $((i + 1))p) && "
-        "grep -qF \">$i  $words: \" front/a-front.svg && grep -q \">$i<\" front/a-front.svg || "
+        "\"$P\" --format svg,tsv --out front --advice a.json && n=$(($(wc -l < front/a-pareto-front.tsv) - 1)) && "
+        "test $n -gt 2 && for i in $(seq $n); do words=$(cut -f9 front/a-pareto-front.tsv | sed -n $((i + 1))p) && "
+        "grep -qF \">$i  $words: \" front/a-pareto-front.svg && grep -q \">$i<\" front/a-pareto-front.svg || "
         "{ echo $i $words; exit 1; }; done");
 }
 

@@ -37,7 +37,7 @@ static void bad_points_are_refused_with_the_line(void **state)
          ":3: expected a choice of the option that the column names, found \"held\""},
         {"e-memory.csv",
          "# P\nseries,method,model,training,profile,weights,optimizer,host,mark,setting,cards,chunk,context,rate,"
-         "peak_mib,stages,inner\n",
+         "peak_mib,segments,inner\n",
          ":2: more columns than are read, found \"inner\""},
         {"e-speed.csv", "# P\n", "the name is not EXPERIMENT-memory.csv"},
     };

@@ -199,7 +199,7 @@ static void plans_are_of_a_rank(void **state)
     assert_int_equal(run(scratch, "$L plan --model tiny --context 64 --method full --parallel sequence=2 --profile "
                                   "h200-141g"),
                      0);
-    assert_says(scratch, "out", "estimate (scaled rates, profile h200-141g, links");
+    assert_says(scratch, "out", "estimate (scaled rates, profile h200-141g, interconnect");
     // None has all of a row's keys and values: a longer context, and without gradients of all of them.
     assert_int_equal(run(scratch,
                          "most() { $L max-context --model tiny --methods checkpoint --memory-limit 24MiB --json "

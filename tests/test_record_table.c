@@ -248,7 +248,7 @@ static void fixed_chunks_have_no_budget(void **state)
                   TIMED("a", "'spaco', 'chunk': 8, 'budget': 0, 'drawn_chunks': [2]", 64, SAMPLES, 1024)
                       TIMED("b", "'spaco', 'chunk': 8, 'budget': 2, 'drawn_chunks': []", 64, SAMPLES, 1024));
     assert_int_equal(run(scratch, "$L report r.jsonl"), 0);
-    assert_says(scratch, "out", "\nspaco, chunk 8, fixed columns ");
+    assert_says(scratch, "out", "\nspaco, chunk 8, fixed chunks ");
     assert_says(scratch, "out", "\nspaco, chunk 8, budget 2 ");
 }
 

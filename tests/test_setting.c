@@ -106,7 +106,7 @@ static void names_have_what_differs_alone(void **state)
         WITH("'optimizer': 'sgd', 'train': {'steps': 20, 'clip': 1, 'warmup': 2, 'schedule': 'linear', "
              "'min_lr_ratio': "
              "0.1}")};
-    static const char *const suffixes[] = {"", "-schedule-cosine", "-floor-0.1-schedule-linear"};
+    static const char *const suffixes[] = {"", "-schedule-cosine", "-min-lr-ratio-0.1-schedule-linear"};
     json_t *settings[3];
     for (size_t i = 0; i < 3; i++) {
         struct trial trial = trial_of(trials[i]);

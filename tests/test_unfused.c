@@ -98,7 +98,7 @@ static void the_same_with_more_passes(void **state)
         for (const struct method *const *m = methods; *m; m++) {
             for (size_t w = 0; (*m)->exact && w < sizeof walks / sizeof *walks; w++) {
                 char far[80];
-                snprintf(far, sizeof far, "%s offload=%s", walks[w], (*m)->rows ? "inputs" : "kv");
+                snprintf(far, sizeof far, "%s offload=%s", walks[w], (*m)->by_layer ? "inputs" : "kv");
                 check(&f, &plan, *m, walks[w]);
                 check(&f, &plan, *m, far);
             }

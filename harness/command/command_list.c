@@ -137,7 +137,7 @@ static json_t *list_profiles(bool json)
     if (!json)
         printf("%-16s %10s %10s %16s %15s %15s %7s %13s  %-8s  %s\n", "name", "memory_GiB", "usable_GiB",
                "bf16_TFLOP_per_s", "f32_TFLOP_per_s", "memory_GB_per_s", "power_W", "host_GB_per_s", "rates",
-               "links, GB_per_s");
+               "levels, GB_per_s");
     for (size_t i = 0; i < profiles.names.count; i++) {
         struct status status = {0};
         const char *name = profiles.names.items[i];
@@ -297,7 +297,7 @@ static const struct {
              {"profiles", list_profiles},     {"interconnects", list_interconnects},
              {"devices", list_devices},       {"keys", list_keys},
              {"fields", list_fields}};
-#define LISTS "methods|objectives|optimizers|models|profiles|links|devices|keys|fields"
+#define LISTS "methods|objectives|optimizers|models|profiles|interconnects|devices|keys|fields"
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {

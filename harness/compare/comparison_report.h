@@ -23,9 +23,10 @@ struct titled_comparison {
 // --- Comparison by a key: the settings of one file, or of several together, held against each other: trials that
 // differ in this key alone.
 //
-// By device, a plan and what was measured may differ besides in what either alone has: the profile and the links
-// that estimates are made from, what is measured, and a limit of memory that no trial of one side has. Their title
-// says the plan's profile and the card that was measured, and a note that a plan of no card in particular is one.
+// By device, a plan and what was measured may differ besides in what either alone has: the profile and the
+// interconnect that estimates are made from, what is measured, and a limit of memory that no trial of one side has.
+// Their title says the plan's profile and the card that was measured, and a note that a plan of no card in
+// particular is one.
 
 struct comparison_by {
     size_t count;

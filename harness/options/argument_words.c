@@ -53,7 +53,7 @@ static void visit_interconnects(visit_word *visit, void *visitor)
     struct named_files list;
     interconnect_list(&list);
     for (size_t i = 0; i < list.names.count; i++)
-        visit(visitor, list.names.items[i], "links between ranks");
+        visit(visitor, list.names.items[i], "interconnect of ranks");
 }
 
 static void visit_devices(visit_word *visit, void *visitor)

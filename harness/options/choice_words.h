@@ -19,8 +19,8 @@ json_t *choice_json(const struct choice *choice, const json_t *first);
 // "seco chunk=4096 place.weights=host": what tells most or differs from its default, and the keys that are tried
 // whose values differ from those of `first`, the canonical JSON of what was asked for.
 void choice_describe(const struct choice *choice, const json_t *first, char *text, size_t bytes);
-// ", links infiniband", over which estimates of several ranks go; or that what these send each other takes no time,
-// for it is not known; else "".
+// ", interconnect infiniband", over which estimates of several ranks go; or that what these send each other takes
+// no time, for it is not known; else "".
 struct interconnect_words {
     char text[256];
 };

@@ -1,6 +1,6 @@
-// Ranks over links: the estimated time of a step against how many share it, how much of it the busiest waits, and
-// what the one that sends the most sends; a series per method, kind of links, exchange and ZeRO's level. One rank
-// alone, which neither waits nor sends, stands in every series over its links.
+// Ranks over an interconnect: the estimated time of a step against how many share it, how much of it the busiest
+// waits, and what the one that sends the most sends; a series per method, interconnect, exchange and ZeRO's level.
+// One rank alone, which neither waits nor sends, stands in every series over its interconnect.
 #include "harness/plot/figure.h"
 #include "harness/table/series.h"
 #include "harness/text/text.h"
@@ -67,7 +67,7 @@ static size_t find_kinds(const struct record *const *records, size_t count, stru
     return found;
 }
 
-// How many kinds before this one have the same links.
+// How many kinds before this one have the same interconnect.
 static size_t shares_before(const struct kind *kinds, size_t kind)
 {
     size_t count = 0;
@@ -77,7 +77,7 @@ static size_t shares_before(const struct kind *kinds, size_t kind)
     return count;
 }
 
-// How many links there are before those of this kind.
+// How many interconnects there are before that of this kind.
 static size_t interconnect_before(const struct kind *kinds, size_t kind)
 {
     size_t first = 0, count = 0;
@@ -151,7 +151,8 @@ static const char *const along_ranks[] = {"interconnect", "parallel", "batch", N
 const struct figure figure_interconnect = {
     .name = "interconnect",
     .panels = "time,idle,sent",
-    .needs = "plans over two numbers of ranks or more with an estimate (a profile, and links) at one context",
+    .needs =
+        "plans over two numbers of ranks or more with an estimate (a profile and an interconnect) at one context",
     .one_context = true,
     .estimates = true,
     .within = along_ranks,

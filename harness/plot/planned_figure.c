@@ -165,7 +165,7 @@ static bool draw_all(const struct planned_request *request, const char *figure, 
 
 bool pareto_front_plot(const struct planned_request *request, struct status *status)
 {
-    return draw_all(request, "pareto_front", write_pareto_front, status);
+    return draw_all(request, "pareto-front", write_pareto_front, status);
 }
 
 bool frontier_plot(const struct planned_request *request, struct status *status)

@@ -12,7 +12,7 @@ static bool read_level(struct interconnect *interconnect, size_t i, size_t count
     struct json_field ranks = json_field_get(field, "ranks");
     size_t min = i ? interconnect->levels[i - 1].ranks + 1 : 2;
     if (!json_field_object(field, &known, NULL, status) ||
-        !profile_text_read(json_field_get(field, "name"), "what the links are", level->name, sizeof level->name,
+        !profile_text_read(json_field_get(field, "name"), "the level's name", level->name, sizeof level->name,
                            status) ||
         !json_field_count(ranks, min, RANKS_MAX, " of ranks", &level->ranks, status))
         return false;
@@ -78,7 +78,7 @@ bool interconnect_load(struct interconnect *interconnect, const char *name, stru
     char path[PATH_MAX];
     struct json_source source;
     *interconnect = (struct interconnect){0};
-    if (!named_file_find(path, FOLDER, "interconnect", "interconnect", name, status))
+    if (!named_file_find(path, FOLDER, "interconnect", "interconnects", name, status))
         return false;
     bool ok = json_source_open(&source, path, status) && read_file(interconnect, json_field_root(&source), status);
     json_source_close(&source);

@@ -304,7 +304,7 @@ const struct record_field record_fields[] = {
      .meaning =
          "what the profile makes of a step, by the rates of its operations and its power limit: the longest of "
          "its queues (operations, copies out, "
-         "copies in), with their waits; of several ranks until the last is done, by the links between them",
+         "copies in), with their waits; of several ranks until the last is done, by the interconnect between them",
      .null = "no profile, none of the link over which the step copies, or between ranks"},
     {FIELD(record, estimate_low_ms), .type = FIELD_SIZE, .unit = "ms",
      .meaning =

@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 // Longer names are no typing errors of ours; it also bounds the work on a hostile file.
 #define LONGEST 48
@@ -97,18 +96,55 @@ static const char *nearest_within(const struct names *names, const char *found, 
 
 // Other words for our names; NULL: the name of another thing, which is no misspelling of ours.
 static const char *const others[][2] = {
-    {"gpu", "cuda"},    {"nvidia", "cuda"}, {"bfloat16", "bf16"},
-    {"float32", "f32"}, {"fp32", "f32"},    {"float64", "f64"},
-    {"fp64", "f64"},    {"double", "f64"},  {"checkpointing", "checkpoint"},
-    {"f16", NULL},      {"gelu", NULL},     {"adam", NULL},
-    {"ppo", NULL},      {"kto", NULL},      {"tsv", NULL},
+    {"gpu", "cuda"},
+    {"nvidia", "cuda"},
+    {"bfloat16", "bf16"},
+    {"float32", "f32"},
+    {"fp32", "f32"},
+    {"float64", "f64"},
+    {"fp64", "f64"},
+    {"double", "f64"},
+    {"checkpointing", "checkpoint"},
+    {"f16", NULL},
+    {"gelu", NULL},
+    {"adam", NULL},
+    {"ppo", NULL},
+    {"kto", NULL},
+    {"tsv", NULL},
+    // Names of earlier versions.
+    {"links", "interconnect"},
+    {"stages", "segments"},
+    {"stage_rows", "segment_starts"},
+    {"columns", "drawn_chunks"},
+    {"floor", "min_lr_ratio"},
+    {"walk", "backward"},
+    {"asked_ms", "host_launch_ms"},
+    {"sample_columns", "sample_chunks"},
+    {"floor_bytes_per_token", "lower_bound_bytes_per_token"},
+    {"least", "min"},
+    {"greatest", "max"},
+    {"least ratio", "min ratio"},
+    {"greatest ratio", "max ratio"},
+    {"ratio of greatest", "ratio of max"},
+    {"yardstick_s", "reference_kernel_s"},
 };
+
+static bool alike(const char *a, const char *b)
+{
+    while (*a && same(*a, *b))
+        a++, b++;
+    return !*a && !*b;
+}
 
 static bool is_other(const struct names *names, const char *found, const char **ours)
 {
+    *ours = NULL;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        *ours = others[i][1];
-        if (strcasecmp(others[i][0], found) == 0 && (!*ours || names_find(names, *ours) < names->count))
+        if (!alike(others[i][0], found))
+            continue;
+        for (size_t n = 0; others[i][1] && n < names->count && !*ours; n++)
+            *ours = alike(others[i][1], names->items[n]) ? names->items[n] : NULL;
+        if (*ours || !others[i][1])
             return true;
     }
     return false;

@@ -80,6 +80,6 @@ bool run_take_samples(struct run *run);
 
 // --- plan_ranks.c: the samples of a trial over several ranks, without data. Those that walk alike are walked once.
 
-// Every rank's figures, and what they come to together; with a profile and links the estimate of a step, and how
-// much of it each rank waits. What is left open is rank 0's part.
+// Every rank's figures, and what they come to together; with a profile and an interconnect the estimate of a step,
+// and how much of it each rank waits. What is left open is rank 0's part.
 bool plan_ranks(struct run *run);

@@ -15,7 +15,7 @@ struct rank_figures {
     double lower_bound_bytes_per_token, loss;
     double tokens; // of all rows that a step walks
     struct counters counters;
-    double idle_share; // of a step, that it waits for others, by the links; NaN: not known
+    double idle_share; // of a step, that it waits for others, by the interconnect; NaN: not known
 };
 
 // A record of the trial that is ok and says nothing else. Texts are borrowed until its line is written.

@@ -37,10 +37,10 @@ static void run(struct step *step)
     struct step as_full = *step;
     void *defaults = options_new(&full->options);
     as_full.options = defaults;
-    full->walk(&as_full);
+    full->run(&as_full);
     options_free(&full->options, defaults);
     if (options->pitch == 1) {
-        status_set(&step->model->device->status, STATUS_FAILED, "walked %zu times", options->repeats);
+        status_set(&step->model->device->status, STATUS_FAILED, "ran %zu times", options->repeats);
     }
 }
 
