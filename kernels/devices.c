@@ -53,9 +53,8 @@ const char *const *device_names(void)
 static size_t find(const char *name, size_t length)
 {
     size_t i = 0;
-    while (i < DEVICES && (strlen(devices[i].name) != length || strncmp(devices[i].name, name, length) != 0)) {
+    while (i < DEVICES && (strlen(devices[i].name) != length || strncmp(devices[i].name, name, length) != 0))
         i++;
-    }
     return i;
 }
 
@@ -88,29 +87,24 @@ static void leave_it_to_the_first(const struct world *world, bool failed)
     bool *all = calloc(world->comm.size, sizeof *all);
     CHECK(all);
     world->ops->gather(world, all, &failed, sizeof failed);
-    while (first < world->comm.size && !all[first]) {
+    while (first < world->comm.size && !all[first])
         first++;
-    }
     free(all);
     world->ops->broadcast(world, &first, sizeof first);
-    if (first < world->comm.size && first != world->comm.rank) {
+    if (first < world->comm.size && first != world->comm.rank)
         world->ops->rest(world);
-    }
 }
 
 bool world_join(struct world *world, const char *device, struct status *status)
 {
     struct device_name parsed = {.device = ""};
-    if (world->comm.size == 1) {
+    if (world->comm.size == 1)
         return true;
-    }
-    if (!device_name_parse(&parsed, device, status)) {
+    if (!device_name_parse(&parsed, device, status))
         return false;
-    }
     size_t i = find(parsed.device, strlen(parsed.device));
-    if (!devices[i].join) {
+    if (!devices[i].join)
         return true;
-    }
     bool joined = devices[i].load(status) && devices[i].join(world, status);
     leave_it_to_the_first(world, !joined);
     return joined;
@@ -119,22 +113,19 @@ bool world_join(struct world *world, const char *device, struct status *status)
 struct device *device_open(const char *name, enum dtype dtype, size_t limit_bytes, struct status *status)
 {
     struct device_name parsed = {.device = ""};
-    if (!device_name_parse(&parsed, name, status)) {
+    if (!device_name_parse(&parsed, name, status))
         return NULL;
-    }
     size_t i = find(parsed.device, strlen(parsed.device));
-    if (devices[i].load && !devices[i].load(status)) {
+    if (devices[i].load && !devices[i].load(status))
         return NULL;
-    }
     const struct device_ops *ops = devices[i].ops(dtype);
     if (!ops) {
         status_set(status, STATUS_UNSUPPORTED, "device %s computes in bf16, f32 and f64, not in %s", name,
                    dtype_name(dtype));
         return NULL;
     }
-    if (devices[i].start) {
+    if (devices[i].start)
         devices[i].start();
-    }
     bool all_free = limit_bytes == 0 && devices[i].available_bytes;
     const char *what = NULL, *host_what = NULL;
     size_t bytes = all_free ? devices[i].available_bytes(&what) : limit_bytes,
@@ -177,9 +168,8 @@ void device_close(struct device *device)
         tensor_free(device, &device->workspace);
         arena_close(&device->arena);
         arena_close(&device->host);
-        if (device->ops->close) {
+        if (device->ops->close)
             device->ops->close(device);
-        }
         free(device);
     }
 }

@@ -47,9 +47,8 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     struct key_segment keys = kv_segment(step->batch, grad_kv);
     cell_backward_attention(model, step->batch, l, all, &rebuilt, kv, &keys, 1, grad);
     kv_free(model, &kv);
-    if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+    if (kv_gradients_sum(model, step->batch, &grad_kv))
         kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
-    }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
 }
@@ -83,9 +82,8 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     double kept = layer_schedule_kept(model, &options->segments, options->attention);
     bool one = options->segments.count <= 1 && options->segments.starts.count <= 1;
     double few = 3 * cost_hidden(model) + (one ? 2 : 1) * attention;
-    if (options->offload == LAYER_OFFLOAD_INPUTS && kept > few) {
+    if (options->offload == LAYER_OFFLOAD_INPUTS && kept > few)
         kept = few;
-    }
     return kept + cost_layer_kv(model) + cost_cell(model) - attention;
 }
 

@@ -59,9 +59,8 @@ static void run(struct step *step)
         struct key_segment keys = kv_segment(step->batch, grad_kv);
         cell_backward_attention(model, step->batch, l, all, &kept[l], seen, &keys, 1, grad);
         kv_free(model, &seen);
-        if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+        if (kv_gradients_sum(model, step->batch, &grad_kv))
             kv_project_backward(model, step->batch, l, all, x[l], grad_kv, grad);
-        }
         unit_release(model, unit_of_layer(l));
         kv_free(model, &grad_kv);
         tensor_free(device, &x[l]);

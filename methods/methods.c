@@ -20,11 +20,9 @@ const struct method *const methods[] = {METHODS(LISTED) NULL};
 
 const struct method *method_find(const char *name)
 {
-    for (const struct method *const *m = methods; *m; m++) {
-        if (strcmp((*m)->name, name) == 0) {
+    for (const struct method *const *m = methods; *m; m++)
+        if (strcmp((*m)->name, name) == 0)
             return *m;
-        }
-    }
     return NULL;
 }
 
@@ -37,22 +35,18 @@ bool method_check_objective(const struct method *method, const void *options, co
 // Whether a method before number i has an option of the row's name.
 static bool is_named_before(size_t i, const struct option *row)
 {
-    for (size_t m = 0; m < i; m++) {
-        if (option_find(&methods[m]->options, row->name)) {
+    for (size_t m = 0; m < i; m++)
+        if (option_find(&methods[m]->options, row->name))
             return true;
-        }
-    }
     return false;
 }
 
 const struct option *methods_option(size_t index)
 {
     for (size_t i = 0; methods[i]; i++) {
-        for (const struct option *row = methods[i]->options.rows; row->name; row++) {
-            if (!is_named_before(i, row) && index-- == 0) {
+        for (const struct option *row = methods[i]->options.rows; row->name; row++)
+            if (!is_named_before(i, row) && index-- == 0)
                 return row;
-            }
-        }
     }
     return NULL;
 }
@@ -60,9 +54,8 @@ const struct option *methods_option(size_t index)
 const struct option *methods_option_find(const char *name)
 {
     const struct option *option = NULL;
-    for (size_t i = 0; !option && methods[i]; i++) {
+    for (size_t i = 0; !option && methods[i]; i++)
         option = option_find(&methods[i]->options, name);
-    }
     return option;
 }
 

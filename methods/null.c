@@ -51,9 +51,8 @@ static void behave(struct device *device, enum behaviour behaviour)
         status_set(&device->status, STATUS_FAILED, "method null was asked to fail");
         break;
     case BEHAVIOUR_HANG:
-        for (;;) {
+        for (;;)
             sleep(1);
-        }
     case BEHAVIOUR_STOP: // it answers nothing any more
         raise(SIGSTOP);
         break;
@@ -91,13 +90,11 @@ static void run(struct step *step)
     double seconds = options->seconds;
     struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
     bool planned = model->device->ops->dataless; // a plan takes no time and comes to an end
-    if (!planned) {
+    if (!planned)
         nanosleep(&pause, NULL);
-    }
     go_round(step);
-    if (!planned && rank == options->at_rank) {
+    if (!planned && rank == options->at_rank)
         behave(model->device, options->behaviour);
-    }
     go_round(step); // the others wait for the one that is gone
     unit_done_all(model);
 }

@@ -5,9 +5,8 @@
 // t. The budget of a fixed set defaults to its size.
 static double budget(const struct spaco_options *options)
 {
-    if (options->sampler == SAMPLER_FIXED && options->budget == 0) {
+    if (options->sampler == SAMPLER_FIXED && options->budget == 0)
         return options->drawn_chunks.count ? options->drawn_chunks.count : 1;
-    }
     return options->budget;
 }
 
@@ -21,11 +20,9 @@ static double sequential_probability(const struct spaco_options *options, size_t
 
 static bool contains(const struct index_list *chunks, size_t chunk)
 {
-    for (size_t i = 0; i < chunks->count; i++) {
-        if (chunks->items[i] == chunk) {
+    for (size_t i = 0; i < chunks->count; i++)
+        if (chunks->items[i] == chunk)
             return true;
-        }
-    }
     return false;
 }
 
@@ -103,12 +100,10 @@ void draw_free(struct draw *draw)
 size_t sampler_max_drawn(const struct spaco_options *options, size_t count)
 {
     double t = budget(options), beyond = 0;
-    if (options->sampler == SAMPLER_FIXED) {
+    if (options->sampler == SAMPLER_FIXED)
         return options->drawn_chunks.count;
-    }
-    if (options->sampler == SAMPLER_UNIFORM) {
+    if (options->sampler == SAMPLER_UNIFORM)
         return options->budget < count ? options->budget : count;
-    }
     bool sequential = options->sampler == SAMPLER_SEQUENTIAL;
     double *mass = calloc(count + 2, sizeof *mass); // of as many chunks, from those that were passed
     size_t min = 0, max = 0;
@@ -122,16 +117,13 @@ size_t sampler_max_drawn(const struct spaco_options *options, size_t count)
             double from = n > min && sequential ? sequential_probability(options, count, i, n - 1) : p;
             mass[n] = mass[n] * (1 - p) + before * from;
         }
-        while (max > min && mass[max] < NOTHING) {
+        while (max > min && mass[max] < NOTHING)
             mass[max--] = 0;
-        }
-        while (min < max && mass[min] < NOTHING) {
+        while (min < max && mass[min] < NOTHING)
             mass[min++] = 0;
-        }
     }
-    while (max > 0 && beyond + mass[max] <= RARE) {
+    while (max > 0 && beyond + mass[max] <= RARE)
         beyond += mass[max--];
-    }
     free(mass);
     return max;
 }
@@ -140,9 +132,8 @@ double sampler_probability(const struct spaco_options *options, size_t count, co
 {
     double t = budget(options), probability = 1;
     size_t taken = 0;
-    if (options->sampler == SAMPLER_FIXED) {
+    if (options->sampler == SAMPLER_FIXED)
         return index_list_equal(chunks, &options->drawn_chunks);
-    }
     for (size_t i = count; i-- > 0;) {
         bool hit = contains(chunks, i);
         double p = options->sampler == SAMPLER_UNIFORM     ? (t - taken) / (i + 1)

@@ -110,18 +110,14 @@ static const char *effectless(const struct spaco_options *options)
 {
     bool fixed = options->sampler == SAMPLER_FIXED;
     bool sequential = options->sampler == SAMPLER_SEQUENTIAL || options->compensation == COMPENSATION_SEQUENTIAL;
-    if (!fixed && options->compensation == COMPENSATION_SEQUENTIAL) {
+    if (!fixed && options->compensation == COMPENSATION_SEQUENTIAL)
         return "compensation \"sequential\" goes with sampler \"fixed\" alone";
-    }
-    if (!fixed && options->drawn_chunks.count) {
+    if (!fixed && options->drawn_chunks.count)
         return "drawn_chunks go with sampler \"fixed\" alone";
-    }
-    if (fixed && options->sampler_seed != SEED) {
+    if (fixed && options->sampler_seed != SEED)
         return "sampler_seed is of a draw, and sampler \"fixed\" draws nothing";
-    }
-    if (options->compensation != COMPENSATION_CAPPED && options->cap != CAP) {
+    if (options->compensation != COMPENSATION_CAPPED && options->cap != CAP)
         return "cap goes with compensation \"capped\" alone";
-    }
     return !sequential && options->minimum > 0 ? "minimum goes with sampler or compensation \"sequential\" alone"
                                                : NULL;
 }
@@ -138,9 +134,8 @@ static bool check(const void *given, const struct config *config, size_t context
                           options->common.chunk, context, count, DRAWN_CHUNKS_MAX);
     }
     const char *goes_with = effectless(options);
-    if (goes_with) {
+    if (goes_with)
         return status_set(status, STATUS_BAD_INPUT, "%s; leave it out", goes_with);
-    }
     if (options->budget > count) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "budget %zu is larger than the number of chunks: %zu tokens in "
@@ -191,21 +186,18 @@ static bool redraw(void *given, size_t index)
 static bool largest_draw(void *given, size_t context, size_t index)
 {
     struct spaco_options *options = given;
-    if (options->sampler == SAMPLER_FIXED) {
+    if (options->sampler == SAMPLER_FIXED)
         return index == 0;
-    }
     size_t count = chunks_of(context, options->common.chunk).count;
     size_t drawn = sampler_max_drawn(options, count);
     options->sampler = SAMPLER_FIXED;
     bool shorter = context % options->common.chunk > 0 && drawn < count;
-    if (index > shorter) {
+    if (index > shorter)
         return false;
-    }
     count -= index;
     index_list_resize(&options->drawn_chunks, drawn);
-    for (size_t j = 0; j < drawn; j++) {
+    for (size_t j = 0; j < drawn; j++)
         options->drawn_chunks.items[j] = (uint32_t)(count - drawn + j);
-    }
     return true;
 }
 

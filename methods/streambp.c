@@ -42,12 +42,10 @@ static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
     stream_open(x, max);
     for (size_t row = 0; row < n && model->device->status.code == STATUS_OK; row += max) {
         size_t next = row + max;
-        if (row == 0) {
+        if (row == 0)
             stream_prefetch(x, 0, max);
-        }
-        if (next < n) {
+        if (next < n)
             stream_prefetch(x, next, n - next < max ? n - next : max);
-        }
         kv_project_block(model, l, all, row, stream_acquire(x), kv);
     }
     stream_close(x);
@@ -69,12 +67,10 @@ static void project_backward(struct step *step, size_t l, struct stream *x, stru
     stream_open(grad, chunks.chunk * B);
     for (size_t c = 0; c < chunks.count; c++) {
         struct span chunk = chunk_span(chunks, c);
-        if (c == 0) {
+        if (c == 0)
             prefetch(x, grad, chunk, B);
-        }
-        if (c + 1 < chunks.count) {
+        if (c + 1 < chunks.count)
             prefetch(x, grad, chunk_span(chunks, c + 1), B);
-        }
         kv_project_backward(step->model, step->batch, l, chunk, stream_acquire(x), grad_kv, stream_acquire(grad));
         stream_offload(grad);
     }
@@ -101,12 +97,10 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     for (size_t c = chunks.count; c-- > 0;) {
         struct span chunk = chunk_span(chunks, c);
         struct activations rebuilt = layer_cell(attention, chunk, B, ATTENTION_WRITTEN);
-        if (c + 1 == chunks.count) {
+        if (c + 1 == chunks.count)
             prefetch(x, grad, chunk, B);
-        }
-        if (c > 0) {
+        if (c > 0)
             prefetch(x, grad, chunk_span(chunks, c - 1), B);
-        }
         cell_forward(model, step->batch, l, chunk, stream_acquire(x), kv, tensor_none(), &rebuilt, options->keep);
         unit_prefetch(model, next);
         cell_backward(model, step->batch, l, chunk, &rebuilt, kv, &keys, 1, stream_acquire(grad));
@@ -115,9 +109,8 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     stream_close(grad);
     stream_close(x);
     kv_free(model, &kv);
-    if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+    if (kv_gradients_sum(model, step->batch, &grad_kv))
         project_backward(step, l, x, grad, grad_kv, chunks);
-    }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
 }
@@ -158,9 +151,8 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
     cell_attend_backward(model, step->batch, l, &row, kv, kv_segment(step->batch, grad_kv), grad_o, grad);
     tensor_free(model->device, &grad_o);
     kv_free(model, &kv);
-    if (kv_gradients_sum(model, step->batch, &grad_kv)) {
+    if (kv_gradients_sum(model, step->batch, &grad_kv))
         kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
-    }
     unit_release(model, unit_of_layer(l));
     kv_free(model, &grad_kv);
 }
@@ -179,11 +171,10 @@ static void run(struct step *step)
                                       .attention = options->attention,
                                       .segments = &options->segments,
                                       .backward = whole ? backward_whole : backward};
-    if (options->offload) {
+    if (options->offload)
         layer_stream_run(step, &schedule, options->offload == LAYER_OFFLOAD_INPUTS_GRADIENT);
-    } else {
+    else
         layer_schedule_run(step, &schedule);
-    }
 }
 
 static bool check(const void *of_method, const struct config *config, size_t context, struct status *status)

@@ -3,11 +3,10 @@
 
 void training_step_begin(const struct training_step *step)
 {
-    if (step->update && step->again) {
+    if (step->update && step->again)
         trainer_begin_again(step->trainer, step->update, step->rate_factor);
-    } else if (step->update) {
+    else if (step->update)
         trainer_begin(step->trainer, step->update, step->rate_factor);
-    }
     trainer_zero(step->trainer);
 }
 
@@ -24,18 +23,15 @@ static void stop(const struct training_step *step, struct step_report *report)
 
 static bool add(struct training_step *step, size_t part, size_t parts, struct step_report *report)
 {
-    if (step->open && !step->open(step, part, report)) {
+    if (step->open && !step->open(step, part, report))
         return false;
-    }
     const struct step_report before = *report;
     trainer_expect_more(step->trainer, step->more_follow || part + 1 < parts);
     method_step(step->method, step->trainer->model, step->batch, step->options, report);
-    if (step->close) {
+    if (step->close)
         step->close(step);
-    }
-    if (part > 0) {
+    if (part > 0)
         objective_sums_add(&report->sums, OBJECTIVE_SUMS, &before.sums, 1);
-    }
     report->ms += before.ms;
     report->host_launch_ms += before.host_launch_ms;
     return true;
@@ -49,11 +45,9 @@ bool training_step_take(struct training_step *step, struct step_report *report)
     start(step);
     training_step_begin(step);
     stop(step, report);
-    for (size_t part = 0; part < parts; part++) {
-        if (!add(step, part, parts, report)) {
+    for (size_t part = 0; part < parts; part++)
+        if (!add(step, part, parts, report))
             return false;
-        }
-    }
     if (step->complete && !step->complete(step, report)) {
         trainer_cancel(step->trainer);
         return false;

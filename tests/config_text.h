@@ -34,9 +34,8 @@ static inline struct config config_of(const struct scratch *scratch, const char 
 {
     struct config config;
     struct status status = {0};
-    if (!read_config(scratch, json, &config, &status)) {
+    if (!read_config(scratch, json, &config, &status))
         fail_msg("%s\n%s", json, status.message);
-    }
     return config;
 }
 
@@ -46,9 +45,8 @@ static inline void expect_same_again(const struct scratch *scratch, const struct
     struct config again;
     struct status status = {0};
     if (!folder_write_config(scratch->folder, c, DTYPE_F32, &status) ||
-        !folder_read_config(scratch->folder, &again, &status)) {
+        !folder_read_config(scratch->folder, &again, &status))
         fail_msg("%s", status.message);
-    }
     assert_true(fabs(again.query_scale - c->query_scale) < 1e-12);
     again.query_scale = c->query_scale;
     assert_memory_equal(&again, c, sizeof again);

@@ -18,9 +18,8 @@ static inline void write_records(struct scratch *scratch, const char *name, char
 static inline char *read_text(const struct scratch *scratch, const char *name)
 {
     FILE *file = fopen(scratch_path(scratch, name).text, "rb");
-    if (!file) {
+    if (!file)
         fail_msg("%s was not written", name);
-    }
     char *text = calloc(1, 1 << 20);
     assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
     fclose(file);

@@ -50,7 +50,7 @@ static void open_counter(void)
     static char environment[65536], words[4096];
     const char *counts = NULL, *told = NULL, *in = "", *at = "0", *slash;
     size_t bytes = read_file("/proc/self/environ", environment, sizeof environment);
-    for (char *entry = environment; entry < environment + bytes; entry += strlen(entry) + 1) {
+    for (char *entry = environment; entry < environment + bytes; entry += strlen(entry) + 1)
         if (strncmp(entry, "FAIL_COUNTS=", 12) == 0)
             counts = entry + 12;
         else if (strncmp(entry, "FAIL_STACKS=", 12) == 0)
@@ -59,7 +59,6 @@ static void open_counter(void)
             in = entry + 8;
         else if (strncmp(entry, "FAIL_AT=", 8) == 0)
             at = entry + 8;
-    }
     read_file("/proc/self/cmdline", words, sizeof words);
     slash = strrchr(words, '/');
     if (!counts || strcmp(slash ? slash + 1 : words, "longbp") != 0) // gnuplot, mpirun, a shell

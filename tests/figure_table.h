@@ -7,11 +7,9 @@
 
 static inline const struct figure *figure_named(const char *name)
 {
-    for (size_t i = 0; figures[i]; i++) {
-        if (strcmp(figures[i]->name, name) == 0) {
+    for (size_t i = 0; figures[i]; i++)
+        if (strcmp(figures[i]->name, name) == 0)
             return figures[i];
-        }
-    }
     fail_msg("no figure %s", name);
     return NULL;
 }
@@ -28,9 +26,8 @@ static inline char *table_of(const char *figure, char *const *lines)
     struct figure_table table = {0};
     bool enough = figure_named(figure)->tabulate(records, count, &table);
     char *text = figure_text(&table);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         parsed_record_free(records[i]);
-    }
     if (!enough) {
         free(text);
         return NULL;

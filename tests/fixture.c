@@ -28,9 +28,8 @@ const char *fixture_choose_family(struct fixture *f, size_t index)
 {
     static const char *const names[] = {"OLMo 2", "Gemma", "Gemma 3"};
     struct config *c = &f->config;
-    if (index >= sizeof names / sizeof *names) {
+    if (index >= sizeof names / sizeof *names)
         return NULL;
-    }
     c->norms = index == 0 ? NORMS_AFTER : index == 2 ? NORMS_AROUND : NORMS_BEFORE;
     c->qk_norm = index != 1;
     c->whole_qk_norm = index == 0;
@@ -98,21 +97,18 @@ void fixture_open(struct fixture *f)
     }
     fixture_share(f, f->device, &f->batch);
     f->gradient_count = 0;
-    for (size_t i = 0; i < f->model.parameter_count; i++) {
+    for (size_t i = 0; i < f->model.parameter_count; i++)
         f->gradient_count += tensor_count(f->model.parameters[i].grad); // 0 of what is another rank's
-    }
     CHECK(f->device->status.code == STATUS_OK);
 }
 
 void fixture_share(const struct fixture *f, struct device *device, struct batch *batch)
 {
     const struct comm *ranks = f->ranks ? &f->ranks->sequence : &comm_self;
-    if (ranks->size > 1) {
+    if (ranks->size > 1)
         batch_share(batch, device, ranks->size, ranks->rank);
-    }
-    if (ranks->size > 1 && f->ranks->exchange == EXCHANGE_RING) {
+    if (ranks->size > 1 && f->ranks->exchange == EXCHANGE_RING)
         batch_shift_documents(batch, device);
-    }
 }
 
 void fixture_close(struct fixture *f)
@@ -133,9 +129,8 @@ static void *options_of(const struct option_table *table, const char *given)
     CHECK((size_t)snprintf(text, sizeof text, "%s", given) < sizeof text);
     for (char *rest = text, *name; (name = strsep(&rest, " "));) {
         char *value = strchr(name, '=');
-        if (!*name) {
+        if (!*name)
             continue;
-        }
         CHECK(value);
         *value++ = '\0';
         CHECK(!option_find(table, name) || options_set(table, options, name, value));
@@ -148,12 +143,10 @@ void fixture_set_documents(const struct fixture *f, struct device *device, struc
     size_t count = f->context * batch->batch;
     int32_t *documents = malloc((count + 1) * sizeof *documents);
     CHECK(documents);
-    for (size_t i = 0; i < count && f->document; i++) {
+    for (size_t i = 0; i < count && f->document; i++)
         documents[i] = (int32_t)((i % f->context + 3 * (first + i / f->context) + 1) / f->document);
-    }
-    if (f->document) {
+    if (f->document)
         batch_set_documents(batch, device, documents);
-    }
     free(documents);
 }
 
@@ -218,11 +211,9 @@ static bool vary(const struct option *option, size_t index, char *text, size_t b
     double value = option->initial + 0.25 <= option->maximum ? option->initial + 0.25 : option->maximum / 2;
     switch (option->type) {
     case OPTION_CHOICE:
-        for (int i = 0; option->choices[i]; i++) {
-            if (i != (int)option->initial && number++ == index) {
+        for (int i = 0; option->choices[i]; i++)
+            if (i != (int)option->initial && number++ == index)
                 return snprintf(text, bytes, "%s=%s", option->name, option->choices[i]) > 0;
-            }
-        }
         return false;
     case OPTION_NUMBER:
         return index == 0 && snprintf(text, bytes, "%s=%g", option->name, value) > 0;
@@ -275,16 +266,13 @@ static const struct {
 static bool settings_of(const struct objective *objective, size_t index, char *text, size_t bytes)
 {
     *text = '\0';
-    if (index-- == 0) {
+    if (index-- == 0)
         return true;
-    }
     for (const struct option *option = objective->options.rows; option && option->name; option++) {
         size_t number = 0;
-        for (; vary(option, number, text, bytes); number++) {
-            if (index-- == 0) {
+        for (; vary(option, number, text, bytes); number++)
+            if (index-- == 0)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -304,15 +292,12 @@ bool fixture_choose_objective(struct fixture *f, size_t index)
 {
     for (const struct objective *const *o = objectives; *o; o++) {
         f->objective = *o;
-        for (size_t i = 0; settings_of(*o, i, f->settings, sizeof f->settings); i++) {
-            if (is_possible(*o, f->settings) && index-- == 0) {
+        for (size_t i = 0; settings_of(*o, i, f->settings, sizeof f->settings); i++)
+            if (is_possible(*o, f->settings) && index-- == 0)
                 return true;
-            }
-        }
     }
-    if (index >= sizeof together / sizeof *together) {
+    if (index >= sizeof together / sizeof *together)
         return false;
-    }
     f->objective = objective_find(together[index].objective);
     snprintf(f->settings, sizeof f->settings, "%s", together[index].settings);
     return true;
@@ -375,9 +360,8 @@ double *fixture_step(struct fixture *f, const char *name, const void *options, s
     // What is left in the gradients must not matter.
     for (size_t i = 0; i < f->model.parameter_count; i++) {
         struct tensor grad = f->model.parameters[i].grad;
-        if (grad.data) {
+        if (grad.data)
             memset(grad.data, 0xff, tensor_bytes(grad)); // NaN in every dtype
-        }
     }
     size_t live = f->device->arena.live_bytes;
     fixture_take_step(&f->trainer, method, &f->batch, options ? options : defaults, 0, report);

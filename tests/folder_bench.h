@@ -28,9 +28,8 @@ static inline void bench_open(struct bench *bench, struct scratch *scratch, stru
     bench->scratch = scratch_within(scratch->folder);
     bench->config = config;
     bench->device = device_open("cpu", DTYPE_F64, 0, &status);
-    if (!bench->device || !folder_write(bench->scratch.folder, &config, 5, dtype, NULL, &status)) {
+    if (!bench->device || !folder_write(bench->scratch.folder, &config, 5, dtype, NULL, &status))
         fail_msg("%s", status.message);
-    }
     trainer_open(&bench->trainer, &bench->model, &config, &options, bench->device);
 }
 
@@ -55,24 +54,21 @@ static inline void read_weights(struct bench *bench, enum dtype rounding)
     struct status status = {0};
     for (size_t i = 0; i < bench->model.parameter_count; i++) {
         double *poison = malloc(tensor_count(bench->model.parameters[i].value) * sizeof *poison);
-        for (size_t j = 0; j < tensor_count(bench->model.parameters[i].value); j++) {
+        for (size_t j = 0; j < tensor_count(bench->model.parameters[i].value); j++)
             poison[j] = 1e30;
-        }
         tensor_write(bench->device, bench->model.parameters[i].value, poison);
         free(poison);
     }
-    if (!folder_read_weights(bench->scratch.folder, &bench->model, 0, rounding, &status)) {
+    if (!folder_read_weights(bench->scratch.folder, &bench->model, 0, rounding, &status))
         fail_msg("%s", status.message);
-    }
 }
 
 static inline void expect_unread(struct bench *bench, const char *reason)
 {
     struct status status = {0};
     bool ok = folder_read_weights(bench->scratch.folder, &bench->model, 0, DTYPE_F64, &status);
-    if (ok || status.code == STATUS_OK || !strstr(status.message, reason)) {
+    if (ok || status.code == STATUS_OK || !strstr(status.message, reason))
         fail_msg("expected \"%s\", got %s: %s", reason, status_name(status.code), status.message);
-    }
 }
 
 // The parameter holds what the seed and its name give, rounded to `first` by the file and to `then` by the reader.
@@ -84,11 +80,9 @@ static inline void expect_random(struct bench *bench, const struct parameter *p,
     tensor_read(bench->device, p->value, found);
     random_weights_values(p, seed, first, 0, count / 3, expected); // in parts as at once
     random_weights_values(p, seed, first, count / 3, count - count / 3, expected + count / 3);
-    for (size_t i = 0; i < count; i++) {
-        if (found[i] != dtype_round(expected[i], then)) {
+    for (size_t i = 0; i < count; i++)
+        if (found[i] != dtype_round(expected[i], then))
             fail_msg("%s[%zu]: expected %.17g, found %.17g", p->name, i, dtype_round(expected[i], then), found[i]);
-        }
-    }
     free(found);
     free(expected);
 }

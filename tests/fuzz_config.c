@@ -9,9 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static struct fuzzed_path folder;
     struct fuzzed_path file = fuzzed_file(bytes, count);
-    if (!*folder.text) {
+    if (!*folder.text)
         folder = fuzzed_folder(file, "config.json");
-    }
     struct config config;
     struct status status = {0}, odd = {0};
     bool ok = folder_read_config(folder.text, &config, &status);
@@ -21,9 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
         CHECK(config_check(&config, &odd) && config.head_dim <= 512 && config_parameters(&config) > 0);
         for (int local = 0; local <= (config.local_rope_theta > 0); local++) {
             config_rope_frequencies(&config, local, frequencies);
-            for (size_t j = 0; j < config.head_dim / 2; j++) {
+            for (size_t j = 0; j < config.head_dim / 2; j++)
                 CHECK(!isnan(frequencies[j]) && frequencies[j] >= 0);
-            }
         }
     }
     return 0;

@@ -17,9 +17,8 @@ static bool load(struct interconnect *interconnect, const void *bytes, size_t co
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct interconnect interconnect, again;
-    if (!load(&interconnect, bytes, count)) {
+    if (!load(&interconnect, bytes, count))
         return 0;
-    }
     CHECK(interconnect.count >= 1 && interconnect.count <= LINK_LEVELS);
     for (size_t i = 0; i < interconnect.count; i++) {
         const struct link_level *level = &interconnect.levels[i];

@@ -17,15 +17,13 @@ static bool load(struct profile *profile, const void *bytes, size_t count)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     static struct profile profile, again;
-    if (!load(&profile, bytes, count)) {
+    if (!load(&profile, bytes, count))
         return 0;
-    }
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
         struct roofline roofline = {0};
         struct status status = {0};
-        if (profile_roofline(&profile, (enum dtype)dtype, &roofline, &status)) {
+        if (profile_roofline(&profile, (enum dtype)dtype, &roofline, &status))
             CHECK(roofline.flops_per_s > 0 && isfinite(roofline.flops_per_s) && roofline.bytes_per_s > 0);
-        }
     }
     char *text = profile_text(&profile);
     CHECK(load(&again, text, strlen(text)) && strcmp(again.name, profile.name) == 0);

@@ -28,9 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     size_t quantity = count % PUBLISHED_QUANTITIES;
     char name[64];
     snprintf(name, sizeof name, "e-%s.csv", published_quantity_name((enum published_quantity)quantity));
-    if (!*folders[quantity].text) {
+    if (!*folders[quantity].text)
         folders[quantity] = fuzzed_folder(file, name);
-    }
     read_points(folders[quantity].text);
     return 0;
 }

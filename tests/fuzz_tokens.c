@@ -29,9 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct status status = {0};
     int32_t *labels = tokens_read_labels(file.text, context, batch, VOCAB, &status);
     fuzzed_check(labels != NULL, &status);
-    for (size_t i = 0; labels && i < context * batch; i++) {
+    for (size_t i = 0; labels && i < context * batch; i++)
         CHECK(labels[i] < VOCAB && labels[i] >= -100);
-    }
     free(labels);
     return 0;
 }

@@ -23,9 +23,8 @@ static inline struct tensor key_sums_drawn(struct device *device, size_t rows, s
     struct random random = random_named(11, name);
     double *values = malloc((rows * cols + 1) * sizeof *values);
     CHECK(values);
-    for (size_t i = 0; i < rows * cols; i++) {
+    for (size_t i = 0; i < rows * cols; i++)
         values[i] = choices ? unit * ((double)random_below(&random, i, choices) - (double)(choices / 2)) : 0;
-    }
     tensor_write(device, t, values);
     free(values);
     return t;
@@ -50,9 +49,8 @@ static inline struct key_sums key_sums(struct device *device, struct attention_s
     struct tensor grad_v = key_sums_drawn(device, key_rows, k_cols, DTYPE_BF16, "grad_v", 200, 1);
     double *one = calloc(key_rows * k_cols, sizeof *one); // of each head one number, so that dP is one of grad_o's
     CHECK(one);
-    for (size_t i = 0; i < key_rows * k_cols; i += s.head_dim) {
+    for (size_t i = 0; i < key_rows * k_cols; i += s.head_dim)
         one[i] = 1;
-    }
     tensor_write(device, v, one);
     free(one);
     size_t ends[] = {0, cut, keys};
@@ -73,9 +71,8 @@ static inline struct key_sums key_sums(struct device *device, struct attention_s
                                       tensor_rows(k, row, count), tensor_rows(v, row, count));
             }
         }
-        if (!apart) {
+        if (!apart)
             op_attention_backward(device, s, grad_q, false, segments, 2, grad_o, o, logsumexp, q, k, v);
-        }
         s.keys = keys;
         s.start += s.queries;
     }
@@ -87,9 +84,8 @@ static inline struct key_sums key_sums(struct device *device, struct attention_s
     tensor_read(device, grad_k, sums.k);
     tensor_read(device, grad_v, sums.v);
     struct tensor *all[] = {&q, &o, &logsumexp, &k, &v, &grad_o, &grad_q, &grad_k, &grad_v};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(device, all[i]);
-    }
     return sums;
 }
 

@@ -46,9 +46,8 @@ static inline void late_run(struct device *device, enum queue queue, uint64_t se
 {
     while (late.done[queue] < late.asked[queue]) {
         const struct late_work *work = &late.work[queue][late.done[queue]];
-        if (work->kind == LATE_RECORD && work->event.serial > serial) {
+        if (work->kind == LATE_RECORD && work->event.serial > serial)
             return;
-        }
         late.done[queue]++;
         if (work->kind == LATE_COPY) {
             late.stale |= late_is_released(work->dst) || late_is_released(work->src);
@@ -76,21 +75,18 @@ static inline void late_transfer(struct device *device, enum queue queue, struct
 static inline void late_record(struct device *device, struct event event)
 {
     (void)device;
-    if (event.queue != QUEUE_COMPUTE) { // operations happen at once
+    if (event.queue != QUEUE_COMPUTE) // operations happen at once
         late_ask(event.queue, (struct late_work){.kind = LATE_RECORD, .event = event});
-    }
 }
 
 static inline void late_wait(struct device *device, enum queue queue, struct event event)
 {
-    if ((queue == late.dropped_of && event.queue == late.dropped_for) || event.queue == QUEUE_COMPUTE) {
+    if ((queue == late.dropped_of && event.queue == late.dropped_for) || event.queue == QUEUE_COMPUTE)
         return;
-    }
-    if (queue == QUEUE_COMPUTE) {
+    if (queue == QUEUE_COMPUTE)
         late_run(device, event.queue, event.serial);
-    } else {
+    else
         late_ask(queue, (struct late_work){.kind = LATE_WAIT, .event = event});
-    }
 }
 
 static inline void late_synchronize(struct device *device)

@@ -7,11 +7,9 @@
 static inline char *quoted(const char *text)
 {
     char *copy = strdup(text);
-    if (!copy) {
+    if (!copy)
         abort();
-    }
-    for (char *c = copy; *c; c++) {
+    for (char *c = copy; *c; c++)
         *c = *c == '\'' ? '"' : *c;
-    }
     return copy;
 }

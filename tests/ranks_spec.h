@@ -35,8 +35,7 @@ static inline bool has_mpi(void)
     snprintf(plugin, sizeof plugin, "%.4000s-mpi.so", longbp);
     free((char *)longbp);
     bool has = access(plugin, F_OK) == 0;
-    if (!has) {
+    if (!has)
         printf("ranks: left out, there is no %s: it needs openmpi-bin and libopenmpi-dev\n", plugin);
-    }
     return has;
 }

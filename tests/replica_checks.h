@@ -71,9 +71,8 @@ static void send_blocks_by_nodes(struct sent *sent, size_t node, size_t blocks, 
 static void send_blocks(struct sent *sent, size_t blocks, size_t bytes, bool sum, bool gather)
 {
     size_t P = world.comm.size, rank = world.comm.rank, own = blocks / P + (rank < blocks % P), owners = 0;
-    for (size_t r = 0; r < P; r++) {
+    for (size_t r = 0; r < P; r++)
         owners += r != rank && blocks / P + (r < blocks % P) > 0;
-    }
     sent->bytes += sum ? (double)((blocks - own) * bytes) : 0;
     sent->messages += sum ? owners : 0;
     sent->bytes += gather ? (double)((P - 1) * own * bytes) : 0;
@@ -172,9 +171,8 @@ static bool rebuilds_attention(const struct model *model, const struct method *m
         struct segment_options asked = {.count = options_count(&method->options, options, "segments", 1)};
         struct segments segments = layer_segments(model, &asked, LAYER_ATTENTION_KEPT);
         rebuilds = false;
-        for (size_t s = 0; s + 1 < segments.count; s++) {
+        for (size_t s = 0; s + 1 < segments.count; s++)
             rebuilds |= l + 1 == segments.items[s].end;
-        }
         segments_free(&segments);
     }
     options_free(&method->options, options);
@@ -186,9 +184,8 @@ static bool sent_is_stated(const struct method *method)
 {
     static const char *const stated[] = {"full", "checkpoint", "streambp", "seco", "spaco"};
     size_t i = 0;
-    while (i < sizeof stated / sizeof *stated && strcmp(stated[i], method->name) != 0) {
+    while (i < sizeof stated / sizeof *stated && strcmp(stated[i], method->name) != 0)
         i++;
-    }
     return i < sizeof stated / sizeof *stated;
 }
 
@@ -201,20 +198,17 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
     const struct model *model = &f->model;
     for (size_t l = 0; batch_is_shared(&f->batch) && l < model->config.layers; l++) {
         bool rebuilds = rebuilds_attention(model, method, text, l);
-        if (f->ranks->exchange == EXCHANGE_RING) {
+        if (f->ranks->exchange == EXCHANGE_RING)
             pass_keys(&sent, f, uses[unit_of_layer(l)] + rebuilds);
-        } else if (f->ranks->exchange == EXCHANGE_ALL_TO_ALL) {
+        else if (f->ranks->exchange == EXCHANGE_ALL_TO_ALL)
             send_all_to_all(&sent, f, uses[unit_of_layer(l)], uses[unit_of_layer(l)] + rebuilds - 1);
-        } else {
+        else
             send_keys(&sent, f, uses[unit_of_layer(l)]);
-        }
     }
-    if (batch_is_shared(&f->batch) && objective_gathers(&f->batch)) {
+    if (batch_is_shared(&f->batch) && objective_gathers(&f->batch))
         send_sums(&sent, &f->ranks->sequence, f->batch.sequences);
-    }
-    if (objective_terms(f->batch.objective, f->batch.settings).sequences.mismatched) {
+    if (objective_terms(f->batch.objective, f->batch.settings).sequences.mismatched)
         send_sums(&sent, &f->ranks->replicas, 2);
-    }
     size_t g = 256 * dtype_bytes(model->gradient_dtype), e = 256 * dtype_bytes(model->device->ops->dtype);
     size_t codes = f->quantisation == QUANTISATION_NF4 ? 128 : 256, scales = 4 * sizeof(float);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
@@ -235,11 +229,10 @@ static struct sent sent_by(const struct fixture *f, const struct method *method,
             }
             continue;
         }
-        if (blocks[1] && f->ranks->sum == SUM_ENGINE) {
+        if (blocks[1] && f->ranks->sum == SUM_ENGINE)
             pass_blocks(&sent, blocks[1], g, zero == ZERO_NOTHING);
-        } else if (blocks[1]) {
+        else if (blocks[1])
             send_blocks(&sent, blocks[1], g, true, zero == ZERO_NOTHING);
-        }
         for (size_t use = 0; zero == ZERO_WEIGHTS && use < uses[unit]; use++) {
             send_blocks(&sent, blocks[0], e, false, true);
             send_blocks(&sent, blocks[1], e, false, true);
@@ -259,9 +252,8 @@ static double *own_gradients(const struct model *model, size_t count, size_t *ow
     double *values = malloc((count + 1) * sizeof *values);
     assert_non_null(values);
     *own = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         values[i] = NAN;
-    }
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
         if (p->trains) {
@@ -277,9 +269,8 @@ static double *own_gradients(const struct model *model, size_t count, size_t *ow
 static size_t count_trained(const struct model *model)
 {
     size_t count = 0;
-    for (size_t i = 0; i < model->parameter_count; i++) {
+    for (size_t i = 0; i < model->parameter_count; i++)
         count += model_can_train(model, &model->parameters[i]) ? model->parameters[i].size : 0;
-    }
     return count;
 }
 
@@ -295,17 +286,15 @@ static void assert_part_of(const struct model *model, const double *part, const 
             difference += d * d;
             norm += whole[at] * whole[at];
         }
-        if (!(difference <= max * max * norm)) {
+        if (!(difference <= max * max * norm))
             fail_msg("%s: %g", p->name, sqrt(difference / norm));
-        }
     }
 }
 
 static void assert_same_bits(const double *part, const double *whole, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         assert_true(isnan(part[i]) || memcmp(&part[i], &whole[i], sizeof *part) == 0);
-    }
 }
 
 // All ranks' parts are of everything, once.
@@ -313,9 +302,8 @@ static void assert_complete(size_t own, size_t count)
 {
     size_t all[8] = {0}, sum = 0;
     world.ops->gather(&world, all, &own, sizeof own);
-    for (size_t r = 0; r < world.comm.size; r++) {
+    for (size_t r = 0; r < world.comm.size; r++)
         sum += all[r];
-    }
     assert_true(world.comm.rank > 0 || sum == count);
 }
 
@@ -323,9 +311,8 @@ static void assert_sum(double loss, double whole, double max)
 {
     double all[8] = {0}, sum = 0;
     world.ops->gather(&world, all, &loss, sizeof loss);
-    for (size_t r = 0; r < world.comm.size; r++) {
+    for (size_t r = 0; r < world.comm.size; r++)
         sum += all[r];
-    }
     assert_true(world.comm.rank > 0 || fabs(sum - whole) <= max * fabs(whole));
 }
 
@@ -348,9 +335,8 @@ static void assert_as_near(const struct setting *s, const double *part, const do
     step_of(&f.trainer, &f.batch, method_find("full"), "");
     double *gradients = fixture_gradients(&f);
     double off = relative_l2(part, gradients, count), one = relative_l2(whole, gradients, count);
-    if (!(one > 0 && off <= sqrt((double)world.comm.size) * one)) {
+    if (!(one > 0 && off <= sqrt((double)world.comm.size) * one))
         fail_msg("off by %g, one rank by %g", off, one);
-    }
     free(gradients);
     fixture_close(&f);
 }
@@ -384,9 +370,8 @@ static void step_again(struct fixture *f, const struct method *method, const str
     struct measured again = step_of(&f->trainer, &f->batch, method, s->options);
     double *second = own_gradients(&f->model, count, &own);
     assert_same_bytes(found, &again, sizeof again);
-    if (split.sum == SUM_ORDERED) {
+    if (split.sum == SUM_ORDERED)
         assert_same_bytes(part, second, count * sizeof *part);
-    }
     free(second);
 }
 
@@ -410,20 +395,17 @@ static void check_split(const struct method *method, const struct setting *s, st
         struct measured found = step_of(&f.trainer, &f.batch, method, s->options);
         f.model.listener = NULL;
         double *part = own_gradients(&f.model, count, &own);
-        if (zero + levels > highest) {
+        if (zero + levels > highest)
             step_again(&f, method, s, split, &found, part, count);
-        }
-        if (split.exchange == EXCHANGE_RING && s->dtype == DTYPE_BF16) {
+        if (split.exchange == EXCHANGE_RING && s->dtype == DTYPE_BF16)
             assert_as_near(s, zero == ZERO_NOTHING ? part : first, whole, count);
-        } else {
+        else
             assert_part_of(&f.model, part, whole, tolerance(s->dtype));
-        }
         assert_sum(found.loss, alone_loss, tolerance(s->dtype));
-        if (zero == ZERO_NOTHING) {
+        if (zero == ZERO_NOTHING)
             first = part;
-        } else if (split.sum == SUM_ORDERED) {
+        else if (split.sum == SUM_ORDERED)
             assert_same_bits(part, first, count);
-        }
         if (segments == 1 && zero == ZERO_NOTHING) {
             assert_int_equal(own, count);
             assert_same_everywhere(part, count);
@@ -439,9 +421,8 @@ static void check_split(const struct method *method, const struct setting *s, st
         struct measured planned = step_of(&plan.trainer, &plan.batch, method, s->options);
         assert_as_planned(&found, &planned);
         plan_close(&plan);
-        if (part != first) {
+        if (part != first)
             free(part);
-        }
         fixture_close(&f);
     }
     free(first);
@@ -476,9 +457,8 @@ static inline void check_overlap(const struct method *method, const struct setti
         assert_true(found[0].counters.sent_bytes == found[1].counters.sent_bytes);
         assert_int_equal(found[0].counters.messages, found[1].counters.messages);
         assert_true(found[0].peak_bytes <= found[1].peak_bytes);
-        if (split.sum == SUM_ORDERED) {
+        if (split.sum == SUM_ORDERED)
             assert_same_bytes(gradients[0], gradients[1], count * sizeof **gradients);
-        }
         free(gradients[0]);
         free(gradients[1]);
     }

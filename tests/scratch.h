@@ -44,9 +44,8 @@ static inline void scratch_close(struct scratch *scratch)
 static inline int scratch_setup(void **state)
 {
     struct scratch *scratch = malloc(sizeof *scratch);
-    if (!scratch) {
+    if (!scratch)
         abort();
-    }
     *scratch = scratch_open();
     *state = scratch;
     return 0;
@@ -93,12 +92,10 @@ static inline size_t scratch_entries(const struct scratch *scratch)
 {
     DIR *entries = opendir(scratch->folder);
     size_t count = 0;
-    while (entries && readdir(entries)) {
+    while (entries && readdir(entries))
         count++;
-    }
-    if (!entries) {
+    if (!entries)
         abort();
-    }
     closedir(entries);
     return count - 2; // "." and ".."
 }

@@ -33,14 +33,12 @@ static double loss(struct attention_shape s, const struct variable *qkv, struct 
                    struct tensor logsumexp, const struct variable *grad_o)
 {
     double sum = 0;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         tensor_write(device, qkv[i].tensor, qkv[i].values);
-    }
     op_attention_forward(device, s, o->tensor, logsumexp, qkv[0].tensor, qkv[1].tensor, qkv[2].tensor);
     tensor_read(device, o->tensor, o->values);
-    for (size_t i = 0; i < o->count; i++) {
+    for (size_t i = 0; i < o->count; i++)
         sum += o->values[i] * grad_o->values[i];
-    }
     return sum;
 }
 
@@ -72,17 +70,14 @@ static void test_finite_differences(void **state)
             struct random random = random_named(which, "direction");
             double slope = 0, product = 0;
             tensor_read(device, grads[which].tensor, grads[which].values);
-            for (size_t i = 0; i < x[which].count; i++) {
+            for (size_t i = 0; i < x[which].count; i++)
                 product += random_normal(&random, i) * grads[which].values[i];
-            }
             for (int side = 1; side >= -1; side -= 2) {
-                for (size_t i = 0; i < x[which].count; i++) {
+                for (size_t i = 0; i < x[which].count; i++)
                     x[which].values[i] += side * step * random_normal(&random, i);
-                }
                 slope += side * loss(s, x, &o, logsumexp.tensor, &grad_o) / (2 * step);
-                for (size_t i = 0; i < x[which].count; i++) {
+                for (size_t i = 0; i < x[which].count; i++)
                     x[which].values[i] -= side * step * random_normal(&random, i);
-                }
             }
             assert_true(fabs(slope - product) < 1e-6 * fmax(fabs(product), 1));
         }
@@ -131,9 +126,8 @@ static void forward_in_blocks(struct attention_shape s, const size_t *ends, cons
     struct tensor logsumexp = drawn(r->logsumexp.dtype, r->logsumexp.rows, r->logsumexp.cols, "0");
     double *none = malloc(tensor_count(logsumexp) * sizeof *none);
     assert_non_null(none);
-    for (size_t i = 0; i < tensor_count(logsumexp); i++) {
+    for (size_t i = 0; i < tensor_count(logsumexp); i++)
         none[i] = -INFINITY;
-    }
     tensor_write(device, r->logsumexp, none);
     op_zero(device, r->o);
     for (size_t i = 0; ends[i + 1]; i++) {
@@ -193,9 +187,8 @@ static struct bounds {
     enum dtype wide = dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
     double wide_sums = off_by(keys + 2 * 36 + 2 * blocks, wide);
     double logsumexp = off_by(2 * blocks + 2 * keys / 3 / (4.6 * 4.6), wide);
-    if (dtype != DTYPE_BF16) {
+    if (dtype != DTYPE_BF16)
         return (struct bounds){wide_sums, logsumexp, wide_sums, wide_sums, wide_sums};
-    }
     double of_o = blocks + 3, of_ds = 2 + of_o / 20;
     return (struct bounds){off_by(of_o, dtype), logsumexp, off_by(1 + blocks + of_ds + of_o / 32, dtype),
                            off_by(of_ds, dtype), 2 * sqrt(wide_sums * dtype_epsilon(dtype))};
@@ -228,18 +221,16 @@ static void test_blocks_of_keys(void **state)
                 r[blocks] = (struct results){drawn(dtype, rows, cols, "0"), drawn(sums, rows, s.heads, "0"),
                                              drawn(dtype, rows, cols, "0"), drawn(sums, k_rows, k_cols, "0"),
                                              drawn(sums, k_rows, k_cols, "0")};
-                if (blocks) {
+                if (blocks)
                     forward_in_blocks(s, ends[1], &r[1], qkv);
-                } else {
+                else
                     op_attention_forward(device, s, r[0].o, r[0].logsumexp, qkv[0], qkv[1], qkv[2]);
-                }
                 backward_in_blocks(s, ends[blocks], &r[blocks], qkv, grad_o);
             }
             assert_int_equal(device->status.code, STATUS_OK);
             size_t blocks = 0;
-            while (ends[1][blocks + 1]) {
+            while (ends[1][blocks + 1])
                 blocks++;
-            }
             struct bounds bounds = bounds_of(dtype, (double)keys, (double)blocks);
             assert_true(distance(r[1].o, r[0].o) <= bounds.o);
             assert_true(distance(r[1].logsumexp, r[0].logsumexp) <= bounds.logsumexp);
@@ -249,9 +240,8 @@ static void test_blocks_of_keys(void **state)
             struct tensor *every[] = {&r[0].o, &r[0].logsumexp, &r[0].grad_q, &r[0].grad_k, &r[0].grad_v,
                                       &r[1].o, &r[1].logsumexp, &r[1].grad_q, &r[1].grad_k, &r[1].grad_v,
                                       &qkv[0], &qkv[1],         &qkv[2],      &grad_o};
-            for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+            for (size_t i = 0; i < sizeof every / sizeof *every; i++)
                 tensor_free(device, every[i]);
-            }
         }
         device_close(device);
     }
@@ -273,9 +263,8 @@ static void test_counted_pairs(void **state)
         op_attention_forward(device, s, o, logsumexp, q, k, k);
         flops[keys] = device->counters.flops;
         size_t pairs = 0;
-        for (size_t i = 0; i < s.queries; i++) {
+        for (size_t i = 0; i < s.queries; i++)
             pairs += keys < s.start + i + 1 ? keys : s.start + i + 1;
-        }
         assert_true(flops[keys] == 4.0 * (double)pairs * 32);
         assert_int_equal(device->counters.launches, keys > 21 && keys < 70 ? 2 : 1);
     }
@@ -343,19 +332,16 @@ static void test_not_a_number(void **state)
         double values[32];
         for (size_t i = 0; i < 4; i++) {
             x[i] = tensor_new(device, 4, 8, dtypes[d], CATEGORY_WORKSPACE);
-            for (size_t j = 0; j < 32; j++) {
+            for (size_t j = 0; j < 32; j++)
                 values[j] = i == 1 && j == 8 + 3 ? NAN : 0.1 * (double)(j % 7);
-            }
             tensor_write(device, x[i], values);
         }
         op_attention_forward(device, shape, x[3], logsumexp, x[0], x[1], x[2]);
         tensor_read(device, x[3], values);
-        for (size_t j = 0; j < 32; j++) {
+        for (size_t j = 0; j < 32; j++)
             assert_true(!!isnan(values[j]) == (j >= 8));
-        }
-        for (size_t i = 0; i < 4; i++) {
+        for (size_t i = 0; i < 4; i++)
             tensor_free(device, &x[i]);
-        }
         tensor_free(device, &logsumexp);
         device_close(device);
     }

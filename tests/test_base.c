@@ -204,9 +204,8 @@ static void test_normal_bits(void **state)
     }
     assert_int_equal(sum, 0x713e728b0204a8ca);
     random_normals(&random, first, COUNT, 1, 0.1, values);
-    for (size_t i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < COUNT; i++)
         assert_true(values[i] == fma(0.1, random_normal(&random, first + i), 1));
-    }
 }
 
 // Against the C library's long double, at random and where an argument is extreme.
@@ -237,9 +236,8 @@ static void test_dtypes(void **state)
 {
     (void)state;
     enum dtype dtype;
-    for (int i = 0; i < DTYPE_COUNT; i++) {
+    for (int i = 0; i < DTYPE_COUNT; i++)
         assert_true(dtype_from_name(dtype_name(i), &dtype) && dtype == (enum dtype)i);
-    }
     assert_false(dtype_from_name("f8", &dtype));
     // bf16 has 8 bits of precision: ties go to even.
     assert_true(dtype_round(1 + 0x1p-8, DTYPE_BF16) == 1);

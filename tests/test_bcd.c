@@ -21,9 +21,8 @@ static struct fixture fixture_with(struct lora lora, const char *optimizer, cons
     f.config.layers = LAYERS;
     f.config.tied = true;
     f.config.qk_norm = f.config.qkv_bias = true;
-    if (optimizer) {
+    if (optimizer)
         fixture_set_optimizer(&f, optimizer_find(optimizer), "%s", options);
-    }
     return f;
 }
 
@@ -108,9 +107,8 @@ static void check_gradients(struct lora lora)
                     const struct parameter *of = model_parameter(&whole.model, p->name);
                     double *found = read_values(&f, p->grad), *expected = read_values(&whole, of->grad);
                     double error = relative_l2(found, expected, tensor_count(p->grad));
-                    if (!(error < 1e-13)) {
+                    if (!(error < 1e-13))
                         fail_msg("%s %s: %s is off by %.1e", walks[w].method, walks[w].options, p->name, error);
-                    }
                     free(found);
                     free(expected);
                 }
@@ -188,9 +186,8 @@ static void an_update_is_that_of_adamw_on_one_layer(void **state)
     assert_int_equal(one.trainer.update.age, 1);
     const struct parameter *p = one.model.layers[LAYERS - 2].up.weight;
     double *moment = read_values(&one, p->state[0]);
-    for (size_t i = 0; i < tensor_count(p->value); i++) {
+    for (size_t i = 0; i < tensor_count(p->value); i++)
         assert_true(moment[i] == 0);
-    }
     free(moment);
     fixture_close(&before);
     fixture_close(&all);

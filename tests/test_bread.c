@@ -69,9 +69,8 @@ static void expect_same_weights(const struct fixture *f, const struct fixture *g
 {
     for (size_t i = 0; i < g->model.parameter_count; i++) {
         const struct parameter *q = &g->model.parameters[i], *p = model_parameter(&f->model, q->name);
-        if (!is_equal(f, p, g, q)) {
+        if (!is_equal(f, p, g, q))
             fail_msg("%s: %s has other bits", what, q->name);
-        }
     }
 }
 
@@ -99,14 +98,12 @@ static void without_the_expansion_it_is_bcd(void **state)
                 for (size_t t = 1; t <= 5; t++) {
                     step(&bcd, t, walks[w].method, walks[w].options);
                     step(&by_sgd, t, walks[w].method, walks[w].options);
-                    if (dtypes[d] != DTYPE_BF16) {
+                    if (dtypes[d] != DTYPE_BF16)
                         step(&by_lora, t, walks[w].method, walks[w].options);
-                    }
                 }
                 expect_same_weights(&by_sgd, &bcd, "bread-sgd");
-                if (dtypes[d] != DTYPE_BF16) {
+                if (dtypes[d] != DTYPE_BF16)
                     expect_same_weights(&by_lora, &bcd, "bread-lora");
-                }
                 fixture_close(&bcd);
                 fixture_close(&by_sgd);
                 fixture_close(&by_lora);
@@ -155,9 +152,8 @@ static void one_step_is_adamw_and_sgd(void **state)
                 const struct fixture *as = is_in(&f.model, p, 1)                          ? &adamw
                                            : layer && (!above || unit > unit_of_layer(1)) ? &sgd
                                                                                           : &before;
-                if (!is_equal(&f, p, as, &as->model.parameters[i])) {
+                if (!is_equal(&f, p, as, &as->model.parameters[i]))
                     fail_msg("%s %s, %s: %s has other bits", walks[w].method, walks[w].options, text, p->name);
-                }
             }
             fixture_close(&f);
             fixture_close(&before);
@@ -182,9 +178,8 @@ static void what_is_frozen_stays(void **state)
             assert_non_null(before);
             for (size_t t = 1; t <= 2 * LAYERS; t++) {
                 size_t active = (t - 1) / 2;
-                for (size_t i = 0; i < f.model.parameter_count; i++) {
+                for (size_t i = 0; i < f.model.parameter_count; i++)
                     before[i] = read_values(&f, f.model.parameters[i].value);
-                }
                 step(&f, t, walks[w].method, walks[w].options);
                 for (size_t i = 0; i < f.model.parameter_count; i++) {
                     const struct parameter *p = &f.model.parameters[i];

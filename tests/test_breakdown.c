@@ -151,10 +151,9 @@ static struct total total_of(const struct breakdown *b)
 static const struct breakdown_row *find(const struct breakdown *b, enum work work, const char *operation)
 {
     const struct breakdown_row *found = NULL;
-    for (size_t i = 0; i < b->row_count; i++) {
+    for (size_t i = 0; i < b->row_count; i++)
         if (b->rows[i].work == work && strcmp(b->rows[i].operation, operation) == 0)
             found = &b->rows[i];
-    }
     if (!found)
         fail_msg("no row %s: %s", work_name(work), operation);
     return found;

@@ -47,9 +47,8 @@ static struct tensor i32(struct held *held, size_t rows)
 static double bytes_of(const struct tensor list[MAX])
 {
     double bytes = 0;
-    for (size_t i = 0; i < MAX; i++) {
+    for (size_t i = 0; i < MAX; i++)
         bytes += (double)tensor_bytes(list[i]);
-    }
     return bytes;
 }
 
@@ -295,16 +294,13 @@ static void operations_count_what_they_move(void **state)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool found = strcmp(all[i], "random_normal") == 0;
-        for (size_t j = 0; j < held.count; j++) {
+        for (size_t j = 0; j < held.count; j++)
             found |= strcmp(all[i], held.names[j]) == 0;
-        }
-        if (!found) {
+        if (!found)
             fail_msg("%s: its bytes are held to nothing", all[i]);
-        }
     }
-    for (size_t i = 0; i < held.tensor_count; i++) {
+    for (size_t i = 0; i < held.tensor_count; i++)
         tensor_free(held.device, &held.tensors[i]);
-    }
     device_close(held.device);
 }
 

@@ -20,9 +20,8 @@ static json_t *parse(const char *text)
 {
     json_error_t error;
     json_t *value = json_loads(text, JSON_DECODE_ANY, &error);
-    if (!value) {
+    if (!value)
         fail_msg("%s: %s", text, error.text);
-    }
     return value;
 }
 
@@ -30,21 +29,18 @@ static json_t *recorded_keys(void)
 {
     json_error_t error;
     json_t *file = json_load_file("tests/values/config_keys.json", 0, &error);
-    if (!file) {
+    if (!file)
         fail_msg("%s", error.text);
-    }
     return file;
 }
 
 static const struct family *family_of(const char *model_type)
 {
     const struct family *family = families;
-    while (family->model_type && strcmp(family->model_type, model_type) != 0) {
+    while (family->model_type && strcmp(family->model_type, model_type) != 0)
         family++;
-    }
-    if (!family->model_type) {
+    if (!family->model_type)
         fail_msg("%s is no family", model_type);
-    }
     return family;
 }
 
@@ -99,9 +95,8 @@ static struct config config_with(const struct scratch *scratch, const struct fam
 {
     struct config config;
     struct status status = {0};
-    if (!read_json(scratch, small(family, more), &config, &status)) {
+    if (!read_json(scratch, small(family, more), &config, &status))
         fail_msg("%s, %s: %s", family->model_type, more, status.message);
-    }
     return config;
 }
 
@@ -157,16 +152,13 @@ static const struct {
 static void expect_other(const struct scratch *scratch, const struct family *family, const char *key)
 {
     size_t i = 0;
-    while (i < sizeof others / sizeof *others && strcmp(others[i].key, key) != 0) {
+    while (i < sizeof others / sizeof *others && strcmp(others[i].key, key) != 0)
         i++;
-    }
-    if (i == sizeof others / sizeof *others) {
+    if (i == sizeof others / sizeof *others)
         fail_msg("there is no other value of \"%s\" here", key);
-    }
     const char *more = others[i].more, *value = others[i].value;
-    if (strcmp(key, "rope_parameters") == 0 && family->local_rope_theta > 0) {
+    if (strcmp(key, "rope_parameters") == 0 && family->local_rope_theta > 0)
         value = "{\"sliding_attention\": {\"rope_theta\": 5.0}}";
-    }
     bool window = family->sliding != SLIDING_NONE;
     expect_read(scratch, family, more == (const char *)WINDOW && !window ? "\"use_cache\": true" : more, key,
                 value);
@@ -182,9 +174,8 @@ static void expect_refused(const struct scratch *scratch, const struct family *f
     json_object_set_new(json, key, parse(value));
     bool ok = read_json(scratch, json, &other, &status);
     if (ok == refused || (ok && memcmp(&other, &config, sizeof config) != 0) ||
-        (refused && !strstr(status.message, key))) {
+        (refused && !strstr(status.message, key)))
         fail_msg("%s: \"%s\": %s: %s", family->model_type, key, value, ok ? "read" : status.message);
-    }
 }
 
 static void each_key_does_what_the_table_says(void **state)
@@ -195,16 +186,14 @@ static void each_key_does_what_the_table_says(void **state)
     static const char *const values[] = {"{\"a\": 1}", "\"text\"", "7", "[3]"};
     for (const struct config_key *key = config_keys; key->name; key++) {
         for (const struct family *family = families; family->model_type; family++) {
-            if (config_key_find(family->keys, key->name) != key || family->axes) {
+            if (config_key_find(family->keys, key->name) != key || family->axes)
                 continue; // a former row of the name; or one of the same keys as another family
-            }
             if (key->use == KEY_READ) {
                 expect_other(*state, family, key->name);
                 continue;
             }
-            for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+            for (size_t i = 0; i < sizeof values / sizeof *values; i++)
                 expect_refused(*state, family, key->name, values[i], key->use == KEY_REFUSED);
-            }
             if (key->use == KEY_REFUSED) {
                 expect_refused(*state, family, key->name, neutral[key->neutral], false);
                 expect_refused(*state, family, key->name, "null", key->neutral == NEUTRAL_TRUE);
@@ -241,12 +230,10 @@ static void each_key_of_rope_is_read(void **state)
     for (size_t i = 0; i < json_array_size(keys); i++) {
         const char *key = json_string_value(json_array_get(keys, i));
         bool found = strstr("short_factor long_factor", key); // of longrope, a type that is refused
-        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
             found |= strcmp(cases[c].key, key) == 0;
-        }
-        if (!found) {
+        if (!found)
             fail_msg("transformers reads \"%s\" of RoPE: there is no other value of it here", key);
-        }
     }
     json_decref(file);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -257,9 +244,8 @@ static void each_key_of_rope_is_read(void **state)
         json_t *json = small(family_of("llama"), more);
         json_object_set_new(json_object_get(json, "rope_scaling"), cases[c].key, parse(cases[c].value));
         if (read_json(*state, json, &other, &status) ? memcmp(&other, &config, sizeof config) == 0
-                                                     : !strstr(status.message, cases[c].key)) {
+                                                     : !strstr(status.message, cases[c].key))
             fail_msg("%s: %s", cases[c].key, *status.message ? status.message : "changes nothing");
-        }
     }
 }
 
@@ -274,17 +260,14 @@ static void every_type_that_transformers_knows_is_known(void **state)
         const char *name = json_string_value(type);
         bool known = family_unread(name);
         for (const struct family *family = families; family->model_type; family++) {
-            if (strcmp(family->model_type, name) == 0 && known) {
+            if (strcmp(family->model_type, name) == 0 && known)
                 fail_msg("%s is read, and said not to be", name);
-            }
             known |= strcmp(family->model_type, name) == 0;
         }
-        for (const struct composite *composite = composites; composite->model_type; composite++) {
+        for (const struct composite *composite = composites; composite->model_type; composite++)
             known |= strcmp(composite->model_type, name) == 0;
-        }
-        if (!known) {
+        if (!known)
             fail_msg("%s: say in unread_families why it is not read", name);
-        }
         count++;
     }
     assert_true(count > 800);
@@ -336,9 +319,8 @@ static void padding_is_read_as_transformers_reads_it(void **state)
             struct config config = config_with(*state, family, cases[i].more);
             assert_true(config.padded == cases[i].padded && config.pad == cases[i].pad);
         }
-        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
             expect_refused(*state, family, "pad_token_id", wrong[i], true);
-        }
         const char *type = family->model_type;
         bool gemma = strncmp(type, "gemma", 5) == 0, olmo = strncmp(type, "olmo", 4) == 0;
         struct config config = config_with(*state, family, "\"use_cache\": true");

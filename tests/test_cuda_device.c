@@ -19,9 +19,8 @@ static void refused(enum dtype dtype, const char *part)
     struct status status = {0};
     assert_null(device_open("cuda", dtype, 0, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
-    if (!strstr(status.message, part)) {
+    if (!strstr(status.message, part))
         fail_msg("\"%s\" does not say \"%s\"", status.message, part);
-    }
 }
 
 static void test_no_plugin(void **state)
@@ -42,9 +41,8 @@ static void test_plugin(void **state)
     path[length] = 0;
     *strstr(path, "/tests/") = 0;
     strcat(path, "/longbp-cuda.so");
-    if (access(path, F_OK) != 0) {
+    if (access(path, F_OK) != 0)
         skip(); // it was not built
-    }
     setenv("LONGBP_CUDA", path, 1);
     const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F32, DTYPE_F64};
     for (size_t i = 0; i < 3; i++) {
@@ -222,9 +220,8 @@ static void test_windows_cost(void **state)
     for (size_t i = 0; i < COUNT(starts); i++) {
         for (size_t window = 256; window < 8192; window += window < 1200 ? 37 : 411) {
             double cost = pairs_run(masked_shape(4096, starts[i], window, NULL, NULL));
-            if (cost > 1.3) {
+            if (cost > 1.3)
                 fail_msg("start %zu, window %zu: %.3f", starts[i], window, cost);
-            }
         }
     }
 }
@@ -241,14 +238,12 @@ static void test_documents_cost(void **state)
         for (size_t i = 0; at < COUNT(starts); i++) {
             double draw = fabs(random_normal(&random, trial * 1000 + i));
             size_t length = smallest ? smallest + (size_t)(draw * 1500) : 800 + 61 * trial;
-            for (size_t end = at + length, first = at; at < end && at < COUNT(starts); at++) {
+            for (size_t end = at + length, first = at; at < end && at < COUNT(starts); at++)
                 starts[at] = (int32_t)first;
-            }
         }
         double cost = pairs_run(masked_shape(COUNT(starts), 0, 0, starts, NULL));
-        if (cost > 1.3) {
+        if (cost > 1.3)
             fail_msg("trial %zu: %.3f", trial, cost);
-        }
     }
 }
 
@@ -267,9 +262,8 @@ static void test_groups_cost(void **state)
                     starts[i] = (int32_t)(i < before ? 0 : before + (i - before) / response * response);
                 }
                 double cost = pairs_run(masked_shape(count, 0, 0, starts, &prefix));
-                if (cost > 1.3) {
+                if (cost > 1.3)
                     fail_msg("prompt %zu, %zu responses of %zu: %.3f", prompt, group, response, cost);
-                }
             }
         }
     }
@@ -287,9 +281,8 @@ static void test_few_shapes(void **state)
         size_t begin = trial * 37 % 5000, at = 0;
         for (size_t i = 0; at < COUNT(starts); i++) {
             size_t end = at + 1 + (size_t)(fabs(random_normal(&random, trial * 10000 + i)) * 900);
-            for (size_t first = i ? begin + at : 0; at < end && at < COUNT(starts); at++) {
+            for (size_t first = i ? begin + at : 0; at < end && at < COUNT(starts); at++)
                 starts[at] = (int32_t)first;
-            }
         }
         struct attention_shape s = masked_shape(COUNT(starts), begin, 0, starts, NULL);
         for (struct cuda_attention_block b = {0}; cuda_attention_next_block(s, CUDA_ATTENTION_QUERIES, &b);) {
@@ -309,9 +302,8 @@ static void test_masks_by_own_kernels(void **state)
     struct device *device = device_open("plan-cuda", DTYPE_BF16, 0, &status);
     static int32_t starts[4096], prefix = 1000;
     assert_non_null(device);
-    for (size_t i = 1000; i < COUNT(starts); i++) {
+    for (size_t i = 1000; i < COUNT(starts); i++)
         starts[i] = (int32_t)(1000 + (i - 1000) / 600 * 600);
-    }
     struct attention_shape window = masked_shape(4096, 4096, 1024, NULL, NULL);
     struct attention_shape wide = masked_shape(65536, 0, 32768, NULL, NULL);
     struct attention_shape few = masked_shape(CUDA_ATTENTION_TILE - 1, 4096, 1024, NULL, NULL);
@@ -356,9 +348,8 @@ static size_t forward_graphs(const struct device *device, size_t chunk, size_t c
         }
     }
     qsort(graphs, count, sizeof *graphs, compare_graphs);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         distinct += i == 0 || compare_graphs(graphs[i], graphs[i - 1]) != 0;
-    }
     free(graphs);
     return distinct;
 }

@@ -24,9 +24,8 @@ static size_t documents_of(const struct fixture *f, struct document *documents)
         for (size_t t = 0, end; t < f->context; t = end) {
             end = t + 1;
             while (end < f->context &&
-                   f->batch.starts[end * f->batch_size + b] == f->batch.starts[t * f->batch_size + b]) {
+                   f->batch.starts[end * f->batch_size + b] == f->batch.starts[t * f->batch_size + b])
                 end++;
-            }
             documents[count++] = (struct document){b, t, end};
         }
     }
@@ -62,16 +61,14 @@ static void packed_is_as_if_alone(void **state)
         size_t count = documents_of(&f, documents);
         assert_true(count > 2 && f.batch.normaliser.rows == f.context * f.batch_size - count);
         for (const struct method *const *m = methods; *m; m++) {
-            if (!(*m)->exact) {
+            if (!(*m)->exact)
                 continue;
-            }
             struct step_report report = {0};
             void *options = fixture_options(*m, OPTIONS);
             double *packed = fixture_step(&f, (*m)->name, options, &report), loss = 0;
             trainer_zero(&f.trainer);
-            for (size_t n = 0; n < count; n++) {
+            for (size_t n = 0; n < count; n++)
                 loss += step_alone(&f, *m, options, documents[n]);
-            }
             double *alone = fixture_gradients(&f);
             if (!(relative_l2(packed, alone, f.gradient_count) <= 1e-13) ||
                 !(fabs(loss - report.sums.loss) <= 1e-13 * fabs(loss))) {
@@ -105,11 +102,10 @@ static void a_window_of_all_is_none(void **state)
             options_free(&method_find("seco")->options, options);
             bool same = i == 0 || memcmp(found, expected, f.gradient_count * sizeof *found) == 0;
             assert_int_equal(same, windows[i] != 21);
-            if (i == 0) {
+            if (i == 0)
                 expected = found;
-            } else {
+            else
                 free(found);
-            }
             step_report_free(&report);
             fixture_close(&f);
         }
@@ -123,9 +119,8 @@ static double pairs_of(const struct fixture *f, size_t window)
     double pairs = 0;
     for (size_t row = 0; row < f->context * f->batch_size; row++) {
         size_t t = row / f->batch_size, start = f->batch.starts ? (size_t)f->batch.starts[row] : 0;
-        for (size_t key = start; key <= t; key++) {
+        for (size_t key = start; key <= t; key++)
             pairs += window == 0 || key + window > t;
-        }
     }
     return pairs;
 }
@@ -151,9 +146,8 @@ static void flops_are_of_what_is_seen(void **state)
             options_free(&method_find(names[n])->options, options);
             // Forward 4 per pair and element of a head, backward 10.
             double heads = (double)(f.config.heads * f.config.head_dim), attention = 0;
-            for (size_t l = 0; l < f.config.layers; l++) {
+            for (size_t l = 0; l < f.config.layers; l++)
                 attention += (4 + 10) * heads * pairs_of(&f, config_window(&f.config, l));
-            }
             others = i == 0 ? f.device->counters.flops - attention : others;
             assert_true(others > 0 && f.device->counters.flops == others + attention);
             step_report_free(&report);

@@ -19,9 +19,8 @@ static void every_combination_comes_once(void **state)
     struct spec_changes changes = {0};
     struct status status = {0};
     struct spec spec;
-    if (!spec_parse(&spec, "e", text, strlen(text), &changes, &status)) {
+    if (!spec_parse(&spec, "e", text, strlen(text), &changes, &status))
         fail_msg("%s", status.message);
-    }
     size_t n = 0;
     for (size_t context = 16; context <= 112; context += 16) {
         for (size_t variant = 0; variant < 1 + 18 + 4; variant++) {

@@ -311,9 +311,8 @@ static void test_timeline_keeps_the_peak(void **state)
     size_t bytes;
     FILE *stream = open_memstream(&measured, &bytes);
     fputs(", 'timeline': {'category_order': ['weights', 'activations'], 'events': [", stream);
-    for (int i = 0; i < EVENTS; i++) {
+    for (int i = 0; i < EVENTS; i++)
         fprintf(stream, "%s[%d, %d, 1000, %d]", i ? ", " : "", i, 10 * i, i == PEAK ? 777 : i % 7);
-    }
     fputs("]}", stream);
     assert_int_equal(fclose(stream), 0);
     char *lines[] = {record(1, "e", "ok", "f32", 64, full, measured), NULL};
@@ -324,9 +323,8 @@ static void test_timeline_keeps_the_peak(void **state)
     assert_non_null(strstr(table, "1\tfull\tfull\t0\t3217\t32170\t1000\t777\n"));
     assert_string_equal(strrchr(table, '\n') - strlen("4999\t49990\t1000\t1"), "4999\t49990\t1000\t1\n");
     size_t rows = 0;
-    for (char *c = table; (c = strchr(c, '\n')); c++) {
+    for (char *c = table; (c = strchr(c, '\n')); c++)
         rows++;
-    }
     assert_in_range(rows, 700, 900); // two corners for each of at most 400 steps
     free(table);
 }

@@ -51,11 +51,9 @@ static double product(const struct fixture *f, size_t layer, struct span queries
 {
     size_t pairs = 0, window = config_window(&f->config, layer);
     for (size_t b = 0; b < f->batch_size; b++) {
-        for (size_t q = queries.start; q < queries.start + queries.count; q++) {
-            for (size_t k = keys.start; k < keys.start + keys.count && k <= q; k++) {
+        for (size_t q = queries.start; q < queries.start + queries.count; q++)
+            for (size_t k = keys.start; k < keys.start + keys.count && k <= q; k++)
                 pairs += document_of(f, b, q) == document_of(f, b, k) && (!window || q - k < window);
-            }
-        }
     }
     return 2.0 * (double)(pairs * f->config.heads * f->config.head_dim);
 }
@@ -64,9 +62,8 @@ static double product(const struct fixture *f, size_t layer, struct span queries
 static double attention(const struct fixture *f, size_t first, size_t end, struct span queries)
 {
     double flops = 0;
-    for (size_t l = first; l < end; l++) {
+    for (size_t l = first; l < end; l++)
         flops += product(f, l, queries, (struct span){0, f->context});
-    }
     return flops;
 }
 
@@ -150,9 +147,8 @@ static double cached(const struct asked *a, size_t first, size_t end, struct spa
 static bool is_drawn(const struct asked *a, size_t number)
 {
     bool drawn = a->drawn.count == 0;
-    for (size_t j = 0; j < a->drawn.count; j++) {
+    for (size_t j = 0; j < a->drawn.count; j++)
         drawn |= a->drawn.items[j] == number;
-    }
     return drawn;
 }
 
@@ -177,11 +173,9 @@ static double walked(const struct asked *a, size_t segment, size_t number, bool 
     flops += c->key_norms && (!last || a->inner) ? n * layers * c->k : 0;
     flops += n * layers * (c->all + c->gradients) + (top ? n * (2 * c->head + c->head_gradient) : 0);
     flops += 3 * attention(f, first, end, chunk);
-    for (size_t i = 0; i <= number; i++) {
-        for (size_t l = first; l < end && is_drawn(a, i); l++) {
+    for (size_t i = 0; i <= number; i++)
+        for (size_t l = first; l < end && is_drawn(a, i); l++)
             flops += 2 * product(f, l, chunk, chunk_span(a->chunks, i));
-        }
-    }
     return flops;
 }
 
@@ -190,24 +184,21 @@ static double chunks(const struct asked *a)
 {
     size_t K = a->chunks.count, reached = 0, L = a->f->config.layers;
     double flops = 0;
-    for (size_t i = 0; i < K; i++) {
+    for (size_t i = 0; i < K; i++)
         reached = is_drawn(a, i) ? i + 1 : reached;
-    }
     size_t needed = a->all_losses ? K : reached;
     for (size_t s = 0; s < a->segments; s++) {
         bool top = a->ends[s] == L;
         size_t seen = top ? needed : reached;
-        for (size_t i = 0; i < needed && !top; i++) {
+        for (size_t i = 0; i < needed && !top; i++)
             flops += cells(a, first_of(a, s), a->ends[s], chunk_span(a->chunks, i), false);
-        }
         for (size_t i = 0; i < seen; i++) {
             struct span chunk = chunk_span(a->chunks, i);
             bool last = is_drawn(a, i) && i + 1 == seen;
-            if (top && a->all_losses && !is_drawn(a, i)) {
+            if (top && a->all_losses && !is_drawn(a, i))
                 flops += cells(a, first_of(a, s), L, chunk, false) + tokens(a, chunk) * a->costs.head;
-            } else if (!last) {
+            else if (!last)
                 flops += cached(a, first_of(a, s), a->ends[s], chunk);
-            }
             flops += is_drawn(a, i) ? walked(a, s, i, last) : 0;
         }
     }
@@ -252,11 +243,9 @@ static const struct closed_form {
 // NULL: none is stated, which tests/check_documents tells.
 static const struct closed_form *closed_form_of(const struct method *method)
 {
-    for (size_t i = 0; i < sizeof closed_forms / sizeof *closed_forms; i++) {
-        if (strcmp(method->name, closed_forms[i].method) == 0) {
+    for (size_t i = 0; i < sizeof closed_forms / sizeof *closed_forms; i++)
+        if (strcmp(method->name, closed_forms[i].method) == 0)
             return &closed_forms[i];
-        }
-    }
     return NULL;
 }
 
@@ -285,12 +274,10 @@ static struct asked read_options(const struct fixture *f, const struct method *m
         asked.segments = f->config.layers;
         assert_int_equal(options_count(table, options, "segments", 1), asked.segments);
     }
-    if (rows && rows->count) {
+    if (rows && rows->count)
         asked.segments = rows->count;
-    }
-    for (size_t s = 0; s < asked.segments; s++) {
+    for (size_t s = 0; s < asked.segments; s++)
         asked.ends[s] = s + 1 == asked.segments ? f->config.layers : rows->count ? rows->items[s + 1] : s + 1;
-    }
     return asked;
 }
 
@@ -340,14 +327,11 @@ static const char *value_number(const struct option *option, size_t i)
                   {"drawn_chunks", {"3", "1,3", "0,1,2", "2", "0,1,2,3"}},
                   {"chunk", {"1", "6", "7", "22", "23", "64"}},
                   {"head_chunk", {"0", "5"}}};
-    if (option->type == OPTION_CHOICE) {
+    if (option->type == OPTION_CHOICE)
         return option->choices[i];
-    }
-    for (size_t o = 0; o < sizeof others / sizeof *others; o++) {
-        if (strcmp(others[o].option, option->name) == 0) {
+    for (size_t o = 0; o < sizeof others / sizeof *others; o++)
+        if (strcmp(others[o].option, option->name) == 0)
             return i < 6 ? others[o].values[i] : NULL;
-        }
-    }
     return NULL; // the seed, the factors and the samplers of a draw count nothing
 }
 
@@ -361,15 +345,12 @@ static void check_all(const struct fixture *f, const char *with)
                 struct status status = {0};
                 void *options = fixture_options(*m, "chunk=6 sampler=fixed drawn_chunks=1,3 %s", with);
                 bool sampler = strcmp(option->name, "sampler") == 0 || strcmp(option->name, "behaviour") == 0;
-                if (strcmp(option->name, "chunk") == 0 && option_find(table, "drawn_chunks")) {
+                if (strcmp(option->name, "chunk") == 0 && option_find(table, "drawn_chunks"))
                     assert_true(options_set(table, options, "drawn_chunks", "0"));
-                }
-                if (!sampler) {
+                if (!sampler)
                     assert_true(options_set(table, options, option->name, value_number(option, i)));
-                }
-                if (!sampler && (!(*m)->check || (*m)->check(options, &f->config, f->context, &status))) {
+                if (!sampler && (!(*m)->check || (*m)->check(options, &f->config, f->context, &status)))
                     check(f, *m, options);
-                }
                 options_free(table, options);
             }
         }
@@ -382,9 +363,8 @@ static const char *const together[] = {
 
 static void check_together(const struct fixture *f)
 {
-    for (size_t i = 0; i < sizeof together / sizeof *together; i++) {
+    for (size_t i = 0; i < sizeof together / sizeof *together; i++)
         check_all(f, together[i]);
-    }
 }
 
 static void test_full_training(void **state)

@@ -41,15 +41,13 @@ static void folders_are_read_as_written(void **state)
             struct status status = {0};
             bench_open(&bench, *state, configs[i], (struct lora){0}, dtypes[d]);
             struct config config;
-            if (!folder_read_config(bench.scratch.folder, &config, &status)) {
+            if (!folder_read_config(bench.scratch.folder, &config, &status))
                 fail_msg("%s", status.message);
-            }
             expect_config(&config, &configs[i]);
             for (int r = 0; r < 3; r++) {
                 read_weights(&bench, dtypes[r]);
-                for (size_t j = 0; j < bench.model.parameter_count; j++) {
+                for (size_t j = 0; j < bench.model.parameter_count; j++)
                     expect_random(&bench, &bench.model.parameters[j], 5, dtypes[d], dtypes[r]);
-                }
             }
             bench_close(&bench);
         }
@@ -78,14 +76,12 @@ static void weights_are_quantised_as_they_are_read(void **state)
         trainer_open(&plain_trainer, &plain, &config, &options, bench.device);
         random_weights_set(&drawn, 5, DTYPE_BF16);
         if (!folder_read_weights(bench.scratch.folder, &bench.model, 5, DTYPE_BF16, &status) ||
-            !folder_read_weights(bench.scratch.folder, &plain, 5, DTYPE_F64, &status)) {
+            !folder_read_weights(bench.scratch.folder, &plain, 5, DTYPE_F64, &status))
             fail_msg("%s", status.message);
-        }
         for (size_t i = 0; i < drawn.parameter_count; i++) {
             const struct parameter *read = &bench.model.parameters[i], *other = &drawn.parameters[i];
-            for (size_t part = 0; part < PARAMETER_PARTS && read->kept[part].data; part++) {
+            for (size_t part = 0; part < PARAMETER_PARTS && read->kept[part].data; part++)
                 assert_memory_equal(read->kept[part].data, other->kept[part].data, tensor_bytes(read->kept[part]));
-            }
             bool quantised = strstr(read->name, "_proj.weight");
             assert_int_equal(read->kept[0].data != NULL, quantised);
             if (quantised) {
@@ -122,9 +118,8 @@ static void write_some(const struct bench *bench, const char *name, size_t first
     struct safetensors_writer writer;
     double *zeros = calloc(values + 1, sizeof *zeros);
     if (!safetensors_create(&writer, bench_path(bench, name).text, items, count, &status) ||
-        !safetensors_append(&writer, zeros, values, &status) || !safetensors_commit(&writer, &status)) {
+        !safetensors_append(&writer, zeros, values, &status) || !safetensors_commit(&writer, &status))
         fail_msg("%s", status.message);
-    }
     free(zeros);
 }
 
@@ -273,9 +268,8 @@ static void shards_are_read_through_their_index(void **state)
     for (size_t i = 0; i < count; i += count - 1) { // one of either file; all was poisoned before
         double row[16];
         tensor_read(bench.device, tensor_rows(model->parameters[i].value, 0, 1), row);
-        for (int j = 0; j < 16; j++) {
+        for (int j = 0; j < 16; j++)
             assert_true(row[j] == 0);
-        }
     }
     write_some(&bench, "b.safetensors", cut + 1, count, NULL);
     expect_unread(&bench, "that file has no such tensor");
@@ -333,9 +327,8 @@ static void lora_factors_come_from_the_adapter(void **state)
     }
     assert_string_equal(items[0].name, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
     double *ones = malloc(values * sizeof *ones);
-    for (size_t i = 0; i < values; i++) {
+    for (size_t i = 0; i < values; i++)
         ones[i] = (double)i + 0.5;
-    }
     struct scratch_path path = bench_path(&bench, FOLDER_ADAPTER);
     struct status status = {0};
     struct safetensors_writer writer;
@@ -347,9 +340,8 @@ static void lora_factors_come_from_the_adapter(void **state)
     assert_true(folder_read_adapter(bench.scratch.folder, &bench.model, DTYPE_F64, &status));
     double a[32];
     tensor_read(bench.device, bench.model.layers[0].q.lora_a->value, a);
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 32; i++)
         assert_true(a[i] == i + 0.5);
-    }
     read_weights(&bench, DTYPE_F32); // which leaves the adapter aside
     expect_random(&bench, bench.model.layers[0].q.lora_a, 0, DTYPE_F32, DTYPE_F32);
 

@@ -36,12 +36,10 @@ static size_t part_at(size_t place, size_t t)
     bool taken[PARTS] = {false};
     for (;; place--) {
         size_t max = PARTS;
-        for (size_t k = 0; k < PARTS; k++) {
+        for (size_t k = 0; k < PARTS; k++)
             max = !taken[k] && (max == PARTS || weight_of(k, first) > weight_of(max, first)) ? k : max;
-        }
-        if (place == 0) {
+        if (place == 0)
             return max;
-        }
         taken[max] = true;
     }
 }
@@ -49,11 +47,9 @@ static size_t part_at(size_t place, size_t t)
 static double *gradient_of(size_t m, size_t n, size_t t)
 {
     double *g = zeros(m * n);
-    for (size_t k = 0; k < PARTS; k++) {
-        for (size_t i = 0; i < m * n; i++) {
+    for (size_t k = 0; k < PARTS; k++)
+        for (size_t i = 0; i < m * n; i++)
             g[i] += weight_of(k, t) * basis(m, k, i / n) * basis(n, k, i % n);
-        }
-    }
     return g;
 }
 
@@ -69,11 +65,9 @@ static double *coordinates_of(const struct plain *plain, size_t t)
     size_t m = plain->m, n = plain->n, s = m >= n ? n : m, others = m >= n ? m : n;
     double *g = gradient_of(m, n, t), *found = zeros(RANK * others);
     for (size_t r = 0; r < RANK; r++) {
-        for (size_t other = 0; other < others; other++) {
-            for (size_t i = 0; i < s; i++) {
+        for (size_t other = 0; other < others; other++)
+            for (size_t i = 0; i < s; i++)
                 found[r * others + other] += basis(s, part_at(r, t), i) * g[m >= n ? other * n + i : i * n + other];
-            }
-        }
     }
     free(g);
     return found;
@@ -85,16 +79,14 @@ static double *solved(double *a, double *b, size_t count)
     for (size_t k = 0; k < count; k++) {
         for (size_t i = k + 1; i < count; i++) {
             double factor = a[i * count + k] / a[k * count + k];
-            for (size_t j = k; j < count; j++) {
+            for (size_t j = k; j < count; j++)
                 a[i * count + j] -= factor * a[k * count + j];
-            }
             b[i] -= factor * b[k];
         }
     }
     for (size_t k = count; k-- > 0;) {
-        for (size_t j = k + 1; j < count; j++) {
+        for (size_t j = k + 1; j < count; j++)
             b[k] -= a[k * count + j] * b[j];
-        }
         b[k] /= a[k * count + k];
     }
     free(a);
@@ -108,21 +100,17 @@ static double *natural(const struct plain *plain, size_t t, size_t history, doub
     size_t count = RANK * (plain->m > plain->n ? plain->m : plain->n);
     double *x = zeros(count), squares = 0;
     memcpy(x, plain->gradients[t - 1], count * sizeof *x);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         squares += x[i] * x[i];
-    }
-    for (size_t i = 0; history == 1 && i < count; i++) {
+    for (size_t i = 0; history == 1 && i < count; i++)
         x[i] /= damping + squares;
-    }
-    if (history == 1) {
+    if (history == 1)
         return x;
-    }
     double *fisher = zeros(count * count);
     for (size_t i = 0; i < count * count; i++) {
         fisher[i] = i / count == i % count ? damping : 0;
-        for (size_t k = t > history ? t - history : 0; k < t; k++) {
+        for (size_t k = t > history ? t - history : 0; k < t; k++)
             fisher[i] += plain->gradients[k][i / count] * plain->gradients[k][i % count];
-        }
     }
     return solved(fisher, x, count);
 }
@@ -145,9 +133,8 @@ static void step_plainly(struct plain *plain, size_t t, size_t history)
                 plain->first[k] / (sqrt(plain->second[k]) + 1e-3) * basis(s, part_at(k / others, t), i);
         }
     }
-    for (size_t i = 0; i < m * n; i++) {
+    for (size_t i = 0; i < m * n; i++)
         plain->w[i] = (plain->w[i] - factor * step[i]) * (1 - rate * decay);
-    }
     free(g);
     free(step);
 }
@@ -162,9 +149,8 @@ static struct plain plain_of(struct fixture *f, const struct parameter *p)
 
 static void plain_free(struct plain *plain)
 {
-    for (size_t t = 0; t < STEPS; t++) {
+    for (size_t t = 0; t < STEPS; t++)
         free(plain->gradients[t]);
-    }
     free(plain->second);
     free(plain->first);
     free(plain->w);
@@ -183,9 +169,8 @@ static void check_steps(const char *optimizer, size_t history, size_t ffn)
     const struct layer *layer = &f.model.layers[1];
     const struct parameter *tested[] = {layer->q.weight, layer->k.weight, layer->gate.weight, layer->down.weight};
     struct plain plains[COUNT(tested)];
-    for (size_t k = 0; k < COUNT(tested); k++) {
+    for (size_t k = 0; k < COUNT(tested); k++)
         plains[k] = plain_of(&f, tested[k]);
-    }
     for (size_t t = 1; t <= STEPS; t++) {
         trainer_begin(&f.trainer, t, 1);
         trainer_zero(&f.trainer);
@@ -258,16 +243,14 @@ static void natural_gradients_keep_their_digits(void **state)
             squares += last[i] * last[i];
             for (size_t j = 0; j < count; j++) {
                 fisher[i * count + j] = i == j ? 1e-3 : 0;
-                for (size_t k = 0; k < KEPT; k++) {
+                for (size_t k = 0; k < KEPT; k++)
                     fisher[i * count + j] += history[k * count + i] * history[k * count + j];
-                }
             }
         }
         assert_true(squares / 1e-3 > 1e5);
         solved(fisher, expected, count);
-        if (!(relative_l2(found, expected, count) < 2e-6)) {
+        if (!(relative_l2(found, expected, count) < 2e-6))
             fail_msg("%s: %.1e", dtype_name(dtypes[d]), relative_l2(found, expected, count));
-        }
         free(expected);
         free(found);
         free(history);
@@ -290,9 +273,8 @@ static void rounding_has_no_bias(void **state)
     fixture_open(&f);
     struct parameter *tested[] = {f.model.layers[0].gate.weight, f.model.layers[0].up.weight};
     double *found[2], *ones = zeros((size_t)2 * HALF);
-    for (size_t i = 0; i < (size_t)2 * HALF; i++) {
+    for (size_t i = 0; i < (size_t)2 * HALF; i++)
         ones[i] = 1;
-    }
     trainer_begin(&f.trainer, 1, 1);
     trainer_zero(&f.trainer);
     for (size_t k = 0; k < 2; k++) {
@@ -347,9 +329,8 @@ static double *projected(struct fixture *f, const struct parameter *p)
 static bool all_zero(const double *numbers, size_t count)
 {
     size_t i = 0;
-    while (i < count && numbers[i] == 0) {
+    while (i < count && numbers[i] == 0)
         i++;
-    }
     return i == count;
 }
 
@@ -382,16 +363,14 @@ static void check_sums(struct fixture *f, const struct method *method)
         if (sums[i]) {
             double *expected = projected(f, p);
             size_t count = RANK * (p->value.rows > p->value.cols ? p->value.rows : p->value.cols);
-            if (!(relative_l2(sums[i], expected, count) < 1e-13)) {
+            if (!(relative_l2(sums[i], expected, count) < 1e-13))
                 fail_msg("%s: %s is off by %.1e", method->name, p->name, relative_l2(sums[i], expected, count));
-            }
             free(expected);
             free(sums[i]);
         }
     }
-    if (method->exact && of_whole - flops != saved) {
+    if (method->exact && of_whole - flops != saved)
         fail_msg("%s: %g FLOPs less, expected %g", method->name, of_whole - flops, saved);
-    }
     free(sums);
     options_free(&method->options, options);
 }
@@ -473,9 +452,8 @@ static void each_matrix_has_its_turn(void **state)
             assert_int_equal(place, MATRICES);
             assert_int_equal(whole, (t - 1) % period < MATRICES);
         }
-        for (size_t i = 0; i < MATRICES; i++) {
+        for (size_t i = 0; i < MATRICES; i++)
             assert_int_equal(turns[i], 2);
-        }
         fixture_close(&f);
     }
 }

@@ -63,9 +63,8 @@ static void check(struct scratch *scratch, struct lora lora, size_t expected, en
     trainer_open(&trainer, &model, &config, &options, device);
     fill(&model, dtype);
     struct scratch_path path = scratch_path(scratch, "g.safetensors");
-    if (!gradients_write(path.text, &model, NULL, &status)) {
+    if (!gradients_write(path.text, &model, NULL, &status))
         fail_msg("%s", status.message);
-    }
     check_file(path.text, &model, dtype, expected);
 
     assert_false(gradients_write(scratch_path(scratch, "none/g").text, &model, NULL, &status));

@@ -21,14 +21,12 @@ static void those_that_come_with_the_program_are_read(void **state)
     for (size_t i = 0; i < files.names.count; i++) {
         struct interconnect interconnect;
         struct status status = {0};
-        if (!interconnect_load(&interconnect, files.names.items[i], &status)) {
+        if (!interconnect_load(&interconnect, files.names.items[i], &status))
             fail_msg("%s", status.message);
-        }
         assert_string_equal(interconnect.name, files.names.items[i]);
         assert_true(interconnect_reach(&interconnect, 100000, &status));
-        for (size_t l = 1; l < interconnect.count; l++) {
+        for (size_t l = 1; l < interconnect.count; l++)
             assert_true(interconnect.levels[l].bytes_per_s.value < interconnect.levels[l - 1].bytes_per_s.value);
-        }
     }
     struct profile profile;
     struct status status = {0};
@@ -83,9 +81,8 @@ static void bad_files_are_refused_with_the_place(void **state)
         char *expected = quoted(cases[i].message);
         assert_false(load(*state, cases[i].json, &interconnect, &status));
         assert_int_equal(status.code, STATUS_BAD_INPUT);
-        if (!strstr(status.message, expected)) {
+        if (!strstr(status.message, expected))
             fail_msg("%s: expected \"%s\" in: %s", cases[i].json, expected, status.message);
-        }
         free(expected);
     }
     struct interconnect interconnect;
@@ -100,9 +97,8 @@ static void what_is_written_is_read_again(void **state)
 {
     struct interconnect interconnect, again;
     struct status status = {0};
-    if (!load(*state, OF("[" NEAR("8") ", " FAR "]"), &interconnect, &status)) {
+    if (!load(*state, OF("[" NEAR("8") ", " FAR "]"), &interconnect, &status))
         fail_msg("%s", status.message);
-    }
     json_t *object = json_pack("{s:s, s:o}", "name", "l", "interconnect", interconnect_json(&interconnect));
     char *text = json_dumps(object, 0);
     struct scratch_path path = scratch_file(*state, "again.json", text, strlen(text));
@@ -133,9 +129,8 @@ static void each_kind_of_links_has_its_share(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         double seconds = interconnect_seconds(&interconnect, cases[i].rank, cases[i].first, cases[i].stride,
                                               cases[i].size, cases[i].sent, cases[i].received);
-        if (fabs(seconds - cases[i].seconds) > 1e-12) {
+        if (fabs(seconds - cases[i].seconds) > 1e-12)
             fail_msg("%zu: %.17g s, expected %.17g", i, seconds, cases[i].seconds);
-        }
     }
     interconnect.levels[0].bytes_per_s.value = 1; // the near ones are what takes longest
     assert_true(fabs(interconnect_seconds(&interconnect, 9, 0, 1, 16, 30, 30) - (0.5 + 30 * 7.0 / 15)) < 1e-12);

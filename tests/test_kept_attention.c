@@ -87,9 +87,8 @@ static void assert_same(struct fixture *f, const char *what)
             bool same =
                 memcmp(found, expected, f->gradient_count * sizeof *found) == 0 && kept.loss == rebuilt.loss;
             double off = relative_l2(found, expected, f->gradient_count);
-            if (chunked ? !(off <= max) : !same) {
+            if (chunked ? !(off <= max) : !same)
                 fail_msg("%s, %s, %s: relative L2 %.2e", what, (*m)->name, walks[w], off);
-            }
             // Of rows of lower stages with one row nothing is kept; else work is saved, and bytes are held.
             bool ones = strstr(walks[w], "segments=3") && f->config.layers == 3;
             assert_true(ones || kept.counters.flops < rebuilt.counters.flops);

@@ -120,9 +120,8 @@ static void check_steps(size_t kind, size_t walk)
         free(json);
         trial_free(&trial);
         for (size_t i = 0; i <= COUNT(orders); i += STRIDE) {
-            if (i < COUNT(orders) && !is_chosen(kind + walk + p + i, 4)) {
+            if (i < COUNT(orders) && !is_chosen(kind + walk + p + i, 4))
                 continue;
-            }
             bool runs = i == COUNT(orders) || STRIDE > 1;
             const char *device = runs ? "cpu" : "plan-cpu";
             size_t order = runs ? (kind + walk + p) % COUNT(orders) : i;

@@ -14,9 +14,8 @@ static struct fixture with_pads(void)
 {
     static int32_t targets[4 * 23];
     struct fixture f = fixture_default();
-    for (int i = 0; i < 4 * 23; i++) {
+    for (int i = 0; i < 4 * 23; i++)
         targets[i] = i % 23 > 16 + i / 23 ? NO_TARGET : (5 * i + 2) % 31;
-    }
     f.batch_size = 4;
     f.targets = targets;
     return f;

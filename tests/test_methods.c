@@ -36,9 +36,8 @@ static void check_forward(struct fixture *f, double loss)
         void *options = fixture_options(method_find("forward"), "chunk=%zu head_chunk=%zu", chunks[i], i * 3);
         double *found = fixture_step(f, "forward", options, &report);
         assert_true(fabs(report.sums.loss - loss) <= 1e-13 * fabs(loss));
-        for (size_t g = 0; g < f->gradient_count; g++) {
+        for (size_t g = 0; g < f->gradient_count; g++)
             assert_true(found[g] == 0);
-        }
         options_free(&method_find("forward")->options, options);
         free(found);
     }
@@ -55,9 +54,8 @@ static void check_all_methods(struct fixture *f, const char *what)
     double loss = report.sums.loss;
     for (const struct method *const *m = methods; *m; m++) {
         bool spaco = strcmp((*m)->name, "spaco") == 0;
-        if (!(*m)->exact && !spaco) {
+        if (!(*m)->exact && !spaco)
             continue;
-        }
         for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
             size_t chunk = variants[i].chunk;
             void *options = fixture_options(*m, "chunk=%zu budget=%zu %s", chunk, (f->context + chunk - 1) / chunk,
@@ -262,9 +260,8 @@ static void check_finite_differences(struct fixture *f)
         struct parameter *parameter = &f->model.parameters[p];
         size_t count = tensor_count(parameter->grad);
         double norm = 0;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             norm += gradient[offset + i] * gradient[offset + i];
-        }
         double scale = sqrt(norm / (count ? count : 1)), h = 2e-3;
         const size_t max = exhaustive() ? 4 : 2;
         for (size_t i = 0; i < (count < max ? count : max); i += STRIDE) {
@@ -400,9 +397,8 @@ static void test_same_bits_on_any_threads(void **state)
             void *options = fixture_options(*m, "chunk=128 budget=3");
             double *first = NULL;
             for (size_t i = 0; i < sizeof threads / sizeof *threads; i += STRIDE) {
-                if (i > 0 && !is_chosen(p + (size_t)(m - methods) + i, 6)) { // against one thread one other number
+                if (i > 0 && !is_chosen(p + (size_t)(m - methods) + i, 6)) // against one thread one other number
                     continue;
-                }
                 omp_set_num_threads(threads[i]);
                 double *found = fixture_step(&f, (*m)->name, options, &report);
                 if (first) {

@@ -41,9 +41,8 @@ static void distributions(struct distributions *of, const double *logits)
     for (int i = 0; i < ROWS; i++) {
         const double *row = logits + (i % CONTEXT * BATCH + i / CONTEXT) * VOCAB;
         double sum = 0;
-        for (int j = 0; j < VOCAB; j++) {
+        for (int j = 0; j < VOCAB; j++)
             sum += exp(row[j]);
-        }
         of->logsumexp[i] = log(sum);
         for (int j = 0; j < VOCAB; j++) {
             of->mean[i] += log(exp(row[j]) / sum) / VOCAB;
@@ -59,9 +58,8 @@ static void log_probs(double *log_prob, const double *logits)
         int b = i / CONTEXT, t = i % CONTEXT;
         const double *row = logits + (t * BATCH + b) * VOCAB;
         double sum = 0;
-        for (int j = 0; j < VOCAB; j++) {
+        for (int j = 0; j < VOCAB; j++)
             sum += exp(row[j]);
-        }
         log_prob[i] = target_of(b, t) < 0 ? 0 : row[target_of(b, t)] - log(sum);
     }
 }
@@ -74,9 +72,8 @@ static void logits_give(struct logits *l)
                                   .sampling_logprobs = l->sampling,
                                   .advantages = advantages,
                                   .desirable = desirable};
-    if (strstr(l->asked.settings, "advantages=tokens")) {
+    if (strstr(l->asked.settings, "advantages=tokens"))
         values.token_advantages = l->token_advantages;
-    }
     batch_set_objective(&l->batch, l->device, l->asked.objective, l->asked.objective_settings, &values);
 }
 
@@ -91,9 +88,8 @@ static void logits_open(struct logits *l, struct fixture asked)
     fixture_open_objective(&l->asked);
     l->device = device_open("cpu", DTYPE_F64, 0, &status);
     assert_non_null(l->device);
-    for (int i = 0; i < ROWS * VOCAB; i++) {
+    for (int i = 0; i < ROWS * VOCAB; i++)
         l->start[i] = 2 * random_normal(&random, (uint64_t)i);
-    }
     log_probs(log_prob, l->start);
     for (int i = 0; i < ROWS; i++) {
         targets[i] = target_of(i / CONTEXT, i % CONTEXT);
@@ -150,9 +146,8 @@ static double apply(struct logits *l, size_t block, double *grad)
 static double number(const struct logits *l, const char *name)
 {
     const struct option *option = option_find(&l->asked.objective->options, name);
-    if (!option) {
+    if (!option)
         return 0;
-    }
     const char *value = (const char *)l->asked.objective_settings + option->offset;
     return option->type == OPTION_COUNT ? (double)*(const size_t *)value : *(const double *)value;
 }
@@ -167,9 +162,8 @@ static bool is(const struct logits *l, const char *name, const char *choice)
 static int count_of(int b)
 {
     int count = 0;
-    for (int t = 0; t < CONTEXT; t++) {
+    for (int t = 0; t < CONTEXT; t++)
         count += target_of(b, t) >= 0;
-    }
     return count;
 }
 
@@ -207,9 +201,8 @@ static double sigmoid(double x)
 static double pair(const struct logits *l, const char *kind, double s, double other)
 {
     double beta = number(l, "beta"), u = beta * s, v = beta * other, half = 1 / (2 * beta);
-    if (strcmp(kind, "odds") == 0) {
+    if (strcmp(kind, "odds") == 0)
         return beta * minus_log_sigmoid(s - other - log((1 - exp(s)) / (1 - exp(other))));
-    }
     double e = number(l, "smoothing"), x = u - v - (strcmp(kind, "simpo") == 0 ? number(l, "gamma") : 0);
     double good = minus_log_sigmoid(x), bad = minus_log_sigmoid(-x), m = sigmoid(x / number(l, "tau"));
     return strcmp(kind, "robust") == 0  ? ((1 - e) * good - e * bad) / (1 - 2 * e)
@@ -267,9 +260,8 @@ static double preference(const struct logits *l, const double *log_prob)
 static double gain(const struct logits *l, const double *log_prob, int b)
 {
     double sum = 0;
-    for (int i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+    for (int i = b * CONTEXT; i < (b + 1) * CONTEXT; i++)
         sum += target_of(b, i % CONTEXT) < 0 ? 0 : log_prob[i] - l->reference[i];
-    }
     return sum;
 }
 
@@ -277,9 +269,8 @@ static double value(const struct logits *l, const double *log_prob, const double
 {
     double loss = 0, kl = 0, beta = number(l, "beta");
     int step = is(l, "kind", "kto") ? 2 : 1;
-    for (int b = 1; step == 2 && b < BATCH; b += 2) {
+    for (int b = 1; step == 2 && b < BATCH; b += 2)
         kl += gain(l, held, b) / (BATCH / 2.0);
-    }
     for (int b = 0; b < BATCH; b += step) {
         double above = beta * (gain(l, log_prob, b) - fmax(0, kl));
         loss += desirable[b] ? number(l, "desirable_weight") * (1 - sigmoid(above))
@@ -329,9 +320,8 @@ static bool gains(const struct logits *l, int b)
 {
     int group = (int)number(l, "mask_groups"), first = group ? b / group * group : b;
     bool any = group == 0;
-    for (int i = first * CONTEXT; i < (first + group) * CONTEXT; i++) {
+    for (int i = first * CONTEXT; i < (first + group) * CONTEXT; i++)
         any |= target_of(i / CONTEXT, i % CONTEXT) >= 0 && advantage_of(l, i) != 0;
-    }
     return any;
 }
 
@@ -405,9 +395,8 @@ static void test_central_differences(void **state)
         logits_open(&l, asked);
         log_probs(held, l.start);
         double loss = apply(&l, 10, grad), expected = meant(&l, l.start, held);
-        if (!(fabs(loss - expected) <= 1e-14 * (1 + fabs(expected)))) {
+        if (!(fabs(loss - expected) <= 1e-14 * (1 + fabs(expected))))
             fail_msg("%s %s: loss %.17g, expected %.17g", asked.objective->name, asked.settings, loss, expected);
-        }
         for (int i = 0; i < ROWS * VOCAB; i++) {
             double near = meant_at(&l, i, h, held) - meant_at(&l, i, -h, held);
             double far = meant_at(&l, i, 2 * h, held) - meant_at(&l, i, -2 * h, held);
@@ -451,9 +440,8 @@ static void test_nothing_counts(void **state)
     asked.context = CONTEXT;
     asked.batch_size = BATCH;
     int32_t ids[ROWS] = {0}, none[ROWS];
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < ROWS; i++)
         none[i] = NO_TARGET;
-    }
     for (size_t n = 0; fixture_choose_objective(&asked, n); n++) {
         struct logits l;
         double grad[ROWS * VOCAB];
@@ -465,9 +453,8 @@ static void test_nothing_counts(void **state)
         bool costs = terms.sequences.kind == SEQUENCE_PAIRS || terms.sequences.kind == SEQUENCE_VALUE;
         double loss = apply(&l, 10, grad);
         assert_true(costs ? isfinite(loss) : loss == 0);
-        for (int i = 0; i < ROWS * VOCAB; i++) {
+        for (int i = 0; i < ROWS * VOCAB; i++)
             assert_true(grad[i] == 0);
-        }
         logits_close(&l);
     }
 }
@@ -515,13 +502,11 @@ static void test_reference_shifted(void **state)
         double loss = apply(&l, 10, expected);
         for (int b = 0; b < BATCH; b++) {
             int t = 0;
-            while (b < 2 && target_of(b, t) < 0) {
+            while (b < 2 && target_of(b, t) < 0)
                 t++;
-            }
             double by = k == 1 && b < 2 ? 0.25 * count_of(b) : 0.25; // of one row; of ipo the mean moves
-            if (b < 2) {
+            if (b < 2)
                 l.reference[b * CONTEXT + t] += by;
-            }
         }
         logits_give(&l);
         assert_true(fabs(apply(&l, 10, grad) - loss) <= 1e-13);
@@ -540,9 +525,8 @@ static void test_mismatched(void **state)
                       without = logits_of("kto", "beta=0.3 kind=apo_zero_unpaired");
         double log_prob[ROWS], grad[ROWS * VOCAB], other[ROWS * VOCAB], moved = 0;
         log_probs(log_prob, l.start);
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < ROWS; i++)
             l.reference[i] = without.reference[i] = log_prob[i] - (i / CONTEXT % 2 ? (gains ? 0.5 : -0.5) : 0.1);
-        }
         logits_give(&l);
         logits_give(&without);
         double loss = apply(&l, 10, grad);
@@ -573,9 +557,8 @@ static void test_masked_groups(void **state)
             .old_logprobs = l.old, .reference_logprobs = l.reference, .advantages = given};
         double log_prob[ROWS], grad[ROWS * VOCAB], expected = 0, rows = 0, sequences = i % 3 == 2 ? 0 : 2;
         int32_t ids[ROWS] = {0}, targets[ROWS];
-        for (int row = 0; row < ROWS; row++) {
+        for (int row = 0; row < ROWS; row++)
             targets[row] = target_of(row / CONTEXT, row % CONTEXT);
-        }
         batch_close(&l.batch, l.device);
         batch_open(&l.batch, l.device, ids, targets, CONTEXT, BATCH);
         batch_set_objective(&l.batch, l.device, l.asked.objective, l.asked.objective_settings, &values);
@@ -617,9 +600,8 @@ static void test_no_advantage(void **state)
             batch_set_objective(&l.batch, l.device, l.asked.objective, l.asked.objective_settings, &values);
             double loss = apply(&l, 10, grads[beta]);
             assert_true(beta ? loss > 0.01 : loss == 0);
-            for (int j = 0; j < ROWS * VOCAB; j++) {
+            for (int j = 0; j < ROWS * VOCAB; j++)
                 assert_true(beta || grads[0][j] == 0);
-            }
             logits_close(&l);
         }
     }

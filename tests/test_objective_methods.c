@@ -21,9 +21,8 @@ static void test_token_mean_three_ways(void **state)
     void *options = fixture_options(full, "head_chunk=4");
     struct step_report report = {0};
     double *expected = fixture_step(&f, "full", options, &report), loss = report.sums.loss;
-    for (size_t i = 0; i < f.context * f.batch_size; i++) {
+    for (size_t i = 0; i < f.context * f.batch_size; i++)
         f.weights[i] = 1;
-    }
     static const char *const names[] = {"weighted-mean", "sequence-mean"};
     for (int i = 0; i < 2; i++) {
         f.objective = objective_find(names[i]);
@@ -81,13 +80,11 @@ static void test_methods_agree(void **state)
         assert_true(isfinite(loss) && loss != 0);
         for (const struct method *const *m = methods; *m; m++) {
             for (size_t i = 0; i < TEXTS && ((*m)->exact || (*m)->make_exact); i++) {
-                if (*f.settings && i != n % TEXTS) { // all of them for an objective as it is by default
+                if (*f.settings && i != n % TEXTS) // all of them for an objective as it is by default
                     continue;
-                }
                 void *options = fixture_options(*m, "%s", texts[i]);
-                if ((*m)->make_exact) {
+                if ((*m)->make_exact)
                     (*m)->make_exact(options, f.context);
-                }
                 check_method((*m)->name, options, &f, expected, loss);
                 options_free(&(*m)->options, options);
             }
@@ -116,9 +113,8 @@ static void test_deferred(void **state)
                                         "chunk=5 segments=2 loss=all budget=5", "chunk=64 budget=1 loss=all"};
     static const char *const methods_of_chunks[] = {"seco", "spaco"};
     int32_t targets[2 * 23]; // of the second sequence fewer than of the first
-    for (int i = 0; i < 2 * 23; i++) {
+    for (int i = 0; i < 2 * 23; i++)
         targets[i] = i % 23 < 4 || i > 23 + 14 ? NO_TARGET : i % 31;
-    }
     for (size_t i = 0; i < 6 * 4 * 2; i++) {
         const struct method *method = method_find(methods_of_chunks[i % 2]);
         void *options = fixture_options(method, "%s", texts[i / 2 % 4]);
@@ -182,9 +178,8 @@ static void test_not_deferred(void **state)
         f.batch.normaliser.pairs = 2; // of a step with more: gradients are sums with those of other pairs
         assert_false(objective_defers(&f.batch));
         fixture_close(&f);
-        if (i) {
+        if (i)
             free(found);
-        }
     }
     free(expected);
 }
@@ -198,9 +193,8 @@ static void test_objectives_differ(void **state)
     for (const struct objective *const *o = objectives; *o; o++) {
         struct fixture f = fixture_default();
         int32_t targets[2 * 23];
-        for (int i = 0; i < 2 * 23; i++) {
+        for (int i = 0; i < 2 * 23; i++)
             targets[i] = i < 9 ? NO_TARGET : i % 31;
-        }
         f.targets = targets;
         f.objective = *o;
         fixture_open(&f);
@@ -211,14 +205,11 @@ static void test_objectives_differ(void **state)
         step_report_free(&report);
         fixture_close(&f);
     }
-    for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < i; j++) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < i; j++)
             assert_true(relative_l2(gradients[i], gradients[j], size) > 0.01);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         free(gradients[i]);
-    }
 }
 
 // In f32 and bf16 near f64. A ratio near a bound may lie on the other side of it.

@@ -36,9 +36,8 @@ static void log_probs(struct fixture *f, double *values)
     log_prob_pass(&f->model, &f->batch, log_prob, (struct log_prob_options){0});
     tensor_read(f->device, log_prob, turned);
     tensor_free(f->device, &log_prob);
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < ROWS; i++)
         values[i] = turned[i % CONTEXT * BATCH + i / CONTEXT];
-    }
 }
 
 // The mean over rows with a target of the entropy of what the model predicts there: a forward for each token that
@@ -50,19 +49,16 @@ static double entropy_of(struct fixture *f)
     op_download(f->device, own, f->batch.targets);
     for (int32_t id = 0; id < (int32_t)f->config.vocab; id++) {
         double l[ROWS];
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < ROWS; i++)
             other[i] = own[i] < 0 ? NO_TARGET : id;
-        }
         op_upload(f->device, f->batch.targets, other);
         log_probs(f, l);
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < ROWS; i++)
             sum -= targets[i] < 0 ? 0 : exp(l[i]) * l[i];
-        }
     }
     op_upload(f->device, f->batch.targets, own);
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < ROWS; i++)
         count += targets[i] >= 0;
-    }
     return sum / count;
 }
 
@@ -107,9 +103,8 @@ static bool is(const struct fixture *f, const char *name, const char *choice)
 static size_t count_of(size_t b)
 {
     size_t count = 0;
-    for (size_t i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+    for (size_t i = b * CONTEXT; i < (b + 1) * CONTEXT; i++)
         count += targets[i] >= 0;
-    }
     return count;
 }
 
@@ -136,9 +131,8 @@ static void of_values(const struct fixture *f, const double *l, double *metrics)
     double kl = 0, rewards[2] = {0}, counts[2] = {0};
     for (size_t b = 0; b < BATCH; b++) {
         double sum = 0;
-        for (size_t i = b * CONTEXT; i < (b + 1) * CONTEXT; i++) {
+        for (size_t i = b * CONTEXT; i < (b + 1) * CONTEXT; i++)
             sum += targets[i] < 0 ? 0 : l[i] - f->reference[i];
-        }
         bool mismatched = b % step == 1, good = f->desirable[b];
         kl += mismatched ? sum / (BATCH / 2.0) : 0;
         rewards[good] += mismatched ? 0 : number(f, "beta") * sum;
@@ -155,9 +149,8 @@ static void of_rows(const struct fixture *f, const double *l, double *metrics)
          cispo = is(f, "policy", "cispo");
     bool of_sequence = is(f, "sampling", "sequence_truncate") || is(f, "sampling", "sequence_mask");
     bool masks = is(f, "sampling", "token_mask") || is(f, "sampling", "sequence_mask");
-    for (size_t i = 0; i < ROWS; i++) {
+    for (size_t i = 0; i < ROWS; i++)
         sums[i / CONTEXT] += targets[i] < 0 ? 0 : f->old[i] - f->sampling[i];
-    }
     for (size_t i = 0; i < ROWS; i++) {
         size_t b = i / CONTEXT;
         double most_sampled = number(f, "sampling_max") > 0 ? number(f, "sampling_max") : INFINITY;
@@ -204,19 +197,16 @@ static void test_what_they_mean(void **state)
         struct step_report report = {0};
         open(&f);
         log_probs(&f, l);
-        if (strcmp(f.objective->name, "dpo") == 0 || strcmp(f.objective->name, "orpo") == 0) {
+        if (strcmp(f.objective->name, "dpo") == 0 || strcmp(f.objective->name, "orpo") == 0)
             of_pairs(&f, l, expected);
-        } else if (strcmp(f.objective->name, "kto") == 0) {
+        else if (strcmp(f.objective->name, "kto") == 0)
             of_values(&f, l, expected);
-        } else if (strcmp(f.objective->name, "grpo") == 0) {
+        else if (strcmp(f.objective->name, "grpo") == 0)
             of_rows(&f, l, expected);
-        }
-        if (strstr(f.settings, "entropy")) {
+        if (strstr(f.settings, "entropy"))
             expected[METRIC_ENTROPY] = entropy_of(&f);
-        }
-        if (strstr(f.settings, "z_loss")) {
+        if (strstr(f.settings, "z_loss"))
             expected[METRIC_Z_LOSS] = z_loss_of(&f);
-        }
         free(fixture_step(&f, "full", NULL, &report));
         check(&f, "full", report.sums.metrics, expected, seen);
         for (const struct method *const *m = methods; *m && (n % 3 == 0 || !*f.settings); m++) {
@@ -231,11 +221,9 @@ static void test_what_they_mean(void **state)
         step_report_free(&report);
         fixture_close(&f);
     }
-    for (int m = 0; m < OBJECTIVE_METRICS; m++) {
-        if (!seen[m]) {
+    for (int m = 0; m < OBJECTIVE_METRICS; m++)
+        if (!seen[m])
             fail_msg("%s is nowhere but 0 or 1", objective_metrics[m].name);
-        }
-    }
 }
 
 // A step that nothing feeds has none, and says 0.
@@ -244,9 +232,8 @@ static void test_nothing_counts(void **state)
     (void)state;
     struct fixture f = fixture_default();
     int32_t none[2 * CONTEXT];
-    for (int i = 0; i < 2 * CONTEXT; i++) {
+    for (int i = 0; i < 2 * CONTEXT; i++)
         none[i] = NO_TARGET;
-    }
     f.objective = objective_find("grpo");
     f.context = CONTEXT;
     f.batch_size = 2;
@@ -254,9 +241,8 @@ static void test_nothing_counts(void **state)
     fixture_open(&f);
     struct step_report report = {0};
     free(fixture_step(&f, "full", NULL, &report));
-    for (int m = 0; m < OBJECTIVE_METRICS; m++) {
+    for (int m = 0; m < OBJECTIVE_METRICS; m++)
         assert_true(report.sums.metrics[m] == 0);
-    }
     step_report_free(&report);
     fixture_close(&f);
 }

@@ -86,9 +86,8 @@ static void assert_same(struct fixture *f)
         void *options = options_with(setting, true, text);
         bool valid = method->check(options, &f->config, f->context, &status);
         options_done(setting, options);
-        if (!valid) {
+        if (!valid)
             continue;
-        }
         double *kept = gradients(f, setting, false, text);
         double flops = f->device->counters.flops;
         assert_int_equal(f->device->host.peak_bytes, 0);
@@ -181,9 +180,8 @@ static struct moved rows_moved(const struct setting *setting, struct row_bytes r
         size_t held = count - 1 - j + sizes[j] - 1 + (kept && count == 1);
         moved.out += rows;
         moved.in += (streams ? 2 : 1) * rows + (j > 0 && sizes[j] > 1 && !lowest);
-        if (j > 0 && sizes[j] > 1 && !streams) {
+        if (j > 0 && sizes[j] > 1 && !streams)
             held--;
-        }
         // A lower stage's highest row attends when it is walked, and not on the way up.
         size_t attended = attention ? sizes[j] - (j > 0) : 0, held_bytes = held * arena_rounded(row.input);
         held_bytes += attended * (arena_rounded(row.o) + arena_rounded(row.logsumexp));
@@ -192,9 +190,8 @@ static struct moved rows_moved(const struct setting *setting, struct row_bytes r
     }
     if (gradient) {
         size_t layers = 0;
-        for (size_t j = 0; j < count; j++) {
+        for (size_t j = 0; j < count; j++)
             layers += sizes[j];
-        }
         moved.out += layers + embeds;
         moved.in += layers + embeds;
         moved.held_bytes += arena_rounded(row.input);
@@ -223,9 +220,8 @@ static void the_link_carries_the_formula(void **state)
                                 numbers * f.config.heads};
         for (size_t i = 0; i < COUNT(settings) * COUNT(cases); i++) {
             const struct setting *setting = &settings[i / COUNT(cases)];
-            if (strcmp(setting->offload, "kv") == 0) {
+            if (strcmp(setting->offload, "kv") == 0)
                 continue;
-            }
             const char *text = cases[i % COUNT(cases)].text;
             struct moved moved =
                 rows_moved(setting, row, cases[i % COUNT(cases)].sizes, cases[i % COUNT(cases)].count, !lora);
@@ -257,9 +253,8 @@ static void the_link_carries_keys_and_values(void **state)
     static const size_t starts[] = {0, 5, 10, 15, 20, 23};
     for (size_t i = 0; i < COUNT(settings); i++) {
         bool seco = strcmp(settings[i].method, "seco") == 0;
-        if (strcmp(settings[i].offload, "kv") != 0) {
+        if (strcmp(settings[i].offload, "kv") != 0)
             continue;
-        }
         struct fixture f = fixture_default();
         fixture_open(&f);
         size_t out = 0, in = 0, layers = f.config.layers;

@@ -31,9 +31,8 @@ static double estimate_s(const struct setting *setting, bool offloads, double li
     options_done(setting, options);
     breakdown_stop(&breakdown, f.device);
     double rows_s = 0, all_s = counters_clock_s(&f.device->counters);
-    for (size_t i = 0; i < breakdown.row_count; i++) {
+    for (size_t i = 0; i < breakdown.row_count; i++)
         rows_s += breakdown.rows[i].estimate_s;
-    }
     assert_true(fabs(rows_s - all_s) <= 1e-12 * all_s);
     *copied = fmax(f.device->counters.link_bytes[QUEUE_OUT], f.device->counters.link_bytes[QUEUE_IN]);
     breakdown_free(&breakdown);

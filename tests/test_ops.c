@@ -15,9 +15,8 @@ static int open_in(enum dtype dtype)
 {
     struct status status = {0};
     device = device_open("cpu", dtype, 0, &status);
-    if (device) {
+    if (device)
         device->arena.source = fenced_memory;
-    }
     return device ? 0 : -1;
 }
 
@@ -77,9 +76,8 @@ static void test_cases_can_fail(void **state)
         c->largest = 2e4;
         c->omit = true;
         cases_run(c, *operation);
-        if (c->ended == 0 || c->passed > 0) {
+        if (c->ended == 0 || c->passed > 0)
             fail_msg("%s: %zu of %zu cases pass without it", *operation, c->passed, c->ended);
-        }
         free(c);
     }
 }
@@ -98,9 +96,8 @@ static void test_sums_of_other_dtypes(void **state)
     enum dtype own = device->ops->dtype, other = own == DTYPE_F64 ? DTYPE_F32 : DTYPE_F64;
     struct tensor a = tensor_new(device, 1, 2, own, CATEGORY_WORKSPACE);
     struct tensor b = tensor_new(device, 1, 2, other, CATEGORY_WORKSPACE);
-    for (int side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++)
         EXPECT_ABORT(op_accumulate(device, side ? a : b, side ? b : a));
-    }
     tensor_free(device, &a);
     tensor_free(device, &b);
 }
@@ -140,9 +137,8 @@ static void test_counters(void **state)
     op_attention_backward(device, shape, grad_o, false, segments, 2, grad_o, o, logsumexp, q, k, v);
     assert_true(device->counters.flops == (6 * pairs + 4 * taking) * 2 * 4 * 4);
     struct tensor *all[] = {&q, &k, &v, &o, &logsumexp, &grad_o, &grad_k, &grad_v};
-    for (size_t i = 0; i < 8; i++) {
+    for (size_t i = 0; i < 8; i++)
         tensor_free(device, all[i]);
-    }
 }
 
 // OPERATION: the cases of that one alone.

@@ -28,9 +28,8 @@ static void write_all(struct fixture *f, bool gradients, double (*value)(size_t 
         struct tensor to = gradients ? p->grad : p->value;
         double *values = malloc(tensor_count(to) * sizeof *values);
         assert_non_null(values);
-        for (size_t j = 0; j < tensor_count(to); j++) {
+        for (size_t j = 0; j < tensor_count(to); j++)
             values[j] = value(j, t);
-        }
         tensor_write(f->device, to, values);
         free(values);
     }
@@ -89,14 +88,12 @@ static void weights_are_those_of_pytorch(void **state)
         for (size_t k = 0; k < f.model.parameter_count; k++) {
             const struct parameter *p = &f.model.parameters[k];
             double *found = values_of(&f, p), largest = 0;
-            for (size_t j = 0; j < tensor_count(p->value); j++) {
+            for (size_t j = 0; j < tensor_count(p->value); j++)
                 largest = fmax(largest, fabs(found[j] - cases[i].weights[j % 4]));
-            }
-            if (p->vector && cases[i].decays) {
+            if (p->vector && cases[i].decays)
                 assert_true(largest > 1e-3); // no decay
-            } else if (!(largest <= 1e-14)) {
+            else if (!(largest <= 1e-14))
                 fail_msg("%s %s: %s is off by %.1e", cases[i].optimizer, cases[i].options, p->name, largest);
-            }
             free(found);
         }
         fixture_close(&f);
@@ -145,9 +142,8 @@ static double noise(size_t i, size_t t)
 static void code_plainly(const double *moments, bool is_signed, int codes[256], double *scale)
 {
     *scale = 0;
-    for (size_t i = 0; i < 256; i++) {
+    for (size_t i = 0; i < 256; i++)
         *scale = fmax(*scale, (float)fabs(moments[i]));
-    }
     for (size_t i = 0; i < 256; i++) {
         float x = (float)moments[i] / (float)*scale;
         double nearest = 9;
@@ -175,9 +171,8 @@ static void eight_bits_are_those_of_a_plain_reference(void **state)
     static double w[COUNT_ALL];
     static int m_codes[COUNT_ALL], v_codes[COUNT_ALL];
     double m_scale[BLOCKS] = {0}, v_scale[BLOCKS] = {0};
-    for (size_t i = 0; i < COUNT_ALL; i++) {
+    for (size_t i = 0; i < COUNT_ALL; i++)
         w[i] = first_weight(i, 0);
-    }
     const struct parameter *p = f.model.layers[0].gate.weight;
     for (size_t t = 1; t <= 20; t++) {
         trainer_begin(&f.trainer, t, 1);
@@ -309,14 +304,12 @@ static void stochastic_rounding_has_no_bias(void **state)
     assert_memory_equal(results[1], results[0], count * sizeof(double));
     assert_memory_not_equal(results[2], results[0], count * sizeof(double));
     assert_memory_not_equal(results[3], results[0], count * sizeof(double));
-    for (size_t r = 0; r < COUNT(runs); r++) {
+    for (size_t r = 0; r < COUNT(runs); r++)
         free(results[r]);
-    }
     struct fixture f;
     double *nearest = moved("", 1, &f);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         assert_true(nearest[i] == 1);
-    }
     free(nearest);
     fixture_close(&f);
 }
@@ -332,9 +325,8 @@ static void a_master_keeps_what_rounding_loses(void **state)
         trainer_update(&f.trainer);
     }
     double *found = values_of(&f, f.model.layers[1].up.weight);
-    for (size_t i = 0; i < (size_t)WIDTH * WIDTH; i++) {
+    for (size_t i = 0; i < (size_t)WIDTH * WIDTH; i++)
         assert_true(found[i] == 1 - 3 * spacing); // 10 * 0.3
-    }
     free(found);
     fixture_close(&f);
 }

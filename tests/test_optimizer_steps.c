@@ -47,9 +47,8 @@ static void set_kind(struct fixture *f, const struct kind *kind, bool in_backwar
 {
     const struct optimizer *optimizer = optimizer_find(kind->optimizer);
     f->config.width = f->config.ffn = f->config.vocab = WIDTH;
-    if (optimizer->lora == LORA_BESIDE) {
+    if (optimizer->lora == LORA_BESIDE)
         f->lora = (struct lora){.rank = 8, .alpha = 32, .targets = (1u << LORA_PROJECTIONS) - 1};
-    }
     fixture_set_optimizer(f, optimizer, "rate=0.05 decay=0.1 %s%s", kind->options, whens[in_backward]);
 }
 
@@ -58,9 +57,8 @@ static void every_optimizer_is_tested(void **state)
     (void)state;
     for (size_t i = 0; optimizers[i]; i++) {
         size_t times = 0;
-        for (size_t k = 0; k < COUNT(kinds); k++) {
+        for (size_t k = 0; k < COUNT(kinds); k++)
             times += optimizer_find(kinds[k].optimizer) == optimizers[i];
-        }
         assert_true(times > 0);
     }
 }
@@ -69,9 +67,8 @@ static size_t gradient_bytes(const struct model *model, size_t unit)
 {
     struct parameters parameters = unit_parameters(model, unit);
     size_t bytes = 0;
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         bytes += parameters.items[i].grad.data ? arena_rounded(tensor_bytes(parameters.items[i].grad)) : 0;
-    }
     return bytes;
 }
 
@@ -108,9 +105,8 @@ static void take_steps(struct fixture *f, const char *device, const struct metho
     batch_open(&f->batch, f->device, ids, NULL, f->context, f->batch_size);
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
-    for (size_t t = 1; t <= 2; t++) {
+    for (size_t t = 1; t <= 2; t++)
         fixture_take_step(&f->trainer, method, &f->batch, options, t, &report);
-    }
     assert_int_equal(f->device->status.code, STATUS_OK);
     options_free(&method->options, options);
     step_report_free(&report);
@@ -200,17 +196,15 @@ static void updates_in_the_walk_are_those_behind_it(void **state)
                 fixture_close(&f);
             }
             for (size_t r = 1; r < COUNT(results); r++) {
-                if (counts[r] != counts[0] || memcmp(results[r], results[0], counts[0] * sizeof(double)) != 0) {
+                if (counts[r] != counts[0] || memcmp(results[r], results[0], counts[0] * sizeof(double)) != 0)
                     fail_msg("%s, %s %s, run %zu: other bits", (*m)->name, kinds[k].optimizer, kinds[k].options, r);
-                }
                 if ((*m)->by_layer && strcmp((*m)->name, "null") != 0) {
                     assert_int_equal(recorders[r].others, 0);
                     assert_true(recorders[r].max_of_unit < recorders[0].max / 2);
                 }
             }
-            for (size_t r = 0; r < COUNT(results); r++) {
+            for (size_t r = 0; r < COUNT(results); r++)
                 free(results[r]);
-            }
         }
     }
 }
@@ -228,9 +222,8 @@ static void a_walk_alone_leaves_gradients(void **state)
     f = fixture_default();
     set_kind(&f, &kinds[0], true);
     fixture_open(&f);
-    for (size_t i = 0; i < f.model.parameter_count; i++) {
+    for (size_t i = 0; i < f.model.parameter_count; i++)
         f.gradient_count += tensor_count(f.model.parameters[i].value);
-    }
     const struct method *streambp = method_find("streambp");
     void *options = options_new(&streambp->options);
     for (int i = 0; i < 2; i++) {
@@ -367,13 +360,11 @@ static void resident_bytes_are_those_derived(void **state)
         assert_true(fabs((double)live[CATEGORY_WEIGHTS] / 0x1p30 - weights) < 0.01);
         assert_true(fabs((double)live[CATEGORY_GRADIENTS] / 0x1p30 - rows[i].gradients_gib) < 0.01);
         double gib = (double)live[CATEGORY_OPTIMIZER] / 0x1p30;
-        if (!(fabs(gib - rows[i].state_gib) < 0.01)) {
+        if (!(fabs(gib - rows[i].state_gib) < 0.01))
             fail_msg("%s %s: %.2f GiB of state", rows[i].kind.optimizer, rows[i].kind.options, gib);
-        }
         fixture_close(&f);
-        if (!rows[i].walked_gib) {
+        if (!rows[i].walked_gib)
             continue;
-        }
         f = fixture_default();
         f.dtype = DTYPE_BF16;
         set_kind(&f, &rows[i].kind, true);
@@ -431,9 +422,8 @@ static void published_memory_is_near(void **state)
         trainer_open(&f.trainer, &f.model, &f.config, &options, f.device);
         const size_t *live = f.device->arena.live_by_category;
         double gib = (double)(live[CATEGORY_WEIGHTS] + live[CATEGORY_OPTIMIZER]) / 0x1p30;
-        if (!(fabs(gib - rows[i].published_gib) < 0.05 * rows[i].published_gib)) {
+        if (!(fabs(gib - rows[i].published_gib) < 0.05 * rows[i].published_gib))
             fail_msg("%s: %.2f GiB, published %g", rows[i].kind.optimizer, gib, rows[i].published_gib);
-        }
         fixture_close(&f);
     }
 }

@@ -27,9 +27,8 @@ static void test_tables_are_sound(void **state)
                 assert_true(other->offset + widths[other->type] <= option->offset ||
                             option->offset + widths[option->type] <= other->offset);
             }
-            while (option->choices && option->choices[choices]) {
+            while (option->choices && option->choices[choices])
                 choices++;
-            }
             assert_true(option->type == OPTION_CHOICE ? option->initial < (double)choices : !option->choices);
             assert_true(option->type != OPTION_COUNT || option->maximum > 0);
         }
@@ -53,11 +52,9 @@ static void test_a_name_means_one_thing(void **state)
             }
         }
     }
-    for (const struct method *const *m = methods; *m; m++) {
-        for (const struct option *option = (*m)->options.rows; option->name; option++) {
+    for (const struct method *const *m = methods; *m; m++)
+        for (const struct option *option = (*m)->options.rows; option->name; option++)
             rows--;
-        }
-    }
     assert_int_equal(rows, 0); // every row is that of one of the names
     assert_null(methods_option_find("colour"));
 }
@@ -134,11 +131,9 @@ static void test_bad_values(void **state)
         {"number", "2"}, {"number", ""},  {"choice", "black"}, {"choice", "1"}, {"list", "1;2"}, {"list", "8"},
         {"list", "a"},   {"count", "-1"}, {"number", "-1"},    {"list", "1,,2"}};
     struct example *options = options_new(&example);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (options_set(&example, options, bad[i][0], bad[i][1])) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (options_set(&example, options, bad[i][0], bad[i][1]))
             fail_msg("%s=%s was taken", bad[i][0], bad[i][1]);
-        }
-    }
     options_free(&example, options);
 }
 

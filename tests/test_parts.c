@@ -85,9 +85,8 @@ static void assert_same(struct device *device, struct tensor found, struct tenso
     tensor_read(device, found, a);
     tensor_read(device, expected, b);
     double error = relative_l2(a, b, count);
-    if (!(error <= 64 * dtype_epsilon(device->ops->dtype))) {
+    if (!(error <= 64 * dtype_epsilon(device->ops->dtype)))
         fail_msg("the parts are off the whole by %.3g", error);
-    }
     free(a);
     free(b);
 }
@@ -187,20 +186,17 @@ static void test_attention(void **state)
         assert_same(device, o[1], o[0]);
         assert_same(device, statistics[1], statistics[0]);
         assert_same(device, grad[1], grad[0]);
-        for (size_t i = 0; i < 6; i++) {
+        for (size_t i = 0; i < 6; i++)
             assert_same(device, grads[1][i], grads[0][i]);
-        }
         struct tensor *all[] = {&q, &k, &v};
-        for (size_t i = 0; i < 3; i++) {
+        for (size_t i = 0; i < 3; i++)
             tensor_free(device, all[i]);
-        }
         for (int parts = 0; parts < 2; parts++) {
             tensor_free(device, &o[parts]);
             tensor_free(device, &statistics[parts]);
             tensor_free(device, &grad[parts]);
-            for (size_t i = 0; i < 6; i++) {
+            for (size_t i = 0; i < 6; i++)
                 tensor_free(device, &grads[parts][i]);
-            }
         }
         device_close(device);
     }
@@ -242,9 +238,8 @@ static void test_refused(void **state)
     assert_int_equal(device->status.code, STATUS_OK);
     assert_int_equal(device->counters.launches, 3);
     struct tensor *all[] = {&x, &wide, &y, &q, &statistics, &keys, &shape.mask.documents.device_starts};
-    for (size_t i = 0; i < 7; i++) {
+    for (size_t i = 0; i < 7; i++)
         tensor_free(device, all[i]);
-    }
     device_close(device);
 }
 
@@ -258,9 +253,8 @@ static void look_on(struct observer *observer, struct device *device, const stru
 {
     (void)device;
     struct onlooker *o = (struct onlooker *)observer;
-    if (range->level != RANGE_OPERATION) {
+    if (range->level != RANGE_OPERATION)
         return;
-    }
     o->forwards += range->work == WORK_ATTENTION_FORWARD;
     o->backwards += range->work == WORK_ATTENTION_BACKWARD;
     if (range->work == WORK_GEMM) {

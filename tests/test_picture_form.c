@@ -12,9 +12,8 @@ static void draw_as(const struct scratch *scratch, struct picture_form form)
     request.form.folder = folder.text;
     request.form.scripts = "plots";
     struct status status = {0};
-    if (!plot(&request, &status)) {
+    if (!plot(&request, &status))
         fail_msg("%s", status.message);
-    }
 }
 
 static unsigned big_endian(const char *bytes)
@@ -62,9 +61,8 @@ static void test_sizes_that_are_none(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct picture_size size;
         struct status status = {0};
-        if (picture_size_parse(wrong[i], &size, &status) || !strstr(status.message, "--size: ")) {
+        if (picture_size_parse(wrong[i], &size, &status) || !strstr(status.message, "--size: "))
             fail_msg("\"%s\": %s", wrong[i], status.message);
-        }
     }
 }
 

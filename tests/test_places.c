@@ -103,9 +103,8 @@ static size_t entries(const char *folder)
     DIR *directory = opendir(folder);
     size_t count = 0;
     assert_non_null(directory);
-    while (readdir(directory)) {
+    while (readdir(directory))
         count++;
-    }
     closedir(directory);
     return count;
 }
@@ -115,9 +114,8 @@ static void the_host_may_be_a_folder(void **state)
     const struct scratch *scratch = *state;
     struct device *device = opened("cpu");
     double written[300], found[300] = {0};
-    for (size_t i = 0; i < 300; i++) {
+    for (size_t i = 0; i < 300; i++)
         written[i] = (double)i;
-    }
     device->host_folder = scratch->folder;
     struct tensor x = tensor_new_in(device, PLACE_HOST, 3, 100, DTYPE_F64, CATEGORY_KV_CACHE);
     assert_int_equal(device->status.code, STATUS_OK);
@@ -125,9 +123,8 @@ static void the_host_may_be_a_folder(void **state)
     assert_int_equal(entries(scratch->folder), 2); // its file has no name
     char line[512], mapped = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, maps)) {
+    while (fgets(line, sizeof line, maps))
         mapped |= strstr(line, scratch->folder) != NULL;
-    }
     fclose(maps);
     assert_true(mapped);
     tensor_write(device, x, written);
@@ -180,9 +177,8 @@ static void a_wrong_place_is_a_bug(void **state)
     struct device *device = opened("cpu");
     struct tensor t = tensor_new(device, 2, 3, DTYPE_F64, CATEGORY_DATA);
     struct tensor host = tensor_new_in(device, PLACE_HOST, 2, 3, DTYPE_F64, CATEGORY_DATA);
-    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
         EXPECT_ABORT(mistakes[i](device, t, host));
-    }
     tensor_free(device, &t);
     tensor_free(device, &host);
     device_close(device);
@@ -230,16 +226,14 @@ static void copies_are_counted_and_ordered(void **state)
     struct counters first = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct device *device = opened(cases[i].name);
-        if (cases[i].late) {
+        if (cases[i].late)
             late_open(device, cases[i].dropped_of, cases[i].dropped_for);
-        }
         double found = there_and_back(device);
         assert_true(cases[i].wrong ? found != 10 : found == 10);
         first = i ? first : device->counters;
         assert_memory_equal(&device->counters, &first, sizeof first);
-        if (cases[i].late) {
+        if (cases[i].late)
             late_close(device);
-        }
         device_close(device);
     }
     assert_true(first.link_bytes[QUEUE_OUT] == 8 && first.link_bytes[QUEUE_IN] == 8);

@@ -51,9 +51,8 @@ static void compare(struct fixture *f, const struct method *method, const void *
     measure(f, "cpu", method, options, &measured, &measured_counters);
     measure(f, "plan-cpu", method, options, &planned, &planned_counters);
     if (planned.peak_bytes != measured.peak_bytes ||
-        memcmp(planned.peak_by_category, measured.peak_by_category, sizeof planned.peak_by_category) != 0) {
+        memcmp(planned.peak_by_category, measured.peak_by_category, sizeof planned.peak_by_category) != 0)
         fail_msg("%s: planned peak %zu bytes, measured %zu", method->name, planned.peak_bytes, measured.peak_bytes);
-    }
     assert_true(measured.peak_bytes > measured.live_bytes || strcmp(method->name, "null") == 0);
     assert_memory_equal(&planned_counters, &measured_counters, sizeof planned_counters);
 }
@@ -71,21 +70,18 @@ static void compare_all(struct fixture *f)
                 void *options = fixture_options(*m, "chunk=6 budget=2");
                 struct status status = {0};
                 if (option->type == OPTION_CHOICE ||
-                    (option->type == OPTION_COUNT && strcmp(option->name, "budget") != 0)) {
+                    (option->type == OPTION_COUNT && strcmp(option->name, "budget") != 0))
                     options_set(&(*m)->options, options, option->name, values[i]);
-                }
                 if (strcmp(values[i], "fixed") == 0 || strcmp(option->name, "drawn_chunks") == 0) {
                     options_set(&(*m)->options, options, "sampler", "fixed");
                     options_set(&(*m)->options, options, "drawn_chunks", "1,3");
                 }
-                if (strcmp(option->name, "segment_starts") == 0) {
+                if (strcmp(option->name, "segment_starts") == 0)
                     options_set(&(*m)->options, options, option->name, i % 2 ? "0,1" : "0,2");
-                }
                 // Method null hangs and crashes on request.
                 bool stops = strcmp(option->name, "behaviour") == 0 && i > 0;
-                if (!stops && (!(*m)->check || (*m)->check(options, &f->config, f->context, &status))) {
+                if (!stops && (!(*m)->check || (*m)->check(options, &f->config, f->context, &status)))
                     compare(f, *m, options);
-                }
                 options_free(&(*m)->options, options);
             }
         }
@@ -252,9 +248,8 @@ static void test_growth_is_the_lower_bound(void **state)
             options_free(&(*m)->options, options);
         }
         double growth = (double)(peaks[1] - peaks[0]), expected = lower_bounds[1] - lower_bounds[0];
-        if (expected == 0) {
+        if (expected == 0)
             continue; // method null
-        }
         printf("%-10s %.0f bytes per token, floor %.0f, ratio %.4f\n", (*m)->name, growth / 4096, expected / 4096,
                growth / expected);
         assert_true(growth <= 1.05 * expected && growth >= expected);

@@ -280,9 +280,8 @@ static void the_choice_is_that_of_an_exhaustive_walk(void **state)
             expect_choice(space, all, (struct planned_limits){NO_LIMIT, host_limit});
             expect_choice(space, all, (struct planned_limits){peaks[0] - 1, host_limit});
             for (size_t i = 0; i < space->candidates; i += space->candidates / 3, limit++) {
-                if (!is_chosen(limit, 4)) {
+                if (!is_chosen(limit, 4))
                     continue;
-                }
                 expect_choice(space, all, (struct planned_limits){peaks[i], host_limit});
                 expect_choice(space, all, (struct planned_limits){peaks[i] + 1, host_limit});
             }
@@ -369,9 +368,8 @@ static void what_is_remembered_is_the_same(void **state)
         struct planned_memos memos;
         planned_memos_open(&memos);
         for (size_t i = 0; i < space->candidates; i++) {
-            if (!is_chosen(s + i, 3)) {
+            if (!is_chosen(s + i, 3))
                 continue;
-            }
             const struct family *family = &space->families[all[i].family];
             void *options = family_options(family, all[i].index);
             const struct planned_step *wanted = &all[i].step;

@@ -31,9 +31,8 @@ static bool draw(const struct scratch *scratch, struct request_files files, cons
 static void must_draw(const struct scratch *scratch, struct request_files files, const char *formats)
 {
     struct status status = {0};
-    if (!draw(scratch, files, formats, "plots", &status)) {
+    if (!draw(scratch, files, formats, "plots", &status))
         fail_msg("%s", status.message);
-    }
 }
 
 static void test_pictures(void **state)
@@ -52,11 +51,9 @@ static void test_pictures(void **state)
                                  "revision abcdef123456",
                                  "A CPU, 2 threads",
                                  "no result from 1 of 3 trials"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (!strstr(svg, words[i])) {
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strstr(svg, words[i]))
             fail_msg("\"%s\" is not in the picture", words[i]);
-        }
-    }
     assert_memory_equal(png, "\x89PNG\r\n", 6);
     assert_true(exists(scratch, "out/deep/sweep-time.svg") && exists(scratch, "out/deep/sweep-memory.png"));
     assert_true(exists(scratch, "out/deep/sweep-memory.tsv"));
@@ -260,9 +257,8 @@ static void expect_failure(const struct scratch *scratch, const char *name, cons
 {
     struct status status = {0};
     assert_false(draw(scratch, (struct request_files){{name}}, formats, scripts, &status));
-    if (!strstr(status.message, message)) {
+    if (!strstr(status.message, message))
         fail_msg("expected %s\n   found %s", message, status.message);
-    }
 }
 
 // Where the host keeps something, that is a panel of its own.
@@ -427,9 +423,8 @@ static void test_series_are_chosen(void **state)
         for (size_t s = 0; s < 4 && choices[i].starts[s]; s++) {
             for (int row = 0; row < 2; row++) {
                 const char *line = strsep(&rest, "\n"), *start = choices[i].starts[s];
-                if (!line || strncmp(line, start, strlen(start)) != 0) {
+                if (!line || strncmp(line, start, strlen(start)) != 0)
                     fail_msg("%s: %s, not %s", choices[i].list, line, start);
-                }
             }
         }
         assert_string_equal(rest, "");
@@ -457,9 +452,8 @@ static void test_choices_that_are_none(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct status status = {0};
         assert_false(draw_chosen(scratch, wrong[i].series, wrong[i].condition, &status));
-        if (!strstr(status.message, wrong[i].message)) {
+        if (!strstr(status.message, wrong[i].message))
             fail_msg("expected %s\n   found %s", wrong[i].message, status.message);
-        }
         assert_false(exists(scratch, "out")); // nothing is drawn before all is known to be right
     }
 }

@@ -28,9 +28,8 @@ static void refused(size_t plugin, const char *path, const char *reason, const c
     setenv(plugins[plugin].variable, path, 1);
     assert_false(plugins[plugin].load(&status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
-    if (!strstr(status.message, path) || !strstr(status.message, reason) || !strstr(status.message, remedy)) {
+    if (!strstr(status.message, path) || !strstr(status.message, reason) || !strstr(status.message, remedy))
         fail_msg("\"%s\" does not say \"%s\", \"%s\" and \"%s\"", status.message, path, reason, remedy);
-    }
 }
 
 static void test_none(void **state)

@@ -99,21 +99,18 @@ static void the_directions_lose_least(void **state)
             double squares = 0; // of what the matrix is along vector k
             for (size_t other = 0; other < rows * cols / s; other++) {
                 double sum = 0;
-                for (size_t j = 0; j < s; j++) {
+                for (size_t j = 0; j < s; j++)
                     sum += all[k * s + j] * numbers[rows < cols ? j * cols + other : other * cols + j];
-                }
                 squares += sum * sum;
             }
             assert_true(squares <= before * (1 + 1e-12));
             before = squares;
-            for (size_t j = 0; k < rank && j < s; j++) {
+            for (size_t j = 0; k < rank && j < s; j++)
                 assert_true(fabs(some[j * rank + k] - all[k * s + j]) < 1e-10);
-            }
             for (size_t other = 0; other <= k; other++) {
                 double product = 0;
-                for (size_t j = 0; j < s; j++) {
+                for (size_t j = 0; j < s; j++)
                     product += all[k * s + j] * all[other * s + j];
-                }
                 assert_true(fabs(product - (other == k)) < 1e-13 * (double)(s + 1));
             }
         }

@@ -69,14 +69,12 @@ static void what_can_be_represented_is_exact(void **state)
                 double scale = ldexp(1, (int)(i / QUANTISATION_BLOCK) - 9);
                 int level = (int)(i * 89 % 255) - 127;
                 values[i] = q == QUANTISATION_NF4 ? scale * (double)nf4_level((unsigned)(i % 16)) : scale * level;
-                if (i % QUANTISATION_BLOCK == 0) { // the largest of its block
+                if (i % QUANTISATION_BLOCK == 0) // the largest of its block
                     values[i] = q == QUANTISATION_NF4 ? -scale : 127 * scale;
-                }
             }
             there_and_back(&found, q, values, count, DTYPE_F64);
-            for (size_t i = 0; i < count; i++) {
+            for (size_t i = 0; i < count; i++)
                 assert_true(found.values[i] == values[i]);
-            }
         }
     }
 }
@@ -88,9 +86,8 @@ static void the_error_is_bounded(void **state)
     (void)state;
     static struct quantised found;
     double values[MAX], widest = 0;
-    for (unsigned code = 1; code < NF4_LEVELS; code++) {
+    for (unsigned code = 1; code < NF4_LEVELS; code++)
         widest = fmax(widest, (double)nf4_level(code) - (double)nf4_level(code - 1));
-    }
     const double bounds[] = {[QUANTISATION_NF4] = widest / 2, [QUANTISATION_INT8] = 0.5 / 127};
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct random random = random_named(seed, "values");
@@ -101,12 +98,10 @@ static void the_error_is_bounded(void **state)
             for (size_t first = 0; first < MAX; first += QUANTISATION_BLOCK) {
                 double largest = 0;
                 size_t end = first + QUANTISATION_BLOCK < MAX ? first + QUANTISATION_BLOCK : MAX;
-                for (size_t i = first; i < end; i++) {
+                for (size_t i = first; i < end; i++)
                     largest = fmax(largest, fabs(values[i]));
-                }
-                for (size_t i = first; i < end; i++) {
+                for (size_t i = first; i < end; i++)
                     worst = fmax(worst, fabs(found.values[i] - values[i]) / largest);
-                }
             }
             assert_true(worst <= bounds[q] + 2 * dtype_epsilon(DTYPE_F32));
             assert_true(worst > bounds[q] * 0.9); // reached, or nothing was quantised
@@ -142,14 +137,12 @@ static void zeros_and_what_is_no_number(void **state)
     for (enum quantisation q = QUANTISATION_NF4; q < QUANTISATION_COUNT; q++) {
         double values[2 * QUANTISATION_BLOCK] = {0};
         there_and_back(&found, q, values, 2 * QUANTISATION_BLOCK, DTYPE_BF16);
-        for (size_t i = 0; i < 2 * QUANTISATION_BLOCK; i++) {
+        for (size_t i = 0; i < 2 * QUANTISATION_BLOCK; i++)
             assert_true(found.values[i] == 0);
-        }
         values[1] = NAN, values[QUANTISATION_BLOCK] = 1, values[2 * QUANTISATION_BLOCK - 1] = 1e-300;
         there_and_back(&found, q, values, 2 * QUANTISATION_BLOCK, DTYPE_BF16);
-        for (size_t i = 0; i < QUANTISATION_BLOCK; i++) {
+        for (size_t i = 0; i < QUANTISATION_BLOCK; i++)
             assert_true(isnan(found.values[i]));
-        }
         assert_true(found.values[QUANTISATION_BLOCK] == 1 && found.values[2 * QUANTISATION_BLOCK - 1] == 0);
     }
 }

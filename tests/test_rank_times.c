@@ -72,24 +72,21 @@ static double times(struct teller *tellers, size_t count, const struct interconn
         trace_end(&tellers[r].trace, &tellers[r].device);
         ranks[r] = (struct timed_rank){.rank = r, .source = r, .trace = &tellers[r].trace};
     }
-    if (!rank_times(ranks, count, interconnect, &seconds, &status)) {
+    if (!rank_times(ranks, count, interconnect, &seconds, &status))
         fail_msg("%s", status.message);
-    }
     return seconds;
 }
 
 static void forget(struct teller *tellers, size_t count)
 {
-    for (size_t r = 0; r < count; r++) {
+    for (size_t r = 0; r < count; r++)
         trace_free(&tellers[r].trace);
-    }
 }
 
 static void near(double found, double expected)
 {
-    if (!(found - expected <= 1e-12 * expected && expected - found <= 1e-12 * expected)) {
+    if (!(found - expected <= 1e-12 * expected && expected - found <= 1e-12 * expected))
         fail_msg("found %.17g, expected %.17g", found, expected);
-    }
 }
 
 // Rank 0 sends after 1 s, rank 1 has room after 3 s: 2 s of bytes and a latency of 0.5 s. The next message, for
@@ -197,9 +194,8 @@ static void links_are_taken_in_turn_by_groups(void **state)
         finish(&tellers[r], others);
     }
     near(times(tellers, 4, &interconnect, ranks), 7);
-    for (size_t r = 0; r < 4; r++) {
+    for (size_t r = 0; r < 4; r++)
         near(ranks[r].end_s, 7);
-    }
     forget(tellers, 4);
 }
 
@@ -213,23 +209,19 @@ static double chunk_s(size_t chunk, bool growing)
 static void tell_stage(struct teller *teller, size_t s, size_t stages, size_t chunks, bool growing, double bytes)
 {
     for (size_t c = 0; c < chunks; c++) {
-        if (s > 0) {
+        if (s > 0)
             say(teller, TRACE_RECEIVE, s - 1, bytes);
-        }
         compute(teller, chunk_s(c, growing));
-        if (s + 1 < stages) {
+        if (s + 1 < stages)
             say(teller, TRACE_SEND, s + 1, bytes);
-        }
     }
     for (size_t c = chunks; c-- > 0;) {
         compute(teller, c + 1 < chunks ? chunk_s(c, growing) : 0);
-        if (s + 1 < stages) {
+        if (s + 1 < stages)
             say(teller, TRACE_RECEIVE, s + 1, bytes);
-        }
         compute(teller, 2 * chunk_s(c, growing));
-        if (s > 0) {
+        if (s > 0)
             say(teller, TRACE_SEND, s - 1, bytes);
-        }
     }
 }
 
@@ -245,12 +237,10 @@ static void a_pipeline_takes_its_closed_form(void **state)
         struct teller tellers[RANKS_MAX] = {0};
         struct timed_rank ranks[RANKS_MAX];
         double last = chunk_s(K - 1, growing), expected = -last + (double)(S - 1) * 3 * last;
-        for (size_t s = 0; s < S; s++) {
+        for (size_t s = 0; s < S; s++)
             tell_stage(&tellers[s], s, S, K, growing, 1);
-        }
-        for (size_t c = 0; c < K; c++) {
+        for (size_t c = 0; c < K; c++)
             expected += 4 * chunk_s(c, growing);
-        }
         near(times(tellers, S, &interconnect, ranks), expected);
         near(ranks[0].busy_s, expected - (double)(S - 1) * 3 * last);
         forget(tellers, S);

@@ -36,9 +36,8 @@ static void test_sums_in_order(void **state)
         struct tensor t = tensor_new(device, rows, cols, dtypes[d], CATEGORY_GRADIENTS);
         double *own = malloc(2 * rows * cols * sizeof *own), *found = own + rows * cols;
         assert_non_null(own);
-        for (size_t i = 0; i < rows * cols; i++) {
+        for (size_t i = 0; i < rows * cols; i++)
             own[i] = part_of(world.comm.rank, i / cols, i % cols);
-        }
         tensor_write(device, t, own);
         device->counters = (struct counters){0};
         comm_sum(&world.comm, device, t);
@@ -46,9 +45,8 @@ static void test_sums_in_order(void **state)
         enum dtype sums = dtypes[d] == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
         for (size_t i = 0; i < rows * cols; i++) {
             double sum = 0;
-            for (size_t r = 0; r < P; r++) {
+            for (size_t r = 0; r < P; r++)
                 sum = dtype_round(sum + dtype_round(part_of(r, i / cols, i % cols), dtypes[d]), sums);
-            }
             assert_true(found[i] == dtype_round(sum, dtypes[d]));
         }
         // Every byte of another's twice, once either way: 2 (P - 1) / P of the tensor, but for remainders.
@@ -73,18 +71,16 @@ static void test_sums_by_nodes(void **state)
     for (size_t i = 0; i < 3 * P; i++) {
         enum dtype dtype = dtypes[i % 3], sums = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
         size_t node = i / 3 + 1;
-        if (node == 1 || node == P || P % node != 0) {
+        if (node == 1 || node == P || P % node != 0)
             continue;
-        }
         struct device *device = opened(dtype);
         struct comm comm = world.comm;
         comm.node = node;
         struct tensor t = tensor_new(device, rows, cols, dtype, CATEGORY_GRADIENTS);
         double *values = malloc(rows * cols * sizeof *values);
         assert_non_null(values);
-        for (size_t k = 0; k < rows * cols; k++) {
+        for (size_t k = 0; k < rows * cols; k++)
             values[k] = part_of(comm.rank, k / cols, k % cols);
-        }
         tensor_write(device, t, values);
         device->counters = (struct counters){0};
         comm_sum(&comm, device, t);
@@ -93,17 +89,15 @@ static void test_sums_by_nodes(void **state)
             double sum = 0;
             for (size_t first = 0; first < P; first += node) {
                 double of_node = 0;
-                for (size_t r = first; r < first + node; r++) {
+                for (size_t r = first; r < first + node; r++)
                     of_node = dtype_round(of_node + dtype_round(part_of(r, k / cols, k % cols), dtype), sums);
-                }
                 sum = dtype_round(sum + dtype_round(of_node, dtype), sums);
             }
             assert_true(values[k] == dtype_round(sum, dtype));
         }
         size_t place = comm.rank % node, mine = 0, count = rows * cols, nodes = P / node;
-        for (size_t r = place; r < P; r += node) { // of the rows of its place in all nodes
+        for (size_t r = place; r < P; r += node) // of the rows of its place in all nodes
             mine += count / P + (r < count % P);
-        }
         size_t own = count / P + (comm.rank < count % P);
         double near = (double)(count - mine + (node - 1) * mine), far = (double)(mine - own + (nodes - 1) * own);
         assert_true(device->counters.sent_bytes == (near + far) * (double)dtype_bytes(dtype));
@@ -121,20 +115,17 @@ static void test_rows_in_blocks(void **state)
 {
     (void)state;
     size_t P = world.comm.size, each = 3, cols = COMM_SCRATCH_BYTES / sizeof(double) / (P > 1 ? P - 1 : 1) / 2 + 1;
-    if (P > 3) { // as many bytes on every rank
+    if (P > 3) // as many bytes on every rank
         return;
-    }
     struct device *device = opened(DTYPE_F64);
     struct tensor t = tensor_new(device, P * each, cols, DTYPE_F64, CATEGORY_GRADIENTS);
     struct row_range *owned = calloc(P, sizeof *owned);
     double *values = t.data;
     assert_non_null(owned);
-    for (size_t r = 0; r < P; r++) {
+    for (size_t r = 0; r < P; r++)
         owned[r] = (struct row_range){(P - 1 - r) * each, each};
-    }
-    for (size_t i = 0; i < tensor_count(t); i++) {
+    for (size_t i = 0; i < tensor_count(t); i++)
         values[i] = part_of(world.comm.rank, i / cols, i % cols % 100);
-    }
     size_t live = device->arena.live_bytes;
     arena_reset_peak(&device->arena);
     comm_sum_rows(&world.comm, device, t, owned);
@@ -142,9 +133,8 @@ static void test_rows_in_blocks(void **state)
     comm_gather_rows(&world.comm, device, t, owned);
     for (size_t i = 0; i < tensor_count(t); i += 4093) {
         double sum = 0;
-        for (size_t r = 0; r < P; r++) {
+        for (size_t r = 0; r < P; r++)
             sum += part_of(r, i / cols, i % cols % 100);
-        }
         assert_true(values[i] == sum);
     }
     free(owned);
@@ -241,9 +231,8 @@ static void check_pipeline(const struct setting *s)
     assert_memory_equal(&first, &again, sizeof first);
     for (size_t i = 0; i < one.model.parameter_count; i++) {
         const struct parameter *whole = &one.model.parameters[i], *own = &part.model.parameters[i];
-        if (!own->grad.data) {
+        if (!own->grad.data)
             continue;
-        }
         if (s->tied && own == part.model.embedding) { // a sum of both ends' parts
             double difference = 0, norm = 0, a, b;
             for (size_t j = 0; j < tensor_count(own->grad); j++) {
@@ -295,9 +284,8 @@ static void test_pipeline(void **state)
         {"spaco", "chunk=3 budget=4 inner=checkpoint", false, false, true, DTYPE_F32},
         {"spaco", "chunk=4 sampler=fixed drawn_chunks=0,5", true, false, false, DTYPE_F64},
     };
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         check_pipeline(&settings[i]);
-    }
 }
 
 int main(int argc, char **argv)
@@ -309,8 +297,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rows_in_blocks),
         cmocka_unit_test(test_pipeline),
     };
-    if (argc > 1) {
+    if (argc > 1)
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
-    }
     return start_all(argv[0], counts, sizeof counts / sizeof *counts);
 }

@@ -66,9 +66,8 @@ static void expect(struct measured *result, const struct expected *fields, size_
     json_t *record = written(result);
     for (size_t i = 0; i < count; i++) {
         double found = field(record, fields[i].path), value = fields[i].value;
-        if (isnan(value) ? !isnan(found) : !(fabs(found - value) <= 1e-6 * fabs(value))) {
+        if (isnan(value) ? !isnan(found) : !(fabs(found - value) <= 1e-6 * fabs(value)))
             fail_msg("%s: found %.9g, expected %.9g", fields[i].path, found, value);
-        }
     }
     json_decref(record);
 }

@@ -24,9 +24,8 @@ static struct measured update_of(struct trainer *trainer, struct batch *batch, s
 static double *weights_of(struct model *model, size_t *count)
 {
     *count = 0;
-    for (size_t i = 0; i < model->parameter_count; i++) {
+    for (size_t i = 0; i < model->parameter_count; i++)
         *count += model->parameters[i].size;
-    }
     double *values = malloc(*count * sizeof *values), *next = values;
     assert_non_null(values);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
@@ -67,9 +66,8 @@ static double *update_alone(const struct updated *u, size_t *count)
     if (world.comm.rank == 0) {
         struct fixture one = updated_fixture(u);
         fixture_open(&one);
-        for (size_t t = 1; t <= STEPS; t++) {
+        for (size_t t = 1; t <= STEPS; t++)
             update_of(&one.trainer, &one.batch, t);
-        }
         weights = weights_of(&one.model, count);
         fixture_close(&one);
     }
@@ -83,9 +81,8 @@ static void check_updates(const struct updated *u, bool some)
     size_t count = 0;
     double *whole = update_alone(u, &count), *first = NULL;
     for (size_t way = 0; way <= 2 * ZERO_WEIGHTS + 1; way++) {
-        if (some && way > 0 && (way / 2 + way) % 2 == 0) {
+        if (some && way > 0 && (way / 2 + way) % 2 == 0)
             continue;
-        }
         struct fixture f = updated_fixture(u);
         struct ranks ranks;
         struct plan plan;
@@ -130,24 +127,19 @@ static void updates_are_those_of_one_rank(void **state)
         {"bcd", "interval=1", .dtype = DTYPE_F32},
         {"bcd", "interval=2 order=descending", .dtype = DTYPE_F64},
     };
-    for (size_t i = 0; i < sizeof updates / sizeof *updates; i++) {
-        if (is_chosen(i + world.comm.size, 3)) { // others with other numbers of ranks
+    for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
+        if (is_chosen(i + world.comm.size, 3)) // others with other numbers of ranks
             check_updates(&updates[i], i > 1);
-        }
-    }
-    for (size_t o = 0; optimizers[o]; o++) { // as it is by default
-        if (optimizers[o]->by_element && is_chosen(o + world.comm.size, 3)) {
+    for (size_t o = 0; optimizers[o]; o++) // as it is by default
+        if (optimizers[o]->by_element && is_chosen(o + world.comm.size, 3))
             check_updates(&(struct updated){optimizers[o]->name, "", .dtype = DTYPE_F32}, true);
-        }
-    }
 }
 
 int main(int argc, char **argv)
 {
     static const size_t counts[] = {2, 3, 4};
     const struct CMUnitTest tests[] = {cmocka_unit_test(updates_are_those_of_one_rank)};
-    if (argc > 1) {
+    if (argc > 1)
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
-    }
     return start_all(argv[0], counts, sizeof counts / sizeof *counts);
 }

@@ -41,9 +41,8 @@ static void gradients_are_those_of_one_rank(void **state)
     size_t possible = 0;
     for (size_t m = 0; methods[m]; m++) {
         for (size_t i = 0; takes_replicas(methods[m]) && i < sizeof settings / sizeof *settings; i++) {
-            if (is_tried(m + i)) {
+            if (is_tried(m + i))
                 check_replicas(methods[m], &settings[i], world.comm.size, 1);
-            }
             possible++;
         }
     }
@@ -64,9 +63,8 @@ static void products_are_those_of_one_rank(void **state)
     };
     for (size_t m = 0; world.comm.size == 4 && methods[m]; m++) {
         bool both = takes_replicas(methods[m]) && methods[m]->parallel & PARALLEL_STAGE;
-        for (size_t i = 0; both && i < sizeof settings / sizeof *settings; i++) {
+        for (size_t i = 0; both && i < sizeof settings / sizeof *settings; i++)
             check_replicas(methods[m], &settings[i], 2, 2);
-        }
     }
 }
 
@@ -103,19 +101,16 @@ static void shared_sequences_are_those_of_one_rank(void **state)
     for (size_t m = 0; methods[m]; m++) {
         for (size_t i = 0; methods[m]->exact && i < sizeof settings / sizeof *settings; i++) {
             for (enum exchange exchange = EXCHANGE_GATHER; exchange < EXCHANGE_COUNT; exchange++) {
-                if (!takes_exchange(methods[m], settings[i].options, exchange, P)) {
+                if (!takes_exchange(methods[m], settings[i].options, exchange, P))
                     continue;
-                }
                 possible++;
-                if (!is_tried(m + i + exchange)) {
+                if (!is_tried(m + i + exchange))
                     continue;
-                }
                 struct split split = {1, P, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1};
                 struct split both = {2, 2, 1, ZERO_NOTHING, exchange, SUM_ORDERED, false, 1};
                 check_split(methods[m], &settings[i], split, i == 0 ? ALL : i < 5 ? ENDS : FIRST);
-                if (P == 4 && settings[i].sequences > 1) {
+                if (P == 4 && settings[i].sequences > 1)
                     check_split(methods[m], &settings[i], both, ENDS);
-                }
             }
         }
     }
@@ -154,9 +149,8 @@ static void nodes_sum_first(void **state)
         check_split(method_find("streambp"), &setting, splits[i], ALL);
         check_split(method_find("full"), &factors, splits[i], ENDS);
     }
-    if (world.comm.size == 4) {
+    if (world.comm.size == 4)
         check_split(method_find("seco"), &setting, splits[0], ALL);
-    }
 }
 
 // Sums that are the library's own: those of one rank but for their order, which no device adds in.
@@ -244,9 +238,8 @@ static void objectives_are_of_the_whole_step(void **state)
         struct setting s = {.options = "chunk=9", .masked = true, .objective = f.objective, .settings = f.settings};
         struct split data = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
         struct split sequence = {1, world.comm.size, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
-        if (is_tried(i)) {
+        if (is_tried(i))
             check_split(method_find("streambp"), &s, data, ENDS);
-        }
         if (is_tried(i + 1)) {
             static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F64};
             s.sequences = 4;
@@ -287,8 +280,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(objectives_are_of_the_whole_step),
         cmocka_unit_test(a_row_is_gathered_once_per_pass),
     };
-    if (argc > 1) {
+    if (argc > 1)
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
-    }
     return start_all(argv[0], counts, sizeof counts / sizeof *counts);
 }

@@ -27,9 +27,8 @@ static struct result_file must_read(struct scratch *scratch, const char *text)
 {
     struct result_file file;
     struct status status = {0};
-    if (!read_text(scratch, &file, text, &status)) {
+    if (!read_text(scratch, &file, text, &status))
         fail_msg("%s", status.message);
-    }
     return file;
 }
 
@@ -37,13 +36,11 @@ static void expect_bad(struct scratch *scratch, const char *text, const char *me
 {
     struct result_file file;
     struct status status = {0};
-    if (read_text(scratch, &file, text, &status)) {
+    if (read_text(scratch, &file, text, &status))
         fail_msg("accepted: %s", text);
-    }
     char *expected = quoted(message);
-    if (status.code != STATUS_BAD_INPUT || !strstr(status.message, expected)) {
+    if (status.code != STATUS_BAD_INPUT || !strstr(status.message, expected))
         fail_msg("expected %s\n   found %s", expected, status.message);
-    }
     free(expected);
     result_file_close(&file);
 }

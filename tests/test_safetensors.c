@@ -19,9 +19,8 @@ static struct scratch_path make(const struct scratch *scratch, const char *heade
     uint64_t length = header_bytes;
     memcpy(bytes, &length, 8);
     memcpy(bytes + 8, header, header_bytes);
-    for (size_t i = 0; i < data; i++) {
+    for (size_t i = 0; i < data; i++)
         bytes[8 + header_bytes + i] = (unsigned char)i;
-    }
     struct scratch_path path = scratch_file(scratch, "x.safetensors", bytes, 8 + header_bytes + data);
     free(bytes);
     return path;
@@ -110,9 +109,8 @@ static void deep_nesting_is_refused(void **state)
 {
     struct scratch *scratch = *state;
     char *header = malloc(200000);
-    for (int i = 0; i < 100000; i++) {
+    for (int i = 0; i < 100000; i++)
         memcpy(header + 2 * i, "[[", 2);
-    }
     expect_refused(make(scratch, header, 200000, 0).text, STATUS_BAD_INPUT, "nested too deeply");
     free(header);
 }
@@ -164,9 +162,8 @@ static void every_byte_flip_is_survived(void **state)
         for (size_t j = 0; ok && j < file.count; j++) {
             double values[4];
             assert_true(file.tensors[j].count <= 4);
-            if (file.tensors[j].readable) {
+            if (file.tensors[j].readable)
                 safetensors_values(&file.tensors[j], 0, file.tensors[j].count, values);
-            }
         }
         refused += !ok;
         safetensors_close(&file);
@@ -208,9 +205,8 @@ static void written_values_come_back(void **state)
     assert_int_equal(scratch_entries(scratch), 1);
 
     struct safetensors file;
-    if (!safetensors_open(&file, path.text, &status)) {
+    if (!safetensors_open(&file, path.text, &status))
         fail_msg("%s", status.message);
-    }
     assert_int_equal(file.count, 5);
     uint64_t header;
     memcpy(&header, file.map, 8);
@@ -252,11 +248,10 @@ static void f16_is_read_exactly(void **state)
         double found, expected;
         int exponent = i >> 10 & 31, fraction = i & 1023;
         safetensors_values(&t, 0, 1, &found);
-        if (exponent == 31) {
+        if (exponent == 31)
             expected = fraction ? NAN : INFINITY;
-        } else {
+        else
             expected = exponent ? ldexp(1 + fraction / 1024.0, exponent - 15) : ldexp(fraction / 1024.0, -14);
-        }
         expected = i >> 15 ? -expected : expected;
         assert_true(isnan(expected) ? isnan(found) : found == expected && signbit(found) == signbit(expected));
     }

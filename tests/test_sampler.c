@@ -17,11 +17,9 @@ static struct index_list set_of(unsigned bits)
     struct index_list set = {0};
     index_list_resize(&set, K);
     size_t count = 0;
-    for (uint32_t c = 0; c < K; c++) {
-        if (bits >> c & 1) {
+    for (uint32_t c = 0; c < K; c++)
+        if (bits >> c & 1)
             set.items[count++] = c;
-        }
-    }
     index_list_resize(&set, count);
     return set;
 }
@@ -70,9 +68,8 @@ static void check(struct spaco_options *o)
         o->sampler_seed = n;
         struct draw draw = sampler_draw(o, K);
         unsigned bits = 0;
-        for (size_t j = 0; j < draw.chunks.count; j++) {
+        for (size_t j = 0; j < draw.chunks.count; j++)
             bits |= 1u << draw.chunks.items[j];
-        }
         times[bits]++;
         check_factors(o, &draw);
         draw_free(&draw);

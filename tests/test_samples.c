@@ -14,12 +14,10 @@ void __wrap_method_step(const struct method *method, struct model *model, const 
                         const void *options, struct step_report *report)
 {
     __real_method_step(method, model, batch, options, report);
-    if (steps++ == before_more) {
+    if (steps++ == before_more)
         op_scale(model->device, model->parameters[0].grad, 1);
-    }
-    for (size_t i = 0; shared_factor != 1 && batch->of && i < model->parameter_count; i++) {
+    for (size_t i = 0; shared_factor != 1 && batch->of && i < model->parameter_count; i++)
         op_scale(model->device, model->parameters[i].grad, shared_factor);
-    }
 }
 
 // The warm-up may do what it likes.

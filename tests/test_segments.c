@@ -157,9 +157,8 @@ static struct work work_of(const struct fixture *f, struct span chunk)
     const struct config *c = &f->config;
     double d = (double)c->width, q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
     double n = (double)(chunk.count * f->batch_size), pairs = 0;
-    for (size_t i = 0; i < chunk.count; i++) {
+    for (size_t i = 0; i < chunk.count; i++)
         pairs += (double)((chunk.start + i + 1) * f->batch_size);
-    }
     struct work work = {.keys = 4 * n * d * kv, .down = 2 * n * d * (double)c->ffn};
     work.all = 4 * n * d * q + work.keys + 3 * work.down + 4 * q * pairs;
     return work;
@@ -172,9 +171,8 @@ static double added(const struct fixture *f, bool chunks, bool inner, const size
     struct chunks grid = chunks_of(f->context, 5);
     for (size_t j = 0; j < count; j++) {
         double m = (double)sizes[j];
-        if (!chunks && j > 0) {
+        if (!chunks && j > 0)
             flops += (m - 1) * work_of(f, (struct span){0, f->context}).all;
-        }
         for (size_t c = 0; chunks && j > 0 && c < grid.count; c++) {
             struct work work = work_of(f, chunk_span(grid, c));
             flops += c + 1 < grid.count ? (m - 1) * work.all + work.keys : m * work.all;
@@ -221,9 +219,8 @@ static void work_is_the_closed_form(void **state)
                 snprintf(text, sizeof text, "%s %s", plain, cases[i].text);
                 double with = flops_of(&f, *m, text),
                        expected = added(&f, chunks, inner, cases[i].sizes[chunks], cases[i].count);
-                if (with - alone != expected) {
+                if (with - alone != expected)
                     fail_msg("%s, %s: %.0f FLOPs more, expected %.0f", (*m)->name, text, with - alone, expected);
-                }
                 // In all at most as many rows once more as there are layers above the number of segments.
                 double rows = work_of(&f, (struct span){0, f.context}).all;
                 double forward =

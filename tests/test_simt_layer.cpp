@@ -115,15 +115,20 @@ void test_missing_barrier(void **)
 void test_refusals(void **)
 {
     assert_contains(last_words([] {
-                        simt::launch(1, 64, 0, [] {
-                            if (threadIdx.x < 16)
-                                __syncthreads();
-                            else
-                                __syncwarp();
-                        });
+                        simt::launch(
+                            1, 64, 0,
+                            [] {
+                                if (threadIdx.x < 16)
+                                    __syncthreads();
+                                else
+                                    __syncwarp();
+                            });
                     }),
                     "some threads wait at __syncthreads");
-    assert_contains(last_words([] { simt::launch(1, 32, 0, [] { __shfl_sync(0xffffu, 1, 0); }); }),
+    assert_contains(last_words([] {
+                        simt::launch(
+                            1, 32, 0, [] { __shfl_sync(0xffffu, 1, 0); });
+                    }),
                     "a mask that omits it");
     assert_contains(
         last_words([] { simt::launch(1, 32, 0, [] { __shfl_sync(threadIdx.x < 8 ? 0xffffu : ALL, 1, 0); }); }),
@@ -133,8 +138,10 @@ void test_refusals(void **)
     for (size_t bytes : {99 << 10, 227 << 10})
         assert_contains(last_words([=] {
                             simt::card_shared_bytes = bytes;
-                            simt::launch(1, 32, bytes, [] {});
-                            simt::launch(1, 32, bytes + 1, [] {});
+                            simt::launch(
+                                1, 32, bytes, [] {});
+                            simt::launch(
+                                1, 32, bytes + 1, [] {});
                         }),
                         "CUDA refuses");
     assert_contains(last_words([] { simt::launch(dim3(1, 70000), 32, 0, [] {}); }), "CUDA refuses");

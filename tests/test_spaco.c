@@ -56,17 +56,14 @@ static struct spaco_options fixed_options(const struct spaco_options *options, u
 {
     struct spaco_options fixed = *options;
     fixed.sampler = SAMPLER_FIXED;
-    if (options->sampler == SAMPLER_SEQUENTIAL) {
+    if (options->sampler == SAMPLER_SEQUENTIAL)
         fixed.compensation = COMPENSATION_SEQUENTIAL;
-    }
     size_t count = 0;
     fixed.drawn_chunks = (struct index_list){0};
     index_list_resize(&fixed.drawn_chunks, CHUNKS);
-    for (uint32_t c = 0; c < CHUNKS; c++) {
-        if (bits >> c & 1) {
+    for (uint32_t c = 0; c < CHUNKS; c++)
+        if (bits >> c & 1)
             fixed.drawn_chunks.items[count++] = c;
-        }
-    }
     index_list_resize(&fixed.drawn_chunks, count);
     return fixed;
 }
@@ -82,9 +79,8 @@ static double *expectation(struct estimate *e, const struct spaco_options *optio
         total += p;
         if (p > 0) {
             double *gradient = fixture_step(&e->fixture, "spaco", &fixed, &e->report);
-            for (size_t i = 0; i < e->fixture.gradient_count; i++) {
+            for (size_t i = 0; i < e->fixture.gradient_count; i++)
                 mean[i] += p * gradient[i];
-            }
             *loss += p * e->report.sums.loss;
             free(gradient);
         }
@@ -104,9 +100,8 @@ static void check_unbiased(enum sampler sampler, double minimum, enum loss_scope
         options.loss = loss;
         double mean_loss, *mean = expectation(&e, &options, &mean_loss);
         double bias = relative_l2(mean, e.exact, e.fixture.gradient_count);
-        if (!(bias <= 1e-13)) {
+        if (!(bias <= 1e-13))
             fail_msg("budget %zu: the mean is off by %.2e", budget, bias);
-        }
         assert_true(fabs(mean_loss - e.exact_loss) <= 1e-13 * e.exact_loss);
         free(mean);
     }
@@ -127,9 +122,8 @@ static void test_objectives_unbiased(void **state)
         fixture_open_objective(&e.fixture);
         bool sums = objective_has_sums(f.objective, e.fixture.objective_settings);
         fixture_close_objective(&e.fixture);
-        if (*f.settings && !(several && sums)) { // as each is by default, and some sums
+        if (*f.settings && !(several && sums)) // as each is by default, and some sums
             continue;
-        }
         fixture_open(&e.fixture);
         e.exact = fixture_step(&e.fixture, "full", NULL, &e.report);
         e.exact_loss = e.report.sums.loss;
@@ -186,9 +180,8 @@ static void test_sequential_unbiased(void **state)
 static double chain_weight(size_t p, double t, double loss_factor, double kv_factor)
 {
     double weight = loss_factor;
-    for (size_t i = 0; i < p; i++) {
+    for (size_t i = 0; i < p; i++)
         weight *= (t - i) / (CHUNKS - i) * (i ? kv_factor : 1);
-    }
     return weight;
 }
 
@@ -206,32 +199,26 @@ static void take_apart(struct estimate *e, double *parts[CHUNKS])
         options.cap = z[i];
         values[i] = fixture_step(&e->fixture, "spaco", &options, &e->report);
         index_list_free(&options.drawn_chunks);
-        for (size_t k = 0; k < count; k++) {
+        for (size_t k = 0; k < count; k++)
             values[i][k] /= CHUNKS; // s = K / 1
-        }
     }
     // Newton's divided differences, then the coefficients.
     for (size_t level = 1; level < CHUNKS; level++) {
-        for (size_t i = CHUNKS - 1; i >= level; i--) {
-            for (size_t k = 0; k < count; k++) {
+        for (size_t i = CHUNKS - 1; i >= level; i--)
+            for (size_t k = 0; k < count; k++)
                 values[i][k] = (values[i][k] - values[i - 1][k]) / (z[i] - z[i - level]);
-            }
-        }
     }
-    for (size_t p = 0; p < CHUNKS; p++) {
+    for (size_t p = 0; p < CHUNKS; p++)
         parts[p] = calloc(count, sizeof **parts);
-    }
     for (size_t i = CHUNKS; i-- > 0;) {
         for (size_t k = 0; k < count; k++) {
-            for (size_t p = CHUNKS - 1; p > 0; p--) {
+            for (size_t p = CHUNKS - 1; p > 0; p--)
                 parts[p][k] = parts[p - 1][k] - z[i] * parts[p][k];
-            }
             parts[0][k] = values[i][k] - z[i] * parts[0][k];
         }
     }
-    for (size_t i = 0; i < CHUNKS; i++) {
+    for (size_t i = 0; i < CHUNKS; i++)
         free(values[i]);
-    }
 }
 
 static void test_uniform_bias_is_chain_survival(void **state)
@@ -245,9 +232,8 @@ static void test_uniform_bias_is_chain_survival(void **state)
     // The parts are the whole, and more than one of them matters.
     for (size_t k = 0; k < count; k++) {
         predicted[k] = 0;
-        for (size_t p = 0; p < CHUNKS; p++) {
+        for (size_t p = 0; p < CHUNKS; p++)
             predicted[k] += parts[p][k];
-        }
     }
     assert_true(relative_l2(predicted, e.exact, count) < 1e-9);
     assert_true(relative_l2(parts[0], e.exact, count) > 0.05);
@@ -263,9 +249,8 @@ static void test_uniform_bias_is_chain_survival(void **state)
             double kv = i == 0 ? 1 : i == 1 ? s : fmin(s, 2);
             for (size_t k = 0; k < count; k++) {
                 predicted[k] = 0;
-                for (size_t p = 0; p < CHUNKS; p++) {
+                for (size_t p = 0; p < CHUNKS; p++)
                     predicted[k] += chain_weight(p + 1, budget, s, kv) * parts[p][k];
-                }
             }
             double bias = relative_l2(mean, e.exact, count);
             printf("uniform, compensation %-6s  t = %zu of %d: relative L2 bias %.4f\n", names[i], budget, CHUNKS,
@@ -279,9 +264,8 @@ static void test_uniform_bias_is_chain_survival(void **state)
         }
         assert_true(last < 1e-13); // t = K
     }
-    for (size_t p = 0; p < CHUNKS; p++) {
+    for (size_t p = 0; p < CHUNKS; p++)
         free(parts[p]);
-    }
     free(predicted);
     estimate_close(&e);
 }
@@ -300,9 +284,8 @@ static void test_fixed_repeats_any_draw(void **state)
             options.sampler_seed = seed;
             double *drawn = fixture_step(&e.fixture, "spaco", &options, &e.report);
             unsigned bits = 0;
-            for (size_t j = 0; j < e.report.drawn_chunks.count; j++) {
+            for (size_t j = 0; j < e.report.drawn_chunks.count; j++)
                 bits |= 1u << e.report.drawn_chunks.items[j];
-            }
             sets |= 1u << (bits % 31);
             assert_true(samplers[i] != SAMPLER_UNIFORM || e.report.drawn_chunks.count == 3);
             struct spaco_options fixed = fixed_options(&options, bits);
@@ -330,9 +313,8 @@ static void test_draws_follow_probabilities(void **state)
             options.sampler_seed = seed;
             struct draw draw = sampler_draw(&options, CHUNKS);
             unsigned bits = 0;
-            for (size_t j = 0; j < draw.chunks.count; j++) {
+            for (size_t j = 0; j < draw.chunks.count; j++)
                 bits |= 1u << draw.chunks.items[j];
-            }
             draw_free(&draw);
             seen[bits]++;
         }

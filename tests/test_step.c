@@ -15,9 +15,8 @@
 static void check_micro_batches(struct fixture f)
 {
     int32_t targets[4 * 23];
-    for (int i = 0; i < 4 * 23; i++) {
+    for (int i = 0; i < 4 * 23; i++)
         targets[i] = i % 3 == 0 || i / 23 == 2 ? NO_TARGET : i % 31; // the third sequence has none at all
-    }
     f.batch_size = 4;
     f.targets = targets;
     fixture_open(&f);
@@ -59,9 +58,8 @@ static void test_micro_batches_add_up(void **state)
 {
     (void)state;
     struct fixture f = fixture_default();
-    for (size_t i = 0; fixture_choose_objective(&f, i); i++) {
+    for (size_t i = 0; fixture_choose_objective(&f, i); i++)
         check_micro_batches(f);
-    }
 }
 
 // What a step has told of its units.
@@ -77,9 +75,8 @@ static double *gradient_of(struct model *model, size_t unit, size_t *count)
 {
     struct parameters parameters = unit_parameters(model, unit);
     *count = 0;
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         *count += tensor_count(parameters.items[i].grad);
-    }
     double *values = malloc((*count + 1) * sizeof *values), *next = values;
     CHECK(values);
     for (size_t i = 0; i < parameters.count; i++) {
@@ -96,9 +93,8 @@ static void record_done(struct unit_listener *listener, struct model *model, siz
     struct record *record = (struct record *)listener;
     size_t count;
     assert_true(unit < unit_count(model));
-    if (record->told[unit]++) {
+    if (record->told[unit]++)
         fail_msg("%s: unit %zu is done twice", record->method, unit);
-    }
     record->then[unit] = gradient_of(model, unit, &count);
 }
 
@@ -114,9 +110,8 @@ static void check_done(struct fixture *f, const struct method *method, void *opt
     for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
         size_t count;
         double *now = gradient_of(&f->model, unit, &count);
-        if (record.told[unit] != 1 || memcmp(record.then[unit], now, count * sizeof *now) != 0) {
+        if (record.told[unit] != 1 || memcmp(record.then[unit], now, count * sizeof *now) != 0)
             fail_msg("%s: unit %zu is %s", method->name, unit, record.told[unit] ? "not done yet" : "never done");
-        }
         sum += count;
         free(now);
         free(record.then[unit]);
@@ -135,12 +130,10 @@ static void test_done_is_done(void **state)
         f.lora =
             variant == 2 ? (struct lora){.rank = 3, .alpha = 8, .targets = LORA_Q | LORA_DOWN} : (struct lora){0};
         fixture_open(&f);
-        for (const struct method *const *m = methods; *m; m++) {
+        for (const struct method *const *m = methods; *m; m++)
             check_done(&f, *m, fixture_options(*m, OPTIONS));
-        }
-        for (const struct method *const *m = methods; *m; m++) {
+        for (const struct method *const *m = methods; *m; m++)
             check_done(&f, *m, fixture_options(*m, OPTIONS " segments=2"));
-        }
         const struct method *spaco = method_find("spaco");
         check_done(&f, spaco, fixture_options(spaco, OPTIONS " sampler=fixed")); // no chunk is drawn
         fixture_close(&f);
@@ -159,9 +152,8 @@ static void leave(struct unit_listener *listener, struct model *model, size_t un
     struct parameters parameters = unit_parameters(model, unit);
     size_t count = 0;
     assert_null(absent->values[unit]); // it was there
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         count += tensor_count(parameters.items[i].value);
-    }
     double *next = absent->values[unit] = malloc(count * sizeof *next);
     CHECK(next);
     for (size_t i = 0; i < parameters.count; i++) {
@@ -192,19 +184,16 @@ static void check_absent(struct fixture *f, const struct method *method, void *o
     struct absent absent = {.listener = {.acquire = come, .release = leave}};
     struct step_report report = {0};
     double *expected = fixture_step(f, method->name, options, &report), loss = report.sums.loss;
-    for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
+    for (size_t unit = 0; unit < unit_count(&f->model); unit++)
         leave(&absent.listener, &f->model, unit);
-    }
     f->model.listener = &absent.listener;
     double *found = fixture_step(f, method->name, options, &report);
     options_free(&method->options, options);
     f->model.listener = NULL;
-    for (size_t unit = 0; unit < unit_count(&f->model); unit++) {
+    for (size_t unit = 0; unit < unit_count(&f->model); unit++)
         come(&absent.listener, &f->model, unit); // and so it is absent after the step
-    }
-    if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 || report.sums.loss != loss) {
+    if (memcmp(found, expected, f->gradient_count * sizeof *found) != 0 || report.sums.loss != loss)
         fail_msg("%s: a weight is read that was not acquired", method->name);
-    }
     free(found);
     free(expected);
     step_report_free(&report);

@@ -20,9 +20,8 @@ static void expect_refused(enum data_kind kind, const char *path, size_t context
     struct data_source source = {.kind = kind, .path = (char *)path};
     struct status status = {0};
     int32_t *ids = tokens_read(&source, context, sequences, vocab, 1, &status);
-    if (ids || status.code == STATUS_OK || !strstr(status.message, reason)) {
+    if (ids || status.code == STATUS_OK || !strstr(status.message, reason))
         fail_msg("expected \"%s\", got %s: %s", reason, status_name(status.code), status.message);
-    }
     free(ids);
 }
 
@@ -30,9 +29,8 @@ static void expect_ids(struct data_source source, size_t vocab, const int32_t ex
 {
     struct status status = {0};
     int32_t *ids = tokens_read(&source, 2, 2, vocab, 1, &status);
-    if (!ids) {
+    if (!ids)
         fail_msg("%s", status.message);
-    }
     assert_memory_equal(ids, expected, 4 * sizeof *expected);
     free(ids);
 }
@@ -231,10 +229,9 @@ static void known_formats_are_refused_by_name(void **state)
         while (length > 16 && cases[i].bytes[length - 1] == '\0')
             length--;
         struct scratch_path path = scratch_file(*state, "file", cases[i].bytes, length);
-        for (enum data_kind kind = DATA_BYTES; kind <= DATA_ARRAY; kind++) {
+        for (enum data_kind kind = DATA_BYTES; kind <= DATA_ARRAY; kind++)
             if (kind != DATA_BYTES || !cases[i].as_bytes)
                 expect_refused(kind, path.text, 1, 1, 256, cases[i].name);
-        }
         struct status status = {0};
         assert_null(tokens_read_labels(path.text, 1, 1, 256, &status));
         assert_non_null(strstr(status.message, cases[i].name));
@@ -326,10 +323,9 @@ static void random_ids_depend_on_the_seed_alone(void **state)
         seen[a[i]]++;
         differing += a[i] != c[i];
     }
-    for (size_t i = 0; i < 11; i++) {
+    for (size_t i = 0; i < 11; i++)
         assert_in_range(seen[i], 45, 140); // 1000 / 11, give or take five deviations
-    }
-    assert_in_range(differing, 850, 970); // 10 of 11
+    assert_in_range(differing, 850, 970);  // 10 of 11
     free(a);
     free(b);
     free(c);

@@ -149,9 +149,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(windows_have_the_losses_of_one_rank),
                                        cmocka_unit_test(sequences_have_the_losses_of_one_rank)};
     environment_settle(argv);
-    if (argc > 1) {
+    if (argc > 1)
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
-    }
     char *program = realpath(argv[0], NULL);
     struct scratch scratch = scratch_open();
     uint16_t tokens[40 * CONTEXT];

@@ -53,9 +53,8 @@ static void steps(struct fixture *f, const struct method *method)
     for (size_t t = 1; t <= STEPS; t++) {
         trainer_begin(&f->trainer, t, 1);
         trainer_zero(&f->trainer);
-        for (int i = 0; i < MICRO_BATCHES; i++) {
+        for (int i = 0; i < MICRO_BATCHES; i++)
             method_step(method, &f->model, &f->batch, options, &report);
-        }
         trainer_update(&f->trainer);
     }
     assert_int_equal(f->device->arena.live_bytes, live);
@@ -152,9 +151,8 @@ static void check_bytes(const struct fixture *f, const struct method *method, si
         kept += p->grad.data ? arena_rounded(tensor_count(p->grad) * a) : 0;
     }
     size_t out = 0, in = 0;
-    if (places & 1) {
+    if (places & 1)
         out += n * e;
-    }
     if (places & 2) {
         out += walks * n * a, in += walks * n * a;
         assert_int_equal(device->host.live_by_category[CATEGORY_GRADIENTS], kept);
@@ -164,9 +162,8 @@ static void check_bytes(const struct fixture *f, const struct method *method, si
         assert_int_equal(device->host.live_by_category[CATEGORY_OPTIMIZER], 2 * kept);
     }
     assert_true(device->counters.link_bytes[QUEUE_OUT] == (double)(STEPS * out));
-    if (!(places & 1)) { // weights: tests/test_weights.c
+    if (!(places & 1)) // weights: tests/test_weights.c
         assert_true(device->counters.link_bytes[QUEUE_IN] == (double)(STEPS * in));
-    }
     assert_int_equal(device->host.peak_bytes, device->host.live_bytes);
     assert_int_equal(device->arena.live_by_category[CATEGORY_GRADIENTS], places & 2 ? 0 : kept);
     assert_int_equal(device->arena.live_by_category[CATEGORY_OPTIMIZER], places & 4 ? 0 : 2 * kept);
@@ -188,13 +185,11 @@ static void the_bits_are_those_of_the_device(void **state)
                 far.narrow = i % 2;
                 set_places(&far, places);
                 struct bits found = trained(&far, *m);
-                if (!same(found, expected)) {
+                if (!same(found, expected))
                     fail_msg("%s, %s, places %zu: other bits", (*m)->name, dtype_name(far.dtype), places);
-                }
                 check_bytes(&far, *m, places);
-                if (i == 0 || i == 8) {
+                if (i == 0 || i == 8)
                     assert_planned(&far, *m);
-                }
                 assert_true(far.device->counters.flops == near.device->counters.flops);
                 assert_int_equal(far.device->counters.launches, near.device->counters.launches);
                 free(found.values);
@@ -250,9 +245,8 @@ static void the_device_holds_two_units(void **state)
         steps(&f, method_find("streambp"));
         struct parameters layer = unit_parameters(&f.model, unit_of_layer(0));
         size_t bytes = 0;
-        for (size_t p = 0; p < layer.count; p++) {
+        for (size_t p = 0; p < layer.count; p++)
             bytes += arena_rounded(tensor_count(layer.items[p].grad) * sizeof(double));
-        }
         peaks[i] = f.device->arena.peak_bytes;
         assert_int_equal(f.device->arena.peak_by_category[CATEGORY_GRADIENTS], 2 * bytes);
         assert_int_equal(f.device->arena.peak_by_category[CATEGORY_OPTIMIZER], 4 * bytes);

@@ -52,7 +52,8 @@ static void ids_stay_what_they_were(void **state)
         quoted("{'attention_queries':2048,'batch':1,'context':64,'data':'random','deterministic':false,'device':'"
                "cpu','documents':null,'"
                "dtype':'f32',"
-               "'gemm_algorithms':null,'gradient_dtype':'f32','group':1,'host':null,'interconnect':null,'kv_gradient_dtype':'f32','"
+               "'gemm_algorithms':null,'gradient_dtype':'f32','group':1,'host':null,'interconnect':null,'kv_"
+               "gradient_dtype':'f32','"
                "labels':null,"
                "'limits':{'host_memory':null,'memory':null},'lora':null,"
                "'measure':{'bias':false,'categories':false,'gemm':false,'gradient':'full-f64','lost_updates':false,"
@@ -215,10 +216,9 @@ static void another_meaning_is_another_id(void **state)
         decoded[i] = trial_of(trials[i]);
         assert_int_equal(strspn(decoded[i].id, "0123456789abcdef"), 32);
         expect_id(decoded[i].canonical, decoded[i].id); // what a record holds decodes to the same trial
-        for (size_t j = 0; j < i; j++) {
+        for (size_t j = 0; j < i; j++)
             if (!strcmp(decoded[i].id, decoded[j].id))
                 fail_msg("one id: %s and %s", trials[i], trials[j]);
-        }
     }
     for (size_t i = 0; i < COUNT(trials); i++)
         trial_free(&decoded[i]);

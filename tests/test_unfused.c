@@ -49,14 +49,12 @@ static void check(struct fixture *f, struct fixture *plan, const struct method *
         taken[unfused] = take_step(f, method, how, unfused);
         struct taken planned = take_step(plan, method, how, unfused);
         if (memcmp(&planned.counters, &taken[unfused].counters, sizeof planned.counters) != 0 ||
-            planned.peak_bytes != taken[unfused].peak_bytes) {
+            planned.peak_bytes != taken[unfused].peak_bytes)
             fail_msg("%s %s, %s: not as planned", method->name, how, unfused ? "unfused" : "fused");
-        }
     }
     size_t bytes = f->gradient_count * sizeof *taken[0].gradients;
-    if (taken[0].loss != taken[1].loss || memcmp(taken[0].gradients, taken[1].gradients, bytes) != 0) {
+    if (taken[0].loss != taken[1].loss || memcmp(taken[0].gradients, taken[1].gradients, bytes) != 0)
         fail_msg("%s %s: other bits", method->name, how);
-    }
     // Layers without a norm of their input have nothing to spare.
     bool spares = f->model.layers[0].attention_norm;
     bool fewer = taken[0].counters.launches < taken[1].counters.launches &&
@@ -67,9 +65,8 @@ static void check(struct fixture *f, struct fixture *plan, const struct method *
                  taken[0].peak_bytes, taken[1].peak_bytes, (int)taken[0].counters.launches,
                  (int)taken[1].counters.launches, taken[0].counters.bytes_moved, taken[1].counters.bytes_moved);
     }
-    if (strcmp(method->name, "full") == 0) {
+    if (strcmp(method->name, "full") == 0)
         assert_int_equal(taken[1].counters.launches - taken[0].counters.launches, spared_by_full(f));
-    }
     free(taken[0].gradients);
     free(taken[1].gradients);
 }

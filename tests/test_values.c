@@ -22,9 +22,8 @@
 static const json_t *get(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
-    if (!value) {
+    if (!value)
         fail_msg("there is no \"%s\"", key);
-    }
     return value;
 }
 static const char *text(const json_t *object, const char *key)
@@ -42,9 +41,8 @@ static json_t *load(const char *name)
     json_error_t error;
     snprintf(path, sizeof path, "tests/values/%s.json", name);
     json_t *file = json_load_file(path, 0, &error);
-    if (!file) {
+    if (!file)
         fail_msg("%s:%d: %s", path, error.line, error.text);
-    }
     return file;
 }
 
@@ -53,11 +51,9 @@ static double number_at(const char *prefix, const char *name, size_t i)
 {
     const char *const parts[] = {prefix, name};
     uint32_t x = 2166136261u;
-    for (size_t part = 0; part < 2; part++) {
-        for (const char *c = parts[part]; *c; c++) {
+    for (size_t part = 0; part < 2; part++)
+        for (const char *c = parts[part]; *c; c++)
             x = (x ^ (unsigned char)*c) * 16777619u; // FNV-1a
-        }
-    }
     x += (uint32_t)i * 2654435761u;
     x = (x ^ x >> 16) * 0x45d9f3bu;
     x = (x ^ x >> 16) * 0x45d9f3bu;
@@ -71,9 +67,8 @@ static void set_weights(struct fixture *f)
         const struct parameter *p = &f->model.parameters[k];
         double mean = strstr(p->name, "norm.weight") && !f->config.unit_offset ? 1 : 0;
         double *values = zeros(tensor_count(p->value));
-        for (size_t i = 0; i < tensor_count(p->value); i++) {
+        for (size_t i = 0; i < tensor_count(p->value); i++)
             values[i] = 0.8 * number_at("", p->name, i) + mean;
-        }
         tensor_write(f->device, p->value, values);
         weights += parameter_is_factor(p) ? 0 : tensor_count(p->value);
         free(values);
@@ -104,9 +99,8 @@ static struct config read_config(const struct scratch *scratch, const json_t *ob
     struct config config;
     struct status status = {0};
     assert_int_equal(json_dump_file(object, scratch_path(scratch, "config.json").text, 0), 0);
-    if (!folder_read_config(scratch->folder, &config, &status)) {
+    if (!folder_read_config(scratch->folder, &config, &status))
         fail_msg("%s", status.message);
-    }
     return config;
 }
 
@@ -130,14 +124,12 @@ static void check_gradients(struct fixture *f, const json_t *item, const char *m
     const char *title = text(item, "title");
     double loss = number_of(item, "loss");
     size_t found = 0;
-    if (!(fabs(report->sums.loss - loss) <= TOLERANCE * loss)) {
+    if (!(fabs(report->sums.loss - loss) <= TOLERANCE * loss))
         fail_msg("%s, %s: loss %.17g, outside %.17g", title, method, report->sums.loss, loss);
-    }
     for (size_t k = 0; k < f->model.parameter_count; k++) {
         const struct parameter *p = &f->model.parameters[k];
-        if (!p->grad.data) {
+        if (!p->grad.data)
             continue;
-        }
         const json_t *expected = get(gradients, p->name);
         double norm = json_number_value(json_array_get(expected, 0)), squares = 0, product = 0;
         double *values = numbers_of(f->device, p->grad);
@@ -164,9 +156,8 @@ static void check_case(const struct scratch *scratch, const json_t *item)
     int32_t *ids = read_rows(get(item, "ids"), &f.batch_size, &f.context), *targets = NULL;
     f.config = read_config(scratch, get(item, "config"));
     f.lora = lora ? read_lora(lora) : (struct lora){0};
-    if (labels) {
+    if (labels)
         f.targets = targets = read_rows(labels, &f.batch_size, &f.context);
-    }
     fixture_open(&f);
     set_weights(&f);
     batch_close(&f.batch, f.device);
@@ -175,9 +166,8 @@ static void check_case(const struct scratch *scratch, const json_t *item)
     if (length) {
         int32_t *documents = malloc(f.context * f.batch_size * sizeof *documents);
         assert_non_null(documents);
-        for (size_t i = 0; i < f.context * f.batch_size; i++) {
+        for (size_t i = 0; i < f.context * f.batch_size; i++)
             documents[i] = (int32_t)(i % f.context / (size_t)json_integer_value(length));
-        }
         batch_set_documents(&f.batch, f.device, documents);
         free(documents);
     }
@@ -230,9 +220,8 @@ static void frequencies_are_those_of_transformers(void **state)
         config_rope_frequencies(&config, false, frequencies);
         for (size_t j = 0; j < preset->head_dim / 2; j++) {
             double outside = json_number_value(json_array_get(expected, j));
-            if (!(fabs(frequencies[j] - outside) <= FREQUENCY_TOLERANCE * outside)) {
+            if (!(fabs(frequencies[j] - outside) <= FREQUENCY_TOLERANCE * outside))
                 fail_msg("%s: frequency %zu is %.9g, outside %.9g", preset->name, j, frequencies[j], outside);
-            }
         }
     }
     assert_true(i > 0);
@@ -287,9 +276,8 @@ static void presets_are_as_published(void **state)
         config.fused = config.padded = false;
         config.submodule = NULL;
         config.pad = 0;
-        if (memcmp(&config, preset, sizeof config) != 0) {
+        if (memcmp(&config, preset, sizeof config) != 0)
             fail_msg("%s is not what %s says", preset->name, text(item, "source"));
-        }
         assert_ptr_equal(config_preset(text(item, "source")), preset);
         found++;
     }

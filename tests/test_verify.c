@@ -63,9 +63,8 @@ static struct tally verified(enum dtype dtype, const char *shape)
                                      .gradient_dtype = dtype_accumulator(dtype)};
     struct tally tally = {0};
     struct status status = {0};
-    if (!verify(&request, count, &tally, &status)) {
+    if (!verify(&request, count, &tally, &status))
         fail_msg("%s", status.message);
-    }
     trial_free(&like);
     return tally;
 }
@@ -83,9 +82,8 @@ static void a_wrong_gradient_fails(void **state)
     without_targets.count = 0;
     assert_true(right.good > 4 && right.bad == 0);
     for (const struct method *const *m = methods; *m; m++) {
-        if (strcmp((*m)->name, "full") == 0 || (!(*m)->exact && !(*m)->make_exact)) {
+        if (strcmp((*m)->name, "full") == 0 || (!(*m)->exact && !(*m)->make_exact))
             continue; // full is what they are held against
-        }
         for (size_t i = 0; i < COUNT(mistakes); i++) {
             mistake.method = (*m)->name;
             mistake.factor = mistakes[i].factor;
@@ -142,9 +140,8 @@ static void expect_line(const char *table, const char *of_cases, const char *met
     bool wrong = mistake.method && strcmp(method, mistake.method) == 0;
     assert_true(cases > 2 && off == (wrong ? cases : 0));
     snprintf(line, sizeof line, "\n%-12s %5zu %5zu %12.3g %12.3g  %s\n", method, cases, off, worst, largest, where);
-    if (!strstr(table, line)) {
+    if (!strstr(table, line))
         fail_msg("expected \"%s\" in:\n%s", line, table);
-    }
     free(copy);
 }
 
@@ -161,9 +158,8 @@ static void the_command_says_it(void **state)
         mistake.steps = 0;
         char *table = printed(NULL, &codes[1]);
         assert_true(codes[0] == wrong && codes[1] == wrong);
-        for (size_t i = 0; i < COUNT(lines_of); i++) {
+        for (size_t i = 0; i < COUNT(lines_of); i++)
             expect_line(table, of_cases, lines_of[i]);
-        }
         free(table);
         free(of_cases);
     }

@@ -88,9 +88,8 @@ static size_t kept_bytes(const struct fixture *f, size_t unit, bool rounded)
             parts[0] = (n + codes - 1) / codes * 4;
             parts[1] = (n + 63) / 64 * 4;
         }
-        for (size_t part = 0; part < 2 && parts[part]; part++) {
+        for (size_t part = 0; part < 2 && parts[part]; part++)
             bytes += rounded ? (parts[part] + 255) / 256 * 256 : parts[part];
-        }
     }
     return bytes;
 }
@@ -112,12 +111,10 @@ static void check_uses(const struct fixture *f, const char *method, const struct
 {
     bool chunks = strcmp(method, "seco") == 0;
     size_t K = (f->context + 6) / 7, head = unit_of_head(&f->model), passes = strcmp(method, "forward") ? 2 : 1;
-    if (strcmp(method, "spaco") == 0 || strcmp(method, "null") == 0) {
+    if (strcmp(method, "spaco") == 0 || strcmp(method, "null") == 0)
         return;
-    }
-    for (size_t l = 0; l < f->config.layers; l++) {
+    for (size_t l = 0; l < f->config.layers; l++)
         assert_int_equal(uses->count[unit_of_layer(l)], chunks ? 3 * K - 1 : passes);
-    }
     assert_int_equal(uses->count[head], chunks ? K : 1);
     size_t embedding = chunks ? 2 * K - 1 : 1;
     assert_int_equal(uses->count[UNIT_EMBEDDING], embedding + (f->config.tied ? uses->count[head] : 0));
@@ -139,9 +136,8 @@ static void check_bytes(struct fixture *f, const struct method *method, const st
     assert_int_equal(f->device->host.peak_bytes, host ? kept : 0);
     assert_true(counters->link_bytes[QUEUE_IN] == (host ? (double)moved : 0));
     assert_true(counters->link_bytes[QUEUE_OUT] == 0);
-    if (f->quantisation || host) {
+    if (f->quantisation || host)
         check_uses(f, method->name, uses);
-    }
 }
 
 static void check_method(struct fixture *plain, struct fixture *kept, const struct method *method)
@@ -161,9 +157,8 @@ static void check_method(struct fixture *plain, struct fixture *kept, const stru
     // Of work there is more by dequantising alone.
     assert_true(kept->device->counters.flops == plain->device->counters.flops);
     size_t projections = 0;
-    for (size_t l = 0; l < kept->config.layers; l++) {
+    for (size_t l = 0; l < kept->config.layers; l++)
         projections += 7 * uses.count[unit_of_layer(l)];
-    }
     assert_int_equal(kept->device->counters.launches - plain->device->counters.launches,
                      kept->quantisation ? projections : 0);
     free(expected);
@@ -185,9 +180,8 @@ static void gradients_are_those_over_the_weights_as_they_are(void **state)
         plain.weights_place = PLACE_DEVICE;
         fixture_open(&plain);
         fixture_open(&kept);
-        for (const struct method *const *m = methods; *m; m++) {
+        for (const struct method *const *m = methods; *m; m++)
             check_method(&plain, &kept, *m);
-        }
         fixture_close(&plain);
         fixture_close(&kept);
     }
@@ -203,9 +197,8 @@ static void full_training_too(void **state)
     plain.weights_place = PLACE_DEVICE;
     fixture_open(&plain);
     fixture_open(&kept);
-    for (const struct method *const *m = methods; *m; m++) {
+    for (const struct method *const *m = methods; *m; m++)
         check_method(&plain, &kept, *m);
-    }
     fixture_close(&plain);
     fixture_close(&kept);
 }

@@ -24,19 +24,16 @@ static bool open_world(void)
     setenv("CMOCKA_TEST_ABORT", "1", 1); // a rank that fails must not leave the others waiting
     launch_follow();
     const char *device = getenv("RANKS_DEVICE");
-    if (device) {
+    if (device)
         snprintf(rank_plan, sizeof rank_plan, "plan-%s", device);
-    }
     if (!world_open_mpi(&world, &status) || !world_join(&world, device ? device : rank_device, &status)) {
         fprintf(stderr, "%s\n", status.message);
         return false;
     }
-    if (device) {
+    if (device)
         snprintf(rank_device, sizeof rank_device, "%s:%zu", device, world.local_rank);
-    }
-    if (world.comm.rank > 0) {
+    if (world.comm.rank > 0)
         CHECK(freopen("/dev/null", "w", stdout));
-    }
     printf("%zu ranks\n", world.comm.size);
     return true;
 }
@@ -83,10 +80,8 @@ static int start_all(const char *program, const size_t *counts, size_t count)
     int code = 0;
     const char *given = getenv("LONGBP_RANKS");
     size_t only = given ? strtoul(given, NULL, 10) : ONLY_RANKS;
-    for (size_t i = 0; i < count && code == 0; i++) {
-        if (!only || counts[i] == only) {
+    for (size_t i = 0; i < count && code == 0; i++)
+        if (!only || counts[i] == only)
             code = start(counts[i], program);
-        }
-    }
     return code > 0;
 }

@@ -440,9 +440,8 @@ static double ratio_of(struct card *card, const struct record *record, struct st
         json_object_set_new(json, "attention_queries", json_integer(2048));
         json_object_set_new(json, "unfused", json_true());
     }
-    if (!json_object_get(json, "whole_keys")) {
+    if (!json_object_get(json, "whole_keys"))
         json_object_set_new(json, "whole_keys", json_true());
-    }
     char *text = json_dumps(json, 0);
     CHECK(text);
     if (trial_decode(&trial, text, "a record's trial", status)) {

@@ -60,12 +60,11 @@ static bool take_auto(const char *list, char **rest)
     size_t used = 0;
     *rest = calloc(strlen(list) + 2, 1);
     CHECK(copy && *rest);
-    while ((name = strsep(&left, ","))) {
+    while ((name = strsep(&left, ",")))
         if (strcmp(name, method_auto.name) == 0)
             found = true;
         else
             used += (size_t)sprintf(*rest + used, "%s%s", used ? "," : "", name);
-    }
     free(copy);
     if (found && !used) {
         free(*rest);

@@ -184,9 +184,8 @@ int command_plot(int argc, char **argv)
     arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
     bool fine = plot(&arguments.request, &status);
-    if (!fine) {
+    if (!fine)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    }
     free(arguments.paths);
     free(arguments.conditions);
     free(arguments.max_context_paths);

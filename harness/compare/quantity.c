@@ -477,13 +477,12 @@ struct quantity_changes quantity_changes(const struct record_list *base, const s
     for (size_t i = 0; i < new->count; i++)
         judging.changes.other_chunks |=
             new->records[i]->status == RECORD_OK &&record_other_chunks(judging.before, new->records[i]);
-    for (const struct quantity *quantity = quantities(); quantity->name; quantity++) {
+    for (const struct quantity *quantity = quantities(); quantity->name; quantity++)
         if (quantity->field->compared == COMPARED_PARTS)
             judge_parts(&judging, quantity);
         else if (quantity->field->compared == COMPARED_TENSORS)
             judge_tensors(&judging, quantity);
         else
             judge(&judging, &(struct figure){.quantity = quantity, .name = quantity->name});
-    }
     return judging.changes;
 }

@@ -106,9 +106,8 @@ static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t first, s
 static int32_t *new_ids(size_t count, struct status *status)
 {
     int32_t *ids = host_memory_try(count, sizeof *ids);
-    if (!ids) {
+    if (!ids)
         status_set(status, STATUS_OOM, "no room on the host for %zu token ids", count);
-    }
     return ids;
 }
 
@@ -118,9 +117,8 @@ static unsigned char *read_bytes(struct token_file *file, size_t context, size_t
     size_t count = context * batch, found = file->count;
     const char *noun = file->format.noun;
     unsigned char *bytes = NULL;
-    if (found >= count && (bytes = host_memory_try(count, file->format.width))) {
+    if (found >= count && (bytes = host_memory_try(count, file->format.width)))
         found = read_values(file, bytes, count);
-    }
     bool ok = false;
     if (ferror(file->file)) {
         status_set(status, STATUS_IO, "%s: %s", file->path, strerror(errno));
@@ -161,45 +159,38 @@ static bool check_sizes(size_t context, size_t batch, size_t vocab, struct statu
 {
     size_t count, bytes;
     if (context == 0 || batch == 0 || __builtin_mul_overflow(context, batch, &count) ||
-        __builtin_mul_overflow(count, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX / 2) {
+        __builtin_mul_overflow(count, sizeof(int32_t), &bytes) || bytes > PTRDIFF_MAX / 2)
         return status_set(status, STATUS_BAD_INPUT, "%zu sequences of %zu tokens are not a batch", batch, context);
-    }
-    if (vocab == 0 || vocab > INT32_MAX) {
+    if (vocab == 0 || vocab > INT32_MAX)
         return status_set(status, STATUS_BAD_INPUT, "a vocabulary of %zu is not from 1 to %d", vocab, INT32_MAX);
-    }
     return true;
 }
 
 static void draw(int32_t *ids, size_t first, size_t count, size_t vocab, uint64_t seed)
 {
     struct random random = random_named(seed, "tokens");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         ids[i] = (int32_t)random_below(&random, first + i, vocab);
-    }
 }
 
 int32_t *tokens_read(const struct data_source *source, size_t context, size_t batch, size_t vocab, uint64_t seed,
                      struct status *status)
 {
-    if (!check_sizes(context, batch, vocab, status)) {
+    if (!check_sizes(context, batch, vocab, status))
         return NULL;
-    }
-    if (source->kind != DATA_RANDOM) {
+    if (source->kind != DATA_RANDOM)
         return read_file(source->path, &formats[source->kind], context, batch, vocab, status);
-    }
     size_t count = context * batch;
     int32_t *ids = new_ids(count, status);
-    if (ids) {
+    if (ids)
         draw(ids, 0, count, vocab, seed);
-    }
     return ids;
 }
 
 int32_t *tokens_read_labels(const char *path, size_t context, size_t batch, size_t vocab, struct status *status)
 {
-    if (!check_sizes(context, batch, vocab, status)) {
+    if (!check_sizes(context, batch, vocab, status))
         return NULL;
-    }
     return read_file(path, &labels_format, context, batch, vocab, status);
 }
 
@@ -207,9 +198,8 @@ bool token_stream_open(struct token_stream *stream, const struct data_source *so
                        struct status *status)
 {
     *stream = (struct token_stream){.source = source, .count = SIZE_MAX, .vocab = vocab, .seed = seed};
-    if (!check_sizes(1, 1, vocab, status) || source->kind == DATA_RANDOM) {
+    if (!check_sizes(1, 1, vocab, status) || source->kind == DATA_RANDOM)
         return status->code == STATUS_OK;
-    }
     struct token_file file;
     bool ok = open_file(&file, source->path, &formats[source->kind], vocab, status);
     stream->file = file.file;
@@ -268,9 +258,8 @@ bool token_stream_survey(struct token_stream *stream, size_t count, size_t *dist
 
 void token_stream_close(struct token_stream *stream)
 {
-    if (stream->file) {
+    if (stream->file)
         fclose(stream->file);
-    }
     *stream = (struct token_stream){0};
 }
 

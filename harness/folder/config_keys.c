@@ -180,11 +180,9 @@ struct json_field config_key_of(struct json_field object, const char *key)
 
 const struct config_key *config_key_find(enum key_set set, const char *name)
 {
-    for (const struct config_key *key = config_keys; key->name; key++) {
-        if ((key->sets & set) && strcmp(key->name, name) == 0) {
+    for (const struct config_key *key = config_keys; key->name; key++)
+        if ((key->sets & set) && strcmp(key->name, name) == 0)
             return key;
-        }
-    }
     return NULL;
 }
 
@@ -194,9 +192,8 @@ static bool is_full(const json_t *types)
     json_t *type;
     json_array_foreach(types, i, type)
     {
-        if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention") != 0) {
+        if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention") != 0)
             return false;
-        }
     }
     return json_is_array(types);
 }
@@ -227,9 +224,8 @@ bool config_keys_check(struct json_field root, enum key_set set, const char *mod
     json_object_foreach(root.value, name, value)
     {
         const struct config_key *key = config_key_find(set, name);
-        if (!key || key->use != KEY_REFUSED || is_neutral(value, key->neutral)) {
+        if (!key || key->use != KEY_REFUSED || is_neutral(value, key->neutral))
             continue;
-        }
         struct json_field field = json_field_get(root, name);
         return key->why ? json_field_fail(field, status, "%s", key->why)
                         : json_field_fail(field, status,

@@ -17,9 +17,8 @@
 static bool split_fused(struct shards *shards, const struct model *model, struct status *status)
 {
     bool fine = true;
-    for (size_t i = 0; fine && i < shards->count; i++) {
+    for (size_t i = 0; fine && i < shards->count; i++)
         fine = fused_weights_split(&shards->files[i], model, status);
-    }
     return fine;
 }
 
@@ -32,11 +31,10 @@ struct list {
 static void list_add(struct list *list, const char *name)
 {
     size_t used = strlen(list->text);
-    if (list->count < 3) {
+    if (list->count < 3)
         snprintf(list->text + used, sizeof list->text - used, "%s%.100s", list->count ? ", " : "", name);
-    } else if (list->count == 3) {
+    else if (list->count == 3)
         snprintf(list->text + used, sizeof list->text - used, ", ...");
-    }
     list->count++;
 }
 
@@ -70,9 +68,8 @@ static bool holds(const struct safetensors_tensor *t, const struct config *confi
         double step = t->dtype == DTYPE_F16 ? 0x1p-24 : 0; // between its smallest numbers
         safetensors_values(t, 0, count, values);
         config_rope_frequencies(config, local, expected);
-        for (size_t j = 0; j < count; j++) {
+        for (size_t j = 0; j < count; j++)
             same = same && fabs(values[j] - expected[j]) <= share * expected[j] + step;
-        }
     }
     free(values);
     return same;
@@ -85,13 +82,11 @@ static bool check_frequencies(const struct safetensors *file, const char *name, 
     const struct safetensors_tensor *t = safetensors_get(file, name, status);
     struct config unscaled = *config; // positions were divided by a linear scaling's factor instead
     size_t layer = 0;
-    if (!t) {
+    if (!t)
         return false;
-    }
     bool local = sscanf(name, "model.layers.%zu.", &layer) == 1 && config_rope_is_local(config, layer);
-    if (config->rope_scaling.high_freq_factor == 0) {
+    if (config->rope_scaling.high_freq_factor == 0)
         unscaled.rope_scaling = (struct rope_scaling){0};
-    }
     return holds(t, config, local) || holds(t, &unscaled, local) ||
            status_set(
                status, STATUS_BAD_INPUT,
@@ -125,9 +120,8 @@ static const struct {
 static size_t cause_of(const char *name)
 {
     size_t i = 0;
-    while (i < CAUSES && !strstr(name, causes[i].part)) {
+    while (i < CAUSES && !strstr(name, causes[i].part))
         i++;
-    }
     return i;
 }
 
@@ -145,9 +139,8 @@ static bool check_names(const struct shards *shards, const char *folder, const s
     size_t cause = CAUSES;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (!parameter_is_factor(p) && !shards_find(shards, name_in(shards, p))) {
+        if (!parameter_is_factor(p) && !shards_find(shards, name_in(shards, p)))
             list_add(&missing, p->name);
-        }
     }
     for (size_t i = 0; i < shards->count; i++) {
         for (size_t j = 0; j < shards->files[i].count; j++) {
@@ -163,9 +156,8 @@ static bool check_names(const struct shards *shards, const char *folder, const s
             }
         }
     }
-    if (!missing.count && !unexpected.count && !twice.count) {
+    if (!missing.count && !unexpected.count && !twice.count)
         return true;
-    }
     const char *hint = missing.count && strcmp(missing.text, SHARDS_HEAD) == 0
                            ? " (a head that is the embedding needs \"tie_word_embeddings\": true)"
                            : "";
@@ -226,9 +218,8 @@ static bool check_tensors(const struct shards *shards, const struct model *model
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (!parameter_is_factor(p) && !check_tensor(shards, p, status)) {
+        if (!parameter_is_factor(p) && !check_tensor(shards, p, status))
             return false;
-        }
     }
     return true;
 }
@@ -265,9 +256,8 @@ static void randomize_factors(struct model *model, uint64_t seed, enum dtype rou
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (parameter_is_factor(p) && model_has(model, p)) {
+        if (parameter_is_factor(p) && model_has(model, p))
             random_weights_set_one(model, p, seed, rounding);
-        }
     }
 }
 
@@ -285,9 +275,8 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
         randomize_factors(model, seed, rounding);
     }
     shards_close(&shards);
-    if (device->status.code != STATUS_OK) {
+    if (device->status.code != STATUS_OK)
         return status_set(status, device->status.code, "%s", device->status.message);
-    }
     return ok;
 }
 
@@ -302,9 +291,8 @@ static bool hash_all(const char *folder, const char *description, const struct s
     char *path = folder_file(folder, description);
     bool read = file_hash_add(state, path, status);
     free(path);
-    for (size_t i = 0; read && i < shards->count; i++) {
+    for (size_t i = 0; read && i < shards->count; i++)
         CHECK(XXH3_64bits_update(state, shards->files[i].map, shards->files[i].map_bytes) == XXH_OK);
-    }
     *hash = XXH3_64bits_digest(state);
     XXH3_freeState(state);
     return read;

@@ -19,9 +19,8 @@ struct text {
 static const struct family *find_family(const char *model_type)
 {
     const struct family *family = families;
-    while (family->model_type && strcmp(family->model_type, model_type) != 0) {
+    while (family->model_type && strcmp(family->model_type, model_type) != 0)
         family++;
-    }
     return family->model_type ? family : NULL;
 }
 
@@ -29,9 +28,8 @@ static const struct family *find_family(const char *model_type)
 static const struct family *read_family(struct json_field root, struct status *status)
 {
     struct names names = {0};
-    for (const struct family *f = families; f->model_type; f++) {
+    for (const struct family *f = families; f->model_type; f++)
         names_add(&names, f->model_type);
-    }
     struct json_field field = config_key_of(root, "model_type");
     size_t index = 0;
     if (!field.value) {
@@ -51,9 +49,8 @@ static const struct composite *find_composite(struct json_field root)
 {
     const char *model_type = json_string_value(config_key_of(root, "model_type").value);
     const struct composite *composite = composites;
-    while (model_type && composite->model_type && strcmp(composite->model_type, model_type) != 0) {
+    while (model_type && composite->model_type && strcmp(composite->model_type, model_type) != 0)
         composite++;
-    }
     return model_type && composite->model_type ? composite : NULL;
 }
 
@@ -71,9 +68,8 @@ static bool find_text(struct json_field root, struct text *text, struct status *
     text->family = named ? read_family(text->root, status) : find_family(composite->text_type);
     // As AutoConfig has it: a file of a Mistral that lists its layers is one of a Ministral.
     if (text->family && !composite && strcmp(text->family->model_type, "mistral") == 0 &&
-        json_field_get(root, "layer_types").value) {
+        json_field_get(root, "layer_types").value)
         text->family = find_family("ministral");
-    }
     return text->family;
 }
 
@@ -91,12 +87,10 @@ static bool read_required(const struct text *text, struct config *c, struct stat
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct json_field field = config_key_of(text->root, sizes[i].key);
         *sizes[i].value = text->composite ? text->family->sizes[i] : 0;
-        if (!field.value && !*sizes[i].value) {
+        if (!field.value && !*sizes[i].value)
             return json_field_expected(field, status, "a whole number above 0");
-        }
-        if (!json_field_count(field, 1, SIZE_LIMIT, "", sizes[i].value, status)) {
+        if (!json_field_count(field, 1, SIZE_LIMIT, "", sizes[i].value, status))
             return false;
-        }
     }
     return true;
 }
@@ -105,9 +99,8 @@ static bool read_sizes(const struct text *text, struct config *c, struct status 
 {
     struct json_field root = text->root;
     const struct family *family = text->family;
-    if (!read_required(text, c, status)) {
+    if (!read_required(text, c, status))
         return false;
-    }
     // Left out means the class's number; null means one per query head.
     bool null_heads = json_is_null(json_field_get(root, "num_key_value_heads").value);
     c->kv_heads = family->kv_heads && !null_heads ? family->kv_heads : c->heads;
@@ -136,9 +129,8 @@ static bool read_tie(struct json_field root, const struct composite *composite, 
                      struct status *status)
 {
     bool tied = composite->tied;
-    if (!json_field_bool(config_key_of(root, "tie_word_embeddings"), &tied, status)) {
+    if (!json_field_bool(config_key_of(root, "tie_word_embeddings"), &tied, status))
         return false;
-    }
     c->tied = tied || (composite->tied_by_text && c->tied);
     return true;
 }
@@ -154,13 +146,11 @@ static bool read_pad(const struct text *text, struct config *c, struct status *s
         c->pad = c->padded ? family->pad : 0;
         return true;
     }
-    if (json_is_null(field.value)) {
+    if (json_is_null(field.value))
         return true;
-    }
     json_int_t id = json_integer_value(field.value), vocab = (json_int_t)c->vocab;
-    if (!json_is_integer(field.value) || id < -vocab || id >= vocab) {
+    if (!json_is_integer(field.value) || id < -vocab || id >= vocab)
         return json_field_expected(field, status, "null or a token id from 0 to %lld", (long long)vocab - 1);
-    }
     c->padded = true;
     c->pad = (size_t)(id < 0 ? id + vocab : id);
     return true;
@@ -178,21 +168,17 @@ static bool read_layer_types(struct json_field types, const char *without, struc
 {
     struct names names = {0};
     names_add_all(&names, family_layer_types);
-    if (!json_is_array(types.value) || json_array_size(types.value) != c->layers) {
+    if (!json_is_array(types.value) || json_array_size(types.value) != c->layers)
         return json_field_expected(types, status, "a list of %zu types, one per layer", c->layers);
-    }
     for (size_t l = 0; l < c->layers; l++) {
         struct json_field type = json_field_at(types, l);
         size_t sliding = 0;
-        if (!json_field_choice(type, &names, "type of layer", &sliding, status)) {
+        if (!json_field_choice(type, &names, "type of layer", &sliding, status))
             return false;
-        }
-        if (sliding && without) {
+        if (sliding && without)
             return json_field_expected(type, status, "\"full_attention\": %s", without);
-        }
-        if (!sliding && !without && !set_full(c, type, l, status)) {
+        if (!sliding && !without && !set_full(c, type, l, status))
             return false;
-        }
     }
     return true;
 }
@@ -207,17 +193,13 @@ static bool read_pattern(struct json_field root, const struct family *family, st
     size_t each = family->full_each;
     c->sliding_window = SLIDING_WINDOW;
     if (!json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &c->sliding_window, status) ||
-        !json_field_count(each_field, 1, SIZE_LIMIT, "", &each, status)) {
+        !json_field_count(each_field, 1, SIZE_LIMIT, "", &each, status))
         return false;
-    }
-    if (types.value) {
+    if (types.value)
         return read_layer_types(types, NULL, c, status);
-    }
-    for (size_t l = each - 1; l < c->layers; l += each) {
-        if (!set_full(c, each_field, l, status)) {
+    for (size_t l = each - 1; l < c->layers; l += each)
+        if (!set_full(c, each_field, l, status))
             return false;
-        }
-    }
     return true;
 }
 
@@ -226,14 +208,11 @@ static bool read_first_window(struct json_field root, struct config *c, struct s
 {
     struct json_field field = config_key_of(root, "max_window_layers");
     size_t first = FIRST_WITH_WINDOW;
-    if (!json_field_count(field, 0, SIZE_LIMIT, "", &first, status)) {
+    if (!json_field_count(field, 0, SIZE_LIMIT, "", &first, status))
         return false;
-    }
-    for (size_t l = 0; l < c->layers && l < first; l++) {
-        if (!set_full(c, field, l, status)) {
+    for (size_t l = 0; l < c->layers && l < first; l++)
+        if (!set_full(c, field, l, status))
             return false;
-        }
-    }
     return true;
 }
 
@@ -246,22 +225,18 @@ static bool read_sliding(struct json_field root, const struct family *family, st
     bool windows =
         sliding == SLIDING_ALL || sliding == SLIDING_LISTED || (sliding == SLIDING_GIVEN && window.value);
     size_t length = SLIDING_WINDOW;
-    if (sliding == SLIDING_PATTERN) {
+    if (sliding == SLIDING_PATTERN)
         return read_pattern(root, family, c, status);
-    }
-    if (switched && !json_field_bool(config_key_of(root, "use_sliding_window"), &windows, status)) {
+    if (switched && !json_field_bool(config_key_of(root, "use_sliding_window"), &windows, status))
         return false;
-    }
     const char *without = !windows                     ? "use_sliding_window is not true"
                           : json_is_null(window.value) ? "sliding_window is null"
                                                        : NULL;
-    if (!without && !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status)) {
+    if (!without && !json_field_count(window, 1, JSON_INTEGER_MAX, " of tokens", &length, status))
         return false;
-    }
     c->sliding_window = without ? 0 : length;
-    if (listed && types.value) {
+    if (listed && types.value)
         return read_layer_types(types, without, c, status);
-    }
     return without || !switched || read_first_window(root, c, status);
 }
 
@@ -280,9 +255,8 @@ static bool read_activation(struct json_field root, const struct family *family,
     struct json_field field = config_key_of(root, family->activation_key ? family->activation_key : "hidden_act");
     const char *name = json_string_value(field.value);
     c->activation = family->activation;
-    if (!field.value) {
+    if (!field.value)
         return true;
-    }
     if (name && family->gelu_is_tanh && strcmp(name, "gelu") == 0) {
         c->activation = ACTIVATION_GELU_TANH;
         return true;
@@ -300,14 +274,12 @@ static bool read_activation(struct json_field root, const struct family *family,
 static bool read_block(struct json_field root, const struct family *family, struct config *c, struct status *status)
 {
     double scalar = 256;
-    if (!read_activation(root, family, c, status)) {
+    if (!read_activation(root, family, c, status))
         return false;
-    }
     c->embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;
     if (family->scales_queries) {
-        if (!json_field_number(config_key_of(root, "query_pre_attn_scalar"), 1e-6, 1e6, &scalar, status)) {
+        if (!json_field_number(config_key_of(root, "query_pre_attn_scalar"), 1e-6, 1e6, &scalar, status))
             return false;
-        }
         c->query_scale = family_query_scale(c, scalar);
     }
     return true;
@@ -327,11 +299,9 @@ static bool is_class(const char *name)
     for (const struct family *family = families; family->model_type; family++) {
         size_t bytes = strlen(family->architecture) - strlen(heads[0]);
         for (size_t i = 0; strncasecmp(name, family->architecture, bytes) == 0 && i < sizeof heads / sizeof *heads;
-             i++) {
-            if (strcmp(name + bytes, heads[i]) == 0) {
+             i++)
+            if (strcmp(name + bytes, heads[i]) == 0)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -339,9 +309,8 @@ static bool is_class(const char *name)
 static bool check_architectures(struct json_field root, const struct family *family, struct status *status)
 {
     struct json_field list = config_key_of(root, "architectures");
-    if (!json_is_array(list.value) || json_array_size(list.value) == 0) {
+    if (!json_is_array(list.value) || json_array_size(list.value) == 0)
         return true;
-    }
     struct json_field first = json_field_at(list, 0);
     const char *name = json_string_value(first.value);
     return (name && is_class(name)) ||
@@ -372,27 +341,23 @@ static bool refuse_quantized(struct json_field root, struct status *status)
 bool folder_config_decode(struct json_field root, struct config *config, const struct composite **composite,
                           struct status *status)
 {
-    if (!json_is_object(root.value)) {
+    if (!json_is_object(root.value))
         return json_field_expected(root, status, "an object");
-    }
     struct text text;
-    if (!find_text(root, &text, status)) {
+    if (!find_text(root, &text, status))
         return false;
-    }
     const struct family *family = text.family;
     *composite = text.composite;
     if ((!text.composite && !check_architectures(root, family, status)) ||
-        !config_keys_check(text.root, family->keys, family->model_type, status)) {
+        !config_keys_check(text.root, family->keys, family->model_type, status))
         return false;
-    }
     config->qkv_bias = family->qkv_bias;
     config->qk_norm = family->qk_norm;
     config->whole_qk_norm = family->whole_qk_norm;
     config->unit_offset = family->unit_offset;
     config->fused = family->fused;
-    if (text.composite) {
+    if (text.composite)
         config->submodule = text.composite->submodule ? text.composite->submodule : "language_model";
-    }
     config->norms = family->norms;
     return read_sizes(&text, config, status) && read_pad(&text, config, status) &&
            (!text.composite || read_tie(root, text.composite, config, status)) &&

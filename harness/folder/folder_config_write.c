@@ -10,16 +10,13 @@
 static void add_sliding(json_t *json, const struct config *c, const struct family *family)
 {
     json_t *types = json_array();
-    for (size_t l = 0; l < c->layers; l++) {
+    for (size_t l = 0; l < c->layers; l++)
         json_array_append_new(types, json_string(family_layer_types[config_window(c, l) > 0]));
-    }
     json_object_set_new(json, "sliding_window", json_integer((json_int_t)c->sliding_window));
-    if (family->sliding == SLIDING_SOME) {
+    if (family->sliding == SLIDING_SOME)
         json_object_set_new(json, "use_sliding_window", json_true());
-    }
-    if (family->sliding != SLIDING_ALL) {
+    if (family->sliding != SLIDING_ALL)
         json_object_set(json, "layer_types", types);
-    }
     json_decref(types);
 }
 
@@ -53,24 +50,20 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         "torch_dtype", dtypes[dtype]);
     CHECK(json);
     json_object_set_new(json, "pad_token_id", c->padded ? json_integer((json_int_t)c->pad) : json_null());
-    if (c->sliding_window) {
+    if (c->sliding_window)
         add_sliding(json, c, family);
-    }
-    if (family->local_rope_key) {
+    if (family->local_rope_key)
         json_object_set_new(json, family->local_rope_key, json_real(c->local_rope_theta));
-    }
-    if (family->scales_queries) { // which transformers takes as a whole number
+    if (family->scales_queries) // which transformers takes as a whole number
         json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(c))));
-    }
     return json;
 }
 
 static bool has_windows_of(const struct family *family, const struct config *c)
 {
     bool some_full = false;
-    for (size_t l = 0; c->sliding_window && l < c->layers; l++) {
+    for (size_t l = 0; c->sliding_window && l < c->layers; l++)
         some_full |= config_window(c, l) == 0;
-    }
     switch (family->sliding) {
     case SLIDING_NONE:
         return !c->sliding_window;
@@ -102,9 +95,8 @@ static bool is_of(const struct family *family, const struct config *c)
 bool folder_write_config(const char *folder, const struct config *config, enum dtype dtype, struct status *status)
 {
     const struct family *family = families;
-    while (family->model_type && !is_of(family, config)) {
+    while (family->model_type && !is_of(family, config))
         family++;
-    }
     if (!family->model_type) {
         return status_set(status, STATUS_UNSUPPORTED,
                           "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or such "

@@ -9,13 +9,11 @@
 static void name_config(struct config *config, const char *folder)
 {
     size_t end = strlen(folder);
-    while (end > 1 && folder[end - 1] == '/') {
+    while (end > 1 && folder[end - 1] == '/')
         end--;
-    }
     size_t start = end;
-    while (start > 0 && folder[start - 1] != '/') {
+    while (start > 0 && folder[start - 1] != '/')
         start--;
-    }
     size_t bytes = end - start < sizeof config->name - 1 ? end - start : sizeof config->name - 1;
     memcpy(config->name, folder + start, bytes);
     config->name[bytes] = '\0';
@@ -36,19 +34,16 @@ static bool read_file(const char *folder, struct config *config, const struct co
             folder, folder);
     }
     char contents[400] = "";
-    if (!folder_has(folder, "config.json")) {
+    if (!folder_has(folder, "config.json"))
         folder_contents(folder, false, contents, sizeof contents);
-    }
-    if (*contents) {
+    if (*contents)
         return status_set(status, STATUS_IO, "%s: has no config.json%s", folder, contents);
-    }
     char *path = folder_file(folder, "config.json");
     bool ok = json_source_open_python(&source, path, status) &&
               folder_config_decode(json_field_root(&source), config, composite, status);
     struct status reason = {0};
-    if (ok && !config_check(config, &reason)) {
+    if (ok && !config_check(config, &reason))
         ok = status_set(status, reason.code, "%s: %s", path, reason.message);
-    }
     json_source_close(&source);
     free(path);
     return ok;
@@ -59,12 +54,10 @@ bool folder_read_config(const char *folder, struct config *config, struct status
     const struct composite *composite;
     struct shards shards = {0};
     struct status ignored = {0}; // weights that are not there or wrong are told of when they are read
-    if (!read_file(folder, config, &composite, status)) {
+    if (!read_file(folder, config, &composite, status))
         return false;
-    }
-    if (config->tied && shards_open_weights(&shards, folder, true, &ignored)) {
+    if (config->tied && shards_open_weights(&shards, folder, true, &ignored))
         config->tied = !shards_have_own_head(&shards);
-    }
     shards_close(&shards);
     return true;
 }

@@ -46,12 +46,10 @@ static bool read_yarn(struct rope rope, struct config *c, struct status *status)
         !json_field_number(config_key_of(scaling, "beta_slow"), 1e-300, 1e300, &r->low_freq_factor, status) ||
         !json_field_number(config_key_of(scaling, "mscale"), 0, 1e300, &scales[0], status) ||
         !json_field_number(config_key_of(scaling, "mscale_all_dim"), 0, 1e300, &scales[1], status) ||
-        !read_original(rope, c, status)) {
+        !read_original(rope, c, status))
         return false;
-    }
-    if (truncate.value && !json_is_true(truncate.value)) {
+    if (truncate.value && !json_is_true(truncate.value))
         return json_field_expected(truncate, status, "true: the blended frequencies begin and end at whole ones");
-    }
     r->attention_factor = config_yarn_gain(r->factor);
     if (scales[0] > 0 && scales[1] > 0) {
         r->attention_factor =
@@ -79,33 +77,26 @@ static bool read_rope_object(struct rope rope, double *theta, struct config *c, 
             : rope.family->default_rope
                 ? "default: longrope, for which transformers takes yarn too, is not computed"
                 : types;
-    if (!json_is_object(object.value)) {
+    if (!json_is_object(object.value))
         return json_field_expected(object, status, "an object or null");
-    }
     for (size_t i = 0; family_layer_types[i]; i++) {
         struct json_field nested = json_field_get(object, family_layer_types[i]);
-        if (nested.value) {
+        if (nested.value)
             return json_field_fail(nested, status, "transformers reads no RoPE by type of layer here");
-        }
     }
     if (!json_field_text(type, types, &name, status) ||
         !json_field_number(config_key_of(object, "rope_theta"), 1e-300, 1e300, theta, status) ||
-        !read_whole(object, status)) {
+        !read_whole(object, status))
         return false;
-    }
-    if (strcmp(name, "default") == 0 || (rope.family->axes && strcmp(name, "mrope") == 0)) {
+    if (strcmp(name, "default") == 0 || (rope.family->axes && strcmp(name, "mrope") == 0))
         return true;
-    }
     if (!rope.local && !rope.family->default_rope) {
-        if (strcmp(name, "llama3") == 0) {
+        if (strcmp(name, "llama3") == 0)
             return read_llama3(rope, c, status);
-        }
-        if (strcmp(name, "yarn") == 0) {
+        if (strcmp(name, "yarn") == 0)
             return read_yarn(rope, c, status);
-        }
-        if (strcmp(name, "linear") == 0) {
+        if (strcmp(name, "linear") == 0)
             return required_number(config_key_of(object, "factor"), 1, &c->rope_scaling.factor, status);
-        }
     }
     return json_field_expected(type, status, "%s", types);
 }
@@ -133,9 +124,8 @@ static bool read_rope_by_layers(struct json_field scaling, struct json_field par
                                "transformers reads rope_type alone in this model type, and scales nothing: leave "
                                "it out, or call it rope_type");
     }
-    if (scaling.value && parameters.value) {
+    if (scaling.value && parameters.value)
         return json_field_fail(scaling, status, "rope_parameters is there, too: keep one of them");
-    }
     full.object = scaling.value ? scaling : full.object;
     return (!full.object.value || read_rope_object(full, &c->rope_theta, c, status)) &&
            (!local.object.value || read_rope_object(local, &c->local_rope_theta, c, status));
@@ -146,20 +136,17 @@ bool folder_rope_decode(struct json_field root, const struct family *family, str
 {
     struct json_field scaling = config_key_of(root, "rope_scaling"),
                       parameters = config_key_of(root, "rope_parameters");
-    if (json_is_object(scaling.value) && json_object_size(scaling.value) == 0) {
+    if (json_is_object(scaling.value) && json_object_size(scaling.value) == 0)
         scaling.value = NULL;
-    }
     c->rope_theta = family->rope_theta;
     c->local_rope_theta = family->local_rope_theta;
     if (!json_field_number(config_key_of(root, "rope_theta"), 1e-300, 1e300, &c->rope_theta, status) ||
         (family->local_rope_key && !json_field_number(config_key_of(root, family->local_rope_key), 1e-300, 1e300,
                                                       &c->local_rope_theta, status)) ||
-        !read_whole(root, status)) {
+        !read_whole(root, status))
         return false;
-    }
-    if (family->local_rope_theta > 0) {
+    if (family->local_rope_theta > 0)
         return read_rope_by_layers(scaling, parameters, family, c, status);
-    }
     struct rope rope = {scaling.value ? scaling : parameters, root, family, false};
     return !rope.object.value || read_rope_object(rope, &c->rope_theta, c, status);
 }

@@ -66,18 +66,15 @@ static bool check_room(const struct writing *w, struct status *status)
 static bool make_folder(const char *folder, bool *made, struct status *status)
 {
     *made = mkdir(folder, 0777) == 0;
-    if (*made) {
+    if (*made)
         return true;
-    }
     DIR *entries = errno == EEXIST ? opendir(folder) : NULL;
-    if (!entries) {
+    if (!entries)
         return status_set(status, STATUS_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
-    }
     const struct dirent *entry;
     bool empty = true;
-    while (empty && (entry = readdir(entries))) {
+    while (empty && (entry = readdir(entries)))
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    }
     closedir(entries);
     return empty || status_set(status, STATUS_BAD_INPUT, "%s: is there already, and not empty", folder);
 }

@@ -96,10 +96,9 @@ static size_t error_offset(const struct json_source *source, const json_error_t 
     size_t length = near ? strlen(near) - strlen(" near ''") : 0;
     if (near && length <= end && !memcmp(source->text + end - length, near + strlen(" near '"), length))
         return end - length;
-    if (code == json_error_numeric_overflow) {
+    if (code == json_error_numeric_overflow)
         while (end > 0 && strchr("+-.0123456789Ee", source->text[end - 1]))
             end--;
-    }
     return end;
 }
 

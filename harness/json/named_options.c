@@ -23,10 +23,9 @@ static void list_offering(const struct named_tables *tables, const char *option,
 {
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < tables->count && used < bytes; i++) {
+    for (size_t i = 0; i < tables->count && used < bytes; i++)
         if (offers(option_find(tables->tables[i], option), choice))
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", tables->names[i]);
-    }
 }
 
 void named_tables_knowing(const struct named_tables *tables, const char *option, char *text, size_t bytes)
@@ -117,10 +116,9 @@ bool named_options_read(struct named_options *given, const struct named_tables *
 bool named_options_set(const struct named_options *given, const struct option_table *table, void *options,
                        struct status *status)
 {
-    for (size_t i = 0; table->rows && table->rows[i].name; i++) {
+    for (size_t i = 0; table->rows && table->rows[i].name; i++)
         if (!named_option_set(given->options[i], &table->rows[i], options, status))
             return false;
-    }
     return true;
 }
 

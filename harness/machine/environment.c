@@ -132,9 +132,8 @@ void environment_open_streams(void)
 {
     for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
         // The lowest number that is free is this one.
-        if (fcntl(descriptor, F_GETFD) < 0 && io_open("/dev/null", O_RDWR, 0) != descriptor) {
+        if (fcntl(descriptor, F_GETFD) < 0 && io_open("/dev/null", O_RDWR, 0) != descriptor)
             _exit(EXIT_BAD_INPUT);
-        }
     }
 }
 
@@ -255,9 +254,8 @@ bool environment_settle(char **argv)
     if (!has_descriptors() || !has_stack() || !has_thread_stacks() || !has_threads())
         return false;
     say_threads(argv);
-    if (core && !getenv("OPENBLAS_CORETYPE")) {
+    if (core && !getenv("OPENBLAS_CORETYPE"))
         changed |= setenv("OPENBLAS_CORETYPE", core, 1) == 0;
-    }
     if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT"))
         changed |= set_spin_count(1);
     if (changed) {

@@ -39,11 +39,9 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     figure_table_columns(table, "chunks\trelative_l2\tnoise_floor\tsums_relative_l2");
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
         size_t kept_count = 0;
-        for (size_t i = 0; i < count; i++) {
-            if (counts(records[i], pairs[p][0], pairs[p][1])) {
+        for (size_t i = 0; i < count; i++)
+            if (counts(records[i], pairs[p][0], pairs[p][1]))
                 kept[kept_count++] = records[i];
-            }
-        }
         struct series_table all;
         series_make(&all, kept, kept_count, omit, true);
         for (size_t s = 0; s < all.count; s++) {

@@ -24,13 +24,11 @@ static bool times_of(const struct record *record, double ms[WORK_COUNT])
         const char *name = text_or(rows[i].category, "");
         double own = estimate ? rows[i].estimate_ms : rows[i].ms;
         size_t work = 0;
-        while (work < WORK_COUNT && strcmp(name, work_name((enum work)work)) != 0) {
+        while (work < WORK_COUNT && strcmp(name, work_name((enum work)work)) != 0)
             work++;
-        }
         known = work < WORK_COUNT && isfinite(own);
-        if (known) {
+        if (known)
             ms[work] += own;
-        }
     }
     return known;
 }
@@ -41,11 +39,9 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     CHECK(kept);
     size_t kept_count = 0;
     double ms[WORK_COUNT];
-    for (size_t i = 0; i < count; i++) {
-        if (times_of(records[i], ms)) {
+    for (size_t i = 0; i < count; i++)
+        if (times_of(records[i], ms))
             kept[kept_count++] = records[i];
-        }
-    }
     figure_table_columns(table, "estimated");
     for (size_t work = 0; work < WORK_COUNT; work++) {
         char name[64];
@@ -61,9 +57,8 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
         const struct record *record = series->records[series->record_count - 1]; // the last one recorded
         times_of(record, ms);
         char draw[40] = "";
-        if (step_time_is_drawn(record)) {
+        if (step_time_is_drawn(record))
             snprintf(draw, sizeof draw, ", a draw of %zu", record->drawn_chunks.count);
-        }
         figure_table_row(table, s + 1, series->method, series->rank, "%s%s", series->label, draw);
         FIGURE_NUMBERS(table, is_estimate(record));
         figure_table_numbers(table, ms, WORK_COUNT);

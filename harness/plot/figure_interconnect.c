@@ -57,12 +57,10 @@ static size_t find_kinds(const struct record *const *records, size_t count, stru
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         size_t at = 0;
-        while (at < found && !same(kinds[at], kind_of(records[i]))) {
+        while (at < found && !same(kinds[at], kind_of(records[i])))
             at++;
-        }
-        if (at == found && found < KINDS_MAX && is_timed(records[i])) {
+        if (at == found && found < KINDS_MAX && is_timed(records[i]))
             kinds[found++] = kind_of(records[i]);
-        }
     }
     return found;
 }
@@ -71,9 +69,8 @@ static size_t find_kinds(const struct record *const *records, size_t count, stru
 static size_t shares_before(const struct kind *kinds, size_t kind)
 {
     size_t count = 0;
-    for (size_t k = 0; k < kind; k++) {
+    for (size_t k = 0; k < kind; k++)
         count += strcmp(kinds[k].interconnect, kinds[kind].interconnect) == 0;
-    }
     return count;
 }
 
@@ -81,12 +78,10 @@ static size_t shares_before(const struct kind *kinds, size_t kind)
 static size_t interconnect_before(const struct kind *kinds, size_t kind)
 {
     size_t first = 0, count = 0;
-    while (strcmp(kinds[first].interconnect, kinds[kind].interconnect) != 0) {
+    while (strcmp(kinds[first].interconnect, kinds[kind].interconnect) != 0)
         first++;
-    }
-    for (size_t k = 0; k < first; k++) {
+    for (size_t k = 0; k < first; k++)
         count += shares_before(kinds, k) == 0;
-    }
     return count;
 }
 
@@ -117,11 +112,9 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     figure_table_columns(table, "kind\tranks\ttime_s\tidle_percent\tsent_GB");
     for (size_t k = 0, found = find_kinds(records, count, kinds); k < found; k++) {
         size_t kept_count = 0;
-        for (size_t i = 0; i < count; i++) {
-            if (is_of(records[i], kinds[k])) {
+        for (size_t i = 0; i < count; i++)
+            if (is_of(records[i], kinds[k]))
                 kept[kept_count++] = records[i];
-            }
-        }
         struct series_table all;
         series_make(&all, kept, kept_count, nothing, true);
         for (size_t s = 0; s < all.count; s++) {

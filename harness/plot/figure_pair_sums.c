@@ -30,9 +30,8 @@ static void put_series(struct figure_table *table, const struct record *const *r
 {
     const char *label = accumulators[accumulator].label;
     bool exact = true;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         exact &= error_of(records[i], accumulator) == 0;
-    }
     for (size_t i = 0; i < count; i++) {
         figure_table_row(table, accumulator + 1, label, accumulator, "%s%s", label, exact ? ": no error" : "");
         FIGURE_NUMBERS(table, records[i]->trial.context, error_of(records[i], accumulator),
@@ -52,16 +51,13 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t kept_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (records[i]->status == RECORD_OK && records[i]->pair_sums->given) {
+    for (size_t i = 0; i < count; i++)
+        if (records[i]->status == RECORD_OK && records[i]->pair_sums->given)
             kept[kept_count++] = records[i];
-        }
-    }
     qsort(kept, kept_count, sizeof *kept, by_context);
     figure_table_columns(table, "context\terror\tdifference");
-    for (size_t s = 0; s < sizeof accumulators / sizeof *accumulators; s++) {
+    for (size_t s = 0; s < sizeof accumulators / sizeof *accumulators; s++)
         put_series(table, kept, kept_count, s);
-    }
     free(kept);
     return kept_count >= 2;
 }

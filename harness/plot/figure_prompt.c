@@ -42,12 +42,10 @@ static size_t find_prompts(const struct record *const *records, size_t count, do
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         size_t at = 0;
-        while (at < found && prompts[at] != prompt_of(records[i])) {
+        while (at < found && prompts[at] != prompt_of(records[i]))
             at++;
-        }
-        if (at == found && found < PROMPTS_MAX) {
+        if (at == found && found < PROMPTS_MAX)
             prompts[found++] = prompt_of(records[i]);
-        }
     }
     return found;
 }
@@ -85,9 +83,8 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
         for (size_t i = 0; i < count; i++) {
             const struct record *record = records[i];
             bool whole = record->status == RECORD_OK && record->flops > 0 && record->peak_bytes > 0;
-            if (whole && prompt_of(record) == prompts[p]) {
+            if (whole && prompt_of(record) == prompts[p])
                 kept[kept_count++] = record;
-            }
         }
         struct series_table all;
         series_make(&all, kept, kept_count, nothing, true);

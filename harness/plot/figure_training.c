@@ -37,11 +37,9 @@ static void curves_of(const struct record *const *records, size_t count, struct 
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t kept_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (has_curve(records[i])) {
+    for (size_t i = 0; i < count; i++)
+        if (has_curve(records[i]))
             kept[kept_count++] = records[i];
-        }
-    }
     series_make(all, kept, kept_count, nothing, true);
     free(kept);
 }
@@ -49,9 +47,8 @@ static void curves_of(const struct record *const *records, size_t count, struct 
 static double sum(const struct number_list *list, size_t first, size_t end)
 {
     double total = 0;
-    for (size_t i = first; i < end; i++) {
+    for (size_t i = first; i < end; i++)
         total += list->items[i];
-    }
     return total;
 }
 
@@ -238,11 +235,9 @@ static bool tabulate_training(const struct record *const *records, size_t count,
 
 static bool has_metrics(const struct record *record)
 {
-    for (size_t m = 0; m < OBJECTIVE_METRICS; m++) {
-        if (has_curve(record) && record->curve->metrics[m].count > 0) {
+    for (size_t m = 0; m < OBJECTIVE_METRICS; m++)
+        if (has_curve(record) && record->curve->metrics[m].count > 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -251,11 +246,9 @@ static bool tabulate_metrics(const struct record *const *records, size_t count, 
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
     size_t kept_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (has_metrics(records[i])) {
+    for (size_t i = 0; i < count; i++)
+        if (has_metrics(records[i]))
             kept[kept_count++] = records[i];
-        }
-    }
     figure_table_columns(table, "step");
     for (size_t m = 0; m < OBJECTIVE_METRICS; m++)
         figure_table_columns(table, objective_metrics[m].name);

@@ -22,9 +22,8 @@ char *gnuplot_scripts(const char *given, struct status *status)
 {
     const char *named = given ? given : getenv("LONGBP_PLOTS");
     if (named) {
-        if (has_scripts(named)) {
+        if (has_scripts(named))
             return strdup(named);
-        }
         status_set(status, STATUS_BAD_INPUT, "%s (from %s) holds no plot scripts: style.gp is not there", named,
                    given ? "--scripts" : "$LONGBP_PLOTS");
         return NULL;
@@ -50,11 +49,10 @@ static char *assignment(const struct gnuplot_variable *variable)
     char *out = text + sprintf(text, "%s=\"", variable->name);
     for (const unsigned char *in = (const unsigned char *)variable->value; *in; in++) {
         bool letter = (*in >= 'a' && *in <= 'z') || (*in >= 'A' && *in <= 'Z');
-        if (letter || *in <= ' ') {
+        if (letter || *in <= ' ')
             *out++ = letter ? (char)*in : ' ';
-        } else {
+        else
             out += sprintf(out, "\\%03o", *in);
-        }
     }
     *out++ = '"';
     *out = 0;
@@ -172,9 +170,8 @@ char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_va
     close_file(messages);
     close_file(output);
     close_file(input);
-    for (size_t i = 3; i < used; i += 2) {
+    for (size_t i = 3; i < used; i += 2)
         free(arguments[i]);
-    }
     free(arguments);
     return picture;
 }

@@ -65,21 +65,18 @@ bool picture_size_parse(const char *text, struct picture_size *size, struct stat
 static bool make_folder(const char *path, struct status *status)
 {
     char part[PATH_MAX];
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part) {
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
         return status_set(status, STATUS_BAD_INPUT, "%.200s...: the name is too long", path);
-    }
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         mkdir(part, 0777);
         *slash = '/';
     }
     struct stat info;
-    if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+    if (mkdir(part, 0777) != 0 && errno != EEXIST)
         return status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));
-    }
-    if (stat(part, &info) != 0 || !S_ISDIR(info.st_mode)) {
+    if (stat(part, &info) != 0 || !S_ISDIR(info.st_mode))
         return status_set(status, STATUS_IO, "%s: not a folder", path);
-    }
     return true;
 }
 
@@ -93,9 +90,8 @@ static char *svg_of_size(const char *svg, struct picture_size size, size_t *byte
     double width, height;
     CHECK(box && sscanf(box, "viewBox=\"0 0 %lf %lf\"", &width, &height) == 2);
     double mm = size.width_mm / width;
-    if (size.height_mm > 0 && mm * height > size.height_mm) {
+    if (size.height_mm > 0 && mm * height > size.height_mm)
         mm = size.height_mm / height;
-    }
     char *sized = NULL;
     FILE *stream = open_memstream(&sized, bytes);
     CHECK(stream);
@@ -123,30 +119,22 @@ static char *drawn_by(const struct picture *picture, const char *table, const ch
                                              {"source", picture->source},
                                              {"machine", picture->machine}};
     size_t count = 4;
-    if (form->take) {
+    if (form->take)
         variables[count++] = (struct gnuplot_variable){"interactive", "yes"};
-    }
-    if (!form->take && is_telling(form->formats, format)) {
+    if (!form->take && is_telling(form->formats, format))
         variables[count++] = (struct gnuplot_variable){"telling", picture->name};
-    }
-    if (form->title) {
+    if (form->title)
         variables[count++] = (struct gnuplot_variable){"given_title", form->title};
-    }
-    if (picture->claim) {
+    if (picture->claim)
         variables[count++] = (struct gnuplot_variable){"claim", picture->claim};
-    }
-    if (form->style) {
+    if (form->style)
         variables[count++] = (struct gnuplot_variable){"given_style", form->style};
-    }
-    if (form->font) {
+    if (form->font)
         variables[count++] = (struct gnuplot_variable){"given_font", form->font};
-    }
-    if (form->panel) {
+    if (form->panel)
         variables[count++] = (struct gnuplot_variable){"given_panel", form->panel};
-    }
-    if (form->log) {
+    if (form->log)
         variables[count++] = (struct gnuplot_variable){"given_log", form->log};
-    }
     if (form->size.width_mm > 0) {
         snprintf(width, sizeof width, "%.2f", form->size.width_mm / MM_PER_UNIT);
         variables[count++] = (struct gnuplot_variable){"given_width", width};
@@ -179,9 +167,8 @@ static bool draw(const struct picture *picture, const struct texts *table, const
     snprintf(path, sizeof path, "%s/%.300s.%s", form->folder, picture->name, format);
     bool written = drawn && output_file_write(path, drawn, bytes, status);
     free(drawn);
-    if (written) {
+    if (written)
         printf("%s\n", path);
-    }
     return written;
 }
 
@@ -196,9 +183,8 @@ static bool draw_for_taker(const struct picture *picture, const char *table, str
         room->left--;
     size_t bytes;
     char *svg = drawn_by(picture, table, "svg", &bytes, status);
-    if (svg) {
+    if (svg)
         picture->form->take(picture->form->taker, picture, svg);
-    }
     free(svg);
     return svg != NULL;
 }
@@ -207,9 +193,8 @@ bool picture_form_check(const struct picture_form *form, struct status *status)
 {
     static const char *const axes[] = {"x", "y", "x,y", "y,x", "none"};
     bool known = !form->log;
-    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         known |= form->log && strcmp(form->log, axes[i]) == 0;
-    }
     return (!form->folder || *form->folder ||
             status_set(status, STATUS_BAD_INPUT, "--out: expected a folder, found \"\"; . is this one")) &&
            word_list_check(form->formats, "svg,png,pdf,tsv", "--format", status) &&
@@ -226,9 +211,8 @@ static bool draw_all(const struct picture *picture, const struct texts *table, s
     char formats[64], *rest = NULL;
     snprintf(formats, sizeof formats, "%s", picture->form->formats);
     bool drawn = make_folder(picture->form->folder, status);
-    for (char *format = strtok_r(formats, ",", &rest); drawn && format; format = strtok_r(NULL, ",", &rest)) {
+    for (char *format = strtok_r(formats, ",", &rest); drawn && format; format = strtok_r(NULL, ",", &rest))
         drawn = draw(picture, table, format, status);
-    }
     return drawn;
 }
 

@@ -46,14 +46,12 @@ static void list_add(char *list, size_t bytes, const char *word)
     snprintf(probe, sizeof probe, ", %s,", word);
     snprintf(whole, sizeof whole, ", %s,", list);
     size_t used = strlen(list);
-    if (strstr(whole, probe) || (used >= 3 && strcmp(list + used - 3, "...") == 0)) {
+    if (strstr(whole, probe) || (used >= 3 && strcmp(list + used - 3, "...") == 0))
         return;
-    }
-    if (used + strlen(word) + 8 > bytes) {
+    if (used + strlen(word) + 8 > bytes)
         snprintf(list + used, bytes - used, ", ...");
-    } else {
+    else
         snprintf(list + used, bytes - used, "%s%s", used ? ", " : "", word);
-    }
 }
 
 // Two lines below a picture: where its numbers are from, and the machine they were measured on.
@@ -205,9 +203,8 @@ static void suffix_of(const struct grouping *grouping, const struct group *group
     size_t count = 0;
     for (size_t i = 0; i < grouping->count; i++) {
         const struct group *other = &grouping->groups[i];
-        if (other->table && strcmp(other->experiment, group->experiment) == 0) {
+        if (other->table && strcmp(other->experiment, group->experiment) == 0)
             rivals[count++] = other->setting;
-        }
     }
     setting_suffix(group->setting, rivals, count, text, bytes);
     free(rivals);
@@ -219,24 +216,20 @@ static void say_left_out(const struct grouping *grouping, const struct group *gr
     char lacking[200] = "", shorter[200] = "", name[300], suffix[200], context[32];
     for (size_t i = 0; i < grouping->count; i++) {
         const struct group *other = &grouping->groups[i];
-        if (!alike(group, other)) {
+        if (!alike(group, other))
             continue;
-        }
-        if (other < group) {
+        if (other < group)
             return;
-        }
         snprintf(context, sizeof context, "%.0f", other->context);
-        if (!other->table) {
+        if (!other->table)
             list_add(lacking, sizeof lacking, context);
-        } else if (!is_drawn(grouping, other)) {
+        else if (!is_drawn(grouping, other))
             list_add(shorter, sizeof shorter, context);
-        }
     }
     suffix_of(grouping, group, suffix, sizeof suffix);
     picture_name(group->experiment, figure, suffix, name, sizeof name);
-    if (*lacking && longer_contexts(grouping, group, 0)) {
+    if (*lacking && longer_contexts(grouping, group, 0))
         fprintf(stderr, "%s: no picture of context %s, which would need %s\n", name, lacking, figure->needs);
-    }
     if (*shorter) {
         fprintf(stderr, "%s: of the longest %d contexts; --where context=N draws another of %s\n", name,
                 CONTEXTS_DRAWN, shorter);
@@ -337,13 +330,11 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
     for (size_t i = 0; fine && i < grouping.count; i++) {
         const struct group *group = &grouping.groups[i];
         char suffix[200];
-        if (!is_drawn(&grouping, group)) {
+        if (!is_drawn(&grouping, group))
             continue;
-        }
         suffix_of(&grouping, group, suffix, sizeof suffix);
-        if (group->context > 0 && longer_contexts(&grouping, group, 0) > 1) {
+        if (group->context > 0 && longer_contexts(&grouping, group, 0) > 1)
             text_append(suffix, sizeof suffix, "-context-%.0f", group->context);
-        }
         if (form->panel) {
             char panel[100];
             snprintf(panel, sizeof panel, "%s", form->panel);
@@ -357,14 +348,12 @@ static bool draw_figure(const struct picture_form *form, const struct results *r
         say_disturbed(group, figure, suffix);
         (*drawn)++;
     }
-    for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++) {
+    for (size_t i = 0; fine && figure->one_context && *drawn > before && i < grouping.count; i++)
         say_left_out(&grouping, &grouping.groups[i], figure);
-    }
     if (fine)
         say_machines(&grouping, figure);
-    if (form->log && figure->own_axes && *drawn > before) {
+    if (form->log && figure->own_axes && *drawn > before)
         fprintf(stderr, "%s: --log leaves its axes as they are\n", figure->name);
-    }
     grouping_free(&grouping);
     return fine;
 }
@@ -451,9 +440,8 @@ static bool nothing_drawn(const struct plot_request *request, const struct resul
 static bool load_published(struct published *published, const struct plot_request *request, struct status *status)
 {
     struct status why = {0};
-    if (published_load(published, request->published, &why) || (why.code == STATUS_IO && !request->published)) {
+    if (published_load(published, request->published, &why) || (why.code == STATUS_IO && !request->published))
         return true;
-    }
     *status = why;
     return false;
 }
@@ -507,15 +495,13 @@ bool plot(const struct plot_request *request, struct status *status)
                                figures[i], &drawn, status);
         }
     }
-    if (fine && bars.path_count) {
+    if (fine && bars.path_count)
         fine = max_context_plot(&bars, &published, status);
-    }
     fine = fine && pareto_front_plot(&pareto_fronts, status) && frontier_plot(&frontiers, status);
     if (fine && request->form.panel && !series.panel_found && (drawn || !is_panel(request)))
         fine = tell_panel(request, &series, status);
-    if (fine && !drawn && !form.take && (request->path_count || !planned)) {
+    if (fine && !drawn && !form.take && (request->path_count || !planned))
         fine = nothing_drawn(request, &plotted.last, status);
-    }
     fine = fine && series_choice_check(&series, status) && picture_queue_draw(&chosen, status);
     picture_queue_free(&chosen);
     series_choice_close(&series);

@@ -13,12 +13,11 @@ static bool is_torn(const char *tail, size_t bytes, bool first)
 {
     char start[40];
     int length = snprintf(start, sizeof start, "{\"schema\":%d,\"id\":\"", RECORD_SCHEMA), matched = 0;
-    for (size_t i = 0; i < bytes && matched < length; i++) {
+    for (size_t i = 0; i < bytes && matched < length; i++)
         if (tail[i] == start[matched])
             matched++;
         else if (tail[i] != ' ')
             return false;
-    }
     return matched == length || !first;
 }
 

@@ -235,11 +235,10 @@ static bool is_preset(const struct config *config, const struct config *preset, 
     if (config->sliding_window != preset->sliding_window ||
         memcmp(config->full_layers, preset->full_layers, sizeof config->full_layers))
         return false;
-    for (size_t i = 0; i < KEYS; i++) {
+    for (size_t i = 0; i < KEYS; i++)
         if (memcmp((const char *)config + keys[i].offset, (const char *)preset + keys[i].offset,
                    bytes_of(&keys[i])))
             return false;
-    }
     return true;
 }
 
@@ -272,10 +271,9 @@ static json_t *shape_json(const struct config *config)
     json_object_set_new(shape, "rope_scaling", scaling);
     if (config->sliding_window) {
         json_t *full = json_array();
-        for (size_t l = 0; l < config->layers; l++) {
+        for (size_t l = 0; l < config->layers; l++)
             if (config_window(config, l) == 0)
                 json_array_append_new(full, json_integer((json_int_t)l));
-        }
         json_object_set_new(shape, "sliding_window", json_integer((json_int_t)config->sliding_window));
         json_object_set_new(shape, "full_layers", full);
     }

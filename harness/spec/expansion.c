@@ -103,7 +103,7 @@ static const char *value_end(const char *at)
 {
     size_t depth = 0;
     bool quoted = false;
-    for (; *at; at++) {
+    for (; *at; at++)
         if (quoted && *at == '\\' && at[1])
             at++;
         else if (*at == '"')
@@ -116,7 +116,6 @@ static const char *value_end(const char *at)
             depth--;
         else if (*at == ',' && depth == 0)
             break;
-    }
     return at;
 }
 

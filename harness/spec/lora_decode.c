@@ -62,10 +62,9 @@ static bool read_members(struct json_field field, struct json_field members[MEMB
 static json_t *targets_json(unsigned targets)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < LORA_TARGETS; i++) {
+    for (size_t i = 0; i < LORA_TARGETS; i++)
         if (targets & 1u << i)
             json_array_append_new(list, json_string(lora_target_names[i]));
-    }
     return list;
 }
 

@@ -14,10 +14,9 @@
 
 static const struct override *find_override(const struct expansion *e, const char *name)
 {
-    for (size_t i = 0; i < e->override_count; i++) {
+    for (size_t i = 0; i < e->override_count; i++)
         if (!strcmp(e->overrides[i].name, name))
             return &e->overrides[i];
-    }
     return NULL;
 }
 
@@ -61,10 +60,9 @@ static bool read_overrides(struct expansion *e, const struct spec_changes *chang
     size_t count = changes ? changes->axis_count : 0;
     e->overrides = calloc(count + 1, sizeof *e->overrides);
     CHECK(e->overrides);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (!add_override(e, "--axis", "", changes->axes[i], status))
             return false;
-    }
     return !changes || !changes->device || add_override(e, "--device", "device=", changes->device, status);
 }
 
@@ -282,10 +280,9 @@ static json_t *method_alone(json_t *entry)
 {
     json_t *method = json_is_object(entry) ? json_copy(entry) : json_incref(entry);
     size_t key;
-    for (size_t i = 0; json_is_object(entry) && i < trial_key_count(); i++) {
+    for (size_t i = 0; json_is_object(entry) && i < trial_key_count(); i++)
         if (is_entry_key(trial_keys[i].name, &key))
             json_object_del(method, trial_keys[i].name);
-    }
     return method;
 }
 
@@ -392,10 +389,9 @@ static bool add_id(uint32_t *table, size_t slots, const struct spec_trial *trial
     char start[9] = "";
     memcpy(start, trials[index].id, 8);
     size_t slot = strtoul(start, NULL, 16) % slots;
-    for (; table[slot]; slot = (slot + 1) % slots) {
+    for (; table[slot]; slot = (slot + 1) % slots)
         if (!strcmp(trials[table[slot] - 1].id, trials[index].id))
             return false;
-    }
     table[slot] = (uint32_t)(index + 1);
     return true;
 }

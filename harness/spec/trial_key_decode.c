@@ -80,10 +80,9 @@ static bool read_members(const struct trial_key *key, struct trial *trial, struc
     trial_key_names(&known, key->members);
     if (field.value && !json_field_object(field, &known, key->name, status))
         return false;
-    for (const struct trial_key *member = key->members; member->name; member++) {
+    for (const struct trial_key *member = key->members; member->name; member++)
         if (!read_simple(member, trial, json_field_get(field, member->name), status))
             return false;
-    }
     if (key->settle)
         key->settle(trial);
     return true;

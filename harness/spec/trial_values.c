@@ -54,10 +54,9 @@ json_t *decode_device(struct trial *trial, struct json_field field, struct statu
     for (const struct device_kind *kind = device_kinds; kind->name; kind++)
         names_add(&names, kind->name);
     names_add(&names, "plan");
-    for (size_t i = 0; device_names()[i]; i++) {
+    for (size_t i = 0; device_names()[i]; i++)
         if (names_find(&names, device_names()[i]) == names.count)
             names_add(&names, device_names()[i]);
-    }
     size_t index = 0;
     const char *numbered = json_string_value(field.value);
     if (numbered && strchr(numbered, ':'))

@@ -16,9 +16,8 @@ static bool keep(void *visitor, const struct result_line *line, struct status *s
     (void)status;
     struct rows *rows = visitor;
     const json_t *place = json_object_get(rows->places, line->record->id);
-    if (!place) {
+    if (!place)
         return true;
-    }
     if (!line_set_add(&rows->lines, line->text, line->bytes)) {
         rows->repeated++;
         return true;
@@ -44,9 +43,8 @@ static json_t *records_of(const struct rows *rows)
 {
     json_t *records = json_array();
     CHECK(records);
-    for (size_t i = 0; i < json_array_size(rows->records); i++) {
+    for (size_t i = 0; i < json_array_size(rows->records); i++)
         CHECK(json_array_extend(records, json_array_get(rows->records, i)) == 0);
-    }
     return records;
 }
 

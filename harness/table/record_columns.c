@@ -37,10 +37,9 @@ static json_t *keys_at(json_t *free_keys, const char *name)
 
 static void note_names(json_t *keys, const struct record_parts *parts)
 {
-    for (size_t i = 0; i < parts->count; i++) {
+    for (size_t i = 0; i < parts->count; i++)
         if (!json_object_get(keys, parts->names[i]))
             CHECK(json_object_set_new(keys, parts->names[i], json_true()) == 0);
-    }
 }
 
 // The keys of one field in all records: most have the very value of the record before.

@@ -9,9 +9,8 @@
 static size_t method_rank(const char *name)
 {
     size_t rank = 0;
-    while (methods[rank] && strcmp(methods[rank]->name, name) != 0) {
+    while (methods[rank] && strcmp(methods[rank]->name, name) != 0)
         rank++;
-    }
     return rank;
 }
 
@@ -23,9 +22,8 @@ static size_t key_rank(const char *key)
     for (size_t i = 0; methods[i]; i++) {
         const struct option *rows = methods[i]->options.rows, *own = option_find(&methods[i]->options, key);
         size_t count = 0;
-        while (rows[count].name) {
+        while (rows[count].name)
             count++;
-        }
         if (own && count > max) {
             max = count;
             rank = (size_t)(own - rows);
@@ -59,15 +57,12 @@ static size_t collect_keys(const struct record *const *records, size_t count, co
              at = json_object_iter_next((json_t *)records[i]->trial.method, at)) {
             const char *key = json_object_iter_key(at);
             bool known = strcmp(key, "name") == 0;
-            for (size_t k = 0; omit[k]; k++) {
+            for (size_t k = 0; omit[k]; k++)
                 known |= strcmp(omit[k], key) == 0;
-            }
-            for (size_t k = 0; k < found; k++) {
+            for (size_t k = 0; k < found; k++)
                 known |= strcmp((*keys)[k], key) == 0;
-            }
-            if (known) {
+            if (known)
                 continue;
-            }
             if (found == capacity) {
                 capacity = capacity ? 2 * capacity : 16;
                 *keys = realloc(*keys, capacity * sizeof **keys);
@@ -76,9 +71,8 @@ static size_t collect_keys(const struct record *const *records, size_t count, co
             (*keys)[found++] = key;
         }
     }
-    if (found) {
+    if (found)
         qsort(*keys, found, sizeof **keys, compare_keys);
-    }
     return found;
 }
 
@@ -90,23 +84,19 @@ struct sorting {
 
 static int compare_values(const json_t *a, const json_t *b)
 {
-    if (a == b) {
+    if (a == b)
         return 0;
-    }
-    if (!a || !b) {
+    if (!a || !b)
         return (a != NULL) - (b != NULL);
-    }
     if (json_is_number(a) && json_is_number(b)) {
         double x = json_number_value(a), y = json_number_value(b);
         return (x > y) - (x < y);
     }
-    if (json_equal(a, b)) {
+    if (json_equal(a, b))
         return 0;
-    }
     double left = method_share_of(a), right = method_share_of(b);
-    if (left > 0 && right > 0 && left != right) {
+    if (left > 0 && right > 0 && left != right)
         return left < right ? -1 : 1;
-    }
     char *x = json_dumps(a, JSON_ENCODE_ANY | JSON_SORT_KEYS), *y = json_dumps(b, JSON_ENCODE_ANY | JSON_SORT_KEYS);
     CHECK(x && y);
     int order = strcmp(x, y);
@@ -119,17 +109,14 @@ static int compare_records(const struct record *a, const struct record *b, const
                            size_t key_count)
 {
     const char *left = record_method(a), *right = record_method(b);
-    if (a->trial.method == b->trial.method && a->shares == b->shares) {
+    if (a->trial.method == b->trial.method && a->shares == b->shares)
         return 0;
-    }
     size_t i = method_rank(left), j = method_rank(right);
-    if (i != j) {
+    if (i != j)
         return i < j ? -1 : 1;
-    }
     int order = strcmp(left, right);
-    for (size_t k = 0; order == 0 && k < key_count; k++) {
+    for (size_t k = 0; order == 0 && k < key_count; k++)
         order = compare_values(record_option(a, keys[k]), record_option(b, keys[k]));
-    }
     return order;
 }
 
@@ -163,11 +150,10 @@ static size_t bound(const struct series_table *table, size_t low, size_t high, c
 {
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (compare_values(option_of(table, middle, key), value) > beyond) {
+        if (compare_values(option_of(table, middle, key), value) > beyond)
             high = middle;
-        } else {
+        else
             low = middle + 1;
-        }
     }
     return low;
 }
@@ -203,22 +189,19 @@ static void label(struct series_table *table, size_t own, const struct siblings 
                   const struct sorting *sorting, bool *told)
 {
     struct series *series = &table->series[own];
-    if (sorting->prefixed) {
+    if (sorting->prefixed)
         snprintf(series->label, sizeof series->label, "%s", series->method);
-    }
     find_told(table, own, siblings, sorting, told);
     for (size_t k = 0; k < sorting->key_count; k++) {
         const char *key = sorting->keys[k];
         const json_t *value = option_of(table, own, key);
         bool other = (json_is_array(value) ? siblings->named[k] : siblings->differs[k]) &&
                      compare_values(value, json_object_get(siblings->defaults, key)) != 0;
-        if (value && (told[k] || other || (sorting->prefixed && is_telling(key)))) {
+        if (value && (told[k] || other || (sorting->prefixed && is_telling(key))))
             append_option(series, key, value);
-        }
     }
-    if (!series->label[0]) {
+    if (!series->label[0])
         snprintf(series->label, sizeof series->label, "%s", series->method);
-    }
 }
 
 // Of the series of one method from `first` on; the first one behind them.
@@ -232,9 +215,8 @@ static size_t label_siblings(struct series_table *table, size_t first, const str
                                 .defaults = method ? method_json(method, NULL) : NULL};
     bool *told = calloc(sorting->key_count + 1, sizeof *told);
     CHECK(siblings.differs && siblings.named && told);
-    while (siblings.last < table->count && table->series[siblings.last].rank > 0) {
+    while (siblings.last < table->count && table->series[siblings.last].rank > 0)
         siblings.last++;
-    }
     for (size_t s = first; s < siblings.last; s++) {
         find_told(table, s, &siblings, sorting, told);
         for (size_t k = 0; k < sorting->key_count; k++) {
@@ -243,9 +225,8 @@ static size_t label_siblings(struct series_table *table, size_t first, const str
             siblings.named[k] |= told[k];
         }
     }
-    for (size_t s = first; s < siblings.last; s++) {
+    for (size_t s = first; s < siblings.last; s++)
         label(table, s, &siblings, sorting, told);
-    }
     json_decref(siblings.defaults);
     free(siblings.differs);
     free(siblings.named);
@@ -271,9 +252,8 @@ static struct sorted *sort_records(const struct record *const *records, size_t c
 {
     struct sorted *sorted = calloc(count + 1, sizeof *sorted);
     CHECK(sorted);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         sorted[i] = (struct sorted){records[i], i};
-    }
     qsort_r(sorted, count, sizeof *sorted, compare_sorted, sorting);
     return sorted;
 }
@@ -288,14 +268,12 @@ static size_t add_series(struct series_table *table, const struct sorted *sorted
     *series = (struct series){.method = record_method(first), .rank = again ? series[-1].rank + 1 : 0};
     table->count++;
     while (series->record_count < count &&
-           compare_records(sorted[series->record_count].record, first, sorting->keys, sorting->key_count) == 0) {
+           compare_records(sorted[series->record_count].record, first, sorting->keys, sorting->key_count) == 0)
         series->record_count++;
-    }
     series->records = calloc(series->record_count, sizeof(const struct record *));
     CHECK(series->records);
-    for (size_t i = 0; i < series->record_count; i++) {
+    for (size_t i = 0; i < series->record_count; i++)
         series->records[i] = sorted[i].record;
-    }
     return series->record_count;
 }
 
@@ -307,21 +285,18 @@ void series_make(struct series_table *table, const struct record *const *records
     struct sorted *sorted = sort_records(records, count, &sorting);
     *table = (struct series_table){.series = calloc(count + 1, sizeof *table->series)};
     CHECK(table->series);
-    for (size_t i = 0; i < count;) {
+    for (size_t i = 0; i < count;)
         i += add_series(table, sorted + i, count - i, &sorting);
-    }
-    for (size_t s = 0; s < table->count;) {
+    for (size_t s = 0; s < table->count;)
         s = label_siblings(table, s, &sorting);
-    }
     free(sorted);
     free(sorting.keys);
 }
 
 void series_free(struct series_table *table)
 {
-    for (size_t s = 0; s < table->count; s++) {
+    for (size_t s = 0; s < table->count; s++)
         free(table->series[s].records);
-    }
     free(table->series);
     *table = (struct series_table){0};
 }

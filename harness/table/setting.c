@@ -15,12 +15,10 @@ json_t *setting_of(const json_t *trial, const char *const *within)
 {
     static const char *const always[] = {"method", "measure", "context", NULL};
     json_t *setting = trial_recorded(trial);
-    for (size_t i = 0; always[i]; i++) {
+    for (size_t i = 0; always[i]; i++)
         json_object_del(setting, always[i]);
-    }
-    for (size_t i = 0; within[i]; i++) {
+    for (size_t i = 0; within[i]; i++)
         json_object_del(setting, within[i]);
-    }
     return setting;
 }
 
@@ -52,9 +50,8 @@ json_t *setting_common(const struct record *const *records, size_t count)
     json_t *common = setting_of_record(records[0], nothing);
     for (const struct trial_key *key = trial_keys; key->name; key++) {
         const json_t *value = json_object_get(common, key->name);
-        if (value && !all_say(key, value, records, count)) {
+        if (value && !all_say(key, value, records, count))
             json_object_del(common, key->name);
-        }
     }
     return common;
 }
@@ -115,11 +112,10 @@ bool setting_named(const char *key, const json_t *value, char *text, size_t byte
 {
     const struct option_table *table = table_of(key, value);
     bool is_model = strcmp(key, "model") == 0 && json_is_object(value);
-    if (table) {
+    if (table)
         append_named(text, bytes, value, table);
-    } else if (is_model) {
+    else if (is_model)
         append_model(text, bytes, value);
-    }
     return table || is_model;
 }
 
@@ -200,28 +196,21 @@ static void append_place(char *text, size_t bytes, const json_t *places)
 static void append_ranks(char *text, size_t bytes, const json_t *parallel)
 {
     static const char *const kinds[] = {"data", "sequence", "stage"};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (count_of(parallel, kinds[i]) > 1) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (count_of(parallel, kinds[i]) > 1)
             text_append(text, bytes, "%s%lld %s ranks", comma(text), count_of(parallel, kinds[i]), kinds[i]);
-        }
-    }
     const char *exchange = json_string_value(json_object_get(parallel, "exchange"));
-    if (exchange && count_of(parallel, "sequence") > 1) {
+    if (exchange && count_of(parallel, "sequence") > 1)
         text_append(text, bytes, " (%s)", exchange);
-    }
     const char *sum = json_string_value(json_object_get(parallel, "sum"));
-    if (sum && strcmp(sum, "engine") == 0) {
+    if (sum && strcmp(sum, "engine") == 0)
         text_append(text, bytes, "%ssums by the engine", comma(text));
-    }
-    if (json_is_true(json_object_get(parallel, "overlap"))) {
+    if (json_is_true(json_object_get(parallel, "overlap")))
         text_append(text, bytes, "%soverlapped", comma(text));
-    }
-    if (count_of(parallel, "node") > 1) {
+    if (count_of(parallel, "node") > 1)
         text_append(text, bytes, "%snodes of %lld", comma(text), count_of(parallel, "node"));
-    }
-    if (count_of(parallel, "zero") > 0) {
+    if (count_of(parallel, "zero") > 0)
         text_append(text, bytes, "%szero %lld", comma(text), count_of(parallel, "zero"));
-    }
 }
 
 static void append_kv_gradient(char *text, size_t bytes, const json_t *dtype)
@@ -337,15 +326,13 @@ void setting_slug(char *text)
     char *out = text;
     for (const char *in = text; *in; in++) {
         unsigned char c = (unsigned char)*in;
-        if (isalnum(c) || c == '.') {
+        if (isalnum(c) || c == '.')
             *out++ = (char)tolower(c);
-        } else if (out > text && out[-1] != '-') {
+        else if (out > text && out[-1] != '-')
             *out++ = '-';
-        }
     }
-    while (out > text && (out[-1] == '-' || out[-1] == '.')) {
+    while (out > text && (out[-1] == '-' || out[-1] == '.'))
         out--;
-    }
     *out = 0;
 }
 
@@ -398,9 +385,8 @@ void setting_suffix(const json_t *setting, json_t *const *all, size_t count, cha
     json_object_foreach((json_t *)setting, key, value)
     {
         bool differs = false;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             differs |= !json_equal(json_object_get(all[i], key), value);
-        }
         if (differs)
             append_value(text, bytes, setting, key, value, all, count);
     }

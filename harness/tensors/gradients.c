@@ -21,12 +21,10 @@ static bool write_values(struct safetensors_writer *writer, struct device *devic
     for (size_t start = 0; start < t.rows; start += rows) {
         size_t count = t.rows - start < rows ? t.rows - start : rows;
         tensor_read(device, tensor_rows(t, start, count), block);
-        if (device->status.code != STATUS_OK) {
+        if (device->status.code != STATUS_OK)
             return status_set(status, device->status.code, "%s", device->status.message);
-        }
-        if (!safetensors_append(writer, block, count * t.cols, status)) {
+        if (!safetensors_append(writer, block, count * t.cols, status))
             return false;
-        }
     }
     return true;
 }
@@ -53,9 +51,8 @@ static bool write_transposed(struct safetensors_writer *writer, struct device *d
 bool gradients_write(const char *path, const struct model *model, const double *const *values,
                      struct status *status)
 {
-    if (model->device->status.code != STATUS_OK) {
+    if (model->device->status.code != STATUS_OK)
         return status_set(status, model->device->status.code, "%s", model->device->status.message);
-    }
     struct safetensors_item *items = calloc(model->parameter_count, sizeof *items);
     CHECK(items);
     size_t count = 0, widest = 1;
@@ -72,13 +69,12 @@ bool gradients_write(const char *path, const struct model *model, const double *
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t i = 0; ok && i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        if (p->transposed && (values ? values[i] != NULL : p->grad.data != NULL)) {
+        if (p->transposed && (values ? values[i] != NULL : p->grad.data != NULL))
             ok = write_transposed(&writer, model->device, p, values ? values[i] : NULL, status);
-        } else if (values && values[i]) {
+        else if (values && values[i])
             ok = safetensors_append(&writer, values[i], p->value.rows * p->value.cols, status);
-        } else if (!values && p->grad.data) {
+        else if (!values && p->grad.data)
             ok = write_values(&writer, model->device, p->grad, block, status);
-        }
     }
     ok = ok && safetensors_commit(&writer, status);
     safetensors_discard(&writer);

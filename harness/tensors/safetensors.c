@@ -37,31 +37,26 @@ static const struct {
 void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t text_bytes)
 {
     size_t used = (size_t)snprintf(text, text_bytes, "[");
-    for (size_t i = 0; i < rank && used < text_bytes; i++) {
+    for (size_t i = 0; i < rank && used < text_bytes; i++)
         used += (size_t)snprintf(text + used, text_bytes - used, "%s%zu", i ? ", " : "", shape[i]);
-    }
-    if (used < text_bytes) {
+    if (used < text_bytes)
         snprintf(text + used, text_bytes - used, "]");
-    }
 }
 
 // Names go into messages, and from there to terminals.
 static bool has_control(const char *text)
 {
-    for (; *text; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
             return true;
-        }
-    }
     return false;
 }
 
 // One whole number that is not negative. False if the value is anything else.
 static bool size_of(const json_t *value, size_t *size)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
         return false;
-    }
     *size = (size_t)json_integer_value(value);
     return true;
 }
@@ -107,17 +102,14 @@ static bool decode_shape(struct safetensors_tensor *t, unsigned bits, const json
                               "%s: tensor %.200s: dimension %zu of its shape is not a whole number from 0 on", path,
                               t->name, i);
         }
-        if (__builtin_mul_overflow(t->count, t->shape[i], &t->count)) {
+        if (__builtin_mul_overflow(t->count, t->shape[i], &t->count))
             return status_set(status, STATUS_BAD_INPUT, "%s: tensor %.200s: its shape overflows", path, t->name);
-        }
     }
     size_t total_bits;
-    if (__builtin_mul_overflow(t->count, bits, &total_bits)) {
+    if (__builtin_mul_overflow(t->count, bits, &total_bits))
         return status_set(status, STATUS_BAD_INPUT, "%s: tensor %.200s: its shape overflows", path, t->name);
-    }
-    if (total_bits % 8) {
+    if (total_bits % 8)
         return status_set(status, STATUS_BAD_INPUT, "%s: tensor %.200s: does not fill whole bytes", path, t->name);
-    }
     t->bytes = total_bits / 8;
     return true;
 }
@@ -155,9 +147,8 @@ static bool decode_offsets(struct safetensors_tensor *t, const json_t *value, co
 static int by_data(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;
-    if (x->data != y->data) {
+    if (x->data != y->data)
         return x->data < y->data ? -1 : 1;
-    }
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
@@ -202,21 +193,18 @@ static bool check_coverage(struct safetensors *file, const unsigned char *data, 
 static bool decode_header(struct safetensors *file, json_t *header, const unsigned char *data, size_t data_bytes,
                           struct status *status)
 {
-    if (!json_is_object(header)) {
+    if (!json_is_object(header))
         return status_set(status, STATUS_BAD_INPUT, "%s: the header is not a JSON object", file->path);
-    }
     file->tensors = calloc(json_object_size(header) + 1, sizeof *file->tensors);
     CHECK(file->tensors);
     const char *name;
     json_t *value;
     json_object_foreach(header, name, value)
     {
-        if (strcmp(name, "__metadata__") == 0) {
+        if (strcmp(name, "__metadata__") == 0)
             continue;
-        }
-        if (has_control(name)) {
+        if (has_control(name))
             return status_set(status, STATUS_BAD_INPUT, "%s: a tensor's name has control characters", file->path);
-        }
         struct safetensors_tensor *t = &file->tensors[file->count++];
         t->name = strdup(name);
         CHECK(t->name);
@@ -227,13 +215,11 @@ static bool decode_header(struct safetensors *file, json_t *header, const unsign
         unsigned bits = 0;
         if (!decode_dtype(t, &bits, json_object_get(value, "dtype"), file->path, status) ||
             !decode_shape(t, bits, json_object_get(value, "shape"), file->path, status) ||
-            !decode_offsets(t, json_object_get(value, "data_offsets"), data, data_bytes, file->path, status)) {
+            !decode_offsets(t, json_object_get(value, "data_offsets"), data, data_bytes, file->path, status))
             return false;
-        }
     }
-    if (!check_coverage(file, data, data_bytes, status)) {
+    if (!check_coverage(file, data, data_bytes, status))
         return false;
-    }
     safetensors_sort(file);
     return true;
 }
@@ -263,9 +249,8 @@ static bool map_file(struct safetensors *file, struct status *status)
     // Without O_NONBLOCK a pipe without a writer would be waited for.
     int descriptor = io_open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     input_files_note(descriptor);
-    if (descriptor < 0) {
+    if (descriptor < 0)
         return status_set(status, STATUS_IO, "%s: %s", file->path, strerror(errno));
-    }
     struct stat info;
     bool ok = fstat(descriptor, &info) == 0 && file_stamp_take(&file->stamp, descriptor);
     if (!ok) {
@@ -293,9 +278,8 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
 {
     *file = (struct safetensors){.path = strdup(path)};
     CHECK(file->path);
-    if (!map_file(file, status)) {
+    if (!map_file(file, status))
         return false;
-    }
     uint64_t header_bytes;
     if (file->map_bytes < sizeof header_bytes) {
         return status_set(status, STATUS_BAD_INPUT, "%s: %zu %s too few for a safetensors file (truncated?)", path,
@@ -307,9 +291,8 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
     bool here = header_bytes <= rest && header_bytes <= HEADER_BYTES_MAX;
     json_error_t error;
     json_t *header = here ? json_loadb(text, (size_t)header_bytes, JSON_REJECT_DUPLICATES, &error) : NULL;
-    if (!header && known_format_refuse(path, file->map, file->map_bytes, "a safetensors file", status)) {
+    if (!header && known_format_refuse(path, file->map, file->map_bytes, "a safetensors file", status))
         return false;
-    }
     if (header_bytes > HEADER_BYTES_MAX) {
         return status_set(status, STATUS_BAD_INPUT,
                           "%s: a header of %llu bytes, more than the format's %u: not a safetensors file", path,
@@ -332,13 +315,11 @@ bool safetensors_open(struct safetensors *file, const char *path, struct status 
 
 void safetensors_close(struct safetensors *file)
 {
-    for (size_t i = 0; i < file->count; i++) {
+    for (size_t i = 0; i < file->count; i++)
         free(file->tensors[i].name);
-    }
     free(file->tensors);
-    if (file->map) {
+    if (file->map)
         munmap(file->map, file->map_bytes);
-    }
     free(file->path);
     *file = (struct safetensors){0};
 }

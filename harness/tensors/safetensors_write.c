@@ -23,18 +23,16 @@ static const char *format_name(enum dtype dtype)
 static bool append(struct safetensors_writer *writer, const void *bytes, size_t count, struct status *status)
 {
     bool ok = output_file_append(&writer->file, bytes, count, status);
-    if (!ok) {
+    if (!ok)
         safetensors_discard(writer);
-    }
     return ok;
 }
 
 static json_t *integers(const size_t *values, size_t count)
 {
     json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         json_array_append_new(array, json_integer((json_int_t)values[i]));
-    }
     return array;
 }
 
@@ -75,9 +73,8 @@ bool safetensors_create(struct safetensors_writer *writer, const char *path, con
         CHECK(format_name(items[i].dtype) && items[i].rank <= SAFETENSORS_RANK);
         writer->tensors[i].dtype = items[i].dtype;
         writer->tensors[i].count = 1;
-        for (size_t d = 0; d < items[i].rank; d++) {
+        for (size_t d = 0; d < items[i].rank; d++)
             writer->tensors[i].count *= items[i].shape[d];
-        }
     }
     if (!output_file_open(&writer->file, path, status)) {
         safetensors_discard(writer);
@@ -105,9 +102,8 @@ static size_t next_tensor(struct safetensors_writer *writer)
 bool safetensors_append_bytes(struct safetensors_writer *writer, const void *bytes, size_t count,
                               struct status *status)
 {
-    if (!writer->file.stream) {
+    if (!writer->file.stream)
         return false; // it has failed before
-    }
     CHECK(count <= next_tensor(writer));
     writer->written += count;
     return append(writer, bytes, count * dtype_bytes(writer->tensors[writer->current].dtype), status);
@@ -121,9 +117,8 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
         float f32[BLOCK];
         uint16_t bf16[BLOCK];
     } block;
-    if (!writer->file.stream) {
+    if (!writer->file.stream)
         return false; // it has failed before
-    }
     while (count) {
         size_t n = next_tensor(writer);
         enum dtype dtype = writer->tensors[writer->current].dtype;
@@ -132,19 +127,16 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
         n = n < BLOCK ? n : BLOCK;
         const void *source = values;
         if (dtype == DTYPE_F32) {
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++)
                 block.f32[i] = (float)values[i];
-            }
             source = block.f32;
         } else if (dtype == DTYPE_BF16) {
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++)
                 block.bf16[i] = dtype_bf16((float)values[i]);
-            }
             source = block.bf16;
         }
-        if (!append(writer, source, n * dtype_bytes(dtype), status)) {
+        if (!append(writer, source, n * dtype_bytes(dtype), status))
             return false;
-        }
         writer->written += n;
         values += n;
         count -= n;
@@ -154,9 +146,8 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
 
 bool safetensors_commit(struct safetensors_writer *writer, struct status *status)
 {
-    for (size_t i = writer->current; writer->file.stream && i < writer->count; i++) {
+    for (size_t i = writer->current; writer->file.stream && i < writer->count; i++)
         CHECK((i == writer->current ? writer->written : 0) == writer->tensors[i].count);
-    }
     bool ok = output_file_commit(&writer->file, status);
     safetensors_discard(writer);
     return ok;

@@ -10,9 +10,8 @@
 
 void shards_close(struct shards *shards)
 {
-    for (size_t i = 0; i < shards->count; i++) {
+    for (size_t i = 0; i < shards->count; i++)
         safetensors_close(&shards->files[i]);
-    }
     free(shards->files);
     *shards = (struct shards){0};
 }
@@ -29,11 +28,9 @@ bool shards_add(struct shards *shards, const char *folder, const char *name, str
 
 const struct safetensors *shards_find(const struct shards *shards, const char *name)
 {
-    for (size_t i = 0; i < shards->count; i++) {
-        if (safetensors_find(&shards->files[i], name)) {
+    for (size_t i = 0; i < shards->count; i++)
+        if (safetensors_find(&shards->files[i], name))
             return &shards->files[i];
-        }
-    }
     return NULL;
 }
 
@@ -42,16 +39,13 @@ static bool open_mapped(struct shards *shards, const char *folder, const char *t
                         struct status *status)
 {
     const char *name = json_string_value(file.value);
-    if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0) {
+    if (!name || !*name || strchr(name, '/') || strcmp(name, "..") == 0)
         return json_field_expected(file, status, "the name of a file in the same folder");
-    }
     size_t i = 0;
-    while (i < shards->count && strcmp(strrchr(shards->files[i].path, '/') + 1, name) != 0) {
+    while (i < shards->count && strcmp(strrchr(shards->files[i].path, '/') + 1, name) != 0)
         i++;
-    }
-    if (i == shards->count && !shards_add(shards, folder, name, status)) {
+    if (i == shards->count && !shards_add(shards, folder, name, status))
         return false;
-    }
     return safetensors_find(&shards->files[i], tensor) ||
            json_field_fail(file, status, "that file has no such tensor");
 }
@@ -79,12 +73,10 @@ static bool open_index(struct shards *shards, const char *folder, struct status 
 
 static bool open_files(struct shards *shards, const char *folder, struct status *status)
 {
-    if (folder_has(folder, FOLDER_WEIGHTS)) {
+    if (folder_has(folder, FOLDER_WEIGHTS))
         return shards_add(shards, folder, FOLDER_WEIGHTS, status);
-    }
-    if (folder_has(folder, FOLDER_INDEX)) {
+    if (folder_has(folder, FOLDER_INDEX))
         return open_index(shards, folder, status);
-    }
     char contents[400];
     folder_contents(folder, false, contents, sizeof contents);
     return status_set(status, STATUS_IO, "%s: has neither %s nor %s%s", folder, FOLDER_WEIGHTS, FOLDER_INDEX,
@@ -126,12 +118,10 @@ static void take_head_as_embedding(const struct shards *shards)
 bool shards_open_weights(struct shards *shards, const char *folder, bool tied, struct status *status)
 {
     bool opened = open_files(shards, folder, status);
-    for (size_t i = 0; opened && i < shards->count; i++) {
+    for (size_t i = 0; opened && i < shards->count; i++)
         rename_tensors(shards, &shards->files[i]);
-    }
-    if (opened && tied && !shards_find(shards, SHARDS_EMBEDDING)) {
+    if (opened && tied && !shards_find(shards, SHARDS_EMBEDDING))
         take_head_as_embedding(shards);
-    }
     return opened;
 }
 
@@ -141,9 +131,8 @@ bool shards_have_own_head(const struct shards *shards)
     const struct safetensors *below = shards_find(shards, SHARDS_HEAD);
     const struct safetensors_tensor *embedding = above ? safetensors_find(above, SHARDS_EMBEDDING) : NULL;
     const struct safetensors_tensor *head = below ? safetensors_find(below, SHARDS_HEAD) : NULL;
-    if (!embedding || !head || !embedding->readable || !head->readable) {
+    if (!embedding || !head || !embedding->readable || !head->readable)
         return false;
-    }
     double *blocks = malloc(2 * BLOCK_VALUES * sizeof *blocks);
     CHECK(blocks);
     bool same = embedding->count == head->count;
@@ -151,9 +140,8 @@ bool shards_have_own_head(const struct shards *shards)
         size_t count = head->count - first < BLOCK_VALUES ? head->count - first : BLOCK_VALUES;
         safetensors_values(embedding, first, count, blocks);
         safetensors_values(head, first, count, blocks + BLOCK_VALUES);
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             same = same && blocks[i] == blocks[BLOCK_VALUES + i];
-        }
     }
     free(blocks);
     return !same;

@@ -15,9 +15,8 @@ static bool unit_bytes(const char *unit, double *bytes)
                  {"TB", 1e12},    {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},  {"T", 0x1p40},
                  {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     bool lower = true;
-    for (const char *c = unit; *c; c++) {
+    for (const char *c = unit; *c; c++)
         lower &= islower((unsigned char)*c) != 0;
-    }
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (!strcmp(units[i].name, unit) || (lower && !strcasecmp(units[i].name, unit))) {
             *bytes = units[i].bytes;

@@ -16,11 +16,9 @@ size_t word_list_first(const char *list)
 bool word_list_has(const char *list, const char *word)
 {
     size_t length = strlen(word);
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        if (strncmp(at, word, length) == 0 && (!at[length] || at[length] == ',')) {
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, word, length) == 0 && (!at[length] || at[length] == ','))
             return true;
-        }
-    }
     return false;
 }
 

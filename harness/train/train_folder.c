@@ -83,12 +83,11 @@ static bool tidy(const struct train_folder *folder)
     DIR *entries = opendir(folder->path);
     const struct dirent *entry;
     bool empty = true;
-    while (entries && (entry = readdir(entries))) {
+    while (entries && (entry = readdir(entries)))
         if (is_temporary(entry->d_name))
             unlinkat(dirfd(entries), entry->d_name, 0);
         else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             empty = false;
-    }
     if (entries)
         closedir(entries);
     return empty;

@@ -29,18 +29,15 @@ static double row_of(enum accumulator in, double value)
 static void add_rows(long double *sums, enum accumulator in, const struct batch *batch, const int32_t *targets,
                      const double *log_probs)
 {
-    for (size_t b = 0; b < batch->sequences; b++) {
+    for (size_t b = 0; b < batch->sequences; b++)
         sums[b] = 0;
-    }
     for (size_t row = 0; row < batch->context * batch->batch; row++) {
         size_t b = batch->of ? (size_t)batch->of[row] : row % batch->batch;
-        if (targets[row] >= 0) {
+        if (targets[row] >= 0)
             sums[b] = kept(in, sums[b] + row_of(in, log_probs[row]), false);
-        }
     }
-    for (size_t b = 0; b < batch->sequences; b++) {
+    for (size_t b = 0; b < batch->sequences; b++)
         sums[b] = kept(in, sums[b], true);
-    }
 }
 
 static long double difference(const long double *model, const long double *reference, size_t pair)
@@ -61,9 +58,8 @@ void pair_sums_of(struct record_pair_sums *sums, struct device *device, const st
     CHECK(own && reference && targets && of_model && of_reference && exact);
     op_download(device, targets, batch->targets);
     tensor_read(device, log_prob, own);
-    if (batch->reference.data) {
+    if (batch->reference.data)
         tensor_read(device, batch->reference, reference);
-    }
     for (enum accumulator in = EXACT; in < ACCUMULATORS; in++) {
         add_rows(of_model, in, batch, targets, own);
         add_rows(of_reference, in, batch, targets, reference);

@@ -147,9 +147,8 @@ void trial_record_times(struct record *record, const struct trial *trial, const 
         record->estimate_ms = NAN;
         return;
     }
-    if (!isfinite(record->estimate_ms)) {
+    if (!isfinite(record->estimate_ms))
         return;
-    }
     record->estimate = profile_estimate_source(trial->profile, trial->dtype);
     record->estimate_low_ms = record->estimate_ms * rates->low;
     record->estimate_high_ms = record->estimate_ms * rates->high;

@@ -103,9 +103,8 @@ void heads_collect(struct model *model, const struct batch *batch, struct tensor
     comm_exchange(ranks, model->device, e.of_share, e.share_count, e.of_parts, e.part_count);
     for (size_t rank = 0; own.rows > 0 && rank < ranks->size; rank += together) {
         struct tensor sum = part_of(&e, rank);
-        for (size_t other = rank + 1; other < rank + together; other++) {
+        for (size_t other = rank + 1; other < rank + together; other++)
             op_accumulate(model->device, sum, part_of(&e, other));
-        }
         op_copy_columns(model->device, own, heads_of(heads, ranks->size, rank).start * width, sum, 0, share.cols);
     }
     parts_close(&e, model);

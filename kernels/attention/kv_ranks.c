@@ -40,9 +40,8 @@ static struct kv gather(struct model *model, const struct batch *batch, struct k
 
 struct kv kv_gather(struct model *model, const struct batch *batch, struct kv own)
 {
-    if (!brings(model, batch)) {
+    if (!brings(model, batch))
         return own;
-    }
     size_t heads = model->config.kv_heads;
     return gathers(model)
                ? gather(model, batch, own)
@@ -51,17 +50,15 @@ struct kv kv_gather(struct model *model, const struct batch *batch, struct kv ow
 
 void kv_gathered_free(struct model *model, const struct batch *batch, struct kv *gathered)
 {
-    if (brings(model, batch)) {
+    if (brings(model, batch))
         kv_free(model, gathered);
-    }
 }
 
 struct kv kv_gather_take(struct model *model, const struct batch *batch, struct kv own)
 {
     struct kv all = kv_gather(model, batch, own);
-    if (brings(model, batch)) {
+    if (brings(model, batch))
         kv_free(model, &own);
-    }
     return all;
 }
 
@@ -90,20 +87,18 @@ static void take_own(struct model *model, const struct batch *batch, struct tens
     size_t heads = model->config.kv_heads;
     struct tensor own = tensor_new(model->device, batch->context * batch->batch, heads * model->config.head_dim,
                                    gradients->dtype, gradients->category);
-    if (gathers(model)) {
+    if (gathers(model))
         batch_copy_own(batch, model->device, *gradients, own, false);
-    } else {
+    else
         heads_collect(model, batch, own, heads, *gradients);
-    }
     tensor_free(model->device, gradients);
     *gradients = own;
 }
 
 bool kv_gradients_sum(struct model *model, const struct batch *batch, struct kv *gradients)
 {
-    if (!brings(model, batch)) {
+    if (!brings(model, batch))
         return batch_is_shared(batch);
-    }
     for (size_t i = 0; gathers(model) && i < PIECES; i++) {
         struct row_range *owned = owned_rows(model, batch, i);
         comm_sum_rows(&model->ranks.sequence, model->device, gradients->k, owned);

@@ -33,9 +33,8 @@ static void pass_begin(struct model *model, struct passing *passing, struct kv o
 static struct kv pass_end(struct model *model, struct passing *passing, const struct kv *own)
 {
     comm_wait(&model->ranks.sequence, model->device, &passing->delivery);
-    if (!own || passing->out.k.data != own->k.data) {
+    if (!own || passing->out.k.data != own->k.data)
         kv_free(model, &passing->out);
-    }
     return passing->in;
 }
 
@@ -58,13 +57,11 @@ static bool pair_of(const struct model *model, const struct batch *batch, size_t
 {
     struct token_run runs[PIECES];
     size_t B = batch->batch, i = index / PIECES, j = PIECES - 1 - index % PIECES;
-    if (i >= pieces_runs(&batch->pieces, (struct span){0, batch->context}, runs)) {
+    if (i >= pieces_runs(&batch->pieces, (struct span){0, batch->context}, runs))
         return false;
-    }
     struct span piece = of->items[j];
-    if (piece.count == 0 || piece.start > runs[i].start) {
+    if (piece.count == 0 || piece.start > runs[i].start)
         return false;
-    }
     *pair = (struct pair){.query_row = runs[i].first * B,
                           .query_rows = runs[i].count * B,
                           .key_row = (j > 0 ? of->items[0].count : 0) * B,
@@ -76,9 +73,8 @@ static bool pair_of(const struct model *model, const struct batch *batch, size_t
     CHECK(!batch->starts || batch->shifted || model->device->status.code != STATUS_OK);
     pair->shape.mask.documents = batch_documents_from(batch, piece.start, runs[i]);
     bool seen = false;
-    for (size_t b = 0; b < B; b++) { // the first queries see furthest back
+    for (size_t b = 0; b < B; b++) // the first queries see furthest back
         seen |= attention_seen_keys(&pair->shape, 0, b).own < piece.count;
-    }
     return seen;
 }
 
@@ -88,9 +84,8 @@ static void attend_to(struct model *model, const struct batch *batch, size_t lay
     struct device *device = model->device;
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
-        if (!pair_of(model, batch, layer, of, i, &pair)) {
+        if (!pair_of(model, batch, layer, of, i, &pair))
             continue;
-        }
         struct tensor o = tensor_rows(a->o, pair.query_row, pair.query_rows), o_here = o;
         struct tensor sums = tensor_rows(a->logsumexp, pair.query_row, pair.query_rows), sums_here = sums;
         struct kv kv = kv_rows(block, pair.key_row, pair.key_rows);
@@ -122,9 +117,8 @@ void ring_attend(struct model *model, const struct batch *batch, size_t layer, c
             pass_begin(model, &passing, block, block_new(model, batch, next, kv));
         }
         attend_to(model, batch, layer, a, q, &here, block);
-        if (!last) {
+        if (!last)
             block = pass_end(model, &passing, &kv);
-        }
     }
     kv_free(model, &block);
 }
@@ -135,9 +129,8 @@ static void attend_to_backward(struct model *model, const struct batch *batch, s
 {
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
-        if (!pair_of(model, batch, layer, of, i, &pair)) {
+        if (!pair_of(model, batch, layer, of, i, &pair))
             continue;
-        }
         size_t row = pair.query_row, rows = pair.query_rows;
         struct kv kv = kv_rows(block, pair.key_row, pair.key_rows);
         struct kv grad = kv_rows(grad_block, pair.key_row, pair.key_rows);
@@ -157,20 +150,17 @@ void ring_attend_backward(struct model *model, const struct batch *batch, size_t
     size_t ranks = model->ranks.sequence.size;
     struct tensor grad_o = tensor_new(device, grad_q.rows, grad_q.cols, grad_q.dtype, CATEGORY_WORKSPACE);
     struct kv block = kv, grads = grad_kv;
-    if (grad_q.rows > 0) {
+    if (grad_q.rows > 0)
         op_copy(device, grad_o, grad_q);
-    }
     for (size_t stop = 0; stop < ranks; stop++) {
         struct passing passing;
         struct pieces here = pieces_at(model, batch, stop), next = pieces_at(model, batch, stop + 1);
         bool last = stop + 1 == ranks;
-        if (!last) {
+        if (!last)
             pass_begin(model, &passing, block, block_new(model, batch, next, kv));
-        }
         attend_to_backward(model, batch, layer, a, q, &here, block, grads, grad_o, grad_q);
-        if (!last) {
+        if (!last)
             block = pass_end(model, &passing, &kv);
-        }
         struct kv others = block_new(model, batch, next, grad_kv);
         if (stop > 0) {
             pass_begin(model, &passing, grads, others);

@@ -223,9 +223,8 @@ REPLACE(void *, tsearch, const void *key, void **root, int (*compare)(const void
 REPLACE(int, regcomp, regex_t *regex, const char *text, int flags)
 {
     int error = __real_regcomp(regex, text, flags);
-    if (error == REG_ESPACE) {
+    if (error == REG_ESPACE)
         host_memory_exhausted("compiling a regular expression");
-    }
     return error;
 }
 

@@ -16,9 +16,8 @@ struct index_list index_list_range(size_t count)
 {
     struct index_list range = {0};
     index_list_resize(&range, count);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         range.items[i] = (uint32_t)i;
-    }
     return range;
 }
 

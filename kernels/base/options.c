@@ -5,20 +5,17 @@
 
 const struct option *option_find(const struct option_table *table, const char *name)
 {
-    for (const struct option *option = table->rows; option && option->name; option++) {
-        if (strcmp(option->name, name) == 0) {
+    for (const struct option *option = table->rows; option && option->name; option++)
+        if (strcmp(option->name, name) == 0)
             return option;
-        }
-    }
     return NULL;
 }
 
 const struct option *option_draws(const struct option_table *table)
 {
     const struct option *option = table->rows;
-    while (option && option->name && !option->draws) {
+    while (option && option->name && !option->draws)
         option++;
-    }
     return option && option->name ? option : NULL;
 }
 
@@ -53,9 +50,8 @@ void *options_new(const struct option_table *table)
 size_t option_on_card(double card_rows, size_t initial, size_t batch)
 {
     size_t tokens = 1;
-    while ((double)(2 * tokens * batch) <= card_rows) {
+    while ((double)(2 * tokens * batch) <= card_rows)
         tokens *= 2;
-    }
     return tokens > initial ? tokens : initial;
 }
 
@@ -85,11 +81,9 @@ void *options_copy(const struct option_table *table, const void *options)
 
 void options_free(const struct option_table *table, void *options)
 {
-    for (const struct option *option = table->rows; options && option && option->name; option++) {
-        if (option->type == OPTION_LIST) {
+    for (const struct option *option = table->rows; options && option && option->name; option++)
+        if (option->type == OPTION_LIST)
             index_list_free(value_of(option, options));
-        }
-    }
     free(options);
 }
 
@@ -125,9 +119,8 @@ static bool set_list(const struct option *option, struct index_list *list, const
     while (*value) {
         char *end;
         unsigned long long item = strtoull(value, &end, 10);
-        if (end == value || (*end && *end != ',') || !is_within(option, (double)item)) {
+        if (end == value || (*end && *end != ',') || !is_within(option, (double)item))
             return false;
-        }
         index_list_resize(list, list->count + 1);
         list->items[list->count - 1] = (uint32_t)item;
         value = *end ? end + 1 : end;
@@ -139,9 +132,8 @@ bool options_set(const struct option_table *table, void *options, const char *na
 {
     const struct option *option = option_find(table, name);
     char *end = NULL;
-    if (!option) {
+    if (!option)
         return false;
-    }
     void *place = value_of(option, options);
     switch (option->type) {
     case OPTION_COUNT:

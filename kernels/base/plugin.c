@@ -9,14 +9,12 @@
 static bool program_folder(char folder[PATH_MAX])
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    if (length <= 0) {
+    if (length <= 0)
         return false;
-    }
     folder[length] = 0;
     char *slash = strrchr(folder, '/');
-    if (slash) {
+    if (slash)
         *slash = 0;
-    }
     return slash;
 }
 
@@ -46,16 +44,14 @@ static const void *load(const struct plugin *plugin, const char *path, struct st
 const void *plugin_load(const struct plugin *plugin, struct status *status)
 {
     const char *named = getenv(plugin->variable);
-    if (named && *named) {
+    if (named && *named)
         return load(plugin, named, status);
-    }
     char folder[PATH_MAX], path[PATH_MAX + 64];
     static const char *const places[] = {"", "/../lib/longbp"};
     for (size_t i = 0; i < 2 && program_folder(folder); i++) {
         snprintf(path, sizeof path, "%s%s/%s", folder, places[i], plugin->library);
-        if (access(path, F_OK) == 0) {
+        if (access(path, F_OK) == 0)
             return load(plugin, path, status);
-        }
     }
     status_set(
         status, STATUS_UNSUPPORTED,

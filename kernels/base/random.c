@@ -30,7 +30,6 @@ void random_normals(const struct random *random, uint64_t first, size_t count, d
 {
     const struct random copy = *random;
 #pragma omp simd
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         values[i] = fma(deviation, random_normal(&copy, first + i), mean);
-    }
 }

@@ -30,9 +30,8 @@ struct sensors {
 static void *find(const struct sensors *s, const char *name, struct status *status)
 {
     void *function = dlsym(s->library, name);
-    if (!function) {
+    if (!function)
         status_set(status, STATUS_UNSUPPORTED, "no sensors: NVML has no %s", name);
-    }
     return function;
 }
 
@@ -65,14 +64,12 @@ struct sensors *sensors_open(struct status *status)
                    dlerror());
     } else if (find_all(s, status)) {
         int result = s->init();
-        if (result == NVML_SUCCESS && (result = s->get_count(&s->count)) == NVML_SUCCESS) {
+        if (result == NVML_SUCCESS && (result = s->get_count(&s->count)) == NVML_SUCCESS)
             return s;
-        }
         status_set(status, STATUS_UNSUPPORTED, "no sensors: NVML: %s (error %d)", s->error(result), result);
     }
-    if (s->library) {
+    if (s->library)
         dlclose(s->library);
-    }
     free(s);
     return NULL;
 }
@@ -95,9 +92,8 @@ static bool describe(const struct sensors *s, struct sensor_card *card)
 {
     struct nvml_pci pci = {0};
     if (s->name(card->handle, card->name, sizeof card->name) != NVML_SUCCESS ||
-        s->pci(card->handle, &pci) != NVML_SUCCESS) {
+        s->pci(card->handle, &pci) != NVML_SUCCESS)
         return false;
-    }
     // The runtime's spelling: NVML's own domain has eight digits.
     snprintf(card->bus_id, sizeof card->bus_id, "%04X:%02X:%02X.0", pci.domain, pci.bus, pci.device);
     return true;

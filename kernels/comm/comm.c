@@ -115,9 +115,8 @@ static struct delivery begin(const struct comm *comm, struct device *device, com
     if (delivery.going) {
         count(device, (struct traffic){total_bytes(comm, sends, send_count),
                                        total_bytes(comm, receives, receive_count), send_count});
-        if (!device->ops->dataless) {
+        if (!device->ops->dataless)
             delivery.started = start(comm, device, sends, send_count, receives, receive_count);
-        }
         note_messages(comm, device, &delivery, TRACE_SEND, sends, send_count);
         note_messages(comm, device, &delivery, TRACE_RECEIVE, receives, receive_count);
     }
@@ -143,12 +142,10 @@ struct delivery comm_start_exchange(const struct comm *comm, struct device *devi
 void comm_wait(const struct comm *comm, struct device *device, struct delivery *delivery)
 {
     if (delivery->going && !failed(device)) { // else all ranks end
-        for (size_t i = 0; i < delivery->events; i++) {
+        for (size_t i = 0; i < delivery->events; i++)
             note(comm, device, (struct trace_event){.kind = TRACE_WAIT, .event = delivery->event + i});
-        }
-        if (!device->ops->dataless) {
+        if (!device->ops->dataless)
             comm->ops->wait(comm, device, delivery->started);
-        }
     }
     *delivery = (struct delivery){0};
 }
@@ -168,17 +165,15 @@ static struct post post_open(const struct comm *comm)
 
 static void post_add(struct post *post, size_t peer, struct tensor t)
 {
-    if (t.rows > 0) {
+    if (t.rows > 0)
         post->items[post->count++] = (struct message){peer, t};
-    }
 }
 
 void comm_exchange(const struct comm *comm, struct device *device, const struct message *sends, size_t send_count,
                    const struct message *receives, size_t receive_count)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     struct traffic traffic = {total_bytes(comm, sends, send_count), total_bytes(comm, receives, receive_count),
                               send_count};
     struct delivery delivery = device->ops->dataless
@@ -212,9 +207,8 @@ static struct levels levels_of(const struct comm *comm, const struct row_range *
     struct levels levels = {comm_part(comm, comm->rank - place, 1, node), comm_part(comm, place, node, nodes),
                             calloc(nodes, sizeof *levels.far_owned)};
     CHECK(levels.far_owned);
-    for (size_t i = 0; i < nodes; i++) {
+    for (size_t i = 0; i < nodes; i++)
         levels.far_owned[i] = owned[i * node + place];
-    }
     return levels;
 }
 
@@ -223,9 +217,8 @@ static void sum_rows_by_nodes(const struct comm *comm, struct device *device, st
 {
     struct levels levels = levels_of(comm, owned);
     // Each rank the rows that its like own in all nodes.
-    for (size_t first = 0; first < comm->size; first += comm->node) {
+    for (size_t first = 0; first < comm->size; first += comm->node)
         comm_sum_rows(&levels.near, device, t, owned + first);
-    }
     comm_sum_rows(&levels.far, device, t, levels.far_owned);
     free(levels.far_owned);
 }
@@ -235,9 +228,8 @@ static void gather_rows_by_nodes(const struct comm *comm, struct device *device,
 {
     struct levels levels = levels_of(comm, owned);
     comm_gather_rows(&levels.far, device, t, levels.far_owned);
-    for (size_t first = 0; first < comm->size; first += comm->node) {
+    for (size_t first = 0; first < comm->size; first += comm->node)
         comm_gather_rows(&levels.near, device, t, owned + first);
-    }
     free(levels.far_owned);
 }
 
@@ -252,25 +244,22 @@ static size_t row_bytes(struct tensor t)
 static struct traffic gather_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned)
 {
     double row = (double)row_bytes(t), own = (double)owned[comm->rank].count, all = 0;
-    for (size_t peer = 0; peer < comm->size; peer++) {
+    for (size_t peer = 0; peer < comm->size; peer++)
         all += (double)owned[peer].count;
-    }
     return (struct traffic){row * own * (double)(comm->size - 1), row * (all - own), own > 0 ? comm->size - 1 : 0};
 }
 
 struct delivery comm_start_gather_rows(const struct comm *comm, struct device *device, struct tensor t,
                                        const struct row_range *owned)
 {
-    if (comm->size == 1 || failed(device)) {
+    if (comm->size == 1 || failed(device))
         return (struct delivery){0};
-    }
     if (comm->node > 1) {
         gather_rows_by_nodes(comm, device, t, owned);
         return (struct delivery){0};
     }
-    if (device->ops->dataless) {
+    if (device->ops->dataless)
         return meet(comm, device, gather_traffic(comm, t, owned));
-    }
     struct post sends = post_open(comm), receives = post_open(comm);
     struct row_range own = owned[comm->rank];
     for (size_t peer = 0; peer < comm->size; peer++) {
@@ -321,16 +310,14 @@ static void add_in_order(const struct comm *comm, struct device *device, struct 
         sum = wide;
     }
     bool planned = device->ops->dataless && !device->observers;
-    if (planned) {
+    if (planned)
         accumulate_planned(device, sum, mine, comm->size - 1);
-    }
     for (size_t r = 1; !planned && r < comm->size; r++) {
         size_t other = r < comm->rank ? r : r - 1;
         op_accumulate(device, sum, r == comm->rank ? mine : tensor_rows(others, other * mine.rows, mine.rows));
     }
-    if (sum.data != mine.data) {
+    if (sum.data != mine.data)
         op_copy(device, mine, sum);
-    }
 }
 
 static struct traffic block_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned,
@@ -350,12 +337,10 @@ static struct traffic block_traffic(const struct comm *comm, struct tensor t, co
 static struct delivery start_blocks(const struct comm *comm, struct device *device, struct tensor t,
                                     const struct row_range *owned, size_t first, size_t max, struct tensor others)
 {
-    if (failed(device)) {
+    if (failed(device))
         return (struct delivery){0};
-    }
-    if (device->ops->dataless) {
+    if (device->ops->dataless)
         return meet(comm, device, block_traffic(comm, t, owned, first, max));
-    }
     struct post sends = post_open(comm), receives = post_open(comm);
     size_t mine = block_rows(owned[comm->rank], first, max);
     for (size_t peer = 0, r = 0; peer < comm->size; peer++) {
@@ -370,9 +355,8 @@ static struct delivery start_blocks(const struct comm *comm, struct device *devi
 static size_t largest_share(const struct comm *comm, const struct row_range *owned)
 {
     size_t largest = 0;
-    for (size_t r = 0; r < comm->size; r++) {
+    for (size_t r = 0; r < comm->size; r++)
         largest = owned[r].count > largest ? owned[r].count : largest;
-    }
     return largest;
 }
 
@@ -384,9 +368,8 @@ static struct tensor wide_rows(struct device *device, struct tensor t, size_t ro
 
 void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor t, const struct row_range *owned)
 {
-    if (comm->size == 1 || failed(device)) {
+    if (comm->size == 1 || failed(device))
         return;
-    }
     if (comm->node > 1) {
         sum_rows_by_nodes(comm, device, t, owned);
         return;
@@ -403,9 +386,8 @@ void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor
         struct tensor mine = block_of(t, owned[comm->rank], first, max);
         struct delivery delivery = start_blocks(comm, device, t, owned, first, max, others);
         comm_wait(comm, device, &delivery);
-        if (mine.rows > 0) {
+        if (mine.rows > 0)
             add_in_order(comm, device, mine, others, wide);
-        }
     }
     tensor_free(device, &wide);
     tensor_free(device, &others);
@@ -415,9 +397,8 @@ struct row_sum comm_start_sum_rows(const struct comm *comm, struct device *devic
                                    const struct row_range *owned)
 {
     struct row_range own = owned[comm->rank];
-    if (comm->size == 1 || failed(device)) {
+    if (comm->size == 1 || failed(device))
         return (struct row_sum){0};
-    }
     CHECK(comm->node <= 1); // which overlap is refused with
     struct row_sum sum = {.mine = tensor_rows(t, own.start, own.count)};
     sum.others = tensor_new(device, (comm->size - 1) * own.count, t.cols, t.dtype, CATEGORY_WORKSPACE);
@@ -441,9 +422,8 @@ void comm_sum(const struct comm *comm, struct device *device, struct tensor t)
     struct row_range *owned = calloc(comm->size, sizeof *owned);
     size_t count = tensor_count(t);
     CHECK(owned);
-    for (size_t r = 0; r < comm->size; r++) {
+    for (size_t r = 0; r < comm->size; r++)
         owned[r] = comm_share(count, comm->size, r);
-    }
     t = tensor_reshape(t, count, 1);
     comm_sum_rows(comm, device, t, owned);
     comm_gather_rows(comm, device, t, owned);
@@ -462,16 +442,13 @@ static struct traffic reduce_traffic(const struct comm *comm, struct tensor t, c
 struct delivery comm_start_reduce_rows(const struct comm *comm, struct device *device, struct tensor t,
                                        const struct row_range *owned, bool all)
 {
-    if (comm->size <= 1 || failed(device)) {
+    if (comm->size <= 1 || failed(device))
         return (struct delivery){0};
-    }
-    for (size_t r = 0, end = 0; r < comm->size; end += owned[r++].count) {
+    for (size_t r = 0, end = 0; r < comm->size; end += owned[r++].count)
         CHECK(owned[r].start == end);
-    }
     struct traffic traffic = reduce_traffic(comm, t, owned, all);
-    if (device->ops->dataless) {
+    if (device->ops->dataless)
         return meet(comm, device, traffic);
-    }
     count(device, traffic);
     return (struct delivery){.going = true, .started = comm->ops->start_reduce(comm, device, t, owned, all)};
 }

@@ -28,12 +28,10 @@ void world_open_alone(struct world *world)
 
 void world_close(struct world *world)
 {
-    if (world->comm.ops->close) {
+    if (world->comm.ops->close)
         world->comm.ops->close(&world->comm);
-    }
-    if (world->ops->close) {
+    if (world->ops->close)
         world->ops->close(world);
-    }
 }
 
 void world_sum(const struct world *world, double *numbers, size_t count)
@@ -44,9 +42,8 @@ void world_sum(const struct world *world, double *numbers, size_t count)
     world->ops->gather(world, all, numbers, count * sizeof *numbers);
     for (size_t i = 0; world->comm.rank == 0 && i < count; i++) {
         numbers[i] = all[i];
-        for (size_t rank = 1; rank < ranks; rank++) {
+        for (size_t rank = 1; rank < ranks; rank++)
             numbers[i] += all[rank * count + i];
-        }
     }
     world->ops->broadcast(world, numbers, count * sizeof *numbers);
     free(all);

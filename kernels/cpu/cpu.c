@@ -25,9 +25,8 @@ static size_t address_space_left(void)
     size_t pages = 0;
     FILE *file = NULL;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        !(file = fopen("/proc/self/statm", "r"))) {
+        !(file = fopen("/proc/self/statm", "r")))
         return SIZE_MAX;
-    }
     bool read = fscanf(file, "%zu", &pages) == 1;
     fclose(file);
     size_t taken = pages * (size_t)sysconf(_SC_PAGESIZE) + (size_t)omp_get_max_threads() * THREAD_BYTES;
@@ -45,9 +44,8 @@ static size_t memory_left(void)
         fclose(file);
     }
     struct sysinfo info;
-    if (!kib && sysinfo(&info) == 0) {
+    if (!kib && sysinfo(&info) == 0)
         return info.freeram * info.mem_unit;
-    }
     return kib * 1024;
 }
 

@@ -20,9 +20,8 @@ static void *map(const char *folder, size_t bytes, struct status *status)
     while (file < 0 && errno == EINTR);
     if (file < 0 || unlink(path) != 0) {
         status_set(status, STATUS_BAD_INPUT, "host.folder: no file can be made in %s: %s", folder, strerror(errno));
-        if (file >= 0) {
+        if (file >= 0)
             close(file);
-        }
         return NULL;
     }
     do
@@ -74,14 +73,12 @@ void cpu_host_close(struct arena *arena)
 void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     const char *folder = arena->device->host_folder;
-    if (!folder) {
+    if (!folder)
         return cpu_allocate(arena, bytes, status);
-    }
     void *pointer = take_kept(arena, bytes);
     struct status full = {0};
-    if (!pointer && arena->kept && !(pointer = map(folder, bytes, &full))) {
+    if (!pointer && arena->kept && !(pointer = map(folder, bytes, &full)))
         cpu_host_close(arena); // their room may be what is missing
-    }
     return pointer ? pointer : map(folder, bytes, status);
 }
 

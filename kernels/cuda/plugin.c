@@ -11,9 +11,8 @@ bool cuda_plugin_load(struct status *status)
                                          .remedy = "`make cuda` builds it, `make cuda-emulated` the emulated one",
                                          .symbol = CUDA_PLUGIN_SYMBOL,
                                          .sources = CUDA_PLUGIN_SOURCES};
-    if (!plugin) {
+    if (!plugin)
         plugin = plugin_load(&wanted, status);
-    }
     return plugin;
 }
 

@@ -38,9 +38,8 @@ static size_t block_keys(const struct cuda_attention_block *b)
 static size_t rectangle_keys(size_t left, bool whole, const struct cuda_attention_block *b)
 {
     size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : block_keys(b);
-    while (keys > left) {
+    while (keys > left)
         keys /= 2;
-    }
     return keys;
 }
 
@@ -52,9 +51,8 @@ static size_t window_queries(size_t window, bool deterministic)
     size_t queries = CUDA_ATTENTION_QUERIES;
     const size_t max = queries * queries;
     while (queries > CUDA_ATTENTION_TILE &&
-           (2 * queries > window || (deterministic && queries * (window + queries) > max))) {
+           (2 * queries > window || (deterministic && queries * (window + queries) > max)))
         queries /= 2;
-    }
     return queries;
 }
 
@@ -78,12 +76,10 @@ static size_t document_of(const struct attention_shape *s, size_t query, size_t 
 static size_t document_end(const struct attention_shape *s, size_t query, size_t sequence)
 {
     size_t document = document_of(s, query, sequence), end = query + 1;
-    if (!s->mask.documents.starts) {
+    if (!s->mask.documents.starts)
         return s->queries;
-    }
-    while (end < s->queries && document_of(s, end, sequence) == document) {
+    while (end < s->queries && document_of(s, end, sequence) == document)
         end++;
-    }
     return end;
 }
 
@@ -100,9 +96,8 @@ static bool set_rows(struct attention_shape s, size_t n, size_t before, struct c
 {
     size_t rows = whole_tiles(n);
     b->queries = n, b->row = b->query, b->rows = rows;
-    if (b->query + rows <= s.queries) {
+    if (b->query + rows <= s.queries)
         return true;
-    }
     if (n > CUDA_ATTENTION_TILE) {
         b->queries = b->rows = rows - CUDA_ATTENTION_TILE;
         return true;
@@ -159,23 +154,20 @@ static void begin_queries(struct attention_shape s, size_t max, struct cuda_atte
     size_t n = smaller(max, document_end(&s, b->query, b->sequence) - b->query);
     bool causal = attention_is_causal(s), whole = max == CUDA_ATTENTION_WHOLE, windowed = is_windowed(&s, b);
     n = b->base_end > b->query ? smaller(n, b->base_end - b->query) : n;
-    if (windowed) {
+    if (windowed)
         n = smaller(n, window_queries(s.mask.window, b->deterministic));
-    } else if (s.mask.window > 0) {
+    else if (s.mask.window > 0)
         n = smaller(n, s.mask.window - at);
-    }
-    if (s.mask.documents.starts && !windowed && at % CUDA_ATTENTION_TILE) { // from here on in whole tiles
+    if (s.mask.documents.starts && !windowed && at % CUDA_ATTENTION_TILE) // from here on in whole tiles
         n = smaller(n, CUDA_ATTENTION_TILE - at % CUDA_ATTENTION_TILE);
-    }
     set_rows(s, n, causal ? smaller(b->query, at) : b->query, b);
     size_t first = s.start + b->row, window = s.mask.window;
     b->key = windowed && b->rows % CUDA_ATTENTION_TILE == 0 && first + 1 > document + window ? first + 1 - window
                                                                                              : document;
-    if (causal) {
+    if (causal)
         next_own_keys(s, whole, b);
-    } else {
+    else
         next_seen_keys(attention_keys(s), whole, b);
-    }
 }
 
 static void begin_block(struct attention_shape s, size_t max, struct cuda_attention_block *b)
@@ -231,9 +223,8 @@ bool cuda_attention_next_block(struct attention_shape s, size_t max, struct cuda
         b->query += b->queries;
         if (b->query == s.queries) {
             b->query = b->base = b->base_end = 0;
-            if (!documents || ++b->sequence == s.batch) {
+            if (!documents || ++b->sequence == s.batch)
                 return false;
-            }
         }
         begin_block(s, max, b);
     }
@@ -305,9 +296,8 @@ size_t cuda_attention_forward_queries(struct attention_shape s)
 {
     size_t sequences = s.mask.documents.starts ? 1 : s.batch, queries = CUDA_ATTENTION_QUERIES;
     size_t token = sequences * s.heads * (s.head_dim * 2 + sizeof(float));
-    while (queries > 0 && queries * token > CUDA_WORKSPACE_BYTES - CUDA_ATTENTION_FORWARD_BYTES - ARENA_ALIGNMENT) {
+    while (queries > 0 && queries * token > CUDA_WORKSPACE_BYTES - CUDA_ATTENTION_FORWARD_BYTES - ARENA_ALIGNMENT)
         queries = queries > CUDA_ATTENTION_TILE ? queries / 2 : 0;
-    }
     return queries;
 }
 
@@ -326,9 +316,8 @@ static double filled(const struct device *device, struct attention_shape s, size
 {
     double all = (double)device->multiprocessors;
     double tiles = (double)(s.queries * s.heads * s.batch * parts) / CUDA_ATTENTION_TILE;
-    if (all == 0 || (parts <= 1 && tiles >= all)) {
+    if (all == 0 || (parts <= 1 && tiles >= all))
         return 1;
-    }
     return parts > 1 ? tiles / (ceil(tiles / all) * all) : tiles / all;
 }
 
@@ -339,9 +328,8 @@ static size_t parts_of(const struct device *device, struct attention_shape s)
     size_t row = s.heads * (2 * s.head_dim * 2 + sizeof(float)), parts = 1;
     size_t room = CUDA_WORKSPACE_BYTES - CUDA_ATTENTION_FORWARD_BYTES - 2 * ARENA_ALIGNMENT;
     s.queries = whole_tiles(s.queries);
-    for (size_t n = 2; n <= PARTS_MAX && n * s.queries * s.batch * row <= room; n *= 2) {
+    for (size_t n = 2; n <= PARTS_MAX && n * s.queries * s.batch * row <= room; n *= 2)
         parts = filled(device, s, n) > 1.05 * filled(device, s, parts) ? n : parts;
-    }
     return parts;
 }
 
@@ -357,9 +345,8 @@ static struct key_ranges ranges_of(const struct device *device, struct attention
     size_t queries = smaller(s.queries, cuda_attention_forward_queries(s)), keys = attention_keys(s);
     size_t parts_from = 32 * CUDA_ATTENTION_TILE, cut_from = larger(64 * s.queries, 2 * parts_from); // keys
     struct key_ranges whole = {.queries = s.queries, .parts = 1};
-    if (device->whole_keys || queries == 0 || keys < parts_from) {
+    if (device->whole_keys || queries == 0 || keys < parts_from)
         return whole;
-    }
     size_t parts = queries == s.queries ? parts_of(device, s) : 1;
     return parts == 1 && keys < cut_from
                ? whole
@@ -380,14 +367,12 @@ static void next_range(const struct key_ranges *ranges, struct cuda_attention_bl
 bool cuda_attention_next_forward(const struct device *device, struct attention_shape s,
                                  struct cuda_attention_block *b)
 {
-    if (attention_is_masked(s)) {
+    if (attention_is_masked(s))
         return cuda_attention_next_block(s, cuda_attention_forward_queries(s), b);
-    }
     const struct key_ranges ranges = ranges_of(device, s);
     bool causal = attention_is_causal(s), again = b->queries > 0 && !b->last;
-    if (!again && b->query + b->queries == s.queries) {
+    if (!again && b->query + b->queries == s.queries)
         return false;
-    }
     if (!again) {
         size_t query = b->query + b->queries, queries = smaller(ranges.queries, s.queries - query);
         size_t seen = causal ? s.start + query : attention_keys(s);
@@ -402,9 +387,8 @@ bool cuda_attention_next_forward(const struct device *device, struct attention_s
                                            .kind = causal ? ATTENTION_CAUSAL : ATTENTION_RECTANGLE};
     }
     b->first = !again;
-    if (again || b->keys == 0) {
+    if (again || b->keys == 0)
         next_range(&ranges, b);
-    }
     b->taken_keys = b->keys;
     b->last = b->key == 0;
     return true;
@@ -425,9 +409,8 @@ static bool next_equal_blocks(struct attention_shape s, size_t max, struct equal
     size_t further = b->last ? (blocks->of_queries - 1) * b->queries : 0;
     b->keys *= blocks->of_keys;
     b->query += further, b->row += further;
-    if (!cuda_attention_next_block(s, max, b)) {
+    if (!cuda_attention_next_block(s, max, b))
         return false;
-    }
     if (b->first) { // without what may be shorter
         bool again = !causal && !masked && b->queries < s.queries - b->query &&
                      b->queries == max_queries(s, max, b->deterministic);
@@ -546,9 +529,8 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
                                                                 : 0; // q, o and grad_o are folded
         bytes += (BF16 + (b->first ? 1 : 2) * F32) * queries * dim;  // grad_q_sum
     }
-    if (b->last) { // the rows of grad_q
+    if (b->last) // the rows of grad_q
         bytes += (BF16 + (rectangle ? 0 : BF16) + (b->summed || rectangle ? F32 : 0)) * queries * dim;
-    }
     return bytes;
 }
 
@@ -564,9 +546,8 @@ static bool window_cuts_prefix(struct attention_shape s)
 {
     for (size_t row = 0; s.mask.window > 0 && s.mask.documents.prefixes && row < s.queries * s.batch; row++) {
         size_t query = row / s.batch, sequence = row % s.batch, document = document_of(&s, query, sequence);
-        if (s.start + query + 1 - document + prefix_of(&s, query, sequence) > s.mask.window && document > 0) {
+        if (s.start + query + 1 - document + prefix_of(&s, query, sequence) > s.mask.window && document > 0)
             return true;
-        }
     }
     return false;
 }
@@ -619,9 +600,8 @@ static double attention_f32_share(const struct device *device, struct attention_
     size_t keys = attention_keys(shape);
     bool by_cudnn =
         backward ? cuda_attention_backward_by_cudnn(device, shape) : cuda_attention_forward_by_cudnn(device, shape);
-    if (device->ops->dtype != DTYPE_BF16) {
+    if (device->ops->dtype != DTYPE_BF16)
         return 0;
-    }
     if (by_cudnn && attention_is_masked(shape)) {
         return own_share(shape,
                          backward ? cuda_attention_block_queries(device) : cuda_attention_forward_queries(shape));
@@ -634,9 +614,8 @@ static struct attention_run attention_forward_run(const struct device *device, s
 {
     struct attention_run run = {.fill = filled(device, s, 1)};
     double pairs = 0, all = 0; // all: over the share that is filled meanwhile
-    if (!cuda_attention_forward_by_cudnn(device, s) || attention_is_masked(s)) {
+    if (!cuda_attention_forward_by_cudnn(device, s) || attention_is_masked(s))
         return run;
-    }
     for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b);) {
         struct attention_shape part = cuda_attention_block_shape(s, &b);
         size_t parts = larger(b.parts, 1), kernels = 1;
@@ -670,9 +649,8 @@ static double attention_backward_glue(const struct device *device, struct attent
                                       const struct key_segment *segments, size_t segment_count)
 {
     double bytes = 0;
-    if (!cuda_attention_backward_by_cudnn(device, shape)) {
+    if (!cuda_attention_backward_by_cudnn(device, shape))
         return 0;
-    }
     size_t max = cuda_attention_block_queries(device);
     for (struct equal_blocks blocks = {.first = cuda_attention_blocks(device)};
          next_equal_blocks(shape, max, &blocks);) {

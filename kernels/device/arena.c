@@ -24,9 +24,8 @@ const char *category_name(enum category category)
 // Growing the time line costs host memory that is no part of what is measured, so it is not counted.
 static void timeline_add(struct arena *arena, double flops)
 {
-    if (!arena->timeline_on) {
+    if (!arena->timeline_on)
         return;
-    }
     if (arena->timeline_count == arena->timeline_capacity) {
         arena->timeline_capacity = arena->timeline_capacity ? 2 * arena->timeline_capacity : 1024;
         arena->timeline = realloc(arena->timeline, arena->timeline_capacity * sizeof *arena->timeline);
@@ -53,18 +52,16 @@ void arena_limit(struct arena *arena, size_t bytes, const char *what)
 void arena_close(struct arena *arena)
 {
     CHECK(arena->live_bytes == 0);
-    if (arena->source.close) {
+    if (arena->source.close)
         arena->source.close(arena);
-    }
     free(arena->timeline);
     arena->timeline = NULL;
 }
 
 size_t arena_rounded(size_t bytes)
 {
-    if (bytes > SIZE_MAX - ARENA_ALIGNMENT) {
+    if (bytes > SIZE_MAX - ARENA_ALIGNMENT)
         return SIZE_MAX;
-    }
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
@@ -120,9 +117,8 @@ void *arena_allocate(struct arena *arena, size_t bytes, enum category category, 
     bytes = arena_rounded(bytes ? bytes : 1);
     const char *what;
     size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
-    if (limit_bytes && (bytes > limit_bytes || live_bytes > limit_bytes - bytes)) {
+    if (limit_bytes && (bytes > limit_bytes || live_bytes > limit_bytes - bytes))
         return over_limit(arena, bytes, category, status);
-    }
     if (bytes > SIZE_MAX - live_of_both(arena)) {
         status_set(status, STATUS_OOM, "%s for %s are more than can be addressed: %s are live", words(bytes).text,
                    category_name(category), words(live_of_both(arena)).text);
@@ -160,14 +156,12 @@ bool arena_touch(struct arena *arena, size_t bytes, const size_t by_category[CAT
 {
     const char *what;
     size_t live_bytes, limit_bytes = nearest_limit(arena, &live_bytes, &what);
-    if ((limit_bytes && bytes > room(limit_bytes, live_bytes)) || bytes > SIZE_MAX - live_of_both(arena)) {
+    if ((limit_bytes && bytes > room(limit_bytes, live_bytes)) || bytes > SIZE_MAX - live_of_both(arena))
         return false;
-    }
     if (arena->live_bytes + bytes > arena->peak_bytes) {
         arena->peak_bytes = arena->live_bytes + bytes;
-        for (size_t i = 0; i < CATEGORY_COUNT; i++) {
+        for (size_t i = 0; i < CATEGORY_COUNT; i++)
             arena->peak_by_category[i] = arena->live_by_category[i] + by_category[i];
-        }
     }
     return true;
 }

@@ -62,9 +62,8 @@ static size_t sequences_apart(const struct attention_shape *s)
 static size_t first_key(const struct attention_shape *s)
 {
     size_t first = attention_keys(*s);
-    for (size_t b = 0; b < sequences_apart(s); b++) {
+    for (size_t b = 0; b < sequences_apart(s); b++)
         first = smaller(first, first_key_of(s, b));
-    }
     return first;
 }
 
@@ -91,9 +90,8 @@ static size_t keys_read(struct attention_shape s)
 {
     size_t keys = 0, apart = sequences_apart(&s);
     CHECK(apart > 0);
-    for (size_t b = 0; b < apart; b++) {
+    for (size_t b = 0; b < apart; b++)
         keys += attention_keys(s) - first_key_of(&s, b) - keys_left_out(&s, b);
-    }
     return keys * (s.batch / apart);
 }
 
@@ -116,9 +114,8 @@ static double windowed_share(struct attention_shape s)
 {
     size_t keys = attention_keys(s), others = s.mask.window > s.start ? s.mask.window - s.start : 0;
     struct attention_shape late = s;
-    if (s.mask.documents.starts || others >= s.queries) {
+    if (s.mask.documents.starts || others >= s.queries)
         return 0;
-    }
     late.start += others, late.queries -= others, late.keys = keys;
     double all = pairs_seen(s, 0, keys);
     return all > 0 ? pairs_seen(late, 0, keys) / all : 0;
@@ -127,13 +124,11 @@ static double windowed_share(struct attention_shape s)
 static double f32_share(const struct device *device, struct attention_shape shape, bool backward)
 {
     const struct device_rules *rules = device->ops->rules;
-    if (!rules->attention_f32_share || device->roofline.f32_flops_per_s == 0) {
+    if (!rules->attention_f32_share || device->roofline.f32_flops_per_s == 0)
         return 0;
-    }
     double share = rules->attention_f32_share(device, shape, backward);
-    if (!device->roofline.min) {
+    if (!device->roofline.min)
         return share;
-    }
     struct attention_shape unmasked = shape;
     unmasked.mask = (struct attention_mask){0};
     return rules->attention_f32_share(device, unmasked, backward) == 1 ? 1 : share == 1 ? windowed_share(shape) : 0;
@@ -191,9 +186,8 @@ static void attention_backward(struct device *device, struct attention_shape sha
     const struct device_rules *rules = device->ops->rules;
     size_t wanted = rules->attention_backward_workspace(device, shape, segments, segment_count);
     struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     // A pass over the queries and one over the keys: scores, and their gradients, are computed in both.
     struct cost cost = attention_cost(device, shape, true, flops, flops - of_queries, moved);
     if (rules->attention_backward_glue) {
@@ -215,13 +209,11 @@ static struct attention_mask mask_of(const struct attention_shape *shape, size_t
     size_t row = first * shape->batch, rows = queries * shape->batch;
     struct attention_mask mask = shape->mask;
     struct documents *of = &mask.documents;
-    if (mask.window >= shape->start + first + queries) {
+    if (mask.window >= shape->start + first + queries)
         mask.window = 0;
-    }
     bool later = false;
-    for (size_t b = 0; of->starts && b < shape->batch; b++) {
+    for (size_t b = 0; of->starts && b < shape->batch; b++)
         later |= of->starts[row + rows - shape->batch + b] > (of->prefixes ? of->prefixes[b] : 0);
-    }
     if (later) {
         of->starts += row;
         of->device_starts = tensor_rows(of->device_starts, row, rows);
@@ -240,9 +232,8 @@ static struct attention_shape part_from(const struct device *device, struct atte
     struct attention_shape part = shape;
     part.start += first;
     part.queries = smaller(larger(max, 1), shape.queries - first);
-    if (first < masked) {
+    if (first < masked)
         part.queries = smaller(part.queries, masked - first);
-    }
     part.keys = smaller(keys, part.start + part.queries);
     part.mask = mask_of(&shape, first, part.queries);
     return part;
@@ -261,9 +252,8 @@ static struct key_block block_before(const struct device *device, struct attenti
     struct key_block block = {part, first, end};
     block.shape.start -= first;
     block.shape.keys = end - first;
-    if (block.shape.mask.window >= block.shape.start + part.queries) {
+    if (block.shape.mask.window >= block.shape.start + part.queries)
         block.shape.mask.window = 0;
-    }
     return block;
 }
 
@@ -306,14 +296,12 @@ static void forward_blocks(struct device *device, struct attention_shape part, s
 void op_attention_forward(struct device *device, struct attention_shape shape, struct tensor o,
                           struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     check_attention(shape, q, k, v);
     CHECK(same_shape(o, q) && tensor_count(logsumexp) == q.rows * shape.heads);
-    if (!holds_keys(device, shape, k)) {
+    if (!holds_keys(device, shape, k))
         return;
-    }
     struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
     struct attention_shape part;
     for (size_t first = 0; first < shape.queries && !failed(device); first += part.queries) {
@@ -333,9 +321,8 @@ static size_t segments_seen(struct key_segment *to, const struct key_segment *fr
     for (size_t i = 0; i < segment_count && from[i].start < end; i++) {
         struct key_segment segment = from[i];
         size_t first = larger(segment.start, begin), last = smaller(segment.start + segment.count, end);
-        if (last <= first && begin > segment.start) {
+        if (last <= first && begin > segment.start)
             continue;
-        }
         size_t row = (first - segment.start) * part.batch, rows = (last - first) * part.batch;
         segment.rounding.origin += block->first;
         to[kept++] =
@@ -368,9 +355,8 @@ static void backward_blocks(struct device *device, struct backward_part part, bo
         size_t count = segments_seen(seen, segments, segment_count, part.shape, &block);
         attention_backward(device, block.shape, part.grad_q, accumulate, seen, count, part.grad_o, part.o,
                            part.logsumexp, part.q, block_rows(k, &block), block_rows(v, &block));
-        if (block.first <= first_key(&part.shape) || failed(device)) {
+        if (block.first <= first_key(&part.shape) || failed(device))
             break;
-        }
         accumulate = true;
         block = block_before(device, part.shape, block.first);
     }
@@ -383,9 +369,8 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
                            struct tensor grad_o, struct tensor o, struct tensor logsumexp, struct tensor q,
                            struct tensor k, struct tensor v)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     check_attention(shape, q, k, v);
     CHECK(same_shape(grad_q, q) && same_shape(grad_o, q) && same_shape(o, q));
     CHECK(tensor_count(logsumexp) == q.rows * shape.heads);
@@ -397,9 +382,8 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
         CHECK(segment->grad_k.cols == k.cols);
         CHECK(!segment->rounding.stochastic || segment->grad_k.dtype == DTYPE_BF16);
     }
-    if (!holds_keys(device, shape, k)) {
+    if (!holds_keys(device, shape, k))
         return;
-    }
     struct tensor statistics = tensor_reshape(logsumexp, q.rows, shape.heads);
     struct attention_shape part;
     for (size_t first = 0; first < shape.queries && !failed(device); first += part.queries) {
@@ -418,9 +402,8 @@ void op_attention_backward(struct device *device, struct attention_shape shape, 
 void op_attention_merge(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
                         struct tensor other_logsumexp)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(same_shape(o, other_o) && tensor_count(logsumexp) == tensor_count(other_logsumexp));
     CHECK(tensor_count(o) == 0 || tensor_count(o) % tensor_count(logsumexp) == 0);
     double moved = 3 * bytes(o) + 3 * bytes(logsumexp);

@@ -36,9 +36,8 @@ struct counters {
 static inline double counters_clock_s(const struct counters *counters)
 {
     double last = 0;
-    for (int queue = 0; queue < QUEUE_COUNT; queue++) {
+    for (int queue = 0; queue < QUEUE_COUNT; queue++)
         last = counters->clock_s[queue] > last ? counters->clock_s[queue] : last;
-    }
     return last;
 }
 

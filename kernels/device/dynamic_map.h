@@ -29,9 +29,8 @@ HOST_DEVICE static inline float map_magnitude(int number, int shift)
     const float decades[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
     int i = 0;
     number += (1 << shift) - 1;
-    while (number >> (i + shift + 1)) {
+    while (number >> (i + shift + 1))
         i++;
-    }
     int parts = 1 << (i + shift), part = number - parts;
     return decades[i] * ((map_boundary(part, parts) + map_boundary(part + 1, parts)) / 2);
 }
@@ -39,9 +38,8 @@ HOST_DEVICE static inline float map_magnitude(int number, int shift)
 HOST_DEVICE static inline float map_level(bool is_signed, int code)
 {
     int number = is_signed ? code - MAP_ZERO : code;
-    if (code == MAP_LEVELS - 1 || number == 0) {
+    if (code == MAP_LEVELS - 1 || number == 0)
         return number == 0 ? 0 : 1;
-    }
     return is_signed ? (number < 0 ? -map_magnitude(-number, 0) : map_magnitude(number, 0))
                      : map_magnitude(number, 1);
 }
@@ -52,11 +50,10 @@ HOST_DEVICE static inline int map_nearest(const float *levels, float x)
     int low = 0, high = MAP_LEVELS - 1;
     while (high - low > 1) {
         int middle = (low + high) / 2;
-        if (levels[middle] <= x) {
+        if (levels[middle] <= x)
             low = middle;
-        } else {
+        else
             high = middle;
-        }
     }
     return x - levels[low] <= levels[high] - x ? low : high;
 }
@@ -65,8 +62,7 @@ HOST_DEVICE static inline int map_nearest(const float *levels, float x)
 HOST_DEVICE static inline int map_nearest_signed(const float *levels, float x)
 {
     int code = map_nearest(levels, x);
-    if ((levels[code] < 0) != (x < 0)) {
+    if ((levels[code] < 0) != (x < 0))
         code += x < 0 ? -1 : 1;
-    }
     return code;
 }

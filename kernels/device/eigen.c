@@ -103,12 +103,10 @@ static void fill_gram(const struct scratch *scratch, struct tensor g)
 static bool find_vectors(const struct scratch *scratch, size_t s, size_t rank, struct status *status)
 {
     double trace = 0;
-    for (size_t i = 0; i < s; i++) {
+    for (size_t i = 0; i < s; i++)
         trace += scratch->gram[i * s + i];
-    }
-    if (!isfinite(trace)) {
+    if (!isfinite(trace))
         return status_set(status, STATUS_FAILED, "a gradient that is to be projected is not finite");
-    }
     int n = (int)s, first = (int)(s - rank + 1), work_count = WORK * (int)s, integer_count = INTEGERS * (int)s;
     int found = 0, info = 0;
     double none = 0; // limits and tolerance, which a range of indices does not want
@@ -130,18 +128,15 @@ bool eigen_leading(struct tensor g, size_t rank, bool transposed, double *start,
     double *ordered = scratch.vectors + rank * s;
     CHECK(start && rank > 0 && rank <= s && s <= INT_MAX / WORK);
     fill_gram(&scratch, g);
-    if (!find_vectors(&scratch, s, rank, status)) {
+    if (!find_vectors(&scratch, s, rank, status))
         return false;
-    }
     for (size_t r = 0; r < rank; r++) {
         const double *vector = scratch.vectors + (rank - 1 - r) * s;
         double largest = 0;
-        for (size_t i = 0; i < s; i++) {
+        for (size_t i = 0; i < s; i++)
             largest = fabs(vector[i]) > fabs(largest) ? vector[i] : largest;
-        }
-        for (size_t i = 0; i < s; i++) {
+        for (size_t i = 0; i < s; i++)
             ordered[transposed ? i * rank + r : r * s + i] = copysign(1, largest) * vector[i];
-        }
     }
     memcpy(scratch.vectors, ordered, rank * s * sizeof *ordered);
     return true;

@@ -21,9 +21,8 @@ static inline double roofline_s(const struct roofline *roof, const struct cost *
 {
     double compute_s = (cost->flops - cost->f32_counted) / roof->flops_per_s,
            memory_s = cost->bytes / roof->bytes_per_s;
-    if (cost->f32_done > 0) {
+    if (cost->f32_done > 0)
         compute_s += cost->f32_done / roof->f32_flops_per_s;
-    }
     return (compute_s > memory_s ? compute_s : memory_s) + (1 + cost->further_launches) * roof->launch_s;
 }
 
@@ -98,9 +97,8 @@ static inline void check_documents(const struct documents *documents, size_t row
 static inline size_t part_rows(const struct device *device, size_t rows, size_t cols)
 {
     size_t max = device->ops->rules->elements_max;
-    if (max == 0 || rows <= max / cols) {
+    if (max == 0 || rows <= max / cols)
         return rows;
-    }
     max /= cols;
     return max < PART_ROWS ? max : max / PART_ROWS * PART_ROWS;
 }

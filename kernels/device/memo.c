@@ -33,9 +33,8 @@ void memo_free(struct memo *memo)
             free(memo->entries[i]);
         }
     }
-    if (memo) {
+    if (memo)
         free(memo->entries);
-    }
     free(memo);
 }
 
@@ -44,9 +43,8 @@ static struct memo_entry **place_of(const struct memo *memo, uint64_t hash, cons
     size_t i = hash & (memo->capacity - 1);
     struct memo_entry *entry;
     while ((entry = memo->entries[i]) &&
-           (entry->hash != hash || entry->key_bytes != bytes || memcmp(entry->key, key, bytes) != 0)) {
+           (entry->hash != hash || entry->key_bytes != bytes || memcmp(entry->key, key, bytes) != 0))
         i = (i + 1) & (memo->capacity - 1);
-    }
     return &memo->entries[i];
 }
 
@@ -58,18 +56,16 @@ static void grow(struct memo *memo)
     CHECK(memo->entries);
     for (size_t i = 0; i < before.capacity; i++) {
         struct memo_entry *entry = before.entries[i];
-        if (entry) {
+        if (entry)
             *place_of(memo, entry->hash, entry->key, entry->key_bytes) = entry;
-        }
     }
     free(before.entries);
 }
 
 static struct memo_entry *find(struct memo *memo, const void *key, size_t bytes)
 {
-    if (2 * memo->count >= memo->capacity) {
+    if (2 * memo->count >= memo->capacity)
         grow(memo);
-    }
     uint64_t hash = XXH3_64bits(key, bytes);
     struct memo_entry **place = place_of(memo, hash, key, bytes);
     if (!*place) {
@@ -105,14 +101,12 @@ bool memo_begin(struct device *device, struct memo_use *use, const void *key, si
 {
     struct arena *arena = &device->arena;
     *use = (struct memo_use){0};
-    if (!memo_is_on(device)) {
+    if (!memo_is_on(device))
         return false;
-    }
     struct memo_entry *entry = find(device->memo, key, bytes);
     if (entry->outcome) {
-        if (!arena_touch(arena, entry->peak_bytes, entry->peak_by_category)) {
+        if (!arena_touch(arena, entry->peak_bytes, entry->peak_by_category))
             return false;
-        }
         add(&device->counters, &entry->counters, &(struct counters){0}, 1);
         use->outcome = entry->outcome;
         return true;
@@ -133,16 +127,14 @@ void memo_end(struct device *device, struct memo_use *use, const void *outcome, 
 {
     struct memo_entry *entry = use->entry;
     struct arena *arena = &device->arena;
-    if (!entry) {
+    if (!entry)
         return;
-    }
     const struct counters *counters = &device->counters;
     CHECK(device->recorded[QUEUE_COMPUTE] == use->recorded && counters->clock_s[QUEUE_OUT] == 0 &&
           counters->clock_s[QUEUE_IN] == 0);
     entry->peak_bytes = arena->peak_bytes - entry->peak_bytes;
-    for (size_t i = 0; i < CATEGORY_COUNT; i++) {
+    for (size_t i = 0; i < CATEGORY_COUNT; i++)
         entry->peak_by_category[i] = arena->peak_by_category[i] - entry->peak_by_category[i];
-    }
     if (device->status.code == STATUS_OK) {
         entry->counters = *counters;
         entry->outcome = find(device->memo, outcome, bytes)->key;

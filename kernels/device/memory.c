@@ -16,9 +16,8 @@ struct tensor tensor_new_in(struct device *device, enum place place, size_t rows
 {
     struct tensor t = {.dtype = dtype, .category = category, .rows = rows, .cols = cols, .place = place};
     size_t elements, size;
-    if (device->status.code != STATUS_OK) {
+    if (device->status.code != STATUS_OK)
         return t;
-    }
     if (__builtin_mul_overflow(rows, cols, &elements) ||
         __builtin_mul_overflow(elements, dtype_bytes(dtype), &size)) {
         status_set(&device->status, STATUS_OOM, "%zu x %zu elements for %s are more than can be addressed", rows,
@@ -48,9 +47,8 @@ void tensor_free(struct device *device, struct tensor *t)
 
 void tensor_write(struct device *device, struct tensor t, const double *values)
 {
-    if (!holds_data(device)) {
+    if (!holds_data(device))
         return;
-    }
     size_t n = tensor_count(t);
     void *host = malloc(tensor_bytes(t) + 1);
     CHECK(host);
@@ -79,44 +77,39 @@ void tensor_write(struct device *device, struct tensor t, const double *values)
 
 void tensor_read(struct device *device, struct tensor t, double *values)
 {
-    if (!holds_data(device)) {
+    if (!holds_data(device))
         return;
-    }
     size_t n = tensor_count(t);
     void *host = malloc(tensor_bytes(t) + 1);
     CHECK(host);
     op_download(device, host, t);
 #pragma omp parallel for schedule(static) if (n > CONVERTED_ALONE)
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         values[i] = dtype_value(host, t.dtype, i);
-    }
     free(host);
 }
 
 // Whether the tensor is memory like any other here, with no copy of it on its way.
 static bool on_host(struct device *device, struct tensor t)
 {
-    if (t.place == PLACE_HOST && device->ops->synchronize) {
+    if (t.place == PLACE_HOST && device->ops->synchronize)
         device->ops->synchronize(device);
-    }
     return t.place == PLACE_HOST;
 }
 
 // Uploads and downloads belong to set-up and reading results: they are not part of a step's cost.
 void op_upload(struct device *device, struct tensor t, const void *src)
 {
-    if (holds_data(device) && on_host(device, t)) {
+    if (holds_data(device) && on_host(device, t))
         memcpy(t.data, src, tensor_bytes(t));
-    } else if (holds_data(device)) {
+    else if (holds_data(device))
         device->ops->upload(device, t, src);
-    }
 }
 
 void op_download(struct device *device, void *dst, struct tensor t)
 {
-    if (holds_data(device) && on_host(device, t)) {
+    if (holds_data(device) && on_host(device, t))
         memcpy(dst, t.data, tensor_bytes(t));
-    } else if (holds_data(device)) {
+    else if (holds_data(device))
         device->ops->download(device, dst, t);
-    }
 }

@@ -30,9 +30,7 @@ HOST_DEVICE static inline void objective_sums_add(void *to, size_t count, const 
 {
     double *values = (double *)to;
     values[0] += weight * sums->loss;
-    for (size_t i = 0; i < OBJECTIVE_METRICS; i++) {
-        if (count > 1) {
+    for (size_t i = 0; i < OBJECTIVE_METRICS; i++)
+        if (count > 1)
             values[1 + i] += weight * sums->metrics[i];
-        }
-    }
 }

@@ -23,16 +23,14 @@ const char *work_name(enum work work)
 
 void observers_push(struct device *device, const struct range *range)
 {
-    for (struct observer *o = device->observers; o; o = o->next) {
+    for (struct observer *o = device->observers; o; o = o->next)
         o->push(o, device, range);
-    }
 }
 
 void observers_pop(struct device *device)
 {
-    for (struct observer *o = device->observers; o; o = o->next) {
+    for (struct observer *o = device->observers; o; o = o->next)
         o->pop(o, device);
-    }
 }
 
 void observer_attach(struct observer *observer, struct device *device)

@@ -57,14 +57,12 @@ void observers_pop(struct device *device);
 
 static inline void range_push(struct device *device, struct range range)
 {
-    if (device->observers) {
+    if (device->observers)
         observers_push(device, &range);
-    }
 }
 
 static inline void range_pop(struct device *device)
 {
-    if (device->observers) {
+    if (device->observers)
         observers_pop(device);
-    }
 }

@@ -11,16 +11,14 @@ static bool is_vector(struct tensor t, size_t length)
 void op_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
                       enum dtype rounding)
 {
-    if (holds_data(device)) {
+    if (holds_data(device))
         device->ops->random_normal(device, t, random, mean, deviation, rounding);
-    }
 }
 
 void op_zero(struct device *device, struct tensor t)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     if (begin(device, operation(WORK_COPY, "zero"), 0, bytes(t))) {
         device->ops->zero(device, t);
         range_pop(device);
@@ -29,9 +27,8 @@ void op_zero(struct device *device, struct tensor t)
 
 void op_copy(struct device *device, struct tensor dst, struct tensor src)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(tensor_count(dst) == tensor_count(src));
     if (begin(device, operation(WORK_COPY, "copy"), 0, bytes(dst) + bytes(src))) {
         device->ops->copy(device, dst, src);
@@ -42,9 +39,8 @@ void op_copy(struct device *device, struct tensor dst, struct tensor src)
 void op_copy_columns(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
                      size_t cols)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(dst.rows == src.rows && dst.dtype == src.dtype && to + cols <= dst.cols && from + cols <= src.cols);
     if (begin(device, operation(WORK_COPY, "copy_columns"), 0, 2.0 * dst.rows * cols * dtype_bytes(dst.dtype))) {
         device->ops->copy_columns(device, dst, to, src, from, cols);
@@ -54,9 +50,8 @@ void op_copy_columns(struct device *device, struct tensor dst, size_t to, struct
 
 void op_accumulate(struct device *device, struct tensor dst, struct tensor src)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(tensor_count(dst) == tensor_count(src));
     if (begin(device, operation(WORK_COPY, "accumulate"), 0, 2 * bytes(dst) + bytes(src))) {
         device->ops->accumulate(device, dst, src);
@@ -66,9 +61,8 @@ void op_accumulate(struct device *device, struct tensor dst, struct tensor src)
 
 void op_scale(struct device *device, struct tensor t, double factor)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     if (begin(device, operation(WORK_COPY, "scale"), 0, 2 * bytes(t))) {
         device->ops->scale(device, t, factor);
         range_pop(device);
@@ -86,19 +80,17 @@ static void gemm(struct device *device, struct product p)
 {
     struct tensor d = p.d, a = p.a, b = p.b;
     if (!holds(device, a, "gemm") || !holds(device, b, "gemm") || !holds(device, p.c, "gemm") ||
-        !holds(device, d, "gemm")) {
+        !holds(device, d, "gemm"))
         return;
-    }
     struct range range = operation(WORK_GEMM, "gemm");
     range.m = d.rows, range.n = d.cols, range.k = p.transpose_a ? a.rows : a.cols;
     range.transpose_a = p.transpose_a == TRANSPOSE, range.transpose_b = p.transpose_b == TRANSPOSE;
     if (begin(device, range, 2.0 * d.rows * d.cols * range.k,
               bytes(a) + bytes(b) + bytes(d) * (p.beta != 0 ? 2 : 1))) {
-        if (p.c.data == d.data) {
+        if (p.c.data == d.data)
             device->ops->gemm(device, d, a, p.transpose_a, b, p.transpose_b, p.alpha, p.beta);
-        } else {
+        else
             device->ops->gemm_onto(device, d, p.c, a, p.transpose_a, b, p.transpose_b);
-        }
         range_pop(device);
     }
 }
@@ -106,9 +98,8 @@ static void gemm(struct device *device, struct product p)
 // In parts of the rows of a, which are those of d or, where a is transposed, what is summed over.
 static void gemm_in_parts(struct device *device, struct product p)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     struct tensor a = p.a, b = p.b;
     size_t m = p.transpose_a ? a.cols : a.rows, k = p.transpose_a ? a.rows : a.cols;
     size_t kb = p.transpose_b ? b.cols : b.rows, n = p.transpose_b ? b.rows : b.cols;
@@ -150,15 +141,13 @@ void op_gemm_onto(struct device *device, struct tensor d, struct tensor c, struc
 void op_low_rank(struct device *device, struct tensor product, struct tensor grad, struct tensor wide,
                  struct tensor factor, enum transpose transpose, struct tensor coefficients, double alpha)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     const struct device_rules *rules = device->ops->rules;
     size_t rank = transpose ? factor.rows : factor.cols;
     if (!rules->takes_low_rank || !rules->takes_low_rank(device, wide.cols, rank)) {
-        if (product.data) {
+        if (product.data)
             op_gemm(device, product, wide, NO_TRANSPOSE, factor, transpose, alpha, 0);
-        }
         if (grad.data) {
             op_gemm(device, grad, transpose ? coefficients : wide, TRANSPOSE, transpose ? wide : coefficients,
                     NO_TRANSPOSE, alpha, 1);
@@ -181,9 +170,8 @@ void op_low_rank(struct device *device, struct tensor product, struct tensor gra
 
 void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(is_vector(bias, y.cols));
     if (begin(device, operation(WORK_BIAS, "bias_forward"), 0, 2 * bytes(y) + bytes(bias))) {
         device->ops->bias_forward(device, y, bias);
@@ -193,9 +181,8 @@ void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
 
 void op_bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(is_vector(grad_bias, grad_y.cols));
     if (begin(device, operation(WORK_BIAS, "bias_backward"), 0, bytes(grad_y) + 2 * bytes(grad_bias))) {
         device->ops->bias_backward(device, grad_bias, grad_y);
@@ -206,9 +193,8 @@ void op_bias_backward(struct device *device, struct tensor grad_bias, struct ten
 void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
                         struct tensor gain, double offset, double epsilon)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(same_shape(x, y) && is_vector(gain, x.cols));
     CHECK(!rstd.data || tensor_count(rstd) == x.rows);
     if (begin(device, operation(WORK_NORM, "rmsnorm_forward"), 0,
@@ -222,9 +208,8 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
                          struct tensor grad_y, struct tensor x, struct tensor gain, double offset,
                          struct tensor rstd)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK((!grad_x.data || same_shape(grad_x, x)) && same_shape(grad_y, x) && is_vector(gain, x.cols));
     CHECK(tensor_count(rstd) == x.rows && (!grad_gain.data || is_vector(grad_gain, x.cols)));
     CHECK(!accumulate || (grad_x.data != x.data && grad_x.data != grad_y.data));
@@ -239,9 +224,8 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
 void op_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
              struct documents documents, int direction)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(x.cols % (2 * frequencies.cols) == 0 && x.rows % batch == 0 && (direction == 1 || direction == -1));
     check_documents(&documents, x.rows, batch);
     if (begin(device, operation(WORK_ROPE, "rope"), 0,
@@ -254,9 +238,8 @@ void op_rope(struct device *device, struct tensor x, struct tensor frequencies, 
 void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
                        enum activation activation)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(same_shape(y, gate) && same_shape(y, up));
     if (begin(device, operation(WORK_SWIGLU, "swiglu_forward"), 0, 3 * bytes(y))) {
         device->ops->swiglu_forward(device, y, gate, up, activation);
@@ -267,9 +250,8 @@ void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gat
 void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
                         enum activation activation)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(same_shape(grad_y, gate) && same_shape(grad_y, up));
     if (begin(device, operation(WORK_SWIGLU, "swiglu_backward"), 0, 6 * bytes(grad_y))) {
         device->ops->swiglu_backward(device, gate, up, grad_y, activation);
@@ -279,9 +261,8 @@ void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor
 
 void op_embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(y.rows == tensor_count(ids) && y.cols == table.cols);
     if (begin(device, operation(WORK_EMBEDDING, "embedding_forward"), 0, 2 * bytes(y) + bytes(ids))) {
         device->ops->embedding_forward(device, y, table, ids);
@@ -292,9 +273,8 @@ void op_embedding_forward(struct device *device, struct tensor y, struct tensor 
 void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y, struct tensor ids,
                            int32_t padding)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(grad_y.rows == tensor_count(ids) && grad_y.cols == grad_table.cols);
     if (begin(device, operation(WORK_EMBEDDING, "embedding_backward"), 0, 3 * bytes(grad_y) + bytes(ids))) {
         device->ops->embedding_backward(device, grad_table, grad_y, ids, padding);
@@ -305,9 +285,8 @@ void op_embedding_backward(struct device *device, struct tensor grad_table, stru
 void op_cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
                       double loss_weight, double grad_weight)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(logits.rows == tensor_count(targets) && tensor_count(loss) == 1 && loss.dtype == DTYPE_F64);
     if (begin(device, operation(WORK_HEAD, "cross_entropy"), 0, 2 * bytes(logits) + bytes(targets))) {
         device->ops->cross_entropy(device, logits, targets, loss, loss_weight, grad_weight);
@@ -328,9 +307,8 @@ static bool is_distribution(const struct device *device, struct tensor t, size_t
 void op_log_prob(struct device *device, struct tensor log_prob, struct tensor logsumexp, struct tensor distribution,
                  struct tensor logits, struct tensor targets)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(logits.rows == tensor_count(targets) && is_statistic(device, log_prob, logits.rows) &&
           is_statistic(device, logsumexp, logits.rows) && is_distribution(device, distribution, logits.rows));
     if (begin(device, operation(WORK_HEAD, "log_prob"), 0,
@@ -353,9 +331,8 @@ static bool is_of(struct tensor t, size_t rows, enum dtype dtype)
 void op_objective_rows(struct device *device, struct row_terms terms, struct tensor grad, struct tensor loss,
                        struct objective_block block, double loss_weight, double grad_weight)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     size_t rows = tensor_count(block.targets);
     CHECK(is_statistic(device, grad, rows) && is_statistic(device, block.log_prob, rows) && is_loss(loss));
     CHECK(terms.z_loss == 0 || is_statistic(device, block.logsumexp, rows));
@@ -381,9 +358,8 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
 
 void op_sequence_sums(struct device *device, struct tensor sums, struct objective_block block, struct tensor base)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     size_t rows = tensor_count(block.targets);
     CHECK(is_of(sums, block.sequences, DTYPE_F64) && is_statistic(device, block.log_prob, rows));
     CHECK(!block.of.data || is_of(block.of, rows, DTYPE_I32));
@@ -400,9 +376,8 @@ void op_sequence_sums(struct device *device, struct tensor sums, struct objectiv
 void op_sequence_costs(struct device *device, struct sequence_terms terms, struct tensor sums, struct tensor loss,
                        struct tensor counts, struct tensor advantages, double loss_weight)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     bool pairs = terms.kind == SEQUENCE_PAIRS, counted = terms.mean || terms.kind == SEQUENCE_RATIO;
     CHECK(is_of(sums, sums.rows, DTYPE_F64) && is_loss(loss) && sums.rows % sequence_stride(terms) == 0);
     CHECK(!counted || is_of(counts, sums.rows, DTYPE_I32));
@@ -418,9 +393,8 @@ void op_sequence_costs(struct device *device, struct sequence_terms terms, struc
 void op_log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
                           struct tensor targets, struct tensor grad, struct tensor distribution)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(logits.rows == tensor_count(targets) && is_statistic(device, logsumexp, logits.rows) &&
           is_statistic(device, grad, logits.rows) && is_distribution(device, distribution, logits.rows));
     if (begin(device, operation(WORK_HEAD, "log_prob_backward"), 0,
@@ -452,9 +426,8 @@ static double update_bytes(struct tensor w, struct tensor master)
 void op_adamw(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
               struct tensor v, const struct adam_step *step)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(is_update_of(device, w, master, g) && is_moment(device, w, m) && is_moment(device, w, v) &&
           m.dtype == v.dtype && step->t > 0);
     if (begin(device, operation(WORK_OPTIMIZER, "adamw"), 0,
@@ -467,9 +440,8 @@ void op_adamw(struct device *device, struct tensor w, struct tensor master, stru
 void op_adamw_coded(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
                     const struct adam_step *step)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     size_t words = (tensor_count(w) + 3) / 4, blocks = (tensor_count(w) + MAP_BLOCK - 1) / MAP_BLOCK;
     CHECK(is_update_of(device, w, tensor_none(), g) && step->t > 0 && tensor_count(moments.m) == words &&
           tensor_count(moments.v) == words && tensor_count(moments.m_scale) == blocks &&
@@ -484,9 +456,8 @@ void op_adamw_coded(struct device *device, struct tensor w, struct tensor g, str
 void op_sgd(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
             const struct sgd_step *step)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     CHECK(is_update_of(device, w, master, g) && (!m.data || is_moment(device, w, m)));
     if (begin(device, operation(WORK_OPTIMIZER, "sgd"), 0, update_bytes(w, master) + 2 * bytes(m) + bytes(g))) {
         device->ops->sgd(device, w, master, g, m, step);
@@ -497,9 +468,8 @@ void op_sgd(struct device *device, struct tensor w, struct tensor master, struct
 void op_dequantise(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
                    struct tensor scales)
 {
-    if (failed(device)) {
+    if (failed(device))
         return;
-    }
     size_t count = tensor_count(w);
     CHECK(quantisation != QUANTISATION_NONE && w.dtype == device->ops->dtype);
     CHECK(codes.dtype == DTYPE_I32 && tensor_count(codes) == quantised_words(quantisation, count));

@@ -37,9 +37,8 @@ static double largest_magnitude(const double *values, size_t count)
 static uint32_t nf4_code(double x)
 {
     uint32_t code = 0;
-    while (code + 1 < NF4_LEVELS && x > ((double)nf4_level(code) + (double)nf4_level(code + 1)) / 2) {
+    while (code + 1 < NF4_LEVELS && x > ((double)nf4_level(code) + (double)nf4_level(code + 1)) / 2)
         code++;
-    }
     return code;
 }
 

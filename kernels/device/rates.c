@@ -10,11 +10,9 @@ static bool counts_flops(const struct rate *rate)
 
 const struct rate *rates_named(const struct rates *rates, const char *name)
 {
-    for (size_t i = 0; i < rates->count; i++) {
-        if (strcmp(rates->items[i].operation, name) == 0) {
+    for (size_t i = 0; i < rates->count; i++)
+        if (strcmp(rates->items[i].operation, name) == 0)
             return &rates->items[i];
-        }
-    }
     return NULL;
 }
 
@@ -47,9 +45,8 @@ const struct rate *rates_find(const struct rates *rates, const struct range *ran
 static size_t locate(const double *axis, size_t count, double at, double *share)
 {
     size_t i = 0;
-    while (i + 2 < count && at > axis[i + 1]) {
+    while (i + 2 < count && at > axis[i + 1])
         i++;
-    }
     double part = count > 1 ? log(at / axis[i]) / log(axis[i + 1] / axis[i]) : 0;
     *share = part > 0 ? part < 1 ? part : 1 : 0; // also of a shape without any extent
     return i;
@@ -59,9 +56,8 @@ double rate_at(const struct rate *rate, const double at[RATE_DIMENSIONS])
 {
     size_t first[RATE_DIMENSIONS] = {0};
     double share[RATE_DIMENSIONS] = {0}, sum = 0;
-    for (size_t d = 0; d < rate->dimensions; d++) {
+    for (size_t d = 0; d < rate->dimensions; d++)
         first[d] = locate(rate->axes[d], rate->counts[d], at[d], &share[d]);
-    }
     for (size_t corner = 0; corner < (size_t)1 << rate->dimensions; corner++) {
         double weight = 1;
         size_t place = 0;
@@ -70,9 +66,8 @@ double rate_at(const struct rate *rate, const double at[RATE_DIMENSIONS])
             weight *= upper ? share[d] : 1 - share[d];
             place = place * rate->counts[d] + (first[d] + upper < rate->counts[d] ? first[d] + upper : first[d]);
         }
-        if (weight > 0) {
+        if (weight > 0)
             sum += weight * log(rate->values[place]);
-        }
     }
     return exp(sum);
 }
@@ -83,27 +78,24 @@ static size_t rows_axis(const struct rate *rate)
     bool attention = strncmp(rate->operation, "attention_", strlen("attention_")) == 0;
     bool part = strstr(rate->operation, "_causal") || strstr(rate->operation, "_rectangle") ||
                 strstr(rate->operation, "_f32");
-    if (attention && !part) {
+    if (attention && !part)
         return RATE_DIMENSIONS;
-    }
     return strcmp(rate->operation, "gemm_tn") == 0 ? 2 : 0;
 }
 
 static size_t value_count(const struct rate *rate)
 {
     size_t values = 1;
-    for (size_t d = 0; d < rate->dimensions; d++) {
+    for (size_t d = 0; d < rate->dimensions; d++)
         values *= rate->counts[d];
-    }
     return values;
 }
 
 static double rate_max(const struct rate *rate)
 {
     double max = 0;
-    for (size_t v = 0; v < value_count(rate); v++) {
+    for (size_t v = 0; v < value_count(rate); v++)
         max = rate->values[v] > max ? rate->values[v] : max;
-    }
     return max;
 }
 
@@ -112,9 +104,8 @@ static double rate_max(const struct rate *rate)
 static double rate_within(const struct rate *rate, const double at[RATE_DIMENSIONS])
 {
     size_t axis = rows_axis(rate);
-    if (axis == RATE_DIMENSIONS) {
+    if (axis == RATE_DIMENSIONS)
         return rate_max(rate);
-    }
     double max = rate_at(rate, at), cut[RATE_DIMENSIONS] = {at[0], at[1], at[2]};
     for (size_t i = 0; i < rate->counts[axis] && rate->axes[axis][i] < at[axis]; i++) {
         cut[axis] = rate->axes[axis][i];
@@ -128,17 +119,14 @@ static double rate_within(const struct rate *rate, const double at[RATE_DIMENSIO
 static bool rises(const struct rate *rate)
 {
     size_t axis = rows_axis(rate), stride = 1;
-    if (axis == RATE_DIMENSIONS) {
+    if (axis == RATE_DIMENSIONS)
         return value_count(rate) == 1;
-    }
-    for (size_t d = axis + 1; d < rate->dimensions; d++) {
+    for (size_t d = axis + 1; d < rate->dimensions; d++)
         stride *= rate->counts[d];
-    }
     for (size_t v = 0; v < value_count(rate); v++) {
         bool last = v / stride % rate->counts[axis] + 1 == rate->counts[axis];
-        if (!last && rate->values[v + stride] < rate->values[v]) {
+        if (!last && rate->values[v + stride] < rate->values[v])
             return false;
-        }
     }
     return true;
 }
@@ -146,9 +134,8 @@ static bool rises(const struct rate *rate)
 bool rates_rise(const struct rates *rates)
 {
     bool rise = rates->s_per_byte == 0;
-    for (size_t i = 0; i < rates->count; i++) {
+    for (size_t i = 0; i < rates->count; i++)
         rise &= rises(&rates->items[i]);
-    }
     return rise;
 }
 
@@ -165,9 +152,8 @@ static double smaller(double a, double b)
 static const struct rate *rate_of_part(const struct rates *rates, const struct range *range, const char *part)
 {
     char name[sizeof rates->items->operation + 16];
-    if (range->queries == 0) {
+    if (range->queries == 0)
         return NULL;
-    }
     snprintf(name, sizeof name, "%s%s", range->name, part);
     return rates_named(rates, name);
 }
@@ -209,17 +195,15 @@ double rates_seconds(const struct rates *rates, const struct range *range, const
                   attention_part_s(f32, cost->f32_done, (double)range->queries, range, min);
     }
     seconds = larger(seconds, memory_s);
-    if (seconds > 0 && rates->bytes_per_s > 0) {
+    if (seconds > 0 && rates->bytes_per_s > 0)
         seconds += cost->glue_bytes / rates->bytes_per_s + (1 + cost->further_launches) * rates->launch_s;
-    }
     return seconds > 0 ? seconds + cost->bytes * rates->s_per_byte : 0;
 }
 
 double rates_limited_s(const struct rates *rates, double seconds, double flops)
 {
-    if (!rates || rates->power.flops_per_s == 0) {
+    if (!rates || rates->power.flops_per_s == 0)
         return seconds;
-    }
     double kept_s = flops / rates->power.flops_per_s; // at the limit
     return larger(seconds, smaller(kept_s, seconds * rates->power.factor));
 }

@@ -215,9 +215,8 @@ HOST_DEVICE static inline void row_metrics(struct row_terms terms, struct row_va
         bounds.smallest = 0;
         bounds.largest = terms.ratio_max;
     }
-    if (terms.kind == ROW_CLIP || terms.kind == ROW_CISPO) {
+    if (terms.kind == ROW_CLIP || terms.kind == ROW_CISPO)
         clip_metrics(bounds, exp(row.log_prob - row.old), row.advantage, 1, sums);
-    }
     sums->metrics[METRIC_KL] +=
         terms.beta != 0 ? row_divergence(terms.estimate, row.reference - row.log_prob).value : 0;
     sums->metrics[METRIC_ENTROPY] += terms.entropy ? row.entropy : 0;

@@ -286,9 +286,8 @@ HOST_DEVICE static inline void sequence_settle(struct sequence_terms terms, doub
         break;
     case SEQUENCE_VALUE:
         value_settle(terms, sums, gains[0], step);
-        if (terms.mismatched) {
+        if (terms.mismatched)
             sums[1] = 0;
-        }
         break;
     }
 }

@@ -53,9 +53,8 @@ static inline struct adam_factors adam_factors(const struct adam_step *step)
     double keep = 1 - step->rate * step->decay;
     struct adam_factors torch = {1 / rest1, 1 / rest2, step->epsilon, step->rate, keep, 1};
     struct adam_factors hf = {1, 1, step->epsilon, step->rate * sqrt(rest2) / rest1, 1, keep};
-    if (step->form == ADAM_BITSANDBYTES) {
+    if (step->form == ADAM_BITSANDBYTES)
         hf.epsilon *= sqrt(rest2);
-    }
     return step->form == ADAM_TORCH ? torch : hf;
 }
 
@@ -77,9 +76,8 @@ HOST_DEVICE static inline float stochastic_bf16(float value, const struct roundi
     uint64_t word = i < 4 ? random->words[0] : random->words[1]; // an index would put them into a card's memory
     uint32_t bits, more = (uint32_t)(word >> i % 4 * 16) & 0xffff;
     memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7f800000) != 0x7f800000) {
+    if ((bits & 0x7f800000) != 0x7f800000)
         bits = (bits + more) & 0xffff0000;
-    }
     memcpy(&value, &bits, sizeof value);
     return value;
 }

@@ -12,9 +12,8 @@ static struct tensor queries(struct model *model, const struct batch *batch, siz
     struct rotated of = rotated_queries(model, layer), keys = rotated_keys(model, layer);
     size_t n = x.rows;
     bool keeping = how != KEEP_NOTHING;
-    if (keeping && of.norm) {
+    if (keeping && of.norm)
         a->rstd_q = statistic(model, n * rotated_norms(model, of), 1);
-    }
     if (!a->q.data) {
         struct projected to = projected_queries(model, layer, n, a, how);
         if (keeping && keys.norm && !a->k_projected.data && !batch_is_shared(batch)) {
@@ -62,15 +61,12 @@ static void attention_forward(struct model *model, const struct batch *batch, si
         a->o = activation(model, n, c->heads * c->head_dim);
         a->logsumexp = statistic(model, n, c->heads);
     }
-    if (a->attention != ATTENTION_WRITTEN) {
+    if (a->attention != ATTENTION_WRITTEN)
         attend(model, batch, layer, chunk, a, q, kv);
-    }
-    if (q.data != a->q.data) {
+    if (q.data != a->q.data)
         tensor_free(device, &q);
-    }
-    if (how == KEEP_NOTHING) {
+    if (how == KEEP_NOTHING)
         tensor_free(device, &a->q);
-    }
 }
 
 // x_mid, which may be x.
@@ -83,14 +79,12 @@ static void output_forward(struct model *model, size_t layer, struct tensor x, s
         projection_forward_onto(model, &w->o, x_mid, x, a->o);
         return;
     }
-    if (apart) {
+    if (apart)
         op_copy(model->device, x_mid, x);
-    }
-    if (w->attention_out_norm) {
+    if (w->attention_out_norm)
         add_normed_output(model, w, x_mid, a, keeping);
-    } else {
+    else
         projection_forward(model, &w->o, x_mid, a->o, true);
-    }
 }
 
 static void forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
@@ -101,11 +95,10 @@ static void forward(struct model *model, const struct batch *batch, size_t layer
     // Nothing kept: x_mid is built where y will be.
     struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y;
     output_forward(model, layer, x, x_mid, a, keeping);
-    if (keeping) {
+    if (keeping)
         a->x_mid = x_mid;
-    } else {
+    else
         activations_free(model, a);
-    }
     mlp_forward(model, layer, x_mid, y, a, how);
 }
 
@@ -114,9 +107,8 @@ void cell_forward(struct model *model, const struct batch *batch, size_t layer, 
 {
     struct memo_use use = {0};
     if (x.rows == 0) {
-        if (a->attention != ATTENTION_WRITTEN) {
+        if (a->attention != ATTENTION_WRITTEN)
             attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
-        }
         return;
     }
     struct cell_key key = cell_key_of(model, batch, CELL_FORWARD, layer, chunk, x.rows);
@@ -150,9 +142,8 @@ void cell_output_forward(struct model *model, size_t layer, struct span chunk, s
                          struct activations *a, enum keep how)
 {
     CHECK(a->attention == ATTENTION_WRITTEN);
-    if (x.rows == 0) {
+    if (x.rows == 0)
         return;
-    }
     cell_range_push(model, "cell_output_forward", layer, chunk.start);
     a->x = x;
     a->x_mid = activation(model, x.rows, model->config.width);
@@ -170,9 +161,8 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
                                  .rows = grad.rows,
                                  .training = unit_training(model, unit_of_layer(layer)),
                                  .alike = model->layers[layer].alike};
-    if (grad.rows == 0) {
+    if (grad.rows == 0)
         return;
-    }
     cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
     if (!cell_memo_begin(model, &use, key, a)) {
@@ -218,9 +208,8 @@ static void attention_backward(struct model *model, const struct batch *batch, s
         rotate(model, batch, rotated_queries(model, layer), q, tensor_none(), a->q, chunk);
     }
     attend_backward(model, batch, layer, chunk, a, q, kv, segments, segment_count, grad_q);
-    if (w->q_norm) {
+    if (w->q_norm)
         tensor_free(device, &q);
-    }
     if (batch_is_shared(batch)) {
         projections_backward(model, batch, layer, chunk, a, &grad_q, NULL, grad);
     } else {

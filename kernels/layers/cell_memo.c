@@ -5,32 +5,27 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
 {
     struct device *device = model->device;
     *use = (struct memo_use){0};
-    if (!device->memo) {
+    if (!device->memo)
         return false;
-    }
     if (device->status.code != STATUS_OK) { // the rest of the walk does nothing but free
-        if (key.part == CELL_BACKWARD_ATTENTION || (key.part == CELL_FORWARD && key.how == KEEP_NOTHING)) {
+        if (key.part == CELL_BACKWARD_ATTENTION || (key.part == CELL_FORWARD && key.how == KEEP_NOTHING))
             activations_free(model, a);
-        }
         return true;
     }
     key.without_adapter = model->without_adapter;
     key.attention = a->attention;
-    for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
+    for (size_t i = 0; i < ACTIVATIONS_OWNED; i++)
         key.held |= (size_t)(a->owned[i].data != NULL) << i;
-    }
-    if (!memo_begin(device, use, &key, sizeof key)) {
+    if (!memo_begin(device, use, &key, sizeof key))
         return false;
-    }
     const struct activations *after = use->outcome;
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++) {
         struct tensor *now = &a->owned[i];
         const struct tensor *left = &after->owned[i];
-        if (now->data && !left->data) {
+        if (now->data && !left->data)
             tensor_free(device, now);
-        } else if (!now->data && left->data) {
+        else if (!now->data && left->data)
             *now = tensor_new(device, left->rows, left->cols, left->dtype, left->category);
-        }
     }
     return true;
 }

@@ -21,9 +21,8 @@ void layer_forward(struct model *model, const struct batch *batch, size_t layer,
         struct span span = {start, context - start < chunk ? context - start : chunk};
         struct tensor rows = tensor_rows(x, start * B, span.count * B);
         struct activations cell = {0};
-        if (!shared) {
+        if (!shared)
             kv_project(model, batch, layer, span, rows, kv, &cell, KEEP_NOTHING);
-        }
         cell_forward(model, batch, layer, span, rows, kv, rows, &cell, KEEP_NOTHING);
     }
     unit_release(model, unit_of_layer(layer));

@@ -9,16 +9,14 @@
 static void acquire(struct model *model)
 {
     unit_acquire(model, unit_of_head(model));
-    if (model->config.tied) {
+    if (model->config.tied)
         unit_acquire(model, UNIT_EMBEDDING);
-    }
 }
 
 static void release(struct model *model)
 {
-    if (model->config.tied) {
+    if (model->config.tied)
         unit_release(model, UNIT_EMBEDDING);
-    }
     unit_release(model, unit_of_head(model));
 }
 
@@ -34,9 +32,8 @@ struct use {
 static void scale_embedding(struct model *model, struct tensor x)
 {
     double scale = model->config.embedding_scale;
-    if (scale > 0 && scale != 1) {
+    if (scale > 0 && scale != 1)
         op_scale(model->device, x, scale);
-    }
 }
 
 static void write_log_probs(struct device *device, struct tensor logits, struct tensor targets,
@@ -55,9 +52,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
     enum dtype dtype = x.dtype;
     bool backward = use.backward;
     size_t n = x.rows, max = head_chunk * batch->batch;
-    if (max == 0 || max > n) {
+    if (max == 0 || max > n)
         max = n;
-    }
     range_push(device, (struct range){
                            .level = RANGE_HEAD, .name = backward ? "head_backward" : "head_loss", .start = start});
     acquire(model);
@@ -65,9 +61,8 @@ static void head(struct model *model, const struct batch *batch, struct tensor x
         unit_add(model, unit_of_head(model));
         unit_prefetch(model, unit_of_layer(c->layers - 1));
     }
-    if (backward && c->tied) {
+    if (backward && c->tied)
         unit_add(model, UNIT_EMBEDDING);
-    }
     struct tensor h = tensor_new(device, max, c->width, dtype, CATEGORY_LOGITS);
     struct tensor logits = tensor_new(device, max, c->vocab, dtype, CATEGORY_LOGITS);
     struct tensor rstd = tensor_new(device, max, 1, dtype_statistic(dtype), CATEGORY_LOGITS);
@@ -135,9 +130,8 @@ void head_first_pass(struct model *model, const struct batch *batch, struct tens
     if (objective_gathers(batch)) {
         objective_begin(model->device, batch);
         head_loss(model, batch, x, 0, head_chunk, loss);
-        if (batch_is_shared(batch)) {
+        if (batch_is_shared(batch))
             comm_sum(&model->ranks.sequence, model->device, batch->sums);
-        }
         settle(model, batch, loss);
     }
 }
@@ -198,14 +192,12 @@ void embed_forward(struct model *model, const struct batch *batch, struct tensor
 void embed_backward(struct model *model, const struct batch *batch, struct tensor grad, size_t start)
 {
     struct tensor ids = tensor_rows(batch->ids, start * batch->batch, grad.rows);
-    if (!embedding_trains(model)) {
+    if (!embedding_trains(model))
         return;
-    }
     unit_add(model, UNIT_EMBEDDING);
     scale_embedding(model, grad); // which is spent
-    if (model->embedding->trains) {
+    if (model->embedding->trains)
         op_embedding_backward(model->device, model->embedding->grad, grad, ids, padding_of(model));
-    }
     if (model->input.lora_a) {
         unit_acquire(model, UNIT_EMBEDDING);
         input_factors_backward(model, grad, ids);

@@ -8,9 +8,8 @@ static void project_kv(struct model *model, const struct batch *batch, size_t la
     size_t n = x.rows;
     struct projected to = {0};
     kv = kv_rows(kv, chunk.start * (n / chunk.count), n);
-    if (queries) {
+    if (queries)
         to = projected_queries(model, layer, n, a, how);
-    }
     to.k = kv.k, to.v = kv.v;
     if (how != KEEP_NOTHING && keys.norm && !batch_is_shared(batch)) {
         to.k = a->k_projected = activation(model, n, kv.k.cols);
@@ -26,9 +25,8 @@ void kv_project(struct model *model, const struct batch *batch, size_t layer, st
     struct activations none = {0}, *a = cell ? cell : &none;
     struct memo_use use;
     bool queries = cell && !model->device->unfused;
-    if (x.rows == 0) {
+    if (x.rows == 0)
         return;
-    }
     struct cell_key key = cell_key_of(model, batch, CELL_KV_PROJECT, layer, chunk, x.rows);
     key.start = key.further_start = 0;
     key.how = how;
@@ -62,9 +60,8 @@ void kv_project_block(struct model *model, size_t layer, struct span chunk, size
 
 void kv_rotate(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct kv kv)
 {
-    if (chunk.count == 0) {
+    if (chunk.count == 0)
         return;
-    }
     cell_range_push(model, "kv_rotate", layer, chunk.start);
     rotate(model, batch, rotated_keys(model, layer), kv.k, tensor_none(), kv.k, chunk);
     range_pop(model->device);
@@ -76,9 +73,8 @@ static void keep_keys(struct model *model, size_t layer, struct tensor x, struct
     const struct config *c = &model->config;
     struct rotated keys = rotated_keys(model, layer);
     a->x = x;
-    if (model->layers[layer].attention_norm) {
+    if (model->layers[layer].attention_norm)
         a->rstd_attention = statistic(model, x.rows, 1);
-    }
     if (keys.norm) {
         a->k_projected = activation(model, x.rows, c->kv_heads * c->head_dim);
         a->rstd_k = statistic(model, x.rows * rotated_norms(model, keys), 1);
@@ -91,9 +87,8 @@ void kv_project_backward(struct model *model, const struct batch *batch, size_t 
                          struct tensor x, struct kv grad_kv, struct tensor grad)
 {
     struct activations a = {0};
-    if (x.rows == 0) {
+    if (x.rows == 0)
         return;
-    }
     grad_kv = kv_rows(grad_kv, chunk.start * (x.rows / chunk.count), x.rows);
     cell_range_push(model, "kv_project_backward", layer, chunk.start);
     keep_keys(model, layer, x, &a);

@@ -19,12 +19,10 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
     store->kv = calloc(end, sizeof *store->kv);
     store->grad = calloc(end, sizeof *store->grad);
     CHECK(store->kv && store->grad);
-    for (size_t l = first; l < end; l++) {
+    for (size_t l = first; l < end; l++)
         store->kv[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_CACHE);
-    }
-    for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++) {
+    for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++)
         store->near[i] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
-    }
 }
 
 void kv_store_open_gradients(struct kv_store *store, enum place place, size_t rows)
@@ -40,9 +38,8 @@ void kv_store_open_gradients(struct kv_store *store, enum place place, size_t ro
             op_zero(model->device, store->grad[l].v);
         }
     }
-    for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++) {
+    for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++)
         store->near_grad[i] = kv_new(model, rows, dtype, CATEGORY_KV_GRADIENTS);
-    }
 }
 
 static void prefetch(struct device *device, struct kv near, struct kv far, size_t rows)
@@ -57,12 +54,10 @@ void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix pr
 {
     struct device *device = store->model->device;
     size_t i = double_buffer_prefetch_begin(&store->buffers);
-    if (store->place == PLACE_HOST) {
+    if (store->place == PLACE_HOST)
         prefetch(device, store->near[i], store->kv[layer], prefix.kv);
-    }
-    if (store->grad_place == PLACE_HOST && !prefix.fresh) {
+    if (store->grad_place == PLACE_HOST && !prefix.fresh)
         prefetch(device, store->near_grad[i], store->grad[layer], prefix.grad);
-    }
     double_buffer_prefetch_end(&store->buffers);
 }
 
@@ -96,16 +91,14 @@ static void offload(struct kv_store *store, struct kv far, struct kv near, size_
 
 void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t rows)
 {
-    if (store->place == PLACE_HOST) {
+    if (store->place == PLACE_HOST)
         offload(store, store->kv[layer], near(store, layer).kv, row, rows);
-    }
 }
 
 void kv_store_offload_gradients(struct kv_store *store, size_t layer, size_t rows)
 {
-    if (store->grad_place == PLACE_HOST) {
+    if (store->grad_place == PLACE_HOST)
         offload(store, store->grad[layer], near(store, layer).grad, 0, rows);
-    }
 }
 
 void kv_store_close(struct kv_store *store)

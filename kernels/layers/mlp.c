@@ -25,19 +25,16 @@ void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct 
         a->rstd_mlp_out = statistic(model, n, 1);
         a->mlp_out = activation(model, n, c->width);
     }
-    if (all && w->mlp_norm) {
+    if (all && w->mlp_norm)
         a->h_mlp = activation(model, n, c->width);
-    } else if (w->mlp_norm) {
+    else if (w->mlp_norm)
         h = scratch(model, max, c->width);
-    }
-    if (all) {
+    if (all)
         a->act = activation(model, n, c->ffn);
-    } else if (keeping && output) {
+    else if (keeping && output)
         act = scratch(model, max, c->ffn);
-    }
-    if (w->mlp_out_norm) {
+    if (w->mlp_out_norm)
         normed = scratch(model, max, c->width);
-    }
     for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
         size_t row = b.row, rows = b.count;
         struct tensor x_block = tensor_rows(x_mid, row, rows), y_block = tensor_rows(y, row, rows);
@@ -50,26 +47,22 @@ void mlp_forward(struct model *model, size_t layer, struct tensor x_mid, struct 
         struct tensor act_block = all       ? tensor_rows(a->act, row, rows)
                                   : keeping ? tensor_rows(act, 0, rows)
                                             : gate_block;
-        if (w->mlp_norm) {
+        if (w->mlp_norm)
             norm_forward(model, w->mlp_norm, h_block, tensor_rows(a->rstd_mlp, row, rows), x_block);
-        }
         projection_forward(model, &w->gate, gate_block, h_block, false);
         projection_forward(model, &w->up, up_block, h_block, false);
-        if (all || output) {
+        if (all || output)
             op_swiglu_forward(device, act_block, gate_block, up_block, c->activation);
-        }
         bool apart = y.data && y.data != x_mid.data;
-        if (w->mlp_out_norm && apart) {
+        if (w->mlp_out_norm && apart)
             op_copy(device, y_block, x_block);
-        }
         if (w->mlp_out_norm && output) {
             struct tensor normed_block = tensor_rows(normed, 0, rows);
             struct tensor out = keeping ? tensor_rows(a->mlp_out, row, rows) : normed_block;
             projection_forward(model, &w->down, out, act_block, false);
             norm_forward(model, w->mlp_out_norm, normed_block, tensor_rows(a->rstd_mlp_out, row, rows), out);
-            if (y.data) {
+            if (y.data)
                 op_accumulate(device, y_block, normed_block);
-            }
         } else if (apart) {
             projection_forward_onto(model, &w->down, y_block, x_block, act_block);
         } else if (y.data) {
@@ -113,9 +106,8 @@ void mlp_backward(struct model *model, size_t layer, struct activations *a, stru
         projection_backward_weights(model, &w->down, grad_down, &grad_u_down,
                                     all ? tensor_rows(a->act, row, rows) : act_block);
         tensor_free(device, &grad_u_down);
-        if (w->mlp_norm && !all) {
+        if (w->mlp_norm && !all)
             norm_forward(model, w->mlp_norm, h_block, tensor_none(), x_mid);
-        }
         projection_backward_weights(model, &w->gate, gate, &grad_u_gate, h_block);
         projection_backward_weights(model, &w->up, up, &grad_u_up, h_block);
         // With a norm h is spent: its gradient takes its place.

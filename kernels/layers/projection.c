@@ -61,9 +61,8 @@ static void factors_backward(struct model *model, const struct projection *p, st
 static void add_rest(struct model *model, const struct projection *p, struct tensor y, struct tensor x)
 {
     struct device *device = model->device;
-    if (p->bias) {
+    if (p->bias)
         op_bias_forward(device, y, p->bias->value);
-    }
     if (p->lora_a && !model->without_adapter) {
         struct tensor u = narrow_new(model, p, x);
         pass_over_x(model, p, u, x, tensor_none());
@@ -107,17 +106,14 @@ void projection_backward_weights(struct model *model, const struct projection *p
                                  struct tensor *grad_u, struct tensor x)
 {
     struct device *device = model->device;
-    if (p->weight->grad.data && p->weight->projected) {
+    if (p->weight->grad.data && p->weight->projected)
         projector_add(device, p->weight->grad, p->weight->projector, grad_y, x);
-    } else if (p->weight->grad.data) {
+    else if (p->weight->grad.data)
         op_gemm(device, p->weight->grad, grad_y, TRANSPOSE, x, NO_TRANSPOSE, 1, 1);
-    }
-    if (p->bias && p->bias->grad.data) {
+    if (p->bias && p->bias->grad.data)
         op_bias_backward(device, p->bias->grad, grad_y);
-    }
-    if (p->lora_a && p->lora_a->grad.data) {
+    if (p->lora_a && p->lora_a->grad.data)
         factors_backward(model, p, grad_y, grad_u, x);
-    }
 }
 
 void projection_backward(struct model *model, const struct projection *p, struct tensor grad_x,

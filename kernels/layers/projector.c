@@ -42,9 +42,8 @@ void projector_find(struct device *device, struct tensor p, struct tensor g)
     size_t rank = projector_rank(p, g.rows, g.cols);
     struct tensor near = host_work_read(device, g), found = host_work_new(device, p.rows, p.cols, p.dtype);
     struct tensor scratch = host_work_new(device, eigen_scratch(g.rows, g.cols, rank), 1, DTYPE_F64);
-    if (host_work_wanted(device) && eigen_leading(near, rank, transposed, scratch.data, &device->status)) {
+    if (host_work_wanted(device) && eigen_leading(near, rank, transposed, scratch.data, &device->status))
         tensor_write(device, found, scratch.data);
-    }
     tensor_free(device, &scratch);
     tensor_free(device, &near);
     host_work_write(device, p, &found);
@@ -61,14 +60,12 @@ void projector_project(struct device *device, struct tensor r, struct tensor p, 
             block = tensor_new(device, count, g.cols, p.dtype, CATEGORY_WORKSPACE);
             op_copy(device, block, of_block);
         }
-        if (projector_on_right(g.rows, g.cols)) {
+        if (projector_on_right(g.rows, g.cols))
             op_gemm(device, tensor_rows(r, row, count), block, NO_TRANSPOSE, p, TRANSPOSE, 1, 0);
-        } else {
+        else
             op_gemm(device, r, tensor_rows(p, row, count), TRANSPOSE, block, NO_TRANSPOSE, 1, row > 0);
-        }
-        if (converts) {
+        if (converts)
             tensor_free(device, &block);
-        }
     }
 }
 

@@ -29,9 +29,8 @@ static struct tensor by_norm(const struct model *model, struct rotated of, struc
 
 void rotated_norm(struct model *model, struct rotated of, struct tensor y, struct tensor rstd, struct tensor x)
 {
-    if (of.norm) {
+    if (of.norm)
         norm_forward(model, of.norm, by_norm(model, of, y), rstd, by_norm(model, of, x));
-    }
 }
 
 // x: rows of these tokens of the rank's.
@@ -46,9 +45,8 @@ static void turn(struct model *model, const struct batch *batch, struct rotated 
         op_rope(model->device, tensor_rows(x, (runs[i].first - tokens.start) * B, runs[i].count * B),
                 model->rope_frequencies[local], runs[i].start, B, batch_documents(batch, positions), direction);
     }
-    if (of.scale > 0 && of.scale != 1) {
+    if (of.scale > 0 && of.scale != 1)
         op_scale(model->device, x, of.scale);
-    }
 }
 
 void rotate(struct model *model, const struct batch *batch, struct rotated of, struct tensor y, struct tensor rstd,

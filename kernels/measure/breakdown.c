@@ -11,9 +11,8 @@ static size_t row_of(struct breakdown *b, const struct range *range, enum work w
     for (size_t i = 0; i < b->row_count; i++) {
         const struct breakdown_row *r = &b->rows[i];
         if (r->work == work && r->m == row.m && r->n == row.n && r->k == row.k &&
-            strcmp(r->operation, row.operation) == 0) {
+            strcmp(r->operation, row.operation) == 0)
             return i;
-        }
     }
     if (b->row_count == b->capacity) {
         b->capacity = b->capacity ? 2 * b->capacity : 64;
@@ -40,13 +39,11 @@ static void add_up(struct breakdown *b, struct device *device, size_t count, siz
 // the other half to go on with.
 static void begin(struct breakdown *b, struct device *device, size_t row)
 {
-    if (!b->timed || device->ops->dataless || b->begun[b->begun_count - 1].row == row) {
+    if (!b->timed || device->ops->dataless || b->begun[b->begun_count - 1].row == row)
         return;
-    }
     const size_t marks = DEVICE_MARKS - MARK_FREE;
-    if (b->begun_count == marks) {
+    if (b->begun_count == marks)
         add_up(b, device, marks / 2, b->begun[marks / 2].mark);
-    }
     size_t mark = MARK_FREE + b->next_mark++ % marks;
     device_mark(device, mark);
     b->begun[b->begun_count].mark = mark;
@@ -55,11 +52,9 @@ static void begin(struct breakdown *b, struct device *device, size_t row)
 
 static bool within_head(const struct breakdown *b)
 {
-    for (size_t i = 0; i < b->depth; i++) {
-        if (b->open[i].level == RANGE_HEAD) {
+    for (size_t i = 0; i < b->depth; i++)
+        if (b->open[i].level == RANGE_HEAD)
             return true;
-        }
-    }
     return false;
 }
 
@@ -95,9 +90,8 @@ static void push(struct observer *observer, struct device *device, const struct 
         row = row_of(b, range, within_head(b) ? WORK_HEAD : range->work);
         begin(b, device, row);
     }
-    if (range->level == RANGE_OPERATION && b->timed) {
+    if (range->level == RANGE_OPERATION && b->timed)
         count(b, &b->rows[row], &device->counters);
-    }
     b->open[b->depth].level = range->level;
     b->open[b->depth++].row = row;
 }
@@ -109,9 +103,8 @@ static void pop(struct observer *observer, struct device *device)
     b->depth--;
     if (b->open[b->depth].level == RANGE_TIMED) {
         b->rows[IDLE].estimate_s += waiting_s(&device->counters) - b->waited_s;
-        if (!device->ops->dataless) {
+        if (!device->ops->dataless)
             add_up(b, device, b->begun_count, MARK_STOP);
-        }
         b->timed = false;
     } else {
         begin(b, device, b->depth ? b->open[b->depth - 1].row : IDLE);

@@ -4,9 +4,8 @@
 
 void device_synchronize(struct device *device)
 {
-    if (device->ops->synchronize) {
+    if (device->ops->synchronize)
         device->ops->synchronize(device);
-    }
 }
 
 void device_mark(struct device *device, size_t mark)
@@ -22,9 +21,8 @@ void device_mark(struct device *device, size_t mark)
 
 double device_marks_ms(struct device *device, size_t from, size_t to)
 {
-    if (device->ops->marks_ms) {
+    if (device->ops->marks_ms)
         return device->ops->marks_ms(device, from, to);
-    }
     return (double)(device->marks_ns[to] - device->marks_ns[from]) / 1e6;
 }
 

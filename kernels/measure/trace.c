@@ -28,9 +28,8 @@ void trace_end(struct trace *trace, const struct device *device)
 {
     double clock_s = counters_clock_s(&device->counters);
     double factor = clock_s > 0 && isfinite(clock_s) ? device_estimate_s(device) / clock_s : 1;
-    for (size_t i = 0; i < trace->count; i++) {
+    for (size_t i = 0; i < trace->count; i++)
         trace->events[i].busy_s *= factor;
-    }
     trace->rest_s = factor * (clock_s - trace->noted_s);
 }
 

@@ -292,16 +292,12 @@ const struct config_alias config_aliases[] = {
 
 const struct config *config_preset(const char *name)
 {
-    for (const struct config_alias *alias = config_aliases; alias->hub_name; alias++) {
-        if (strcasecmp(alias->hub_name, name) == 0) {
+    for (const struct config_alias *alias = config_aliases; alias->hub_name; alias++)
+        if (strcasecmp(alias->hub_name, name) == 0)
             name = alias->preset;
-        }
-    }
-    for (const struct config *preset = config_presets; preset->name[0]; preset++) {
-        if (strcasecmp(preset->name, name) == 0) {
+    for (const struct config *preset = config_presets; preset->name[0]; preset++)
+        if (strcasecmp(preset->name, name) == 0)
             return preset;
-        }
-    }
     return NULL;
 }
 
@@ -320,9 +316,8 @@ bool config_check(const struct config *c, struct status *status)
                               sizes[i].value);
         }
     }
-    if (c->layers > 10000) {
+    if (c->layers > 10000)
         return status_set(status, STATUS_BAD_INPUT, "layers must be from 1 to 10000, found %zu", c->layers);
-    }
     if (c->heads % c->kv_heads) {
         return status_set(status, STATUS_BAD_INPUT, "heads must be a multiple of kv_heads, found %zu and %zu",
                           c->heads, c->kv_heads);
@@ -347,9 +342,8 @@ bool config_check(const struct config *c, struct status *status)
                               numbers[i].value);
         }
     }
-    if (c->whole_qk_norm && !c->qk_norm) {
+    if (c->whole_qk_norm && !c->qk_norm)
         return status_set(status, STATUS_BAD_INPUT, "whole_qk_norm says what qk_norm is over; give qk_norm, too");
-    }
     if (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon)) {
         return status_set(status, STATUS_BAD_INPUT, "norm_epsilon must be a positive number, found %g",
                           c->norm_epsilon);
@@ -370,9 +364,8 @@ bool config_check(const struct config *c, struct status *status)
 
 bool config_set_full(struct config *c, size_t layer)
 {
-    if (layer < CONFIG_FULL_LAYERS) {
+    if (layer < CONFIG_FULL_LAYERS)
         c->full_layers[layer / 64] |= (uint64_t)1 << layer % 64;
-    }
     return layer < CONFIG_FULL_LAYERS;
 }
 

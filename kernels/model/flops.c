@@ -25,22 +25,19 @@ static struct lora_work lora_work(const struct config *c, const struct lora *lor
 {
     struct model model;
     struct lora_work work = {0};
-    if (!lora->rank) {
+    if (!lora->rank)
         return work;
-    }
     model_list(&model, c, lora);
     size_t highest = unit_of_layer(c->layers - 1), lowest = highest;
     for (size_t i = 0; i < model.parameter_count; i++) {
         const struct parameter *p = &model.parameters[i];
-        if (!model_can_train(&model, p)) {
+        if (!model_can_train(&model, p))
             continue;
-        }
         size_t unit = unit_of(&model, p);
         lowest = unit < lowest ? unit : lowest;
         bool looked_up = p == model.embedding ? model.head != p : p->transposed; // no product
-        if (!p->vector && !looked_up) {
+        if (!p->vector && !looked_up)
             *(p->saved ? &work.saved : &work.factors) += (double)p->size;
-        }
     }
     model_close(&model);
     work.lowest = lowest ? lowest - unit_of_layer(0) : 0;
@@ -56,14 +53,12 @@ static double flops(const struct config *c, const struct lora_work *lora, const 
     double layer = 2 * c->width * q + 2 * c->width * kv + 3.0 * c->width * c->ffn;
     double weights = (double)c->vocab * c->width + c->layers * layer; // per token
     double whole = 0, windows = 0;                                    // layers without a window and with one
-    for (size_t l = 0; l < c->layers; l++) {
+    for (size_t l = 0; l < c->layers; l++)
         *(config_window(c, l) ? &windows : &whole) += l < lora->lowest ? 1 / of_attention : 1;
-    }
     weights -= (double)lora->lowest * layer * (1 - 1 / of_weight);
     double attention = of_attention * 4 * pairs_seen(batch, 0) * q * whole;
-    if (windows > 0) {
+    if (windows > 0)
         attention += of_attention * 4 * pairs_seen(batch, c->sliding_window) * q * windows;
-    }
     double factors = of_factor * lora->factors + (of_factor > 1 ? lora->saved : 0);
     return batch->batch * (context * (2 * of_weight * weights + 2 * factors) + attention);
 }

@@ -36,12 +36,10 @@ bool lora_module_is_own(const struct config *config, size_t target)
 struct lora_factors lora_factors_of(const struct lora *lora, size_t layer, unsigned target)
 {
     size_t row = target & (LORA_EMBEDDING | LORA_HEAD) ? 0 : layer, i = 0;
-    if (!lora->rank || !(lora->targets & target)) {
+    if (!lora->rank || !(lora->targets & target))
         return (struct lora_factors){0};
-    }
-    while (!(target >> i & 1)) {
+    while (!(target >> i & 1))
         i++;
-    }
     return lora->table ? lora->table[row * LORA_TARGETS + i] : (struct lora_factors){lora->rank, lora->alpha};
 }
 
@@ -57,9 +55,8 @@ bool lora_saves(const struct lora *lora, const char *parameter)
         size_t bytes = strlen(*saved);
         for (const char *dot = strchr(parameter, '.'); dot; dot = strchr(dot + 1, '.')) {
             size_t module = (size_t)(dot - parameter);
-            if (module >= bytes && memcmp(dot - bytes, *saved, bytes) == 0) {
+            if (module >= bytes && memcmp(dot - bytes, *saved, bytes) == 0)
                 return true;
-            }
         }
     }
     return false;
@@ -67,9 +64,8 @@ bool lora_saves(const struct lora *lora, const char *parameter)
 
 void lora_free(struct lora *lora)
 {
-    for (char **saved = lora->saved; saved && *saved; saved++) {
+    for (char **saved = lora->saved; saved && *saved; saved++)
         free(*saved);
-    }
     free(lora->saved);
     free(lora->table);
     *lora = (struct lora){0};

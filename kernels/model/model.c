@@ -58,9 +58,8 @@ static struct parameter *add_factor(struct model *model, size_t rows, size_t col
 {
     struct parameter *p = add(model, rows, cols, "base_model.model.");
     char *end = p->name + strlen(p->name);
-    if (layer != NO_LAYER) {
+    if (layer != NO_LAYER)
         end = append(append_number(append(end, "model.layers."), layer), ".");
-    }
     append(append(end, name), rest);
     p->factor = factor;
     return p;
@@ -72,9 +71,8 @@ static void add_factors(struct model *model, size_t layer, enum lora_target targ
                         size_t in, size_t count, struct projection *const *projections)
 {
     struct lora_factors factors = lora_factors_of(&model->lora, layer == NO_LAYER ? 0 : layer, target);
-    if (!factors.rank) {
+    if (!factors.rank)
         return;
-    }
     struct parameter *a = add_factor(model, factors.rank, in, layer, name, ".lora_A.weight", FACTOR_A);
     struct parameter *b = add_factor(model, out, factors.rank, layer, name, ".lora_B.weight", FACTOR_B);
     for (size_t i = 0, row = 0; i < count; row += projections[i++]->weight->value.rows) {
@@ -145,9 +143,8 @@ void model_list(struct model *model, const struct config *config, const struct l
         struct layer *layer = &model->layers[l];
         layer->first = &model->parameters[model->parameter_count];
         layer->alike = alike(lora, l);
-        if (before) {
+        if (before)
             layer->attention_norm = add_gain(model, c->width, l, "input_layernorm");
-        }
         layer->q = add_projection(model, l, "self_attn.q_proj", q, c->width, c->qkv_bias, LORA_Q);
         layer->k = add_projection(model, l, "self_attn.k_proj", kv, c->width, c->qkv_bias, LORA_K);
         layer->v = add_projection(model, l, "self_attn.v_proj", kv, c->width, c->qkv_bias, LORA_V);
@@ -159,9 +156,8 @@ void model_list(struct model *model, const struct config *config, const struct l
             layer->k_norm = add_gain(model, whole ? kv : c->head_dim, l, "self_attn.k_norm");
         }
         layer->o = add_projection(model, l, "self_attn.o_proj", c->width, q, false, LORA_O);
-        if (after) {
+        if (after)
             layer->attention_out_norm = add_gain(model, c->width, l, "post_attention_layernorm");
-        }
         if (before) {
             layer->mlp_norm =
                 add_gain(model, c->width, l, after ? "pre_feedforward_layernorm" : "post_attention_layernorm");
@@ -171,9 +167,8 @@ void model_list(struct model *model, const struct config *config, const struct l
         add_factors(model, l, LORA_GATE_UP, "mlp.gate_up_proj", 2 * c->ffn, c->width, 2,
                     (struct projection *[]){&layer->gate, &layer->up});
         layer->down = add_projection(model, l, "mlp.down_proj", c->width, c->ffn, false, LORA_DOWN);
-        if (after) {
+        if (after)
             layer->mlp_out_norm = add_gain(model, c->width, l, "post_feedforward_layernorm");
-        }
     }
     model->final_norm = gain(model, add(model, 1, c->width, "model.norm.weight"));
     model->head = model->config.tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");
@@ -192,15 +187,12 @@ bool model_has(const struct model *model, const struct parameter *parameter)
     const struct ranks *ranks = &model->ranks;
     const struct parameter *above = model->final_norm; // the layers' are before it, and after the embedding
     bool bottom = ranks_lowest(ranks), top = ranks_highest(ranks);
-    if (parameter == model->embedding) {
+    if (parameter == model->embedding)
         return bottom || (top && model->head == model->embedding);
-    }
-    if (parameter >= above) {
+    if (parameter >= above)
         return top;
-    }
-    if (parameter < model->layers[0].first) { // the embedding's factors
+    if (parameter < model->layers[0].first) // the embedding's factors
         return bottom;
-    }
     const struct parameter *first = model->layers[ranks->first_layer].first;
     const struct parameter *end =
         ranks->end_layer < model->config.layers ? model->layers[ranks->end_layer].first : above;
@@ -217,9 +209,8 @@ void model_open(struct model *model, const struct config *config, const struct l
 {
     model_list(model, config, lora);
     model->device = device;
-    if (ranks) {
+    if (ranks)
         model->ranks = *ranks;
-    }
     size_t pairs = config->head_dim / 2;
     double *frequencies = malloc(pairs * sizeof *frequencies);
     CHECK(frequencies);
@@ -244,11 +235,9 @@ void model_close(struct model *model)
 
 struct parameter *model_parameter(const struct model *model, const char *name)
 {
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        if (strcmp(model->parameters[i].name, name) == 0) {
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (strcmp(model->parameters[i].name, name) == 0)
             return &model->parameters[i];
-        }
-    }
     return NULL;
 }
 

@@ -39,14 +39,12 @@ static void cut_layers(struct ranks *ranks, const struct config *config, size_t 
 {
     size_t stages = ranks->pipeline.size;
     CHECK(stages > 0 && stages <= config->layers);
-    if (stages == 1) {
+    if (stages == 1)
         return;
-    }
     size_t below = config->layers - highest_layers(stages, config, context);
     ranks->first_layer = below * ranks->pipeline.rank / (stages - 1);
-    if (!ranks_highest(ranks)) {
+    if (!ranks_highest(ranks))
         ranks->end_layer = below * (ranks->pipeline.rank + 1) / (stages - 1);
-    }
 }
 
 struct ranks ranks_of(const struct comm *all, struct split split, const struct config *config, size_t context)

@@ -26,9 +26,8 @@ static struct parameter *first_of(const struct model *model, size_t unit)
 size_t unit_of(const struct model *model, const struct parameter *parameter)
 {
     size_t unit = 0;
-    while (parameter >= first_of(model, unit + 1)) {
+    while (parameter >= first_of(model, unit + 1))
         unit++;
-    }
     return unit;
 }
 

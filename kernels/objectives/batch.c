@@ -10,9 +10,8 @@
 static void *host_new(struct device *device, size_t count, size_t bytes)
 {
     void *values = device->status.code == STATUS_OK ? host_memory_try(count, bytes) : NULL;
-    if (!values) {
+    if (!values)
         status_set(&device->status, STATUS_OOM, "no room on the host for %zu values of a batch", count);
-    }
     return values;
 }
 
@@ -57,9 +56,8 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
                              .objective = objectives[0]};
     opened->ids = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
     opened->targets = tensor_new(device, rows, 1, DTYPE_I32, CATEGORY_DATA);
-    if (!ids) {
+    if (!ids)
         return;
-    }
     int32_t *turned_ids = host_new(device, rows, sizeof *turned_ids);
     int32_t *turned_targets = host_new(device, rows, sizeof *turned_targets);
     for (size_t b = 0; turned_targets && b < batch; b++) {
@@ -82,9 +80,8 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
 static int32_t *targets_of(const struct batch *batch, struct device *device)
 {
     int32_t *targets = host_new(device, batch->context * batch->batch, sizeof *targets);
-    if (targets) {
+    if (targets)
         op_download(device, targets, batch->targets);
-    }
     return targets;
 }
 
@@ -109,18 +106,16 @@ static void end_targets(struct batch *batch, struct device *device)
 static struct tensor place_integers(struct device *device, const int32_t *values, size_t count)
 {
     struct tensor placed = tensor_new(device, count, 1, DTYPE_I32, CATEGORY_DATA);
-    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+    if (device->status.code == STATUS_OK && !device->ops->dataless)
         op_upload(device, placed, values);
-    }
     return placed;
 }
 
 // FNV-1a (Fowler, Noll & Vo 1991).
 static uint64_t hash(uint64_t from, const int32_t *values, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         from = (from ^ (uint64_t)values[i]) * 0x100000001b3;
-    }
     return from;
 }
 
@@ -130,9 +125,8 @@ static void set_starts(struct batch *batch, struct device *device, const int32_t
     size_t rows = batch->context * batch->batch, B = batch->batch;
     CHECK(!batch->starts && !batch->weights.data);
     batch->starts = host_new(device, rows, sizeof *batch->starts);
-    if (!batch->starts) {
+    if (!batch->starts)
         return;
-    }
     for (size_t row = 0; row < rows; row++) {
         size_t t = row / B, at = row % B * batch->context + t;
         bool first = t == 0 || numbers[at - 1] != numbers[at];
@@ -144,13 +138,11 @@ static void set_starts(struct batch *batch, struct device *device, const int32_t
 
 void batch_set_documents(struct batch *batch, struct device *device, const int32_t *documents)
 {
-    for (size_t at = 0; at < batch->context * batch->batch; at++) {
+    for (size_t at = 0; at < batch->context * batch->batch; at++)
         CHECK(at % batch->context == 0 || documents[at - 1] <= documents[at]);
-    }
     set_starts(batch, device, documents);
-    if (device->status.code == STATUS_OK && !device->ops->dataless) {
+    if (device->status.code == STATUS_OK && !device->ops->dataless)
         end_targets(batch, device);
-    }
 }
 
 // Of every sequence its prefix, of every row its sequence; of a prefix's, which has no target, any.
@@ -173,9 +165,8 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
     size_t rows = batch->context * batch->batch;
     set_starts(batch, device, of);
     set_sequences(batch, device, of, count);
-    if (!batch->of) {
+    if (!batch->of)
         return;
-    }
     batch->documents = hash(batch->documents, batch->prefixes, batch->batch);
     batch->device_prefixes = place_integers(device, batch->prefixes, batch->batch);
     batch->device_of = place_integers(device, batch->of, rows);
@@ -183,12 +174,10 @@ void batch_set_branches(struct batch *batch, struct device *device, const int32_
     batch->normaliser.pairs = count / 2;
     if (device->status.code == STATUS_OK && !device->ops->dataless) {
         int32_t *targets = targets_of(batch, device);
-        for (size_t row = 0; targets && row < rows; row++) {
+        for (size_t row = 0; targets && row < rows; row++)
             CHECK(targets[row] < 0 || batch->starts[row] > 0 || batch->prefixes[row % batch->batch] == 0);
-        }
-        if (targets) {
+        if (targets)
             count_rows(batch, targets);
-        }
         free(targets);
     }
 }
@@ -221,18 +210,14 @@ static struct tensor place(struct device *device, size_t sequences, size_t count
 {
     size_t rows = count * sequences;
     struct tensor placed = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
-    if (device->status.code != STATUS_OK || device->ops->dataless) {
+    if (device->status.code != STATUS_OK || device->ops->dataless)
         return placed;
-    }
     double *turned = host_new(device, rows, sizeof *turned);
-    for (size_t b = 0; turned && b < sequences; b++) {
-        for (size_t t = 0; t < count; t++) {
+    for (size_t b = 0; turned && b < sequences; b++)
+        for (size_t t = 0; t < count; t++)
             turned[t * sequences + b] = values ? values[b * count + t] : NAN;
-        }
-    }
-    if (turned) {
+    if (turned)
         tensor_write(device, placed, turned);
-    }
     free(turned);
     return placed;
 }
@@ -250,9 +235,8 @@ static void share_out(const struct batch *batch, struct device *device, const in
         seen[b] += targets[row] >= 0;
         shares[row] = seen[b] > counts[b ^ 1] ? beyond : 1;
     }
-    if (seen) {
+    if (seen)
         tensor_write(device, batch->shares, shares);
-    }
     free(seen);
     free(shares);
 }
@@ -301,9 +285,8 @@ static void mask_groups(struct batch *batch, struct device *device, size_t group
         size_t b = sequence_of(batch, row, row % batch->batch);
         targets[row] = gains[b / group] ? targets[row] : NO_TARGET;
     }
-    for (size_t b = 0; gains && b < batch->sequences; b++) {
+    for (size_t b = 0; gains && b < batch->sequences; b++)
         masked += !gains[b / group];
-    }
     if (gains) {
         batch->normaliser.sequences -= masked;
         count_rows(batch, targets);
@@ -329,16 +312,14 @@ static void correct(const struct batch *batch, struct device *device, struct sam
     for (int pass = whole ? 0 : 1; sums && pass < 2; pass++) {
         for (size_t i = 0; i < rows; i++) {
             size_t b = i / batch->context, row = i % batch->context * batch->batch + b;
-            if (targets[row] < 0) {
+            if (targets[row] < 0)
                 continue;
-            }
             size_t sequence = sequence_of(batch, row, b);
             double difference = given->old_logprobs[i] - given->sampling_logprobs[i];
-            if (pass == 0) {
+            if (pass == 0)
                 sums[sequence] += difference;
-            } else {
+            else
                 advantages[i] *= sampling_factor(sampling, whole ? sums[sequence] : difference);
-            }
         }
     }
     free(sums);
@@ -354,9 +335,8 @@ static void place_gains(struct batch *batch, struct device *device, const double
         of[GAIN_ROWS_ABOVE] += advantage > 0;
         of[GAIN_ROWS_BELOW] += advantage < 0;
     }
-    if (gains) {
+    if (gains)
         tensor_write(device, batch->gains, gains);
-    }
     free(gains);
 }
 
@@ -368,24 +348,20 @@ static void place_advantages(struct batch *batch, struct device *device, const s
     bool ratio = terms->sequences.kind == SEQUENCE_RATIO, read = !ratio || terms->sequences.held;
     int32_t *targets = fills ? targets_of(batch, device) : NULL;
     double *rows = targets ? row_advantages(batch, device, given, targets) : NULL;
-    if (rows && terms->masked_group) {
+    if (rows && terms->masked_group)
         mask_groups(batch, device, terms->masked_group, rows, targets);
-    }
-    if (rows && terms->sampling.by != SAMPLING_OFF) {
+    if (rows && terms->sampling.by != SAMPLING_OFF)
         correct(batch, device, terms->sampling, given, targets, rows);
-    }
-    if (read && by_token) {
+    if (read && by_token)
         batch->token_advantages = place(device, batch->batch, batch->context, rows);
-    } else if (read) {
+    else if (read)
         batch->advantages = place(device, batch->sequences, 1, given->advantages);
-    }
     if (ratio) {
         batch->gains =
             tensor_new(device, batch->sequences, GAINS, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
     }
-    if (ratio && rows) {
+    if (ratio && rows)
         place_gains(batch, device, rows);
-    }
     free(rows);
     free(targets);
 }
@@ -404,17 +380,14 @@ static void count(struct batch *batch, struct device *device, const double *weig
             batch->normaliser.weight += is_counted && weights ? weights[b * batch->context + t] : 0;
         }
     }
-    if (counts && batch->counts.data) {
+    if (counts && batch->counts.data)
         op_upload(device, batch->counts, counts);
-    }
-    if (counts && batch->shares.data) {
+    if (counts && batch->shares.data)
         share_out(batch, device, targets, counts, terms->beyond);
-    }
     if (counts && batch->units.data) {
         double units[2];
-        for (size_t b = 0; b < 2; b++) {
+        for (size_t b = 0; b < 2; b++)
             units[b] = (b ? -1 : 1) * (terms->sequences.mean ? objective_share(counts[b]) : 1);
-        }
         op_upload(device, batch->units, units);
     }
     free(counts);
@@ -441,51 +414,40 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
     batch->normaliser.sequences = batch->sequences;
     batch->normaliser.weight = 0;
     batch->normaliser.desirable = 0;
-    if (required & BATCH_WEIGHTS) {
+    if (required & BATCH_WEIGHTS)
         batch->weights = place(device, batch->batch, batch->context, given->weights);
-    }
-    if ((required | optional) & BATCH_OLD) {
+    if ((required | optional) & BATCH_OLD)
         batch->old = place(device, batch->batch, batch->context, given->old_logprobs);
-    }
-    if (required & BATCH_REFERENCE) {
+    if (required & BATCH_REFERENCE)
         batch->reference = place(device, batch->batch, batch->context, given->reference_logprobs);
-    }
     if (terms.desensitised) {
         batch->shares = tensor_new(device, batch->context * batch->batch, 1, dtype_statistic(device->ops->dtype),
                                    CATEGORY_DATA);
     }
-    if (required & BATCH_ADVANTAGES) {
+    if (required & BATCH_ADVANTAGES)
         place_advantages(batch, device, &terms, given, by_token);
-    }
-    if (required & BATCH_DESIRABLE) {
+    if (required & BATCH_DESIRABLE)
         batch->advantages = place_values(batch, device, &terms, given->desirable);
-    }
-    if (objective_counts(&terms)) {
+    if (objective_counts(&terms))
         batch->counts = tensor_new(device, batch->sequences, 1, DTYPE_I32, CATEGORY_DATA);
-    }
-    if (terms.sequences.kind != SEQUENCE_NONE) {
+    if (terms.sequences.kind != SEQUENCE_NONE)
         batch->sums = tensor_new(device, batch->sequences, 1, DTYPE_F64, CATEGORY_DATA);
-    }
-    if (terms.deferred && batch->sequences == 2) {
+    if (terms.deferred && batch->sequences == 2)
         batch->units = tensor_new(device, 2, 1, DTYPE_F64, CATEGORY_DATA);
-    }
-    if (device->status.code == STATUS_OK && !dataless) {
+    if (device->status.code == STATUS_OK && !dataless)
         count(batch, device, batch->weights.data ? given->weights : NULL, &terms);
-    }
 }
 
 // Of rows of all tokens those of the pieces, of a tensor and of what is on the host.
 static void keep_rows(struct device *device, struct tensor *t, const struct pieces *pieces, size_t B)
 {
-    if (!t->data) {
+    if (!t->data)
         return;
-    }
     struct tensor kept = tensor_new(device, pieces_count(pieces) * B, t->cols, t->dtype, t->category), all = *t;
     char *bytes = host_new(device, tensor_bytes(all) + 1, 1);
     size_t row_bytes = B * t->cols * dtype_bytes(t->dtype), row = 0;
-    if (bytes) {
+    if (bytes)
         op_download(device, bytes, all);
-    }
     for (size_t i = 0; bytes && i < PIECES; i++) {
         struct span piece = pieces->items[i];
         op_upload(device, tensor_rows(kept, row, piece.count * B), bytes + piece.start * row_bytes);
@@ -511,9 +473,8 @@ void batch_share(struct batch *batch, struct device *device, size_t ranks, size_
                                 &batch->reference, &batch->device_of, &batch->shares,  &batch->token_advantages};
     struct pieces pieces = pieces_of(batch->context, ranks, rank);
     CHECK(!batch_is_shared(batch));
-    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {
+    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++)
         keep_rows(device, of_rows[i], &pieces, batch->batch);
-    }
     keep_on_host(batch->of, &pieces, batch->batch);
     batch->pieces = pieces;
     batch->context = pieces_count(&pieces);
@@ -534,14 +495,12 @@ void batch_shift_documents(struct batch *batch, struct device *device)
     struct token_run runs[PIECES];
     size_t B = batch->batch, own = batch->context * B, pieces = piece_count(batch);
     size_t count = pieces_runs(&batch->pieces, (struct span){0, batch->context}, runs);
-    if (!batch->starts) {
+    if (!batch->starts)
         return;
-    }
     CHECK(batch_is_shared(batch) && !batch->prefixes && !batch->shifted);
     batch->shifted = host_new(device, pieces * own, sizeof *batch->shifted);
-    if (!batch->shifted) {
+    if (!batch->shifted)
         return;
-    }
     for (size_t at = 0; at < pieces * count; at++) {
         const struct token_run *run = &runs[at % count];
         size_t key = piece_start(batch, at / count);
@@ -557,9 +516,8 @@ void batch_shift_documents(struct batch *batch, struct device *device)
 struct documents batch_documents_from(const struct batch *batch, size_t key, struct token_run run)
 {
     size_t B = batch->batch, piece = 0;
-    if (!batch->shifted) {
+    if (!batch->shifted)
         return (struct documents){0};
-    }
     while (piece_start(batch, piece) != key) {
         piece++;
         CHECK(piece < piece_count(batch));

@@ -3,11 +3,9 @@
 
 const struct objective *objective_find(const char *name)
 {
-    for (const struct objective *const *o = objectives; *o; o++) {
-        if (strcmp((*o)->name, name) == 0) {
+    for (const struct objective *const *o = objectives; *o; o++)
+        if (strcmp((*o)->name, name) == 0)
             return *o;
-        }
-    }
     return NULL;
 }
 
@@ -15,9 +13,8 @@ struct objective_terms objective_terms(const struct objective *objective, const 
 {
     struct objective_terms terms = objective->terms;
     CHECK(settings || !objective->set || objective == objectives[0]); // whose terms are those of its defaults
-    if (objective->set && settings) {
+    if (objective->set && settings)
         objective->set(&terms, settings);
-    }
     return terms;
 }
 

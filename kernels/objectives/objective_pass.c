@@ -75,9 +75,8 @@ bool objective_gathers(const struct batch *batch)
 
 void objective_begin(struct device *device, const struct batch *batch)
 {
-    if (objective_gathers(batch)) {
+    if (objective_gathers(batch))
         op_zero(device, batch->sums);
-    }
 }
 
 // kl: the mean of the mismatched sequences' S over the ranks, none of which gets a gradient by it; at least 0.
@@ -108,9 +107,8 @@ void objective_settle(struct device *device, const struct comm *replicas, const 
                       struct tensor loss)
 {
     struct objective_terms terms = terms_of(batch);
-    if (terms.sequences.mismatched) {
+    if (terms.sequences.mismatched)
         terms.sequences.baseline = mismatched_mean(device, replicas, batch);
-    }
     if (terms.sequences.kind != SEQUENCE_NONE) {
         op_sequence_costs(device, terms.sequences, batch->sums, loss, batch->counts,
                           terms.sequences.kind == SEQUENCE_RATIO ? batch->gains : batch->advantages,
@@ -160,9 +158,8 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     struct tensor log_prob = tensor_new(device, logits.rows, 1, statistic, CATEGORY_LOGITS);
     struct tensor logsumexp = tensor_new(device, logits.rows, 1, statistic, CATEGORY_LOGITS);
     struct tensor distribution = tensor_none(), none = tensor_none();
-    if (reads || spreads) {
+    if (reads || spreads)
         distribution = tensor_new(device, logits.rows, DISTRIBUTION, statistic, CATEGORY_LOGITS);
-    }
     struct tensor grad = log_prob; // in place
     struct objective_block block = {
         .first = first_row % batch->batch,
@@ -182,20 +179,17 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
         .slopes = weights.deferred ? batch->units : batch->sums,
     };
     op_log_prob(device, log_prob, logsumexp, reads ? distribution : none, logits, targets);
-    if (gathers && (!backward || weights.deferred)) {
+    if (gathers && (!backward || weights.deferred))
         gather(device, batch, &terms, block);
-    }
-    if (!backward) {
+    if (!backward)
         block.slopes = none; // not yet
-    }
     if (backward || !gathers || terms.rows.kind != ROW_NONE || terms.rows.beta != 0 || reads || spreads) {
         // What the first pass counted counts once.
         op_objective_rows(device, terms.rows, grad, loss, block, gathers && backward ? 0 : weights.loss * scale,
                           weights.grad * scale);
     }
-    if (backward) {
+    if (backward)
         op_log_prob_backward(device, logits, logsumexp, targets, grad, spreads ? distribution : none);
-    }
     tensor_free(device, &distribution);
     tensor_free(device, &logsumexp);
     tensor_free(device, &log_prob);

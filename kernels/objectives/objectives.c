@@ -244,12 +244,10 @@ static const char *dpo_effectless(const struct dpo_settings *settings)
         return "smoothing goes with kind \"sigmoid\", \"robust\", \"simpo\", \"sigmoid_norm\", \"cpo\" or "
                "\"exo_pair\"";
     }
-    if (settings->kind != PAIR_SIMPO && settings->gamma != GAMMA) {
+    if (settings->kind != PAIR_SIMPO && settings->gamma != GAMMA)
         return "gamma goes with kind \"simpo\" alone";
-    }
-    if (settings->kind != PAIR_DISCOPOP && settings->tau != TAU) {
+    if (settings->kind != PAIR_DISCOPOP && settings->tau != TAU)
         return "tau goes with kind \"discopop\" alone";
-    }
     return settings->divergence != DIVERGENCE_ALPHA && settings->alpha != ALPHA
                ? "alpha goes with divergence \"alpha\" alone"
                : NULL;
@@ -270,9 +268,8 @@ static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_b
     const struct pair_traits *traits = &pair_traits[settings->kind];
     const char *kind = dpo_options[0].choices[settings->kind];
     (void)micro_batches;
-    if (!check_pairs("dpo", sequences, status)) {
+    if (!check_pairs("dpo", sequences, status))
         return false;
-    }
     if (traits->alone && settings->divergence != DIVERGENCE_REVERSE_KL) {
         return status_set(status, STATUS_BAD_INPUT,
                           "dpo's kind \"%s\" has no reference to be near to; leave divergence out", kind);
@@ -286,9 +283,8 @@ static bool dpo_check(const void *of_objective, size_t sequences, size_t micro_b
                           "dpo's kind \"%s\" takes means, which length does not move; leave ld_alpha out", kind);
     }
     const char *goes_with = dpo_effectless(settings);
-    if (goes_with) {
+    if (goes_with)
         return refuse_effectless("dpo", goes_with, status);
-    }
     if (settings->kind == PAIR_EXO && settings->smoothing == 0) {
         return status_set(status, STATUS_BAD_INPUT,
                           "dpo's kind \"exo_pair\" compares with a pair of probabilities 1 - smoothing and "
@@ -403,9 +399,8 @@ static void kto_set(struct objective_terms *terms, const void *of_objective)
 static bool kto_check(const void *of_objective, size_t sequences, size_t micro_batches, struct status *status)
 {
     const struct kto_settings *settings = of_objective;
-    if (settings->kind == VALUE_APO_ZERO) {
+    if (settings->kind == VALUE_APO_ZERO)
         return true;
-    }
     if (sequences % 2) {
         return status_set(
             status, STATUS_BAD_INPUT,
@@ -623,27 +618,20 @@ static const char *grpo_effectless(const struct grpo_settings *settings)
     bool clips = settings->policy == POLICY_CLIP || of_sequences(settings->policy);
     bool bounds = settings->sampling_min > 0 || settings->sampling_max != SAMPLING_MAX;
     bool cools = settings->temperature != TEMPERATURE || settings->temperature_negative != TEMPERATURE_NEGATIVE;
-    if (!clips && (clip->low != CLIP || clip->high != CLIP || clip->dual > 0)) {
+    if (!clips && (clip->low != CLIP || clip->high != CLIP || clip->dual > 0))
         return "bound (clip_low, clip_high, dual) goes with policy \"clip\", \"gspo\" or \"gspo_token\"";
-    }
-    if (settings->policy != POLICY_CISPO && settings->ratio_max != RATIO_MAX) {
+    if (settings->policy != POLICY_CISPO && settings->ratio_max != RATIO_MAX)
         return "ratio_max goes with policy \"cispo\" alone";
-    }
-    if (settings->policy != POLICY_SAPO && cools) {
+    if (settings->policy != POLICY_SAPO && cools)
         return "temperature, of either sign, goes with policy \"sapo\" alone";
-    }
-    if (settings->beta == 0 && settings->estimate) {
+    if (settings->beta == 0 && settings->estimate)
         return "estimator is of what beta is the factor of, and beta is 0";
-    }
-    if (settings->sampling == SAMPLING_OFF && bounds) {
+    if (settings->sampling == SAMPLING_OFF && bounds)
         return "bound (sampling_min, sampling_max) goes with sampling, which is off";
-    }
-    if (settings->entropy && settings->entropy_bonus > 0) {
+    if (settings->entropy && settings->entropy_bonus > 0)
         return "entropy is told with entropy_bonus, too";
-    }
-    if (settings->beta == 0 && settings->importance) {
+    if (settings->beta == 0 && settings->importance)
         return "importance weighs what beta is the factor of, and beta is 0";
-    }
     return settings->normaliser != BY_DR_GRPO && settings->length ? "length goes with normaliser \"dr_grpo\" alone"
                                                                   : NULL;
 }
@@ -674,9 +662,8 @@ static bool grpo_check(const void *of_objective, size_t sequences, size_t micro_
                           micro_batches);
     }
     const char *goes_with = grpo_effectless(settings);
-    if (goes_with) {
+    if (goes_with)
         return refuse_effectless("grpo", goes_with, status);
-    }
     if (settings->clip.dual > 0 && settings->clip.dual < 1 + settings->clip.high) {
         return status_set(status, STATUS_BAD_INPUT, "grpo's dual %g is less than 1 + clip_high, %g; use more, or 0",
                           settings->clip.dual, 1 + settings->clip.high);

@@ -25,9 +25,8 @@ size_t pieces_runs(const struct pieces *pieces, struct span own, struct token_ru
         struct span piece = pieces->items[i];
         size_t from = own.start > passed ? own.start : passed;
         size_t to = end < passed + piece.count ? end : passed + piece.count;
-        if (from < to) {
+        if (from < to)
             runs[count++] = (struct token_run){from, piece.start + from - passed, to - from};
-        }
         passed += piece.count;
     }
     return count;

@@ -14,9 +14,8 @@ size_t double_buffer_prefetch_begin(struct double_buffer *buffers)
 
 void double_buffer_prefetch_end(struct double_buffer *buffers)
 {
-    if (buffers->far) {
+    if (buffers->far)
         buffers->in[(buffers->prefetched - 1) % buffers->count] = event_record(buffers->device, QUEUE_IN);
-    }
 }
 
 bool double_buffer_is_ahead(const struct double_buffer *buffers)

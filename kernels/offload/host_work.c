@@ -3,9 +3,8 @@
 
 static void wait_for_all(struct device *device)
 {
-    if (!device->ops->dataless && device->ops->synchronize) {
+    if (!device->ops->dataless && device->ops->synchronize)
         device->ops->synchronize(device);
-    }
 }
 
 struct tensor host_work_new(struct device *device, size_t rows, size_t cols, enum dtype dtype)

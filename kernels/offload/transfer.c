@@ -16,9 +16,8 @@ void transfer_prefetch(struct device *device, struct tensor *t, struct tensor *f
 
 void transfer_offload(struct device *device, struct tensor t, struct tensor far)
 {
-    if (far.data) {
+    if (far.data)
         copy_out(device, far, t);
-    }
 }
 
 void transfer_release(struct device *device, struct tensor *t, struct tensor *far)

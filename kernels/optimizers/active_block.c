@@ -27,10 +27,9 @@ size_t active_block_layer(const struct block_options *options, size_t seed, cons
                           size_t number)
 {
     size_t count = config->layers - options->lowest, place = number % count;
-    if (options->order == ORDER_DESCENDING) {
+    if (options->order == ORDER_DESCENDING)
         place = count - 1 - place;
-    } else if (options->order == ORDER_RANDOM) {
+    else if (options->order == ORDER_RANDOM)
         place = drawn(seed, number / count, place, count);
-    }
     return options->lowest + place;
 }

@@ -16,9 +16,8 @@ void adamw_state(const struct trainer *trainer, const struct parameter *p, struc
     const struct adamw_options *options = trainer->optimizer_options;
     enum dtype dtype = state_dtype(trainer->model, options->state);
     state[FIRST_MOMENT] = state[SECOND_MOMENT] = state_shape(p->value.rows, p->value.cols, dtype);
-    if (options->weights.master) {
+    if (options->weights.master)
         state[MASTER_STATE] = state_shape(p->value.rows, p->value.cols, master_dtype(trainer->model));
-    }
 }
 
 struct adam_step adamw_step(const struct trainer *trainer, const struct parameter *p)

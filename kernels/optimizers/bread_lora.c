@@ -34,13 +34,11 @@ static struct role role(const struct trainer *trainer, const struct parameter *p
 {
     const struct bread_lora_options *options = trainer->optimizer_options;
     size_t unit = unit_of(trainer->model, p), active = trainer->active.layer;
-    if (unit < unit_of_layer(0) || unit >= unit_of_head(trainer->model)) {
+    if (unit < unit_of_layer(0) || unit >= unit_of_head(trainer->model))
         return (struct role){0};
-    }
     size_t layer = unit - unit_of_layer(0);
-    if (!parameter_is_factor(p)) {
+    if (!parameter_is_factor(p))
         return (struct role){.trains = layer == active};
-    }
     return (struct role){.trains = bread_expands(&options->bread, layer, active),
                          .keeps = options->factor_state == FACTOR_STATE_KEEP};
 }
@@ -50,14 +48,12 @@ static void turned(struct trainer *trainer)
 {
     const struct bread_lora_options *options = trainer->optimizer_options;
     const struct config *config = &trainer->model->config;
-    for (size_t l = 0; l < config->layers; l++) {
+    for (size_t l = 0; l < config->layers; l++)
         trainer->seen[l] = 0;
-    }
     for (size_t n = 0; options->factor_state == FACTOR_STATE_KEEP && n < trainer->active.number; n++) {
         size_t active = bread_active_layer(options, config, n);
-        for (size_t l = 0; l < config->layers; l++) {
+        for (size_t l = 0; l < config->layers; l++)
             trainer->seen[l] += bread_expands(&options->bread, l, active) * options->bread.blocks.interval;
-        }
     }
 }
 

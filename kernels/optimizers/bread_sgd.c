@@ -36,9 +36,8 @@ static bool is_active(const struct trainer *trainer, const struct parameter *p)
 
 static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
 {
-    if (is_active(trainer, p)) {
+    if (is_active(trainer, p))
         adamw_state(trainer, p, state);
-    }
 }
 
 static void update(struct trainer *trainer, struct parameter *p)
@@ -47,11 +46,10 @@ static void update(struct trainer *trainer, struct parameter *p)
     const struct adamw_options *adamw = &options->bread.adamw;
     const struct sgd_step step = {.rate = adamw->rate * options->ratio * trainer->update.rate_factor,
                                   .rounding = weight_rounding(trainer->model, p, &adamw->weights)};
-    if (is_active(trainer, p)) {
+    if (is_active(trainer, p))
         adamw_update(trainer, p);
-    } else {
+    else
         op_sgd(trainer->model->device, p->value, tensor_none(), p->grad, tensor_none(), &step);
-    }
 }
 
 const struct optimizer optimizer_bread_sgd = {

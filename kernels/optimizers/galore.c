@@ -62,9 +62,8 @@ static size_t place_of(const struct trainer *trainer, const struct parameter *p,
 static bool finds(const struct trainer *trainer, const struct parameter *p, size_t t)
 {
     const struct galore_options *options = trainer->optimizer_options;
-    if (options->sums == SUMS_WHOLE) {
+    if (options->sums == SUMS_WHOLE)
         return (t - 1) % options->interval == 0;
-    }
     size_t matrices, place = place_of(trainer, p, &matrices);
     return (t - 1) % (matrices > options->interval ? matrices : options->interval) == place;
 }
@@ -113,11 +112,10 @@ static void adam(struct trainer *trainer, struct tensor w, struct tensor grad,
                  struct tensor state[PARAMETER_STATES], const struct adam_step *step)
 {
     const struct galore_options *options = trainer->optimizer_options;
-    if (options->adamw.state == GALORE_STATE_8BIT) {
+    if (options->adamw.state == GALORE_STATE_8BIT)
         adam8bit_move(trainer->model->device, w, grad, state, step);
-    } else {
+    else
         op_adamw(trainer->model->device, w, tensor_none(), grad, state[FIRST_MOMENT], state[SECOND_MOMENT], step);
-    }
 }
 
 static void update_projected(struct trainer *trainer, struct parameter *p, galore_direction *direction)
@@ -127,9 +125,8 @@ static void update_projected(struct trainer *trainer, struct parameter *p, galor
     struct tensor shape = projected_shape(p->value.rows, p->value.cols, options->rank), own = {0}, r = p->grad;
     struct adam_step step = adamw_step(trainer, p);
     if (!p->projected) {
-        if (finds(trainer, p, trainer->model->update)) {
+        if (finds(trainer, p, trainer->model->update))
             projector_find(device, p->projector, p->grad);
-        }
         r = own = tensor_new(device, shape.rows, shape.cols, trainer->model->gradient_dtype, CATEGORY_WORKSPACE);
         projector_project(device, r, p->projector, p->grad);
     }

@@ -47,9 +47,8 @@ static void state(const struct trainer *trainer, const struct parameter *p, stru
     const struct natural_galore_options *options = trainer->optimizer_options;
     struct tensor shape = projected_shape(p->value.rows, p->value.cols, options->galore.rank);
     galore_state(trainer, p, state);
-    if (galore_projector(trainer, p).rows > 0) {
+    if (galore_projector(trainer, p).rows > 0)
         state[HISTORY] = state_shape(options->history, tensor_count(shape), p->value.dtype);
-    }
 }
 
 // Gradient s's part of every one in the direction, (lambda + gram)^-1 e_s: a row for each of `parts`, which add up

@@ -48,12 +48,10 @@ static bool check(const void *of_optimizer, const struct config *config, enum dt
 static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
 {
     const struct sgd_options *options = trainer->optimizer_options;
-    if (options->momentum > 0) {
+    if (options->momentum > 0)
         state[MOMENTUM] = state_shape(p->value.rows, p->value.cols, state_dtype(trainer->model, options->state));
-    }
-    if (options->weights.master) {
+    if (options->weights.master)
         state[MASTER_STATE] = state_shape(p->value.rows, p->value.cols, master_dtype(trainer->model));
-    }
 }
 
 static void update(struct trainer *trainer, struct parameter *p)

@@ -74,11 +74,10 @@ static void set_values(const struct bucket *bucket, size_t unit)
     struct parameters parameters = unit_parameters(bucket->all->model, unit);
     for (size_t i = 0; has_values(bucket) && i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (p->bucket == bucket && bucket->kind == BUCKET_CODES) {
+        if (p->bucket == bucket && bucket->kind == BUCKET_CODES)
             set_codes(p);
-        } else if (p->bucket == bucket) {
+        else if (p->bucket == bucket)
             p->value.data = view(bucket->values[0], p->block, p->value.rows, p->value.cols).data;
-        }
     }
 }
 
@@ -130,9 +129,8 @@ bool buckets_alike(const struct buckets *buckets, size_t replica, size_t other)
         size_t count = list_pieces(bucket, i / BUCKET_KINDS, replica, own);
         if (bucket->owned[replica].count != bucket->owned[other].count ||
             list_pieces(bucket, i / BUCKET_KINDS, other, others) != count ||
-            memcmp(own, others, count * sizeof *own) != 0) {
+            memcmp(own, others, count * sizeof *own) != 0)
             return false;
-        }
     }
     return true;
 }
@@ -141,9 +139,8 @@ struct parameter bucket_share(const struct parameter *p)
 {
     struct parameter share = *p;
     const struct bucket *bucket = p->bucket;
-    if (!bucket || bucket->all->model->ranks.zero == ZERO_NOTHING) {
+    if (!bucket || bucket->all->model->ranks.zero == ZERO_NOTHING)
         return share;
-    }
     struct row_range own = own_of(bucket);
     struct row_range piece = piece_of(p, own);
     size_t first = piece.count > 0 ? p->block + piece.start / BUCKET_BLOCK : own.start, count = piece.count;
@@ -168,9 +165,8 @@ static struct tensor values_new(const struct bucket *bucket, size_t part, size_t
 {
     const struct buckets *all = bucket->all;
     struct device *device = all->model->device;
-    if (bucket->kind != BUCKET_CODES) {
+    if (bucket->kind != BUCKET_CODES)
         return part == 0 ? blocks_new(all, blocks, device->ops->dtype, CATEGORY_WEIGHTS) : tensor_none();
-    }
     return part == 0 ? tensor_new(device, blocks, quantised_words(all->quantisation, BUCKET_BLOCK), DTYPE_I32,
                                   CATEGORY_WEIGHTS)
                      : tensor_new(device, blocks, quantised_blocks(BUCKET_BLOCK), DTYPE_F32, CATEGORY_WEIGHTS);
@@ -181,17 +177,15 @@ static void cut(struct bucket *bucket)
     size_t count = replicas(bucket->all->model)->size;
     bucket->owned = calloc(count, sizeof *bucket->owned);
     CHECK(bucket->owned);
-    for (size_t r = 0; r < count; r++) {
+    for (size_t r = 0; r < count; r++)
         bucket->owned[r] = comm_share(bucket->blocks, count, r);
-    }
 }
 
 void buckets_open(struct buckets *buckets, struct model *model)
 {
     buckets->model = model;
-    if (replicas(model)->size == 1) {
+    if (replicas(model)->size == 1)
         return;
-    }
     buckets->items = calloc(BUCKET_KINDS * unit_count(model), sizeof *buckets->items);
     CHECK(buckets->items);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
@@ -217,9 +211,8 @@ void buckets_open(struct buckets *buckets, struct model *model)
 
 void buckets_close(struct buckets *buckets)
 {
-    for (size_t b = 0; buckets->items && b < BUCKET_KINDS * unit_count(buckets->model); b++) {
+    for (size_t b = 0; buckets->items && b < BUCKET_KINDS * unit_count(buckets->model); b++)
         free(buckets->items[b].owned);
-    }
     free(buckets->items);
 }
 
@@ -231,9 +224,8 @@ static void new_values(struct bucket *bucket)
     for (size_t part = 0; blocks > 0 && has_values(bucket) && part < PARAMETER_PARTS; part++) {
         struct tensor *values = shares ? &bucket->own_values[part] : &bucket->values[part];
         *values = values_new(bucket, part, blocks);
-        if (values->data) {
+        if (values->data)
             op_zero(model->device, *values); // what is between the parameters goes along with them
-        }
     }
 }
 
@@ -248,9 +240,8 @@ void bucket_new_values(struct buckets *buckets, size_t unit)
 
 static void free_parts(const struct bucket *bucket, struct tensor *parts)
 {
-    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+    for (size_t part = 0; part < PARAMETER_PARTS; part++)
         tensor_free(bucket->all->model->device, &parts[part]);
-    }
 }
 
 void bucket_free_values(struct buckets *buckets, size_t unit)
@@ -272,9 +263,8 @@ void bucket_write(const struct parameter *p, size_t first, size_t count, const d
         own_end = p->size;
     }
     size_t from = first > share.first ? first : share.first, to = end < own_end ? end : own_end;
-    if (from < to) {
+    if (from < to)
         tensor_write(model->device, tensor_rows(share.value, from - share.first, to - from), values + from - first);
-    }
 }
 
 void bucket_write_codes(const struct parameter *p, size_t first, size_t count, const uint32_t *codes,
@@ -308,9 +298,8 @@ static void start_values(struct bucket *bucket)
 {
     struct model *model = bucket->all->model;
     struct row_range own = own_of(bucket);
-    if (bucket->blocks == 0 || bucket->values[0].data) {
+    if (bucket->blocks == 0 || bucket->values[0].data)
         return;
-    }
     for (size_t part = 0; part < PARAMETER_PARTS; part++) {
         struct tensor values = bucket->values[part] = values_new(bucket, part, bucket->blocks);
         if (values.data && own.count > 0) {
@@ -327,18 +316,16 @@ static void start_values(struct bucket *bucket)
 static void wait_for_values(struct bucket *bucket)
 {
     struct model *model = bucket->all->model;
-    for (size_t part = 0; part < PARAMETER_PARTS; part++) {
+    for (size_t part = 0; part < PARAMETER_PARTS; part++)
         comm_wait(replicas(model), model->device, &bucket->values_coming[part]);
-    }
 }
 
 void bucket_prefetch(struct buckets *buckets, size_t unit)
 {
     const struct model *model = buckets->model;
     bool can_prefetch = buckets->items && shares_weights(model) && model->ranks.overlap;
-    for (size_t kind = 0; can_prefetch && kind < BUCKET_KINDS; kind++) {
+    for (size_t kind = 0; can_prefetch && kind < BUCKET_KINDS; kind++)
         start_values(&buckets_of(buckets, unit)[kind]);
-    }
 }
 
 void bucket_acquire(struct buckets *buckets, size_t unit)
@@ -376,9 +363,8 @@ void bucket_gather(struct buckets *buckets, size_t unit)
         bucket->values_coming[0] = comm_start_gather_rows(replicas(buckets->model), buckets->model->device,
                                                           bucket->values[0], bucket->owned);
     }
-    if (bucket && !buckets->model->ranks.overlap) {
+    if (bucket && !buckets->model->ranks.overlap)
         wait_for_values(bucket);
-    }
 }
 
 void bucket_settle(struct buckets *buckets, size_t unit)
@@ -387,18 +373,16 @@ void bucket_settle(struct buckets *buckets, size_t unit)
         struct bucket *bucket = &buckets_of(buckets, unit)[kind];
         bool prefetched = bucket->values_coming[0].going && shares_weights(buckets->model);
         wait_for_values(bucket);
-        if (prefetched) {
+        if (prefetched)
             free_parts(bucket, bucket->values);
-        }
     }
 }
 
 void bucket_new_gradients(struct buckets *buckets, size_t unit)
 {
     struct bucket *bucket = training_of(buckets, unit);
-    if (!bucket || buckets->in_backward) {
+    if (!bucket || buckets->in_backward)
         return;
-    }
     struct tensor *kept = shares_gradients(buckets) ? &bucket->own_grads : &bucket->grads;
     size_t blocks = shares_gradients(buckets) ? own_of(bucket).count : bucket->blocks;
     *kept = blocks_new(buckets, blocks, buckets->model->gradient_dtype, CATEGORY_GRADIENTS);
@@ -408,9 +392,8 @@ void bucket_new_gradients(struct buckets *buckets, size_t unit)
 void bucket_zero_gradients(struct buckets *buckets, size_t unit)
 {
     struct bucket *bucket = training_of(buckets, unit);
-    if (bucket) {
+    if (bucket)
         op_zero(buckets->model->device, shares_gradients(buckets) ? bucket->own_grads : bucket->grads);
-    }
 }
 
 void bucket_free_gradients(struct buckets *buckets, size_t unit)
@@ -438,30 +421,27 @@ static void start_sum(struct bucket *bucket)
     const struct model *model = bucket->all->model;
     const struct comm *ranks = replicas(model);
     bool all = model->ranks.zero == ZERO_NOTHING;
-    if (model->ranks.sum == SUM_ENGINE) {
+    if (model->ranks.sum == SUM_ENGINE)
         bucket->sum_coming = comm_start_reduce_rows(ranks, model->device, bucket->grads, bucket->owned, all);
-    } else if (model->ranks.overlap) {
+    else if (model->ranks.overlap)
         bucket->sum = comm_start_sum_rows(ranks, model->device, bucket->grads, bucket->owned);
-    } else {
+    else
         comm_sum_rows(ranks, model->device, bucket->grads, bucket->owned);
-    }
 }
 
 // Ranks have summed their own shares: gathers all of them, where every rank keeps the whole.
 static void start_sum_of_all(struct bucket *bucket)
 {
     const struct model *model = bucket->all->model;
-    if (model->ranks.zero == ZERO_NOTHING && model->ranks.sum == SUM_ORDERED) {
+    if (model->ranks.zero == ZERO_NOTHING && model->ranks.sum == SUM_ORDERED)
         bucket->sum_coming = comm_start_gather_rows(replicas(model), model->device, bucket->grads, bucket->owned);
-    }
 }
 
 void bucket_sum(struct buckets *buckets, size_t unit)
 {
     struct bucket *bucket = training_of(buckets, unit);
-    if (!bucket || (buckets->adds_more && !shares_gradients(buckets))) {
+    if (!bucket || (buckets->adds_more && !shares_gradients(buckets)))
         return;
-    }
     start_sum(bucket);
     if (!buckets->model->ranks.overlap) {
         start_sum_of_all(bucket);
@@ -489,13 +469,11 @@ void bucket_advance_sum(struct buckets *buckets, size_t unit)
 void bucket_keep_share(struct buckets *buckets, size_t unit)
 {
     struct bucket *bucket = training_of(buckets, unit);
-    if (!bucket || !shares_gradients(buckets)) {
+    if (!bucket || !shares_gradients(buckets))
         return;
-    }
     struct row_range own = own_of(bucket);
-    if (own.count > 0) {
+    if (own.count > 0)
         op_accumulate(buckets->model->device, bucket->own_grads, tensor_rows(bucket->grads, own.start, own.count));
-    }
     tensor_free(buckets->model->device, &bucket->grads);
     set_gradients(buckets, unit);
 }

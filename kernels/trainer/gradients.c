@@ -20,17 +20,15 @@ void gradients_close(struct gradients *gradients)
 static struct tensor gradient_new(const struct model *model, const struct parameter *p, enum place place)
 {
     struct tensor shape = p->value;
-    if (p->projected) {
+    if (p->projected)
         shape = projected_shape(shape.rows, shape.cols, projector_rank(p->projector, shape.rows, shape.cols));
-    }
     return tensor_new_in(model->device, place, shape.rows, shape.cols, model->gradient_dtype, CATEGORY_GRADIENTS);
 }
 
 void gradients_new_one(struct gradients *gradients, struct parameter *p)
 {
-    if (p->trains && !p->bucket && !gradients->buckets->in_backward && !p->grad.data) {
+    if (p->trains && !p->bucket && !gradients->buckets->in_backward && !p->grad.data)
         p->grad = gradient_new(gradients->model, p, gradients->place);
-    }
 }
 
 // Allocates the unit's missing gradients, zero, where they live in the walk alone.
@@ -51,9 +49,8 @@ static void drop(struct gradients *gradients, size_t unit)
 {
     struct parameters parameters = unit_parameters(gradients->model, unit);
     bucket_free_gradients(gradients->buckets, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         tensor_free(gradients->model->device, &parameters.items[i].grad);
-    }
 }
 
 static void zero(struct gradients *gradients, size_t unit)
@@ -64,25 +61,21 @@ static void zero(struct gradients *gradients, size_t unit)
     bucket_zero_gradients(gradients->buckets, unit);
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
-        if (p->grad.data && !p->bucket && !transit->zero) {
+        if (p->grad.data && !p->bucket && !transit->zero)
             op_zero(gradients->model->device, p->grad);
-        }
     }
 }
 
 void gradients_zero(struct gradients *gradients)
 {
     struct model *model = gradients->model;
-    for (size_t i = 0; i < model->parameter_count; i++) {
+    for (size_t i = 0; i < model->parameter_count; i++)
         gradients_new_one(gradients, &model->parameters[i]);
-    }
-    for (size_t unit = 0; unit < unit_count(model); unit++) {
-        if (gradients->buckets->in_backward) {
+    for (size_t unit = 0; unit < unit_count(model); unit++)
+        if (gradients->buckets->in_backward)
             drop(gradients, unit);
-        } else {
+        else
             zero(gradients, unit);
-        }
-    }
 }
 
 void gradients_acquire(struct gradients *gradients, size_t unit)
@@ -95,15 +88,12 @@ void gradients_acquire(struct gradients *gradients, size_t unit)
         make(gradients, unit);
         return;
     }
-    if (gradients->place != PLACE_HOST || transit->adding) {
+    if (gradients->place != PLACE_HOST || transit->adding)
         return;
-    }
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         transfer_prefetch(device, &parameters.items[i].grad, &parameters.items[i].far_grad, !transit->zero);
-    }
-    if (!transit->zero) {
+    if (!transit->zero)
         event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
-    }
     transit->adding = true;
     transit->zero = false;
 }
@@ -117,9 +107,8 @@ static void release_offloaded(struct gradients *gradients)
         struct parameters parameters = unit_parameters(model, unit);
         if (transit->offloading) {
             event_wait(model->device, QUEUE_COMPUTE, transit->out);
-            for (size_t i = 0; i < parameters.count; i++) {
+            for (size_t i = 0; i < parameters.count; i++)
                 transfer_release(model->device, &parameters.items[i].grad, &parameters.items[i].far_grad);
-            }
             transit->offloading = false;
         }
     }
@@ -131,9 +120,8 @@ static void offload(struct gradients *gradients, size_t unit)
     struct transit *transit = &gradients->transits[unit];
     struct parameters parameters = unit_parameters(gradients->model, unit);
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         transfer_offload(device, parameters.items[i].grad, parameters.items[i].far_grad);
-    }
     transit->out = event_record(device, QUEUE_OUT);
     transit->adding = false;
     transit->offloading = true;
@@ -145,19 +133,16 @@ static void complete(struct gradients *gradients, size_t unit)
     struct transit *transit = &gradients->transits[unit];
     if (gradients->buckets->in_backward) {
         make(gradients, unit); // of a unit that nothing was added to
-        if (gradients->update(gradients->updater, unit)) {
+        if (gradients->update(gradients->updater, unit))
             drop(gradients, unit);
-        }
         return;
     }
     bucket_keep_share(gradients->buckets, unit);
     release_offloaded(gradients);
-    if (transit->zero) { // nothing was added
+    if (transit->zero) // nothing was added
         gradients_acquire(gradients, unit);
-    }
-    if (transit->adding) {
+    if (transit->adding)
         offload(gradients, unit);
-    }
 }
 
 // Sums that are under way come on; the units of those that are complete are completed. Whether any are under way
@@ -168,11 +153,10 @@ static bool advance_sums(struct gradients *gradients)
     for (size_t unit = unit_count(gradients->model); unit-- > 0;) { // in the order of a backward pass
         if (bucket_is_summing(gradients->buckets, unit)) {
             bucket_advance_sum(gradients->buckets, unit);
-            if (bucket_is_summing(gradients->buckets, unit)) {
+            if (bucket_is_summing(gradients->buckets, unit))
                 any = true;
-            } else {
+            else
                 complete(gradients, unit);
-            }
         }
     }
     return any;
@@ -183,9 +167,8 @@ void gradients_release(struct gradients *gradients, size_t unit)
     bucket_add(gradients->buckets, unit); // of a unit that nothing was added to
     advance_sums(gradients);
     bucket_sum(gradients->buckets, unit);
-    if (!bucket_is_summing(gradients->buckets, unit)) {
+    if (!bucket_is_summing(gradients->buckets, unit))
         complete(gradients, unit);
-    }
 }
 
 void gradients_settle(struct gradients *gradients)

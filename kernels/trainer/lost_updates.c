@@ -31,9 +31,8 @@ static void add(struct lost_updates *sums, const double *before, const double *a
 void lost_update_begin(struct lost_update *lost, const struct model *model, struct parameter *p, size_t age)
 {
     struct device *device = model->device;
-    if (!p->state[MASTER_STATE].data) {
+    if (!p->state[MASTER_STATE].data)
         p->unrounded = tensor_new(device, p->value.rows, p->value.cols, master_dtype(model), CATEGORY_OPTIMIZER);
-    }
     double *before = values_of(device, p->value);
     *lost =
         (struct lost_update){.device = device,
@@ -47,12 +46,10 @@ void lost_update_end(struct lost_update *lost, struct lost_updates *sums)
     struct device *device = lost->device;
     struct parameter *p = lost->parameter;
     double *after = values_of(device, p->value), *unrounded = values_of(device, weight_master(p));
-    if (!device->ops->dataless && device->status.code == STATUS_OK) {
+    if (!device->ops->dataless && device->status.code == STATUS_OK)
         add(sums, lost->before, after, lost->base, unrounded, tensor_count(p->value), p->state[MASTER_STATE].data);
-    }
-    if (lost->base != lost->before) {
+    if (lost->base != lost->before)
         free(lost->base);
-    }
     free(lost->before);
     free(after);
     free(unrounded);

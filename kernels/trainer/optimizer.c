@@ -22,11 +22,9 @@ const struct optimizer *const optimizers[] = {OPTIMIZERS(LISTED) NULL};
 
 const struct optimizer *optimizer_find(const char *name)
 {
-    for (const struct optimizer *const *o = optimizers; *o; o++) {
-        if (strcmp((*o)->name, name) == 0) {
+    for (const struct optimizer *const *o = optimizers; *o; o++)
+        if (strcmp((*o)->name, name) == 0)
             return *o;
-        }
-    }
     return NULL;
 }
 
@@ -68,9 +66,8 @@ size_t optimizer_lowest_active(const struct optimizer *optimizer, const void *op
                                size_t updates, size_t layers[], size_t max)
 {
     size_t found = 0, turns = config->layers;
-    if (!optimizer->active_layer) {
+    if (!optimizer->active_layer)
         return 0;
-    }
     if (updates) {
         size_t interval = optimizer_interval(optimizer, options),
                begun = updates / interval + (updates % interval > 0);
@@ -78,14 +75,11 @@ size_t optimizer_lowest_active(const struct optimizer *optimizer, const void *op
     }
     bool *has = calloc(config->layers, sizeof *has);
     CHECK(has);
-    for (size_t number = 0; number < turns; number++) {
+    for (size_t number = 0; number < turns; number++)
         has[optimizer->active_layer(options, config, number)] = true;
-    }
-    for (size_t l = 0; l < config->layers && found < max; l++) {
-        if (has[l]) {
+    for (size_t l = 0; l < config->layers && found < max; l++)
+        if (has[l])
             layers[found++] = l;
-        }
-    }
     free(has);
     return found;
 }

@@ -15,13 +15,12 @@ static struct distribution distribution_of(const struct parameter *parameter, ui
     const char *name = parameter->copy_of ? parameter->copy_of : parameter->name;
     struct distribution d = {
         .random = random_named(seed, name), .mean = parameter->mean, .deviation = 1 / sqrt(parameter->value.cols)};
-    if (strstr(name, "norm.weight")) {
+    if (strstr(name, "norm.weight"))
         d.deviation = 0.1;
-    } else if (strstr(name, "lora_embedding_B")) {
+    else if (strstr(name, "lora_embedding_B"))
         d.deviation = 1; // as PEFT draws it, for its A is what begins as 0
-    } else if (strstr(name, ".bias") || parameter->factor == FACTOR_B || parameter->transposed) {
+    else if (strstr(name, ".bias") || parameter->factor == FACTOR_B || parameter->transposed)
         d.deviation = 0.02;
-    }
     return d;
 }
 
@@ -34,9 +33,8 @@ void random_weights_values(const struct parameter *parameter, uint64_t seed, enu
     for (size_t begin = 0; begin < count; begin += TOGETHER) {
         size_t end = count - begin < TOGETHER ? count : begin + TOGETHER;
         random_normals(&d.random, first + begin, end - begin, d.mean, d.deviation, values + begin);
-        for (size_t i = begin; i < end; i++) {
+        for (size_t i = begin; i < end; i++)
             values[i] = dtype_round(values[i], rounding);
-        }
     }
 }
 
@@ -61,9 +59,7 @@ void random_weights_set_one(struct model *model, struct parameter *parameter, ui
 
 void random_weights_set(struct model *model, uint64_t seed, enum dtype rounding)
 {
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        if (model_has(model, &model->parameters[i])) {
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model_has(model, &model->parameters[i]))
             random_weights_set_one(model, &model->parameters[i], seed, rounding);
-        }
-    }
 }

@@ -14,16 +14,14 @@ static void zero_state(struct device *device, struct tensor t)
         op_zero(device, t);
         return;
     }
-    if (device->ops->dataless) {
+    if (device->ops->dataless)
         return; // an upload costs nothing that counts
-    }
     size_t size = dtype_bytes(t.dtype), count = tensor_count(t), max = ZEROS / size;
     void *zeros = calloc(count < max ? count : max, size);
     CHECK(zeros);
     struct tensor chunk = tensor_reshape(t, count, 1);
-    for (size_t first = 0; first < count; first += max) {
+    for (size_t first = 0; first < count; first += max)
         op_upload(device, tensor_rows(chunk, first, count - first < max ? count - first : max), zeros);
-    }
     free(zeros);
 }
 
@@ -38,9 +36,8 @@ static void projector_new(struct trainer *trainer, struct parameter *p)
 {
     const struct model *model = trainer->model;
     struct tensor projector = {0};
-    if (trainer->optimizer && trainer->optimizer->projector) {
+    if (trainer->optimizer && trainer->optimizer->projector)
         projector = trainer->optimizer->projector(trainer, p);
-    }
     if (projector.rows > 0) {
         p->projector =
             tensor_new(model->device, projector.rows, projector.cols, projector.dtype, CATEGORY_OPTIMIZER);
@@ -70,12 +67,10 @@ static void state_new(struct trainer *trainer, struct parameter *p)
 static struct role role_of(const struct trainer *trainer, const struct parameter *p)
 {
     const struct model *model = trainer->model;
-    if (!model_has(model, p) || !model_can_train(model, p)) {
+    if (!model_has(model, p) || !model_can_train(model, p))
         return (struct role){0};
-    }
-    if (model->by_turns && trainer->optimizer && trainer->optimizer->role) {
+    if (model->by_turns && trainer->optimizer && trainer->optimizer->role)
         return trainer->optimizer->role(trainer, p);
-    }
     return (struct role){.trains = !model->by_turns || unit_of(model, p) == unit_of_layer(trainer->active.layer)};
 }
 
@@ -86,23 +81,19 @@ static void parameter_new(struct trainer *trainer, struct parameter *p, struct r
         projector_new(trainer, p);
         gradients_new_one(&trainer->gradients, p);
     }
-    if (role.trains || role.keeps) {
+    if (role.trains || role.keeps)
         state_new(trainer, p);
-    }
-    if (role.trains && trainer->optimizer && trainer->optimizer->start) {
+    if (role.trains && trainer->optimizer && trainer->optimizer->start)
         trainer->optimizer->start(trainer, p);
-    }
 }
 
 static void unit_new(struct trainer *trainer, size_t unit)
 {
     struct parameters parameters = unit_parameters(trainer->model, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         parameter_new(trainer, &parameters.items[i], role_of(trainer, &parameters.items[i]));
-    }
-    if (unit_training(trainer->model, unit)) {
+    if (unit_training(trainer->model, unit))
         bucket_new_gradients(&trainer->buckets, unit);
-    }
 }
 
 static void parameter_free(struct device *device, struct parameter *p, bool keep_state)
@@ -133,20 +124,17 @@ static void unit_free(struct trainer *trainer, size_t unit, bool keep)
 static void choose_trained(struct trainer *trainer)
 {
     struct model *model = trainer->model;
-    for (size_t unit = 0; unit < unit_count(model); unit++) { // what one turn has goes before the next one's comes
+    for (size_t unit = 0; unit < unit_count(model); unit++) // what one turn has goes before the next one's comes
         unit_free(trainer, unit, true);
-    }
-    for (size_t unit = 0; unit < unit_count(model); unit++) {
+    for (size_t unit = 0; unit < unit_count(model); unit++)
         unit_new(trainer, unit);
-    }
     // A pipeline's ranks have each their own layers, and pass on what those above give them.
     bool all = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
     bool passes = !model->by_turns && (!all || unit_training(model, UNIT_EMBEDDING));
     model->lowest_trained = 0;
     while (!passes && model->lowest_trained + 1 < model->config.layers &&
-           !unit_training(model, unit_of_layer(model->lowest_trained))) {
+           !unit_training(model, unit_of_layer(model->lowest_trained)))
         model->lowest_trained++;
-    }
 }
 
 // ---- turns
@@ -158,9 +146,8 @@ static void activate(struct trainer *trainer, size_t number, size_t layer)
         trainer->model->by_turns = true;
         trainer->active = (struct active_block){.number = number, .layer = layer};
         choose_trained(trainer);
-        if (trainer->optimizer->turned) {
+        if (trainer->optimizer->turned)
             trainer->optimizer->turned(trainer);
-        }
     }
 }
 
@@ -183,17 +170,15 @@ static void update_prefetch(struct trainer *trainer, size_t unit)
     struct model *model = trainer->model;
     struct device *device = model->device;
     struct parameters parameters = unit_parameters(model, unit);
-    if (!travels(trainer)) {
+    if (!travels(trainer))
         return;
-    }
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
         if (p->trains) {
             weights_prefetch_one(model, p);
             transfer_prefetch(device, &p->grad, &p->far_grad, !trainer->gradients.transits[unit].zero);
-            for (size_t s = 0; s < PARAMETER_STATES; s++) {
+            for (size_t s = 0; s < PARAMETER_STATES; s++)
                 transfer_prefetch(device, &p->state[s], &p->far_state[s], true);
-            }
         }
     }
     trainer->crossings[unit].in = event_record(device, QUEUE_IN);
@@ -204,17 +189,15 @@ static void update_offload(struct trainer *trainer, size_t unit)
     struct model *model = trainer->model;
     struct device *device = model->device;
     struct parameters parameters = unit_parameters(model, unit);
-    if (!travels(trainer)) {
+    if (!travels(trainer))
         return;
-    }
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
     for (size_t i = 0; i < parameters.count; i++) {
         struct parameter *p = &parameters.items[i];
         if (p->trains) {
             weights_offload_one(model, p);
-            for (size_t s = 0; s < PARAMETER_STATES; s++) {
+            for (size_t s = 0; s < PARAMETER_STATES; s++)
                 transfer_offload(device, p->state[s], p->far_state[s]);
-            }
         }
     }
     trainer->crossings[unit].out = event_record(device, QUEUE_OUT);
@@ -231,9 +214,8 @@ static void update_settle(struct trainer *trainer, size_t unit)
         if (p->trains) {
             weights_release_one(model, p);
             transfer_release(device, &p->grad, &p->far_grad);
-            for (size_t s = 0; s < PARAMETER_STATES; s++) {
+            for (size_t s = 0; s < PARAMETER_STATES; s++)
                 transfer_release(device, &p->state[s], &p->far_state[s]);
-            }
         }
     }
     trainer->crossings[unit] = (struct crossing){0};
@@ -245,19 +227,16 @@ static void update_share(struct trainer *trainer, struct parameter *p)
     struct model *model = trainer->model;
     struct parameter share = bucket_share(p);
     struct parameter *moved = p->bucket ? &share : p;
-    if (tensor_count(share.value) == 0) {
+    if (tensor_count(share.value) == 0)
         return;
-    }
     // Counts tied embeddings once, at the first stage.
     bool measured = trainer->lost_updates && (p != model->embedding || ranks_lowest(&model->ranks));
     struct lost_update lost;
-    if (measured) {
+    if (measured)
         lost_update_begin(&lost, model, moved, trainer->update.age);
-    }
     trainer->optimizer->update(trainer, moved);
-    if (measured) {
+    if (measured)
         lost_update_end(&lost, trainer->lost_updates);
-    }
 }
 
 static void update_unit(struct trainer *trainer, size_t unit)
@@ -281,26 +260,22 @@ static void update_all(struct trainer *trainer)
     size_t units = unit_count(trainer->model);
     update_prefetch(trainer, 0);
     for (size_t unit = 0; unit < units; unit++) {
-        if (unit > 0) {
+        if (unit > 0)
             update_settle(trainer, unit - 1);
-        }
-        if (unit + 1 < units) {
+        if (unit + 1 < units)
             update_prefetch(trainer, unit + 1);
-        }
         update_unit(trainer, unit);
     }
     update_settle(trainer, units - 1);
-    for (size_t unit = 0; unit < units; unit++) {
+    for (size_t unit = 0; unit < units; unit++)
         bucket_settle(&trainer->buckets, unit);
-    }
 }
 
 static bool update_in_walk(void *updater, size_t unit)
 {
     struct trainer *trainer = updater;
-    if (!trainer->model->update) {
+    if (!trainer->model->update)
         return false;
-    }
     update_prefetch(trainer, unit);
     update_unit(trainer, unit);
     update_settle(trainer, unit);
@@ -337,9 +312,8 @@ void trainer_zero(struct trainer *trainer)
         struct parameter *p = &model->parameters[i];
         bool before = p->projected;
         p->projected = projects(trainer, p, model->update);
-        if (p->projected != before) {
+        if (p->projected != before)
             tensor_free(model->device, &p->grad);
-        }
     }
     gradients_zero(&trainer->gradients);
 }
@@ -351,9 +325,8 @@ void trainer_expect_more(struct trainer *trainer, bool more)
 
 void trainer_update(struct trainer *trainer)
 {
-    if (!trainer->buckets.in_backward) {
+    if (!trainer->buckets.in_backward)
         update_all(trainer);
-    }
     trainer_cancel(trainer);
 }
 
@@ -448,22 +421,19 @@ void trainer_open(struct trainer *trainer, struct model *model, const struct con
                              .sum_ends = keeper_sum_ends,
                              .gradients_stay = options->gradients_place == PLACE_DEVICE && !in_backward};
     model->keeper = &trainer->keeper;
-    if (optimizer && optimizer->active_layer) {
+    if (optimizer && optimizer->active_layer)
         trainer_give_turn(trainer, optimizer->active_layer(options->optimizer_options, config, 0));
-    } else {
+    else
         choose_trained(trainer);
-    }
 }
 
 void trainer_close(struct trainer *trainer)
 {
     struct model *model = trainer->model;
-    if (!model) {
+    if (!model)
         return;
-    }
-    for (size_t unit = 0; unit < unit_count(model); unit++) {
+    for (size_t unit = 0; unit < unit_count(model); unit++)
         unit_free(trainer, unit, false);
-    }
     gradients_close(&trainer->gradients);
     weights_close(&trainer->weights);
     buckets_close(&trainer->buckets);

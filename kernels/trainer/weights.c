@@ -37,9 +37,8 @@ static void parameter_new(struct weights *weights, struct parameter *p)
     size_t count = tensor_count(p->value);
     value_none(model, p);
     struct tensor value = p->value;
-    if (bucket_has_values(p)) {
+    if (bucket_has_values(p))
         return;
-    }
     if (p->coded) {
         size_t words = quantised_words(p->quantisation, count);
         p->kept[0] = tensor_new_in(device, place, words, 1, DTYPE_I32, CATEGORY_WEIGHTS);
@@ -58,11 +57,9 @@ void weights_open(struct weights *weights, struct model *model, struct buckets *
     CHECK(weights->fetches);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct parameters parameters = unit_parameters(model, unit);
-        for (size_t i = 0; i < parameters.count; i++) {
-            if (model_has(model, &parameters.items[i])) {
+        for (size_t i = 0; i < parameters.count; i++)
+            if (model_has(model, &parameters.items[i]))
                 parameter_new(weights, &parameters.items[i]);
-            }
-        }
         bucket_new_values(buckets, unit);
     }
 }
@@ -72,17 +69,15 @@ void weights_close(struct weights *weights)
     struct model *model = weights->model;
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
-        if (!bucket_has_values(p)) {
+        if (!bucket_has_values(p))
             tensor_free(model->device, &p->value);
-        }
         for (size_t part = 0; part < PARAMETER_PARTS; part++) {
             tensor_free(model->device, &p->kept[part]);
             tensor_free(model->device, &p->fetched[part]);
         }
     }
-    for (size_t unit = 0; unit < unit_count(model); unit++) {
+    for (size_t unit = 0; unit < unit_count(model); unit++)
         bucket_free_values(weights->buckets, unit);
-    }
     free(weights->fetches);
 }
 
@@ -91,9 +86,8 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
 {
     struct device *device = model->device;
     enum quantisation q = p->quantisation;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         values[i] = dtype_round(values[i], rounding);
-    }
     if (q) {
         size_t words = quantised_words(q, count), blocks = quantised_blocks(count);
         uint32_t *codes = malloc((words + 1) * sizeof *codes);
@@ -111,21 +105,18 @@ void weights_write(struct model *model, struct parameter *p, size_t first, size_
         free(scales);
         free(codes);
     }
-    if (p->coded) {
+    if (p->coded)
         return;
-    }
-    if (bucket_has_values(p)) {
+    if (bucket_has_values(p))
         bucket_write(p, first, count, values);
-    } else {
+    else
         tensor_write(device, tensor_elements(p->kept[0].data ? p->kept[0] : p->value, first, count), values);
-    }
 }
 
 void weights_prefetch_one(struct model *model, struct parameter *p)
 {
-    for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].place == PLACE_HOST; part++) {
+    for (size_t part = 0; part < PARAMETER_PARTS && p->kept[part].place == PLACE_HOST; part++)
         p->fetched[part] = tensor_copy_in(model->device, p->kept[part]);
-    }
 }
 
 void weights_acquire_one(struct model *model, struct parameter *p)
@@ -144,9 +135,8 @@ void weights_acquire_one(struct model *model, struct parameter *p)
 
 void weights_offload_one(struct model *model, struct parameter *p)
 {
-    if (p->kept[0].place == PLACE_HOST && !p->coded) {
+    if (p->kept[0].place == PLACE_HOST && !p->coded)
         copy_out(model->device, p->kept[0], p->value);
-    }
 }
 
 void weights_release_one(struct model *model, struct parameter *p)
@@ -164,13 +154,11 @@ void weights_prefetch(struct weights *weights, size_t unit)
     struct fetch *fetch = &weights->fetches[unit];
     struct parameters parameters = unit_parameters(model, unit);
     bucket_prefetch(weights->buckets, unit);
-    if (weights->place != PLACE_HOST || fetch->prefetched) {
+    if (weights->place != PLACE_HOST || fetch->prefetched)
         return;
-    }
     fetch->prefetched = true;
-    for (size_t i = 0; i < parameters.count; i++) {
+    for (size_t i = 0; i < parameters.count; i++)
         weights_prefetch_one(model, &parameters.items[i]);
-    }
     fetch->in = event_record(model->device, QUEUE_IN);
 }
 
@@ -197,9 +185,8 @@ void weights_acquire(struct weights *weights, size_t unit)
     weights_prefetch(weights, unit);
     event_wait(model->device, QUEUE_COMPUTE, weights->fetches[unit].in);
     bucket_acquire(weights->buckets, unit);
-    for (size_t i = 0; i < changing; i++) {
+    for (size_t i = 0; i < changing; i++)
         weights_acquire_one(model, &parameters.items[i]);
-    }
     weights->fetches[unit] = (struct fetch){0};
 }
 
@@ -207,8 +194,7 @@ void weights_release(struct weights *weights, size_t unit)
 {
     struct parameters parameters = unit_parameters(weights->model, unit);
     size_t changing = weights_stay(weights) ? 0 : parameters.count;
-    for (size_t i = 0; i < changing; i++) {
+    for (size_t i = 0; i < changing; i++)
         weights_release_one(weights->model, &parameters.items[i]);
-    }
     bucket_release(weights->buckets, unit);
 }

@@ -54,9 +54,8 @@ static size_t reached_of(const struct chunk_schedule *schedule)
 static size_t sampled_of(const struct chunk_schedule *schedule)
 {
     size_t tokens = 0;
-    for (size_t j = 0; j < schedule->drawn.count; j++) {
+    for (size_t j = 0; j < schedule->drawn.count; j++)
         tokens += chunk_span(schedule->chunks, schedule->drawn.items[j]).count;
-    }
     return tokens;
 }
 
@@ -167,9 +166,8 @@ static bool is_cached(const struct state *state, size_t s, size_t c)
 static struct chunk_next next_of_schedule(const struct state *state, size_t s, size_t j)
 {
     struct chunk_next next = {.any = j > 0 || (s > 0 && state->schedule->drawn.count > 0), .same = j > 0};
-    if (next.any) {
+    if (next.any)
         next.layer = state->segments.items[next.same ? s : s - 1].first;
-    }
     if (next.same) {
         size_t c = state->schedule->drawn.items[j - 1];
         next.rows = tokens_of(state->schedule, c + is_cached(state, s, c)) * state->step->batch->batch;
@@ -218,9 +216,8 @@ static struct tensor pass_below(struct state *state)
 static struct tensor input_of(struct state *state, size_t j)
 {
     size_t row = 0, B = state->step->batch->batch;
-    for (size_t i = 0; i < j; i++) {
+    for (size_t i = 0; i < j; i++)
         row += chunk_span(state->schedule->chunks, state->schedule->drawn.items[i]).count * B;
-    }
     return tensor_rows(state->inputs, row,
                        chunk_span(state->schedule->chunks, state->schedule->drawn.items[j]).count * B);
 }
@@ -233,9 +230,8 @@ static void start_inputs(struct state *state, size_t work)
     while (state->coming < state->needed && state->coming <= work + AHEAD) {
         size_t c = state->coming, j = state->coming_drawn;
         bool drawn = j < schedule->drawn.count && schedule->drawn.items[j] == c;
-        if (!drawn && c > work + 1) {
+        if (!drawn && c > work + 1)
             return;
-        }
         struct tensor x =
             drawn ? input_of(state, j) : hidden(state, chunk_span(schedule->chunks, c).count, CATEGORY_ACTIVATIONS);
         state->arrivals[c] =
@@ -255,9 +251,8 @@ static struct tensor take_input(struct state *state, size_t work)
 static void drop(struct state *state, struct transfer *transfer)
 {
     pipeline_wait(state->step->model, &transfer->delivery);
-    if (transfer->owned) {
+    if (transfer->owned)
         tensor_free(state->step->model->device, &transfer->t);
-    }
     *transfer = (struct transfer){0};
 }
 
@@ -284,9 +279,8 @@ static void cache_chunk(struct state *state, size_t s, size_t c, struct tensor x
                            : CHUNK_KV,
                   last ? next_of_schedule(state, s, state->schedule->drawn.count)
                        : next_of_pass(state, segment, c, segment.first));
-    if (!highest) {
+    if (!highest)
         leave(state, (struct transfer){.t = y, .owned = true}, pipeline_start_output);
-    }
 }
 
 // First pass: whatever the drawn chunks attend to. In the highest segment with all losses everything; with an
@@ -302,14 +296,12 @@ static void fill_cache(struct state *state, size_t s)
         struct span chunk = chunk_span(schedule->chunks, c);
         bool drawn = j < schedule->drawn.count && schedule->drawn.items[j] == c;
         bool loss = gathers || (highest && state->all && !drawn);
-        if (drawn && c + 1 == count && !gathers) {
+        if (drawn && c + 1 == count && !gathers)
             return; // no chunk to its right reads its keys before its own second pass writes them
-        }
         struct tensor x = lowest ? chunk_rows(state->x[s], chunk, B) : take_input(state, c);
         cache_chunk(state, s, c, x, loss);
-        if (!lowest && !drawn) {
+        if (!lowest && !drawn)
             drop(state, &state->arrivals[c]);
-        }
         j += drawn;
     }
 }
@@ -339,9 +331,8 @@ static void scale(struct state *state, struct segment segment, size_t j)
 {
     const struct chunk_schedule *schedule = state->schedule;
     size_t B = state->step->batch->batch, row = 0;
-    for (size_t i = 0; schedule->kv_factor && i < j; i++) {
+    for (size_t i = 0; schedule->kv_factor && i < j; i++)
         row += state->key_segments[i].count * B;
-    }
     for (size_t l = segment.first; schedule->kv_factor && j + 1 < schedule->drawn.count && l < segment.end; l++) {
         struct kv grad = kv_rows(state->kv.grad[l], row, state->key_segments[j].count * B);
         op_scale(state->step->model->device, grad.k, schedule->kv_factor[j]);
@@ -363,20 +354,17 @@ static void run_chunk(struct state *state, struct chunk_work *work, size_t j)
     struct model *model = state->step->model;
     bool lowest = ranks_lowest(&model->ranks), highest = ranks_highest(&model->ranks);
     struct transfer own = {0};
-    if (!lowest) {
+    if (!lowest)
         work->x = work->grad = take_input(state, state->schedule->drawn.items[j]);
-    }
     if (!highest) {
-        if (work->first) {
+        if (work->first)
             open_turn(state, j);
-        }
         own = state->turn;
         work->grad = own.t;
         work->y = work->cached ? tensor_none() : own.t;
     }
-    if (work->cached && !own.delivery.going) {
+    if (work->cached && !own.delivery.going)
         own.delivery = pipeline_start_gradient(model, own.t);
-    }
     chunk_rebuild(state->step, work);
     if (!work->cached) {
         drop(state, &state->leaving);
@@ -430,20 +418,17 @@ static void run_backward(struct state *state, size_t s)
     }
     drop(state, &state->leaving);
     kv_store_close(&state->kv);
-    if (!highest) {
+    if (!highest)
         tensor_free(model->device, &state->x[s]);
-    }
 }
 
 static void multiply_slope_in(struct step *step)
 {
     struct model *model = step->model;
     double slope = objective_settle_deferred(model->device, step->batch, step->loss);
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        if (model->parameters[i].grad.data) {
+    for (size_t i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i].grad.data)
             op_scale(model->device, model->parameters[i].grad, slope);
-        }
-    }
 }
 
 void chunk_schedule_run(struct step *step, const struct chunk_schedule *schedule)
@@ -453,16 +438,13 @@ void chunk_schedule_run(struct step *step, const struct chunk_schedule *schedule
     objective_begin(step->model->device, step->batch);
     size_t highest = state.segments.count - 1, lowest = step->model->lowest_trained;
     state.x[0] = pass_below(&state);
-    for (size_t s = 0; s < highest; s++) {
+    for (size_t s = 0; s < highest; s++)
         pass_through(&state, s);
-    }
     fill_cache(&state, highest);
-    if (state.gathers && ranks_highest(&step->model->ranks)) {
+    if (state.gathers && ranks_highest(&step->model->ranks))
         objective_settle(step->model->device, &step->model->ranks.replicas, step->batch, step->loss);
-    }
-    if (schedule->drawn.count == 0) {
+    if (schedule->drawn.count == 0)
         unit_done_all(step->model);
-    }
     run_backward(&state, highest);
     for (size_t s = highest; s-- > 0;) {
         fill_cache(&state, s);
@@ -474,9 +456,8 @@ void chunk_schedule_run(struct step *step, const struct chunk_schedule *schedule
     }
     unit_settle(step->model);
     unit_sum_ends(step->model);
-    if (state.deferred) {
+    if (state.deferred)
         multiply_slope_in(step);
-    }
     tensor_free(step->model->device, &state.x[highest]);
     state_close(&state);
 }

@@ -2,9 +2,8 @@
 
 static void done(const struct step *step, const struct chunk_work *work, size_t unit)
 {
-    if (work->last) {
+    if (work->last)
         unit_done(step->model, unit);
-    }
 }
 
 static struct tensor hidden(struct model *model, size_t rows, enum category category)
@@ -17,36 +16,30 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
 static struct kv acquire_kv_upward(struct kv_store *kv, size_t l, struct segment segment, size_t rows,
                                    size_t highest)
 {
-    if (!double_buffer_is_ahead(&kv->buffers)) { // the walk's first chunk, or one layer in one slot
+    if (!double_buffer_is_ahead(&kv->buffers)) // the walk's first chunk, or one layer in one slot
         kv_store_prefetch(kv, l, (struct kv_prefix){.kv = l + 1 < segment.end ? rows : highest});
-    }
-    if (l + 1 < segment.end) {
+    if (l + 1 < segment.end)
         kv_store_prefetch(kv, l + 1, (struct kv_prefix){.kv = l + 2 < segment.end ? rows : highest});
-    }
     return kv_store_acquire(kv, l, (struct kv_prefix){0}).kv;
 }
 
 // Beside the chunk's last layer.
 static void prefetch_next(struct model *model, struct kv_store *kv, struct chunk_next next)
 {
-    if (next.any && next.layer == 0) {
+    if (next.any && next.layer == 0)
         unit_prefetch(model, UNIT_EMBEDDING);
-    }
-    if (next.any) {
+    if (next.any)
         unit_prefetch(model, unit_of_layer(next.layer));
-    }
-    if (next.same && kv->buffers.count > 1) {
+    if (next.same && kv->buffers.count > 1)
         kv_store_prefetch(kv, next.layer, (struct kv_prefix){.kv = next.rows});
-    }
 }
 
 // What of a layer is read on the way down: keys and values to the chunk's last, and their gradients.
 static struct kv_prefix prefix_downward(const struct chunk_work *work, size_t batch)
 {
     struct kv_prefix prefix = {.kv = (work->chunk.start + work->chunk.count) * batch, .fresh = work->first};
-    for (size_t i = 0; i < work->key_segment_count; i++) {
+    for (size_t i = 0; i < work->key_segment_count; i++)
         prefix.grad += work->key_segments[i].count * batch;
-    }
     return prefix;
 }
 
@@ -56,9 +49,8 @@ static struct kv acquire_kv_downward(const struct chunk_work *work, size_t l, si
 {
     size_t row = 0;
     struct kv_prefix prefix = prefix_downward(work, batch);
-    if (l > work->segment.first) {
+    if (l > work->segment.first)
         kv_store_prefetch(work->kv, l - 1, prefix);
-    }
     struct kv_layer layer = kv_store_acquire(work->kv, l, prefix);
     for (size_t i = 0; i < work->key_segment_count; i++) {
         struct key_segment *segment = &work->key_segments[i];
@@ -86,11 +78,10 @@ void chunk_forward(struct step *step, struct segment segment, struct span chunk,
         bool highest = l + 1 == segment.end;
         struct kv own = acquire_kv_upward(kv, l, segment, start, output == CHUNK_KV ? 0 : start);
         unit_acquire(model, unit_of_layer(l));
-        if (highest && output != CHUNK_LOSS) {
+        if (highest && output != CHUNK_LOSS)
             prefetch_next(model, kv, next);
-        } else {
+        else
             unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
-        }
         bool continues = !highest || output != CHUNK_KV;
         struct activations cell = {0};
         kv_project(model, step->batch, l, chunk, x, own, continues ? &cell : NULL, KEEP_NOTHING);
@@ -99,9 +90,8 @@ void chunk_forward(struct step *step, struct segment segment, struct span chunk,
             bool given = highest && output == CHUNK_HIDDEN;
             struct tensor above = given ? y : hidden(model, rows, CATEGORY_ACTIVATIONS);
             cell_forward(model, step->batch, l, chunk, x, own, above, &cell, KEEP_NOTHING);
-            if (owned) {
+            if (owned)
                 tensor_free(model->device, &x);
-            }
             x = above;
             owned = !given;
         }
@@ -111,9 +101,8 @@ void chunk_forward(struct step *step, struct segment segment, struct span chunk,
         prefetch_next(model, kv, next);
         head_loss(model, step->batch, x, chunk.start, options->head_chunk, step->loss);
     }
-    if (owned) {
+    if (owned)
         tensor_free(model->device, &x);
-    }
 }
 
 static bool under_head(const struct step *step, const struct chunk_work *work)
@@ -128,9 +117,8 @@ static void prefetch_upward(struct model *model, const struct chunk_work *work, 
     bool highest = l + 1 == work->segment.end, top = l + 1 == model->config.layers;
     unit_prefetch(model,
                   highest && !top ? unit_of_layer(l) : unit_of_layer(l + 1)); // above the last layer: the head
-    if (highest && work->kv->buffers.count > 1) {
+    if (highest && work->kv->buffers.count > 1)
         kv_store_prefetch(work->kv, l, prefix_downward(work, batch));
-    }
 }
 
 void chunk_rebuild(struct step *step, struct chunk_work *work)
@@ -163,9 +151,8 @@ void chunk_rebuild(struct step *step, struct chunk_work *work)
         }
         prefetch_upward(model, work, l, B);
         x[l + 1] = l + 1 < end || top ? hidden(model, rows, category) : work->y;
-        if (continues) {
+        if (continues)
             cell_forward(model, step->batch, l, chunk, x[l], kv, x[l + 1], &work->kept[l], how);
-        }
         unit_release(model, unit_of_layer(l));
     }
 }
@@ -179,35 +166,30 @@ void chunk_descend(struct step *step, struct chunk_work *work)
     struct tensor *x = work->inputs, grad = work->grad;
     size_t first = work->segment.first, end = work->segment.end, B = step->batch->batch;
     bool inner = options->inner == INNER_CHECKPOINT, top = under_head(step, work);
-    if (!double_buffer_is_ahead(&work->kv->buffers)) { // one layer in one slot
+    if (!double_buffer_is_ahead(&work->kv->buffers)) // one layer in one slot
         kv_store_prefetch(work->kv, end - 1, prefix_downward(work, B));
-    }
     if (top) {
         grad = x[end];
         head_backward(model, step->batch, grad, chunk.start, options->head_chunk, work->weights, step->loss);
         done(step, work, unit_of_head(model));
     }
-    if (top && model->config.tied && !ranks_lowest(&model->ranks)) {
+    if (top && model->config.tied && !ranks_lowest(&model->ranks))
         done(step, work, UNIT_EMBEDDING); // this rank's part of it, that of the head
-    }
     for (size_t l = end; l-- > first;) {
         struct kv kv = acquire_kv_downward(work, l, B);
         unit_acquire(model, unit_of_layer(l));
-        if (inner) {
+        if (inner)
             cell_forward(model, step->batch, l, chunk, x[l], kv, tensor_none(), &work->kept[l], options->keep);
-        }
-        if (l > first) {
+        if (l > first)
             unit_prefetch(model, unit_of_layer(l - 1));
-        } else {
+        else
             prefetch_next(model, work->kv, work->next);
-        }
         cell_backward(model, step->batch, l, chunk, &work->kept[l], kv, work->key_segments, work->key_segment_count,
                       grad);
         kv_store_offload_gradients(work->kv, l, chunk.start * B);
         unit_release(model, unit_of_layer(l));
-        if (l > first || first == 0) {
+        if (l > first || first == 0)
             tensor_free(device, &x[l]);
-        }
         done(step, work, unit_of_layer(l));
     }
     if (first == 0) {
@@ -216,9 +198,8 @@ void chunk_descend(struct step *step, struct chunk_work *work)
     } else if (top && first > model->lowest_trained) {
         op_copy(device, work->grad, grad);
     }
-    if (top) {
+    if (top)
         tensor_free(device, &x[end]);
-    }
     free(work->kept);
     free(work->inputs);
     work->kept = NULL;

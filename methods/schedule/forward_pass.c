@@ -8,13 +8,11 @@
 
 void forward_rows(struct model *model, const struct batch *batch, size_t chunk, struct tensor x)
 {
-    if (ranks_lowest(&model->ranks)) {
+    if (ranks_lowest(&model->ranks))
         embed_forward(model, batch, x, 0);
-    }
     pipeline_take_input(model, x);
-    for (size_t l = model->ranks.first_layer; l < model->ranks.end_layer; l++) {
+    for (size_t l = model->ranks.first_layer; l < model->ranks.end_layer; l++)
         layer_forward(model, batch, l, chunk, x);
-    }
     pipeline_pass_output(model, x);
 }
 
@@ -25,11 +23,10 @@ void forward_pass(struct model *model, const struct batch *batch, size_t chunk, 
     struct tensor x = tensor_new(device, batch->context * batch->batch, model->config.width, device->ops->dtype,
                                  CATEGORY_ACTIVATIONS);
     forward_rows(model, batch, chunk, x);
-    if (ranks_highest(&model->ranks) && objective_gathers(batch)) {
+    if (ranks_highest(&model->ranks) && objective_gathers(batch))
         head_first_pass(model, batch, x, head_chunk, loss);
-    } else if (ranks_highest(&model->ranks)) {
+    else if (ranks_highest(&model->ranks))
         head_loss(model, batch, x, 0, head_chunk, loss);
-    }
     tensor_free(device, &x);
 }
 

@@ -38,9 +38,8 @@ static struct tensor forward(struct step *step, size_t l, struct chunks chunks, 
         struct span chunk = chunk_span(chunks, c);
         struct activations cell = layer_cell(attention, chunk, B, ATTENTION_WRITE);
         struct tensor part = chunk_rows(x, chunk, B);
-        if (!shared) {
+        if (!shared)
             kv_project(model, step->batch, l, chunk, part, kv, &cell, KEEP_NOTHING);
-        }
         cell_forward(model, step->batch, l, chunk, part, kv, chunk_rows(y, chunk, B), &cell, KEEP_NOTHING);
     }
     unit_release(model, unit_of_layer(l));
@@ -144,24 +143,20 @@ static struct tensor climb(struct state *state, size_t first, size_t end, struct
     bool keeps = runs_next && state->schedule->attention == LAYER_ATTENTION_KEPT;
     for (size_t l = first; l < end; l++) {
         struct kept_attention of_layer = attention_new(state, keeps);
-        if (l >= keep.first && l < keep.end && is_kept(state, l)) {
+        if (l >= keep.first && l < keep.end && is_kept(state, l))
             offload_put(&state->inputs, l, x);
-        }
         struct tensor y = forward(state->step, l, state->chunks, x, of_layer);
         attention_offload(state, l, of_layer);
-        if (keeps && l > first) {
+        if (keeps && l > first)
             attention_release(state, l - 1); // its copy had this layer's time
-        }
-        if (offload_has(&state->inputs, l)) {
+        if (offload_has(&state->inputs, l))
             offload_release(&state->inputs, l);
-        } else {
+        else
             tensor_free(state->step->model->device, &x);
-        }
         x = y;
     }
-    if (keeps && end > first) {
+    if (keeps && end > first)
         attention_release(state, end - 1);
-    }
     return x;
 }
 
@@ -173,9 +168,8 @@ static struct tensor input_of(struct state *state, size_t l)
 
 static void prefetch(struct state *state, size_t l)
 {
-    if (is_kept(state, l)) {
+    if (is_kept(state, l))
         offload_prefetch(&state->inputs, l);
-    }
 }
 
 // The inputs of the layers above a stage's lowest, once more. That of the highest is read at once.
@@ -197,20 +191,17 @@ static void descend(struct state *state, size_t s, struct tensor grad)
     for (size_t l = segment.end; l-- > segment.first;) {
         struct tensor x = input_of(state, l);
         struct kept_attention attention = attention_acquire(state, s, l);
-        if (l > state->segments.items[0].first) {
+        if (l > state->segments.items[0].first)
             prefetch(state, l > segment.first ? l - 1 : state->segments.items[s - 1].first);
-        }
-        if (l > segment.first) {
+        if (l > segment.first)
             attention_prefetch(state, s, l - 1);
-        }
         struct stream of_x = {.device = model->device, .whole = x};
         struct stream of_grad = {.device = model->device, .whole = grad};
         state->schedule->backward(state->step, l, &of_x, attention, &of_grad, layer_next(&state->segments, s, l));
-        if (offload_has(&state->inputs, l)) {
+        if (offload_has(&state->inputs, l))
             offload_free(&state->inputs, l);
-        } else {
+        else
             tensor_free(model->device, &x);
-        }
         attention_free(state, l);
         unit_done(model, unit_of_layer(l));
     }
@@ -260,9 +251,8 @@ void layer_schedule_run(struct step *step, const struct layer_schedule *schedule
                   step->loss);
     unit_done(model, unit_of_head(model));
     for (size_t s = state.segments.count; s-- > 0;) {
-        if (s + 1 < state.segments.count) {
+        if (s + 1 < state.segments.count)
             rebuild(&state, state.segments.items[s]);
-        }
         descend(&state, s, grad);
     }
     unit_done_below(model, lowest);

@@ -36,9 +36,8 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
     for (size_t l = first; l < end; l++) {
         bool kept = l + 1 >= keep.first && l + 1 < keep.end;
         struct kv kv = kv_new(model, state->x.rows, state->x.dtype, CATEGORY_KV_CACHE);
-        if (kept) {
+        if (kept)
             state->far[l + 1] = hidden(state, PLACE_HOST);
-        }
         unit_acquire(model, unit_of_layer(l));
         for (size_t c = 0; shared && c < state->chunks.count; c++) {
             event_wait(device, QUEUE_COMPUTE, state->in[c]);
@@ -58,9 +57,8 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
             event_wait(device, QUEUE_COMPUTE, state->out[c]);
             cell_forward(model, state->step->batch, l, chunk, x, kv, x, &cell, KEEP_NOTHING);
             state->in[c] = state->out[c] = (struct event){0};
-            if (kept) {
+            if (kept)
                 state->out[c] = copy_out_written(device, rows_of(state, state->far[l + 1], c), x);
-            }
         }
         unit_release(model, unit_of_layer(l));
         kv_free(model, &kv);
@@ -86,9 +84,8 @@ static void begin(struct state *state, struct segment segment)
 // The inputs of the layers above a stage's lowest, once more.
 static void rebuild(struct state *state, struct segment segment)
 {
-    if (segment.end - segment.first == 1) {
+    if (segment.end - segment.first == 1)
         return;
-    }
     begin(state, segment);
     climb(state, segment.first, segment.end - 1, (struct segment){segment.first + 1, segment.end});
     for (size_t c = 0; c < state->chunks.count; c++) {
@@ -123,9 +120,8 @@ static void descend(struct state *state, size_t s)
         }
         state->schedule->backward(state->step, l, &x, (struct kept_attention){0}, &grad,
                                   layer_next(&state->segments, s, l));
-        if (l == 0) {
+        if (l == 0)
             unit_release(model, UNIT_EMBEDDING);
-        }
         state->grad_out = grad.out;
         tensor_free(model->device, &state->far[l]);
         unit_done(model, unit_of_layer(l));
@@ -137,9 +133,8 @@ static void send_gradient(struct state *state)
 {
     struct device *device = state->step->model->device;
     state->grad = hidden(state, PLACE_HOST);
-    for (size_t c = 0; c < state->chunks.count; c++) {
+    for (size_t c = 0; c < state->chunks.count; c++)
         state->grad_out = copy_out_written(device, rows_of(state, state->grad, c), rows_of(state, state->x, c));
-    }
     event_wait(device, QUEUE_COMPUTE, state->grad_out);
     tensor_free(device, &state->x);
 }
@@ -152,9 +147,8 @@ static void embed_gradient(struct state *state)
     struct stream grad = {.device = model->device, .whole = state->grad, .out = state->grad_out, .read_only = true};
     stream_open(&grad, state->chunks.chunk * B);
     for (size_t c = 0; c < count; c++) {
-        if (c == 0) {
+        if (c == 0)
             stream_prefetch(&grad, 0, chunk_span(state->chunks, 0).count * B);
-        }
         if (c + 1 < count) {
             struct span next = chunk_span(state->chunks, c + 1);
             stream_prefetch(&grad, next.start * B, next.count * B);
@@ -190,21 +184,18 @@ void layer_stream_run(struct step *step, const struct layer_schedule *schedule, 
     head_backward(model, step->batch, state.x, 0, schedule->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);
     unit_done(model, unit_of_head(model));
-    if (gradient) {
+    if (gradient)
         send_gradient(&state);
-    } else {
+    else
         state.grad = state.x;
-    }
     for (size_t s = state.segments.count; s-- > 0;) {
-        if (s + 1 < state.segments.count) {
+        if (s + 1 < state.segments.count)
             rebuild(&state, state.segments.items[s]);
-        }
         descend(&state, s);
     }
     unit_done_below(model, lowest);
-    if (embedding_trains(model)) {
+    if (embedding_trains(model))
         embed_gradient(&state);
-    }
     unit_done(model, UNIT_EMBEDDING);
     tensor_free(model->device, &state.grad);
     free(state.out);

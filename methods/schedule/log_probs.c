@@ -12,9 +12,8 @@ void log_prob_pass(struct model *model, const struct batch *batch, struct tensor
     struct tensor x = tensor_new(device, batch->context * batch->batch, model->config.width, device->ops->dtype,
                                  CATEGORY_ACTIVATIONS);
     forward_rows(model, batch, options.chunk, x);
-    if (ranks_highest(&model->ranks)) {
+    if (ranks_highest(&model->ranks))
         head_log_probs(model, batch, x, options.head_chunk, log_prob);
-    }
     tensor_free(device, &x);
     range_pop(device);
     model->without_adapter = without;

@@ -7,12 +7,10 @@ bool option_nth_choice(const struct option *option, void *value, size_t index, s
 {
     (void)layers, (void)context;
     size_t count = 0;
-    while (option->choices[count]) {
+    while (option->choices[count])
         count++;
-    }
-    if (index >= count) {
+    if (index >= count)
         return false;
-    }
     *(int *)value = (int)index;
     return true;
 }
@@ -21,9 +19,8 @@ bool option_nth_chunk(const struct option *option, void *value, size_t index, si
 {
     (void)option, (void)layers;
     size_t chunk = CHUNK_MIN, number = 0;
-    while (chunk * CHUNKS_MAX < context) {
+    while (chunk * CHUNKS_MAX < context)
         chunk *= 2;
-    }
     while (number < index && chunk < context) {
         chunk *= 2;
         number++;
@@ -44,9 +41,8 @@ bool option_nth_run(const struct option *option, void *value, size_t index, size
 {
     (void)option, (void)context;
     size_t runs = index == 0 ? 1 : (index % 2 ? (size_t)2 : (size_t)3) << (index - 1) / 2, before = 0;
-    if (index > 0) {
+    if (index > 0)
         before = index == 1 ? 1 : (index % 2 ? (size_t)3 << ((index - 1) / 2 - 1) : (size_t)2 << (index - 2) / 2);
-    }
     *(size_t *)value = runs < layers ? runs : layers;
     return before < layers && index < 2 * sizeof runs * 8 - 8;
 }

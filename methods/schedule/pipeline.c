@@ -3,36 +3,32 @@
 struct delivery pipeline_start_input(struct model *model, struct tensor x)
 {
     const struct comm *pipeline = &model->ranks.pipeline;
-    if (ranks_lowest(&model->ranks)) {
+    if (ranks_lowest(&model->ranks))
         return (struct delivery){0};
-    }
     return comm_start_receive(pipeline, model->device, pipeline->rank - 1, x);
 }
 
 struct delivery pipeline_start_output(struct model *model, struct tensor y)
 {
     const struct comm *pipeline = &model->ranks.pipeline;
-    if (ranks_highest(&model->ranks)) {
+    if (ranks_highest(&model->ranks))
         return (struct delivery){0};
-    }
     return comm_start_send(pipeline, model->device, pipeline->rank + 1, y);
 }
 
 struct delivery pipeline_start_gradient(struct model *model, struct tensor grad)
 {
     const struct comm *pipeline = &model->ranks.pipeline;
-    if (ranks_highest(&model->ranks)) {
+    if (ranks_highest(&model->ranks))
         return (struct delivery){0};
-    }
     return comm_start_receive(pipeline, model->device, pipeline->rank + 1, grad);
 }
 
 struct delivery pipeline_start_input_gradient(struct model *model, struct tensor grad)
 {
     const struct comm *pipeline = &model->ranks.pipeline;
-    if (ranks_lowest(&model->ranks)) {
+    if (ranks_lowest(&model->ranks))
         return (struct delivery){0};
-    }
     return comm_start_send(pipeline, model->device, pipeline->rank - 1, grad);
 }
 

@@ -5,9 +5,8 @@
 bool segments_check(const struct segment_options *options, size_t layers, struct status *status)
 {
     const struct index_list *starts = &options->starts;
-    if (starts->count && options->count > 1) {
+    if (starts->count && options->count > 1)
         return status_set(status, STATUS_BAD_INPUT, "segments and segment_starts say the same; give one of them");
-    }
     if (starts->count && starts->items[0] != 0) {
         return status_set(status, STATUS_BAD_INPUT, "the first of segment_starts is 0, the lowest layer; found %u",
                           starts->items[0]);
@@ -67,14 +66,11 @@ struct segments segments_of(const struct segment_options *options, size_t layers
     double max = starts->count ? 0 : min_kept(count, layers, cost);
     for (size_t i = count; i-- > 0;) {
         size_t first = end - 1;
-        if (starts->count) {
+        if (starts->count)
             first = starts->items[i];
-        }
         // One layer at least for each segment below.
-        while (!starts->count && first > i &&
-               (i == 0 || kept(count, count - 1 - i, end - first + 1, cost) <= max)) {
+        while (!starts->count && first > i && (i == 0 || kept(count, count - 1 - i, end - first + 1, cost) <= max))
             first--;
-        }
         segments.items[i] = (struct segment){first, end};
         end = first;
     }
@@ -84,9 +80,8 @@ struct segments segments_of(const struct segment_options *options, size_t layers
 void segments_raise(struct segments *segments, size_t lowest)
 {
     size_t below = 0;
-    while (segments->items[below].end <= lowest) {
+    while (segments->items[below].end <= lowest)
         below++;
-    }
     segments->count -= below;
     memmove(segments->items, segments->items + below, segments->count * sizeof *segments->items);
     segments->items[0].first = segments->items[0].first < lowest ? lowest : segments->items[0].first;

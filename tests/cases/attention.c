@@ -112,9 +112,8 @@ static double growth(struct attention_shape s)
 static struct operand *cache(struct cases *c, const struct attention *a, const char *name)
 {
     struct operand *o = case_random(c, a->keys + UNSEEN, a->k_cols, 1, name);
-    for (size_t i = a->keys * a->k_cols; i < (a->keys + UNSEEN) * a->k_cols; i++) {
+    for (size_t i = a->keys * a->k_cols; i < (a->keys + UNSEEN) * a->k_cols; i++)
         o->values[i] = NAN;
-    }
     return o;
 }
 
@@ -133,9 +132,8 @@ static void set_documents(struct cases *c, struct attention *a, struct masking m
     of->device_starts = starts->tensor;
     if (m.prefix > 0) {
         prefixes = case_integers(c, a->s.batch, 0, 1);
-        for (size_t b = 0; b < a->s.batch; b++) {
+        for (size_t b = 0; b < a->s.batch; b++)
             prefixes->values[b] = a->prefixes[b] = (int32_t)masking_prefix(m, b);
-        }
         of->prefixes = a->prefixes;
         of->device_prefixes = prefixes->tensor;
     }
@@ -152,16 +150,14 @@ static struct attention attention_new(struct cases *c, const struct problem *p, 
                           .k_cols = s.kv_heads * s.head_dim,
                           .segment_count = p->segment_count,
                           .segments = {{0, attention_keys(s)}}};
-    if (a.segment_count == 0) {
+    if (a.segment_count == 0)
         a.segment_count = 1;
-    } else {
+    else
         memcpy(a.segments, p->segments, sizeof a.segments);
-    }
     a.s.mask.window = m.window;
     a.mask = m;
-    if (m.document) {
+    if (m.document)
         set_documents(c, &a, m);
-    }
     a.q = case_random(c, a.rows, a.q_cols, q_deviation, "q");
     a.k = cache(c, &a, "k");
     a.v = cache(c, &a, "v");
@@ -245,11 +241,9 @@ static void make_gradients(struct cases *c, struct attention *a, enum write writ
     }
     // What the backward finds of the forward is exact but for the rounding of the dtypes.
     struct operand *inputs[] = {a->q, a->k, a->v};
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t j = 0; j < tensor_count(inputs[i]->tensor); j++) {
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < tensor_count(inputs[i]->tensor); j++)
             inputs[i]->values[j] = dtype_round(inputs[i]->values[j], inputs[i]->tensor.dtype);
-        }
-    }
     attention_forward_reference(a, a->o->values, a->logsumexp->values);
 }
 
@@ -268,9 +262,8 @@ static void run_backward(struct cases *c, const struct attention *a, enum write 
 static void check_backward(struct cases *c, const struct problem *p, struct masking m, double q_deviation,
                            enum write write, enum dtype dtype)
 {
-    if (!masking_is_seeing(p->shape, m)) {
+    if (!masking_is_seeing(p->shape, m))
         return;
-    }
     struct attention a = attention_new(c, p, m, q_deviation);
     make_gradients(c, &a, write, dtype);
     size_t q_count = a.rows * a.q_cols, k_count = a.keys * a.k_cols, at = (size_t)(p - problems);
@@ -279,9 +272,8 @@ static void check_backward(struct cases *c, const struct problem *p, struct mask
     CHECK(grads);
     run_backward(c, &a, write);
     attention_backward_reference(&a, grads, grad_k, grad_v);
-    for (size_t i = 0; i < q_count; i++) {
+    for (size_t i = 0; i < q_count; i++)
         a.grad_q->values[i] = grads[i] + (write == ADDED ? a.grad_q->values[i] : 0);
-    }
     double by = c->attention_roundings, max = 8 * growth(a.s) * fmax(1, q_deviation);
     case_check(c, a.grad_q, 1 + by, max, "grad_q of problem %zu, window %zu, documents of %zu after %zu", at,
                m.window, m.document, m.prefix);
@@ -317,11 +309,9 @@ static void check_bits(struct cases *c, size_t head_dim)
     double *found[2][2], *q[3];
     for (size_t n = 0; n < 2; n++) {
         make_gradients(c, both[n], OVER_NAN, case_sums(c));
-        for (size_t i = 0; i < both[n]->segment_count; i++) {
-            for (size_t j = 0; j < tensor_count(both[n]->grad_k[i]->tensor); j++) {
+        for (size_t i = 0; i < both[n]->segment_count; i++)
+            for (size_t j = 0; j < tensor_count(both[n]->grad_k[i]->tensor); j++)
                 both[n]->grad_k[i]->values[j] = both[n]->grad_v[i]->values[j] = 0.25;
-            }
-        }
     }
     run_backward(c, &all, OVER_NAN);
     found[0][0] = case_found(all.grad_k[0]);
@@ -346,16 +336,14 @@ static void check_bits(struct cases *c, size_t head_dim)
     c->device->reverse_sums = false;
     q[2] = case_found(all.grad_q);
     case_expect(c, memcmp(q[0], q[2], q_bytes) != 0, "a reversed sum is the same to the bit");
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++)
         free(q[i]);
-    }
     free(found[0][0]);
     free(found[0][1]);
     for (size_t n = 0; n < 2; n++) {
         both[n]->grad_q->checked = true;
-        for (size_t i = 0; i < both[n]->segment_count; i++) {
+        for (size_t i = 0; i < both[n]->segment_count; i++)
             both[n]->grad_k[i]->checked = both[n]->grad_v[i]->checked = true;
-        }
     }
     case_end(c);
 }
@@ -365,19 +353,16 @@ void attention_backward_cases(struct cases *c)
     enum dtype dtypes[2];
     size_t kinds = case_accumulators(c, dtypes);
     for (size_t i = 0; i < PROBLEMS; i++) {
-        if (is_left_out(c, problems[i].shape)) {
+        if (is_left_out(c, problems[i].shape))
             continue;
-        }
         check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[i % 4 == 3 ? kinds - 1 : 0]);
         check_backward(c, &problems[i], maskings[i % MASKINGS], 1, (enum write)(i % 2),
                        dtypes[i % 4 == 1 && problems[i].shape.keys == 0 ? kinds - 1 : 0]);
         check_backward(c, &problems[i], maskings[(i + i / MASKINGS + 5) % MASKINGS], 1, ADDED, dtypes[0]);
-        if (i % 4 == 0 || problems[i].shape.keys > 0) {
+        if (i % 4 == 0 || problems[i].shape.keys > 0)
             check_backward(c, &problems[i], unmasked, 1, ADDED, dtypes[0]);
-        }
-        if (i % 6 == 2) {
+        if (i % 6 == 2)
             check_backward(c, &problems[i], unmasked, 1000, i % 4 == 2 ? OVER_GRAD_O : OVER_NAN, dtypes[0]);
-        }
         if (i % 3 == 0) { // bf16 in sums of one order, where the device has another way for that
             c->device->deterministic = true;
             check_backward(c, &problems[i], unmasked, 1, (enum write)(i % 2), dtypes[0]);
@@ -404,9 +389,8 @@ void attention_merge_cases(struct cases *c)
     static const size_t shapes[][3] = {{1, 1, 1}, {3, 2, 6}, {37, 4, 64}, {65, 3, 80}, {300, 8, 128}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         size_t n = shapes[i][0], heads = shapes[i][1], dim = shapes[i][2];
-        if (case_is_too_large(c, (double)(n * heads * dim))) {
+        if (case_is_too_large(c, (double)(n * heads * dim)))
             continue;
-        }
         c->offset = i % 2;
         struct operand *o = case_random(c, n, heads * dim, 1, "o"),
                        *other = case_random(c, n, heads * dim, 1, "other");
@@ -423,9 +407,8 @@ void attention_merge_cases(struct cases *c)
             double a = dtype_round(statistic->values[h], case_sums(c));
             double b = dtype_round(other_statistic->values[h], case_sums(c));
             double m = fmax(a, b) + log(exp(a - fmax(a, b)) + exp(b - fmax(a, b)));
-            for (size_t d = h * dim; d < (h + 1) * dim; d++) {
+            for (size_t d = h * dim; d < (h + 1) * dim; d++)
                 o->values[d] = exp(a - m) * o->values[d] + exp(b - m) * other->values[d];
-            }
             statistic->values[h] = m;
         }
         case_check(c, o, 1, 2048, "o"); // a logsumexp of 2000 has so many epsilon, which exp makes relative

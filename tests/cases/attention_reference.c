@@ -9,9 +9,8 @@ size_t masking_prefix(struct masking m, size_t sequence)
 size_t masking_start(struct masking m, size_t token, size_t sequence)
 {
     size_t prefix = masking_prefix(m, sequence), missing = 3 * sequence;
-    if (prefix > 0) {
+    if (prefix > 0)
         return token < prefix ? 0 : token - (token - prefix) % m.document;
-    }
     size_t within = m.document ? (token + missing) % m.document : token;
     return within < token ? token - within : 0;
 }
@@ -19,9 +18,8 @@ size_t masking_start(struct masking m, size_t token, size_t sequence)
 // Whether the query at a token sees a key, by what they are of their documents.
 static bool sees(struct masking m, size_t token, size_t key, size_t sequence)
 {
-    if (key > token || (m.window == 0 && m.document == 0)) {
+    if (key > token || (m.window == 0 && m.document == 0))
         return key <= token;
-    }
     size_t prefix = masking_prefix(m, sequence), start = masking_start(m, token, sequence);
     size_t other = masking_start(m, key, sequence);
     bool continues = start > 0 && key < prefix;
@@ -34,12 +32,10 @@ bool masking_is_seeing(struct attention_shape s, struct masking m)
 {
     for (size_t i = 0; i < s.queries * s.batch; i++) {
         size_t key = 0;
-        while (key < attention_keys(s) && !sees(m, s.start + i / s.batch, key, i % s.batch)) {
+        while (key < attention_keys(s) && !sees(m, s.start + i / s.batch, key, i % s.batch))
             key++;
-        }
-        if (key == attention_keys(s)) {
+        if (key == attention_keys(s))
             return false;
-        }
     }
     return true;
 }
@@ -48,9 +44,8 @@ static double dot(const double *a, const double *b, size_t count)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         sum += a[i] * b[i];
-    }
     return sum;
 }
 
@@ -70,12 +65,10 @@ static size_t probabilities(const struct attention *a, size_t t, size_t b, size_
             largest = row[j] > largest ? row[j] : largest;
         }
     }
-    for (size_t j = 0; j < count; j++) {
+    for (size_t j = 0; j < count; j++)
         sum += row[j] = row[j] == -INFINITY ? 0 : exp(row[j] - largest);
-    }
-    for (size_t j = 0; j < count; j++) {
+    for (size_t j = 0; j < count; j++)
         row[j] /= sum > 0 ? sum : 1;
-    }
     *logsumexp = largest + log(sum);
     return count;
 }
@@ -84,9 +77,8 @@ static size_t probabilities(const struct attention *a, size_t t, size_t b, size_
 static void add(double *y, double factor, const double *x, size_t count)
 {
 #pragma omp simd
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         y[i] += factor * x[i];
-    }
 }
 
 void attention_forward_reference(const struct attention *a, double *o, double *logsumexp)

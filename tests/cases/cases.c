@@ -18,18 +18,16 @@ static const struct {
 const char *const *operation_names(void)
 {
     static const char *names[OPERATIONS + 1];
-    for (size_t i = 0; i < OPERATIONS; i++) {
+    for (size_t i = 0; i < OPERATIONS; i++)
         names[i] = operations[i].name;
-    }
     return names;
 }
 
 static bool device_has(const struct device_ops *ops, const char *operation)
 {
 #define OPERATION(name)                                                                                            \
-    if (strcmp(operation, #name) == 0) {                                                                           \
-        return ops->name;                                                                                          \
-    }
+    if (strcmp(operation, #name) == 0)                                                                             \
+        return ops->name;
     DEVICE_OPERATIONS(OPERATION)
 #undef OPERATION
     return false;
@@ -126,20 +124,17 @@ struct operand *case_random_in(struct cases *c, enum dtype dtype, size_t rows, s
     struct random random = random_named(rows * 1000003 + cols, name);
     const double *drawn = normals();
     size_t from = random_below(&random, 0, NORMALS);
-    for (size_t i = 0; i < rows * cols; from = 0) {
-        for (size_t end = i + NORMALS - from; i < rows * cols && i < end; i++, from++) {
+    for (size_t i = 0; i < rows * cols; from = 0)
+        for (size_t end = i + NORMALS - from; i < rows * cols && i < end; i++, from++)
             o->values[i] = deviation * drawn[from];
-        }
-    }
     return o;
 }
 
 struct operand *case_output_in(struct cases *c, enum dtype dtype, size_t rows, size_t cols)
 {
     struct operand *o = operand_new(c, dtype, rows, cols);
-    for (size_t i = 0; i < rows * cols; i++) {
+    for (size_t i = 0; i < rows * cols; i++)
         o->values[i] = NAN;
-    }
     return o;
 }
 
@@ -157,9 +152,8 @@ struct operand *case_integers(struct cases *c, size_t count, int32_t first, int3
 {
     struct operand *o = operand_new(c, DTYPE_I32, count, 1);
     struct random random = random_named(count, "integers");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         o->values[i] = (double)first + (double)random_below(&random, i, (uint64_t)((int64_t)bound - first));
-    }
     return o;
 }
 
@@ -196,9 +190,8 @@ double *case_found(const struct operand *o)
     size_t count = tensor_count(o->tensor);
     double *found = malloc((count + 1) * sizeof *found);
     CHECK(found);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         found[i] = get(o->found + o->offset_bytes, o->tensor.dtype, i);
-    }
     return found;
 }
 
@@ -211,11 +204,10 @@ static void hide_surroundings(const struct cases *c, bool hidden)
     for (size_t i = 0; i < c->operand_count && c->reorder; i++) {
         const struct operand *o = &c->operands[i];
         char *begin = o->memory.data, *end = (char *)o->tensor.data + tensor_bytes(o->tensor);
-        if (hidden) {
+        if (hidden)
             __asan_poison_memory_region(end, (size_t)(begin + tensor_bytes(o->memory) - end));
-        } else {
+        else
             __asan_unpoison_memory_region(begin, tensor_bytes(o->memory));
-        }
     }
 #else
     (void)c, (void)hidden;
@@ -224,12 +216,10 @@ static void hide_surroundings(const struct cases *c, bool hidden)
 
 static void give(struct cases *c, bool another)
 {
-    for (size_t i = 0; i < c->operand_count; i++) {
+    for (size_t i = 0; i < c->operand_count; i++)
         op_upload(c->device, c->operands[i].memory, c->operands[i].given);
-    }
-    if (c->reorder) {
+    if (c->reorder)
         c->reorder(another);
-    }
     hide_surroundings(c, true);
 }
 
@@ -238,9 +228,8 @@ static bool take(struct cases *c)
 {
     bool same = true;
     hide_surroundings(c, false);
-    if (c->reorder) {
+    if (c->reorder)
         c->reorder(false);
-    }
     for (size_t i = 0; i < c->operand_count; i++) {
         struct operand *o = &c->operands[i];
         unsigned char *now = malloc(tensor_bytes(o->memory));
@@ -262,9 +251,8 @@ bool case_runs(struct cases *c, int pass)
             o->checked = false;
         }
         give(c, false);
-        if (c->omit) {
+        if (c->omit)
             take(c);
-        }
         return !c->omit;
     }
     struct status status = c->device->status;
@@ -275,16 +263,14 @@ bool case_runs(struct cases *c, int pass)
         c->refusal = status;
         return false;
     }
-    if (status.code != STATUS_OK) {
+    if (status.code != STATUS_OK)
         fail(c, "%s", status.message);
-    }
     if (pass == 1 && c->reorder) {
         give(c, true);
         return true;
     }
-    if (pass == 2 && !same) {
+    if (pass == 2 && !same)
         fail(c, "another order of threads changes the bits");
-    }
     return false;
 }
 
@@ -292,9 +278,8 @@ bool case_runs(struct cases *c, int pass)
 
 void case_check(struct cases *c, struct operand *o, double roundings, double growth, const char *format, ...)
 {
-    if (c->is_refused) {
+    if (c->is_refused)
         return;
-    }
     double tolerance = roundings * dtype_epsilon(c->device->ops->dtype) + growth * dtype_epsilon(case_sums(c));
     double largest = 1, difference = 0; // differences of numbers about 1 may cancel
     double *found = case_found(o);
@@ -325,9 +310,8 @@ void case_check(struct cases *c, struct operand *o, double roundings, double gro
 void case_expect(struct cases *c, bool condition, const char *what)
 {
     c->checks++;
-    if (!condition && !c->is_refused) {
+    if (!condition && !c->is_refused)
         fail(c, "%s", what);
-    }
 }
 
 static bool is_as_given(const struct operand *o, size_t first, size_t end)
@@ -340,12 +324,10 @@ void case_end(struct cases *c)
     for (size_t i = 0; i < c->operand_count; i++) {
         struct operand *o = &c->operands[i];
         size_t end = o->offset_bytes + tensor_bytes(o->tensor), room = tensor_bytes(o->memory);
-        if (!is_as_given(o, 0, o->offset_bytes) || !is_as_given(o, end, room)) {
+        if (!is_as_given(o, 0, o->offset_bytes) || !is_as_given(o, end, room))
             fail(c, "something was written around operand %zu of [%zu, %zu]", i, o->tensor.rows, o->tensor.cols);
-        }
-        if ((!o->checked || c->is_refused) && !is_as_given(o, o->offset_bytes, end)) {
+        if ((!o->checked || c->is_refused) && !is_as_given(o, o->offset_bytes, end))
             fail(c, "operand %zu of [%zu, %zu] was written, which must stay", i, o->tensor.rows, o->tensor.cols);
-        }
         tensor_free(c->device, &o->memory);
         free(o->values);
         free(o->given);

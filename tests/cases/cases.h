@@ -89,9 +89,8 @@ size_t case_accumulators(const struct cases *c, enum dtype dtypes[2]);
 
 // Runs the call, on the operands' values as they are now, rounded to their dtypes.
 #define CASE_RUN(c, call)                                                                                          \
-    for (int case_pass = 0; case_runs(c, case_pass); case_pass++) {                                                \
-        call;                                                                                                      \
-    }
+    for (int case_pass = 0; case_runs(c, case_pass); case_pass++)                                                  \
+        call;
 bool case_runs(struct cases *c, int pass);
 
 // Every element is within roundings units of the device's dtype, and growth units of what it sums in, of its

@@ -31,9 +31,8 @@ void zero_cases(struct cases *c)
         c->offset = i % 2;
         struct operand *t = case_output(c, 1, counts[i]);
         CASE_RUN(c, op_zero(c->device, t->tensor));
-        for (size_t j = 0; j < counts[i]; j++) {
+        for (size_t j = 0; j < counts[i]; j++)
             t->values[j] = 0;
-        }
         case_check(c, t, 0, 0, "zero");
         case_end(c);
     }
@@ -51,9 +50,8 @@ void copy_cases(struct cases *c)
             struct operand *src = case_random_in(c, from, 1, counts[i], 1, "src");
             struct operand *dst = case_output_in(c, to, 1, counts[i]);
             CASE_RUN(c, op_copy(c->device, dst->tensor, src->tensor));
-            for (size_t j = 0; j < counts[i]; j++) {
+            for (size_t j = 0; j < counts[i]; j++)
                 dst->values[j] = dtype_round(src->values[j], to);
-            }
             case_check(c, dst, 0, 0, "from %s to %s", dtype_name(from), dtype_name(to));
             case_end(c);
         }
@@ -77,11 +75,9 @@ void copy_columns_cases(struct cases *c)
             struct operand *dst = case_random_in(c, dtypes[kind], rows, dst_cols, 1, "dst");
             CASE_RUN(c, op_copy_columns(c->device, dst->tensor, shapes[i].to, src->tensor, shapes[i].from,
                                         shapes[i].cols));
-            for (size_t r = 0; r < rows; r++) {
-                for (size_t j = 0; j < shapes[i].cols; j++) {
+            for (size_t r = 0; r < rows; r++)
+                for (size_t j = 0; j < shapes[i].cols; j++)
                     dst->values[r * dst_cols + shapes[i].to + j] = src->values[r * src_cols + shapes[i].from + j];
-                }
-            }
             case_check(c, dst, 0, 0, "%zu columns of %zu into %zu, %s", shapes[i].cols, src_cols, dst_cols,
                        dtype_name(dtypes[kind]));
             case_end(c);
@@ -112,9 +108,8 @@ void accumulate_cases(struct cases *c)
         struct operand *src = case_random_in(c, DTYPE_F64, 1, counts[i], 1, "src");
         struct operand *dst = case_random_in(c, DTYPE_F64, 1, counts[i], 1, "dst");
         CASE_RUN(c, op_accumulate(c->device, dst->tensor, src->tensor));
-        for (size_t j = 0; j < counts[i]; j++) {
+        for (size_t j = 0; j < counts[i]; j++)
             dst->values[j] += src->values[j];
-        }
         case_check(c, dst, 0, 0, "f64");
         case_end(c);
     }
@@ -129,9 +124,8 @@ void scale_cases(struct cases *c)
             c->offset = (i + kind) % 2;
             struct operand *t = case_random_in(c, dtypes[kind], 1, counts[i], 1, "t");
             CASE_RUN(c, op_scale(c->device, t->tensor, -2.3));
-            for (size_t j = 0; j < counts[i]; j++) {
+            for (size_t j = 0; j < counts[i]; j++)
                 t->values[j] *= -2.3;
-            }
             case_check(c, t, kind == kinds - 1, 2, "%s", dtype_name(dtypes[kind]));
             case_end(c);
         }

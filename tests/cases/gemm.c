@@ -9,20 +9,17 @@ static void reference(struct operand *c, const struct operand *a, bool transpose
     size_t m = c->tensor.rows, n = c->tensor.cols, k = transpose_a ? a->tensor.rows : a->tensor.cols;
     double *right = malloc((k * n + 1) * sizeof *right); // op(b)
     CHECK(right);
-    for (size_t i = 0; i < k * n; i++) {
+    for (size_t i = 0; i < k * n; i++)
         right[i] = b->values[transpose_b ? i % n * k + i / n : i];
-    }
 #pragma omp parallel for schedule(static) if (m * n * k > 100000)
     for (size_t i = 0; i < m; i++) {
         double *row = c->values + i * n;
-        for (size_t j = 0; j < n; j++) {
+        for (size_t j = 0; j < n; j++)
             row[j] = beta == 0 ? 0 : beta * row[j];
-        }
         for (size_t l = 0; l < k; l++) {
             double factor = alpha * a->values[transpose_a ? l * m + i : i * k + l];
-            for (size_t j = 0; j < n; j++) {
+            for (size_t j = 0; j < n; j++)
                 row[j] += factor * right[l * n + j];
-            }
         }
     }
     free(right);
@@ -169,13 +166,11 @@ void low_rank_cases(struct cases *c)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         size_t rows = shapes[s][0], cols = shapes[s][1], rank = shapes[s][2];
         const struct device_rules *rules = c->device->ops->rules;
-        if (c->omit && rows == 0) { // nothing to do wrong
+        if (c->omit && rows == 0) // nothing to do wrong
             continue;
-        }
         bool taken = rules->takes_low_rank && rules->takes_low_rank(c->device, cols, rank);
-        if ((!taken && !c->device->ops->gemm) || case_is_too_large(c, (double)(rows * cols))) {
+        if ((!taken && !c->device->ops->gemm) || case_is_too_large(c, (double)(rows * cols)))
             continue;
-        }
         for (int form = 0; form < 6; form++) {
             c->offset = s % 3 == 1;
             low_rank_case(c, rows, cols, rank, form % 2 ? TRANSPOSE : NO_TRANSPOSE, 1 + form / 2,

@@ -9,9 +9,8 @@ static void *allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     (void)arena, (void)status;
     char *memory = aligned_alloc(ARENA_ALIGNMENT, FENCE + arena_rounded(bytes) + FENCE);
-    if (!memory) {
+    if (!memory)
         return NULL;
-    }
     memset(memory + FENCE, NOT_A_NUMBER, arena_rounded(bytes) + FENCE);
     return memory + FENCE;
 }

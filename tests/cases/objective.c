@@ -8,24 +8,20 @@ static const size_t shapes[][2] = {{1, 1}, {5, 33}, {5, 8200}, {600, 257}, {1100
 static struct operand *random_logits(struct cases *c, size_t n, size_t vocab)
 {
     struct operand *logits = case_random(c, n, vocab, 1, "logits");
-    for (size_t i = 0; i < n * vocab; i += 13) {
+    for (size_t i = 0; i < n * vocab; i += 13)
         logits->values[i] *= 100;
-    }
-    for (size_t i = 0; i < n * vocab; i++) {
+    for (size_t i = 0; i < n * vocab; i++)
         logits->values[i] = dtype_round(logits->values[i], logits->tensor.dtype);
-    }
     return logits;
 }
 
 static double logsumexp_of(const double *row, size_t vocab)
 {
     double largest = -INFINITY, sum = 0;
-    for (size_t j = 0; j < vocab; j++) {
+    for (size_t j = 0; j < vocab; j++)
         largest = row[j] > largest ? row[j] : largest;
-    }
-    for (size_t j = 0; j < vocab; j++) {
+    for (size_t j = 0; j < vocab; j++)
         sum += exp(row[j] - largest);
-    }
     return largest + log(sum);
 }
 
@@ -46,9 +42,8 @@ void log_prob_cases(struct cases *c)
 {
     for (size_t variant = 0; variant < 2 * SHAPES; variant++) {
         size_t s = variant / 2, n = shapes[s][0], vocab = shapes[s][1];
-        if (case_is_too_large(c, (double)(n * vocab))) {
+        if (case_is_too_large(c, (double)(n * vocab)))
             continue;
-        }
         struct operand *targets = case_integers(c, n, -1, (int32_t)vocab);
         c->offset = s % 3 == 1;
         struct operand *logits = random_logits(c, n, vocab);
@@ -62,18 +57,15 @@ void log_prob_cases(struct cases *c)
             double target = targets->values[r], *row = logits->values + r * vocab;
             logsumexp->values[r] = target < 0 ? 0 : logsumexp_of(row, vocab);
             log_prob->values[r] = target < 0 ? 0 : row[(size_t)target] - logsumexp->values[r];
-            for (int i = 0; i < DISTRIBUTION && whole; i++) {
+            for (int i = 0; i < DISTRIBUTION && whole; i++)
                 whole->values[r * DISTRIBUTION + (size_t)i] = 0;
-            }
-            if (whole && target >= 0) {
+            if (whole && target >= 0)
                 distribution_of(whole->values + r * DISTRIBUTION, row, vocab);
-            }
         }
         case_check(c, log_prob, 0, 16, "log_prob");
         case_check(c, logsumexp, 0, 16, "logsumexp");
-        if (whole) {
+        if (whole)
             case_check(c, whole, 0, 64, "distribution");
-        }
         case_end(c);
     }
 }
@@ -136,9 +128,8 @@ static double cost_of(enum row_objective kind, enum kl_estimate estimate, const 
 static struct operand *sums_of(struct cases *c, bool watched)
 {
     struct operand *sums = case_output_in(c, DTYPE_F64, watched ? OBJECTIVE_SUMS : 1, 1);
-    for (size_t i = 0; i < (watched ? OBJECTIVE_SUMS : 1); i++) {
+    for (size_t i = 0; i < (watched ? OBJECTIVE_SUMS : 1); i++)
         sums->values[i] = 2.5 - (double)i;
-    }
     return sums;
 }
 
@@ -195,9 +186,8 @@ void objective_rows_cases(struct cases *c)
         struct operand *whole = spread ? case_random_in(c, case_sums(c), n, DISTRIBUTION, 1, "distribution") : NULL;
         struct operand *grad = in_place ? log_prob : case_output_in(c, case_sums(c), n, 1);
         advantages->values[0] = 0; // whatever the ratio
-        for (size_t b = 0; b < sequences && kind == ROW_RATIO; b++) {
+        for (size_t b = 0; b < sequences && kind == ROW_RATIO; b++)
             slopes->values[b] = fabs(slopes->values[b]); // the ratio
-        }
         for (size_t r = 0; r < n; r++) {
             log_prob->values[r] = targets->values[r] < 0 ? 0 : -fabs(log_prob->values[r]);
             old->values[r] = dtype_round(log_prob->values[r] + old->values[r], case_sums(c));
@@ -242,9 +232,8 @@ void objective_rows_cases(struct cases *c)
             bool none_there = targets->values[r] < 0;
             loss->values[0] += none_there ? 0 : loss_weight * value;
             scale += none_there ? 0 : fabs(loss_weight * value);
-            if (watched && !none_there) {
+            if (watched && !none_there)
                 watch(loss, &terms, row, loss_weight);
-            }
             double share = shares ? shares->values[r] : 1;
             double sum =
                 grad_weight * (weight * slope + (in_place && kind != ROW_RATIO ? share * slopes->values[b] : 0));
@@ -258,12 +247,10 @@ void objective_rows_cases(struct cases *c)
             }
         }
         case_check(c, grad, 0, 256, "grad, objective %d", kind);
-        if (spread) {
+        if (spread)
             case_check(c, whole, 0, 512, "distribution, objective %d", kind);
-        }
-        for (size_t i = 1; watched && i < OBJECTIVE_SUMS; i++) {
+        for (size_t i = 1; watched && i < OBJECTIVE_SUMS; i++)
             scale += fabs(loss->values[i]);
-        }
         case_check(c, loss, 0, 64 * scale / fmax(1, fabs(loss->values[0])), "loss, objective %d", kind);
         case_end(c);
     }
@@ -424,9 +411,8 @@ void sequence_costs_cases(struct cases *c)
             sums->values[0] = 5e4; // log sigma far from 0: exp of it would be infinite
             sums->values[3] = 5e4;
         }
-        if (pairs && n == 2 && flag) {
+        if (pairs && n == 2 && flag)
             sums->values[0] = -5e4; // beyond the largest exponent of a divergence
-        }
         CASE_RUN(c, op_sequence_costs(c->device, terms, sums->tensor, loss->tensor, counts->tensor,
                                       advantages->tensor, loss_weight));
         double scale = 1;
@@ -466,9 +452,8 @@ void sequence_costs_cases(struct cases *c)
                 double lost = sigmoid((a < 0 ? 1 : -1) * (reward - beta * 0.7));
                 value = fabs(a) * lost;
                 sums->values[b] = -a * beta * lost * (1 - lost);
-                if (terms.mismatched) {
+                if (terms.mismatched)
                     sums->values[b + 1] = 0;
-                }
                 if (flag) {
                     loss->values[1 + METRIC_MARGIN] += loss_weight * reward * (a < 0 ? -3 : 1.5);
                     loss->values[1 + METRIC_KL] += loss_weight * 0.7;
@@ -505,9 +490,8 @@ void log_prob_backward_cases(struct cases *c)
 {
     for (size_t variant = 0; variant < 2 * SHAPES; variant++) {
         size_t s = variant / 2, n = shapes[s][0], vocab = shapes[s][1];
-        if (case_is_too_large(c, (double)(n * vocab))) {
+        if (case_is_too_large(c, (double)(n * vocab)))
             continue;
-        }
         struct operand *targets = case_integers(c, n, -1, (int32_t)vocab);
         c->offset = s % 3 == 1;
         struct operand *logits = random_logits(c, n, vocab);

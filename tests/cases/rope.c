@@ -11,18 +11,16 @@ static void check_rope(struct cases *c, size_t start, size_t half, size_t tokens
     struct operand *x = case_random(c, rows, cols, 1, "x");
     c->offset = 0;
     struct operand *frequencies = case_output_in(c, DTYPE_F64, 1, half);
-    for (size_t j = 0; j < half; j++) {
+    for (size_t j = 0; j < half; j++)
         frequencies->values[j] = pow(10000, -(double)j / (double)half);
-    }
     struct operand *starts = case_integers(c, rows, 0, 1);
     for (size_t row = 0; document && row < rows; row++) { // those of the second sequence end a token sooner
         size_t end = start + row / batch + row % batch, begin = end / document * document;
         starts->values[row] = (double)(begin > row % batch ? begin - row % batch : 0);
     }
     struct operand *prefixes = case_integers(c, batch, 0, 1);
-    for (size_t b = 0; prefix && b < batch; b++) {
+    for (size_t b = 0; prefix && b < batch; b++)
         prefixes->values[b] = (double)(prefix - 1 + b);
-    }
     struct documents documents = {.device_starts = document ? starts->tensor : tensor_none(),
                                   .device_prefixes = prefix ? prefixes->tensor : tensor_none()};
     CASE_RUN(c, op_rope(c->device, x->tensor, frequencies->tensor, start, batch, documents, direction));

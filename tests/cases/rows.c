@@ -11,15 +11,13 @@ void bias_forward_cases(struct cases *c)
 {
     for (size_t s = 0; s < SHAPES; s++) {
         size_t n = shapes[s][0], d = shapes[s][1];
-        if (case_is_too_large(c, (double)(n * d))) {
+        if (case_is_too_large(c, (double)(n * d)))
             continue;
-        }
         c->offset = s % 3 == 2;
         struct operand *y = case_random(c, n, d, 1, "y"), *bias = case_random(c, 1, d, 1, "bias");
         CASE_RUN(c, op_bias_forward(c->device, y->tensor, bias->tensor));
-        for (size_t i = 0; i < n * d; i++) {
+        for (size_t i = 0; i < n * d; i++)
             y->values[i] += bias->values[i % d];
-        }
         case_check(c, y, 1, 1, "y");
         case_end(c);
     }
@@ -32,15 +30,13 @@ void bias_backward_cases(struct cases *c)
     for (size_t s = 0; s < SHAPES * kinds; s++) {
         size_t n = shapes[s / kinds][0], d = shapes[s / kinds][1];
         enum dtype dtype = dtypes[s % kinds];
-        if (case_is_too_large(c, (double)(n * d))) {
+        if (case_is_too_large(c, (double)(n * d)))
             continue;
-        }
         c->offset = s % 3 == 2;
         struct operand *grad_y = case_random(c, n, d, 1, "y"), *grad = case_random_in(c, dtype, 1, d, 1, "grad");
         CASE_RUN(c, op_bias_backward(c->device, grad->tensor, grad_y->tensor));
-        for (size_t i = 0; i < n * d; i++) {
+        for (size_t i = 0; i < n * d; i++)
             grad->values[i % d] += grad_y->values[i];
-        }
         case_check(c, grad, dtype == c->device->ops->dtype, case_growth(n), "grad_bias");
         case_end(c);
     }
@@ -51,9 +47,8 @@ static const double epsilon = 1e-5, offsets[] = {0, 1};
 static double rstd_of(const double *x, size_t d)
 {
     double sum = 0;
-    for (size_t j = 0; j < d; j++) {
+    for (size_t j = 0; j < d; j++)
         sum += x[j] * x[j];
-    }
     return 1 / sqrt(sum / (double)d + epsilon);
 }
 
@@ -64,9 +59,8 @@ void rmsnorm_forward_cases(struct cases *c)
         size_t n = shapes[s / 2][0], d = shapes[s / 2][1];
         bool in_place = s % 2;
         double offset = offsets[s / 2 % 2];
-        if (case_is_too_large(c, (double)(n * d))) {
+        if (case_is_too_large(c, (double)(n * d)))
             continue;
-        }
         c->offset = s % 3 == 2;
         struct operand *x = case_random(c, n, d, 1, "x"), *gain = case_random(c, 1, d, 1, "gain");
         struct operand *y = in_place ? x : case_output(c, n, d);
@@ -76,14 +70,12 @@ void rmsnorm_forward_cases(struct cases *c)
         for (size_t r = 0; r < n; r++) {
             double scale = rstd_of(x->values + r * d, d);
             rstd->values[r] = scale;
-            for (size_t i = r * d; i < (r + 1) * d; i++) {
+            for (size_t i = r * d; i < (r + 1) * d; i++)
                 y->values[i] = x->values[i] * scale * (offset + gain->values[i - r * d]);
-            }
         }
         case_check(c, y, 1, 64, "y%s", in_place ? " in place" : "");
-        if (!in_place) {
+        if (!in_place)
             case_check(c, rstd, 0, 64, "rstd");
-        }
         case_end(c);
     }
 }
@@ -102,36 +94,30 @@ static void check_rmsnorm_backward(struct cases *c, size_t n, size_t d, int vari
                              : variant == ABSENT  ? NULL
                              : accumulate         ? case_random(c, n, d, 1, "grad_x")
                                                   : case_output(c, n, d);
-    for (size_t i = 0; i < n * d; i++) {
+    for (size_t i = 0; i < n * d; i++)
         x->values[i] = dtype_round(x->values[i], x->tensor.dtype);
-    }
-    for (size_t r = 0; r < n; r++) {
+    for (size_t r = 0; r < n; r++)
         rstd->values[r] = rstd_of(x->values + r * d, d);
-    }
     CASE_RUN(c, op_rmsnorm_backward(c->device, grad_x ? grad_x->tensor : tensor_none(), accumulate,
                                     accumulate ? tensor_none() : grad_gain->tensor, grad_y->tensor, x->tensor,
                                     gain->tensor, offset, rstd->tensor));
     for (size_t r = 0; r < n; r++) {
         double dot = 0, scale = rstd->values[r];
-        for (size_t j = 0; j < d; j++) {
+        for (size_t j = 0; j < d; j++)
             dot += grad_y->values[r * d + j] * (offset + gain->values[j]) * x->values[r * d + j];
-        }
         for (size_t j = 0; j < d; j++) {
             size_t i = r * d + j;
             double g = grad_y->values[i], value = x->values[i];
             double gradient = scale * (g * (offset + gain->values[j]) - value * scale * scale * dot / (double)d);
             grad_gain->values[j] += accumulate ? 0 : g * value * scale;
-            if (grad_x) {
+            if (grad_x)
                 grad_x->values[i] = accumulate ? grad_x->values[i] + gradient : gradient;
-            }
         }
     }
-    if (grad_x) {
+    if (grad_x)
         case_check(c, grad_x, 1, 100, "grad_x, variant %d", variant);
-    }
-    if (!accumulate) {
+    if (!accumulate)
         case_check(c, grad_gain, dtype == c->device->ops->dtype, case_growth(n), "grad_gain, variant %d", variant);
-    }
     case_end(c);
 }
 

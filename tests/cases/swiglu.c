@@ -28,15 +28,13 @@ void swiglu_forward_cases(struct cases *c)
     for (size_t s = 0; s < 2 * ACTIVATION_COUNT * SHAPES; s++) {
         size_t n = shapes[s / 2 % SHAPES][0], f = shapes[s / 2 % SHAPES][1];
         enum activation activation = (enum activation)(s / 2 / SHAPES);
-        if (case_is_too_large(c, (double)(n * f))) {
+        if (case_is_too_large(c, (double)(n * f)))
             continue;
-        }
         c->offset = s % 2;
         struct operand *gate = gates(c, n, f), *up = case_random(c, n, f, 1, "up"), *y = case_output(c, n, f);
         CASE_RUN(c, op_swiglu_forward(c->device, y->tensor, gate->tensor, up->tensor, activation));
-        for (size_t i = 0; i < n * f; i++) {
+        for (size_t i = 0; i < n * f; i++)
             y->values[i] = gate->values[i] / (1 + exp(-argument(gate->values[i], activation))) * up->values[i];
-        }
         case_check(c, y, 1, 16, "y, activation %d", activation);
         case_end(c);
     }
@@ -51,9 +49,8 @@ void swiglu_backward_cases(struct cases *c)
     for (size_t s = 0; s < 2 * ACTIVATION_COUNT * SHAPES; s++) {
         size_t n = shapes[s / 2 % SHAPES][0], f = shapes[s / 2 % SHAPES][1];
         enum activation activation = (enum activation)(s / 2 / SHAPES);
-        if (case_is_too_large(c, (double)(n * f))) {
+        if (case_is_too_large(c, (double)(n * f)))
             continue;
-        }
         c->offset = s % 2;
         struct operand *gate = gates(c, n, f), *up = case_random(c, n, f, 1, "up");
         struct operand *grad = case_random(c, n, f, 1, "grad");

@@ -11,17 +11,15 @@ void embedding_forward_cases(struct cases *c)
 {
     for (size_t s = 0; s < TABLES; s++) {
         size_t n = tables[s][0], vocab = tables[s][1], d = tables[s][2];
-        if (case_is_too_large(c, (double)(vocab * d))) {
+        if (case_is_too_large(c, (double)(vocab * d)))
             continue;
-        }
         struct operand *ids = case_integers(c, n, 0, (int32_t)vocab);
         c->offset = s % 3 == 1;
         struct operand *table = case_random(c, vocab, d, 1, "table"), *y = case_output(c, n, d);
         c->offset = 0;
         CASE_RUN(c, op_embedding_forward(c->device, y->tensor, table->tensor, ids->tensor));
-        for (size_t i = 0; i < n * d; i++) {
+        for (size_t i = 0; i < n * d; i++)
             y->values[i] = table->values[(size_t)ids->values[i / d] * d + i % d];
-        }
         case_check(c, y, 0, 0, "y");
         case_end(c);
     }
@@ -34,9 +32,8 @@ void embedding_backward_cases(struct cases *c)
     for (size_t s = 0; s < TABLES * kinds; s++) {
         size_t n = tables[s / kinds][0], vocab = tables[s / kinds][1], d = tables[s / kinds][2];
         enum dtype dtype = dtypes[s % kinds];
-        if (case_is_too_large(c, (double)(vocab * d))) {
+        if (case_is_too_large(c, (double)(vocab * d)))
             continue;
-        }
         struct operand *ids = case_integers(c, n, 0, (int32_t)vocab);
         c->offset = s % 3 == 1;
         struct operand *grad_table = case_random_in(c, dtype, vocab, d, 1, "table");
@@ -44,10 +41,9 @@ void embedding_backward_cases(struct cases *c)
         c->offset = 0;
         int32_t padding = s / kinds % 2 ? (int32_t)(vocab / 2) : -1; // an id of some rows, or of all
         CASE_RUN(c, op_embedding_backward(c->device, grad_table->tensor, grad_y->tensor, ids->tensor, padding));
-        for (size_t i = 0; i < n * d; i++) {
+        for (size_t i = 0; i < n * d; i++)
             if ((int32_t)ids->values[i / d] != padding)
                 grad_table->values[(size_t)ids->values[i / d] * d + i % d] += grad_y->values[i];
-        }
         // Slices of the rows are added one after another.
         double roundings = dtype == c->device->ops->dtype ? 1 + (double)(n / 4096) : 0;
         case_check(c, grad_table, roundings, case_growth(n), "grad_table");
@@ -64,9 +60,8 @@ void embedding_backward_cases(struct cases *c)
             grad_y->values[i] = rows[i / 9];
         }
         CASE_RUN(c, op_embedding_backward(c->device, grad_table->tensor, grad_y->tensor, ids->tensor, -1));
-        for (size_t i = 0; i < 9; i++) {
+        for (size_t i = 0; i < 9; i++)
             grad_table->values[i] = 1;
-        }
         case_check(c, grad_table, 0, 0, "order of rows");
         case_end(c);
     }
@@ -79,29 +74,25 @@ void cross_entropy_cases(struct cases *c)
     const double loss_weight = 0.25, grad_weight = 3;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         size_t n = shapes[s][0], vocab = shapes[s][1];
-        if (case_is_too_large(c, (double)(n * vocab))) {
+        if (case_is_too_large(c, (double)(n * vocab)))
             continue;
-        }
         struct operand *targets = case_integers(c, n, -1, (int32_t)vocab); // some rows without a target
         struct operand *loss = case_output_in(c, DTYPE_F64, 1, 1);
         c->offset = s % 3 == 1;
         struct operand *logits = case_random(c, n, vocab, 1, "logits");
         c->offset = 0;
         loss->values[0] = 2.5;
-        for (size_t i = 0; i < n * vocab; i += 13) {
+        for (size_t i = 0; i < n * vocab; i += 13)
             logits->values[i] *= 100; // far beyond what exp holds in f32, if the maximum were not taken off
-        }
         CASE_RUN(c, op_cross_entropy(c->device, logits->tensor, targets->tensor, loss->tensor, loss_weight,
                                      grad_weight));
 #pragma omp parallel for schedule(static) if (n * vocab > 100000)
         for (size_t r = 0; r < n; r++) {
             double *row = logits->values + r * vocab, largest = -INFINITY, sum = 0;
-            for (size_t j = 0; j < vocab; j++) {
+            for (size_t j = 0; j < vocab; j++)
                 largest = row[j] > largest ? row[j] : largest;
-            }
-            for (size_t j = 0; j < vocab; j++) {
+            for (size_t j = 0; j < vocab; j++)
                 sum += exp(row[j] - largest);
-            }
             double target = targets->values[r];
             if (target >= 0) {
                 double lost = loss_weight * (largest + log(sum) - row[(size_t)target]);

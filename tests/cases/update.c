@@ -14,9 +14,8 @@ static size_t settings(const struct cases *c, struct setting list[16])
 {
     enum dtype dtypes[2];
     size_t kinds = case_accumulators(c, dtypes), count = 0;
-    for (size_t i = 0; i < kinds * kinds * 4; i++) {
+    for (size_t i = 0; i < kinds * kinds * 4; i++)
         list[count++] = (struct setting){dtypes[i / 4 % kinds], dtypes[i / 4 / kinds], i % 2, i / 2 % 2};
-    }
     return count;
 }
 
@@ -30,9 +29,8 @@ static void store(struct cases *c, const struct setting *s, struct operand *w, s
 {
     struct bf16_rounding r = rounding(s);
     for (size_t i = 0; i < tensor_count(w->tensor); i++) {
-        if (master) {
+        if (master)
             master->values[i] = w->values[i];
-        }
         if (s->stochastic && c->device->ops->dtype == DTYPE_BF16) {
             uint64_t words[2];
             random_words(&r.random, r.first + i / 8, words);
@@ -50,16 +48,14 @@ static void store(struct cases *c, const struct setting *s, struct operand *w, s
 static void check_weights(struct cases *c, const struct setting *s, struct operand *w, struct operand *master,
                           const char *name)
 {
-    if (master) {
+    if (master)
         case_check(c, master, 0, 100, "%s: master", name);
-    }
     case_check(c, w, s->stochastic ? 2 : 1, 100, "%s: w", name);
     if (s->stochastic && !c->is_refused) {
         double *found = case_found(w);
         size_t differ = 0, count = tensor_count(w->tensor);
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < count; i++)
             differ += c->device->ops->dtype == DTYPE_BF16 && found[i] != w->values[i];
-        }
         case_expect(c, differ * 100 <= count, "stochastic rounding is that of the random bits");
         free(found);
     }
@@ -83,9 +79,8 @@ void adamw_cases(struct cases *c)
                        *v = case_random_in(c, s->moment, n, d, before, "v");
         struct operand *master = s->master ? case_random_in(c, case_sums(c), n, d, 1, "master") : NULL;
         struct adam_step step = {rate, b1, b2, epsilon, decay, t, form, rounding(s), t == 1};
-        for (size_t i = 0; i < n * d; i++) {
+        for (size_t i = 0; i < n * d; i++)
             v->values[i] = fabs(v->values[i]);
-        }
         CASE_RUN(c, op_adamw(c->device, w->tensor, master ? master->tensor : tensor_none(), g->tensor, m->tensor,
                              v->tensor, &step));
         double rest1 = 1 - pow(b1, (double)t), rest2 = 1 - pow(b2, (double)t);
@@ -115,9 +110,8 @@ void adamw_cases(struct cases *c)
 static double level(bool is_signed, int code)
 {
     int number = is_signed ? abs(code - 127) : code, shift = is_signed ? 0 : 1, i = 0, below = 0;
-    if (code == 255 || number == 0) {
+    if (code == 255 || number == 0)
         return code == 255;
-    }
     while (number > below + (1 << (i + shift))) {
         below += 1 << (i + shift);
         i++;
@@ -130,11 +124,9 @@ static double level(bool is_signed, int code)
 static int nearest(const double levels[256], double x)
 {
     int best = -1;
-    for (int code = 0; code < 256; code++) {
-        if ((levels[code] < 0) == (x < 0) && (best < 0 || fabs(levels[code] - x) < fabs(levels[best] - x))) {
+    for (int code = 0; code < 256; code++)
+        if ((levels[code] < 0) == (x < 0) && (best < 0 || fabs(levels[code] - x) < fabs(levels[best] - x)))
             best = code;
-        }
-    }
     return best;
 }
 
@@ -150,15 +142,13 @@ static void check_codes(struct cases *c, struct operand *codes, struct operand *
     double *found = case_found(codes), levels[256];
     size_t differ = 0;
     bool near = true;
-    for (int code = 0; code < 256; code++) {
+    for (int code = 0; code < 256; code++)
         levels[code] = level(is_signed, code);
-    }
     for (size_t i = 0; i < count; i++) {
         size_t first = i - i % 256, end = first + 256 < count ? first + 256 : count;
         double *largest = &scales->values[i / 256];
-        for (size_t j = first; j < end && i == first; j++) {
+        for (size_t j = first; j < end && i == first; j++)
             *largest = dtype_round(j == first ? fabs(moments[j]) : fmax(*largest, fabs(moments[j])), DTYPE_F32);
-        }
         int expected = nearest(levels, moments[i] / *largest), code = code_at(found, i);
         differ += code != expected;
         near &= abs(code - expected) <= 1;
@@ -233,16 +223,14 @@ void sgd_cases(struct cases *c)
         for (size_t i = 0; i < n * d; i++) {
             double old = master && !moving ? master->values[i] : w->values[i];
             double direction = g->values[i] + (decoupled ? 0 : decay * old);
-            if (m) {
+            if (m)
                 direction = m->values[i] = momentum * m->values[i] + direction;
-            }
             w->values[i] = old - rate * direction - (decoupled ? rate * decay * old : 0);
         }
         store(c, s, w, master);
         check_weights(c, s, w, master, decoupled ? "decoupled" : "coupled");
-        if (m) {
+        if (m)
             case_check(c, m, s->moment == c->device->ops->dtype, 8, "momentum");
-        }
         case_end(c);
     }
 }

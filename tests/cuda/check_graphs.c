@@ -92,11 +92,9 @@ static const char *properties(const struct card *card, char *text, size_t size)
 // Whether an earlier preset has the same heads.
 static bool seen_before(const struct config *config)
 {
-    for (const struct config *c = config_presets; c != config; c++) {
-        if (c->heads == config->heads && c->kv_heads == config->kv_heads && c->head_dim == config->head_dim) {
+    for (const struct config *c = config_presets; c != config; c++)
+        if (c->heads == config->heads && c->kv_heads == config->kv_heads && c->head_dim == config->head_dim)
             return true;
-        }
-    }
     return false;
 }
 
@@ -167,9 +165,8 @@ static bool check(const struct card *card, const struct config *config, size_t b
                        engines->second_choices);
         }
     }
-    if (status.code != STATUS_OK) {
+    if (status.code != STATUS_OK)
         printf("%s %s batch %zu%s: %s\n", card->name, config->name, batch, blocks, status.message);
-    }
     attention_engines_free(engines);
     return status.code == STATUS_OK;
 }

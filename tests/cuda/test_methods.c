@@ -53,9 +53,8 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
 {
     struct run run = {0};
     struct device *d = device_open(device, dtype, 0, &run.status);
-    if (!d) {
+    if (!d)
         return run;
-    }
     if (d->ops->dataless) {
         d->multiprocessors = multiprocessors;
         d->compute_capability = compute_capability;
@@ -75,9 +74,8 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     fixture_open_objective(&opened);
     CHECK(ids);
     struct random random = random_named(f->seed, "ids");
-    for (size_t i = 0; i < tokens; i++) {
+    for (size_t i = 0; i < tokens; i++)
         ids[i] = (int32_t)random_below(&random, i, f->config.vocab);
-    }
     trainer_open(&trainer, &model, &f->config, &model_options, d);
     random_weights_set(&model, f->seed, rounding);
     batch_open(&batch, d, ids, NULL, f->context, f->batch_size);
@@ -90,9 +88,8 @@ static struct run step(const struct fixture *f, const char *device, enum dtype d
     run.arena = d->arena;
     run.counters = d->counters;
     run.status = d->status;
-    for (size_t i = 0; i < model.parameter_count; i++) {
+    for (size_t i = 0; i < model.parameter_count; i++)
         run.count += tensor_count(model.parameters[i].grad);
-    }
     run.gradients = calloc(run.count + 1, sizeof *run.gradients);
     CHECK(run.gradients);
     double *next = run.gradients;
@@ -153,9 +150,8 @@ static bool runs_so(const struct fixture *f, const char *device, enum dtype dtyp
 static void check_methods(const struct fixture *f, const char *device, const char *plan, enum dtype dtype,
                           size_t number, const char *what)
 {
-    if (is_emulated(f, device) && dtype != DTYPE_BF16 && (number + dtype) % 2) {
+    if (is_emulated(f, device) && dtype != DTYPE_BF16 && (number + dtype) % 2)
         return; // f32 and f64 in turn
-    }
     const struct method *full = method_find("full");
     void *defaults = options_new(&full->options);
     // All devices start from what the dtype under test can hold.
@@ -188,9 +184,8 @@ static void check_methods(const struct fixture *f, const char *device, const cha
         // The last variant once more with attention's backward at once, which bf16 alone has.
         int variants = dtype == DTYPE_BF16 ? 4 : 3;
         for (int variant = 0; runs_here(*m) && variant < variants; variant++) {
-            if (!runs_so(f, device, dtype, number, (size_t)(m - methods), variant, variants)) {
+            if (!runs_so(f, device, dtype, number, (size_t)(m - methods), variant, variants))
                 continue;
-            }
             void *options = options_of(f, *m, variant);
             enum mode mode = variant < 3 ? FORWARD : WHOLE_ATTENTION;
             struct run found = step(f, device, dtype, dtype, mode, *m, options);
@@ -221,9 +216,8 @@ static void check_methods(const struct fixture *f, const char *device, const cha
 static void check_deterministic(const struct fixture *f, const char *device, enum dtype dtype)
 {
     for (const struct method *const *m = methods; *m; m++) {
-        if (!runs_here(*m)) {
+        if (!runs_here(*m))
             continue;
-        }
         void *options = options_of(f, *m, 0);
         struct run first = step(f, device, dtype, dtype, DETERMINISTIC, *m, options);
         struct run second = step(f, device, dtype, dtype, DETERMINISTIC, *m, options);
@@ -276,9 +270,8 @@ int main(int argc, char **argv)
     size_t opened = 0, wanted = 0;
     for (size_t i = 0; i < 3; i++) {
         struct status status = {0};
-        if (argc > 4 && strcmp(argv[4], dtype_name(dtypes[i])) != 0) {
+        if (argc > 4 && strcmp(argv[4], dtype_name(dtypes[i])) != 0)
             continue;
-        }
         wanted++;
         struct device *d = device_open(device, dtypes[i], 0, &status);
         if (!d) {
@@ -339,9 +332,8 @@ int main(int argc, char **argv)
             f.config = shape;
         }
     }
-    if (opened) {
+    if (opened)
         check_memory(device);
-    }
     printf("methods: %zu checks, %zu failed; %s\n", checks, failures,
            opened == 0 ? "not run"
            : failures  ? "FAILED"

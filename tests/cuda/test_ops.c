@@ -14,9 +14,8 @@ int main(int argc, char **argv)
     size_t failures = 0, left_out = 0, refused = 0, opened = 0, wanted = 0;
     double largest = argc > 2 ? strtod(argv[2], NULL) : 0;
     for (size_t d = 0; d < 3; d++) {
-        if (argc > 3 && strcmp(argv[3], dtype_name(dtypes[d])) != 0) {
+        if (argc > 3 && strcmp(argv[3], dtype_name(dtypes[d])) != 0)
             continue;
-        }
         struct status status = {0};
         wanted++;
         struct device *device = device_open(name, dtypes[d], 0, &status);
@@ -39,12 +38,10 @@ int main(int argc, char **argv)
         }
         device_close(device);
     }
-    if (left_out) {
+    if (left_out)
         printf("%zu cases left out: more than %g results\n", left_out, largest);
-    }
-    if (refused) {
+    if (refused)
         printf("%zu cases refused\n", refused);
-    }
     printf("operations: %s\n", opened == 0 ? "not run" : failures ? "FAILED" : "passed");
     return opened == 0 || opened < wanted || failures > 0;
 }

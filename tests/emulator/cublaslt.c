@@ -98,9 +98,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *made, cudaDataType_t type, uint64_t rows,
                                           uint64_t cols, int64_t stride)
 {
-    if (rows == 0 || cols == 0 || stride < (int64_t)rows) {
+    if (rows == 0 || cols == 0 || stride < (int64_t)rows)
         return CUBLAS_STATUS_INVALID_VALUE;
-    }
     struct layout *layout = malloc(sizeof *layout);
     CHECK(layout);
     *layout = (struct layout){(uint64_t)type, rows, cols, (uint64_t)stride};
@@ -173,11 +172,9 @@ static uint64_t hash(const struct product *p)
         const void *at;
         size_t bytes;
     } parts[] = {{&p->how, sizeof p->how}, {p->layouts, sizeof p->layouts}};
-    for (size_t i = 0; i < 2; i++) {
-        for (size_t j = 0; j < parts[i].bytes; j++) {
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; j < parts[i].bytes; j++)
             h = (h ^ ((const unsigned char *)parts[i].at)[j]) * 1099511628211u;
-        }
-    }
     return h;
 }
 
@@ -187,18 +184,16 @@ static void describe(struct product *p, cublasLtMatmulDesc_t how, cublasLtMatrix
     const void *layouts[4] = {a, b, c, d};
     *p = (struct product){0};
     memcpy(&p->how, how, sizeof p->how);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         memcpy(&p->layouts[i], layouts[i], sizeof p->layouts[i]);
-    }
 }
 
 // The combinations of types that cuBLASLt documents for cublasLtMatmul, of those that this program has.
 static bool types_fit(const struct product *p)
 {
     uint64_t a = p->layouts[0].type, c = p->layouts[2].type;
-    if (p->layouts[1].type != a || p->layouts[3].type != c) {
+    if (p->layouts[1].type != a || p->layouts[3].type != c)
         return false;
-    }
     switch (p->how.compute) {
     case CUBLAS_COMPUTE_64F:
         return p->how.scale == CUDA_R_64F && a == CUDA_R_64F && c == CUDA_R_64F;
@@ -231,9 +226,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     CHECK(handle && wanted > 0);
     describe(&p, how, a, b, c, d);
     *found = 0;
-    if (!types_fit(&p) || !sizes_fit(&p)) {
+    if (!types_fit(&p) || !sizes_fit(&p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
     struct algorithm algorithm = {.hash = hash(&p), .workspace = preference->workspace};
     memcpy(algorithm.alignment, preference->alignment, sizeof algorithm.alignment);
     for (; *found < wanted && *found < CANDIDATES; ++*found) {
@@ -247,9 +241,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 static float tf32(float value)
 {
     uint32_t bits;
-    if (isnan(value)) {
+    if (isnan(value))
         return value;
-    }
     memcpy(&bits, &value, sizeof bits);
     bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
     memcpy(&value, &bits, sizeof value);
@@ -298,9 +291,8 @@ static void multiply(void *data)
     size_t k = ta == CblasTrans ? a->rows : a->cols, parts = p->candidate + 1;
     size_t step_a = ta == CblasTrans ? 1 : a->stride, step_b = tb == CblasTrans ? b->stride : 1;
     const char *fastest = getenv("EMULATED_FASTEST");
-    if (fastest && strtoul(fastest, NULL, 10) != p->candidate) {
+    if (fastest && strtoul(fastest, NULL, 10) != p->candidate)
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-    }
     if (c->type == CUDA_R_64F) {
 
         for (size_t part = 0; part < parts; part++) {
@@ -323,11 +315,10 @@ static void multiply(void *data)
         for (size_t j = 0; j < c->cols; j++) {
             for (size_t i = 0; i < c->rows; i++) {
                 size_t at = j * c->stride + i;
-                if (c->type == CUDA_R_16BF) {
+                if (c->type == CUDA_R_16BF)
                     ((uint16_t *)p->c)[at] = dtype_bf16(wide_c[at]);
-                } else {
+                else
                     ((float *)p->c)[at] = wide_c[at];
-                }
             }
         }
         free(wide_a);

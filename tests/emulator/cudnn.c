@@ -65,12 +65,10 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     switch ((int)name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
         if (wanted > 1 && graph_keeps_scores(graph) && emulator_capability() == 90 &&
-            !getenv("EMULATED_NONDETERMINISTIC")) {
+            !getenv("EMULATED_NONDETERMINISTIC"))
             *count = 2;
-        }
-        for (int64_t i = 0; i < *count; i++) {
+        for (int64_t i = 0; i < *count; i++)
             give_engine(((cudnnBackendDescriptor_t *)values)[i], graph, i);
-        }
         break;
     case CUDNN_ATTR_ENGINECFG_ENGINE:
         give_engine(*(cudnnBackendDescriptor_t *)values, graph, is_deterministic(descriptor));

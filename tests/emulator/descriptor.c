@@ -23,11 +23,9 @@ void set_attribute(struct descriptor *d, int name, cudnnBackendAttributeType_t t
 
 const struct attribute *find_attribute(const struct descriptor *d, int name)
 {
-    for (size_t i = 0; i < d->count; i++) {
-        if (d->attributes[i].name == name) {
+    for (size_t i = 0; i < d->count; i++)
+        if (d->attributes[i].name == name)
             return &d->attributes[i];
-        }
-    }
     return NULL;
 }
 
@@ -60,8 +58,7 @@ struct descriptor *descriptor_at(const struct descriptor *d, int name, size_t in
 {
     const struct attribute *attribute = find_attribute(d, name);
     struct descriptor *value = NULL;
-    if (attribute && (int64_t)index < attribute->count) {
+    if (attribute && (int64_t)index < attribute->count)
         memcpy(&value, attribute->bytes + index * sizeof value, sizeof value);
-    }
     return value;
 }

@@ -106,14 +106,11 @@ static struct descriptor *result(const struct descriptor *operation, int name)
 
 static void finish(struct descriptor *t)
 {
-    if (int_at(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16) {
-        for (size_t i = 0; i < elements(t); i++) {
+    if (int_at(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16)
+        for (size_t i = 0; i < elements(t); i++)
             t->values[i] = dtype_round(t->values[i], DTYPE_BF16);
-        }
-    }
-    if (!bool_at(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
+    if (!bool_at(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL))
         each(t, store);
-    }
 }
 
 // ---- operations
@@ -121,9 +118,8 @@ static void finish(struct descriptor *t)
 static size_t offset(const struct descriptor *t, const int64_t at[4])
 {
     size_t o = 0;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         o = o * (size_t)dim(t, i) + (size_t)(dim(t, i) == 1 ? 0 : at[i]); // broadcast
-    }
     return o;
 }
 
@@ -191,12 +187,10 @@ static double partial_sum(double x)
 static bool is_reshaped(const struct descriptor *graph, const struct descriptor *t)
 {
     const struct descriptor *operation;
-    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++)
         if (operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR &&
-            descriptor_at(operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 0) == t) {
+            descriptor_at(operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, 0) == t)
             return true;
-        }
-    }
     return false;
 }
 
@@ -248,9 +242,8 @@ static void reduction(const struct descriptor *operation)
     CHECK(largest || int_at(how, CUDNN_ATTR_REDUCTION_OPERATOR) == CUDNN_REDUCE_TENSOR_ADD);
     int64_t group = dim(x, 1) / dim(y, 1), at[4];
     size_t next = 0;
-    for (size_t i = 0; largest && i < elements(y); i++) {
+    for (size_t i = 0; largest && i < elements(y); i++)
         y->values[i] = -INFINITY;
-    }
     for (at[0] = 0; at[0] < dim(x, 0); at[0]++)
         for (int64_t head = 0; head < dim(x, 1); head++)
             for (at[2] = 0; at[2] < dim(x, 2); at[2]++)
@@ -293,11 +286,9 @@ static bool is_result(const struct descriptor *graph, const struct descriptor *t
 {
     const struct descriptor *operation;
     for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
-        for (size_t j = 0; j < SIDES; j++) {
-            if (sides[j].written && descriptor_at(operation, sides[j].name, 0) == t) {
+        for (size_t j = 0; j < SIDES; j++)
+            if (sides[j].written && descriptor_at(operation, sides[j].name, 0) == t)
                 return true;
-            }
-        }
     }
     return false;
 }
@@ -316,9 +307,8 @@ static size_t stored_bytes(const struct descriptor *graph, bool deterministic)
         bool kept = deterministic && is_query_gradient(graph, operation);
         for (size_t j = 0; j < SIDES; j++) {
             const struct descriptor *t = descriptor_at(operation, sides[j].name, 0);
-            if (!t || !is_result(graph, t)) {
+            if (!t || !is_result(graph, t))
                 continue;
-            }
             bool is_virtual = bool_at(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
             size_t times = sides[j].written ? !is_virtual : !is_virtual ? 1 : sums_heads ? 2 : 0;
             times += kept && sides[j].name == CUDNN_ATTR_OPERATION_MATMUL_ADESC ? 2 : 0;
@@ -334,9 +324,8 @@ static bool is_backward(const struct descriptor *graph)
 {
     const struct descriptor *operation;
     bool backward = false;
-    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++) {
+    for (size_t i = 0; (operation = descriptor_at(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, i)); i++)
         backward |= operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
-    }
     return backward;
 }
 
@@ -408,9 +397,8 @@ struct range {
 static struct range range_of(const struct descriptor *t, bool written)
 {
     int64_t last = 0, element = int_at(t, CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_BFLOAT16 ? 2 : 4;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         last += (dim(t, i) - 1) * int64_at(t, CUDNN_ATTR_TENSOR_STRIDES, i);
-    }
     struct range range = {t, bound(t), NULL, written};
     range.last = range.first + (last + 1) * element;
     CHECK((uintptr_t)range.first % (uintptr_t)int64_at(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0) == 0);

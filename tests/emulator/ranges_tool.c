@@ -33,12 +33,10 @@ static nvtxDomainHandle_t NVTX_API domain_create(const char *name)
 
 static int NVTX_API range_push(nvtxDomainHandle_t handle, const nvtxEventAttributes_t *event)
 {
-    if ((void *)handle != (void *)&domain || event->messageType != NVTX_MESSAGE_TYPE_ASCII) {
+    if ((void *)handle != (void *)&domain || event->messageType != NVTX_MESSAGE_TYPE_ASCII)
         abort();
-    }
-    if (!log_stream) {
+    if (!log_stream)
         log_stream = open_memstream(&log_text, &log_bytes);
-    }
     fprintf(log_stream, "%d %s\n", depth, event->message.ascii);
     return depth++;
 }
@@ -56,9 +54,8 @@ SEEN int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
     const NvtxExportTableCallbacks *callbacks = get_table(NVTX_ETID_CALLBACKS);
     NvtxFunctionTable table = NULL;
     unsigned int count = 0;
-    if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &count)) {
+    if (!callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &count))
         return 0;
-    }
     *table[NVTX_CBID_CORE2_DomainCreateA] = (NvtxFunctionPointer)domain_create;
     *table[NVTX_CBID_CORE2_DomainRangePushEx] = (NvtxFunctionPointer)range_push;
     *table[NVTX_CBID_CORE2_DomainRangePop] = (NvtxFunctionPointer)range_pop;

@@ -150,22 +150,26 @@ void ask_when(cudaStream_t stream, cudaEvent_t event, size_t times, std::functio
 
 void ask(cudaStream_t stream, std::function<void()> run)
 {
-    ask_when(stream, nullptr, 0, [run = std::move(run)] {
-        run();
-        return true;
-    });
+    ask_when(
+        stream, nullptr, 0,
+        [run = std::move(run)] {
+            run();
+            return true;
+        });
 }
 
 } // namespace
 
 void emulator_ask(cudaStream_t stream, void (*run)(void *data), void *data)
 {
-    ask(stream, [=] { run(data); });
+    ask(
+        stream, [=] { run(data); });
 }
 
 void emulator_ask_until(cudaStream_t stream, int (*done)(void *data), void *data)
 {
-    ask_when(stream, nullptr, 0, [=] { return done(data) != 0; });
+    ask_when(
+        stream, nullptr, 0, [=] { return done(data) != 0; });
 }
 
 void emulator_eager(unsigned streams)

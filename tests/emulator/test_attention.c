@@ -60,9 +60,8 @@ static struct tensor filled(struct device *device, size_t rows, size_t cols, enu
     struct random random = random_named(1, name);
     double *values = malloc(rows * cols * sizeof *values);
     CHECK(values);
-    for (size_t i = 0; i < rows * cols; i++) {
+    for (size_t i = 0; i < rows * cols; i++)
         values[i] = *name ? random_normal(&random, i) : 0;
-    }
     tensor_write(device, t, values);
     free(values);
     return t;
@@ -120,9 +119,8 @@ static struct call call(struct device *device, struct attention_shape s, size_t 
 static void call_free(struct device *device, struct call *c)
 {
     struct tensor *all[] = {&c->q, &c->k, &c->v, &c->o, &c->logsumexp, &c->grad_q, &c->grad_k, &c->grad_v};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(device, all[i]);
-    }
 }
 
 enum { BLOCK = CUDA_ATTENTION_QUERIES, KEYS = CUDA_ATTENTION_KEYS, TILE = CUDA_ATTENTION_TILE };
@@ -234,9 +232,8 @@ static void test_glue_of_a_step(void **state)
         method_step(*m, &f.model, &f.batch, how, &report);
         options_free(&(*m)->options, how);
         assert_int_equal(device->status.code, STATUS_OK);
-        if (device->counters.glue_bytes != counted) {
+        if (device->counters.glue_bytes != counted)
             fail_msg("%s moves %.0f bytes, not %.0f", (*m)->name, counted, device->counters.glue_bytes);
-        }
         assert_true(counted > 0 || !(*m)->exact);
         batch_close(&f.batch, device);
         trainer_close(&f.trainer);
@@ -280,9 +277,8 @@ static void test_folded_as_unfolded(void **state)
             double *a = values_of(device, found[j]), *b = values_of(device, expected[j]);
             double *sum = j ? summed(b, keys, s.kv_heads, group, s.head_dim) : NULL;
             double error = j ? relative_l2(a, sum, key_count) : relative_l2(a, b, count);
-            if (!(error <= dtype_epsilon(DTYPE_BF16))) {
+            if (!(error <= dtype_epsilon(DTYPE_BF16)))
                 fail_msg("shape %zu: grad_%c differs by %.2e", i, "qkv"[j], error);
-            }
             free(sum);
             free(a);
             free(b);
@@ -320,9 +316,8 @@ static void test_blocks_alike(void **state)
             free(a);
             free(b);
         }
-        for (int n = 0; n < 3; n++) {
+        for (int n = 0; n < 3; n++)
             call_free(device, &calls[n]);
-        }
     }
     device_close(device);
 }
@@ -387,13 +382,11 @@ static void test_low_logsumexp(void **state)
     struct tensor grad_k = filled(device, KEYS_OF, DIM, DTYPE_F32, ""),
                   grad_v = filled(device, KEYS_OF, DIM, DTYPE_F32, "");
     double values[KEYS_OF * DIM], expected[KEYS_OF * DIM] = {0};
-    for (size_t i = 0; i < KEYS_OF * DIM; i++) {
+    for (size_t i = 0; i < KEYS_OF * DIM; i++)
         values[i] = -28;
-    }
     tensor_write(device, k, values);
-    for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++) {
+    for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++)
         values[i] = 2;
-    }
     tensor_write(device, q, values);
     struct key_segment segment = {0, KEYS_OF, grad_k, grad_v, {0}};
     op_attention_forward(device, s, o, logsumexp, q, k, v);
@@ -404,29 +397,23 @@ static void test_low_logsumexp(void **state)
     assert_true(low[0] < -149 && low[0] > -151);
     for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++) {
         size_t seen = s.start + i / (2 * DIM) + 1;
-        for (size_t key = 0; key < seen; key++) {
+        for (size_t key = 0; key < seen; key++)
             expected[key * DIM + i % DIM] += of_o[i] / (double)seen;
-        }
     }
     double error = relative_l2(found, expected, KEYS_OF * DIM);
-    if (!(error <= dtype_epsilon(DTYPE_BF16))) {
+    if (!(error <= dtype_epsilon(DTYPE_BF16)))
         fail_msg("grad_v differs by %.2e", error);
-    }
     struct tensor all[] = {q, o, k, v, logsumexp, grad_o, grad_q, grad_k, grad_v};
     double *of_q = values_of(device, grad_q), *of_k = values_of(device, grad_k);
-    for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++) {
+    for (size_t i = 0; i < QUERIES_OF * 2 * DIM; i++)
         assert_true(isfinite(of_q[i]));
-    }
-    for (size_t i = 0; i < KEYS_OF * DIM; i++) {
+    for (size_t i = 0; i < KEYS_OF * DIM; i++)
         assert_true(isfinite(of_k[i]));
-    }
     double *read[] = {low, of_o, found, of_q, of_k};
-    for (size_t i = 0; i < sizeof read / sizeof *read; i++) {
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         free(read[i]);
-    }
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(device, &all[i]);
-    }
     device_close(device);
 }
 
@@ -480,9 +467,8 @@ static struct forward forward_of(struct device *device, struct attention_shape s
 static void forward_free(struct device *device, struct forward *f)
 {
     struct tensor *all[] = {&f->q, &f->k, &f->v, &f->o, &f->logsumexp};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(device, all[i]);
-    }
 }
 
 static struct tensor copied(struct device *to, struct device *from, struct tensor t)
@@ -515,9 +501,8 @@ static void expect_right(struct device *device, struct attention_shape s, struct
                  how, s.queries, s.start, s.keys, s.batch, s.heads, s.kv_heads, error, off);
     }
     double *all[] = {o, expected, logsumexp, logsumexps};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
-    }
     forward_free(cpu, &r);
     device_close(cpu);
 }
@@ -526,9 +511,8 @@ static size_t blocks_of(const struct device *device, struct attention_shape s, s
 {
     size_t blocks = 0;
     *max_parts = 0;
-    for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b); blocks++) {
+    for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b); blocks++)
         *max_parts = b.parts > *max_parts ? b.parts : *max_parts;
-    }
     return blocks;
 }
 
@@ -553,9 +537,8 @@ static void test_ranges_of_keys(void **state)
             struct forward whole = forward_of(device, cut[i], tensor_none());
             device->whole_keys = false;
             expect_right(device, cut[i], &f, few ? "few multiprocessors" : "parts");
-            if ((f.glue_bytes > 0) != is_cut || whole.glue_bytes != 0 || f.moved - whole.moved != f.glue_bytes) {
+            if ((f.glue_bytes > 0) != is_cut || whole.glue_bytes != 0 || f.moved - whole.moved != f.glue_bytes)
                 fail_msg("shape %zu: %.0f bytes besides, not %.0f", i, f.moved - whole.moved, f.glue_bytes);
-            }
             forward_free(device, &whole);
             forward_free(device, &f);
         }
@@ -577,9 +560,8 @@ static struct tensor low_keys(struct device *device, struct attention_shape s, s
     size_t rows = attention_keys(s) * s.batch, cols = s.kv_heads * s.head_dim;
     struct tensor k = filled(device, rows, cols, DTYPE_BF16, "");
     double *values = zeros(rows * cols);
-    for (size_t i = 0; i < rows * cols; i += cols) {
+    for (size_t i = 0; i < rows * cols; i += cols)
         values[i] = i / cols % step == 0 ? low : 0;
-    }
     tensor_write(device, k, values);
     free(values);
     return k;
@@ -602,9 +584,8 @@ static void test_ranges_of_low_logsumexps(void **state)
         struct tensor k = low_keys(device, s, cases[i].step, cases[i].low);
         struct forward f = forward_of(device, s, k);
         double ones[TILE * 8];
-        for (size_t j = 0; j < TILE * 8; j++) {
+        for (size_t j = 0; j < TILE * 8; j++)
             ones[j] = cases[i].low < -1000 ? 1e30 : sqrt(8);
-        }
         tensor_write(device, f.q, ones);
         op_attention_forward(device, s, f.o, f.logsumexp, f.q, k, f.v);
         double *o = values_of(device, f.o), *logsumexp = values_of(device, f.logsumexp);
@@ -613,9 +594,8 @@ static void test_ranges_of_low_logsumexps(void **state)
             assert_true(i > 0 || (logsumexp[0] < -149 && logsumexp[0] > -155));
         } else {
             assert_true(logsumexp[0] == -INFINITY);
-            for (size_t j = 0; j < TILE * 8; j++) {
+            for (size_t j = 0; j < TILE * 8; j++)
                 assert_true(o[j] == 0);
-            }
         }
         free(logsumexp);
         free(o);

@@ -26,9 +26,8 @@ static void step_on(const char *name, char bus_id[32])
     f.dtype = f.rounding = DTYPE_BF16;
     f.context = 40;
     f.device = device_open(name, f.dtype, 0, &status);
-    if (!f.device) {
+    if (!f.device)
         fail_msg("%s", status.message);
-    }
     struct trainer_options model = {.kv_gradient_dtype = DTYPE_F32, .gradient_dtype = DTYPE_F32};
     int32_t ids[40] = {3, 1, 4, 1, 5, 9, 2, 6};
     trainer_open(&f.trainer, &f.model, &f.config, &model, f.device);
@@ -54,9 +53,8 @@ static void test_cards_take_turns(void **state)
     (void)state;
     char ids[5][32];
     const char *const names[] = {"cuda", "cuda:1", "cuda:0", "cuda:1"};
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         step_on(names[i], ids[i]);
-    }
     assert_string_equal(ids[0], "0000:E0:00.0");
     assert_string_equal(ids[1], "0000:E1:00.0");
     assert_string_equal(ids[2], ids[0]);
@@ -113,9 +111,8 @@ static json_t *measure(const struct scratch *scratch, const char *environment, i
     fclose(file);
     int code;
     const char *said = output(scratch, environment, "run spec.json --fresh --out out.jsonl", &code);
-    if (code != 0) {
+    if (code != 0)
         fail_msg("%s", said);
-    }
     snprintf(path, sizeof path, "%s/out.jsonl", scratch->folder);
     json_t *record = json_load_file(path, 0, NULL);
     assert_non_null(record);
@@ -126,9 +123,8 @@ static double samples_ms(const json_t *record)
 {
     const json_t *samples = json_object_get(record, "samples_ms");
     double sum = 0;
-    for (size_t i = 0; i < json_array_size(samples); i++) {
+    for (size_t i = 0; i < json_array_size(samples); i++)
         sum += json_number_value(json_array_get(samples, i));
-    }
     return sum;
 }
 
@@ -154,18 +150,16 @@ static void test_a_record_has_energy_and_clock(void **state)
         snprintf(environment, sizeof environment, "LD_LIBRARY_PATH=%s %s", nvml, more[i]);
         json_t *record = measure(*state, environment, 6);
         double energy_j, wall_s, min, median, max, samples_s = 1e-3 * samples_ms(record);
-        if (samples_s < 0.6) {
+        if (samples_s < 0.6)
             skip(); // too fast a machine: the samples are shorter than what an energy is told of
-        }
         assert_int_equal(json_unpack(record, "{s:F, s:F, s:{s:F, s:F, s:F}}", "energy_j", &energy_j, "wall_s",
                                      &wall_s, "sm_clock_mhz", "min", &min, "median", &median, "max", &max),
                          0);
         // Of a step; between two samples a little is done that belongs to neither. A slow machine takes fewer
         // samples.
         size_t steps = json_array_size(json_object_get(record, "samples_ms"));
-        if (steps * energy_j < 0.95 * 200 * samples_s || steps * energy_j > 200 * wall_s) {
+        if (steps * energy_j < 0.95 * 200 * samples_s || steps * energy_j > 200 * wall_s)
             fail_msg("%zu steps of %g s together at 200 W took %g J each", steps, samples_s, energy_j);
-        }
         assert_true(min == 1500 && median == 1510 && max == 1520);
         json_decref(record);
     }
@@ -195,9 +189,8 @@ static void test_sensors_as_csv(void **state)
     assert_null(fgets(line, sizeof line, file));
     fclose(file);
     const char *said = output(*state, "LD_LIBRARY_PATH=", "sensors --count 1", &code);
-    if (code == 0) {
+    if (code == 0)
         skip(); // this machine has NVML
-    }
     assert_int_equal(code, 2);
     assert_non_null(strstr(said, "no sensors: libnvidia-ml.so.1"));
     assert_non_null(strstr(said, "NVIDIA's driver brings it"));

@@ -56,9 +56,8 @@ static void test_a_step_waits_for_its_end_alone(void **state)
         for (const struct method *const *m = methods; *m; m++) {
             size_t few = waits_of(&f, *m, 64), many = waits_of(&f, *m, 7);
             // For the time, and for the loss.
-            if (few != 2 || many != few) {
+            if (few != 2 || many != few)
                 fail_msg("%s waits %zu times in one chunk, %zu times in ten", (*m)->name, few, many);
-            }
         }
         batch_close(&f.batch, f.device);
         trainer_close(&f.trainer);
@@ -221,9 +220,8 @@ static void test_tf32_rounds(void **state)
 static double product_by(struct device *device, double c_before)
 {
     double factors[TERMS], found;
-    for (int i = 0; i < TERMS; i++) {
+    for (int i = 0; i < TERMS; i++)
         factors[i] = 1.0 / (3 * i + 1);
-    }
     struct tensor a = tensor_new(device, 1, TERMS, DTYPE_F32, CATEGORY_ACTIVATIONS);
     struct tensor b = tensor_new(device, 1, TERMS, DTYPE_F32, CATEGORY_ACTIVATIONS);
     struct tensor c = tensor_new(device, 1, 1, DTYPE_F32, CATEGORY_ACTIVATIONS);
@@ -332,9 +330,8 @@ static void test_refused_gemm_algorithms(void **state)
         status = (struct status){0};
         product_with(path, false, &status);
         assert_int_equal(status.code, STATUS_BAD_INPUT);
-        if (!strstr(status.message, cases[i].message) || !strstr(status.message, path)) {
+        if (!strstr(status.message, cases[i].message) || !strstr(status.message, path))
             fail_msg("case %zu: %s", i, status.message);
-        }
     }
     unlink(path);
     status = (struct status){0};
@@ -400,9 +397,8 @@ static void test_record(void **state)
     assert_int_equal(ended, 0);
     json_error_t error;
     json_t *record = json_load_file(out, 0, &error);
-    if (!record) {
+    if (!record)
         fail_msg("%s: %s", out, error.text);
-    }
     const char *status, *card;
     double median_ms, host_launch_ms, relative_l2, floor;
     json_int_t peak, used, reserved, workspace;
@@ -428,18 +424,16 @@ static void refused(enum dtype dtype, const char *part, const char *other)
     struct status status = {0};
     assert_null(device_open("cuda", dtype, 0, &status));
     assert_int_equal(status.code, STATUS_UNSUPPORTED);
-    if (!strstr(status.message, part) || !strstr(status.message, other)) {
+    if (!strstr(status.message, part) || !strstr(status.message, other))
         fail_msg("\"%s\" does not say \"%s\" and \"%s\"", status.message, part, other);
-    }
 }
 
 static struct device *opened_as(const char *name, enum dtype dtype)
 {
     struct status status = {0};
     struct device *device = device_open(name, dtype, 0, &status);
-    if (!device) {
+    if (!device)
         fail_msg("%s", status.message);
-    }
     return device;
 }
 
@@ -490,9 +484,8 @@ static void test_deterministic_attention_by_its_notes(void **state)
     plan->compute_capability = 90;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv("EMULATED_CARD", cases[i].card, 1);
-        if (cases[i].none) {
+        if (cases[i].none)
             setenv("EMULATED_NONDETERMINISTIC", cases[i].none, 1);
-        }
         struct device *device = opened(DTYPE_BF16);
         unsetenv("EMULATED_NONDETERMINISTIC");
         unsetenv("EMULATED_CARD");
@@ -566,9 +559,8 @@ static struct normed normed(enum dtype dtype, size_t cols, bool unfused)
     result.y = values_of(device, y);
     result.grad_x = values_of(device, grad_x);
     struct tensor *all[] = {&rstd, &grad_x, &grad_y, &y, &gain, &x};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(device, all[i]);
-    }
     device_close(device);
     return result;
 }
@@ -629,9 +621,8 @@ static void test_longest_heads(void **state)
             assert_non_null(strstr(device->status.message, "256"));
             assert_non_null(strstr(device->status.message, cases[i].refused_by));
         }
-        for (size_t t = 0; t < 5; t++) {
+        for (size_t t = 0; t < 5; t++)
             tensor_free(device, &rows[t]);
-        }
         tensor_free(device, &logsumexp);
         device_close(device);
     }

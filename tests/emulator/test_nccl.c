@@ -18,9 +18,8 @@ static void replicas_are_as_one_card(void **state)
     for (size_t m = 0; methods[m]; m++) {
         bool takes = (methods[m]->exact || methods[m]->draw) && methods[m]->parallel & PARALLEL_DATA;
         for (enum sum sum = SUM_ORDERED; takes && sum <= SUM_ENGINE; sum++) {
-            if (!is_chosen(m + sum + P, 2)) { // those of another number of ranks
+            if (!is_chosen(m + sum + P, 2)) // those of another number of ranks
                 continue;
-            }
             struct split split = {P, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, sum, false, 1};
             check_split(methods[m], &settings[(m + sum) % 2], split, ENDS);
             checked++;
@@ -47,11 +46,9 @@ static void overlap_keeps_the_bits(void **state)
     (void)state;
     static const struct setting setting = {.options = "chunk=7 budget=2", .sequences = 3, .masked = true};
     struct split split = {world.comm.size, 1, 1, ZERO_NOTHING, EXCHANGE_GATHER, SUM_ORDERED, false, 1};
-    for (size_t i = 0; i < 2; i++) {
-        if (is_chosen(i + world.comm.size, 2)) { // the other with another number of ranks
+    for (size_t i = 0; i < 2; i++)
+        if (is_chosen(i + world.comm.size, 2)) // the other with another number of ranks
             check_overlap(method_find(i ? "seco" : "streambp"), &setting, split);
-        }
-    }
     split.sum = SUM_ENGINE;
     check_overlap(method_find("checkpoint"), &setting, split);
 }
@@ -152,8 +149,7 @@ int main(int argc, char **argv)
     setenv("LONGBP_EMULATED_CARDS", "3", 1);
     setenv("RANKS_DEVICE", "cuda", 1);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 1);
-    if (argc > 1) {
+    if (argc > 1)
         return open_world() && cmocka_run_group_tests(tests, NULL, NULL) == 0 ? close_world() : 1;
-    }
     return start_all(argv[0], counts, sizeof counts / sizeof *counts);
 }

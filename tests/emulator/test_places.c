@@ -36,9 +36,8 @@ static struct {
 
 static void wait_but_for(struct device *device, enum queue queue, struct event event)
 {
-    if (queue != dropped.of || event.queue != dropped.for_) {
+    if (queue != dropped.of || event.queue != dropped.for_)
         dropped.real->wait(device, queue, event);
-    }
 }
 
 // x, written by an operation, goes out, and comes in to where y was, which an operation has read; the number found
@@ -56,9 +55,8 @@ static bool comes_back(struct device *device, size_t between)
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
     copy_out(device, host, x);
     struct event out = event_record(device, QUEUE_OUT);
-    for (size_t i = 0; i < between; i++) {
+    for (size_t i = 0; i < between; i++)
         event_record(device, QUEUE_OUT);
-    }
     event_wait(device, QUEUE_COMPUTE, out);
     op_zero(device, x);
     op_copy(device, z, y);
@@ -116,9 +114,8 @@ static void open_trained(struct fixture *f, const char *name, enum dtype dtype, 
     random_weights_set(&f->model, f->seed, f->rounding);
     batch_open(&f->batch, f->device, ids, NULL, CONTEXT, 1);
     f->gradient_count = 0;
-    for (size_t i = 0; i < f->model.parameter_count; i++) {
+    for (size_t i = 0; i < f->model.parameter_count; i++)
         f->gradient_count += tensor_count(f->model.parameters[i].grad);
-    }
 }
 
 static void open_model(struct fixture *f, const char *name, enum dtype dtype, unsigned places)
@@ -139,9 +136,8 @@ static void take_step(struct fixture *f, const struct setting *setting, bool off
     const struct method *method = method_find(setting->method);
     void *options = fixture_options(method, "%s", setting->options);
     struct step_report report = {0};
-    if (!offloads) {
+    if (!offloads)
         assert_true(options_set(&method->options, options, "offload", "none"));
-    }
     trainer_zero(&f->trainer);
     f->device->counters = (struct counters){0};
     arena_reset_peak(&f->device->arena);
@@ -239,9 +235,8 @@ static void check_setting(const struct setting *setting, enum dtype dtype)
 static void an_offloaded_step_needs_each_wait(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SETTINGS; i++) {
+    for (size_t i = 0; i < SETTINGS; i++)
         check_setting(&settings[i], i % 2 ? DTYPE_BF16 : DTYPE_F32);
-    }
 }
 
 // Weights after two updates and gradients of two batches, from the seed on.
@@ -377,18 +372,16 @@ static void updates_are_those_of_the_cpu(void **state)
                                         "rank=3 interval=1 when=backward"};
     for (const struct optimizer *const *o = optimizers; *o; o++) {
         for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
-            if (!is_chosen((size_t)(o - optimizers) + i, 2)) {
+            if (!is_chosen((size_t)(o - optimizers) + i, 2))
                 continue;
-            }
             size_t count, same;
             double *expected = updated("cpu", *o, given[i], &count);
             for (unsigned early = 0; early < 1u << QUEUE_COUNT; early += 7) {
                 eager(early);
                 double *found = updated("cuda", *o, given[i], &same);
                 assert_int_equal(same, count);
-                if (!(relative_l2(found, expected, count) < 1e-11)) {
+                if (!(relative_l2(found, expected, count) < 1e-11))
                     fail_msg("%s %s: off by %.1e", (*o)->name, given[i], relative_l2(found, expected, count));
-                }
                 free(found);
             }
             eager(0);

@@ -50,9 +50,8 @@ static const char *path(const struct scratch *scratch, const char *format, size_
 static char *text_of(const char *file)
 {
     FILE *stream = fopen(file, "r");
-    if (!stream) {
+    if (!stream)
         fail_msg("%s is not there", file);
-    }
     char *text = malloc(TEXT_MAX);
     assert_non_null(text);
     text[fread(text, 1, TEXT_MAX - 1, stream)] = 0;
@@ -118,16 +117,13 @@ static void note_ended(const struct scratch *scratch, struct course *course)
     char *said = text_of(path(scratch, "said", 0, "")), *rest = said, *line;
     while ((line = strsep(&rest, "\n"))) {
         char *colon = strstr(line, ": ");
-        if (!colon || !strstr(colon, " after ")) {
+        if (!colon || !strstr(colon, " after "))
             continue;
-        }
-        if (!strstr(colon, ": passed after ")) {
+        if (!strstr(colon, ": passed after "))
             fail_msg("%s", line);
-        }
         *colon = 0;
-        for (size_t i = 0; i < course->ended_count; i++) {
+        for (size_t i = 0; i < course->ended_count; i++)
             assert_string_not_equal(course->ended[i], line);
-        }
         assert_true(course->ended_count < PARTS + has_ranks());
         snprintf(course->ended[course->ended_count++], sizeof course->ended[0], "%s", line);
     }
@@ -158,9 +154,8 @@ static size_t check_archive(const struct scratch *scratch, struct course *course
 {
     char archive[1024], folder[1024];
     snprintf(archive, sizeof archive, "%s", path(scratch, "out-%zu", course->last, "/cuda-all.tar.gz"));
-    if (course->ended_count == 0 && access(archive, F_OK) != 0) {
+    if (course->ended_count == 0 && access(archive, F_OK) != 0)
         return 0;
-    }
     snprintf(folder, sizeof folder, "%s", path(scratch, "unpacked-%zu", number, ""));
     assert_int_equal(mkdir(folder, 0700), 0);
     char *words[] = {"/bin/tar", "-xzf", archive, "-C", folder, NULL};
@@ -171,16 +166,14 @@ static size_t check_archive(const struct scratch *scratch, struct course *course
     for (size_t i = 0; i < course->ended_count; i++) {
         char wanted[64];
         snprintf(wanted, sizeof wanted, "%s passed ", course->ended[i]);
-        if (!strstr(parts, wanted)) {
+        if (!strstr(parts, wanted))
             fail_msg("kill %zu: the archive lacks \"%s\"; it has %s", number, course->ended[i], parts);
-        }
         snprintf(wanted, sizeof wanted, "/%s.log", course->ended[i]);
         free(text_of(path(scratch, "unpacked-%zu", number, wanted)));
     }
     size_t passed = 0, records = 0;
-    for (const char *found = parts; (found = strstr(found, " passed ")); found++) {
+    for (const char *found = parts; (found = strstr(found, " passed ")); found++)
         passed++;
-    }
     free(parts);
     DIR *files = opendir(folder);
     assert_non_null(files);
@@ -213,11 +206,9 @@ static void check_summary(const struct scratch *scratch, const struct course *co
                                     "ceiling_bf16: ",
                                     "attention_backward/",
                                     "sensors, "};
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        if (!strstr(summary, expected[i])) {
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        if (!strstr(summary, expected[i]))
             fail_msg("no \"%s\" in the summary:\n%s", expected[i], summary);
-        }
-    }
     free(summary);
 }
 
@@ -244,9 +235,8 @@ static void test_killed_at_random_moments(void **state)
     }
     assert_true(go_on(scratch, &course, false, 600, &code));
     note_ended(scratch, &course);
-    if (code != 0) {
+    if (code != 0)
         fail_msg("%s", text_of(path(scratch, "said", 0, "")));
-    }
     assert_int_equal(check_archive(scratch, &course, max), PARTS + has_ranks());
     assert_int_equal(course.records, 44 + has_ranks());
     check_summary(scratch, &course);
@@ -272,17 +262,15 @@ static void test_asked_to_end(void **state)
     free(parts);
     kill(process, SIGTERM);
     assert_true(ends_within(process, 60, &code));
-    if (code == 0) {
+    if (code == 0)
         skip(); // so fast that nothing was left to be stopped
-    }
     assert_int_equal(code, 3);
     assert_true(ends_within(start(unpack, "", path(scratch, "tar", 0, "")), 60, &code) && code == 0);
     parts = text_of(path(scratch, "parts", 0, ""));
     bool passed = strncmp(parts, "methods passed ", 15) == 0, was_cut = strncmp(parts, "methods cut ", 12) == 0;
     free(parts);
-    if (passed) {
+    if (passed)
         skip(); // likewise, while it was asked
-    }
     assert_true(was_cut);
 }
 

@@ -114,9 +114,8 @@ static void test_mistakes(void **state)
             _exit(0);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
-        if (!WIFSIGNALED(status) || WTERMSIG(status) != mistakes[i].signal) {
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != mistakes[i].signal)
             fail_msg("%s is not refused: status %d", mistakes[i].name, status);
-        }
     }
 }
 

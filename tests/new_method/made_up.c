@@ -39,9 +39,8 @@ static void run(struct step *step)
     as_full.options = defaults;
     full->run(&as_full);
     options_free(&full->options, defaults);
-    if (options->pitch == 1) {
+    if (options->pitch == 1)
         status_set(&step->model->device->status, STATUS_FAILED, "ran %zu times", options->repeats);
-    }
 }
 
 static bool check(const void *given, const struct config *config, size_t context, struct status *status)

@@ -280,10 +280,9 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
     }
     backward(&t, grad_q.data, to, segment_count, grad_o.data, o.data, logsumexp.data, q.data, k.data, v.data,
              workspace.data);
-    for (size_t i = 0; i < segment_count; i++) {
+    for (size_t i = 0; i < segment_count; i++)
         if (staged_count(&segments[i]))
             add_to_segment(shape, &segments[i], to[i].grad_k.data, to[i].grad_v.data);
-    }
     free(to);
 }
 

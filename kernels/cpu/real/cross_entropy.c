@@ -16,9 +16,8 @@ static double row_gradient(stored *row, size_t vocab, int32_t target, real grad_
     const bool keep = sizeof(stored) == sizeof(real);
     real largest = -REAL_INFINITY;
 #pragma omp simd reduction(max : largest)
-    for (size_t j = 0; j < vocab; j++) {
+    for (size_t j = 0; j < vocab; j++)
         largest = load(row[j]) > largest ? load(row[j]) : largest;
-    }
     real logit = load(row[target]);
     double at_target = (double)logit - largest, sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -30,9 +29,8 @@ static double row_gradient(stored *row, size_t vocab, int32_t target, real grad_
     }
     real factor = (real)(grad_weight / sum);
 #pragma omp simd
-    for (size_t j = 0; j < vocab; j++) {
+    for (size_t j = 0; j < vocab; j++)
         row[j] = store((keep ? load(row[j]) : real_exp(load(row[j]) - largest)) * factor);
-    }
     real probability = keep ? load(row[target]) : real_exp(logit - largest) * factor;
     row[target] = store(probability - grad_weight);
     return log(sum) - at_target;
@@ -53,15 +51,13 @@ void NAME(cross_entropy)(struct device *device, struct tensor logits, struct ten
         for (size_t r = 0; r < rows; r++) {
             stored *row = data + (first + r) * vocab;
             losses[r] = 0;
-            if (target[first + r] >= 0) {
+            if (target[first + r] >= 0)
                 losses[r] = row_gradient(row, vocab, target[first + r], (real)grad_weight);
-            } else {
+            else
                 memset(row, 0, vocab * sizeof *row);
-            }
         }
-        for (size_t r = 0; r < rows; r++) {
+        for (size_t r = 0; r < rows; r++)
             total += losses[r];
-        }
     }
     *(double *)loss.data += loss_weight * total;
 }

@@ -10,9 +10,8 @@ void NAME(zero)(struct device *device, struct tensor t)
     (void)device;
     size_t size = tensor_bytes(t);
 #pragma omp parallel for schedule(static) if (size > 2 * PIECE)
-    for (size_t first = 0; first < size; first += PIECE) {
+    for (size_t first = 0; first < size; first += PIECE)
         memset((char *)t.data + first, 0, size - first < PIECE ? size - first : PIECE);
-    }
 }
 
 static void copy_bytes(struct tensor dst, struct tensor src)
@@ -36,9 +35,8 @@ void NAME(copy)(struct device *device, struct tensor dst, struct tensor src)
     struct accumulator to = accumulator_of(dst), from = accumulator_of(src);
     size_t count = tensor_count(dst);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         accumulator_set(to, i, accumulator_get(from, i));
-    }
 }
 
 void NAME(copy_columns)(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
@@ -49,9 +47,8 @@ void NAME(copy_columns)(struct device *device, struct tensor dst, size_t to, str
     char *first = (char *)dst.data + to * size;
     const char *source = (const char *)src.data + from * size;
 #pragma omp parallel for schedule(static) if (dst.rows * cols * size > 2 * PIECE)
-    for (size_t r = 0; r < dst.rows; r++) {
+    for (size_t r = 0; r < dst.rows; r++)
         memcpy(first + r * dst.cols * size, source + r * src.cols * size, cols * size);
-    }
 }
 
 // Whether numbers of this dtype are summed in `real`.
@@ -66,9 +63,8 @@ static void add_doubles(struct tensor dst, struct tensor src)
     const double *from = src.data;
     size_t count = tensor_count(dst);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         to[i] += from[i];
-    }
 }
 
 void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor src)
@@ -82,9 +78,8 @@ void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor sr
     struct accumulator to = accumulator_of(dst), from = accumulator_of(src);
     size_t count = tensor_count(dst);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         accumulator_set(to, i, accumulator_get(to, i) + accumulator_get(from, i));
-    }
 }
 
 void NAME(scale)(struct device *device, struct tensor t, double factor)
@@ -93,9 +88,8 @@ void NAME(scale)(struct device *device, struct tensor t, double factor)
     struct accumulator data = accumulator_of(t);
     size_t count = tensor_count(t);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         accumulator_set(data, i, accumulator_get(data, i) * (real)factor);
-    }
 }
 
 void NAME(dequantise)(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,

@@ -11,9 +11,8 @@ void NAME(embedding_forward)(struct device *device, struct tensor y, struct tens
     const int32_t *id = ids.data;
     size_t d = table.cols;
 #pragma omp parallel for schedule(static) if (y.rows * d > PARALLEL_ELEMENTS)
-    for (size_t r = 0; r < y.rows; r++) {
+    for (size_t r = 0; r < y.rows; r++)
         memcpy((stored *)y.data + r * d, (const stored *)table.data + id[r] * d, d * sizeof(stored));
-    }
 }
 
 // Rows that a narrow accumulator takes at a time, 512 KiB of the stack: all of one id are summed, then rounded
@@ -76,9 +75,8 @@ void NAME(embedding_backward)(struct device *device, struct tensor grad_table, s
             if (id[r] == padding)
                 continue;
 #pragma omp simd
-            for (size_t j = first; j < last; j++) {
+            for (size_t j = first; j < last; j++)
                 accumulator_set(out, id[r] * d + j, accumulator_get(out, id[r] * d + j) + load(grad[r * d + j]));
-            }
         }
     }
 }

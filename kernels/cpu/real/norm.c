@@ -20,17 +20,14 @@ void NAME(rmsnorm_forward)(struct device *device, struct tensor y, struct tensor
         const stored *row = px + r * d;
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (size_t j = 0; j < d; j++) {
+        for (size_t j = 0; j < d; j++)
             sum += (double)load(row[j]) * load(row[j]);
-        }
         real scale = (real)(1 / sqrt(sum / d + epsilon));
 #pragma omp simd
-        for (size_t j = 0; j < d; j++) {
+        for (size_t j = 0; j < d; j++)
             py[r * d + j] = store(load(row[j]) * scale * (base + load(pg[j])));
-        }
-        if (pr) {
+        if (pr)
             pr[r] = scale;
-        }
     }
 }
 
@@ -48,13 +45,11 @@ static void gain_backward(struct tensor grad_gain, struct tensor grad_y, struct 
             const stored *row = px + r * d + first, *grad = pgy + r * d + first;
             real scale = pr[r];
 #pragma omp simd
-            for (size_t j = 0; j < width; j++) {
+            for (size_t j = 0; j < width; j++)
                 sums[j] += load(grad[j]) * load(row[j]) * scale;
-            }
         }
-        for (size_t j = 0; j < width; j++) {
+        for (size_t j = 0; j < width; j++)
             accumulator_set(out, first + j, accumulator_get(out, first + j) + sums[j]);
-        }
     }
 }
 
@@ -69,21 +64,18 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
     stored *pgx = grad_x.data;
     size_t d = x.cols;
     // First, because grad_x may be x or grad_y.
-    if (grad_gain.data) {
+    if (grad_gain.data)
         gain_backward(grad_gain, grad_y, x, rstd);
-    }
-    if (!pgx) {
+    if (!pgx)
         return;
-    }
 #pragma omp parallel for schedule(static) if (x.rows * d > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < x.rows; r++) {
         const stored *row = px + r * d, *grad = pgy + r * d;
         stored *out = pgx + r * d;
         double dot = 0;
 #pragma omp simd reduction(+ : dot)
-        for (size_t j = 0; j < d; j++) {
+        for (size_t j = 0; j < d; j++)
             dot += (double)(load(grad[j]) * (base + load(pg[j]))) * load(row[j]);
-        }
         real scale = pr[r], along = (real)(dot / d * scale * scale);
         if (accumulate) {
 #pragma omp simd
@@ -93,9 +85,8 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
             }
         } else {
 #pragma omp simd
-            for (size_t j = 0; j < d; j++) {
+            for (size_t j = 0; j < d; j++)
                 out[j] = store(scale * (load(grad[j]) * (base + load(pg[j])) - load(row[j]) * along));
-            }
         }
     }
 }
@@ -109,9 +100,8 @@ void NAME(bias_forward)(struct device *device, struct tensor y, struct tensor bi
 #pragma omp parallel for schedule(static) if (y.rows * d > PARALLEL_ELEMENTS)
     for (size_t r = 0; r < y.rows; r++) {
 #pragma omp simd
-        for (size_t j = 0; j < d; j++) {
+        for (size_t j = 0; j < d; j++)
             py[r * d + j] = store(load(py[r * d + j]) + load(pb[j]));
-        }
     }
 }
 
@@ -127,12 +117,10 @@ void NAME(bias_backward)(struct device *device, struct tensor grad_bias, struct 
         real sums[STRIP] = {0};
         for (size_t r = 0; r < grad_y.rows; r++) {
 #pragma omp simd
-            for (size_t j = 0; j < width; j++) {
+            for (size_t j = 0; j < width; j++)
                 sums[j] += load(pgy[r * d + first + j]);
-            }
         }
-        for (size_t j = 0; j < width; j++) {
+        for (size_t j = 0; j < width; j++)
             accumulator_set(out, first + j, accumulator_get(out, first + j) + sums[j]);
-        }
     }
 }

@@ -13,14 +13,12 @@ static real shifted_logsumexp(double *log_sum, const stored *row, size_t vocab)
 {
     real largest = -REAL_INFINITY;
 #pragma omp simd reduction(max : largest)
-    for (size_t j = 0; j < vocab; j++) {
+    for (size_t j = 0; j < vocab; j++)
         largest = load(row[j]) > largest ? load(row[j]) : largest;
-    }
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (size_t j = 0; j < vocab; j++) {
+    for (size_t j = 0; j < vocab; j++)
         sum += (double)real_exp(load(row[j]) - largest);
-    }
     *log_sum = log(sum);
     return largest;
 }
@@ -51,16 +49,14 @@ void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor
     for (size_t r = 0; r < rows; r++) {
         const stored *row = (const stored *)logits.data + r * vocab;
         lse[r] = l[r] = 0;
-        if (of) {
+        if (of)
             memset(of + r * DISTRIBUTION, 0, DISTRIBUTION * sizeof *of);
-        }
         if (target[r] >= 0) {
             double log_sum, largest = shifted_logsumexp(&log_sum, row, vocab);
             lse[r] = (real)(largest + log_sum);
             l[r] = (real)(load(row[target[r]]) - largest - log_sum);
-            if (of) {
+            if (of)
                 write_distribution(of + r * DISTRIBUTION, row, vocab, (real)largest, log_sum);
-            }
         }
     }
 }
@@ -98,18 +94,16 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
         real w = weight ? weight[r] : count ? (real)objective_share(count[b]) : 1;
         struct row_cost cost = row_cost(terms, row);
         sums.loss += (double)w * cost.value - terms.entropy_bonus * row.entropy;
-        if (loss.rows > 1) {
+        if (loss.rows > 1)
             row_metrics(terms, row, &sums);
-        }
         double s = share ? (double)share[r] : 1;
         double by_log_prob =
             grad_weight * (double)w * cost.slope + (slope && !by_ratio ? grad_weight * s * slope[b] : 0);
         g[r] = (real)by_log_prob;
         if (of) {
             struct row_spread spread = row_spread(terms, row, grad_weight * (double)w, by_log_prob, grad_weight);
-            for (int i = 0; i < DISTRIBUTION; i++) {
+            for (int i = 0; i < DISTRIBUTION; i++)
                 of[r * DISTRIBUTION + i] = (real)spread.of[i];
-            }
         }
     }
     objective_sums_add(loss.data, loss.rows, &sums, loss_weight);
@@ -141,9 +135,8 @@ void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, st
     size_t each = sequence_gains(terms);
     for (size_t b = 0; b < sums.rows; b += sequence_stride(terms)) {
         double gains[GAINS] = {0};
-        for (size_t i = 0; advantage && i < each; i++) {
+        for (size_t i = 0; advantage && i < each; i++)
             gains[i] = (double)advantage[b * each + i];
-        }
         sequence_settle(terms, sum + b, count ? count + b : NULL, gains, &step);
     }
     objective_sums_add(loss.data, loss.rows, &step, loss_weight);
@@ -183,9 +176,8 @@ void NAME(log_prob_backward)(struct device *device, struct tensor logits, struct
         }
         real at_target = g[r] - g[r] * real_exp(load(row[target[r]]) - lse[r]);
 #pragma omp simd
-        for (size_t j = 0; j < vocab; j++) {
+        for (size_t j = 0; j < vocab; j++)
             row[j] = store(-g[r] * real_exp(load(row[j]) - lse[r]));
-        }
         row[target[r]] = store(at_target);
     }
 }

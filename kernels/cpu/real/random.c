@@ -16,13 +16,12 @@ void NAME(random_normal)(struct device *device, struct tensor t, struct random r
         random_normals(&random, first, some, mean, deviation, values);
         for (size_t i = 0; i < some; i++) {
             double value = dtype_round(values[i], rounding);
-            if (t.dtype == DTYPE_F64) {
+            if (t.dtype == DTYPE_F64)
                 ((double *)t.data)[first + i] = value;
-            } else if (t.dtype == DTYPE_F32) {
+            else if (t.dtype == DTYPE_F32)
                 ((float *)t.data)[first + i] = (float)value;
-            } else {
+            else
                 ((uint16_t *)t.data)[first + i] = dtype_bf16((float)value);
-            }
         }
     }
 }

@@ -44,11 +44,9 @@ static void rotate_block(struct run run, size_t base, const double *frequency, s
         for (size_t position = base; position < end; position++) {
             if (position >= begin) {
                 size_t row = (position - run.position) * run.step;
-                for (size_t r = row; r < row + run.rows; r++) {
-                    for (size_t x = r * run.cols; x < (r + 1) * run.cols; x += 2 * half) {
+                for (size_t r = row; r < row + run.rows; r++)
+                    for (size_t x = r * run.cols; x < (r + 1) * run.cols; x += 2 * half)
                         rotate(run.data + x + first, c, s, pairs, half);
-                    }
-                }
             }
             for (size_t j = 0; j < pairs; j++) {
                 double next = c[j] * step_cos[j] - s[j] * step_sin[j];
@@ -64,9 +62,8 @@ static void rotate_run(struct run run, const double *frequency, size_t half, int
     size_t first = run.position / BLOCK;
     size_t blocks = run.tokens ? (run.position + run.tokens - 1) / BLOCK - first + 1 : 0;
 #pragma omp parallel for schedule(static) if (run.tokens * run.rows * run.cols > PARALLEL_ELEMENTS)
-    for (size_t block = 0; block < blocks; block++) {
+    for (size_t block = 0; block < blocks; block++)
         rotate_block(run, (first + block) * BLOCK, frequency, half, direction);
-    }
 }
 
 // The tokens of sequence b, document by document.
@@ -77,9 +74,8 @@ static void rotate_documents(struct run whole, struct documents documents, size_
     size_t batch = whole.step, end = 0, prefix = prefixes ? (size_t)prefixes[b] : 0;
     for (size_t begin = 0; begin < whole.tokens; begin = end) {
         int32_t start = starts[begin * batch + b];
-        for (end = begin + 1; end < whole.tokens && starts[end * batch + b] == start;) {
+        for (end = begin + 1; end < whole.tokens && starts[end * batch + b] == start;)
             end++;
-        }
         struct run run = whole;
         run.data += (begin * batch + b) * run.cols;
         run.position += begin - (size_t)start + (start > 0 ? prefix : 0);
@@ -94,10 +90,8 @@ void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencie
 {
     (void)device;
     struct run run = {x.data, start, x.rows / batch, batch, batch, x.cols};
-    for (size_t b = 0; documents.device_starts.data && b < batch; b++) {
+    for (size_t b = 0; documents.device_starts.data && b < batch; b++)
         rotate_documents(run, documents, b, frequencies.data, frequencies.cols, direction);
-    }
-    if (!documents.device_starts.data) {
+    if (!documents.device_starts.data)
         rotate_run(run, frequencies.data, frequencies.cols, direction);
-    }
 }

@@ -56,20 +56,18 @@ void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor 
                           enum activation activation)
 {
     (void)device;
-    if (activation == ACTIVATION_SILU) {
+    if (activation == ACTIVATION_SILU)
         forward(y.data, gate.data, up.data, tensor_count(y), ACTIVATION_SILU);
-    } else {
+    else
         forward(y.data, gate.data, up.data, tensor_count(y), ACTIVATION_GELU_TANH);
-    }
 }
 
 void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
                            enum activation activation)
 {
     (void)device;
-    if (activation == ACTIVATION_SILU) {
+    if (activation == ACTIVATION_SILU)
         backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_SILU);
-    } else {
+    else
         backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_GELU_TANH);
-    }
 }

@@ -21,9 +21,8 @@ static inline real target_get(struct target target, size_t i, bool master)
 
 static inline void target_set(struct target target, size_t i, real value, bool master)
 {
-    if (master) {
+    if (master)
         accumulator_set(target.master, i, value);
-    }
     target.w[i] = store(value);
 }
 
@@ -33,9 +32,8 @@ static void store_group(struct target target, size_t first, size_t end, const re
 {
 #if REAL_BITS == 16
     struct rounding_bits bits = rounding_bits(rounding, first / GROUP);
-    for (size_t i = first; i < end; i++) {
+    for (size_t i = first; i < end; i++)
         target.w[i] = store(stochastic_bf16(values[i - first], &bits, i - first));
-    }
 #else
     (void)target, (void)first, (void)end, (void)values, (void)rounding;
 #endif
@@ -62,9 +60,8 @@ static inline real adam_next(const struct adam *a, size_t i, bool master)
 static inline void adam_all(struct adam a, size_t count, bool master)
 {
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         target_set(a.target, i, adam_next(&a, i, master), master);
-    }
 }
 
 static void adam_stochastic(struct adam a, size_t count, const struct bf16_rounding *rounding)
@@ -107,13 +104,12 @@ void NAME(adamw)(struct device *device, struct tensor w, struct tensor master, s
     (void)device;
     size_t count = tensor_count(w);
     const struct adam adam = adam_of(w, master, g, m, v, step);
-    if (step->rounding.stochastic && REAL_BITS == 16) {
+    if (step->rounding.stochastic && REAL_BITS == 16)
         adam_stochastic(adam, count, &step->rounding);
-    } else if (master.data) {
+    else if (master.data)
         adam_all(adam, count, true);
-    } else {
+    else
         adam_all(adam, count, false);
-    }
 }
 
 // A moment in 8 bits: its codes, in memory as the words' bytes are, and scales.
@@ -126,9 +122,8 @@ struct coded {
 static struct coded coded_of(struct tensor codes, struct tensor scales, bool is_signed)
 {
     struct coded coded = {.codes = codes.data, .scales = scales.data};
-    for (int code = 0; code < MAP_LEVELS; code++) {
+    for (int code = 0; code < MAP_LEVELS; code++)
         coded.levels[code] = map_level(is_signed, code);
-    }
     return coded;
 }
 
@@ -136,9 +131,8 @@ static struct coded coded_of(struct tensor codes, struct tensor scales, bool is_
 static void code_block(const struct coded *to, size_t first, size_t count, const real *values, bool is_signed)
 {
     float largest = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         largest = fabsf((float)values[i]) > largest ? fabsf((float)values[i]) : largest;
-    }
     to->scales[first / MAP_BLOCK] = largest;
     for (size_t i = 0; i < count; i++) {
         float x = largest > 0 ? (float)values[i] / largest : 0;
@@ -177,9 +171,8 @@ void NAME(adamw_coded)(struct device *device, struct tensor w, struct tensor g, 
     const struct coded m = coded_of(moments.m, moments.m_scale, true),
                        v = coded_of(moments.v, moments.v_scale, false);
 #pragma omp parallel for schedule(static) if (count > PARALLEL_ELEMENTS)
-    for (size_t first = 0; first < count; first += MAP_BLOCK) {
+    for (size_t first = 0; first < count; first += MAP_BLOCK)
         adam_block(&adam, &m, &v, first, count - first < MAP_BLOCK ? count - first : MAP_BLOCK, &step->rounding);
-    }
 }
 
 struct sgd {
@@ -219,8 +212,7 @@ void NAME(sgd)(struct device *device, struct tensor w, struct tensor master, str
             values[i - first] = sgd_next(&sgd, i);
             target_set(sgd.target, i, values[i - first], sgd.target.master.data);
         }
-        if (step->rounding.stochastic) {
+        if (step->rounding.stochastic)
             store_group(sgd.target, first, end, values, &step->rounding);
-        }
     }
 }

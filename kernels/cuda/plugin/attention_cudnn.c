@@ -120,9 +120,8 @@ static bool run(struct device *device, struct attention_graph *graph, const stru
         cudnnGetLastErrorString(detail, sizeof detail);
         status_set(&device->status, STATUS_FAILED, "cuDNN could not run attention: %s", detail);
     }
-    if (pack) {
+    if (pack)
         cudnnBackendDestroyDescriptor(pack);
-    }
     return done;
 }
 
@@ -214,13 +213,11 @@ static bool forward_block(const struct forward *f, const struct cuda_attention_b
     struct scratch scratch = {.o = o, .logsumexp = logsumexp};
     struct attention_shape rows = f->shape;
     rows.queries = b->queries, rows.batch = b->sequences;
-    if (merged) {
+    if (merged)
         scratch = scratch_of(f, b);
-    }
     if (b->parts > 1) {
-        if (!b->prepared) {
+        if (!b->prepared)
             cuda_repeat_rows(device, scratch.q, q, rows, b->parts);
-        }
         q = scratch.q;
     }
     if (own) {
@@ -232,9 +229,8 @@ static bool forward_block(const struct forward *f, const struct cuda_attention_b
             .tensors = {
                 [Q] = q.data, [K] = k.data, [V] = v.data, [O] = scratch.o.data, [STATS] = scratch.logsumexp.data}};
         size_t left = b->kind == ATTENTION_WINDOW ? cuda_attention_left_bound(f->shape, b) : 0;
-        if (!graph || !run(device, graph, &binding, left, cuda_workspace(device, cuda_stream(device)))) {
+        if (!graph || !run(device, graph, &binding, left, cuda_workspace(device, cuda_stream(device))))
             return false;
-        }
     }
     if (merged) {
         size_t token = b->sequences * parts_of(b);
@@ -336,9 +332,8 @@ static void prepare(const struct backward *a, const struct cuda_attention_block 
 {
     struct attention_shape s = a->shape;
     size_t first = b->query - b->row;
-    if (b->prepared) {
+    if (b->prepared)
         return;
-    }
     s.queries = b->rows, s.batch = b->sequences;
     if (cuda_attention_is_folded(a->shape, b)) {
         cuda_fold(a->device, (struct tensor[]){t->q, t->o, t->grad_o},
@@ -394,11 +389,10 @@ static void add_query_gradients(const struct backward *a, const struct cuda_atte
     if (rectangle) {
         size_t token = t->grad_q_sum.rows / b->queries;
         struct tensor grad_q = tensor_rows(t->grad_q, skipped * token, b->queries * token);
-        if (b->first) {
+        if (b->first)
             cuda_copy(a->device, t->grad_q_sum, grad_q);
-        } else {
+        else
             cuda_accumulate_each(a->device, &t->grad_q_sum, &grad_q, 1);
-        }
     }
     if (b->last) { // of grad_o, which grad_q may be, these rows are spent
         size_t stride = a->shape.batch;
@@ -423,9 +417,8 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
 {
     struct device *device = a->device;
     struct attention_graph *graph = block_graph(backend(device)->engines, a->shape, b, &device->status);
-    if (!graph) {
+    if (!graph)
         return false;
-    }
     char *workspace = a->workspace.data;
     struct binding binding = {.tensors = {[Q] = t->q.data,
                                           [K] = keys_of(a, a->k, b).data,
@@ -444,9 +437,8 @@ static bool run_graph(const struct backward *a, const struct cuda_attention_bloc
     range_of_block(device);
     bool ran = run(device, graph, &binding, left, workspace + engine);
     range_pop(device);
-    if (ran) {
+    if (ran)
         add_key_gradients(a, b, t);
-    }
     return ran;
 }
 
@@ -492,9 +484,8 @@ static void run_blocks(const struct backward *a)
          cuda_attention_next_block(a->shape, max, &b);) {
         struct block_tensors t = tensors_of(a, &b);
         bool accumulate = !ended && before != ATTENTION_RECTANGLE;
-        if (!(b.kind == ATTENTION_UNTILED ? run_own(a, &b, &t, accumulate) : run_graph(a, &b, &t))) {
+        if (!(b.kind == ATTENTION_UNTILED ? run_own(a, &b, &t, accumulate) : run_graph(a, &b, &t)))
             return;
-        }
         add_query_gradients(a, &b, &t);
         before = b.kind;
         ended = b.last;
@@ -531,17 +522,14 @@ bool attention_cudnn_build(struct attention_engines *engines, const struct devic
                            struct attention_shape shape, struct status *status)
 {
     bool done = true;
-    if (cuda_attention_forward_by_cudnn(device, shape)) {
-        for (struct cuda_attention_block b = {0}; done && cuda_attention_next_forward(device, shape, &b);) {
+    if (cuda_attention_forward_by_cudnn(device, shape))
+        for (struct cuda_attention_block b = {0}; done && cuda_attention_next_forward(device, shape, &b);)
             done = b.kind == ATTENTION_UNTILED || forward_graph(engines, shape, &b, status);
-        }
-    }
     if (cuda_attention_backward_by_cudnn(device, shape)) {
         size_t max = cuda_attention_block_queries(device);
         for (struct cuda_attention_block b = cuda_attention_blocks(device);
-             done && cuda_attention_next_block(shape, max, &b);) {
+             done && cuda_attention_next_block(shape, max, &b);)
             done = b.kind == ATTENTION_UNTILED || block_graph(engines, shape, &b, status);
-        }
     }
     return done;
 }
@@ -560,9 +548,8 @@ bool attention_cudnn_is_deterministic(const struct attention_engines *engines)
     struct status status = {0};
     target.heuristic_only = true;
     struct attention_graph *graph = attention_graph_build(shape, &target, INT64_MAX, &status);
-    if (graph) {
+    if (graph)
         attention_graph_free(graph);
-    }
     return graph;
 }
 

@@ -27,29 +27,25 @@ struct attention_graph *attention_engines_graph(struct attention_engines *engine
 {
     const struct attention_graph wanted = {.shape = shape};
     void *found = tfind(&wanted, &engines->graphs, compare_graphs);
-    if (found) {
+    if (found)
         return *(struct attention_graph **)found;
-    }
     struct attention_graph *graph = attention_graph_build(shape, &engines->target, (int64_t)max, status);
-    if (!graph) {
+    if (!graph)
         return NULL;
-    }
     CHECK(tsearch(graph, &engines->graphs, compare_graphs));
     engines->graph_count++;
     engines->backward_graphs += shape.backward != 0;
     engines->second_choices += graph->engine > 0;
-    if ((size_t)graph->engine_bytes > engines->engine_bytes) {
+    if ((size_t)graph->engine_bytes > engines->engine_bytes)
         engines->engine_bytes = (size_t)graph->engine_bytes;
-    }
     return graph;
 }
 
 cudnnHandle_t attention_engines_handle(struct attention_engines *engines, cudaStream_t stream)
 {
     if (engines->stream != stream) {
-        if (cudnnSetStream(engines->target.handle, stream) != CUDNN_STATUS_SUCCESS) {
+        if (cudnnSetStream(engines->target.handle, stream) != CUDNN_STATUS_SUCCESS)
             return NULL;
-        }
         engines->stream = stream;
     }
     return engines->target.handle;
@@ -67,9 +63,8 @@ static struct attention_engines *engines_new(void)
 void attention_engines_free(struct attention_engines *engines)
 {
     tdestroy(engines->graphs, graph_free);
-    if (engines->target.properties) {
+    if (engines->target.properties)
         cudnnBackendDestroyDescriptor(engines->target.properties);
-    }
     free(engines);
 }
 
@@ -86,9 +81,8 @@ struct attention_engines *attention_engines_of_card(size_t card, struct status *
         return NULL;
     }
     struct attention_engines *engines = cards;
-    while (engines && engines->card != card) {
+    while (engines && engines->card != card)
         engines = engines->next;
-    }
     if (!engines) {
         struct attention_engines *made = engines_new();
         cudnnStatus_t created = cudnnCreate(&made->target.handle);

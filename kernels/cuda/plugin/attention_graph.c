@@ -9,9 +9,8 @@ typedef cudnnBackendDescriptor_t descriptor;
 static bool good(struct attention_graph *graph, cudnnStatus_t status, const char *what)
 {
     char detail[512] = "";
-    if (status == CUDNN_STATUS_SUCCESS) {
+    if (status == CUDNN_STATUS_SUCCESS)
         return true;
-    }
     cudnnGetLastErrorString(detail, sizeof detail);
     return status_set(&graph->status, STATUS_UNSUPPORTED, "cuDNN: %s: %s: %s", what, cudnnGetErrorString(status),
                       detail);
@@ -21,18 +20,16 @@ static descriptor make(struct attention_graph *graph, cudnnBackendDescriptorType
 {
     CHECK(graph->owned_count < DESCRIPTORS_MAX);
     descriptor *made = &graph->owned[graph->owned_count];
-    if (good(graph, cudnnBackendCreateDescriptor(type, made), "create")) {
+    if (good(graph, cudnnBackendCreateDescriptor(type, made), "create"))
         graph->owned_count++;
-    }
     return *made;
 }
 
 static void set(struct attention_graph *graph, descriptor to, cudnnBackendAttributeName_t name,
                 cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
-    if (graph->status.code == STATUS_OK) {
+    if (graph->status.code == STATUS_OK)
         good(graph, cudnnBackendSetAttribute(to, name, type, count, values), "set an attribute");
-    }
 }
 
 static void set_descriptor(struct attention_graph *graph, descriptor to, cudnnBackendAttributeName_t name,
@@ -65,9 +62,8 @@ static int64_t alignment_of(const int64_t strides[4], cudnnDataType_t dtype)
 {
     int64_t token = strides[2] > strides[3] ? strides[2] : strides[3]; // K may be transposed
     int64_t row = (token < strides[0] ? token : strides[0]) * (dtype == CUDNN_DATA_FLOAT ? 4 : 2), alignment = 16;
-    while (row % alignment != 0) {
+    while (row % alignment != 0)
         alignment /= 2;
-    }
     return alignment;
 }
 
@@ -158,19 +154,16 @@ static void pointwise_to(struct attention_graph *graph, cudnnPointwiseMode_t mod
     descriptor how = make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set_dtype(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, dtype);
-    if (axis >= 0) {
+    if (axis >= 0)
         set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-    }
     finalize(graph, how, "pointwise");
     descriptor op = operation(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
     set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x.d);
-    if (b) {
+    if (b)
         set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b->d);
-    }
-    if (t) {
+    if (t)
         set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t->d);
-    }
     set_descriptor(graph, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y.d);
     finalize(graph, op, "pointwise operation");
 }
@@ -266,9 +259,8 @@ static struct node scores(struct attention_graph *graph, struct node q, struct n
                            (const int64_t[4]){h->batch, h->heads, h->queries, h->keys}, CUDNN_DATA_FLOAT);
     matmul(graph, q, k, s);
     s = pointwise(graph, CUDNN_POINTWISE_MUL, s, &scale);
-    if (minus) {
+    if (minus)
         s = pointwise(graph, CUDNN_POINTWISE_SUB, s, minus);
-    }
     s = h->causal ? causal(graph, s) : s;
     return h->windowed ? left_bounded(graph, s) : s;
 }
@@ -364,9 +356,8 @@ static descriptor whole(struct attention_graph *graph, const struct attention_gr
     descriptor all = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, (int64_t)graph->operation_count,
         graph->operations);
-    if (target->handle) {
+    if (target->handle)
         set(graph, all, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
-    }
     finalize(graph, all, "attention's graph");
     return all;
 }
@@ -376,16 +367,14 @@ static bool plan(struct attention_graph *graph, const struct attention_graph_tar
                  descriptor config)
 {
     descriptor made = make(graph, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (target->handle) {
+    if (target->handle)
         set(graph, made, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
-    } else {
+    else
         set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target->properties);
-    }
     set_descriptor(graph, made, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     if (graph->status.code == STATUS_OK && cudnnBackendFinalize(made) == CUDNN_STATUS_SUCCESS &&
-        number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= max) {
+        number_of(made, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= max)
         graph->plan = made;
-    }
     return graph->plan;
 }
 
@@ -399,9 +388,8 @@ static bool is_deterministic(struct attention_graph *graph, descriptor config)
                                           &count, &engine) == CUDNN_STATUS_SUCCESS &&
                  cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                           CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes) == CUDNN_STATUS_SUCCESS;
-    for (int64_t i = 0; known && i < count; i++) {
+    for (int64_t i = 0; known && i < count; i++)
         known = notes[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    }
     return known;
 }
 
@@ -415,47 +403,37 @@ static bool choose_engine(struct attention_graph *graph, const struct attention_
     int64_t count = 0;
     set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, all);
     set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (!target->handle) {
+    if (!target->handle)
         set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target->properties);
-    }
-    if (!finalize(graph, heuristic, "attention's engines")) {
+    if (!finalize(graph, heuristic, "attention's engines"))
         return false;
-    }
-    for (int i = 0; i < CONFIGS; i++) {
+    for (int i = 0; i < CONFIGS; i++)
         configs[i] = make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    }
     if (graph->status.code != STATUS_OK ||
         !good(graph,
               cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                        CONFIGS, &count, configs),
-              "attention's engines")) {
+              "attention's engines"))
         return false;
-    }
     int64_t min = INT64_MAX, allowed = 0;
     char failure[512] = "";
     for (int64_t i = 0; i < count && i < CONFIGS; i++) {
-        if (graph->shape.deterministic && !is_deterministic(graph, configs[i])) {
+        if (graph->shape.deterministic && !is_deterministic(graph, configs[i]))
             continue;
-        }
         allowed++;
         int64_t bytes = number_of(configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
-        if (bytes >= 0) {
+        if (bytes >= 0)
             min = bytes < min ? bytes : min;
-        }
-        if (bytes < 0 || bytes > max) {
+        if (bytes < 0 || bytes > max)
             continue;
-        }
         graph->engine = i;
         graph->engine_bytes = bytes;
-        if (target->heuristic_only || (!target->handle && !target->planned) ||
-            plan(graph, target, max, configs[i])) {
+        if (target->heuristic_only || (!target->handle && !target->planned) || plan(graph, target, max, configs[i]))
             return true;
-        }
         cudnnGetLastErrorString(failure, sizeof failure);
     }
-    if (*failure) {
+    if (*failure)
         return status_set(&graph->status, STATUS_FAILED, "cuDNN cannot make attention ready to run: %s", failure);
-    }
     return status_set(
         &graph->status, STATUS_UNSUPPORTED,
         "cuDNN has no%s engine for this attention within %lld bytes of workspace; %lld engines, the least "
@@ -474,14 +452,12 @@ struct attention_graph *attention_graph_build(struct attention_graph_shape shape
     CHECK(graph);
     graph->shape = shape;
     graph->next_intermediate = INTERMEDIATE;
-    if (shape.backward) {
+    if (shape.backward)
         build_backward(graph);
-    } else {
+    else
         build_forward(graph);
-    }
-    if (graph->status.code == STATUS_OK && choose_engine(graph, target, max)) {
+    if (graph->status.code == STATUS_OK && choose_engine(graph, target, max))
         return graph;
-    }
     status_set(status, graph->status.code,
                "%s; %s, %lld queries, %lld keys%s%s, batch %lld, %lld heads, %lld key heads of %lld",
                graph->status.message, shape.backward ? "backward" : "forward", (long long)shape.queries,
@@ -494,8 +470,7 @@ struct attention_graph *attention_graph_build(struct attention_graph_shape shape
 
 void attention_graph_free(struct attention_graph *graph)
 {
-    while (graph->owned_count > 0) {
+    while (graph->owned_count > 0)
         cudnnBackendDestroyDescriptor(graph->owned[--graph->owned_count]);
-    }
     free(graph);
 }

@@ -35,9 +35,8 @@ static struct backend *backend_of(const struct arena *arena)
 // What other ranks must come to may never be done, and does not keep this one.
 static void wait_for_ranks(struct device *device)
 {
-    if (backend(device)->nccl) {
+    if (backend(device)->nccl)
         nccl_wait(backend(device)->nccl, device);
-    }
 }
 
 void cuda_wait(struct device *device, cudaEvent_t event)
@@ -65,9 +64,8 @@ static void *allocate(struct arena *arena, size_t bytes, struct status *status)
     void *pointer = NULL;
     for (int attempt = 0; attempt < 2; attempt++) {
         if (cudaMallocFromPoolAsync(&pointer, bytes, backend_of(arena)->pool, cuda_stream(arena->device)) ==
-            cudaSuccess) {
+            cudaSuccess)
             return pointer;
-        }
         give_back(arena->device);
     }
     return NULL;
@@ -84,9 +82,8 @@ bool cuda_make_room(struct device *device, int attempt)
 // In stream order: whoever gets this memory next, uses it after all that was asked for before.
 static void release(struct arena *arena, void *pointer, size_t bytes)
 {
-    if (ARENA_FILLS_FREED) {
+    if (ARENA_FILLS_FREED)
         CUDA_CHECK(cudaMemsetAsync(pointer, ARENA_FREED, bytes, cuda_stream(arena->device)));
-    }
     CUDA_CHECK(cudaFreeAsync(pointer, cuda_stream(arena->device)));
 }
 
@@ -155,9 +152,8 @@ void cuda_zero(struct device *device, struct tensor t)
 static void mark(struct device *device, size_t mark)
 {
     cudaEvent_t *event = &backend(device)->marks[mark];
-    if (!*event) {
+    if (!*event)
         CUDA_CHECK(cudaEventCreate(event));
-    }
     CUDA_CHECK(cudaEventRecord(*event, cuda_stream(device)));
 }
 
@@ -202,14 +198,11 @@ static void close(struct device *device)
     ranges_close(b->ranges, device);
     gemm_close(b->gemm);
     pinned_close(b->pinned);
-    if (b->pool) {
+    if (b->pool)
         CUDA_CHECK(cudaMemPoolDestroy(b->pool));
-    }
-    for (size_t i = 0; i < DEVICE_MARKS; i++) {
-        if (b->marks[i]) {
+    for (size_t i = 0; i < DEVICE_MARKS; i++)
+        if (b->marks[i])
             CUDA_CHECK(cudaEventDestroy(b->marks[i]));
-        }
-    }
     queues_close(&b->queues);
     free(b);
     device->backend = NULL;
@@ -232,15 +225,12 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
     }
     int number = (int)device->card;
     error = cudaSetDevice(number);
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess)
         error = cudaGetDeviceProperties(card, number);
-    }
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess)
         error = cudaDeviceGetPCIBusId(device->bus_id, sizeof device->bus_id, number);
-    }
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess)
         error = cudaFree(NULL); // makes the context
-    }
     if (error != cudaSuccess) {
         return status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use its GPU: %s (error %d)",
                           cudaGetErrorString(error), (int)error);
@@ -272,9 +262,8 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
 static bool open(struct device *device, struct status *status)
 {
     struct cudaDeviceProp card = {0};
-    if (!find_card(device, &card, status)) {
+    if (!find_card(device, &card, status))
         return false;
-    }
     struct backend *b = calloc(1, sizeof *b);
     CHECK(b);
     device->backend = b;

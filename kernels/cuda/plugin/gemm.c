@@ -103,9 +103,8 @@ static uint64_t alignment(const void *address)
 #define TRY(call)                                                                                                  \
     do {                                                                                                           \
         cublasStatus_t try_status = (call);                                                                        \
-        if (try_status != CUBLAS_STATUS_SUCCESS) {                                                                 \
+        if (try_status != CUBLAS_STATUS_SUCCESS)                                                                   \
             return try_status;                                                                                     \
-        }                                                                                                          \
     } while (0)
 
 // A matrix as it lies, row-major [rows, cols], is cuBLASLt's [cols, rows].
@@ -163,9 +162,8 @@ static cublasStatus_t ask(struct gemm *gemm, struct choice *choice, cublasLtMatm
                                                 choice->c, preference, wanted, results, found);
     }
     cublasLtMatmulPreferenceDestroy(preference);
-    if (status == CUBLAS_STATUS_SUCCESS && (*found == 0 || results[0].state != CUBLAS_STATUS_SUCCESS)) {
+    if (status == CUBLAS_STATUS_SUCCESS && (*found == 0 || results[0].state != CUBLAS_STATUS_SUCCESS))
         status = CUBLAS_STATUS_NOT_SUPPORTED;
-    }
     return status;
 }
 
@@ -225,9 +223,8 @@ static bool time_candidates(struct device *device, const struct choice *choice,
             best_ms[i] = round <= 1 || ms < best_ms[i] ? ms : best_ms[i];
         }
     }
-    for (int i = 1; i < found; i++) {
+    for (int i = 1; i < found; i++)
         *fastest = best_ms[i] < best_ms[*fastest] ? (size_t)i : *fastest;
-    }
     CUDA_CHECK(cudaEventDestroy(events[0]));
     CUDA_CHECK(cudaEventDestroy(events[1]));
     CUDA_CHECK(cudaFreeAsync(d, b->gemm->stream));
@@ -242,9 +239,8 @@ static bool choose_candidate(struct device *device, const struct choice *choice,
     struct gemm_algorithms *algorithms = backend(device)->gemm->algorithms;
     const struct gemm_problem *p = &choice->problem;
     *candidate = 0;
-    if (!algorithms) {
+    if (!algorithms)
         return true;
-    }
     if (gemm_algorithms_find(algorithms, p, candidate)) {
         return (*candidate < (size_t)found && results[*candidate].state == CUBLAS_STATUS_SUCCESS) ||
                status_set(&device->status, STATUS_BAD_INPUT,
@@ -266,9 +262,8 @@ static bool choose(struct device *device, struct choice *choice, const struct op
     int found;
     if (device->gemm_algorithms && !gemm->algorithms) {
         gemm->algorithms = gemm_algorithms_open(device->gemm_algorithms, gemm->library, &device->status);
-        if (!gemm->algorithms) {
+        if (!gemm->algorithms)
             return false;
-        }
     }
     cublasStatus_t asked = ask(gemm, choice, results, gemm->algorithms ? GEMM_CANDIDATES : 1, &found);
     if (asked != CUBLAS_STATUS_SUCCESS) {
@@ -277,9 +272,8 @@ static bool choose(struct device *device, struct choice *choice, const struct op
                           (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k,
                           dtype_name((enum dtype)p->dtype), cublasLtGetStatusString(asked));
     }
-    if (!choose_candidate(device, choice, results, found, o, &candidate)) {
+    if (!choose_candidate(device, choice, results, found, o, &candidate))
         return false;
-    }
     choice->algorithm = results[candidate].algo;
     return true;
 }
@@ -290,9 +284,8 @@ static const struct choice *choice_for(struct device *device, struct gemm_proble
     struct gemm *gemm = backend(device)->gemm;
     struct choice wanted = {.problem = p};
     void *found = tfind(&wanted, &gemm->choices, compare);
-    if (found) {
+    if (found)
         return *(struct choice **)found;
-    }
     struct choice *made = calloc(1, sizeof *made);
     CHECK(made);
     made->problem = p;
@@ -313,9 +306,8 @@ static bool multiply(struct device *device, struct gemm_problem p, struct operan
     p.alignment_c = alignment(o.c);
     p.alignment_d = alignment(o.d);
     const struct choice *choice = choice_for(device, p, &o);
-    if (!choice) {
+    if (!choice)
         return false;
-    }
     cublasStatus_t done;
     int attempt = 0;
     do {
@@ -343,13 +335,11 @@ static void gemm(struct device *device, struct tensor d, struct tensor c, struct
                              .dtype = a.dtype,
                              .dtype_c = c.dtype,
                              .tf32 = device->tf32 && a.dtype == DTYPE_F32};
-    if (c.rows == 0 || c.cols == 0) {
+    if (c.rows == 0 || c.cols == 0)
         return;
-    }
     if (k == 0) { // of which cuBLASLt has no layout
-        if (c.data != d.data) {
+        if (c.data != d.data)
             cuda_copy(device, d, c);
-        }
         beta == 0 ? cuda_zero(device, d) : cuda_scale(device, d, beta);
         return;
     }

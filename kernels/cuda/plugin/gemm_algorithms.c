@@ -36,14 +36,12 @@ static bool parse(const char *line, struct algorithm *algorithm)
     uint64_t numbers[NUMBERS + 1];
     for (size_t i = 0; i <= NUMBERS; i++) {
         char *end;
-        if (*line < '0' || *line > '9') {
+        if (*line < '0' || *line > '9')
             return false;
-        }
         errno = 0;
         numbers[i] = strtoull(line, &end, 10);
-        if (errno || *end != (i == NUMBERS ? '\n' : ' ')) {
+        if (errno || *end != (i == NUMBERS ? '\n' : ' '))
             return false;
-        }
         line = end + 1;
     }
     memcpy(&algorithm->problem, numbers, sizeof algorithm->problem);
@@ -84,14 +82,12 @@ static bool read_lines(struct gemm_algorithms *algorithms, FILE *file, struct st
     size_t room = 0;
     bool fine = true;
     for (size_t number = 1; fine && getline(&line, &room, file) >= 0; number++) {
-        if (number == 1) {
+        if (number == 1)
             line[strcspn(line, "\n")] = '\0';
-        }
         fine = number == 1 ? check_header(algorithms, line, status) : read_line(algorithms, line, number, status);
     }
-    if (fine && ferror(file)) {
+    if (fine && ferror(file))
         fine = status_set(status, STATUS_IO, "cannot read %s: %s", algorithms->path, strerror(errno));
-    }
     free(line);
     return fine;
 }
@@ -107,9 +103,8 @@ struct gemm_algorithms *gemm_algorithms_open(const char *path, const char *libra
     bool fine =
         file ? read_lines(algorithms, file, status)
              : errno == ENOENT || status_set(status, STATUS_BAD_INPUT, "cannot read %s: %s", path, strerror(errno));
-    if (file) {
+    if (file)
         fclose(file);
-    }
     if (!fine) {
         gemm_algorithms_close(algorithms);
         return NULL;
@@ -145,19 +140,16 @@ static bool write_line(const struct gemm_algorithms *algorithms, const struct al
     struct stat now;
     char *text = NULL;
     size_t bytes;
-    if (flock(file, LOCK_EX) != 0 || fstat(file, &now) != 0) {
+    if (flock(file, LOCK_EX) != 0 || fstat(file, &now) != 0)
         return false;
-    }
     FILE *line = open_memstream(&text, &bytes);
     CHECK(line);
-    if (now.st_size == 0) {
+    if (now.st_size == 0)
         fprintf(line, HEADER "%s\n", algorithms->library);
-    }
     uint64_t numbers[NUMBERS];
     memcpy(numbers, &algorithm->problem, sizeof numbers);
-    for (size_t i = 0; i < NUMBERS; i++) {
+    for (size_t i = 0; i < NUMBERS; i++)
         fprintf(line, "%llu ", (unsigned long long)numbers[i]);
-    }
     fprintf(line, "%zu\n", algorithm->candidate);
     CHECK(fclose(line) == 0);
     errno = ENOSPC; // of a write that is short
@@ -174,8 +166,7 @@ bool gemm_algorithms_add(struct gemm_algorithms *algorithms, const struct gemm_p
     int file = open(algorithms->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     bool written = file >= 0 && write_line(algorithms, &algorithm, file);
     int error = errno;
-    if (file >= 0) {
+    if (file >= 0)
         close(file);
-    }
     return written || status_set(status, STATUS_IO, "cannot write %s: %s", algorithms->path, strerror(error));
 }

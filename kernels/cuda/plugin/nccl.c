@@ -85,9 +85,8 @@ static bool load(struct functions *f, struct status *status)
     missing = f->name ? missing : #name;
     FUNCTIONS(FIND)
 #undef FIND
-    if (missing) {
+    if (missing)
         status_set(status, STATUS_UNSUPPORTED, "ranks of device cuda need a newer NCCL: it has no %s", missing);
-    }
     return !missing;
 }
 
@@ -118,11 +117,10 @@ static bool fine(struct nccl *nccl, struct device *device, const struct line *li
 
 static void look_later(int64_t since_ns)
 {
-    if (clock_ns() - since_ns < SPIN_NS) {
+    if (clock_ns() - since_ns < SPIN_NS)
         sched_yield();
-    } else {
+    else
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
-    }
 }
 
 static ncclResult_t state_of(const struct nccl *nccl, const struct line *line)
@@ -136,9 +134,8 @@ static ncclResult_t await(const struct nccl *nccl, const struct line *line, nccl
 {
     int64_t since_ns = clock_ns();
     nccl->world->ops->set_waiting(true);
-    while (result == ncclInProgress && (result = state_of(nccl, line)) == ncclInProgress) {
+    while (result == ncclInProgress && (result = state_of(nccl, line)) == ncclInProgress)
         look_later(since_ns);
-    }
     nccl->world->ops->set_waiting(false);
     return result;
 }
@@ -159,9 +156,8 @@ void nccl_wait(struct nccl *nccl, struct device *device)
             ncclResult_t result = state_of(nccl, line);
             fine(nccl, device, line, result == ncclInProgress ? ncclSuccess : result);
         }
-        if (left == cudaErrorNotReady) {
+        if (left == cudaErrorNotReady)
             look_later(since_ns);
-        }
     }
     nccl->world->ops->set_waiting(false);
     CUDA_CHECK(left);
@@ -190,20 +186,17 @@ static ncclUniqueId exchange_id(struct nccl *nccl, const struct members *members
         return letter.id;
     }
     *result = nccl->f.ncclGetUniqueId(&letter.id);
-    for (long i = 1; i < members->count; i++) {
+    for (long i = 1; i < members->count; i++)
         world->ops->send(world, (size_t)(members->first + i * members->stride), &letter, sizeof letter);
-    }
     return letter.id;
 }
 
 // NULL: the device has a status.
 static struct line *line_of(struct nccl *nccl, struct device *device, struct members members)
 {
-    for (struct line *line = nccl->lines; line; line = line->next) {
-        if (same(&line->members, &members)) {
+    for (struct line *line = nccl->lines; line; line = line->next)
+        if (same(&line->members, &members))
             return nccl->failed ? NULL : line;
-        }
-    }
     struct line *line = calloc(1, sizeof *line);
     CHECK(line);
     line->members = members;
@@ -212,12 +205,10 @@ static struct line *line_of(struct nccl *nccl, struct device *device, struct mem
     ncclUniqueId id = exchange_id(nccl, &members, own, &result);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    if (members.message) {
+    if (members.message)
         config.maxCTAs = MESSAGE_CHANNELS;
-    }
-    if (result == ncclSuccess) {
+    if (result == ncclSuccess)
         result = nccl->f.ncclCommInitRankConfig(&line->comm, (int)members.count, id, (int)own, &config);
-    }
     CUDA_CHECK(cudaStreamCreateWithFlags(&line->stream, cudaStreamNonBlocking));
     CUDA_CHECK(cudaEventCreateWithFlags(&line->asked, cudaEventDisableTiming));
     line->next = nccl->lines;
@@ -243,9 +234,8 @@ static void follow(struct nccl *nccl, struct device *device, const struct line *
 // What the line was asked for last is on its way, unless that failed.
 static void *set_out(struct nccl *nccl, struct device *device, struct line *line, ncclResult_t result)
 {
-    if (!settle(nccl, device, line, result)) {
+    if (!settle(nccl, device, line, result))
         return NULL;
-    }
     struct started *started = line->free;
     if (started) {
         line->free = started->next;
@@ -323,9 +313,8 @@ static void *start_reduce(const struct comm *comm, struct device *device, struct
     struct nccl *nccl = comm->backend;
     const struct functions *f = &nccl->f;
     struct line *line = line_of(nccl, device, group_of(comm));
-    if (!line) {
+    if (!line)
         return NULL;
-    }
     follow(nccl, device, line);
     ncclDataType_t type = type_of(t.dtype);
     ncclResult_t result = f->ncclGroupStart();
@@ -365,16 +354,13 @@ static void end_all(const struct comm *comm)
 // all ranks have. So nothing is waited for before all is said.
 static void end_communicators(struct nccl *nccl)
 {
-    for (struct line *line = nccl->lines; line; line = line->next) {
+    for (struct line *line = nccl->lines; line; line = line->next)
         line->state = line->comm ? nccl->f.ncclCommFinalize(line->comm) : ncclSuccess;
-    }
-    for (struct line *line = nccl->lines; line; line = line->next) {
-        if (line->comm && await(nccl, line, line->state) == ncclSuccess) {
+    for (struct line *line = nccl->lines; line; line = line->next)
+        if (line->comm && await(nccl, line, line->state) == ncclSuccess)
             nccl->f.ncclCommDestroy(line->comm);
-        } else if (line->comm) {
+        else if (line->comm)
             nccl->f.ncclCommAbort(line->comm);
-        }
-    }
 }
 
 static void close_lines(const struct comm *comm)

@@ -3,9 +3,8 @@
 
 void queues_open(struct queues *queues)
 {
-    for (int i = 0; i < QUEUE_COUNT; i++) {
+    for (int i = 0; i < QUEUE_COUNT; i++)
         CUDA_CHECK(cudaStreamCreateWithFlags(&queues->streams[i], cudaStreamNonBlocking));
-    }
 }
 
 void queues_synchronize(struct queues *queues)
@@ -33,9 +32,8 @@ static cudaEvent_t *event_of(struct queues *queues, struct event event)
 void queues_record(struct queues *queues, struct event event)
 {
     cudaEvent_t *made = event_of(queues, event);
-    if (!*made) {
+    if (!*made)
         CUDA_CHECK(cudaEventCreateWithFlags(made, cudaEventDisableTiming));
-    }
     CUDA_CHECK(cudaEventRecord(*made, queues->streams[event.queue]));
     queues->copied = queues->copied || event.queue != QUEUE_COMPUTE;
 }
@@ -49,11 +47,9 @@ void queues_wait(struct queues *queues, enum queue queue, struct event event)
 void queues_close(struct queues *queues)
 {
     for (int i = 0; i < QUEUE_COUNT; i++) {
-        for (int j = 0; j < QUEUE_EVENTS; j++) {
-            if (queues->events[i][j]) {
+        for (int j = 0; j < QUEUE_EVENTS; j++)
+            if (queues->events[i][j])
                 CUDA_CHECK(cudaEventDestroy(queues->events[i][j]));
-            }
-        }
         CUDA_CHECK(cudaStreamDestroy(queues->streams[i]));
     }
 }

@@ -8,15 +8,14 @@ struct ranges {
 
 static void describe(const struct range *range, char *text, size_t bytes)
 {
-    if (range->level == RANGE_CELL) {
+    if (range->level == RANGE_CELL)
         snprintf(text, bytes, "%s, layer %zu, token %zu", range->name, range->layer, range->start);
-    } else if (range->level == RANGE_HEAD) {
+    else if (range->level == RANGE_HEAD)
         snprintf(text, bytes, "%s, token %zu", range->name, range->start);
-    } else if (range->work == WORK_GEMM && range->level == RANGE_OPERATION) {
+    else if (range->work == WORK_GEMM && range->level == RANGE_OPERATION)
         snprintf(text, bytes, "%s %zu x %zu x %zu", range->name, range->m, range->n, range->k);
-    } else {
+    else
         snprintf(text, bytes, "%s", range->name);
-    }
 }
 
 static void push(struct observer *observer, struct device *device, const struct range *range)
@@ -40,9 +39,8 @@ static void pop(struct observer *observer, struct device *device)
 struct ranges *ranges_open(struct device *device)
 {
     nvtxDomainHandle_t domain = nvtxDomainCreateA("longbp"); // NULL without a tool
-    if (!domain) {
+    if (!domain)
         return NULL;
-    }
     struct ranges *ranges = calloc(1, sizeof *ranges);
     CHECK(ranges);
     *ranges = (struct ranges){.observer = {.push = push, .pop = pop}, .domain = domain};
