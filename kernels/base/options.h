@@ -37,6 +37,9 @@ struct option_table {
     size_t bytes;
 };
 
+// The first members of a row: its name, a type less its prefix, and the owner's struct and member.
+#define OPTION(option_name, option_type, options, member)                                                          \
+    .name = (option_name), .type = OPTION_##option_type, .offset = offsetof(options, member)
 // Whole numbers above this have no exact double, and no use.
 #define OPTION_COUNT_MAX 9007199254740992.0
 #define OPTION_CHOICES(...)                                                                                        \

@@ -13,26 +13,18 @@ const struct metric objective_metrics[OBJECTIVE_METRICS] = {
 };
 
 #define HAS(metric) (1U << (metric))
-#define Z_LOSS_HELP                                                                                                \
-    "weight of each token's squared logsumexp, added to its cost (z-loss, Chowdhery et al. 2022, arXiv "           \
-    "2204.02311)"
+#define OPTION_Z_LOSS(settings)                                                                                    \
+    OPTION("z_loss", NUMBER, settings, z_loss), .maximum = 1e6, .unsaid = true,                                    \
+                                                .help = "weight of each token's squared logsumexp, added to its "  \
+                                                        "cost (z-loss, Chowdhery et al. 2022, arXiv 2204.02311)"
 
 struct likelihood_settings {
     double z_loss, smoothing;
 };
 
 static const struct option likelihood_options[] = {
-    {.name = "z_loss",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct likelihood_settings, z_loss),
-     .maximum = 1e6,
-     .unsaid = true,
-     .help = Z_LOSS_HELP},
-    {.name = "smoothing",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct likelihood_settings, smoothing),
-     .maximum = 1,
-     .unsaid = true,
+    {OPTION_Z_LOSS(struct likelihood_settings)},
+    {OPTION("smoothing", NUMBER, struct likelihood_settings, smoothing), .maximum = 1, .unsaid = true,
      .help = "share of a target that is spread evenly over the vocabulary (label smoothing)"},
     {0}};
 
@@ -71,31 +63,15 @@ static const struct objective weighted_mean = {
               .divisor = PER_WEIGHT,
               .required = BATCH_WEIGHTS},
 };
-struct dft_settings {
-    double z_loss;
-};
 
-static const struct option dft_options[] = {{.name = "z_loss",
-                                             .type = OPTION_NUMBER,
-                                             .offset = offsetof(struct dft_settings, z_loss),
-                                             .maximum = 1e6,
-                                             .unsaid = true,
-                                             .help = Z_LOSS_HELP},
-                                            {0}};
-
-static void dft_set(struct objective_terms *terms, const void *of_objective)
-{
-    const struct dft_settings *settings = of_objective;
-    terms->rows.z_loss = settings->z_loss;
-    terms->metrics = settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0;
-}
+static const struct option dft_options[] = {{OPTION_Z_LOSS(struct likelihood_settings)}, {0}};
 
 static const struct objective dft = {
     .name = "dft",
     .summary = "cross-entropy times the token's own probability, which is held fixed",
     .source = "Wu et al. 2025, arXiv 2508.05629",
-    .options = {dft_options, sizeof(struct dft_settings)},
-    .set = dft_set,
+    .options = {dft_options, sizeof(struct likelihood_settings)},
+    .set = likelihood_set,
     .terms = {.rows.kind = ROW_DFT, .divisor = PER_ROW},
 };
 
@@ -139,72 +115,33 @@ static const struct pair_traits {
 };
 
 static const struct option dpo_options[] = {
-    {.name = "kind",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct dpo_settings, kind),
-     .initial = PAIR_SIGMOID,
+    {OPTION("kind", CHOICE, struct dpo_settings, kind), .initial = PAIR_SIGMOID,
      .choices = OPTION_CHOICES("sigmoid", "robust", "ipo", "hinge", "simpo", "sigmoid_norm", "cpo", "exo_pair",
                                "discopop", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down"),
-     .help =
-         "what a pair costs by its log-probs; ipo, simpo and sigmoid_norm take each sequence's mean, simpo and cpo "
-         "have no reference"},
-    {.name = "beta",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct dpo_settings, beta),
-     .minimum = 1e-6,
-     .maximum = 1e6,
-     .initial = 0.1,
+     .help = "what a pair costs by its log-probs; ipo, simpo and sigmoid_norm take each sequence's mean, simpo and "
+             "cpo have no reference"},
+    {OPTION("beta", NUMBER, struct dpo_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
      .help = "factor of the difference; of ipo tau"},
-    {.name = "smoothing",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct dpo_settings, smoothing),
-     .maximum = 0.5,
+    {OPTION("smoothing", NUMBER, struct dpo_settings, smoothing), .maximum = 0.5,
      .help = "probability that a pair is the wrong way round, of sigmoid, robust, simpo, sigmoid_norm, cpo and "
              "exo_pair, which needs one"},
-    {.name = "gamma",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct dpo_settings, gamma),
-     .maximum = 1e6,
-     .initial = GAMMA,
+    {OPTION("gamma", NUMBER, struct dpo_settings, gamma), .maximum = 1e6, .initial = GAMMA,
      .help = "margin that simpo takes off beta times the difference"},
-    {.name = "tau",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct dpo_settings, tau),
-     .minimum = 1e-6,
-     .maximum = 1,
-     .initial = TAU,
+    {OPTION("tau", NUMBER, struct dpo_settings, tau), .minimum = 1e-6, .maximum = 1, .initial = TAU,
      .help = "temperature of discopop's mixture of a logistic and an exponential cost"},
-    {.name = "sft",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct dpo_settings, sft),
-     .maximum = 1e6,
+    {OPTION("sft", NUMBER, struct dpo_settings, sft), .maximum = 1e6,
      .help = "weight of the chosen sequences' cross-entropy, a mean over their tokens, beside the pairs' cost"},
-    {.name = "divergence",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct dpo_settings, divergence),
-     .initial = DIVERGENCE_REVERSE_KL,
+    {OPTION("divergence", CHOICE, struct dpo_settings, divergence), .initial = DIVERGENCE_REVERSE_KL,
      .choices = OPTION_CHOICES("reverse-kl", "forward-kl", "js", "alpha"),
      .help = "from the reference, by which a sequence's log-probs count; simpo has none but the first"},
-    {.name = "alpha",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct dpo_settings, alpha),
-     .maximum = 0.99,
-     .initial = ALPHA,
+    {OPTION("alpha", NUMBER, struct dpo_settings, alpha), .maximum = 0.99, .initial = ALPHA,
      .help = "of divergence alpha: 0 is the forward KL, near 1 the reverse"},
-    {.name = "ld_alpha",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct dpo_settings, ld_alpha),
-     .maximum = 1,
-     .initial = 1,
+    {OPTION("ld_alpha", NUMBER, struct dpo_settings, ld_alpha), .maximum = 1, .initial = 1,
      .help = "factor of the log-probs, the reference's too, of a completion's tokens beyond as many as both of its "
              "pair have (LD-DPO, Liu et al. 2024, arXiv 2409.06411); 1: all count alike"},
-    {.name = "defer",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct dpo_settings, defer),
-     .choices = OPTION_CHOICES("auto", "off"),
-     .help =
-         "chunks of a step of one pair are walked as if its slope were 1, which multiplies their gradient in the "
-         "end: spares the first pass its head"},
+    {OPTION("defer", CHOICE, struct dpo_settings, defer), .choices = OPTION_CHOICES("auto", "off"),
+     .help = "chunks of a step of one pair are walked as if its slope were 1, which multiplies their gradient in "
+             "the end: spares the first pass its head"},
     {0}};
 
 static void dpo_set(struct objective_terms *terms, const void *of_objective)
@@ -312,12 +249,7 @@ struct orpo_settings {
 };
 
 static const struct option orpo_options[] = {
-    {.name = "beta",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct orpo_settings, beta),
-     .minimum = 1e-6,
-     .maximum = 1e6,
-     .initial = 0.1,
+    {OPTION("beta", NUMBER, struct orpo_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
      .help = "factor of the odds ratio's cost, beside the chosen sequences' cross-entropy"},
     {0}};
 
@@ -354,34 +286,15 @@ struct kto_settings {
 };
 
 static const struct option kto_options[] = {
-    {.name = "kind",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct kto_settings, kind),
-     .choices = OPTION_CHOICES("kto", "apo_zero_unpaired"),
-     .help =
-         "kto holds a sequence's gain over the reference against the mean gain of mismatched sequences, 2i + 1; "
-         "apo_zero_unpaired against 0, and has no mismatched ones"},
-    {.name = "beta",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct kto_settings, beta),
-     .minimum = 1e-6,
-     .maximum = 1e6,
-     .initial = 0.1,
+    {OPTION("kind", CHOICE, struct kto_settings, kind), .choices = OPTION_CHOICES("kto", "apo_zero_unpaired"),
+     .help = "kto holds a sequence's gain over the reference against the mean gain of mismatched sequences, 2i + "
+             "1; apo_zero_unpaired against 0, and has no mismatched ones"},
+    {OPTION("beta", NUMBER, struct kto_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
      .help = "factor of the gain over the reference"},
-    {.name = "desirable_weight",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct kto_settings, desirable),
-     .minimum = 1e-6,
-     .maximum = 1e6,
-     .initial = 1,
-     .help = "of what a desirable sequence costs"},
-    {.name = "undesirable_weight",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct kto_settings, undesirable),
-     .minimum = 1e-6,
-     .maximum = 1e6,
-     .initial = 1,
-     .help = "of what any other costs"},
+    {OPTION("desirable_weight", NUMBER, struct kto_settings, desirable), .minimum = 1e-6, .maximum = 1e6,
+     .initial = 1, .help = "of what a desirable sequence costs"},
+    {OPTION("undesirable_weight", NUMBER, struct kto_settings, undesirable), .minimum = 1e-6, .maximum = 1e6,
+     .initial = 1, .help = "of what any other costs"},
     {0}};
 
 static void kto_set(struct objective_terms *terms, const void *of_objective)
@@ -436,128 +349,56 @@ struct grpo_settings {
     size_t length, masked_group;
 };
 
-#define GRPO_AT(member) offsetof(struct grpo_settings, member)
 static const struct option grpo_options[] = {
-    {.name = "normaliser",
-     .type = OPTION_CHOICE,
-     .offset = GRPO_AT(normaliser),
-     .initial = BY_DAPO,
+    {OPTION("normaliser", CHOICE, struct grpo_settings, normaliser), .initial = BY_DAPO,
      .choices = OPTION_CHOICES("dapo", "grpo", "bnpo", "dr_grpo", "luspo"),
      .help = "what the tokens' costs are divided by: their number in the step; their number in the sequence, and "
-             "that of "
-             "sequences; their number in the one micro-batch; sequences times length; sequences"},
-    {.name = "policy",
-     .type = OPTION_CHOICE,
-     .offset = GRPO_AT(policy),
-     .initial = POLICY_CLIP,
+             "that of sequences; their number in the one micro-batch; sequences times length; sequences"},
+    {OPTION("policy", CHOICE, struct grpo_settings, policy), .initial = POLICY_CLIP,
      .choices = OPTION_CHOICES("clip", "cispo", "sapo", "gspo", "reinforce", "gspo_token"),
-     .help =
-         "what a token costs by its ratio to the policy that sampled it; gspo and gspo_token take the sequence's, "
-         "gspo_token with each token's own advantage in its gradient"},
-    {.name = "clip_low",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(clip.low),
-     .maximum = 1,
-     .initial = CLIP,
+     .help = "what a token costs by its ratio to the policy that sampled it; gspo and gspo_token take the "
+             "sequence's, gspo_token with each token's own advantage in its gradient"},
+    {OPTION("clip_low", NUMBER, struct grpo_settings, clip.low), .maximum = 1, .initial = CLIP,
      .help =
          "with a negative advantage ratios below 1 - clip_low have no gradient, under clip, gspo and gspo_token"},
-    {.name = "clip_high",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(clip.high),
-     .maximum = 1e6,
-     .initial = CLIP,
+    {OPTION("clip_high", NUMBER, struct grpo_settings, clip.high), .maximum = 1e6, .initial = CLIP,
      .help =
          "with a positive advantage ratios above 1 + clip_high have no gradient, under clip, gspo and gspo_token"},
-    {.name = "dual",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(clip.dual),
-     .maximum = 1e6,
+    {OPTION("dual", NUMBER, struct grpo_settings, clip.dual), .maximum = 1e6,
      .help = "with a negative advantage ratios above it have no gradient, under clip, gspo and gspo_token; 0: all "
              "have"},
-    {.name = "ratio_max",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(ratio_max),
-     .maximum = 1e6,
-     .initial = RATIO_MAX,
+    {OPTION("ratio_max", NUMBER, struct grpo_settings, ratio_max), .maximum = 1e6, .initial = RATIO_MAX,
      .help = "largest factor under cispo"},
-    {.name = "temperature",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(temperature),
-     .minimum = 1e-6,
-     .maximum = 1e6,
-     .initial = TEMPERATURE,
-     .help = "of sapo's sigmoid, with a positive advantage"},
-    {.name = "temperature_negative",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(temperature_negative),
-     .minimum = 1e-6,
-     .maximum = 1e6,
-     .initial = TEMPERATURE_NEGATIVE,
-     .help = "of sapo's sigmoid, with any other"},
-    {.name = "beta",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(beta),
-     .maximum = 1e6,
+    {OPTION("temperature", NUMBER, struct grpo_settings, temperature), .minimum = 1e-6, .maximum = 1e6,
+     .initial = TEMPERATURE, .help = "of sapo's sigmoid, with a positive advantage"},
+    {OPTION("temperature_negative", NUMBER, struct grpo_settings, temperature_negative), .minimum = 1e-6,
+     .maximum = 1e6, .initial = TEMPERATURE_NEGATIVE, .help = "of sapo's sigmoid, with any other"},
+    {OPTION("beta", NUMBER, struct grpo_settings, beta), .maximum = 1e6,
      .help = "factor of the divergence from the reference; 0: no reference is read"},
-    {.name = "estimator",
-     .type = OPTION_CHOICE,
-     .offset = GRPO_AT(estimate),
-     .choices = OPTION_CHOICES("k3", "k2", "k1"),
+    {OPTION("estimator", CHOICE, struct grpo_settings, estimate), .choices = OPTION_CHOICES("k3", "k2", "k1"),
      .help = "of that divergence: exp(q - l) - (q - l) - 1, (l - q)^2 / 2, l - q, of which l is a token's log-prob "
              "and q the reference's"},
-    {.name = "importance",
-     .type = OPTION_CHOICE,
-     .offset = GRPO_AT(importance),
-     .choices = OPTION_CHOICES("off", "on"),
+    {OPTION("importance", CHOICE, struct grpo_settings, importance), .choices = OPTION_CHOICES("off", "on"),
      .help = "whether that divergence is weighted by the token's ratio"},
-    {.name = "sampling",
-     .type = OPTION_CHOICE,
-     .offset = GRPO_AT(sampling),
+    {OPTION("sampling", CHOICE, struct grpo_settings, sampling),
      .choices = OPTION_CHOICES("off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
-     .help =
-         "how old_logprobs over sampling_logprobs, those of the engine that sampled, weigh a token's cost but its "
-         "divergence: each token's ratio or its sequence's, cut to bounds or 0 beyond them"},
-    {.name = "sampling_min",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(sampling_min),
-     .maximum = 1e6,
+     .help = "how old_logprobs over sampling_logprobs, those of the engine that sampled, weigh a token's cost but "
+             "its divergence: each token's ratio or its sequence's, cut to bounds or 0 beyond them"},
+    {OPTION("sampling_min", NUMBER, struct grpo_settings, sampling_min), .maximum = 1e6,
      .help = "smallest such ratio; 0: no bound"},
-    {.name = "sampling_max",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(sampling_max),
-     .maximum = 1e6,
-     .initial = SAMPLING_MAX,
+    {OPTION("sampling_max", NUMBER, struct grpo_settings, sampling_max), .maximum = 1e6, .initial = SAMPLING_MAX,
      .help = "largest such ratio; 0: no bound"},
-    {.name = "mask_groups",
-     .type = OPTION_COUNT,
-     .offset = GRPO_AT(masked_group),
-     .maximum = OPTION_COUNT_MAX,
-     .help =
-         "sequences of a group: one whose advantages are all 0, for its rewards are equal, counts neither in the "
-         "loss nor in what that is divided by; 0: all count"},
-    {.name = "length",
-     .type = OPTION_COUNT,
-     .offset = GRPO_AT(length),
-     .maximum = OPTION_COUNT_MAX,
+    {OPTION("mask_groups", COUNT, struct grpo_settings, masked_group), .maximum = OPTION_COUNT_MAX,
+     .help = "sequences of a group: one whose advantages are all 0, for its rewards are equal, counts neither in "
+             "the loss nor in what that is divided by; 0: all count"},
+    {OPTION("length", COUNT, struct grpo_settings, length), .maximum = OPTION_COUNT_MAX,
      .help = "tokens of a completion that normaliser dr_grpo divides by, a constant of the run"},
-    {.name = "entropy_bonus",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(entropy_bonus),
-     .maximum = 1e6,
-     .unsaid = true,
+    {OPTION("entropy_bonus", NUMBER, struct grpo_settings, entropy_bonus), .maximum = 1e6, .unsaid = true,
      .help = "weight of the tokens' mean entropy, subtracted from the loss under every normaliser"},
-    {.name = "entropy",
-     .type = OPTION_CHOICE,
-     .offset = GRPO_AT(entropy),
-     .choices = OPTION_CHOICES("off", "on"),
+    {OPTION("entropy", CHOICE, struct grpo_settings, entropy), .choices = OPTION_CHOICES("off", "on"),
      .unsaid = true,
      .help = "whether steps report the tokens' mean entropy without a bonus; costs one more pass over the logits"},
-    {.name = "z_loss",
-     .type = OPTION_NUMBER,
-     .offset = GRPO_AT(z_loss),
-     .maximum = 1e6,
-     .unsaid = true,
-     .help = Z_LOSS_HELP},
+    {OPTION_Z_LOSS(struct grpo_settings)},
     {0}};
 
 static bool of_sequences(int policy)

@@ -8,23 +8,16 @@ struct block_options {
     int order;
 };
 
-// Rows for a struct that has a member `turns`, a struct turn_options.
+// Rows for a struct that has a member `blocks`, a struct block_options.
 #define OPTIONS_BLOCKS(options)                                                                                    \
-    {.name = "interval",                                                                                           \
-     .type = OPTION_COUNT,                                                                                         \
-     .offset = offsetof(options, blocks.interval),                                                                 \
-     .minimum = 1,                                                                                                 \
-     .maximum = OPTION_COUNT_MAX,                                                                                  \
-     .initial = 100,                                                                                               \
-     .help = "updates of a layer before the next one's turn"},                                                     \
-        {.name = "order",                                                                                          \
-         .type = OPTION_CHOICE,                                                                                    \
-         .offset = offsetof(options, blocks.order),                                                                \
+    {OPTION("interval", COUNT, options, blocks.interval), .minimum = 1, .maximum = OPTION_COUNT_MAX,               \
+     .initial = 100, .help = "updates of a layer before the next one's turn"},                                     \
+        {OPTION("order", CHOICE, options, blocks.order),                                                           \
          .choices = OPTION_CHOICES("ascending", "descending", "random"),                                           \
          .help = "of the layers' turns; random: anew in every round, each layer once"},                            \
     {                                                                                                              \
-        .name = "lowest", .type = OPTION_COUNT, .offset = offsetof(options, blocks.lowest),                        \
-        .maximum = OPTION_COUNT_MAX, .help = "layer, from 0, below which none has a turn"                          \
+        OPTION("lowest", COUNT, options, blocks.lowest), .maximum = OPTION_COUNT_MAX,                              \
+                                                         .help = "layer, from 0, below which none has a turn"      \
     }
 
 // False and a status if the model has no such layer.

@@ -15,22 +15,19 @@ struct adam8bit_options {
 };
 
 static const struct option rows[] = {
-    OPTION_RATE(struct adamw_options, 1e-4),
-    OPTION_DECAY(struct adamw_options, 0.01),
-    OPTION_BETA1(struct adamw_options),
-    OPTION_BETA2(struct adamw_options),
-    OPTION_EPSILON(struct adamw_options),
-    OPTION_FORM(struct adamw_options, ADAM_BITSANDBYTES),
-    {.name = "embedding_state",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct adam8bit_options, embedding_state),
+    {OPTION_RATE(struct adamw_options, 1e-4)},
+    {OPTION_DECAY(struct adamw_options, 0.01)},
+    {OPTION_BETA1(struct adamw_options)},
+    {OPTION_BETA2(struct adamw_options)},
+    {OPTION_EPSILON(struct adamw_options)},
+    {OPTION_FORM(struct adamw_options, ADAM_BITSANDBYTES)},
+    {OPTION("embedding_state", CHOICE, struct adam8bit_options, embedding_state),
      .choices = OPTION_CHOICES("f32", "8bit"),
      .help = "dtype of the moments of the embedding and of a head tied to it: f32 (f64 in f64), as transformers' "
-             "Trainer "
-             "has bitsandbytes keep them, or 8 bits, like those of all other matrices"},
-    OPTION_ROUND(struct adamw_options),
-    OPTION_SEED(struct adamw_options),
-    OPTION_WHEN(struct adamw_options),
+             "Trainer has bitsandbytes keep them, or 8 bits, like those of all other matrices"},
+    {OPTION_ROUND(struct adamw_options)},
+    {OPTION_SEED(struct adamw_options)},
+    {OPTION_WHEN(struct adamw_options, UPDATE_AT_END)},
     {0}};
 
 enum { FIRST_SCALE = SECOND_MOMENT + 1, SECOND_SCALE };

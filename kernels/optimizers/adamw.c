@@ -3,7 +3,7 @@
 #include "kernels/optimizers/adamw.h"
 
 static const struct option rows[] = {
-    OPTIONS_ADAMW(1e-4, 0.01, MASTER_NONE), OPTION_WHEN(struct adamw_options), {0}};
+    OPTIONS_ADAMW(1e-4, 0.01, MASTER_NONE), {OPTION_WHEN(struct adamw_options, UPDATE_AT_END)}, {0}};
 
 static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
 {

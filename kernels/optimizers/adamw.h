@@ -11,11 +11,14 @@ struct adamw_options {
 
 // Rows for adamw_options, or for a struct that begins with one.
 #define OPTIONS_ADAMW(standard_rate, standard_decay, standard_master)                                              \
-    OPTION_RATE(struct adamw_options, standard_rate), OPTION_DECAY(struct adamw_options, standard_decay),          \
-        OPTION_BETA1(struct adamw_options), OPTION_BETA2(struct adamw_options),                                    \
-        OPTION_EPSILON(struct adamw_options), OPTION_FORM(struct adamw_options, ADAM_TORCH),                       \
-        OPTION_STATE(struct adamw_options), OPTION_MASTER(struct adamw_options, standard_master),                  \
-        OPTION_ROUND(struct adamw_options), OPTION_SEED(struct adamw_options)
+    {OPTION_RATE(struct adamw_options, standard_rate)}, {OPTION_DECAY(struct adamw_options, standard_decay)},      \
+        {OPTION_BETA1(struct adamw_options)}, {OPTION_BETA2(struct adamw_options)},                                \
+        {OPTION_EPSILON(struct adamw_options)}, {OPTION_FORM(struct adamw_options, ADAM_TORCH)},                   \
+        {OPTION_STATE(struct adamw_options)}, {OPTION_MASTER(struct adamw_options, standard_master)},              \
+        {OPTION_ROUND(struct adamw_options)},                                                                      \
+    {                                                                                                              \
+        OPTION_SEED(struct adamw_options)                                                                          \
+    }
 
 // Of a parameter's state, here and where moments are kept otherwise.
 enum { FIRST_MOMENT, SECOND_MOMENT };

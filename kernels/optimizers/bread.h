@@ -18,10 +18,9 @@ struct bread_options {
 #define OPTIONS_BREAD(options)                                                                                     \
     OPTIONS_ADAMW(1e-5, 0.01, MASTER_KEPT), OPTIONS_BLOCKS(options),                                               \
     {                                                                                                              \
-        .name = "expand", .type = OPTION_CHOICE, .offset = offsetof(options, expand),                              \
-        .choices = OPTION_CHOICES("all", "above"),                                                                 \
-        .help = "the other layers that move: all, or those above the active one, with which a backward pass then " \
-                "ends"                                                                                             \
+        OPTION("expand", CHOICE, options, expand), .choices = OPTION_CHOICES("all", "above"),                      \
+                                                   .help = "the other layers that move: all, or those above the "  \
+                                                           "active one, with which a backward pass then ends"      \
     }
 
 // As struct optimizer's hooks.

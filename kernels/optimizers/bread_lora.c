@@ -17,15 +17,9 @@ struct bread_lora_options {
 
 static const struct option rows[] = {
     OPTIONS_BREAD(struct bread_options),
-    {.name = "ratio",
-     .type = OPTION_NUMBER,
-     .offset = offsetof(struct bread_lora_options, ratio),
-     .maximum = 1e9,
-     .initial = 1,
+    {OPTION("ratio", NUMBER, struct bread_lora_options, ratio), .maximum = 1e9, .initial = 1,
      .help = "the rate of LoRA's B over that of A; 16: BREAD-LoRA+"},
-    {.name = "factor_state",
-     .type = OPTION_CHOICE,
-     .offset = offsetof(struct bread_lora_options, factor_state),
+    {OPTION("factor_state", CHOICE, struct bread_lora_options, factor_state),
      .choices = OPTION_CHOICES("keep", "reset"),
      .help = "the state of LoRA's factors stays when the turn changes, or is zero"},
     {0}};

@@ -11,13 +11,10 @@ struct bread_sgd_options {
 };
 
 static const struct option rows[] = {OPTIONS_BREAD(struct bread_options),
-                                     {.name = "ratio",
-                                      .type = OPTION_NUMBER,
-                                      .offset = offsetof(struct bread_sgd_options, ratio),
-                                      .maximum = 1e9,
+                                     {OPTION("ratio", NUMBER, struct bread_sgd_options, ratio), .maximum = 1e9,
                                       .initial = 5,
                                       .help = "the rate of the other layers' SGD over that of the active layer"},
-                                     OPTION_WHEN_OF(struct adamw_options, UPDATE_IN_BACKWARD),
+                                     {OPTION_WHEN(struct adamw_options, UPDATE_IN_BACKWARD)},
                                      {0}};
 
 static struct role role(const struct trainer *trainer, const struct parameter *p)

@@ -18,43 +18,26 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
 
 // Rows for galore_options, or for a struct that begins with one.
 #define OPTIONS_GALORE                                                                                             \
-    OPTION_RATE(struct adamw_options, 1e-3), OPTION_DECAY(struct adamw_options, 0),                                \
-        OPTION_BETA1(struct adamw_options), OPTION_BETA2(struct adamw_options),                                    \
-        OPTION_EPSILON(struct adamw_options), OPTION_FORM(struct adamw_options, ADAM_HF),                          \
-        {.name = "state",                                                                                          \
-         .type = OPTION_CHOICE,                                                                                    \
-         .offset = offsetof(struct adamw_options, state),                                                          \
+    {OPTION_RATE(struct adamw_options, 1e-3)}, {OPTION_DECAY(struct adamw_options, 0)},                            \
+        {OPTION_BETA1(struct adamw_options)}, {OPTION_BETA2(struct adamw_options)},                                \
+        {OPTION_EPSILON(struct adamw_options)}, {OPTION_FORM(struct adamw_options, ADAM_HF)},                      \
+        {OPTION("state", CHOICE, struct adamw_options, state),                                                     \
          .choices = OPTION_CHOICES("gradient", "f32", "bf16", "8bit"),                                             \
-         .help =                                                                                                   \
-             "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), bf16 in bf16, or 8 bits as "    \
-             "adam8bit's, the embedding's too"},                                                                   \
-        {.name = "rank",                                                                                           \
-         .type = OPTION_COUNT,                                                                                     \
-         .offset = offsetof(struct galore_options, rank),                                                          \
-         .minimum = 1,                                                                                             \
-         .maximum = OPTION_COUNT_MAX,                                                                              \
-         .initial = 128,                                                                                           \
-         .help = "directions of a matrix's shorter side; all of them where it is no longer"},                      \
-        {.name = "interval",                                                                                       \
-         .type = OPTION_COUNT,                                                                                     \
-         .offset = offsetof(struct galore_options, interval),                                                      \
-         .minimum = 1,                                                                                             \
-         .maximum = OPTION_COUNT_MAX,                                                                              \
-         .initial = 200,                                                                                           \
-         .help = "updates along the same directions; a plan is of the first, which finds them"},                   \
-        {.name = "scale",                                                                                          \
-         .type = OPTION_NUMBER,                                                                                    \
-         .offset = offsetof(struct galore_options, scale),                                                         \
-         .maximum = 1e6,                                                                                           \
-         .initial = 0.25,                                                                                          \
+         .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), bf16 in bf16, or 8 bits "   \
+                 "as adam8bit's, the embedding's too"},                                                            \
+        {OPTION("rank", COUNT, struct galore_options, rank), .minimum = 1, .maximum = OPTION_COUNT_MAX,            \
+         .initial = 128, .help = "directions of a matrix's shorter side; all of them where it is no longer"},      \
+        {OPTION("interval", COUNT, struct galore_options, interval), .minimum = 1, .maximum = OPTION_COUNT_MAX,    \
+         .initial = 200, .help = "updates along the same directions; a plan is of the first, which finds them"},   \
+        {OPTION("scale", NUMBER, struct galore_options, scale), .maximum = 1e6, .initial = 0.25,                   \
          .help = "what the rate is multiplied by for what is projected"},                                          \
-        {.name = "sums",                                                                                           \
-         .type = OPTION_CHOICE,                                                                                    \
-         .offset = offsetof(struct galore_options, sums),                                                          \
-         .choices = OPTION_CHOICES("whole", "projected"),                                                          \
+        {OPTION("sums", CHOICE, struct galore_options, sums), .choices = OPTION_CHOICES("whole", "projected"),     \
          .help = "of a matrix's gradient over the walk: itself; or projected at once, and itself in the one "      \
                  "update that finds its directions, in which no other matrix's are found"},                        \
-        OPTION_ROUND(struct adamw_options), OPTION_SEED(struct adamw_options), OPTION_WHEN(struct adamw_options)
+        {OPTION_ROUND(struct adamw_options)}, {OPTION_SEED(struct adamw_options)},                                 \
+    {                                                                                                              \
+        OPTION_WHEN(struct adamw_options, UPDATE_AT_END)                                                           \
+    }
 
 // As struct optimizer's hooks, of a model whose optimizer_options begin with struct galore_options.
 bool galore_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);

@@ -19,22 +19,13 @@ struct natural_galore_options {
 
 #define HISTORY_MAX 256 // of which the Gram matrix is solved on the host
 
-static const struct option rows[] = {OPTIONS_GALORE,
-                                     {.name = "history",
-                                      .type = OPTION_COUNT,
-                                      .offset = offsetof(struct natural_galore_options, history),
-                                      .minimum = 1,
-                                      .maximum = HISTORY_MAX,
-                                      .initial = 20,
-                                      .help = "projected gradients that are kept, this update's among them"},
-                                     {.name = "damping",
-                                      .type = OPTION_NUMBER,
-                                      .offset = offsetof(struct natural_galore_options, damping),
-                                      .minimum = 1e-12,
-                                      .maximum = 1e6,
-                                      .initial = 1e-3,
-                                      .help = "lambda, which the Fisher matrix begins with"},
-                                     {0}};
+static const struct option rows[] = {
+    OPTIONS_GALORE,
+    {OPTION("history", COUNT, struct natural_galore_options, history), .minimum = 1, .maximum = HISTORY_MAX,
+     .initial = 20, .help = "projected gradients that are kept, this update's among them"},
+    {OPTION("damping", NUMBER, struct natural_galore_options, damping), .minimum = 1e-12, .maximum = 1e6,
+     .initial = 1e-3, .help = "lambda, which the Fisher matrix begins with"},
+    {0}};
 
 // Behind the moments.
 enum { HISTORY = ADAM8BIT_STATES };

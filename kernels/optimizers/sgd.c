@@ -9,23 +9,18 @@ struct sgd_options {
 };
 enum { COUPLED, DECOUPLED };
 
-static const struct option rows[] = {OPTION_RATE(struct sgd_options, 1e-2),
-                                     OPTION_DECAY(struct sgd_options, 0),
-                                     {.name = "coupling",
-                                      .type = OPTION_CHOICE,
-                                      .offset = offsetof(struct sgd_options, coupling),
+static const struct option rows[] = {{OPTION_RATE(struct sgd_options, 1e-2)},
+                                     {OPTION_DECAY(struct sgd_options, 0)},
+                                     {OPTION("coupling", CHOICE, struct sgd_options, coupling),
                                       .choices = OPTION_CHOICES("coupled", "decoupled"),
                                       .help = "decay is a part of the gradient, or of the step alone"},
-                                     {.name = "momentum",
-                                      .type = OPTION_NUMBER,
-                                      .offset = offsetof(struct sgd_options, momentum),
-                                      .maximum = 0.9999999,
-                                      .help = "of the sum of gradients; 0: no state"},
-                                     OPTION_STATE(struct sgd_options),
-                                     OPTION_MASTER(struct sgd_options, MASTER_NONE),
-                                     OPTION_ROUND(struct sgd_options),
-                                     OPTION_SEED(struct sgd_options),
-                                     OPTION_WHEN(struct sgd_options),
+                                     {OPTION("momentum", NUMBER, struct sgd_options, momentum),
+                                      .maximum = 0.9999999, .help = "of the sum of gradients; 0: no state"},
+                                     {OPTION_STATE(struct sgd_options)},
+                                     {OPTION_MASTER(struct sgd_options, MASTER_NONE)},
+                                     {OPTION_ROUND(struct sgd_options)},
+                                     {OPTION_SEED(struct sgd_options)},
+                                     {OPTION_WHEN(struct sgd_options, UPDATE_AT_END)},
                                      {0}};
 
 enum { MOMENTUM };

@@ -21,67 +21,43 @@ struct weight_options {
     size_t seed;
 };
 
-// Rows for a struct that has members of these names, `weights` a struct weight_options.
+// Rows, without their braces, for a struct that has members of these names, `weights` a struct weight_options.
 #define OPTION_RATE(options, standard)                                                                             \
-    {                                                                                                              \
-        .name = "rate", .type = OPTION_NUMBER, .offset = offsetof(options, rate), .maximum = 1e6,                  \
-        .initial = (standard), .help = "learning rate"                                                             \
-    }
+    OPTION("rate", NUMBER, options, rate), .maximum = 1e6, .initial = (standard), .help = "learning rate"
 #define OPTION_DECAY(options, standard)                                                                            \
-    {                                                                                                              \
-        .name = "decay", .type = OPTION_NUMBER, .offset = offsetof(options, decay), .maximum = 1e6,                \
-        .initial = (standard), .help = "weight decay of matrices, not of gains and biases"                         \
-    }
+    OPTION("decay", NUMBER, options, decay), .maximum = 1e6, .initial = (standard),                                \
+                                             .help = "weight decay of matrices, not of gains and biases"
 #define OPTION_BETA1(options)                                                                                      \
-    {                                                                                                              \
-        .name = "beta1", .type = OPTION_NUMBER, .offset = offsetof(options, beta1), .maximum = 0.9999999,          \
-        .initial = 0.9, .help = "decay of the first moment"                                                        \
-    }
+    OPTION("beta1", NUMBER, options, beta1), .maximum = 0.9999999, .initial = 0.9,                                 \
+                                             .help = "decay of the first moment"
 #define OPTION_BETA2(options)                                                                                      \
-    {                                                                                                              \
-        .name = "beta2", .type = OPTION_NUMBER, .offset = offsetof(options, beta2), .maximum = 0.9999999,          \
-        .initial = 0.999, .help = "decay of the second moment"                                                     \
-    }
+    OPTION("beta2", NUMBER, options, beta2), .maximum = 0.9999999, .initial = 0.999,                               \
+                                             .help = "decay of the second moment"
 #define OPTION_EPSILON(options)                                                                                    \
-    {                                                                                                              \
-        .name = "epsilon", .type = OPTION_NUMBER, .offset = offsetof(options, epsilon), .maximum = 1,              \
-        .initial = 1e-8, .help = "added to the root of the second moment"                                          \
-    }
+    OPTION("epsilon", NUMBER, options, epsilon), .maximum = 1, .initial = 1e-8,                                    \
+                                                 .help = "added to the root of the second moment"
 #define OPTION_FORM(options, standard)                                                                             \
-    {                                                                                                              \
-        .name = "form", .type = OPTION_CHOICE, .offset = offsetof(options, form), .initial = (standard),           \
-        .choices = OPTION_CHOICES("torch", "hf", "bitsandbytes"),                                                  \
-        .help = "whose order of decay, and whose epsilon (kernels/device/update.h)"                                \
-    }
+    OPTION("form", CHOICE, options, form),                                                                         \
+        .initial = (standard), .choices = OPTION_CHOICES("torch", "hf", "bitsandbytes"),                           \
+        .help = "whose order of decay, and whose epsilon (kernels/device/update.h)"
 #define OPTION_STATE(options)                                                                                      \
-    {                                                                                                              \
-        .name = "state", .type = OPTION_CHOICE, .offset = offsetof(options, state),                                \
+    OPTION("state", CHOICE, options, state),                                                                       \
         .choices = OPTION_CHOICES("gradient", "f32", "bf16"),                                                      \
-        .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), or bf16 in bf16"             \
-    }
+        .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), or bf16 in bf16"
 #define OPTION_ROUND(options)                                                                                      \
-    {                                                                                                              \
-        .name = "round", .type = OPTION_CHOICE, .offset = offsetof(options, weights.round),                        \
-        .choices = OPTION_CHOICES("nearest", "stochastic"), .help = "how new weights in bf16 are rounded"          \
-    }
+    OPTION("round", CHOICE, options, weights.round), .choices = OPTION_CHOICES("nearest", "stochastic"),           \
+                                                     .help = "how new weights in bf16 are rounded"
 #define OPTION_MASTER(options, standard)                                                                           \
-    {                                                                                                              \
-        .name = "master", .type = OPTION_CHOICE, .offset = offsetof(options, weights.master),                      \
+    OPTION("master", CHOICE, options, weights.master),                                                             \
         .initial = (standard), .choices = OPTION_CHOICES("none", "f32"),                                           \
-        .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"   \
-    }
-#define OPTION_WHEN(options) OPTION_WHEN_OF(options, UPDATE_AT_END)
-#define OPTION_WHEN_OF(options, standard)                                                                          \
-    {                                                                                                              \
-        .name = "when", .type = OPTION_CHOICE, .offset = offsetof(options, weights.when), .initial = (standard),   \
-        .choices = OPTION_CHOICES("end", "backward"),                                                              \
-        .help = "a unit's update: after the walk, or within it, when its gradient is complete, which is freed"     \
-    }
+        .help = "the weights that move: those of the model, or a copy in f32 (f64 in f64), then rounded to them"
+#define OPTION_WHEN(options, standard)                                                                             \
+    OPTION("when", CHOICE, options, weights.when),                                                                 \
+        .initial = (standard), .choices = OPTION_CHOICES("end", "backward"),                                       \
+        .help = "a unit's update: after the walk, or within it, when its gradient is complete, which is freed"
 #define OPTION_SEED(options)                                                                                       \
-    {                                                                                                              \
-        .name = "seed", .type = OPTION_COUNT, .offset = offsetof(options, weights.seed),                           \
-        .maximum = OPTION_COUNT_MAX, .initial = OPTIMIZER_SEED, .help = "of the optimizer's random numbers"        \
-    }
+    OPTION("seed", COUNT, options, weights.seed), .maximum = OPTION_COUNT_MAX, .initial = OPTIMIZER_SEED,          \
+                                                  .help = "of the optimizer's random numbers"
 
 // False and a status if a model in the dtype cannot have such a state.
 bool state_check(int state, enum dtype dtype, struct status *status);
