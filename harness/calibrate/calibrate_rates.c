@@ -68,7 +68,6 @@ static void take_reference_kernel(struct calibration *c)
     if (c->moments == c->capacity) {
         c->capacity = 2 * c->capacity + 1024;
         c->reference_kernel_s = realloc(c->reference_kernel_s, c->capacity * sizeof *c->reference_kernel_s);
-        CHECK(c->reference_kernel_s);
     }
     device_synchronize(c->device); // the reference kernel has queues of its own
     c->began_s = clock_s();
@@ -171,7 +170,6 @@ static void place_points(struct calibration *c, struct rates *rates, double shar
         c->point_count += points_of(&rates->items[rates->count++], probe, card);
     c->points = calloc(c->point_count + 1, sizeof *c->points);
     c->order = calloc(c->point_count + 1, sizeof *c->order);
-    CHECK(c->points && c->order);
     struct point *point = c->points;
     for (size_t p = 0; p < rates->count; p++) {
         struct rate *rate = &rates->items[p];
@@ -268,7 +266,6 @@ static void settle(struct calibration *c, struct rates *rates)
 {
     double *spread = calloc(c->point_count * c->rounds, sizeof *spread), around_s[CALIBRATE_ROUNDS_MAX];
     size_t count = 0;
-    CHECK(spread);
     rates->reference_kernel_s = sample_quantile(c->reference_kernel_s, c->moments, 0.5);
     for (size_t i = 0; i < c->point_count; i++) {
         const struct point *point = &c->points[i];

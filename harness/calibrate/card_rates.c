@@ -443,7 +443,6 @@ static double ratio_of(struct card *card, const struct record *record, struct st
     if (!json_object_get(json, "whole_keys"))
         json_object_set_new(json, "whole_keys", json_true());
     char *text = json_dumps(json, 0);
-    CHECK(text);
     if (trial_decode(&trial, text, "a record's trial", status)) {
         trial.profile = card->profile;
         planned_memos_open(&memos);
@@ -463,7 +462,6 @@ static bool add_power(struct card *card, const struct results *results, struct s
 {
     double *ratios = calloc(results->count + 1, sizeof *ratios);
     size_t count = 0;
-    CHECK(ratios);
     for (size_t i = 0; i < results->count; i++) {
         double ratio = strcmp(record_method(results->records[i]), "full") == 0
                            ? ratio_of(card, results->records[i], status)
@@ -496,7 +494,6 @@ bool card_rates(struct profile *profile, const char *operations, const char *ste
 {
     struct card *card = calloc(1, sizeof *card);
     struct results results;
-    CHECK(card);
     card->profile = profile;
     card->rates = &profile->rates[DTYPE_BF16];
     *card->rates = (struct rates){.launch_s = profile->launch_s.value};

@@ -70,7 +70,6 @@ static bool read_rates(struct arguments *arguments, struct status *status)
     if (strcmp(arguments->rates, "none") == 0)
         return true;
     char *copy = strdup(arguments->rates), *rest = copy, *name;
-    CHECK(copy);
     while (status->code == STATUS_OK && (name = strsep(&rest, ","))) {
         enum dtype dtype;
         if (dtype_from_name(name, &dtype) && dtype <= DTYPE_BF16)
@@ -155,7 +154,6 @@ int command_calibrate(int argc, char **argv)
     char name[PROFILE_NAME_BYTES];
     struct status status = {0};
     struct profile *profile = calloc(1, sizeof *profile);
-    CHECK(profile);
     arguments_parse(&argp, options, argc, argv, &arguments);
     const char *out = arguments.out;
     bool done = read_device(&arguments, name, &status) && read_rates(&arguments, &status) &&

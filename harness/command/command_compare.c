@@ -160,7 +160,6 @@ static char *help_text(void)
     char *text = NULL;
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
-    CHECK(stream);
     fputs(before_rules, stream);
     quantity_rules_write(stream);
     fputs(after_rules, stream);

@@ -118,7 +118,6 @@ static bool write_all(const struct trial *trial, const struct setup *setup, cons
     struct gradient_set set;
     ranks_gradients(&set, model, trial_split(trial), trial->context, world);
     const double **values = calloc(model->parameter_count + 1, sizeof *values);
-    CHECK(values);
     for (size_t i = 0, next = 0; i < model->parameter_count; i++)
         if (next < set.count && strcmp(model->parameters[i].name, set.tensors[next].name) == 0)
             values[i] = set.tensors[next++].values;
@@ -133,7 +132,6 @@ static void gather(const struct world *world, double *loss, size_t *peak_bytes)
 {
     double *losses = calloc(world->comm.size, sizeof *losses);
     size_t *peaks = calloc(world->comm.size, sizeof *peaks);
-    CHECK(losses && peaks);
     world->ops->gather(world, losses, loss, sizeof *loss);
     world->ops->gather(world, peaks, peak_bytes, sizeof *peak_bytes);
     for (size_t r = 1; r < world->comm.size; r++) {

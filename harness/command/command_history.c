@@ -88,7 +88,6 @@ int command_history(int argc, char **argv)
         NULL};
     struct arguments arguments = {.paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
                                   .conditions = calloc((size_t)argc + 1, sizeof *arguments.conditions)};
-    CHECK(arguments.paths && arguments.conditions);
     arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
     bool fine = write_history(&arguments, &status);

@@ -131,7 +131,6 @@ static json_t *list_profiles(bool json)
 {
     struct named_files profiles;
     struct profile *profile = calloc(1, sizeof *profile);
-    CHECK(profile);
     json_t *list = json_array();
     profile_list_read(&profiles);
     if (!json)

@@ -294,7 +294,6 @@ static void print_json(const struct plan *plan)
 static char *command_line(int argc, char **argv)
 {
     char *command = strdup(argv[0]); // "longbp plan"
-    CHECK(command);
     for (int i = 1; i < argc; i++)
         shell_append(&command, argv[i]);
     return command;

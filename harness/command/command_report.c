@@ -127,7 +127,6 @@ int command_report(int argc, char **argv)
     struct arguments arguments = {.paths = calloc(max, sizeof *arguments.paths),
                                   .max_context_paths = calloc(max, sizeof *arguments.paths),
                                   .conditions = calloc(max, sizeof *arguments.paths)};
-    CHECK(arguments.paths && arguments.max_context_paths && arguments.conditions);
     arguments.request.paths = arguments.paths;
     arguments.request.max_context_paths = arguments.max_context_paths;
     arguments.request.conditions = arguments.conditions;

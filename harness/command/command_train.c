@@ -179,7 +179,6 @@ static bool put(struct running *run, json_t *line, struct status *status)
         return true;
     }
     char *text = json_dumps(line, JSON_COMPACT);
-    CHECK(text);
     if (isatty(STDOUT_FILENO))
         progress_clear(&run->progress);
     if (run->arguments->detail != PROGRESS_QUIET)
@@ -207,7 +206,6 @@ static size_t peak_bytes(const struct running *run)
 {
     const struct world *world = run->world;
     size_t max = run->setup.device->arena.peak_bytes, *all = calloc(world->comm.size, sizeof *all);
-    CHECK(all);
     world->ops->gather(world, all, &max, sizeof max);
     for (size_t rank = 0; is_first(run) && rank < world->comm.size; rank++)
         max = all[rank] > max ? all[rank] : max;
@@ -355,7 +353,6 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
                   bool *interrupted, struct status *status)
 {
     struct running *run = calloc(1, sizeof *run);
-    CHECK(run);
     run->arguments = arguments;
     run->trial = trial;
     run->world = world;

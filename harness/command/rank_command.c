@@ -75,7 +75,6 @@ int rank_command_start(const struct trial *trial, const char *name, const char *
 {
     struct launch launch = {0};
     const char **arguments = calloc((size_t)argc + 2, sizeof *arguments);
-    CHECK(arguments);
     arguments[0] = name;
     for (int i = 1; i < argc; i++)
         arguments[i] = argv[i];

@@ -142,7 +142,6 @@ bool sequences_open(struct sequences *sequences, const char *path, size_t togeth
     *sequences = (struct sequences){.vocab = vocab, .together = together, .order.shuffle = shuffle};
     bool ok = list(&paths, path, status);
     sequences->files = calloc(paths.count + 1, sizeof *sequences->files);
-    CHECK(sequences->files);
     for (size_t i = 0; ok && i < paths.count; i++) {
         struct batch_file *file = &sequences->files[sequences->file_count++];
         ok = batch_file_open(file, paths.items[i], status) && check_file(sequences, file, status);
@@ -167,7 +166,6 @@ bool sequences_split(struct sequences *sequences, double share, struct sequences
     *held_out = *sequences;
     held_out->order = order;
     held_out->files = calloc(sequences->file_count, sizeof *held_out->files);
-    CHECK(held_out->files);
     held_out->file_count = 0;
     for (size_t i = 0; i < sequences->file_count; i++)
         if (!batch_file_open(&held_out->files[held_out->file_count++], sequences->files[i].tensors.path, status))

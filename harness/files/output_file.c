@@ -19,9 +19,7 @@
 static char *folder_of(const char *path)
 {
     char *copy = strdup(path);
-    CHECK(copy);
     char *folder = strdup(dirname(copy));
-    CHECK(folder);
     free(copy);
     return folder;
 }
@@ -30,7 +28,6 @@ char *output_file_target(const char *path)
 {
     char *at = strdup(path), link[PATH_MAX];
     ssize_t bytes;
-    CHECK(at);
     for (int i = 0; i < INTERCONNECT_LEVELS_MAX && (bytes = readlink(at, link, sizeof link - 1)) >= 0; i++) {
         char *slash = strrchr(at, '/'), *next;
         link[bytes] = 0; // a relative one starts where the link is
@@ -160,7 +157,6 @@ static int open_in_place(const char *path, const struct stat *info)
 bool output_file_open(struct output_file *file, const char *path, struct status *status)
 {
     *file = (struct output_file){.path = strdup(path)};
-    CHECK(file->path);
     if (!output_file_check(path, status))
         return false;
     struct stat info;

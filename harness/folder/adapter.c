@@ -223,7 +223,6 @@ bool adapter_write_config(const char *folder, const char *base, const struct con
         "inference_mode", true, "target_modules", d.targets, "rank_pattern", d.ranks, "alpha_pattern", d.alphas,
         "modules_to_save", saved, "ensure_weight_tying", config->tied && lora->saved && !lora->untied);
     char *text = json_dumps(json, JSON_INDENT(2)), *path = folder_file(folder, FOLDER_ADAPTER_CONFIG);
-    CHECK(text);
     bool ok = output_file_write(path, text, strlen(text), status);
     free(path);
     free(text);

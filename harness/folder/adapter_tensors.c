@@ -66,7 +66,6 @@ static void place(struct adapter_tensor *tensor, const char *submodule)
 struct adapter_tensors adapter_tensors_of(const struct model *model, const char *submodule)
 {
     struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
-    CHECK(tensors.items);
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
         struct part part = part_of(&model->config, p);

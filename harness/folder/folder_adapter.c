@@ -114,7 +114,6 @@ static bool rename_tensors(struct safetensors *file, const char *submodule, stru
                               file->path, t->name, submodule);
         size_t bytes = strlen(submodule) + strlen(own) + 2;
         t->name = realloc(t->name, prefix + bytes);
-        CHECK(t->name);
         weight_name_within(t->name + prefix, bytes, submodule, own);
         free(own);
     }
@@ -155,7 +154,6 @@ static void read_plain(struct model *model, struct parameter *p, const struct sa
                        enum dtype rounding)
 {
     double *block = malloc(BLOCK_VALUES * sizeof *block);
-    CHECK(block);
     size_t all = tensor_count(p->value);
     for (size_t first = 0; first < all; first += BLOCK_VALUES) {
         size_t count = all - first < BLOCK_VALUES ? all - first : BLOCK_VALUES;
@@ -181,7 +179,6 @@ static bool read_pieces(struct model *model, const struct adapter_tensor *tensor
 {
     size_t all = tensor->rows * tensor->cols, read = 0;
     double *values = malloc(all * sizeof *values), *own = malloc(all * sizeof *own);
-    CHECK(values && own);
     safetensors_values(t, 0, all, values);
     size_t found = count_values(values, all);
     for (size_t i = 0; i < tensor->count; i++) {

@@ -30,7 +30,6 @@ static bool copy(const char *from, const char *to, struct status *status)
         return status_set(status, STATUS_IO, "%s: %s", from, strerror(errno));
     size_t room = (size_t)info.st_size;
     char *bytes = malloc(room + 1);
-    CHECK(bytes);
     size_t count = fread(bytes, 1, room, file);
     bool read = !ferror(file) || status_set(status, STATUS_IO, "%s: %s", from, strerror(errno));
     if (read && count < room)

@@ -106,7 +106,6 @@ bool folder_write_config(const char *folder, const struct config *config, enum d
     CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
     json_t *json = encode(config, family, dtype);
     char *text = json_dumps(json, JSON_INDENT(2));
-    CHECK(text);
     bool ok = output_file_write(path, text, strlen(text), status);
     free(text);
     json_decref(json);

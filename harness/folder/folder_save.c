@@ -30,7 +30,6 @@ static size_t rank_with(const struct saving *saving, const struct parameter *p)
     size_t rank = world->comm.rank;
     bool has = model_has(saving->model, p) && ranks->replicas.rank == 0,
          *all = calloc(world->comm.size, sizeof *all);
-    CHECK(all);
     has = has && (p != saving->model->embedding || ranks_lowest(ranks)); // of a tied table's two ends
     world->ops->gather(world, all, &has, sizeof has);
     if (rank == 0) {
@@ -70,7 +69,6 @@ static bool save_values(const struct saving *saving, const struct parameter *p, 
     struct tensor t = p->value;
     size_t from = rank_with(saving, p), rows = BLOCK_VALUES / t.cols ? BLOCK_VALUES / t.cols : 1;
     double *values = malloc((rows < t.rows ? rows : t.rows) * t.cols * sizeof *values);
-    CHECK(values);
     bool ok = true, takes_part = is_first(saving) || from == saving->world->comm.rank;
     for (size_t first = 0; ok && takes_part && first < t.rows; first += rows) {
         struct tensor block = tensor_rows(t, first, t.rows - first < rows ? t.rows - first : rows);
@@ -91,7 +89,6 @@ static bool save_adapter_tensor(const struct saving *saving, const struct adapte
     if (adapter_tensor_is_plain(tensor))
         return save_values(saving, tensor->pieces[0].parameter, NULL, NULL, NULL, status);
     double *whole = calloc(all, sizeof *whole);
-    CHECK(whole);
     bool ok = true;
     for (size_t i = 0; ok && i < tensor->count; i++)
         ok = save_values(saving, tensor->pieces[i].parameter, tensor, &tensor->pieces[i], whole, status);
@@ -112,7 +109,6 @@ static struct adapter_tensors tensors_of(const struct model *model, bool adapter
     if (adapter)
         return adapter_tensors_of(model, submodule_of(model));
     struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
-    CHECK(tensors.items);
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
         struct adapter_tensor *tensor = &tensors.items[tensors.count];
@@ -130,7 +126,6 @@ static bool create(const struct saving *saving, const char *path, const struct a
                    struct status *status)
 {
     struct safetensors_item *items = calloc(tensors->count + 1, sizeof *items);
-    CHECK(items);
     for (size_t i = 0; i < tensors->count; i++) {
         const struct adapter_tensor *t = &tensors->items[i];
         items[i] = (struct safetensors_item){.name = t->name,

@@ -36,7 +36,6 @@ static bool compile_one(struct python_pattern **pattern, const char *before, str
                         const char *after, struct status *status)
 {
     *pattern = malloc(sizeof **pattern);
-    CHECK(*pattern);
     if (compile(*pattern, before, text, after, status))
         return true;
     free(*pattern);
@@ -240,7 +239,6 @@ static bool read_targets(struct request *request, struct status *status)
     if (request->all_linear || is_pattern(request, field))
         return request->all_linear || compile_one(&request->targets, "^", field, "$", status);
     request->named = calloc(name_count(field), sizeof *request->named);
-    CHECK(request->named);
     for (size_t i = 0; i < name_count(field); i++) {
         struct json_field item = name_at(field, i);
         bool all = request->strict && strcmp(json_string_value(item.value), ALL_LINEAR) == 0;
@@ -265,10 +263,8 @@ static void append_saved(struct lora *lora, const char *name)
     while (lora->saved && lora->saved[count])
         count++;
     lora->saved = realloc(lora->saved, (count + 2) * sizeof *lora->saved);
-    CHECK(lora->saved);
     lora->saved[count] = strdup(name);
     lora->saved[count + 1] = NULL;
-    CHECK(lora->saved[count]);
 }
 
 // Whether the name chooses a projection that the base's files fuse with others, or such a part.
@@ -373,7 +369,6 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
 {
     const struct config *c = request->config;
     lora->table = calloc(c->layers * LORA_TARGETS, sizeof *lora->table);
-    CHECK(lora->table);
     unsigned before = lora->targets;
     lora->targets = 0;
     for (size_t l = 0; l < c->layers; l++)

@@ -13,7 +13,6 @@ bool lora_rules_add(struct lora_rules *rules, struct json_field field, const cha
 {
     struct status why = {0};
     rules->items = realloc(rules->items, (rules->count + 1) * sizeof *rules->items);
-    CHECK(rules->items);
     struct lora_rule *rule = &rules->items[rules->count];
     *rule = (struct lora_rule){.field = field, .gives = gives};
     if (!python_pattern_compile(&rule->pattern, "^(.*\\.)?", text, after, &why))

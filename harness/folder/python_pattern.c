@@ -165,7 +165,6 @@ bool python_pattern_compile(struct python_pattern *pattern, const char *before, 
                             struct status *status)
 {
     char *posix = malloc(strlen(before) + (strlen(text) + 1) * (ASCII + 4) + strlen(after) + 4);
-    CHECK(posix);
     struct translation t = {.at = text, .out = posix, .status = status, .whole = text};
     t.out += sprintf(posix, "%s(", before);
     bool read = true;

@@ -30,7 +30,6 @@ static void *take(struct interned *interned, size_t bytes)
     if (bytes > interned->left) {
         size_t size = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
         struct block *block = malloc(sizeof *block + size);
-        CHECK(block);
         block->before = interned->blocks;
         interned->blocks = block;
         interned->left = size;
@@ -58,7 +57,6 @@ static void grow(struct interned *interned)
 {
     struct interned grown = {.capacity = interned->capacity ? 2 * interned->capacity : 256};
     grown.items = calloc(grown.capacity, sizeof(struct interned_item *));
-    CHECK(grown.items);
     for (size_t i = 0; i < interned->capacity; i++) {
         struct interned_item *item = interned->items[i];
         if (item)

@@ -24,7 +24,6 @@ static bool continues(char c)
 static char *copy_text(const char *text, size_t bytes)
 {
     char *copy = malloc(bytes + 1);
-    CHECK(copy);
     memcpy(copy, text, bytes);
     copy[bytes] = '\0';
     return copy;
@@ -39,7 +38,6 @@ static char *short_name(const char *name)
     while (continues(*tail))
         tail++;
     char *shortened = malloc(NAME_BYTES + 4);
-    CHECK(shortened);
     snprintf(shortened, NAME_BYTES + 4, "...%s", tail);
     return shortened;
 }
@@ -150,7 +148,6 @@ static size_t unheld(const char *at)
 static char *held_text(const struct json_source *source, size_t *bytes)
 {
     char *text = malloc(source->bytes + source->bytes / 3 * ADDED + 1), *to = text;
-    CHECK(text);
     char before = '\0';
     for (const char *at = source->text, *next; *at; at = next) {
         bool value = before == ':' || before == ',' || before == '[';
@@ -238,7 +235,6 @@ static bool read_all(struct json_source *source, int file, const char *path, str
         if (source->bytes == room) {
             room = room ? 2 * room : 16384;
             source->text = realloc(source->text, room + 1);
-            CHECK(source->text);
         }
         count = io_read(file, source->text + source->bytes, room - source->bytes);
         if (count < 0)

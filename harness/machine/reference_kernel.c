@@ -31,7 +31,6 @@ struct reference_kernel *reference_kernel_open(const char *name, enum dtype dtyp
     if (!device)
         return NULL;
     struct reference_kernel *reference_kernel = calloc(1, sizeof *reference_kernel);
-    CHECK(reference_kernel);
     *reference_kernel = (struct reference_kernel){.device = device, .numbers = probe_numbers(device)};
     for (size_t i = 0; i < PARTS && device->status.code == STATUS_OK; i++) {
         reference_kernel->probes[i] = rate_probe_find(parts[i].operation);

@@ -23,7 +23,6 @@ static void take(struct watch *watch)
     if (watch->count == watch->capacity) {
         watch->capacity = 2 * watch->capacity + 64;
         watch->readings = realloc(watch->readings, watch->capacity * sizeof *watch->readings);
-        CHECK(watch->readings);
     }
     struct timed_reading *r = &watch->readings[watch->count++];
     sensors_read(watch->sensors, &watch->card, &r->reading);
@@ -53,7 +52,6 @@ struct watch *watch_open(const struct device *device)
     struct status why = {0}; // no sensors is no failure: what they would have said is not known
     struct sensors *sensors = *device->bus_id ? sensors_open(&why) : NULL;
     struct watch *watch = calloc(1, sizeof *watch);
-    CHECK(watch);
     if (!sensors || !sensors_card_find(sensors, device->bus_id, &watch->card)) {
         sensors_close(sensors);
         free(watch);
@@ -110,7 +108,6 @@ static int by_clock(const void *a, const void *b)
 static void report_clock(const struct watch *watch, struct watch_report *report)
 {
     double *clocks = malloc(watch->count * sizeof *clocks);
-    CHECK(clocks);
     size_t count = 0;
     for (size_t i = 0; i < watch->count; i++)
         if (!isnan(watch->readings[i].reading.sm_clock_mhz))

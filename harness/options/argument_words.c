@@ -194,7 +194,6 @@ static void offer_values(struct offer offer, const char *key)
     const struct option *option = methods_option_find(key);
     const struct trial_key *row = trial_key_named(key);
     char *argument = option ? option_argument(option) : strdup(row && row->argument ? row->argument : "N");
-    CHECK(argument);
     argument_words_write(offer.typed, argument, offer.stream);
     free(argument);
 }

@@ -80,7 +80,6 @@ struct argp_option *flag_options(const struct flag *flags)
     while (flags && flags[count].name)
         count++;
     struct argp_option *options = calloc(count + 1, sizeof *options);
-    CHECK(options);
     for (size_t i = 0; i < count; i++)
         options[i] = (struct argp_option){.name = flags[i].name,
                                           .key = key_of(flags, i),
@@ -185,7 +184,6 @@ static char *unknown_option(const struct argp_option *options, int argc, char **
         count++;
     struct getopt_option *known = calloc(count + 1, sizeof *known), *next = known;
     char *letters = calloc(2 * count + 1, 1), **words = calloc((size_t)argc + 1, sizeof *words);
-    CHECK(known && letters && words);
     memcpy(words, argv, (size_t)argc * sizeof *words); // which getopt orders anew
     for (const struct argp_option *option = options, *row = options; option < options + count; option++) {
         row = option->flags & OPTION_ALIAS ? row : option;
@@ -206,7 +204,6 @@ static char *unknown_option(const struct argp_option *options, int argc, char **
         if (strncmp(next->name, word, bytes) == 0) // the beginning of several
             word = NULL;
     char *unknown = word ? strndup(word, bytes) : NULL;
-    CHECK(!word || unknown);
     free(words);
     free(letters);
     free(known);
@@ -244,7 +241,6 @@ static struct argp_option *with_help(const struct argp_option *options)
     while (options && (options[count].name || options[count].doc))
         count++;
     struct argp_option *all = calloc(count + sizeof help / sizeof *help, sizeof *all);
-    CHECK(all);
     if (count)
         memcpy(all, options, count * sizeof *all);
     memcpy(all + count, help, sizeof help);

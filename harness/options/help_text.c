@@ -1,5 +1,4 @@
 #include "harness/options/help_text.h"
-#include "kernels/base/status.h"
 #include <argp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +103,6 @@ static size_t write_part(const struct argp_option *from, const struct argp_optio
 {
     size_t count = 0;
     const struct argp_option **sorted = calloc((size_t)(to - from) + 1, sizeof *sorted);
-    CHECK(sorted);
     for (const struct argp_option *option = from; option < to; option++)
         if (is_of(option, part))
             sorted[count++] = option;

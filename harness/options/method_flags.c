@@ -7,7 +7,6 @@
 static struct trial *add_trial(struct method_trials *trials)
 {
     trials->trials = realloc(trials->trials, (trials->count + 1) * sizeof *trials->trials);
-    CHECK(trials->trials);
     return &trials->trials[trials->count++];
 }
 
@@ -309,7 +308,6 @@ static bool add_named(struct search *search, const char *name, struct status *st
 static bool add_list(struct search *search, struct status *status)
 {
     char *copy = strdup(search->request.names), *rest = copy, *name;
-    CHECK(copy);
     bool ok = true;
     while (ok && (name = strsep(&rest, ",")))
         ok = strcmp(name, "all") == 0 ? add_all(search, status) : add_named(search, name, status);
@@ -322,7 +320,6 @@ static bool check_also(const struct search *search, struct status *status)
 {
     char *copy = strdup(search->request.also ? search->request.also : ""), *rest = copy, *name, hint[512];
     struct names known = {0};
-    CHECK(copy);
     for (size_t i = 0; i < search->tried_count; i++)
         if (search->tried[i].key->rounds)
             names_add(&known, flag_of(search->tried[i].key));

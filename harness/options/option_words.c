@@ -30,7 +30,6 @@ char *option_argument(const struct option *option)
                                                      : strdup(option->share    ? "N|SHARE%"
                                                               : option->tokens ? "N[K|M]"
                                                                                : "N");
-    CHECK(argument);
     return argument;
 }
 
@@ -61,6 +60,5 @@ char *option_describe(const struct option *option)
     }
     text_append(text, sizeof text, ")");
     char *copy = strdup(text);
-    CHECK(copy);
     return copy;
 }

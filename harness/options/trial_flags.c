@@ -42,7 +42,6 @@ static void add_keys(struct trial_flags *flags, const struct trial_key *keys, co
         if (!has_flag || is_named(without, name_of(flag)))
             continue;
         flags->keys = realloc(flags->keys, (flags->key_count + 1) * sizeof *flags->keys);
-        CHECK(flags->keys);
         flags->keys[flags->key_count++] = flag;
     }
 }
@@ -91,7 +90,6 @@ static json_t *value_of(const struct trial_key *key, const char *text)
 static char *respelled(const char *name, char from, char to)
 {
     char *copy = strdup(name);
-    CHECK(copy);
     for (char *c = copy; *c; c++)
         *c = *c == from ? to : *c;
     return copy;
@@ -117,7 +115,6 @@ void trial_flags_open(struct trial_flags *flags, const char *const *without, con
         others++;
     add_keys(flags, trial_keys, NULL, without);
     flags->options = calloc(2 * (flags->key_count + others + options) + 3, sizeof *flags->options);
-    CHECK(flags->options && flags->trial && flags->method);
     struct argp_option *next = flags->options;
     for (size_t i = 0; i < others; i++)
         add_flag(&next, of_command[i]);
@@ -207,7 +204,6 @@ bool trial_flags_decode(const struct trial_flags *flags, const char *method, str
     json_t *object = json_copy(flags->trial);
     json_object_set_new(object, "method", entry_of(flags, method));
     char *json = json_dumps(object, 0);
-    CHECK(json);
     bool ok = (flags->min_memory ? trial_decode : trial_decode_asked)(trial, json, JSON_COMMAND_LINE, status);
     // A spec may name it for its other objectives.
     if (ok && json_is_string(json_object_get(object, "reference")) && trial->reference.kind == REFERENCE_NONE) {

@@ -105,7 +105,6 @@ bool claims_part(const struct page *page, FILE *stream, size_t *count, struct st
         return true;
     struct claim_files files = {0};
     const char **paths = calloc(report->path_count + report->max_context_count + 1, sizeof *paths);
-    CHECK(paths);
     for (size_t i = 0; i < report->path_count; i++)
         paths[files.count++] = report->paths[i];
     for (size_t i = 0; i < report->max_context_count; i++)

@@ -110,7 +110,6 @@ bool origins_part(const struct page *page, FILE *stream, size_t *count, struct s
 {
     (void)status;
     struct origin *origins = calloc(page->results.count + 1, sizeof *origins);
-    CHECK(origins);
     *count = origins_of(&page->results, origins);
     if (*count)
         fputs("<div class=\"origins\">\n", stream);

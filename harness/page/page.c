@@ -47,7 +47,6 @@ static bool write_parts(const struct page *page, struct written written[PARTS], 
     bool fine = true;
     for (size_t i = 0; fine && i < PARTS; i++) {
         FILE *stream = open_memstream(&written[i].html, &written[i].bytes);
-        CHECK(stream);
         fine = parts[i].write(page, stream, &written[i].count, status);
         CHECK(fclose(stream) == 0);
     }
@@ -145,7 +144,6 @@ bool page_write(const struct page_request *request, const char *path, struct sta
                 page_figures_draw(&page.figures, &page, status) && write_parts(&page, written, status);
     if (fine) {
         FILE *stream = open_memstream(&html, &bytes);
-        CHECK(stream);
         write_page(&page, written, stream);
         CHECK(fclose(stream) == 0);
         fine = output_file_write(path, html, bytes, status);

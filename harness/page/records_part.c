@@ -97,7 +97,6 @@ static char *grouped(char *words)
 {
     size_t sign = *words == '-', count = strspn(words + sign, "0123456789"), used = 0;
     char *more = calloc(2 * strlen(words) + 1, 1);
-    CHECK(more);
     for (size_t i = 0; words[i]; i++) {
         if (i > sign && i < sign + count && (sign + count - i) % 3 == 0)
             more[used++] = ',';
@@ -194,7 +193,6 @@ static void write_marks(const struct record_table *table, FILE *stream)
 static void write_table(const struct record_table *table, bool chosen, FILE *stream)
 {
     struct look *looks = calloc(table->column_count + 1, sizeof *looks);
-    CHECK(looks);
     for (size_t c = 0; c < table->column_count; c++)
         looks[c] = (struct look){!chosen && says_nothing(table, c), is_numeric(table, c)};
     fputs("<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Records\">"

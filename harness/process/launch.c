@@ -19,7 +19,6 @@ static void add(struct launch *launch, const char *argument)
     launch->arguments = realloc(launch->arguments, (launch->count + 2) * sizeof *launch->arguments);
     CHECK(launch->arguments && argument);
     launch->arguments[launch->count] = strdup(argument);
-    CHECK(launch->arguments[launch->count]);
     launch->arguments[++launch->count] = NULL;
 }
 
@@ -27,7 +26,6 @@ static bool in_path(const char *program)
 {
     const char *search = getenv("PATH");
     char *folders = strdup(search ? search : ""), *rest = folders, path[4096];
-    CHECK(folders);
     bool found = false;
     for (char *folder; !found && (folder = strsep(&rest, ":"));) {
         snprintf(path, sizeof path, "%s/%s", *folder ? folder : ".", program);
@@ -42,7 +40,6 @@ static void add_words(struct launch *launch, const char *words)
 {
     static const char place[] = "{ranks}";
     char *copy = strdup(words), *rest = copy, argument[4096];
-    CHECK(copy);
     for (char *word; (word = strsep(&rest, " "));) {
         char *at = strstr(word, place);
         if (at)

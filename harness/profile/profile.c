@@ -199,7 +199,6 @@ static struct rate_peaks peaks_of(const struct profile *profile)
 static bool complete_rates(struct profile *profile, struct status *status)
 {
     struct profile *measured = calloc(1, sizeof *measured);
-    CHECK(measured);
     bool loaded = load_file(measured, PROFILE_MEASURED, status);
     const struct rate_peaks card = peaks_of(profile), measured_card = peaks_of(measured);
     if (loaded && measured->rates[DTYPE_BF16].count)
@@ -217,7 +216,6 @@ bool profile_load(struct profile *profile, const char *name, struct status *stat
                           "profile: more than %zu bytes; write a file like those in experiments/devices",
                           sizeof profile->name - 1);
     char *file = strndup(name, base);
-    CHECK(file);
     bool ok = load_file(profile, file, status);
     free(file);
     if (ok && name[base]) {
@@ -272,7 +270,6 @@ char *profile_text(const struct profile *profile)
         json_object_set(object, "rates", rates);
     json_decref(rates);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    CHECK(text);
     json_decref(object);
     return text;
 }

@@ -156,7 +156,6 @@ bool override_parse(struct override *override, const char *shown, const char *te
                           "%s: expected NAME=VALUE or NAME=VALUE,VALUE, such as context=1024",
                           override->values.name);
     override->name = strndup(text, (size_t)(equals - text));
-    CHECK(override->name);
     return read_values(override->values.root, override->values.name, equals + 1, status);
 }
 

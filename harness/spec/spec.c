@@ -31,7 +31,6 @@ static bool add_override(struct expansion *e, const char *flag, const char *name
     snprintf(shown, sizeof shown, "%s %s", flag, value);
     size_t bytes = strlen(name) + strlen(value) + 1;
     char *text = malloc(bytes);
-    CHECK(text);
     snprintf(text, bytes, "%s%s", name, value);
     bool ok = override_parse(override, shown, text, status);
     free(text);
@@ -59,7 +58,6 @@ static bool read_overrides(struct expansion *e, const struct spec_changes *chang
 {
     size_t count = changes ? changes->axis_count : 0;
     e->overrides = calloc(count + 1, sizeof *e->overrides);
-    CHECK(e->overrides);
     for (size_t i = 0; i < count; i++)
         if (!add_override(e, "--axis", "", changes->axes[i], status))
             return false;
@@ -297,7 +295,6 @@ static bool read_entries(struct expansion *e, struct status *status)
     if (axis->field.value && override && !check_picks(override, axis, status))
         return false;
     e->entries = calloc(axis_size(axis), sizeof *e->entries);
-    CHECK(e->entries);
     for (size_t i = 0; i < axis_size(axis); i++) {
         struct json_field field = axis_value(axis, i);
         struct entry *entry = &e->entries[e->entry_count++];
@@ -418,7 +415,6 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
     size_t slots = 2 * total + 1;
     uint32_t *table = calloc(slots, sizeof *table);
     spec->trials = calloc(total, sizeof *spec->trials);
-    CHECK(table && spec->trials);
     bool ok = true, any = false;
     struct status first = {0};
     for (size_t n = 0; ok && n < total; n++) {
@@ -447,7 +443,6 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
 static struct expansion *expansion_new(void)
 {
     struct expansion *e = calloc(1, sizeof *e);
-    CHECK(e);
     return e;
 }
 

@@ -424,7 +424,6 @@ bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields,
     json_t *canonical = decode_keys(trial, fields, status);
     if (canonical) {
         trial->canonical = json_dumps(canonical, JSON_COMPACT | JSON_SORT_KEYS);
-        CHECK(trial->canonical);
         trial->shares = method_fields_shares(&fields->method);
         trial_id_set(trial, canonical, defaults);
     }

@@ -10,7 +10,6 @@
 static char *copy_text(const char *text)
 {
     char *copy = strdup(text);
-    CHECK(copy);
     return copy;
 }
 
@@ -81,7 +80,6 @@ json_t *decode_profile(struct trial *trial, struct json_field field, struct stat
     if (!json_field_text(field, "null, or the name or path of a device profile", &name, status))
         return NULL;
     trial->profile = calloc(1, sizeof *trial->profile);
-    CHECK(trial->profile);
     if (!profile_load(trial->profile, name, &why) ||
         !profile_roofline(trial->profile, trial->dtype, &roofline, &why)) {
         json_field_fail(field, status, "%s", why.message);
@@ -99,7 +97,6 @@ json_t *decode_interconnect(struct trial *trial, struct json_field field, struct
     if (!json_field_text(field, "null, or the name or path of interconnect", &name, status))
         return NULL;
     trial->interconnect = calloc(1, sizeof *trial->interconnect);
-    CHECK(trial->interconnect);
     if (!interconnect_load(trial->interconnect, name, &why)) {
         json_field_fail(field, status, "%s", why.message);
         return NULL;
@@ -222,7 +219,6 @@ json_t *decode_documents(struct trial *trial, struct json_field field, struct st
     }
     packing->count = list ? json_array_size(field.value) : 1;
     packing->lengths = calloc(packing->count, sizeof *packing->lengths);
-    CHECK(packing->lengths);
     json_t *lengths = json_array();
     for (size_t i = 0; i < packing->count; i++) {
         if (!json_field_tokens(list ? json_field_at(field, i) : field, 1, INT32_MAX, " of tokens",

@@ -65,7 +65,6 @@ void gradient_set_hash(struct gradient_set *set)
 {
     size_t line_max = sizeof set->tensors->name + 20, length = 0;
     char *text = calloc(set->count + 1, line_max);
-    CHECK(text);
     for (size_t i = 0; i < set->count; i++)
         length += (size_t)snprintf(text + length, line_max, "%s %016" PRIx64 "\n", set->tensors[i].name,
                                    set->tensors[i].hash);
@@ -81,7 +80,6 @@ void gradient_set_add(struct gradient_set *set, const struct parameter *paramete
     tensor->size = parameter->size;
     tensor->hash = XXH3_64bits(bytes, tensor->size * dtype_bytes(dtype));
     tensor->values = malloc((tensor->size + 1) * sizeof(double));
-    CHECK(tensor->values);
     for (size_t i = 0; i < tensor->size; i++)
         tensor->values[i] = dtype_value(bytes, dtype, i);
 }
@@ -90,13 +88,11 @@ void gradient_set_take(struct gradient_set *set, const struct model *model)
 {
     *set = (struct gradient_set){0};
     set->tensors = calloc(model->parameter_count + 1, sizeof *set->tensors);
-    CHECK(set->tensors);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct tensor grad = model->parameters[i].grad;
         if (!grad.data)
             continue;
         void *bytes = calloc(tensor_bytes(grad) + 1, 1);
-        CHECK(bytes);
         op_download(model->device, bytes, grad);
         gradient_set_add(set, &model->parameters[i], grad.dtype, bytes);
         free(bytes);
@@ -118,7 +114,6 @@ void gradient_compare(struct gradient_report *report, const struct gradient_set 
     *report = (struct gradient_report){.hash = set->hash, .count = set->count};
     report->tensors = calloc(set->count + 1, sizeof *report->tensors);
     struct sums overall = {0}, *sums = calloc(set->count + 1, sizeof *sums);
-    CHECK(report->tensors && sums);
     for (size_t i = 0, j = 0; i < set->count; i++, j++) {
         while (j < reference->count && strcmp(set->tensors[i].name, reference->tensors[j].name) != 0)
             j++;

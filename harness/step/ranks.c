@@ -42,7 +42,6 @@ static void *download(const struct model *model, const struct parameter *paramet
     struct parameter share = bucket_share(parameter);
     size_t bytes = tensor_bytes(share.grad);
     void *values = malloc(bytes + 1);
-    CHECK(values);
     *piece = (struct piece){share.first, tensor_count(share.grad)};
     op_download(model->device, values, share.grad);
     return values;
@@ -79,14 +78,12 @@ void ranks_gradients(struct gradient_set *set, const struct model *model, struct
         return;
     }
     *set = (struct gradient_set){.tensors = calloc(model->parameter_count + 1, sizeof *set->tensors)};
-    CHECK(set->tensors);
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *parameter = &model->parameters[i];
         bool here = model_has(model, parameter);
         if (here ? !parameter->trains : !model_can_train(model, parameter))
             continue;
         char *bytes = calloc(parameter->size + 1, dtype_bytes(model->gradient_dtype));
-        CHECK(bytes);
         gather_parameter(bytes, model, parameter, split, context, world);
         if (world->comm.rank == 0)
             gradient_set_add(set, parameter, model->gradient_dtype, bytes);
@@ -107,7 +104,6 @@ bool ranks_launch_open(struct launch *launch, const struct trial *trial, const c
     while (arguments[count])
         count++;
     const char **command = calloc(count + 2, sizeof *command);
-    CHECK(command);
     command[0] = program ? program : self;
     memcpy(command + 1, arguments, count * sizeof *command);
     bool opened = ranks_possible(trial, status) && world_has_mpi(status) &&

@@ -30,7 +30,6 @@ static double *forward(struct model *model, const struct batch *batch, struct lo
     size_t rows = batch->context * batch->batch, T = batch->pieces.context, B = batch->batch;
     struct tensor log_prob = tensor_new(device, rows, 1, dtype_statistic(device->ops->dtype), CATEGORY_DATA);
     double *values = calloc(rows, sizeof *values), *turned = calloc(T * B, sizeof *turned);
-    CHECK(values && turned);
     log_prob_pass(model, batch, log_prob, options);
     if (device->status.code == STATUS_OK && !device->ops->dataless && ranks_highest(&model->ranks)) {
         tensor_read(device, log_prob, values);

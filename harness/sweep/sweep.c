@@ -362,7 +362,6 @@ static bool look_up(struct sweep *sweep, struct side *side, struct status *statu
 {
     bool fine = true;
     json_t *models = json_object();
-    CHECK(models);
     side->any_ok = false;
     side->bad = 0;
     for (size_t i = 0; fine && i < sweep->spec->trial_count; i++) {
@@ -440,7 +439,6 @@ int sweep_run(const struct spec *spec, const struct sweep_options *options, stru
     const char *const outs[] = {options->out, options->against_out};
     sweep.references = reference_store_open();
     sweep.order = calloc(spec->trial_count + 1, sizeof *sweep.order);
-    CHECK(sweep.order);
     bool open = true;
     while (open && sweep.side_count < (options->against ? 2 : 1)) {
         struct side *side = &sweep.sides[sweep.side_count];

@@ -26,7 +26,6 @@ static bool ask(struct probe *probe)
     struct child_result result = {0};
     struct status ignored = {0};
     struct record record;
-    CHECK(json);
     int signals = child_signals_open(&ignored);
     bool run = signals >= 0 && child_run(NULL, NULL, json, -1, PROBE_SECONDS, signals, &result, &ignored);
     struct interned interned = {0};

@@ -15,7 +15,6 @@ char *folder_file(const char *folder, const char *name)
 char *folder_path(const char *path)
 {
     char *copy = strdup(path);
-    CHECK(copy);
     for (size_t length = strlen(copy); length > 1 && copy[length - 1] == '/'; length--)
         copy[length - 1] = '\0';
     return copy;

@@ -35,7 +35,6 @@ static bool write_transposed(struct safetensors_writer *writer, struct device *d
 {
     size_t rows = p->value.rows, cols = p->value.cols;
     double *values = malloc(rows * cols * sizeof *values), *turned = malloc(rows * cols * sizeof *turned);
-    CHECK(values && turned);
     if (!given)
         tensor_read(device, p->grad, values);
     for (size_t i = 0; i < rows * cols; i++)
@@ -54,7 +53,6 @@ bool gradients_write(const char *path, const struct model *model, const double *
     if (model->device->status.code != STATUS_OK)
         return status_set(status, model->device->status.code, "%s", model->device->status.message);
     struct safetensors_item *items = calloc(model->parameter_count, sizeof *items);
-    CHECK(items);
     size_t count = 0, widest = 1;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
@@ -64,7 +62,6 @@ bool gradients_write(const char *path, const struct model *model, const double *
         }
     }
     double *block = malloc((widest > BLOCK_VALUES ? widest : BLOCK_VALUES) * sizeof *block);
-    CHECK(block);
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, count, status);
     for (size_t i = 0; ok && i < model->parameter_count; i++) {

@@ -19,7 +19,6 @@ void shards_close(struct shards *shards)
 bool shards_add(struct shards *shards, const char *folder, const char *name, struct status *status)
 {
     shards->files = realloc(shards->files, (shards->count + 1) * sizeof *shards->files);
-    CHECK(shards->files);
     char *path = folder_file(folder, name);
     bool ok = safetensors_open(&shards->files[shards->count++], path, status);
     free(path);
@@ -108,7 +107,6 @@ static void take_head_as_embedding(const struct shards *shards)
             if (strcmp(t->name, SHARDS_HEAD) == 0) {
                 free(t->name);
                 t->name = strdup(SHARDS_EMBEDDING);
-                CHECK(t->name);
             }
         }
         safetensors_sort(&shards->files[i]);
@@ -134,7 +132,6 @@ bool shards_have_own_head(const struct shards *shards)
     if (!embedding || !head || !embedding->readable || !head->readable)
         return false;
     double *blocks = malloc(2 * BLOCK_VALUES * sizeof *blocks);
-    CHECK(blocks);
     bool same = embedding->count == head->count;
     for (size_t first = 0; same && first < head->count; first += BLOCK_VALUES) {
         size_t count = head->count - first < BLOCK_VALUES ? head->count - first : BLOCK_VALUES;

@@ -26,7 +26,6 @@ bool word_check(const char *word, const char *known, const char *option, struct 
 {
     struct names names = {0};
     char *copy = strdup(known), *rest = copy, *name, hint[700];
-    CHECK(copy);
     while ((name = strsep(&rest, ",|")))
         names_add(&names, name);
     bool found = names_find(&names, word) < names.count;
@@ -39,7 +38,6 @@ bool word_check(const char *word, const char *known, const char *option, struct 
 bool word_list_check(const char *list, const char *known, const char *option, struct status *status)
 {
     char *copy = strdup(list), *rest = copy, *word;
-    CHECK(copy);
     bool fine = true;
     while (fine && (word = strsep(&rest, ",")))
         fine = word_check(word, known, option, status);

@@ -239,7 +239,6 @@ static double squares(struct device *device, struct tensor t)
 {
     size_t count = tensor_count(t), max = count < BLOCK_VALUES ? count : BLOCK_VALUES;
     double sum = 0, *values = malloc((max + 1) * sizeof *values);
-    CHECK(values);
     t = tensor_reshape(t, count, 1);
     for (size_t first = 0; first < count; first += max) {
         size_t n = count - first < max ? count - first : max;
@@ -270,7 +269,6 @@ static double norm_of(const struct train *train)
 {
     const struct model *model = &train->setup->model;
     double sum = 0, *parts = calloc(model->parameter_count + 1, sizeof *parts);
-    CHECK(parts);
     for (size_t i = 0; i < model->parameter_count; i++)
         if (model->parameters[i].trains && is_counted(model, &model->parameters[i]))
             parts[i] = squares(model->device, gradient_of(&model->parameters[i]));

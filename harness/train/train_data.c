@@ -44,7 +44,6 @@ static bool check_all(struct train_data *data, struct status *status)
     bool weights = objective_terms(trial->objective, trial->objective_options).required & BATCH_WEIGHTS, ok = true;
     data->blank = calloc(sequences->count, sizeof *data->blank);
     data->layouts = calloc(sequences->count / together + 1, sizeof *data->layouts);
-    CHECK(data->blank && data->layouts);
     for (size_t i = 0; ok && i < sequences_count(sequences); i += together) {
         struct batch_data read;
         size_t item = sequences_item(sequences, i), number;

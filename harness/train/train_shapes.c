@@ -99,7 +99,6 @@ void train_shapes_list(struct train_shapes *shapes, const struct trial *trial, s
     size_t evaluations = (evaluated + trial->batch - 1) / trial->batch;
     *shapes = (struct train_shapes){.items = calloc(looked_at + evaluations + 1, sizeof *shapes->items),
                                     .unplanned = data ? all - looked_at : 0};
-    CHECK(shapes->items);
     for (size_t i = 0; i < looked_at; i++)
         shapes->items[shapes->count++] = micro_batch(trial, data, data ? i : parts - 1 - i);
     for (size_t i = 0; i < evaluations; i++)

@@ -24,7 +24,6 @@ static bool estimate(struct run *run, const struct rank_traces *traced)
     size_t samples = run->samples;
     double *busy_s = calloc(traced->count + 1, sizeof *busy_s), *all_s = calloc(traced->count + 1, sizeof *all_s);
     double sum_s = 0, seconds;
-    CHECK(busy_s && all_s);
     for (size_t sample = 0; sample < samples && rank_traces_time(traced, sample, &seconds, busy_s, &run->status);
          sample++) {
         sum_s += seconds;

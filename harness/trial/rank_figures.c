@@ -6,7 +6,6 @@ void rank_figures_gather(const struct world *world, struct rank_figures *all, co
 {
     size_t count = world->comm.size;
     double *all_ms = calloc(count * sample_count + 1, sizeof *all_ms);
-    CHECK(all_ms);
     world->ops->gather(world, all, own, sizeof *own);
     world->ops->gather(world, all_ms, samples_ms, sample_count * sizeof *all_ms);
     for (size_t i = 0; world->comm.rank == 0 && i < count * sample_count; i++) {

@@ -45,7 +45,6 @@ static XXH128_hash_t setting_of(const struct trial *trial)
     json_object_set_new(setting, "lora_beside",
                         json_boolean(trial->optimizer && trial->optimizer->lora == LORA_BESIDE));
     char *text = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
-    CHECK(text);
     XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
     free(text);
     json_decref(setting);
@@ -74,7 +73,6 @@ static bool get_tensors(int store, size_t at, const struct entry *entry, struct 
     *floor = (struct gradient_report){.overall = entry->floor, .count = entry->tensors, .worst = entry->worst};
     floor->tensors = calloc(entry->tensors + 1, sizeof *floor->tensors);
     set->tensors = calloc(entry->tensors + 1, sizeof *set->tensors);
-    CHECK(floor->tensors && set->tensors);
     bool fine = get(store, floor->tensors, entry->tensors * sizeof *floor->tensors, &at);
     for (size_t i = 0; fine && i < entry->tensors; i++) {
         struct gradient_tensor *tensor = &set->tensors[i];
@@ -85,7 +83,6 @@ static bool get_tensors(int store, size_t at, const struct entry *entry, struct 
         memcpy(tensor->name, head.name, sizeof head.name);
         tensor->size = head.size;
         tensor->values = malloc((head.size + 1) * sizeof(double));
-        CHECK(tensor->values);
         set->count = i + 1;
         fine = get(store, tensor->values, head.size * sizeof(double), &at);
     }

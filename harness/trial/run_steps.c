@@ -150,7 +150,6 @@ static bool notes_all(const struct run *run)
 struct record_curve *run_curve(size_t steps)
 {
     struct record_curve *curve = calloc(1, sizeof *curve);
-    CHECK(curve);
     curve->given = true;
     for (const struct record_field *list = record_field_find(record_fields, "curve")->members; list->name; list++) {
         struct number_list *numbers = (void *)((char *)curve + list->offset);

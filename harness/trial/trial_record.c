@@ -30,7 +30,6 @@ void trial_record_open(struct record *record, const struct trial *trial)
 static void *apart(const void *part, size_t bytes)
 {
     void *copy = malloc(bytes);
-    CHECK(copy);
     return memcpy(copy, part, bytes);
 }
 
@@ -90,7 +89,6 @@ struct record_ranks *trial_record_ranks(struct record *record, const struct rank
     struct record_ranks *ranks = calloc(1, sizeof *ranks);
     bool each = count <= RANKS_EACH;
     size_t n = 0;
-    CHECK(ranks);
     *ranks = (struct record_ranks){.given = true, .count = (double)count, .oversubscribed = -1};
     struct number_list *lists[] = {&ranks->alike,          &ranks->peak_bytes, &ranks->sent_bytes,
                                    &ranks->received_bytes, &ranks->messages,   &ranks->idle_share};
@@ -157,7 +155,6 @@ void trial_record_times(struct record *record, const struct trial *trial, const 
 void trial_record_sensors(struct record *record, const struct watch_report *watched, size_t samples)
 {
     struct record_sm_clock *clock = calloc(1, sizeof *clock);
-    CHECK(clock);
     *clock = (struct record_sm_clock){isfinite(watched->sm_clock_median_mhz), watched->sm_clock_min_mhz,
                                       watched->sm_clock_median_mhz, watched->sm_clock_max_mhz};
     record->sm_clock_mhz = clock;
@@ -169,7 +166,6 @@ void trial_record_sensors(struct record *record, const struct watch_report *watc
 static void *make_parts(struct record_parts *parts, size_t count, size_t part_bytes)
 {
     *parts = (struct record_parts){count, calloc(count + 1, part_bytes), NULL};
-    CHECK(parts->items);
     return parts->items;
 }
 
@@ -191,7 +187,6 @@ void trial_record_gradient(struct record *record, const struct gradient_report *
     }
     struct record_tensor *tensors = make_parts(&gradient->tensors, report->count, sizeof *tensors);
     const char **names = calloc(report->count + 1, sizeof *names);
-    CHECK(names);
     gradient->tensors.names = names;
     for (size_t i = 0; i < report->count; i++) {
         const struct tensor_error *tensor = &report->tensors[i];
@@ -311,7 +306,6 @@ char *trial_record_line(struct record *record, const struct provenance *provenan
     fill_provenance(&record->provenance, provenance);
     json_t *object = record_json(record);
     char *line = json_dumps(object, JSON_COMPACT);
-    CHECK(line);
     json_decref(object);
     json_decref((json_t *)record->trial.json);
     json_decref((json_t *)record->chosen);

@@ -113,7 +113,6 @@ static bool measure_pair_sums(struct run *run)
     step_logprobs(log_prob, &run->setup.model, batch, false);
     if (device->status.code == STATUS_OK) {
         struct record_pair_sums *sums = malloc(sizeof *sums);
-        CHECK(sums);
         pair_sums_of(sums, device, batch, log_prob);
         run->record.pair_sums = sums;
     }
@@ -314,7 +313,6 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
 {
     struct run *run = calloc(1, sizeof *run);
     char reason[1280];
-    CHECK(run);
     run->walked = *trial; // what it points to is borrowed, but for the options
     run->walked.options = options_copy(&trial->method->options, trial->options);
     run->trial = &run->walked;
@@ -329,7 +327,6 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         CHECK((*numbers[i] = calloc(samples, sizeof **numbers[i])));
     run->curve = trial->train.steps && !trial->planned ? run_curve(samples) : NULL;
-    CHECK(run->ranks);
     provenance_take(&run->provenance);
     trial_record_open(&run->record, run->trial);
     run->record.model_hash = run_is_first(run) ? model_hash(trial) : 0;

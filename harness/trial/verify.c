@@ -188,7 +188,6 @@ static bool verify_shape(const struct verify_request *request, const struct shap
     const struct trial *like = request->like;
     struct trial *trial = calloc(1, sizeof *trial);
     struct status odd = {0};
-    CHECK(trial);
     *trial = (struct trial){.config = request->config ? *request->config : config_of(shape),
                             .model_folder = folder,
                             .dtype = request->dtype,
