@@ -53,11 +53,16 @@ static void *checked(void *pointer, size_t bytes)
 }
 
 // What a call came to that has other reasons to fail, too; errno was 0 before.
-static bool sound(bool success, const char *what)
+static void check_failure(bool failed, const char *what)
 {
-    if (!success && errno == ENOMEM)
+    if (failed && errno == ENOMEM)
         host_memory_exhausted(what);
-    return success;
+}
+
+static void *sound(void *result, const char *what)
+{
+    check_failure(!result, what);
+    return result;
 }
 
 REPLACE(void *, malloc, size_t bytes)
@@ -129,7 +134,7 @@ REPLACE(ssize_t, getdelim, char **line, size_t *room, int delimiter, FILE *strea
     errno = 0;
     ssize_t bytes = __real_getdelim(line, room, delimiter, stream);
     bytes = ferror(stream) ? -1 : bytes;
-    sound(bytes >= 0, "a line was read");
+    check_failure(bytes < 0, "a line was read");
     return bytes;
 }
 
@@ -154,32 +159,25 @@ REPLACE(FILE *, fopen, const char *path, const char *mode)
         errno = 0;
         stream = __real_fopen(path, mode);
     } while (!stream && errno == EINTR);
-    sound(stream, "a file was opened");
-    return stream;
+    return sound(stream, "a file was opened");
 }
 
 REPLACE(FILE *, fdopen, int descriptor, const char *mode)
 {
     errno = 0;
-    FILE *stream = __real_fdopen(descriptor, mode);
-    sound(stream, "a file was opened");
-    return stream;
+    return sound(__real_fdopen(descriptor, mode), "a file was opened");
 }
 
 REPLACE(DIR *, opendir, const char *path)
 {
     errno = 0;
-    DIR *entries = __real_opendir(path);
-    sound(entries, "a folder was read");
-    return entries;
+    return sound(__real_opendir(path), "a folder was read");
 }
 
 REPLACE(DIR *, fdopendir, int descriptor)
 {
     errno = 0;
-    DIR *entries = __real_fdopendir(descriptor);
-    sound(entries, "a folder was read");
-    return entries;
+    return sound(__real_fdopendir(descriptor), "a folder was read");
 }
 
 REPLACE(int, scandir, const char *path, struct dirent ***entries, int (*filter)(const struct dirent *),
@@ -187,32 +185,28 @@ REPLACE(int, scandir, const char *path, struct dirent ***entries, int (*filter)(
 {
     errno = 0;
     int count = __real_scandir(path, entries, filter, compare);
-    sound(count >= 0, "a folder was read");
+    check_failure(count < 0, "a folder was read");
     return count;
 }
 
 REPLACE(char *, realpath, const char *path, char *resolved)
 {
     errno = 0;
-    char *found = __real_realpath(path, resolved);
-    sound(found, "a path was resolved");
-    return found;
+    return sound(__real_realpath(path, resolved), "a path was resolved");
 }
 
 REPLACE(int, setenv, const char *name, const char *value, int overwrite)
 {
     errno = 0;
     int failed = __real_setenv(name, value, overwrite);
-    sound(!failed, "the environment was set");
+    check_failure(failed, "the environment was set");
     return failed;
 }
 
 REPLACE(void *, dlopen, const char *path, int flags)
 {
     errno = 0;
-    void *library = __real_dlopen(path, flags);
-    sound(library, "a library was loaded");
-    return library;
+    return sound(__real_dlopen(path, flags), "a library was loaded");
 }
 
 REPLACE(void *, tsearch, const void *key, void **root, int (*compare)(const void *, const void *))

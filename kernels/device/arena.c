@@ -6,18 +6,9 @@
 const char *category_name(enum category category)
 {
     static const char *const names[CATEGORY_COUNT] = {
-        [CATEGORY_WEIGHTS] = "weights",
-        [CATEGORY_GRADIENTS] = "gradients",
-        [CATEGORY_OPTIMIZER] = "optimizer",
-        [CATEGORY_HIDDEN_CHECKPOINTS] = "hidden_checkpoints",
-        [CATEGORY_KV_CACHE] = "kv_cache",
-        [CATEGORY_KV_GRADIENTS] = "kv_gradients",
-        [CATEGORY_ACTIVATIONS] = "activations",
-        [CATEGORY_LOGITS] = "logits",
-        [CATEGORY_WORKSPACE] = "workspace",
-        [CATEGORY_DATA] = "data",
-        [CATEGORY_HOST] = "host",
-    };
+        "weights",   "gradients",    "optimizer",   "hidden_checkpoints",
+        "kv_cache",  "kv_gradients", "activations", "logits",
+        "workspace", "data",         "host"};
     return names[category];
 }
 

@@ -406,9 +406,6 @@ void op_attention_merge(struct device *device, struct tensor o, struct tensor lo
         return;
     CHECK(same_shape(o, other_o) && tensor_count(logsumexp) == tensor_count(other_logsumexp));
     CHECK(tensor_count(o) == 0 || tensor_count(o) % tensor_count(logsumexp) == 0);
-    double moved = 3 * bytes(o) + 3 * bytes(logsumexp);
-    if (begin(device, operation(WORK_ATTENTION_FORWARD, "attention_merge"), 0, moved)) {
-        device->ops->attention_merge(device, o, logsumexp, other_o, other_logsumexp);
-        range_pop(device);
-    }
+    RUN(device, WORK_ATTENTION_FORWARD, attention_merge, 3 * bytes(o) + 3 * bytes(logsumexp), o, logsumexp, other_o,
+        other_logsumexp);
 }

@@ -71,6 +71,15 @@ static inline bool begin(struct device *device, struct range range, double flops
     return begin_cost(device, range, (struct cost){.flops = flops, .bytes = bytes});
 }
 
+// Counts an operation of no FLOPs that moves so many bytes, and has the device run it.
+#define RUN(device, work, name, moved, ...)                                                                        \
+    do {                                                                                                           \
+        if (begin(device, operation(work, #name), 0, moved)) {                                                     \
+            (device)->ops->name(device, __VA_ARGS__);                                                              \
+            range_pop(device);                                                                                     \
+        }                                                                                                          \
+    } while (0)
+
 // What an operation reads or writes is on the device.
 static inline double bytes(struct tensor t)
 {

@@ -19,10 +19,7 @@ void op_zero(struct device *device, struct tensor t)
 {
     if (failed(device))
         return;
-    if (begin(device, operation(WORK_COPY, "zero"), 0, bytes(t))) {
-        device->ops->zero(device, t);
-        range_pop(device);
-    }
+    RUN(device, WORK_COPY, zero, bytes(t), t);
 }
 
 void op_copy(struct device *device, struct tensor dst, struct tensor src)
@@ -30,10 +27,7 @@ void op_copy(struct device *device, struct tensor dst, struct tensor src)
     if (failed(device))
         return;
     CHECK(tensor_count(dst) == tensor_count(src));
-    if (begin(device, operation(WORK_COPY, "copy"), 0, bytes(dst) + bytes(src))) {
-        device->ops->copy(device, dst, src);
-        range_pop(device);
-    }
+    RUN(device, WORK_COPY, copy, bytes(dst) + bytes(src), dst, src);
 }
 
 void op_copy_columns(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
@@ -42,10 +36,7 @@ void op_copy_columns(struct device *device, struct tensor dst, size_t to, struct
     if (failed(device))
         return;
     CHECK(dst.rows == src.rows && dst.dtype == src.dtype && to + cols <= dst.cols && from + cols <= src.cols);
-    if (begin(device, operation(WORK_COPY, "copy_columns"), 0, 2.0 * dst.rows * cols * dtype_bytes(dst.dtype))) {
-        device->ops->copy_columns(device, dst, to, src, from, cols);
-        range_pop(device);
-    }
+    RUN(device, WORK_COPY, copy_columns, 2.0 * dst.rows * cols * dtype_bytes(dst.dtype), dst, to, src, from, cols);
 }
 
 void op_accumulate(struct device *device, struct tensor dst, struct tensor src)
@@ -53,20 +44,14 @@ void op_accumulate(struct device *device, struct tensor dst, struct tensor src)
     if (failed(device))
         return;
     CHECK(tensor_count(dst) == tensor_count(src));
-    if (begin(device, operation(WORK_COPY, "accumulate"), 0, 2 * bytes(dst) + bytes(src))) {
-        device->ops->accumulate(device, dst, src);
-        range_pop(device);
-    }
+    RUN(device, WORK_COPY, accumulate, 2 * bytes(dst) + bytes(src), dst, src);
 }
 
 void op_scale(struct device *device, struct tensor t, double factor)
 {
     if (failed(device))
         return;
-    if (begin(device, operation(WORK_COPY, "scale"), 0, 2 * bytes(t))) {
-        device->ops->scale(device, t, factor);
-        range_pop(device);
-    }
+    RUN(device, WORK_COPY, scale, 2 * bytes(t), t, factor);
 }
 
 // d = alpha * op(a) * op(b) + beta * c. c may be d; else alpha and beta are 1.
@@ -173,10 +158,7 @@ void op_bias_forward(struct device *device, struct tensor y, struct tensor bias)
     if (failed(device))
         return;
     CHECK(is_vector(bias, y.cols));
-    if (begin(device, operation(WORK_BIAS, "bias_forward"), 0, 2 * bytes(y) + bytes(bias))) {
-        device->ops->bias_forward(device, y, bias);
-        range_pop(device);
-    }
+    RUN(device, WORK_BIAS, bias_forward, 2 * bytes(y) + bytes(bias), y, bias);
 }
 
 void op_bias_backward(struct device *device, struct tensor grad_bias, struct tensor grad_y)
@@ -184,10 +166,7 @@ void op_bias_backward(struct device *device, struct tensor grad_bias, struct ten
     if (failed(device))
         return;
     CHECK(is_vector(grad_bias, grad_y.cols));
-    if (begin(device, operation(WORK_BIAS, "bias_backward"), 0, bytes(grad_y) + 2 * bytes(grad_bias))) {
-        device->ops->bias_backward(device, grad_bias, grad_y);
-        range_pop(device);
-    }
+    RUN(device, WORK_BIAS, bias_backward, bytes(grad_y) + 2 * bytes(grad_bias), grad_bias, grad_y);
 }
 
 void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
@@ -197,11 +176,8 @@ void op_rmsnorm_forward(struct device *device, struct tensor y, struct tensor rs
         return;
     CHECK(same_shape(x, y) && is_vector(gain, x.cols));
     CHECK(!rstd.data || tensor_count(rstd) == x.rows);
-    if (begin(device, operation(WORK_NORM, "rmsnorm_forward"), 0,
-              bytes(x) + bytes(y) + bytes(gain) + bytes(rstd))) {
-        device->ops->rmsnorm_forward(device, y, rstd, x, gain, offset, epsilon);
-        range_pop(device);
-    }
+    RUN(device, WORK_NORM, rmsnorm_forward, bytes(x) + bytes(y) + bytes(gain) + bytes(rstd), y, rstd, x, gain,
+        offset, epsilon);
 }
 
 void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accumulate, struct tensor grad_gain,
@@ -213,12 +189,10 @@ void op_rmsnorm_backward(struct device *device, struct tensor grad_x, bool accum
     CHECK((!grad_x.data || same_shape(grad_x, x)) && same_shape(grad_y, x) && is_vector(gain, x.cols));
     CHECK(tensor_count(rstd) == x.rows && (!grad_gain.data || is_vector(grad_gain, x.cols)));
     CHECK(!accumulate || (grad_x.data != x.data && grad_x.data != grad_y.data));
-    if (begin(device, operation(WORK_NORM, "rmsnorm_backward"), 0,
-              bytes(grad_x) * (accumulate ? 2 : 1) + bytes(grad_y) + bytes(x) + bytes(gain) + bytes(rstd) +
-                  2 * bytes(grad_gain))) {
-        device->ops->rmsnorm_backward(device, grad_x, accumulate, grad_gain, grad_y, x, gain, offset, rstd);
-        range_pop(device);
-    }
+    RUN(device, WORK_NORM, rmsnorm_backward,
+        bytes(grad_x) * (accumulate ? 2 : 1) + bytes(grad_y) + bytes(x) + bytes(gain) + bytes(rstd) +
+            2 * bytes(grad_gain),
+        grad_x, accumulate, grad_gain, grad_y, x, gain, offset, rstd);
 }
 
 void op_rope(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
@@ -228,11 +202,8 @@ void op_rope(struct device *device, struct tensor x, struct tensor frequencies, 
         return;
     CHECK(x.cols % (2 * frequencies.cols) == 0 && x.rows % batch == 0 && (direction == 1 || direction == -1));
     check_documents(&documents, x.rows, batch);
-    if (begin(device, operation(WORK_ROPE, "rope"), 0,
-              2 * bytes(x) + bytes(documents.device_starts) + bytes(documents.device_prefixes))) {
-        device->ops->rope(device, x, frequencies, start, batch, documents, direction);
-        range_pop(device);
-    }
+    RUN(device, WORK_ROPE, rope, 2 * bytes(x) + bytes(documents.device_starts) + bytes(documents.device_prefixes),
+        x, frequencies, start, batch, documents, direction);
 }
 
 void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
@@ -241,10 +212,7 @@ void op_swiglu_forward(struct device *device, struct tensor y, struct tensor gat
     if (failed(device))
         return;
     CHECK(same_shape(y, gate) && same_shape(y, up));
-    if (begin(device, operation(WORK_SWIGLU, "swiglu_forward"), 0, 3 * bytes(y))) {
-        device->ops->swiglu_forward(device, y, gate, up, activation);
-        range_pop(device);
-    }
+    RUN(device, WORK_SWIGLU, swiglu_forward, 3 * bytes(y), y, gate, up, activation);
 }
 
 void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
@@ -253,10 +221,7 @@ void op_swiglu_backward(struct device *device, struct tensor gate, struct tensor
     if (failed(device))
         return;
     CHECK(same_shape(grad_y, gate) && same_shape(grad_y, up));
-    if (begin(device, operation(WORK_SWIGLU, "swiglu_backward"), 0, 6 * bytes(grad_y))) {
-        device->ops->swiglu_backward(device, gate, up, grad_y, activation);
-        range_pop(device);
-    }
+    RUN(device, WORK_SWIGLU, swiglu_backward, 6 * bytes(grad_y), gate, up, grad_y, activation);
 }
 
 void op_embedding_forward(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
@@ -264,10 +229,7 @@ void op_embedding_forward(struct device *device, struct tensor y, struct tensor 
     if (failed(device))
         return;
     CHECK(y.rows == tensor_count(ids) && y.cols == table.cols);
-    if (begin(device, operation(WORK_EMBEDDING, "embedding_forward"), 0, 2 * bytes(y) + bytes(ids))) {
-        device->ops->embedding_forward(device, y, table, ids);
-        range_pop(device);
-    }
+    RUN(device, WORK_EMBEDDING, embedding_forward, 2 * bytes(y) + bytes(ids), y, table, ids);
 }
 
 void op_embedding_backward(struct device *device, struct tensor grad_table, struct tensor grad_y, struct tensor ids,
@@ -276,10 +238,8 @@ void op_embedding_backward(struct device *device, struct tensor grad_table, stru
     if (failed(device))
         return;
     CHECK(grad_y.rows == tensor_count(ids) && grad_y.cols == grad_table.cols);
-    if (begin(device, operation(WORK_EMBEDDING, "embedding_backward"), 0, 3 * bytes(grad_y) + bytes(ids))) {
-        device->ops->embedding_backward(device, grad_table, grad_y, ids, padding);
-        range_pop(device);
-    }
+    RUN(device, WORK_EMBEDDING, embedding_backward, 3 * bytes(grad_y) + bytes(ids), grad_table, grad_y, ids,
+        padding);
 }
 
 void op_cross_entropy(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
@@ -288,10 +248,8 @@ void op_cross_entropy(struct device *device, struct tensor logits, struct tensor
     if (failed(device))
         return;
     CHECK(logits.rows == tensor_count(targets) && tensor_count(loss) == 1 && loss.dtype == DTYPE_F64);
-    if (begin(device, operation(WORK_HEAD, "cross_entropy"), 0, 2 * bytes(logits) + bytes(targets))) {
-        device->ops->cross_entropy(device, logits, targets, loss, loss_weight, grad_weight);
-        range_pop(device);
-    }
+    RUN(device, WORK_HEAD, cross_entropy, 2 * bytes(logits) + bytes(targets), logits, targets, loss, loss_weight,
+        grad_weight);
 }
 
 static bool is_statistic(const struct device *device, struct tensor t, size_t rows)
@@ -311,11 +269,9 @@ void op_log_prob(struct device *device, struct tensor log_prob, struct tensor lo
         return;
     CHECK(logits.rows == tensor_count(targets) && is_statistic(device, log_prob, logits.rows) &&
           is_statistic(device, logsumexp, logits.rows) && is_distribution(device, distribution, logits.rows));
-    if (begin(device, operation(WORK_HEAD, "log_prob"), 0,
-              bytes(logits) + bytes(targets) + bytes(log_prob) + bytes(logsumexp) + bytes(distribution))) {
-        device->ops->log_prob(device, log_prob, logsumexp, distribution, logits, targets);
-        range_pop(device);
-    }
+    RUN(device, WORK_HEAD, log_prob,
+        bytes(logits) + bytes(targets) + bytes(log_prob) + bytes(logsumexp) + bytes(distribution), log_prob,
+        logsumexp, distribution, logits, targets);
 }
 
 static bool is_loss(struct tensor loss)
@@ -347,13 +303,11 @@ void op_objective_rows(struct device *device, struct row_terms terms, struct ten
     CHECK(!block.advantages.data || is_statistic(device, block.advantages, block.sequences));
     CHECK(!block.token_advantages.data || is_statistic(device, block.token_advantages, rows));
     CHECK(!block.slopes.data || is_of(block.slopes, block.sequences, DTYPE_F64));
-    if (begin(device, operation(WORK_HEAD, "objective_rows"), 0,
-              bytes(block.log_prob) + bytes(block.logsumexp) + 2 * bytes(block.distribution) +
-                  bytes(block.weights) + bytes(block.shares) + bytes(block.old) + bytes(block.reference) +
-                  bytes(block.token_advantages) + bytes(block.targets) + bytes(block.of) + bytes(grad))) {
-        device->ops->objective_rows(device, terms, grad, loss, block, loss_weight, grad_weight);
-        range_pop(device);
-    }
+    RUN(device, WORK_HEAD, objective_rows,
+        bytes(block.log_prob) + bytes(block.logsumexp) + 2 * bytes(block.distribution) + bytes(block.weights) +
+            bytes(block.shares) + bytes(block.old) + bytes(block.reference) + bytes(block.token_advantages) +
+            bytes(block.targets) + bytes(block.of) + bytes(grad),
+        terms, grad, loss, block, loss_weight, grad_weight);
 }
 
 void op_sequence_sums(struct device *device, struct tensor sums, struct objective_block block, struct tensor base)
@@ -365,12 +319,10 @@ void op_sequence_sums(struct device *device, struct tensor sums, struct objectiv
     CHECK(!block.of.data || is_of(block.of, rows, DTYPE_I32));
     CHECK(!base.data || is_statistic(device, base, rows));
     CHECK(!block.shares.data || is_statistic(device, block.shares, rows));
-    if (begin(device, operation(WORK_HEAD, "sequence_sums"), 0,
-              bytes(block.log_prob) + bytes(base) + bytes(block.shares) + bytes(block.targets) + bytes(block.of) +
-                  2 * bytes(sums))) {
-        device->ops->sequence_sums(device, sums, block, base);
-        range_pop(device);
-    }
+    RUN(device, WORK_HEAD, sequence_sums,
+        bytes(block.log_prob) + bytes(base) + bytes(block.shares) + bytes(block.targets) + bytes(block.of) +
+            2 * bytes(sums),
+        sums, block, base);
 }
 
 void op_sequence_costs(struct device *device, struct sequence_terms terms, struct tensor sums, struct tensor loss,
@@ -383,11 +335,8 @@ void op_sequence_costs(struct device *device, struct sequence_terms terms, struc
     CHECK(!counted || is_of(counts, sums.rows, DTYPE_I32));
     CHECK(pairs || (advantages.rows == sums.rows && advantages.cols == sequence_gains(terms) &&
                     advantages.dtype == dtype_statistic(device->ops->dtype)));
-    if (begin(device, operation(WORK_HEAD, "sequence_costs"), 0,
-              2 * bytes(sums) + bytes(counts) + bytes(advantages))) {
-        device->ops->sequence_costs(device, terms, sums, loss, counts, advantages, loss_weight);
-        range_pop(device);
-    }
+    RUN(device, WORK_HEAD, sequence_costs, 2 * bytes(sums) + bytes(counts) + bytes(advantages), terms, sums, loss,
+        counts, advantages, loss_weight);
 }
 
 void op_log_prob_backward(struct device *device, struct tensor logits, struct tensor logsumexp,
@@ -397,11 +346,9 @@ void op_log_prob_backward(struct device *device, struct tensor logits, struct te
         return;
     CHECK(logits.rows == tensor_count(targets) && is_statistic(device, logsumexp, logits.rows) &&
           is_statistic(device, grad, logits.rows) && is_distribution(device, distribution, logits.rows));
-    if (begin(device, operation(WORK_HEAD, "log_prob_backward"), 0,
-              2 * bytes(logits) + bytes(logsumexp) + bytes(targets) + bytes(grad) + bytes(distribution))) {
-        device->ops->log_prob_backward(device, logits, logsumexp, targets, grad, distribution);
-        range_pop(device);
-    }
+    RUN(device, WORK_HEAD, log_prob_backward,
+        2 * bytes(logits) + bytes(logsumexp) + bytes(targets) + bytes(grad) + bytes(distribution), logits,
+        logsumexp, targets, grad, distribution);
 }
 
 // Of an update: w, or the master that moves in its place, and what follows it.
@@ -430,11 +377,8 @@ void op_adamw(struct device *device, struct tensor w, struct tensor master, stru
         return;
     CHECK(is_update_of(device, w, master, g) && is_moment(device, w, m) && is_moment(device, w, v) &&
           m.dtype == v.dtype && step->t > 0);
-    if (begin(device, operation(WORK_OPTIMIZER, "adamw"), 0,
-              update_bytes(w, master) + 2 * (bytes(m) + bytes(v)) + bytes(g))) {
-        device->ops->adamw(device, w, master, g, m, v, step);
-        range_pop(device);
-    }
+    RUN(device, WORK_OPTIMIZER, adamw, update_bytes(w, master) + 2 * (bytes(m) + bytes(v)) + bytes(g), w, master, g,
+        m, v, step);
 }
 
 void op_adamw_coded(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
@@ -447,10 +391,7 @@ void op_adamw_coded(struct device *device, struct tensor w, struct tensor g, str
           tensor_count(moments.v) == words && tensor_count(moments.m_scale) == blocks &&
           tensor_count(moments.v_scale) == blocks);
     double state = bytes(moments.m) + bytes(moments.v) + bytes(moments.m_scale) + bytes(moments.v_scale);
-    if (begin(device, operation(WORK_OPTIMIZER, "adamw_coded"), 0, 2 * (bytes(w) + state) + bytes(g))) {
-        device->ops->adamw_coded(device, w, g, moments, step);
-        range_pop(device);
-    }
+    RUN(device, WORK_OPTIMIZER, adamw_coded, 2 * (bytes(w) + state) + bytes(g), w, g, moments, step);
 }
 
 void op_sgd(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
@@ -459,10 +400,7 @@ void op_sgd(struct device *device, struct tensor w, struct tensor master, struct
     if (failed(device))
         return;
     CHECK(is_update_of(device, w, master, g) && (!m.data || is_moment(device, w, m)));
-    if (begin(device, operation(WORK_OPTIMIZER, "sgd"), 0, update_bytes(w, master) + 2 * bytes(m) + bytes(g))) {
-        device->ops->sgd(device, w, master, g, m, step);
-        range_pop(device);
-    }
+    RUN(device, WORK_OPTIMIZER, sgd, update_bytes(w, master) + 2 * bytes(m) + bytes(g), w, master, g, m, step);
 }
 
 void op_dequantise(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
@@ -474,8 +412,5 @@ void op_dequantise(struct device *device, struct tensor w, enum quantisation qua
     CHECK(quantisation != QUANTISATION_NONE && w.dtype == device->ops->dtype);
     CHECK(codes.dtype == DTYPE_I32 && tensor_count(codes) == quantised_words(quantisation, count));
     CHECK(scales.dtype == DTYPE_F32 && tensor_count(scales) == quantised_blocks(count));
-    if (begin(device, operation(WORK_COPY, "dequantise"), 0, bytes(w) + bytes(codes) + bytes(scales))) {
-        device->ops->dequantise(device, w, quantisation, codes, scales);
-        range_pop(device);
-    }
+    RUN(device, WORK_COPY, dequantise, bytes(w) + bytes(codes) + bytes(scales), w, quantisation, codes, scales);
 }
