@@ -170,28 +170,19 @@ static char *help_text(void)
 int command_compare(int argc, char **argv)
 {
     static const struct flag options[] = {
-        {.name = "allow",
-         .key = 'a',
-         .arg = "LIST",
+        {"allow", .key = 'a', .arg = "LIST",
          .doc = "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB (default: nothing)"},
-        {.name = "threshold",
-         .key = OPTION_THRESHOLD,
-         .arg = "SHARE",
+        {"threshold", .key = OPTION_THRESHOLD, .arg = "SHARE",
          .doc = "The slow-down of all trials that must not pass as the same (default: 10%)"},
-        {.name = "deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
-        {.name = "exact",
-         SET_AT(struct arguments, options.rules.exact),
+        {"deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
+        {"exact", SET_AT(struct arguments, options.rules.exact),
          .doc = "Fewer bytes or counts are worse, too: work that is no longer counted looks like work saved"},
-        {.name = "all", SET_AT(struct arguments, all), .doc = "Show every trial, not only those that changed"},
-        {.name = "by",
-         TEXT_AT(struct arguments, by),
-         .arg = "KEY",
+        {"all", SET_AT(struct arguments, all), .doc = "Show every trial, not only those that changed"},
+        {"by", TEXT_AT(struct arguments, by), .arg = "KEY",
          .doc = "Of one file, or two together: trials that differ in this key alone, such as chunk, dtype or "
                 "method, or device: a plan and what was measured; the first value is BASE (default: two files are "
                 "compared by id)"},
-        {.name = "format",
-         .key = OPTION_FORMAT,
-         .arg = "text|markdown|junit|json",
+        {"format", .key = OPTION_FORMAT, .arg = "text|markdown|junit|json",
          .doc = "For people, a comment for a pull request, test results as XML, or JSON (default: text)"},
         {0},
     };

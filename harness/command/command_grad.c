@@ -25,25 +25,15 @@ struct arguments {
 };
 
 static const struct flag own_flags[] = {
-    {.name = "tokens",
-     .flags = OPTION_FIRST,
-     TEXT_AT(struct arguments, tokens),
-     .arg = "FILE",
+    {"tokens", .flags = OPTION_FIRST, TEXT_AT(struct arguments, tokens), .arg = "FILE",
      .doc = "token ids: .npy, llm.c's .bin, or raw (random ones)"},
-    {.name = "token-dtype",
-     TEXT_AT(struct arguments, token_dtype),
-     .arg = "bytes|u16|u32",
+    {"token-dtype", TEXT_AT(struct arguments, token_dtype), .arg = "bytes|u16|u32",
      .doc = "of a raw file of token ids (bytes, if the vocabulary is 256)"},
-    {.name = "out",
-     .flags = OPTION_FIRST,
-     TEXT_AT(struct arguments, out),
-     .arg = "FILE",
+    {"out", .flags = OPTION_FIRST, TEXT_AT(struct arguments, out), .arg = "FILE",
      .doc = "the gradients, safetensors (required)"},
-    {.name = "launch",
-     TEXT_AT(struct arguments, launch),
-     .arg = "LAUNCHER",
+    {"launch", TEXT_AT(struct arguments, launch), .arg = "LAUNCHER",
      .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
-    {.name = "as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
+    {"as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
     {0}};
 
 static error_t parse(int key, char *text, struct argp_state *state)

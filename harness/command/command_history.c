@@ -56,16 +56,12 @@ static bool write_history(const struct arguments *arguments, struct status *stat
 int command_history(int argc, char **argv)
 {
     static const struct flag options[] = {
-        {.name = "format",
-         .key = OPTION_FORMAT,
-         .arg = "text|markdown|json",
+        {"format", .key = OPTION_FORMAT, .arg = "text|markdown|json",
          .doc = "Of the tables; json has every figure of every trial at every commit (default: text)"},
-        {.name = "where",
-         .key = OPTION_WHERE,
-         .arg = "KEY=VALUE,VALUE",
+        {"where", .key = OPTION_WHERE, .arg = "KEY=VALUE,VALUE",
          .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
                 "all)"},
-        {.name = "all", SET_AT(struct arguments, report.all), .doc = "Figures that never changed, too"},
+        {"all", SET_AT(struct arguments, report.all), .doc = "Figures that never changed, too"},
         {0},
     };
     static const struct argp argp = {

@@ -318,8 +318,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 int command_list(int argc, char **argv)
 {
-    static const struct flag options[] = {
-        {.name = "json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"}, {0}};
+    static const struct flag options[] = {{"json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"},
+                                          {0}};
     static const struct argp argp = {.parser = parse,
                                      .args_doc = LISTS,
                                      .doc = "Lists what there is; profiles: cards, for --profile; interconnects: "

@@ -50,50 +50,32 @@ static error_t parse(int key, char *value, struct argp_state *state)
 int command_report(int argc, char **argv)
 {
     static const struct flag options[] = {
-        {.name = "format",
-         .key = OPTION_FORMAT,
-         .arg = "text|markdown|latex|csv|json",
+        {"format", .key = OPTION_FORMAT, .arg = "text|markdown|latex|csv|json",
          .doc = "Of the tables; latex, csv and json are of the one table of records (default: text)"},
-        {.name = "html",
-         TEXT_AT(struct arguments, html),
-         .arg = "FILE",
+        {"html", TEXT_AT(struct arguments, html), .arg = "FILE",
          .doc = "Instead one page for a browser, which needs no network: claims, figures (by gnuplot), tables that "
                 "are sorted and filtered, where the time goes, where the records come from (default: tables)"},
-        {.name = "claims",
-         TEXT_AT(struct arguments, claims),
-         .arg = "FILE",
+        {"claims", TEXT_AT(struct arguments, claims), .arg = "FILE",
          .doc = "Of the page: claims that are held against these records, which stand for files of the same name "
                 "(default: experiments/claims.json here or near the program)"},
-        {.name = "columns",
-         TEXT_AT(struct arguments, request.table.columns),
-         .arg = "COLUMN,COLUMN",
+        {"columns", TEXT_AT(struct arguments, request.table.columns), .arg = "COLUMN,COLUMN",
          .doc = "That table alone, with these columns: fields (`longbp list fields`), keys of a trial and options "
                 "of its "
                 "method by their own names (context, method, chunk), or setting, time_ms, spread_ms, time_ratio, "
                 "peak_ratio, and of training runs last_loss, held_out_loss (default: those in which rows differ)"},
-        {.name = "sort",
-         TEXT_AT(struct arguments, request.table.sort),
-         .arg = "COLUMN[:desc]",
+        {"sort", TEXT_AT(struct arguments, request.table.sort), .arg = "COLUMN[:desc]",
          .doc = "That table alone, in this order (default: the files')"},
-        {.name = "where",
-         .key = OPTION_WHERE,
-         .arg = "KEY=VALUE,VALUE",
+        {"where", .key = OPTION_WHERE, .arg = "KEY=VALUE,VALUE",
          .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
                 "all)"},
-        {.name = "all",
-         SET_AT(struct arguments, request.every),
+        {"all", SET_AT(struct arguments, request.every),
          .doc = "Every record of a trial that has several; else its rounds are one row, and of other builds' and "
                 "machines' the last counts"},
-        {.name = "summary",
-         SET_AT(struct arguments, request.summary),
+        {"summary", SET_AT(struct arguments, request.summary),
          .doc = "One line for each series: not the table of records, nor every point"},
-        {.name = "published",
-         TEXT_AT(struct arguments, request.published),
-         .arg = "DIR",
+        {"published", TEXT_AT(struct arguments, request.published), .arg = "DIR",
          .doc = "Folder of the published points (default: experiments/published here or near the program)"},
-        {.name = "max-context",
-         .key = OPTION_MAX_CONTEXT,
-         .arg = "FILE",
+        {"max-context", .key = OPTION_MAX_CONTEXT, .arg = "FILE",
          .doc =
              "What `longbp max-context --json` or `longbp max-batch --json` printed, beside the longest contexts "
              "that others report; again for more (default: none)"},

@@ -20,20 +20,20 @@ struct plan_flags {
 enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 // clang-format off
 #define PLAN_FLAG_LIKE \
-    {.name = "like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
+    {"like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
 #define PLAN_FLAG_MEMORY_LIMIT \
-    {.name = "memory-limit", .flags = OPTION_FIRST, .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
+    {"memory-limit", .flags = OPTION_FIRST, .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
      .doc = "of the device, such as 24GiB or 24G, the same, or 80GB (what the profile says is usable, less --reserve)"}
 #define PLAN_FLAG_DEVICE_MEMORY \
-    {.name = "device-memory", .flags = OPTION_FIRST, .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (what the profile says is usable, less --reserve)"}
+    {"device-memory", .flags = OPTION_FIRST, .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (what the profile says is usable, less --reserve)"}
 #define PLAN_FLAG_RESERVE \
-    {.name = "reserve", TEXT_AT(struct plan_flags, reserve), .arg = "SIZE", \
+    {"reserve", TEXT_AT(struct plan_flags, reserve), .arg = "SIZE", \
      .doc = "device memory to leave free for context, kernels and the memory pool; 0: none (the profile's reserve_bytes; of a memory limit that is given, 0)"}
 #define PLAN_FLAG_ALSO \
-    {.name = "also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
+    {"also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
      .doc = "where a method is chosen: keys of which other values are tried, too, though they change the gradient: " \
             "kv-gradient-dtype (bf16), weights (nf4, int8) (none)"}
-#define PLAN_FLAG_JSON(what) {.name = "json", .flags = OPTION_FIRST, SET_AT(struct plan_flags, json), .doc = "print JSON" what}
+#define PLAN_FLAG_JSON(what) {"json", .flags = OPTION_FIRST, SET_AT(struct plan_flags, json), .doc = "print JSON" what}
 // clang-format on
 
 // As trial_flags_open. host: what the absence of --host-memory means.

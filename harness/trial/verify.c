@@ -20,17 +20,9 @@ struct shape {
     struct lora lora;
 };
 
-static const struct config small = {.name = "small",
-                                    .layers = 3,
-                                    .width = 32,
-                                    .heads = 4,
-                                    .kv_heads = 2,
-                                    .head_dim = 8,
-                                    .ffn = 48,
-                                    .vocab = 67,
-                                    .rope_theta = 10000,
-                                    .norm_epsilon = 1e-5,
-                                    .max_context = 4096};
+static const struct config small = {
+    "small",   .layers = 3, .width = 32,         .heads = 4,           .kv_heads = 2,      .head_dim = 8,
+    .ffn = 48, .vocab = 67, .rope_theta = 10000, .norm_epsilon = 1e-5, .max_context = 4096};
 
 static void make_olmo2(struct config *c)
 {
@@ -52,26 +44,26 @@ static void make_gemma3(struct config *c)
 }
 
 static const struct shape shapes[] = {
-    {.name = "whole chunks", .context = 24, .chunk = 8, .batch = 1},
-    {.name = "last chunk shorter", .context = 23, .chunk = 8, .batch = 1},
-    {.name = "chunk above context", .context = 5, .chunk = 8, .batch = 1},
-    {.name = "chunk of 1", .context = 7, .chunk = 1, .batch = 1},
-    {.name = "one token", .context = 1, .chunk = 4, .batch = 2, .labels = LABELS_ALL},
-    {.name = "one token without a target", .context = 1, .chunk = 4, .batch = 1},
-    {.name = "three sequences", .context = 19, .chunk = 6, .batch = 3},
-    {.name = "masked spans", .context = 26, .chunk = 5, .batch = 2, .labels = LABELS_MASKED},
-    {.name = "longer than a tile", .context = 300, .chunk = 130, .batch = 1},
+    {"whole chunks", .context = 24, .chunk = 8, .batch = 1},
+    {"last chunk shorter", .context = 23, .chunk = 8, .batch = 1},
+    {"chunk above context", .context = 5, .chunk = 8, .batch = 1},
+    {"chunk of 1", .context = 7, .chunk = 1, .batch = 1},
+    {"one token", .context = 1, .chunk = 4, .batch = 2, .labels = LABELS_ALL},
+    {"one token without a target", .context = 1, .chunk = 4, .batch = 1},
+    {"three sequences", .context = 19, .chunk = 6, .batch = 3},
+    {"masked spans", .context = 26, .chunk = 5, .batch = 2, .labels = LABELS_MASKED},
+    {"longer than a tile", .context = 300, .chunk = 130, .batch = 1},
     // Below: other models.
-    {.name = "one key head", .context = 23, .chunk = 8, .batch = 2, .kv_heads = 1},
-    {.name = "a key head per query head", .context = 23, .chunk = 8, .batch = 1, .kv_heads = 4},
-    {.name = "tied embedding", .context = 23, .chunk = 8, .batch = 1, .tied = true},
-    {.name = "Qwen2 biases", .context = 23, .chunk = 8, .batch = 1, .qkv_bias = true},
-    {.name = "Qwen3 norms", .context = 23, .chunk = 8, .batch = 2, .qk_norm = true},
-    {.name = "Llama 3 rope", .context = 23, .chunk = 8, .batch = 1, .scaled = true},
-    {.name = "OLMo 2", .context = 23, .chunk = 8, .batch = 1, .family = make_olmo2},
-    {.name = "Gemma 3", .context = 23, .chunk = 8, .batch = 2, .family = make_gemma3},
-    {.name = "LoRA on q, v", .context = 23, .chunk = 8, .batch = 1, .lora = {4, 8, LORA_Q | LORA_V, false}},
-    {.name = "LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127, false}},
+    {"one key head", .context = 23, .chunk = 8, .batch = 2, .kv_heads = 1},
+    {"a key head per query head", .context = 23, .chunk = 8, .batch = 1, .kv_heads = 4},
+    {"tied embedding", .context = 23, .chunk = 8, .batch = 1, .tied = true},
+    {"Qwen2 biases", .context = 23, .chunk = 8, .batch = 1, .qkv_bias = true},
+    {"Qwen3 norms", .context = 23, .chunk = 8, .batch = 2, .qk_norm = true},
+    {"Llama 3 rope", .context = 23, .chunk = 8, .batch = 1, .scaled = true},
+    {"OLMo 2", .context = 23, .chunk = 8, .batch = 1, .family = make_olmo2},
+    {"Gemma 3", .context = 23, .chunk = 8, .batch = 2, .family = make_gemma3},
+    {"LoRA on q, v", .context = 23, .chunk = 8, .batch = 1, .lora = {4, 8, LORA_Q | LORA_V, false}},
+    {"LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127, false}},
 };
 
 // Options that change how a walk computes and must not change what; a method takes those it knows.
