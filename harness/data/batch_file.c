@@ -11,13 +11,13 @@
 enum kind { INTEGERS, NUMBERS };
 enum extent { PER_TOKEN, PER_SEQUENCE }; // [batch, context], [batch]
 
-// What a file may hold.
+// The tensors that a file may hold.
 static const struct batch_tensor {
     const char *name;
     size_t offset; // of its pointer in struct batch_data
     enum kind kind;
     enum extent extent;
-    const char *needed; // what it is, where it must be there; else NULL
+    const char *needed; // its description, if it is required; else NULL
 } batch_tensors[] = {
     {"ids", AT(ids), INTEGERS, PER_TOKEN, "token ids [batch, context], I32 or I64"},
     {"labels", AT(labels), INTEGERS, PER_TOKEN,
@@ -49,7 +49,7 @@ static const char *element(const struct batch_tensor *row, size_t context, size_
     return text;
 }
 
-// The tensor of this row, or NULL: there is none, or, of advantages, it is the other row's.
+// The row's tensor; NULL: none, or advantages whose shape is the other row's.
 static const struct safetensors_tensor *tensor_of(const struct safetensors *file, const struct batch_tensor *row)
 {
     const struct safetensors_tensor *tensor = safetensors_find(file, row->name);
@@ -58,7 +58,7 @@ static const struct safetensors_tensor *tensor_of(const struct safetensors *file
     return other ? NULL : tensor;
 }
 
-// The tensor of this row, of a type that it can be read from; *there: whether the file has it.
+// Finds the row's tensor and checks that its type is readable; *there: whether the file has it.
 static bool find(const struct safetensors *file, const struct batch_tensor *row,
                  const struct safetensors_tensor **tensor, struct status *status)
 {
@@ -146,10 +146,10 @@ static bool check_shape(const struct safetensors *file, const struct batch_tenso
                       row->name, is, should, into->batch, into->context);
 }
 
-// What an integer of this tensor may be.
+// Allowed values of an integer tensor.
 struct range {
     int64_t minimum, maximum;
-    bool none; // NO_TARGET is another value
+    bool none; // NO_TARGET is allowed too
     char words[100];
 };
 
@@ -174,7 +174,7 @@ static struct range range_of(const struct batch_tensor *row, const struct batch_
     return range;
 }
 
-// Values of a sequence.
+// Number of values per sequence.
 static size_t values_of(const struct batch_tensor *row, size_t context)
 {
     return row->extent == PER_SEQUENCE ? 1 : context;
@@ -197,13 +197,13 @@ static bool take_integers(const struct batch_tensor *row, const struct safetenso
     return true;
 }
 
-// What a number of this tensor may be.
+// Allowed values of a numeric tensor.
 struct bounds {
     double minimum, maximum;
     const char *words;
 };
 
-// More than what rounding makes of a probability of 1 in f32, less than a probability that was meant.
+// Above rounding of a probability of 1 in f32, below any probability meant.
 #define LOG_PROB_MAX 1e-3
 
 static struct bounds bounds_of(const struct batch_tensor *row)
@@ -226,7 +226,7 @@ static bool take_numbers(const struct batch_tensor *row, const struct safetensor
     double *values = *(double **)member_of(into, row) + to;
     safetensors_values(tensor, from, count, values);
     for (size_t i = 0; i < count; i++) {
-        // Where nothing is predicted, the log-prob of what would be is nobody's matter.
+        // Positions without a target need no valid log-prob.
         bool counts = always || into->labels[to + i] != NO_TARGET;
         if (counts && (!isfinite(values[i]) || values[i] < bounds.minimum || values[i] > bounds.maximum))
             return status_set(status, STATUS_BAD_INPUT, "%s: %s is %g, expected %s", path,
@@ -237,7 +237,7 @@ static bool take_numbers(const struct batch_tensor *row, const struct safetensor
     return true;
 }
 
-// What tensors say together of a sequence, which is number b of the file.
+// Checks constraints between tensors for sequence b of the file.
 static bool check_together(const struct batch_data *data, size_t at, size_t b, const char *path,
                            struct status *status)
 {

@@ -3,10 +3,10 @@
 #include "kernels/objectives/batch.h"
 #include <stdio.h>
 
-// What is looked at before a step may begin; there may be very many.
+// Sequences examined before a step begins; files may hold many more.
 #define SEQUENCES_MAX 1000
 
-// Adds what it finds in a sequence to *found; false: no more is to be looked at.
+// Adds a sequence's findings to *found; returns false to stop.
 typedef bool look(const struct batch_data *sequence, size_t *found);
 
 static bool count_unseen(const struct batch_data *sequence, size_t *found)
@@ -16,7 +16,7 @@ static bool count_unseen(const struct batch_data *sequence, size_t *found)
     return true;
 }
 
-// Labels that are their ids and not the next ones; 0 and the end where one is not its id.
+// Counts labels that equal their ids but not the next ids; resets the count and stops at any other label.
 static bool count_unshifted(const struct batch_data *sequence, size_t *found)
 {
     for (size_t t = 0; t < sequence->context; t++) {
@@ -30,7 +30,7 @@ static bool count_unshifted(const struct batch_data *sequence, size_t *found)
     return true;
 }
 
-// In the first ones; 0 where some of it cannot be read.
+// Examines the first sequences; 0 if some cannot be read.
 static size_t count_first(struct sequences *sequences, look *look)
 {
     size_t count = sequences_count(sequences), found = 0;

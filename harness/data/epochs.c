@@ -3,7 +3,7 @@
 #include <float.h>
 #include <stdlib.h>
 
-// Fisher and Yates, by random numbers of the epoch's own.
+// Fisher-Yates shuffle with the epoch's own random numbers.
 static void set_order(struct epochs *epochs, size_t epoch)
 {
     size_t count = epochs->count;
@@ -35,7 +35,7 @@ size_t epochs_share(double share, size_t count)
 
 struct epochs epochs_split(struct epochs *epochs, size_t count)
 {
-    free(epochs->order); // which is of all
+    free(epochs->order); // the order covers all items
     epochs->order = NULL;
     epochs->count -= count;
     return (struct epochs){.first = epochs->first + epochs->count, .count = count};

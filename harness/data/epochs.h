@@ -1,20 +1,19 @@
-// Epochs: the order in which a training run takes the items of its data, which it goes through again and again.
+// Epochs: the order in which a training run repeatedly visits the items of its data.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 struct epochs {
     size_t first, count; // items [first, first + count) of the data
-    uint64_t shuffle;    // seed of the order, another one in each epoch; 0: that of the data
-    size_t epoch;        // whose order is held
+    uint64_t shuffle;    // seed of the order, which differs in each epoch; 0: the data's order
+    size_t epoch;        // the epoch whose order is held
     size_t *order;       // [count]; NULL: none is held
 };
 
-// The item that comes as number `index`.
+// The data item at position `index` of the run.
 size_t epochs_item(struct epochs *epochs, size_t index);
-// So many of `count` items a share is, rounded down: of 100 0.29 is 29, though the nearest f64 is below it.
+// A share of `count` items, rounded down: 0.29 of 100 is 29, though the nearest f64 is below it.
 size_t epochs_share(double share, size_t count);
-// The last `count` of them, in the data's order; they are no longer among the others, also if some were taken
-// before.
+// Splits off the last `count` items, in the data's order, also if some were split off before.
 struct epochs epochs_split(struct epochs *epochs, size_t count);
 void epochs_close(struct epochs *epochs);

@@ -53,7 +53,7 @@ static bool list_folder(struct paths *paths, const char *folder, struct status *
     return paths->count || status_set(status, STATUS_BAD_INPUT, "%s: holds no batch file, *" ENDING, folder);
 }
 
-// The file itself, or those of the folder.
+// Lists the file itself, or the files of the folder.
 static bool list(struct paths *paths, const char *path, struct status *status)
 {
     char found[PATH_MAX];

@@ -3,7 +3,7 @@
 #include "kernels/objectives/batch.h"
 #include <string.h>
 
-// Tokens that the sequences from `first` on have in common.
+// Tokens that all sequences of the group at `first` share.
 static size_t tokens_shared(const struct batch_data *data, size_t first, size_t group)
 {
     size_t T = data->context, shared = 0;
@@ -17,7 +17,7 @@ static size_t tokens_shared(const struct batch_data *data, size_t first, size_t 
     return shared;
 }
 
-// Tokens of a sequence from `shared` on, up to its last label.
+// Tokens of a sequence from `shared` up to its last label.
 static size_t tokens_own(const struct batch_data *data, size_t b, size_t shared)
 {
     size_t end = data->context;
@@ -26,7 +26,7 @@ static size_t tokens_own(const struct batch_data *data, size_t b, size_t shared)
     return end - shared;
 }
 
-// A run of tokens, from where it stands in the sequences to where it stands in the rows.
+// A range of tokens: its position in the sequences and in the rows.
 struct piece {
     size_t from, to, count;
 };
@@ -50,7 +50,7 @@ static size_t row_tokens(const struct batch_data *data, size_t first, size_t gro
     return tokens;
 }
 
-// Padding is the last sequence's.
+// Padding belongs to the last sequence.
 static void lay_row(struct layout *layout, const struct batch_data *data, size_t row, size_t group)
 {
     size_t T = data->context, first = row * group, shared = tokens_shared(data, first, group);
@@ -90,7 +90,7 @@ static bool lay(struct layout *layout, const struct batch_data *data, size_t gro
     return true;
 }
 
-// What stands in the rows, `size` bytes each; of padding it is `padding`. NULL: there is none.
+// Copies values of `size` bytes into the rows; padding gets `padding`. NULL: there are none.
 static void *laid(const struct layout *layout, void *values, size_t size, const void *padding)
 {
     size_t count = layout->batch * layout->context;

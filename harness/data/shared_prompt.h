@@ -1,12 +1,13 @@
-// Shared prompt: sequences that begin with the same tokens, in one row each group, where these stand once.
+// Shared prompt: packs sequences that begin with the same tokens into one row per group, which holds the prompt
+// once.
 #pragma once
 #include "harness/data/batch_file.h"
 
-// Rows of `group` sequences of the batch, one after another: the tokens that all of them begin with, as far as no
-// one predicts anything there, then of each the others up to its last label, then padding. So the last token of a
-// prompt, of which every sequence predicts another one, stands in each. A sequence's loss, gradient and values stay
-// what they are. Without ids the tokens are taken to be the same. path: of messages. False and a status if
-// sequences of a group have not even their first token in common, or documents of their own.
+// Packs each `group` consecutive sequences of the batch into a row: first the tokens that all begin with, as far as
+// none has a label there, then for each sequence the rest up to its last label, then padding. The last prompt
+// token, which each sequence labels differently, is therefore repeated in each. Losses, gradients and values of the
+// sequences do not change. Without ids the tokens are assumed equal. path: for messages. Returns false and a status
+// if the sequences of a group do not share even their first token, or have documents.
 bool shared_prompt_pack(struct batch_data *data, size_t group, const char *path, struct status *status);
-// Tokens of each of these rows: of the longest one.
+// Tokens of each such row: those of the longest one.
 size_t shared_prompt_tokens(const struct batch_data *data, size_t group);

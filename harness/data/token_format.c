@@ -26,7 +26,7 @@ int64_t token_format_value(const struct token_format *format, const unsigned cha
 
 // --- NumPy's .npy, as numpy.lib.format describes it
 
-// What stands behind a key of the header, a dict as Python writes one; NULL: the key is not there.
+// The text after a key of the header, a Python dict; NULL: no such key.
 static const char *behind(const char *header, const char *key)
 {
     const char *found = strstr(header, key);
@@ -83,7 +83,7 @@ static bool read_npy(struct token_format *format, const char *path, const unsign
            read_shape(format, behind(header, "'shape'"), path, status);
 }
 
-// --- llm.c's .bin: 256 int32, of which the first are a magic number, a version and the number of tokens
+// --- llm.c's .bin: 256 int32, beginning with a magic number, a version and the number of tokens
 
 #define LLMC_HEADER_BYTES 1024
 
@@ -120,8 +120,8 @@ static bool read_llmc(struct token_format *format, size_t which, const char *pat
 
 // --- raw values
 
-// Whether these bytes are integers of `width` bytes below vocab, read as narrower ones: the upper half of each is
-// 0, or as small as ids of the vocabulary make it, and the lower halves differ.
+// Tells whether integers read with `width` bytes are really wider ones below vocab: their upper halves are 0, or as
+// small as the vocabulary allows, and the lower halves differ.
 static bool are_wider(const unsigned char *head, size_t count, size_t width, size_t vocab)
 {
     size_t half = width / 2, groups = count / width;
@@ -158,7 +158,7 @@ static bool check_raw(const struct token_format *format, const char *path, const
     return true;
 }
 
-// Of a file without a header.
+// Accepts a file without a header.
 static bool take_raw(struct token_format *format, const char *path, const unsigned char *head, size_t count,
                      size_t vocab, struct status *status)
 {

@@ -1,25 +1,25 @@
-// Token format: how the integers of a file of tokens or labels are stored: raw, as whoever reads it says; or as the
-// file's own header says, of NumPy (.npy, a 1-D array of any integer dtype) or of llm.c (its GPT-2 and Llama 3
-// .bin).
+// Token format: how a file stores its tokens or labels: as raw integers in the format that the user names, or as
+// its header says, in NumPy's format (.npy, a 1-D array of any integer dtype) or llm.c's (.bin of GPT-2 and Llama
+// 3).
 #pragma once
 #include "harness/files/known_format.h"
 #include "kernels/base/status.h"
 #include <stdint.h>
 
 struct token_format {
-    size_t width;               // bytes of a value; 0: whatever the file says
-    bool is_signed, big_endian; //
-    const char *noun;           // "token", "label"
-    char text[40];              // "u16", "int64 (.npy)"
-    bool described;             // whether a header may say it (asked for), or says it (found)
-    size_t start, count;        // bytes before the values; how many a header says there are, or SIZE_MAX
+    size_t width; // bytes of a value; 0: determined by the file
+    bool is_signed, big_endian;
+    const char *noun;    // "token", "label"
+    char text[40];       // "u16", "int64 (.npy)"
+    bool described;      // requested: a header may determine the format; found: one did
+    size_t start, count; // bytes before the values; number of values in the header, or SIZE_MAX
 };
 
-// Makes of a format that is asked for the one that the file has, by its first bytes: all of it, or
-// KNOWN_FORMAT_BYTES. vocab: what ids are held against; 0: nothing. False and a status that names the remedy if the
-// file is something else: another array or dtype than was asked for, a known format that holds no plain integers,
-// text, or integers that are plainly wider; or if nothing says what its values are.
+// Replaces the requested format by the file's actual one, from its first bytes: all of the file, or
+// KNOWN_FORMAT_BYTES. vocab: the bound of ids; 0: none. Returns false and a status with the remedy if the file has
+// another array shape or dtype than requested, a known format without plain integers, text, or wider integers; or
+// if nothing determines the format.
 bool token_format_find(struct token_format *format, const char *path, const unsigned char *head, size_t count,
                        size_t vocab, struct status *status);
-// The value in these `width` bytes. Unsigned ones of 64 bits that no int64 holds become INT64_MAX.
+// The value in these `width` bytes. Unsigned 64-bit values above INT64_MAX become INT64_MAX.
 int64_t token_format_value(const struct token_format *format, const unsigned char *bytes);

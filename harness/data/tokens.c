@@ -17,17 +17,17 @@ static const struct token_format formats[] = {
 static const struct token_format labels_format = {
     .width = 4, .is_signed = true, .noun = "label", .text = "int32", .described = true};
 
-// An open file, of which the first bytes are read.
+// An open file and its first bytes.
 struct token_file {
     const char *path;
     FILE *file;
     struct token_format format;
-    size_t count; // values of a regular file; SIZE_MAX: of a pipe, which does not say
+    size_t count; // values of a regular file; SIZE_MAX: a pipe
     unsigned char head[KNOWN_FORMAT_BYTES];
     size_t head_count;
 };
 
-// The number of values in a regular file of so many bytes.
+// Counts the values in a regular file of `bytes` bytes.
 static bool count_values(struct token_file *file, size_t bytes, struct status *status)
 {
     const struct token_format *format = &file->format;
@@ -74,17 +74,17 @@ static void close_file(struct token_file *file)
     file->file = NULL;
 }
 
-// The first `count` values of a file that was just opened, as they stand there; how many there are.
+// Reads up to `count` raw values of a file just opened; returns how many there are.
 static size_t read_values(struct token_file *file, unsigned char *bytes, size_t count)
 {
     size_t width = file->format.width, wanted = count * width, start = file->format.start;
-    CHECK(start <= file->head_count); // as token_format_find has seen all of the header
+    CHECK(start <= file->head_count); // token_format_find has seen the whole header
     size_t kept = file->head_count - start < wanted ? file->head_count - start : wanted;
     memcpy(bytes, file->head + start, kept);
     return (kept + fread(bytes + kept, 1, wanted - kept, file->file)) / width;
 }
 
-// first: the position of the first one in its file.
+// first: position of the first value in its file.
 static bool decode_all(int32_t *ids, const unsigned char *bytes, size_t first, size_t count,
                        const struct token_format *format, size_t vocab, const char *path, struct status *status)
 {
@@ -111,7 +111,7 @@ static int32_t *new_ids(size_t count, struct status *status)
     return ids;
 }
 
-// The first context * batch values as they stand in the file; to be freed.
+// Reads the first context * batch raw values; to be freed.
 static unsigned char *read_bytes(struct token_file *file, size_t context, size_t batch, struct status *status)
 {
     size_t count = context * batch, found = file->count;
@@ -154,7 +154,7 @@ static int32_t *read_file(const char *path, const struct token_format *asked, si
     return ids;
 }
 
-// Batches that no file could fill are refused before memory is asked for. Ids and classes must fit an int32.
+// Refuses batches that no file could fill before memory is allocated. Ids and classes must fit an int32.
 static bool check_sizes(size_t context, size_t batch, size_t vocab, struct status *status)
 {
     size_t count, bytes;

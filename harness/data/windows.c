@@ -7,7 +7,7 @@ bool windows_open(struct windows *windows, const struct data_source *source, siz
     if (!token_stream_open(&windows->stream, source, vocab, seed, status))
         return false;
     windows->order.count = windows->stream.count / context;
-    if (source->kind == DATA_RANDOM) // whose order tells nothing
+    if (source->kind == DATA_RANDOM) // random tokens have no order
         windows->order.shuffle = 0;
     return windows->order.count > 0 ||
            status_set(status, STATUS_BAD_INPUT, "%s: %zu tokens hold no window of %zu; give a smaller context",

@@ -22,7 +22,7 @@ bool file_stamp_check(const struct file_stamp *stamp, int descriptor, const char
 {
     struct file_stamp now;
     if (!stamp_of(&now, descriptor, path) || now.device != stamp->device || now.number != stamp->number)
-        return true; // what was opened is still there, without its name
+        return true; // the opened file still exists, without its name
     return (now.bytes == stamp->bytes && now.modified.tv_sec == stamp->modified.tv_sec &&
             now.modified.tv_nsec == stamp->modified.tv_nsec) ||
            status_set(

@@ -1,4 +1,4 @@
-// File stamp: what tells that a file which is read over a long time is being written to.
+// File stamp: detects that a file was written to while it was being read.
 #pragma once
 #include "kernels/base/status.h"
 #include <sys/types.h>
@@ -11,8 +11,9 @@ struct file_stamp {
     struct timespec modified;
 };
 
-// Takes the stamp of an open file. False if its system does not say.
+// Takes the stamp of an open file. Returns false if the system does not provide one.
 bool file_stamp_take(struct file_stamp *stamp, int descriptor);
-// Held against the file as it is: the open one, or below 0 what now has the path, unless that is another file.
-// Asked after a read, it vouches for what was read. False and a status (bad input) if size or time differ.
+// Compares the stamp with the open file or, with a descriptor below 0, with the file that has the path now, unless
+// that is another file. Called after a read, it vouches for the bytes read. Returns false and a status (bad input)
+// if size or time differ.
 bool file_stamp_check(const struct file_stamp *stamp, int descriptor, const char *path, struct status *status);

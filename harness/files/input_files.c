@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-// The number of a file that was removed is given to a new one, so the time tells them apart: that of the file's
-// creation, or of its last change on file systems that do not record the former.
+// The system may reuse a removed file's inode number, so the creation time tells them apart, or the time of the
+// last change on file systems without creation times.
 struct input_file {
     unsigned major, minor;
     unsigned long long number;
@@ -13,7 +13,7 @@ struct input_file {
     unsigned nanoseconds;
 };
 
-// At file scope, for it is of the process: who reads knows nothing of who writes.
+// At file scope because readers and writers do not know each other.
 static struct {
     bool watched;
     size_t count, capacity;
@@ -25,7 +25,7 @@ void input_files_watch(void)
     files.watched = true;
 }
 
-// False: no regular file.
+// Returns false if it is no regular file.
 static bool identify(int descriptor, const char *path, struct input_file *file)
 {
     struct statx info;

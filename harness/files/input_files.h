@@ -1,13 +1,13 @@
-// Input files: what this program has read, lest what it writes takes the place of that.
+// Input files: the files that this program has read, so that no output replaces one of them.
 #pragma once
 #include <stdbool.h>
 
-// From now on they are noted: a program that is one command reads nothing that it has written itself.
+// Starts recording. A program that runs one command never reads its own output.
 void input_files_watch(void);
-// The file of this name is read, by this process or one that it starts.
+// Records a path that this process or one that it starts will read.
 void input_files_name(const char *path);
-// The open file is read; below 0: none.
+// Records an open file; does nothing below 0.
 void input_files_note(int descriptor);
-// Whether the path leads to a file that was read, by whatever name. A new file is another one, also where the file
-// system gives it the inode number of one that was read and removed.
+// Tells whether the path leads to a recorded file, by any name. A new file is a different one, even with the inode
+// number of a removed file.
 bool input_files_have(const char *path);

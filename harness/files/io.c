@@ -65,7 +65,7 @@ ssize_t io_read_at(int file, void *bytes, size_t count, off_t at)
     return got < 0 ? -1 : (ssize_t)done;
 }
 
-// at: -1 is where the file stands.
+// at: -1 writes at the file's position.
 static bool write_all(int file, const char *bytes, size_t count, off_t at)
 {
     for (size_t done = 0; done < count;) {
@@ -96,7 +96,7 @@ bool io_flush(FILE *stream)
     bool written = fflush(stream) == 0;
     if (!written || !ferror(stream))
         return written;
-    if (io_write(fileno(stream), "\n", 1)) // else errno is what failed before, too
+    if (io_write(fileno(stream), "\n", 1)) // otherwise errno is still that of the earlier failure
         errno = EIO;
     return false;
 }

@@ -11,7 +11,7 @@
 
 #define RESAVE "save its model again by transformers' save_pretrained, which writes safetensors"
 
-// A remedy of any file, and one of tokens alone.
+// ANY is a remedy for all files, TOKENS for files of tokens alone.
 #define ANY(remedy)    remedy, remedy
 #define TOKENS(remedy) remedy, NULL
 
@@ -19,7 +19,7 @@
 
 static const struct {
     const char *magic;
-    size_t length, at; // bytes of magic, and where it stands
+    size_t length, at; // bytes of magic, and their position
     struct known_format format;
 } magics[] = {
     {MAGIC("\x1f\x8b\x08"), 0, {"a gzip archive", ANY(DECOMPRESS), false}},
@@ -88,15 +88,15 @@ static const struct known_format *find_binary(const unsigned char *head, size_t 
     static const unsigned char zeros[7] = {0};
     if (begins(head, count, MAGIC("PK\3\4")))
         return holds(head, count, "data.pkl") ? &torch_zip : holds(head, count, ".npy") ? &npz : &zip;
-    // A pickle of protocol 4 or 5 is a frame, whose length of eight bytes follows.
+    // A pickle of protocol 4 or 5 is a frame, preceded by its length in eight bytes.
     if (count >= 11 && head[0] == 0x80 && (head[1] == 4 || head[1] == 5) && head[2] == 0x95 &&
         memcmp(head + 7, zeros, 4) == 0)
         return &pickle;
-    // A message of an Arrow stream: a mark, the length of its description, and the offset of that's root.
+    // A message of an Arrow stream: a mark, the length of its metadata, and the offset of the metadata's root.
     if (begins(head, count, MAGIC("\xff\xff\xff\xff")) && count >= 12 && head[6] == 0 && head[7] == 0 &&
         memcmp(head + 8, "\x10\0\0\0", 4) == 0)
         return &arrow_stream;
-    // The length of the header, below 16 MiB in all that is tried, and the header.
+    // The header's length, which is below 16 MiB for every format tried, then the header.
     if (count >= 10 && memcmp(head + 3, zeros, 5) == 0 && head[8] == '{' && head[9] == '"')
         return &safetensors;
     if (count >= 12 && head[0] == 0x0a && head[2] == 0x0a && memcmp(head + 4, "<unk>", 5) == 0)
@@ -134,7 +134,7 @@ const struct known_format *known_format_find(const unsigned char *head, size_t c
     return binary ? binary : find_text(head, count);
 }
 
-// Bytes of the character of UTF-8 that these begin with; 0: of none. What is cut off at the end is taken for one.
+// Bytes of the UTF-8 character that starts here; 0 if there is none. A character cut off at the end counts.
 static size_t character(const unsigned char *bytes, size_t count)
 {
     size_t length = bytes[0] < 0x80                        ? 1

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-// Where the hash stands, or would.
+// Finds the slot of the hash, or the free slot for it.
 static uint64_t *place_of(const struct line_set *set, uint64_t hash)
 {
     size_t at = hash & (set->capacity - 1);

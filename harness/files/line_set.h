@@ -1,4 +1,4 @@
-// Line set: which lines of result files were read before, by a hash of each.
+// Line set: the lines of result files already read, as hashes.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,6 +10,6 @@ struct line_set {
     uint64_t *hashes; // [capacity], a hash table; 0: free
 };
 
-// Whether it is new, without its newline.
+// Adds a line, given without its newline. Returns whether it is new.
 bool line_set_add(struct line_set *set, const char *text, size_t bytes);
 void line_set_free(struct line_set *set);

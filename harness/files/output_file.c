@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERCONNECT_LEVELS_MAX 40 // as many as the kernel follows
+#define INTERCONNECT_LEVELS_MAX 40 // the kernel's own limit
 
 // --- paths
 
@@ -30,7 +30,7 @@ char *output_file_target(const char *path)
     ssize_t bytes;
     for (int i = 0; i < INTERCONNECT_LEVELS_MAX && (bytes = readlink(at, link, sizeof link - 1)) >= 0; i++) {
         char *slash = strrchr(at, '/'), *next;
-        link[bytes] = 0; // a relative one starts where the link is
+        link[bytes] = 0; // a relative target starts at the link's folder
         int folder = *link != '/' && slash ? (int)(slash + 1 - at) : 0;
         CHECK(asprintf(&next, "%.*s%s", folder, at, link) > 0);
         free(at);
@@ -72,7 +72,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-// stdout or stderr, if the path leads to the very file that it is, as /dev/stdout does; else -1.
+// Returns stdout or stderr if the path leads to that very file, as /dev/stdout does; else -1.
 static int own_descriptor(const struct stat *info)
 {
     struct stat own;
@@ -82,8 +82,8 @@ static int own_descriptor(const struct stat *info)
     return -1;
 }
 
-// Whether what the path leads to may not be replaced: it is no regular file, or one that others hold on to by more
-// than its name, as behind /dev/stdout.
+// Tells whether the file at the path must not be replaced: it is no regular file, or it is reachable by more than
+// its name, as behind /dev/stdout.
 static bool stays_in_place(const struct stat *info, const char *target)
 {
     struct stat named;
@@ -130,7 +130,7 @@ bool output_file_check(const char *path, struct status *status)
 
 // --- writing
 
-// A name that nothing has, added to what a signal removes before it is taken.
+// Registers an unused name for removal by signals, then creates it.
 static int open_temporary(struct output_file *file)
 {
     struct timespec now;
@@ -140,7 +140,7 @@ static int open_temporary(struct output_file *file)
     free(folder);
     unfinished_add(file->temporary);
     int descriptor = io_open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0) { // it is not ours to remove
+    if (descriptor < 0) { // another process owns it: do not remove it
         unfinished_drop(file->temporary);
         free(file->temporary);
         file->temporary = NULL;
@@ -169,7 +169,7 @@ bool output_file_open(struct output_file *file, const char *path, struct status 
         descriptor = open_in_place(path, &info);
     } else {
         descriptor = open_temporary(file);
-        if (descriptor >= 0 && there) { // what it replaces had an owner and permissions
+        if (descriptor >= 0 && there) { // keep the owner and permissions of the file it replaces
             (void)!fchown(descriptor, info.st_uid, info.st_gid);
             (void)!fchmod(descriptor, info.st_mode & 0777);
         }

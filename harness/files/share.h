@@ -6,6 +6,6 @@
 
 // The path of such a file or folder, by its path in the repository ("plots/style.gp"); false if it is not there.
 bool share_find(const char *name, char path[PATH_MAX]);
-// What a path that a user wrote stands for: the path itself, or, where it begins with "experiments/" and the
-// working folder holds nothing under it, what comes with the program under that name. Returns name or path.
+// Resolves a path that a user wrote. A path that begins with "experiments/" and is not in the working folder names
+// the file that comes with the program. Returns name or path.
 const char *share_resolve(const char *name, char path[PATH_MAX]);

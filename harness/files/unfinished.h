@@ -1,11 +1,11 @@
-// Unfinished: files and folders that go away should a signal end the program before they are complete. Nothing can
-// be done about SIGKILL.
+// Unfinished: files and folders to remove if a signal ends the program before they are complete. SIGKILL cannot be
+// handled.
 #pragma once
 
-// From now on SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ and SIGABRT, where they would end the program, first remove
-// this file or empty folder, the latest added first. The text must live until it is dropped.
+// Registers a file or empty folder. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ and SIGABRT remove the registered
+// ones, latest first, before they end the program. The text must live until it is dropped.
 void unfinished_add(const char *path);
-// Removes what was added and not dropped: the program ends at once.
+// Removes all that is registered, when the program ends at once.
 void unfinished_remove(void);
-// It stays, or is gone already. Nothing happens if it was not added.
+// Unregisters a path that is complete or already gone. Does nothing if it was not registered.
 void unfinished_drop(const char *path);

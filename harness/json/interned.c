@@ -7,7 +7,7 @@
 
 #define BLOCK_BYTES ((size_t)1 << 16)
 
-// One whose value may be asked for has that before it: a json_t *, NULL until then.
+// An item whose JSON value can be requested has a json_t * before it, NULL until then.
 struct interned_item {
     uint32_t hash;
     uint32_t bytes : 31, has_value : 1;
@@ -34,12 +34,12 @@ static void *take(struct interned *interned, size_t bytes)
         interned->blocks = block;
         interned->left = size;
     }
-    // From the end, so that what is left is all that need be known.
+    // Allocates from the end, so that the bytes left are the only state.
     interned->left -= bytes;
     return ((struct block *)interned->blocks)->data + interned->left;
 }
 
-// Where the text is, or is to be.
+// Finds the slot of the text, or the free slot for it.
 static struct interned_item **place_of(const struct interned *interned, uint32_t hash, const char *text,
                                        size_t bytes, bool has_value)
 {

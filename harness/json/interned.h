@@ -1,4 +1,4 @@
-// Interned: texts, arrays, and JSON by its text, that many records have in common, in memory once.
+// Interned: texts and parsed JSON that many records share, kept in memory once.
 #pragma once
 #include <jansson.h>
 #include <stddef.h>
@@ -9,18 +9,18 @@ struct interned_item; // a text
 struct interned {
     size_t count, capacity;
     struct interned_item **items; // [capacity], a hash table; NULL: free
-    void *blocks;                 // what the items are in, each after the one that was filled before it
-    size_t left;                  // bytes of the block that is being filled
+    void *blocks;                 // memory of the items; each block links to the one filled before it
+    size_t left;                  // free bytes of the current block
 };
 
-// The text, of so many bytes, with a zero after it; the same pointer for the same text, until interned_free. It may
-// be the bytes of any array, and is aligned for pointers and doubles.
+// Copies `bytes` bytes of text, adds a zero, and returns the same pointer for the same text until interned_free.
+// Any bytes are allowed; the copy is aligned for pointers and doubles.
 const char *interned_text(struct interned *interned, const char *text, size_t bytes);
-// The value that the text is, borrowed until interned_free; NULL: it is no JSON, or has a key twice.
+// The text's JSON value, borrowed until interned_free; NULL if it is no JSON or has a duplicate key.
 const json_t *interned_json(struct interned *interned, const char *text, size_t bytes);
-// The text whose value may be asked for later, which makes it then.
+// Interns a text whose value is parsed on first use by interned_item_json.
 struct interned_item *interned_item(struct interned *interned, const char *text, size_t bytes);
 const json_t *interned_item_json(struct interned_item *item);
-// Releases what looking up takes: nothing may be added from now on.
+// Frees the lookup tables: nothing may be added from now on.
 void interned_finish(struct interned *interned);
 void interned_free(struct interned *interned);

@@ -109,7 +109,7 @@ bool json_field_number(struct json_field field, double minimum, double maximum, 
     if (!field.value)
         return true;
     double found = json_number_value(field.value);
-    // Above 2^53 a whole number is no double: what is computed with would not be what is written.
+    // Above 2^53 not every whole number is a double: the value used would differ from the one written.
     bool exact = !json_is_integer(field.value) || fabs(found) <= 0x1p53;
     if (json_is_number(field.value) && exact && found >= minimum && found <= maximum) {
         *value = found + 0.0; // -0 becomes 0: one value, one id

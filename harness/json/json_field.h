@@ -1,5 +1,5 @@
-// JSON field: a value and where it was written, and readers that check its type and bounds; each sets a status that
-// says what was expected and what was found.
+// JSON field: a value and its position, and readers that check its type and bounds. Their errors say what was
+// expected and what was found.
 #pragma once
 #include "harness/json/json_source.h"
 #include "harness/text/names.h"
@@ -18,7 +18,7 @@ struct json_field json_field_get(struct json_field object, const char *key);
 struct json_field json_field_at(struct json_field list, size_t index);
 bool json_field_given(struct json_field field); // there, and not null
 
-// Sets `position: key "k": message` for the value; or `...: expected WHAT, found VALUE`. Both return false.
+// Sets `position: key "k": message` for the value, or `...: expected X, found VALUE`. Both return false.
 bool json_field_fail(struct json_field field, struct status *status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool json_field_expected(struct json_field field, struct status *status, const char *format, ...)
@@ -27,19 +27,19 @@ bool json_field_expected(struct json_field field, struct status *status, const c
 // An object whose keys are all known. `of` names the object in the message: `unknown key of "lora"`; or NULL.
 bool json_field_object(struct json_field field, const struct names *known, const char *of, struct status *status);
 
-// The readers leave *value as it is, and succeed, if the field was left out: it then holds the default.
+// The readers succeed and leave *value, which holds the default, if the field was left out.
 // unit: " of tokens", or "". maximum at most JSON_INTEGER_MAX.
 bool json_field_count(struct json_field field, size_t minimum, size_t maximum, const char *unit, size_t *value,
                       struct status *status);
-// The same of tokens, which may be written "32K" or "1M".
+// The same for tokens, which may be written "32K" or "1M".
 bool json_field_tokens(struct json_field field, size_t minimum, size_t maximum, const char *unit, size_t *value,
                        struct status *status);
-// Whole numbers are numbers too. The bounds belong to the range.
+// Accepts whole numbers too. Bounds are inclusive.
 bool json_field_number(struct json_field field, double minimum, double maximum, double *value,
                        struct status *status);
 bool json_field_bool(struct json_field field, bool *value, struct status *status);
-// A text that is not empty. Borrowed.
+// A non-empty text. Borrowed.
 bool json_field_text(struct json_field field, const char *expected, const char **value, struct status *status);
-// One of the names; *value becomes its position. `kind`, as in "sampler", is used in the message.
+// One of the names; sets *value to its index. `kind`, as in "sampler", is used in messages.
 bool json_field_choice(struct json_field field, const struct names *names, const char *kind, size_t *value,
                        struct status *status);

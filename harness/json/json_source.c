@@ -81,7 +81,7 @@ static const char *remedy(const json_error_t *error)
     }
 }
 
-// jansson reports the end of the token it stopped at; people look for its start.
+// jansson reports the end of the bad token; users look for its start.
 static size_t error_offset(const struct json_source *source, const json_error_t *error)
 {
     size_t end = error->position < 0 ? 0 : (size_t)error->position;
@@ -120,8 +120,8 @@ const char *json_string_end(const char *at)
     return at + (*at == '"');
 }
 
-// Bytes of a value that Python writes as a number and jansson cannot hold: NaN, Infinity, or one that is too large.
-// 0: another.
+// Bytes of a value that Python writes as a number and jansson cannot hold: NaN, Infinity, or too large. 0: another
+// value.
 static size_t unheld(const char *at)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
@@ -144,7 +144,7 @@ static size_t unheld(const char *at)
 #define UNHELD "\xee\x80\x80"                        // U+E000, for private use
 #define ADDED  (sizeof "\"" UNHELD "\"" - sizeof "") // bytes, to a value of at least 3
 
-// A copy of the text in which such values are strings: UNHELD and what is written. The text need not be valid.
+// Copies the text with such values as strings: UNHELD and the original spelling. The text need not be valid.
 static char *held_text(const struct json_source *source, size_t *bytes)
 {
     char *text = malloc(source->bytes + source->bytes / 3 * ADDED + 1), *to = text;
@@ -172,7 +172,7 @@ bool json_source_unheld(const json_t *value)
     return text && strncmp(text, UNHELD, strlen(UNHELD)) == 0;
 }
 
-// Parses the text again with what Python writes as strings. *error: where the text with them is wrong.
+// Parses the text again with Python's special numbers as strings. *error: the position of an error in that text.
 static json_t *parse_python(const struct json_source *source, json_error_t *error)
 {
     size_t bytes;
@@ -226,8 +226,8 @@ bool json_source_parse(struct json_source *source, const char *name, const char 
     return parse(source, false, status);
 }
 
-// Reads until the end of the file or one byte past the limit: the size that stat gives is not to be trusted for a
-// file that is being written, or for /proc.
+// Reads to the end of the file or one byte past the limit. The size that stat gives is wrong for files being
+// written and for /proc.
 static bool read_all(struct json_source *source, int file, const char *path, struct status *status)
 {
     size_t room = 0;
@@ -251,7 +251,7 @@ static bool read_all(struct json_source *source, int file, const char *path, str
 static bool open_source(struct json_source *source, const char *path, bool python, struct status *status)
 {
     *source = (struct json_source){.name = short_name(path), .positions = true};
-    // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+    // O_NONBLOCK: opening a pipe without a writer would wait for ever.
     int file = io_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
     input_files_note(file);
     if (file < 0)
@@ -314,7 +314,7 @@ static const char *skip_space(const char *at)
     return at + strspn(at, SPACE);
 }
 
-// Not recursive: the text decides the depth.
+// Not recursive, because the text determines the depth.
 const char *json_value_end(const char *at)
 {
     size_t depth = 0;
@@ -347,7 +347,7 @@ static bool is_key(const char *at, const char *end, const char *key)
     return same;
 }
 
-// The member of the object at `at`: sets where its key and its value start, or returns false.
+// Finds a member of the object at `at`: sets the positions of its key and value, or returns false.
 static bool find_key(const char *at, const char *key, const char **key_at, const char **value_at)
 {
     if (*at != '{')
@@ -437,7 +437,7 @@ void json_source_show(const json_t *value, char *text, size_t bytes)
     free(dumped);
 }
 
-// `key "chunk[1]": `, or nothing where no key leads to the value.
+// `key "chunk[1]": `, or nothing if no key leads to the value.
 static void label(struct json_path path, char *text, size_t bytes)
 {
     text[0] = '\0';

@@ -8,7 +8,7 @@ void named_tables_add(struct named_tables *tables, const char *name, const struc
     tables->tables[tables->count++] = table;
 }
 
-// choice: NULL if the option is not asked for one.
+// choice: NULL if the option has no choices.
 static bool offers(const struct option *option, const char *choice)
 {
     for (size_t i = 0; option && choice && option->type == OPTION_CHOICE && option->choices[i]; i++)
@@ -17,7 +17,7 @@ static bool offers(const struct option *option, const char *choice)
     return option && !choice;
 }
 
-// The names whose option offers the choice, as "seco, spaco".
+// Lists the names whose option offers the choice, as "seco, spaco".
 static void list_offering(const struct named_tables *tables, const char *option, const char *choice, char *text,
                           size_t bytes)
 {
@@ -72,7 +72,7 @@ static bool read_name(struct named_options *given, const struct named_tables *ta
     return json_field_choice(name, &known, tables->kind, &given->index, status);
 }
 
-// Refuses what others of these can be given for the option, and this one cannot.
+// Refuses a choice that other names offer for the option and this one does not.
 static bool is_own_choice(struct json_field field, const struct named_tables *tables, size_t index,
                           const struct option *option, struct status *status)
 {
@@ -82,7 +82,7 @@ static bool is_own_choice(struct json_field field, const struct named_tables *ta
         return true;
     list_offering(tables, option->name, choice, others, sizeof others);
     if (!*others)
-        return true; // nobody's: reading its value says what there is
+        return true; // no name offers it: reading the value lists the choices
     json_source_show(field.value, shown, sizeof shown);
     return json_field_fail(field, status, "%s \"%s\" has no %s %s; %ss that have it: %s", tables->kind,
                            tables->names[index], option->name, shown, tables->kind, others);
@@ -154,7 +154,7 @@ static bool read_list(struct json_field field, const struct option *option, stru
     if (!json_is_array(field.value))
         return json_field_expected(field, status, "a list of whole numbers");
     size_t count = json_array_size(field.value);
-    if (count > maximum - minimum + 1) // for each is there once
+    if (count > maximum - minimum + 1) // a list has each value once
         return json_field_expected(field, status, "a list of at most %zu whole numbers", maximum - minimum + 1);
     index_list_resize(list, count);
     for (size_t i = 0; i < count; i++) {

@@ -17,8 +17,8 @@ static void read_text(const char *path, char *text, size_t bytes)
         fclose(file);
 }
 
-// Of one group: "150000 100000", microseconds of time in each period, come to two processors; "max 100000": no
-// limit.
+// The limit of one control group: "150000 100000", microseconds of processor time per period, is two processors;
+// "max 100000" is no limit.
 static size_t quota(const char *folder, size_t processors)
 {
     char path[PATH_BYTES + 16], text[128];

@@ -1,10 +1,10 @@
-// Cores: how many processors this process can keep busy: those that it may run on, unless the time that its control
-// group allows comes to fewer.
+// Cores: how many processors this process can keep busy: those it may run on, or fewer if its control group limits
+// processor time.
 #pragma once
 #include <stddef.h>
 
 // At least one.
 size_t cores_usable(void);
-// The same of a number of processors and of the control group that a text as that of /proc/self/cgroup names
-// (version 2), whose files, and those of the groups above it, are under `root`.
+// The same for a given number of processors and a control group (version 2), named by a text like
+// /proc/self/cgroup. The files of the group and its ancestors are under `root`.
 size_t cores_allowed(size_t processors, const char *root, const char *cgroup);

@@ -18,15 +18,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-// Of each thread. Steps have been seen to need more than 256 KiB.
+// Stack per thread. Steps have needed more than 256 KiB.
 #define STACK_BYTES_MIN ((rlim_t)1 << 20)
 #define STACK_BYTES_MAX 0x1p30
-// The OpenMP library keeps something of each of its threads on the stack.
+// The OpenMP library keeps data of each of its threads on the stack.
 #define OMP_THREADS_MAX 4096
 
 #define DESCRIPTORS_MIN 64
 
-// Of each thread, and of all else that is loaded.
+// Address space for OpenBLAS: a buffer per thread, and the rest.
 #define BLAS_BUFFER_BYTES ((size_t)128 << 20)
 #define BLAS_THREADS_MAX  64
 #define OTHER_BYTES       ((size_t)16 << 20)
@@ -49,7 +49,7 @@ int environment_leave(int exit_code)
     return exit_code;
 }
 
-// start: its name and "="; getenv has nothing to look in yet. NULL: not set.
+// Finds a variable by its name and "="; getenv does not work yet at this point. NULL: not set.
 static const char *variable(char *const *variables, const char *start)
 {
     size_t length = strlen(start);
@@ -58,8 +58,8 @@ static const char *variable(char *const *variables, const char *start)
     return *variables ? *variables + length : NULL;
 }
 
-// As OpenBLAS counts them: OMP_NUM_THREADS of all processors that the machine has, whichever of them are ours; else
-// one for each of ours.
+// The thread count that OpenBLAS computes: OMP_NUM_THREADS, limited to the machine's processors; without it, the
+// usable processors.
 static size_t blas_threads(char *const *variables)
 {
     cpu_set_t set;
@@ -73,7 +73,7 @@ static size_t blas_threads(char *const *variables)
     return threads < BLAS_THREADS_MAX ? threads : BLAS_THREADS_MAX;
 }
 
-// As the OpenMP library reads it, which would go on with another number: one for each nested level.
+// Checks the syntax of OMP_NUM_THREADS, one number per nested level; the OpenMP library would ignore anything else.
 static bool is_thread_count(const char *text)
 {
     bool counted;
@@ -87,7 +87,7 @@ static bool is_thread_count(const char *text)
     return counted && !*text;
 }
 
-// System calls alone, and what needs nothing that is not there yet.
+// Runs before libraries are initialised, so it uses system calls alone.
 static void begin(int argc, char **argv, char **variables)
 {
     (void)argc, (void)argv;
@@ -114,7 +114,7 @@ static void begin(int argc, char **argv, char **variables)
 
 static void (*const first)(int, char **, char **) __attribute__((section(".preinit_array"), used)) = begin;
 
-// The name that OpenBLAS gives the kernels of this CPU's widest vectors; NULL: its own choice will do.
+// OpenBLAS's name for the kernels of this CPU's widest vectors; NULL: its own choice is right.
 static const char *missed_core(void)
 {
 #ifdef __x86_64__
@@ -131,13 +131,13 @@ static const char *missed_core(void)
 void environment_open_streams(void)
 {
     for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
-        // The lowest number that is free is this one.
+        // open returns the lowest free number, which is this one.
         if (fcntl(descriptor, F_GETFD) < 0 && io_open("/dev/null", O_RDWR, 0) != descriptor)
             _exit(EXIT_BAD_INPUT);
     }
 }
 
-// What the variable gives each thread but the first, in KiB unless it says B, K, M or G; 0: nothing that is a size.
+// The size that the variable gives each thread but the first, in KiB unless it has B, K, M or G; 0: no valid size.
 static double thread_stack_bytes(const char *text)
 {
     static const char units[] = "BKMG";
@@ -165,7 +165,7 @@ static bool has_thread_stacks(void)
     return true;
 }
 
-// Else a step would be a crash without a word.
+// Without enough stack a step would crash without a message.
 static bool has_stack(void)
 {
     struct rlimit limit;
@@ -177,7 +177,7 @@ static bool has_stack(void)
     return false;
 }
 
-// gnuplot and the launcher of ranks need some, too, and say it in words of their own.
+// gnuplot and the launcher of ranks need descriptors too, and their own messages are unclear.
 static bool has_descriptors(void)
 {
     struct rlimit limit;
@@ -189,7 +189,7 @@ static bool has_descriptors(void)
     return false;
 }
 
-// 0: the user leaves it open.
+// 0: the user has not set it.
 static size_t threads_asked(void)
 {
     const char *asked = getenv("OMP_NUM_THREADS");
@@ -208,7 +208,7 @@ static bool has_threads(void)
     return false;
 }
 
-// Says of GOMP_SPINCOUNT that it was chosen here.
+// Marks GOMP_SPINCOUNT as chosen here.
 #define CHOSEN "LONGBP_SPINS"
 
 size_t environment_threads(size_t processes)
@@ -217,7 +217,7 @@ size_t environment_threads(size_t processes)
     size_t asked = threads_asked(), each = cores_usable() / processes;
     if (asked)
         return asked;
-    if (processes == 1 && sched_getaffinity(0, sizeof set, &set) == 0) // of one the OpenMP library's own choice
+    if (processes == 1 && sched_getaffinity(0, sizeof set, &set) == 0) // the OpenMP library's own choice
         return (size_t)CPU_COUNT(&set);
     return each ? each : 1;
 }
@@ -236,7 +236,7 @@ void environment_choose_spins(size_t processes)
         set_spin_count(processes);
 }
 
-// Once: a trial's process says it no more.
+// Warns once: not again in a trial's process.
 static void say_threads(char **argv)
 {
     size_t asked = threads_asked(), usable = cores_usable();
@@ -250,7 +250,7 @@ bool environment_settle(char **argv)
 {
     const char *core = missed_core();
     bool changed = false;
-    unsetenv("POSIXLY_CORRECT"); // options stand behind arguments, too
+    unsetenv("POSIXLY_CORRECT"); // options may follow arguments
     if (!has_descriptors() || !has_stack() || !has_thread_stacks() || !has_threads())
         return false;
     say_threads(argv);

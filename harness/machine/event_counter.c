@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// A thread's events, and those of threads that it starts from now on. -1 and errno if nobody counts them.
+// Counts events of a thread and of threads that it starts from now on. Returns -1 and errno if counting is not
+// possible.
 static int open_thread(pid_t thread, uint32_t type, uint64_t event)
 {
     struct perf_event_attr attributes = {
@@ -17,7 +18,7 @@ static int open_thread(pid_t thread, uint32_t type, uint64_t event)
         .config = event,
         .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
         .inherit = 1,
-        .exclude_kernel = 1, // else it takes a privilege
+        .exclude_kernel = 1, // counting the kernel needs a privilege
         .exclude_hv = 1,
     };
     return (int)syscall(SYS_perf_event_open, &attributes, thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
@@ -40,7 +41,7 @@ bool event_counter_open(struct event_counter *counter, uint32_t type, uint64_t e
         if (file >= 0)
             add(counter, file);
         else
-            counted = id <= 0 || errno == ESRCH; // "." and "..", or a thread that has ended meanwhile
+            counted = id <= 0 || errno == ESRCH; // "." and "..", or a thread that has just ended
     }
     if (threads)
         closedir(threads);

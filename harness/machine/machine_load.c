@@ -12,7 +12,7 @@
 bool machine_time_read(struct machine_time *time, const char *text, double ticks_per_s)
 {
     double user, nice, system, idle, wait, interrupts, soft, stolen;
-    // What guests ran is in user and nice already.
+    // Guest time is included in user and nice.
     if (sscanf(text, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &user, &nice, &system, &idle, &wait, &interrupts, &soft,
                &stolen) != 8)
         return false;
@@ -21,7 +21,7 @@ bool machine_time_read(struct machine_time *time, const char *text, double ticks
     return true;
 }
 
-// Threads that end take with them what they waited; the pool of a step's threads stays.
+// The waiting times of threads that have ended are lost; the thread pool of a step persists.
 static double waited_s(void)
 {
     DIR *threads = opendir("/proc/self/task");
@@ -31,7 +31,7 @@ static double waited_s(void)
         char path[64 + NAME_MAX];
         snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", thread->d_name);
         FILE *file = *thread->d_name == '.' ? NULL : fopen(path, "re");
-        // Nanoseconds that it ran, that it waited for a processor, and how many times.
+        // Nanoseconds it ran, nanoseconds it waited for a processor, and how many times.
         bool told = file && fscanf(file, "%*f %lf", &own) == 1;
         known &= told || *thread->d_name == '.';
         waited_ns += told ? own : 0;

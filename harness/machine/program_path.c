@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Called between fork and exec, too: system calls alone.
+// Also called between fork and exec, so it uses system calls alone.
 const char *program_path(void)
 {
     static const char self[] = "/proc/self/exe";
@@ -15,7 +15,7 @@ const char *program_path(void)
     if (length < 0)
         return (const char *)getauxval(AT_EXECFN);
     path[length] = 0;
-    // Valgrind answers readlink itself: what the kernel runs is the tool.
+    // Under valgrind readlink names the program, but the kernel runs the tool.
     bool other = stat(self, &running) == 0 && stat(path, &named) == 0 &&
                  (running.st_ino != named.st_ino || running.st_dev != named.st_dev);
     return other ? path : self;

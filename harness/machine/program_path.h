@@ -1,6 +1,6 @@
-// Program path: what this program is started again by.
+// Program path: the path with which this program restarts itself.
 #pragma once
 
-// "/proc/self/exe", also where its file was replaced since it started. Without /proc what it was started by; under
-// a tool that runs it within its own process, as valgrind does, the path of its file.
+// "/proc/self/exe", which works even if the file was replaced since the start. Without /proc, the path it was
+// started with; under valgrind, the path of its file.
 const char *program_path(void);

@@ -34,7 +34,7 @@ static void cpuinfo_each(const char *key, void (*found)(const char *value, void 
     FILE *file = fopen("/proc/cpuinfo", "r");
     if (!file)
         return;
-    char line[4096]; // the flags line is the longest, and of no interest
+    char line[4096]; // enough for the longest line, the flags, which are not used
     while (fgets(line, sizeof line, file)) {
         char *colon = strchr(line, ':');
         if (!colon || strncmp(line, key, strlen(key)) != 0)

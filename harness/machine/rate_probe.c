@@ -9,7 +9,7 @@
 
 // --- operands
 
-// Of attention, and of what is worked on row by row.
+// Shapes for attention and for row-wise operations.
 static const struct widths {
     size_t heads, kv_heads, cols;
 } of_cpu = {4, 2, 256}, of_card = {32, 8, 4096};
@@ -19,7 +19,7 @@ static const struct widths *widths_of(const struct device *device)
     return probe_on_card(device) ? &of_card : &of_cpu;
 }
 
-// What the first set's operands are taken for, unless a step comes back to it late. False: it is there.
+// Takes the first set's operand, unless steps access it late. Returns whether this set needs its own.
 static bool is_own(struct probe_operands *o, size_t i)
 {
     if (!o->first || o->late & BIT(i))
@@ -28,7 +28,7 @@ static bool is_own(struct probe_operands *o, size_t i)
     return false;
 }
 
-// Of the column of numbers as many as there are, again and again.
+// Fills t with the column of numbers, repeated.
 static void repeat(struct device *device, struct tensor t, struct tensor numbers)
 {
     size_t max = numbers.rows / t.cols;
@@ -39,14 +39,14 @@ static void repeat(struct device *device, struct tensor t, struct tensor numbers
     }
 }
 
-// Random numbers are made once, for that takes longer than most of what is timed; but for the few in f64 beside
-// another dtype, which no device makes of it.
+// Random numbers are copied from one column, because making them takes longer than most timed operations. The few
+// f64 operands of other dtypes are generated, because no device converts to f64.
 static void add(struct probe_operands *o, size_t i, size_t rows, size_t cols, enum dtype dtype)
 {
     if (!is_own(o, i))
         return;
     struct tensor t = o->t[i] = tensor_new(o->device, rows, cols, dtype, CATEGORY_WORKSPACE);
-    size_t from = 4096 * i; // no two tensors begin alike
+    size_t from = 4096 * i; // so that no two tensors begin alike
     if (o->device->status.code != STATUS_OK)
         return;
     if (o->first)
@@ -111,7 +111,7 @@ static void run_tn(struct probe_operands *o) // adds to a weight's gradient
     op_gemm(o->device, o->t[0], o->t[1], TRANSPOSE, o->t[2], NO_TRANSPOSE, 1, 1);
 }
 
-// 0 to 4: q, k, v, o, logsumexp; 5 to 8: the gradients of o, q, k, v.
+// Tensors 0 to 4: q, k, v, o, logsumexp; 5 to 8: the gradients of o, q, k, v.
 static void open_attention(struct probe_operands *o, const size_t *at)
 {
     const struct widths *of = widths_of(o->device);
@@ -150,8 +150,8 @@ static void run_attention_backward(struct probe_operands *o)
                           o->t[1], o->t[2]);
 }
 
-// Three tensors of which two or three are moved, a vector of gains and its gradient, a statistic per row, ids and a
-// loss; rows so that an operation on all three moves about at[0] bytes.
+// Three tensors of which an operation moves two or three, a gain vector and its gradient, a statistic per row, ids
+// and a loss. The number of rows is such that an operation on all three moves about at[0] bytes.
 static void open_rows(struct probe_operands *o, const size_t *at)
 {
     size_t cols = widths_of(o->device)->cols, rows = at[0] / (3 * cols * dtype_bytes(dtype_of(o))) + 1;
@@ -163,7 +163,7 @@ static void open_rows(struct probe_operands *o, const size_t *at)
     add_ids(o, 6, rows);
     add(o, 7, 1, 1, DTYPE_F64);
 }
-// And a table, with its gradient.
+// Adds a table and its gradient.
 static void open_embedding(struct probe_operands *o, const size_t *at)
 {
     open_rows(o, at);
@@ -202,8 +202,7 @@ static void run_swiglu_forward(struct probe_operands *o)
 {
     op_swiglu_forward(o->device, o->t[0], o->t[1], o->t[2], ACTIVATION_SILU);
 }
-// In place: from other gradients than 0 the numbers, run after run, grow beyond what the exponential takes at its
-// speed.
+// Operates in place. Gradients other than 0 would grow with each run until the exponential runs slower.
 static void open_swiglu_backward(struct probe_operands *o, const size_t *at)
 {
     open_rows(o, at);
@@ -251,13 +250,13 @@ static void run_adamw(struct probe_operands *o)
     op_adamw(o->device, o->t[0], tensor_none(), o->t[1], o->t[2], o->t[3], &step);
 }
 
-// --- what is measured
+// --- shapes and operations
 
 static const size_t extents[] = {8, 32, 64, 128, 256, 512, 1024, 2048, 0}, queries[] = {16, 64, 256, 1024, 0},
                     per_query[] = {1, 2, 4, 16, 0}, dims[] = {32, 64, 128, 0},
                     sizes[] = {8 << 10, 128 << 10, 1 << 20, 8 << 20, 64 << 20, 0};
-// cuDNN takes 0.05 to 0.3 s to compile attention for a shape, so that there are not many. From few queries on, for
-// the first point of a grid is always measured.
+// cuDNN takes 0.05 to 0.3 s to compile attention for a shape, so there are few shapes. The grid starts at few
+// queries because its first point is always measured.
 static const size_t card_extents[] = {8, 64, 256, 1024, 2048, 4096, 8192, 14336, 0},
                     card_queries[] = {16, 128, 512, 2048, 8192, 0}, card_per_query[] = {1, 2, 4, 16, 64, 0},
                     card_dims[] = {64, 128, 0}, card_sizes[] = {64 << 10, 1 << 20, 8 << 20, 64 << 20, 512 << 20, 0};

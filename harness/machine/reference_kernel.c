@@ -4,8 +4,8 @@
 #include "kernels/measure/timer.h"
 #include <stdlib.h>
 
-// One row each of what takes most of a step's time, at points that calibrate measures; together some 2 ms of a
-// core, and as long on a card in f32.
+// One row for each operation that dominates steps, at shapes that calibrate measures. Together they take some 2 ms
+// of a core, and as long on a card in f32.
 static const struct {
     const char *operation;
     size_t at[REFERENCE_KERNEL_SIZES][RATE_DIMENSIONS];
@@ -52,7 +52,7 @@ static void run_parts(struct reference_kernel *reference_kernel)
 
 double reference_kernel_s(struct reference_kernel *reference_kernel, size_t runs)
 {
-    run_parts(reference_kernel); // finds in the caches what it will, after whatever ran before
+    run_parts(reference_kernel); // restores the same cache state after other work
     device_timer_start(reference_kernel->device);
     for (size_t run = 0; run < runs; run++)
         run_parts(reference_kernel);

@@ -1,22 +1,23 @@
-// Reference kernel: a short fixed mix of what steps are made of, to tell how fast a machine is at this moment. Its
-// time now over that when the machine's rates were measured is how much longer than predicted steps are to be
-// expected to take, because of neighbours, clocks or whatever else comes and goes.
+// Reference kernel: a short fixed mix of a step's operations that measures the machine's current speed. Its time
+// now over its time when the rates were calibrated predicts how much longer than estimated steps take, because of
+// neighbours or clocks.
 #pragma once
 #include "kernels/base/dtype.h"
 #include "kernels/base/status.h"
 
 struct reference_kernel;
 
-// What the mix is sized for, so that it is long enough to be timed and short enough to be timed often.
+// The device that the mix is sized for: long enough to time and short enough to repeat often.
 enum reference_kernel_size {
     REFERENCE_KERNEL_CPU,
     REFERENCE_KERNEL_CARD,
     REFERENCE_KERNEL_SLOW_CARD,
     REFERENCE_KERNEL_SIZES
 };
-// On a device of its own, whose memory is in nobody's peak. NULL and a status (unsupported, oom) if there is none.
+// Uses a device of its own, so its memory is in no measured peak. Returns NULL and a status (unsupported, oom) on
+// failure.
 struct reference_kernel *reference_kernel_open(const char *device, enum dtype dtype,
                                                enum reference_kernel_size size, struct status *status);
-// Seconds of one run of the mix, the mean over so many, after one that is not timed.
+// Mean seconds of the mix over `runs` runs, after an untimed one.
 double reference_kernel_s(struct reference_kernel *reference_kernel, size_t runs);
 void reference_kernel_close(struct reference_kernel *reference_kernel);

@@ -9,7 +9,7 @@
 size_t spin_count_others(const char *loadavg)
 {
     size_t running;
-    return sscanf(loadavg, "%*f %*f %*f %zu/", &running) == 1 && running > 1 ? running - 1 : 0; // one is who asks
+    return sscanf(loadavg, "%*f %*f %*f %zu/", &running) == 1 && running > 1 ? running - 1 : 0; // less this one
 }
 
 static size_t others_now(void)
@@ -27,7 +27,7 @@ static size_t others_now(void)
 size_t spin_count_choose(size_t processes, size_t threads, size_t cores)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
-    bool busy = threads > 1; // else there is nobody to wait for
+    bool busy = threads > 1; // a single thread waits for none
     for (size_t i = 0; busy && i < READINGS; i++) {
         if (i > 0)
             nanosleep(&pause, NULL);

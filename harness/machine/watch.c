@@ -49,7 +49,7 @@ static void *run(void *context)
 
 struct watch *watch_open(const struct device *device)
 {
-    struct status why = {0}; // no sensors is no failure: what they would have said is not known
+    struct status why = {0}; // missing sensors are no failure: their values stay unknown
     struct sensors *sensors = *device->bus_id ? sensors_open(&why) : NULL;
     struct watch *watch = calloc(1, sizeof *watch);
     if (!sensors || !sensors_card_find(sensors, device->bus_id, &watch->card)) {
@@ -60,7 +60,7 @@ struct watch *watch_open(const struct device *device)
     watch->sensors = sensors;
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); // clock_ns's
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); // as clock_ns uses
     pthread_cond_init(&watch->wake, &clock);
     pthread_condattr_destroy(&clock);
     pthread_mutex_init(&watch->mutex, NULL);

@@ -1,4 +1,4 @@
-// Child: the parent waits on four things at once: the child's record, its stderr, signals, and the clock.
+// Child: the parent waits for four things at once: the child's record, its stderr, signals, and the timeout.
 #define _GNU_SOURCE // pipe2, sigabbrev_np
 #include "harness/process/child.h"
 #include "harness/files/io.h"
@@ -22,21 +22,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TAIL_BYTES 900 // of the child's stderr that are kept
-#define ANSWER_S   2.0 // that ranks have, which have no more time, to say who waits, each time they are asked
+#define TAIL_BYTES 900 // bytes of the child's stderr that are kept
+#define ANSWER_S   2.0 // extra time in which ranks that timed out report who waits
 
 struct child {
     pid_t pid;
     int output, errors; // the parent's ends, not blocking; -1: closed
-    char *line;         // what came on stdout
+    char *line;         // stdout so far
     size_t line_bytes, line_capacity;
     char *tail; // of stderr
     size_t tail_bytes, tail_capacity;
-    long oom_kills; // the machine's count when the child began
+    long oom_kills; // the machine's count when the child started
     double start_s;
 };
 
-// How often the kernel's out-of-memory killer has struck since the machine started.
+// How many processes the kernel's out-of-memory killer has killed since boot.
 static long oom_kills(void)
 {
     long kills = 0;
@@ -59,7 +59,7 @@ int child_signals_open(struct status *status)
     sigaddset(&set, SIGCHLD);
     interrupt_add_all(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGCHLD, SIG_DFL); // ignored, as some parents leave it, it would never come
+    signal(SIGCHLD, SIG_DFL); // if a parent ignored it, it would never arrive
     int signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (signals < 0)
         status_set(status, STATUS_IO, "signalfd: %s", strerror(errno));
@@ -85,7 +85,7 @@ void child_signals_close(int signals)
         close(signals);
 }
 
-// Between fork and exec: system calls alone.
+// Runs between fork and exec, so it uses system calls alone.
 static void become_trial(const char *program, const struct launch *launch, int input, int output, int errors,
                          int store, pid_t parent)
 {
@@ -94,10 +94,10 @@ static void become_trial(const char *program, const struct launch *launch, int i
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpgid(0, 0); // its own group: killed as a whole, and ^C reaches only the sweep
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) // died before prctl
+    if (getppid() != parent) // the parent died before prctl
         _exit(1);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    // Should memory run out, the trial goes and the sweep stays.
+    // If memory runs out, the kernel kills the trial rather than the sweep.
     int score = io_open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
     if (score >= 0 && io_write(score, "800", 3))
         close(score);
@@ -107,7 +107,7 @@ static void become_trial(const char *program, const struct launch *launch, int i
         execvp(launch->arguments[0], launch->arguments);
         _exit(127);
     }
-    // Already there, it is still to be kept over exec.
+    // If it already has the number, it must still survive exec.
     bool stored =
         store == CHILD_STORE ? fcntl(store, F_SETFD, 0) == 0 : store >= 0 && dup2(store, CHILD_STORE) >= 0;
     char *const arguments[] = {(char *)"longbp", (char *)"trial", stored ? (char *)"references" : NULL, NULL};
@@ -116,7 +116,7 @@ static void become_trial(const char *program, const struct launch *launch, int i
     _exit(127);
 }
 
-// A file in memory that holds the text, at its beginning: unlike a pipe it takes any length without a reader.
+// A file in memory with the text; unlike a pipe it needs no reader for long texts.
 static int memory_file(const char *text)
 {
     int file = io_memory_file("trial");
@@ -127,7 +127,7 @@ static int memory_file(const char *text)
     return -1;
 }
 
-// Of what comes on stderr from here on.
+// Starts a new tail of stderr of this size.
 static void keep_tail(struct child *child, size_t bytes)
 {
     child->tail = realloc(child->tail, bytes + 1);
@@ -150,7 +150,7 @@ static bool start(struct child *child, const char *program, const struct launch 
     if (child->pid < 0)
         status_set(status, STATUS_IO, "cannot start a process for the trial: %s", strerror(errno));
     else
-        setpgid(child->pid, child->pid); // whichever of the two comes first
+        setpgid(child->pid, child->pid); // in parent and child, whichever runs first
     int ours[] = {input, output[1], errors[1]};
     for (int i = 0; i < 3; i++)
         if (ours[i] >= 0)
@@ -206,8 +206,8 @@ static void read_errors(struct child *child)
     }
 }
 
-// Waits until the child has ended, and kills it if it must. `result->end` tells which kill was ours. Before their
-// time is over for good, ranks are asked who waits for whom.
+// Waits for the child's end, and kills it on timeout or signal; `result->end` records our kill. Ranks first get
+// time to report who waits for whom.
 static int wait_for(struct child *child, const struct launch *launch, double timeout_s, int signals,
                     struct child_result *result)
 {
@@ -219,7 +219,7 @@ static int wait_for(struct child *child, const struct launch *launch, double tim
         struct pollfd events[] = {{.fd = signals, .events = POLLIN},
                                   {.fd = child->output, .events = POLLIN},
                                   {.fd = child->errors, .events = POLLIN}};
-        // Never longer than a second: a SIGCHLD that another reader of `signals` took must not hang us.
+        // At most a second, in case another reader of `signals` took the SIGCHLD.
         poll(events, 3, left_s > 1 ? 1000 : left_s > 0 ? (int)ceil(left_s * 1000) : 0);
         read_output(child);
         read_errors(child);
@@ -232,7 +232,7 @@ static int wait_for(struct child *child, const struct launch *launch, double tim
         } else if (late && launch && asked < RANK_ANSWERS_ASKED) {
             result->end = CHILD_TIMEOUT;
             asked++;
-            timeout_s = clock_s() - child->start_s + ANSWER_S; // from now: this process may be slow, too
+            timeout_s = clock_s() - child->start_s + ANSWER_S; // from now, because this process may be slow too
             keep_tail(child, TAIL_BYTES + RANK_ANSWER_BYTES * launch->ranks);
             kill(child->pid, RANK_ANSWERS_SIGNAL);
             continue;
@@ -243,9 +243,9 @@ static int wait_for(struct child *child, const struct launch *launch, double tim
         }
         killed = true;
         kill(-child->pid, SIGKILL);
-        kill(child->pid, SIGKILL); // should the group not exist yet
+        kill(child->pid, SIGKILL); // in case the group does not exist yet
     }
-    kill(-child->pid, SIGKILL); // what the trial may have started itself
+    kill(-child->pid, SIGKILL); // includes processes that the trial started
     read_output(child);
     read_errors(child);
     return wait_status;
@@ -293,8 +293,7 @@ bool child_run(const char *program, const struct launch *launch, const char *tri
         int wait_status = wait_for(&child, launch, timeout_s, signals, result);
         char *newline = child.line_bytes ? memchr(child.line, '\n', child.line_bytes) : NULL;
         bool clean = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
-        // A record that was complete when the time ran out is a record. Of ranks the first that failed has the
-        // word.
+        // A record that was complete before the timeout counts. Among ranks, the first to fail reports.
         if (clean && newline && (launch || newline == child.line + child.line_bytes - 1)) {
             *newline = 0;
             result->end = CHILD_RECORD;

@@ -47,7 +47,7 @@ void interrupt_open(void)
     add(&set, numbers, sizeof numbers / sizeof *numbers);
     signal(SIGPIPE, SIG_IGN);
     CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
-    // Without the thread they end the program, as they did before.
+    // If the thread cannot start, the signals end the program as before.
     if (pthread_create(&thread, NULL, take_signals, &set) == 0)
         pthread_detach(thread);
     else

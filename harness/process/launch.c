@@ -1,6 +1,6 @@
-// The ranks of one machine are started by Open MPI's mpirun without a daemon or ssh (plm isolated), over shared
-// memory alone, as many as are asked for on however many processors; its files are in a folder of the trial's own,
-// so that whoever kills it can remove them.
+// Open MPI's mpirun starts the ranks of one machine without a daemon or ssh (plm isolated), over shared memory
+// alone, on any number of processors. Its files are in a folder of the trial's own, which whoever kills it can
+// remove.
 #define _GNU_SOURCE // sigabbrev_np
 #include "harness/process/launch.h"
 #include "harness/machine/cores.h"
@@ -35,7 +35,7 @@ static bool in_path(const char *program)
     return found;
 }
 
-// "srun -n {ranks}" by its words.
+// Splits a command such as "srun -n {ranks}" into words.
 static void add_words(struct launch *launch, const char *words)
 {
     static const char place[] = "{ranks}";
@@ -68,8 +68,8 @@ static bool add_mpirun(struct launch *launch, struct status *status)
         {"pml", "ob1"},
         {"btl", "self,vader"},
         {"plm", "isolated"},
-        {"opal_signal", ""},                // no words of its own where a rank is killed
-        {"odls_base_sigkill_timeout", "0"}, // nor patience with those that wait for it
+        {"opal_signal", ""},                // no message of its own when a rank is killed
+        {"odls_base_sigkill_timeout", "0"}, // no delay for ranks that wait for the killed one
         {"orte_tmpdir_base", launch->folder.path},
         {"btl_vader_backing_directory", launch->folder.path},
     };
@@ -80,7 +80,7 @@ static bool add_mpirun(struct launch *launch, struct status *status)
         add(launch, parameters[i][0]);
         add(launch, parameters[i][1]);
     }
-    // mpirun counts the machine's cores, not those that may be used.
+    // mpirun counts the machine's cores instead of the usable ones.
     if (launch->ranks * environment_threads(launch->ranks) > cores_usable()) {
         add(launch, "--mca");
         add(launch, "mpi_yield_when_idle");
@@ -143,7 +143,7 @@ void launch_follow(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-// A name that one child of the launcher alone can have, and that is gone with it.
+// A name that only one child of the launcher can hold, and that vanishes with it.
 bool launch_first_to_tell(void)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

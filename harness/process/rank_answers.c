@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of those that are told alike; there may be very many.
+// At most this many ranks are named per state.
 #define NAMED_MAX 8
 
 enum answer { NONE, COMPUTES, WAITS, STAYS, ANSWERS };

@@ -1,5 +1,5 @@
-// A maker holds the lock on a file in its folder. What kills it, SIGKILL too, gives the lock back: a folder whose
-// lock is to be had is nobody's.
+// The owner holds a lock on a file in its folder. Any end of the owner, also SIGKILL, releases it: a folder that
+// can be locked has no owner.
 #define _GNU_SOURCE // asprintf
 #include "harness/process/rank_folder.h"
 #include "harness/files/io.h"
@@ -18,7 +18,7 @@ static const char prefix[] = "longbp-ranks-";
 static int remove_one(const char *path, const struct stat *information, int kind, struct FTW *where)
 {
     (void)information, (void)kind, (void)where;
-    remove(path); // what another process has just removed is gone, too
+    remove(path); // another process may have removed it too
     return 0;
 }
 
@@ -62,12 +62,12 @@ static void remove_those_left(const char *parent)
         closedir(entries);
 }
 
-// False: another run took it for one that was left, before it was locked.
+// Returns false if another process took it for an abandoned folder before it was locked.
 static bool lock_it(struct rank_folder *folder)
 {
     folder->lock = open_lock(folder->path, O_CREAT | O_EXCL);
     if (folder->lock < 0 || !io_lock(folder->lock, LOCK_EX))
-        return true; // a file system without locks: what is left there stays
+        return true; // a file system without locks: abandoned folders stay
     return access(folder->path, F_OK) == 0;
 }
 

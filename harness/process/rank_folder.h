@@ -1,13 +1,13 @@
-// Rank folder: where the ranks of one launch keep files of their own while they live, under TMPDIR or /tmp.
+// Rank folder: temporary files of the ranks of one launch, under TMPDIR or /tmp.
 #pragma once
 #include "kernels/base/status.h"
 
 struct rank_folder {
     char *path;
-    int lock; // held while the one that made it lives; -1: none could be had
+    int lock; // held during the owner's life; -1: no lock available
 };
 
-// Also removes those whose makers were killed. False and a status (I/O) if it cannot be made.
+// Creates the folder and removes those of killed owners. Returns false and a status (I/O) on failure.
 bool rank_folder_make(struct rank_folder *folder, struct status *status);
-// With all that is in it: after the ranks have ended.
+// Removes the folder and its contents, after the ranks have ended.
 void rank_folder_remove(struct rank_folder *folder);

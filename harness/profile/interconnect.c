@@ -103,7 +103,7 @@ bool interconnect_reach(const struct interconnect *interconnect, size_t count, s
                interconnect->name, last->ranks, count);
 }
 
-// Of a group those below `end`.
+// Number of the group's ranks below `end`.
 static size_t members_below(size_t end, size_t first, size_t stride, size_t size)
 {
     size_t below = end > first ? (end - first + stride - 1) / stride : 0;

@@ -7,7 +7,7 @@
 #define FOLDER     "experiments/devices"
 #define AT(member) offsetof(struct profile, member)
 
-// The keys besides "name". Bytes are whole numbers that a double holds exactly.
+// The keys besides "name". Byte counts are whole numbers that a double holds exactly.
 static const struct key {
     const char *name;
     size_t offset;
@@ -17,7 +17,7 @@ static const struct key {
     {"memory_bytes", AT(memory_bytes), 1, 0x1p53, true},
     {"usable_bytes", AT(usable_bytes), 1, 0x1p53, true},
     {"reserve_bytes", AT(reserve_bytes), 0, 0x1p53, false},
-    // A rate below a million was meant in another unit, such as TFLOP/s.
+    // A rate below a million has the wrong unit, such as TFLOP/s.
     {"f64_flops_per_s", AT(flops_per_s[DTYPE_F64]), 1e6, 1e30, false},
     {"f32_flops_per_s", AT(flops_per_s[DTYPE_F32]), 1e6, 1e30, false},
     {"bf16_flops_per_s", AT(flops_per_s[DTYPE_BF16]), 1e6, 1e30, false},
@@ -30,7 +30,7 @@ static const struct key {
 };
 #define KEYS (sizeof keys / sizeof *keys)
 
-// What measured rates may be of.
+// Dtypes with measured rates.
 static const enum dtype rated[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16};
 
 static struct profile_number *number_of(struct profile *profile, const struct key *key)
@@ -108,7 +108,7 @@ static bool load_file(struct profile *profile, const char *name, struct status *
     return ok;
 }
 
-// Where the first ",KEY=" begins; the end if there is none.
+// Position of the first ",KEY="; the end if there is none.
 static size_t overrides_at(const char *text)
 {
     const char *comma = text;
@@ -195,7 +195,7 @@ static struct rate_peaks peaks_of(const struct profile *profile)
     return peaks;
 }
 
-// The measured card's own profile is the one it is scaled from, too: of dtypes that were not measured.
+// The card that rates are scaled from also gets rates for its unmeasured dtypes.
 static bool complete_rates(struct profile *profile, struct status *status)
 {
     struct profile *measured = calloc(1, sizeof *measured);

@@ -1,4 +1,4 @@
-// Profile number: a number of a profile, beside where it comes from: {"value": 450e9, "source": "a datasheet"}.
+// Profile number: a number with its source: {"value": 450e9, "source": "a datasheet"}.
 #pragma once
 #include "harness/json/json_field.h"
 
@@ -7,10 +7,10 @@ struct profile_number {
     char source[256]; // the datasheet, or how it was measured
 };
 
-// A text of fewer than so many bytes, which must be there. False and a status if it is not.
+// Reads a required text of fewer than `bytes` bytes. Returns false and a status if it is missing or too long.
 bool profile_text_read(struct json_field field, const char *expected, char *text, size_t bytes,
                        struct status *status);
-// of: what messages call it. What was left out and is not required stays as it is.
+// of: its name in messages. An absent number that is not required stays as it is.
 bool profile_number_read(struct profile_number *number, struct json_field field, const char *of, double minimum,
                          double maximum, bool required, struct status *status);
 // A new reference.

@@ -75,7 +75,7 @@ static bool read_power(struct rates *rates, struct json_field field, struct stat
            read_number(json_field_get(field, "factor"), 1, &rates->power.factor, status);
 }
 
-// A step without one of these would have no time, or one by a peak.
+// Without these rates a step would have no estimate, or one by a peak rate.
 static bool check_complete(const struct rates *rates, struct json_field operations, struct status *status)
 {
     static const char *const needed[][2] = {{"gemm_nt"},
@@ -136,7 +136,7 @@ bool profile_rates_read(struct rates *rates, struct json_field field, struct sta
     return check_complete(rates, operations, status);
 }
 
-// Four digits are as many as a time is good for.
+// Four digits are all that a time is accurate to.
 static json_t *number_json(double number)
 {
     char text[32];
@@ -167,7 +167,7 @@ json_t *profile_rates_json(const struct rates *rates, const char *source)
                             json_pack("{s:o, s:o}", "axes", axes, "values", numbers_json(rate->values, count)));
     }
     json_t *json = json_pack("{s:s, s:[f, f]}", "source", source, "spread", rates->low, rates->high);
-    if (rates->reference_kernel_s > 0) { // measured with the rates, as s_per_byte is, which may be 0
+    if (rates->reference_kernel_s > 0) { // measured with the rates, as is s_per_byte, which may be 0
         json_object_set_new(json, "reference_kernel_s", json_real(rates->reference_kernel_s));
         json_object_set_new(json, "s_per_byte", json_real(rates->s_per_byte));
     }
@@ -185,7 +185,7 @@ json_t *profile_rates_json(const struct rates *rates, const char *source)
 
 // --- scaled
 
-// The part of a name behind its operation.
+// Tells whether a rate's name has this suffix after its operation.
 static bool ends_in(const struct rate *rate, const char *part)
 {
     size_t length = strlen(rate->operation), own = strlen(part);
@@ -201,8 +201,8 @@ static void scale(struct rate *rate, double factor)
         rate->values[i] *= factor;
 }
 
-// A limit that lets through as many FLOPs per watt; a clock's power is its third power, which is how far below the
-// limit throttles it.
+// The power limit at which the card runs as many FLOPs per watt. Power grows with the clock's third power, which
+// determines how far below the limit a card throttles.
 static struct power_limit scaled_power(const struct rate_peaks *card, const struct rate_peaks *measured,
                                        const struct power_limit *like, double flops)
 {
@@ -210,9 +210,9 @@ static struct power_limit scaled_power(const struct rate_peaks *card, const stru
     return (struct power_limit){like->flops_per_s * watts, fmax(1, like->factor * cbrt(flops / watts))};
 }
 
-// Turns a rate of the device's own kernels into that of all attention: in dtypes other than bf16 only they run.
-// The rate counts the FLOPs that they execute, in the backward 14 for 10 counted ones. False for other kernels'
-// rates.
+// Turns a rate of the device's own attention kernels into that of all attention, because dtypes other than bf16 use
+// only those. The rate counts executed FLOPs, in the backward 14 for 10 nominal ones. Returns false for other
+// kernels' rates.
 static bool scale_attention(struct rate *rate, double f32)
 {
     if (!ends_in(rate, "_f32"))
@@ -225,7 +225,7 @@ static bool scale_attention(struct rate *rate, double f32)
 static void scale_rates(struct rates *rates, const struct rate_peaks *card, const struct rates *like,
                         const struct rate_peaks *measured, enum dtype dtype)
 {
-    enum dtype own_dtype = dtype == DTYPE_BF16 ? DTYPE_F32 : dtype; // of the device's own kernels
+    enum dtype own_dtype = dtype == DTYPE_BF16 ? DTYPE_F32 : dtype; // dtype of the device's own kernels
     double flops = card->flops_per_s[dtype] / measured->flops_per_s[DTYPE_BF16];
     double own = card->flops_per_s[own_dtype] / measured->flops_per_s[DTYPE_F32];
     double bytes = card->bytes_per_s / measured->bytes_per_s;

@@ -11,8 +11,8 @@
 
 struct total {
     size_t trials, unsupported, oom, timed, of_no_card;
-    double seconds;  // of warm-up and samples, of the trials whose steps' times are known
-    json_t *reasons; // why some are unsupported, and how many by each
+    double seconds;  // warm-up and samples of all trials with a known step time
+    json_t *reasons; // reasons of unsupported trials, with their counts
 };
 
 static void add_row(struct text_table *table, const struct trial *trial, const struct spec *spec, const char *peak,
@@ -51,7 +51,7 @@ static void add_trial(struct text_table *table, const struct trial *trial, const
 
 struct done {
     json_t *ids;
-    bool ok_alone; // what did not end ok is measured again
+    bool ok_alone; // trials that did not end ok are measured again
 };
 
 static bool note_id(void *visitor, const struct result_line *line, struct status *status)
@@ -63,7 +63,7 @@ static bool note_id(void *visitor, const struct result_line *line, struct status
     return true;
 }
 
-// Of the records in the file; NULL and a status if it is wrong. A new reference.
+// Ids of the records in the file, a new reference; NULL and a status if the file is invalid.
 static json_t *ids_of(const char *out, bool ok_alone, struct status *status)
 {
     struct result_file file = {0};
@@ -95,7 +95,7 @@ static void write_total(const struct total *total, size_t done, FILE *stream)
                 total->of_no_card);
 }
 
-// The first few of them.
+// Writes the first few reasons.
 static void write_reasons(const struct total *total, FILE *stream)
 {
     size_t written = 0, more = 0;

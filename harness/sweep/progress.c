@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REASON_BYTES     160 // of a reason that are shown; the record has all of it
-#define SHOW_EVERY_S     0.2 // of a line that is renewed
+#define REASON_BYTES     160 // bytes of a reason that are shown; the record has all of it
+#define SHOW_EVERY_S     0.2 // between updates of a line
 #define PLAIN_LINES_FROM ((size_t)1 << 30)
 
 void progress_open(struct progress *progress, const struct spec *spec, size_t total, enum progress_detail detail)

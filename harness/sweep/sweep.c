@@ -18,14 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-// A trial's process ends its samples by itself before max_seconds; this much later it is not going to.
+// A trial's process ends its samples itself at max_seconds; this much later it hangs.
 #define GRACE_SECONDS 1
 
 // --- one trial
 
-// The record of a trial whose process could not write one, or that had none.
-static void write_obituary(struct sweep_trial *outcome, const struct trial *trial, enum record_status status,
-                           const char *reason, double wall_s)
+// Writes the failure record of a trial whose process wrote none.
+static void write_failure(struct sweep_trial *outcome, const struct trial *trial, enum record_status status,
+                          const char *reason, double wall_s)
 {
     struct record record;
     struct provenance provenance;
@@ -38,8 +38,8 @@ static void write_obituary(struct sweep_trial *outcome, const struct trial *tria
     outcome->line = trial_record_line(&record, &provenance);
 }
 
-static void write_obituary_of_child(struct sweep_trial *outcome, const struct trial *trial,
-                                    struct child_result *child)
+static void write_failure_of_child(struct sweep_trial *outcome, const struct trial *trial,
+                                   struct child_result *child)
 {
     enum record_status status = child->end == CHILD_TIMEOUT ? RECORD_TIMEOUT
                                 : child->end == CHILD_OOM   ? RECORD_OOM
@@ -50,10 +50,10 @@ static void write_obituary_of_child(struct sweep_trial *outcome, const struct tr
     if (child->end == CHILD_TIMEOUT)
         snprintf(child->reason, sizeof child->reason, "did not end within max_seconds, %g%s%s",
                  trial->measure.max_seconds, *child->blame ? ": " : "", child->blame);
-    write_obituary(outcome, trial, status, child->reason, child->wall_s);
+    write_failure(outcome, trial, status, child->reason, child->wall_s);
 }
 
-// Whether what the trial's process has left is its record, which then is the outcome.
+// Takes the record that the trial's process wrote, if it is complete and its own.
 static bool take_record(struct sweep_trial *outcome, const struct trial *trial, struct child_result *child)
 {
     struct record record;
@@ -78,7 +78,7 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t roun
     struct child_result result = {0};
     struct launch launch = {0};
     struct status why = {0};
-    struct trial own = *trial; // borrowed, but for what its record says beside it
+    struct trial own = *trial; // borrowed, with the rerun command and round added
     double limit_s = trial->measure.max_seconds;
     bool several = trial_ranks(trial) > 1 && !trial->planned, started = true;
     char *command;
@@ -88,16 +88,16 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t roun
     own.round = round;
     *outcome = (struct sweep_trial){0};
     if (trial->unsupported) {
-        write_obituary(outcome, &own, RECORD_UNSUPPORTED, trial->unsupported, 0);
+        write_failure(outcome, &own, RECORD_UNSUPPORTED, trial->unsupported, 0);
     } else if (several && !ranks_launch_open(&launch, trial, program, ranks_of_trial, launch_words, &why)) {
-        write_obituary(outcome, &own, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED,
-                       why.message, 0);
+        write_failure(outcome, &own, why.code == STATUS_UNSUPPORTED ? RECORD_UNSUPPORTED : RECORD_FAILED,
+                      why.message, 0);
     } else {
         char *input = trial_child_input(&own);
         started = child_run(program, several ? &launch : NULL, input, store,
                             limit_s > 0 ? limit_s + GRACE_SECONDS : 0, signals, &result, status);
         if (started && !take_record(outcome, &own, &result) && result.end != CHILD_INTERRUPTED)
-            write_obituary_of_child(outcome, &own, &result);
+            write_failure_of_child(outcome, &own, &result);
         free(input);
     }
     launch_close(&launch);
@@ -114,22 +114,22 @@ struct side {
     const char *program; // NULL: this one
     struct result_log log;
     bool any_ok; // one of the spec's trials has a record that is ok
-    size_t bad;  // trials that it had before, that failed or crashed and are not measured again
+    size_t bad;  // trials that failed or crashed in an earlier run and are not measured again
 };
 
 struct sweep {
     const struct spec *spec;
     const struct sweep_options *options;
-    struct side sides[2]; // this build, and the other one
+    struct side sides[2]; // this build and the other one
     size_t side_count;
     size_t *order;  // [trial_count], of the current round
-    int references; // a store, for this build's processes
+    int references; // descriptor of the reference store, for this build's processes
     int signals;
     struct progress progress;
     bool interrupted;
 };
 
-// The rounds that the file already had when it was opened.
+// The rounds in the file when it was opened.
 static size_t rounds_done(const struct sweep *sweep, struct side *side, size_t trial)
 {
     struct result_id found = result_ids_find(&side->log.existing, sweep->spec->trials[trial].id);
@@ -146,9 +146,8 @@ static size_t trials_left(struct sweep *sweep)
     return left;
 }
 
-// The spec's order, in which records are then shown, and in each round after the first one of its own (Fisher &
-// Yates): else whatever drifts while a round lasts would hit the same trials every time, and trials that stand
-// together alike.
+// The first round uses the spec's order, in which records are shown. Each later round has its own order
+// (Fisher-Yates), so that drift within a round does not always hit the same trials or neighbours alike.
 static void set_order(struct sweep *sweep, size_t round)
 {
     struct random random = random_named(round, "rounds");
@@ -159,7 +158,7 @@ static void set_order(struct sweep *sweep, size_t round)
     }
 }
 
-// False if the trial could not be run or written, or a signal came.
+// Returns false if the trial could not be run or written, or a signal came.
 static bool run_trial(struct sweep *sweep, struct side *side, const struct trial *trial, size_t round,
                       struct status *status)
 {
@@ -180,7 +179,7 @@ static bool run_trial(struct sweep *sweep, struct side *side, const struct trial
     return running && !outcome.interrupted;
 }
 
-// Decodes the trial again, which takes far less than to start its process.
+// Decodes the trial again, which is cheap compared with starting its process.
 static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, size_t round, struct status *status)
 {
     struct trial trial;
@@ -189,7 +188,7 @@ static bool run_trial_at(struct sweep *sweep, struct side *side, size_t index, s
     return running;
 }
 
-// Of the trial on this machine: a plan of many ranks is one, and what launches them may spread them over machines.
+// The trial's processes on this machine: one for a plan; a user's launcher may spread ranks over machines.
 static size_t process_count(const struct sweep *sweep, size_t index)
 {
     struct trial trial;
@@ -203,13 +202,13 @@ static size_t process_count(const struct sweep *sweep, size_t index)
     return count;
 }
 
-// The sides take turns at being the first.
+// The sides alternate in going first.
 static bool run_round(struct sweep *sweep, size_t round, struct status *status)
 {
     bool running = true;
     for (size_t i = 0; i < sweep->spec->trial_count && running; i++) {
         size_t trial = sweep->order[i];
-        environment_choose_spins(process_count(sweep, trial)); // for both sides alike
+        environment_choose_spins(process_count(sweep, trial)); // the same for both sides
         for (size_t turn = 0; turn < sweep->side_count && running; turn++) {
             struct side *side = &sweep->sides[(turn + round + i) % sweep->side_count];
             if (rounds_done(sweep, side, trial) <= round)
@@ -240,7 +239,7 @@ static void name_results(const struct sweep *sweep, char *text, size_t bytes)
     snprintf(text, bytes, "%s%s%s", sweep->options->out, *other ? " and " : "", other);
 }
 
-// Whether the files still hold what was written to them.
+// Checks that the files still hold what was written.
 static bool results_kept(const struct sweep *sweep, struct status *status)
 {
     bool kept = true;
@@ -249,7 +248,7 @@ static bool results_kept(const struct sweep *sweep, struct status *status)
     return kept;
 }
 
-// Whether each build has a trial that is ok; says so if not.
+// Tells whether each build has an ok trial, and prints a message if not.
 static bool any_ok(const struct sweep *sweep)
 {
     bool all = true;
@@ -263,7 +262,7 @@ static bool any_ok(const struct sweep *sweep)
     return all;
 }
 
-// Whether no trial of the files failed or crashed when an earlier run measured it; says so if one did.
+// Tells whether no trial failed or crashed in an earlier run, and prints a message if one did.
 static bool none_bad(const struct sweep *sweep)
 {
     bool none = true;
@@ -279,7 +278,7 @@ static bool none_bad(const struct sweep *sweep)
     return none;
 }
 
-// Runs the trials that are left and says what came of them. The exit code.
+// Runs the trials that are left and prints the outcome. Returns the exit code.
 static int run_trials(struct sweep *sweep, size_t left, struct status *status)
 {
     const char *name = sweep->spec->experiment;
@@ -304,7 +303,7 @@ static int run_trials(struct sweep *sweep, size_t left, struct status *status)
     return any_ok(sweep) && none_bad(sweep) && !bad ? EXIT_FINE : EXIT_CHECK_FAILED;
 }
 
-// Hashes of folders that were read, by their names, lest each trial reads them again.
+// Caches hashes of model folders by name, so that each folder is read once.
 static uint64_t hash_of_model(json_t *known, const struct trial *trial)
 {
     char *key;
@@ -328,8 +327,8 @@ static uint64_t hash_of_data(const struct trial *trial)
     return hash;
 }
 
-// What the trial would read today is what its records in the file read: else they would stand for other data or
-// another model than the spec has. What cannot be read is for the trial to say.
+// Checks that the trial's inputs are those that its records in the file read. Otherwise records would stand for
+// other data or another model. Unreadable inputs are left to the trial to report.
 static bool check_inputs(const struct sweep *sweep, const struct side *side, size_t at,
                          const struct result_id *recorded, json_t *models, struct status *status)
 {
@@ -357,7 +356,7 @@ static bool check_inputs(const struct sweep *sweep, const struct side *side, siz
     return fine;
 }
 
-// Looks up what the side's file has of the spec's trials.
+// Looks up the spec's trials in the side's file.
 static bool look_up(struct sweep *sweep, struct side *side, struct status *status)
 {
     bool fine = true;
@@ -374,7 +373,7 @@ static bool look_up(struct sweep *sweep, struct side *side, struct status *statu
     return fine;
 }
 
-// Before the first trial. A sweep of which nothing can be measured here moves no file away, and leaves none behind.
+// Prepares the files before the first trial. A sweep that can measure nothing here moves no file and creates none.
 static int begin(struct sweep *sweep, struct status *status)
 {
     if (!sweep_possible(sweep->spec, sweep->options->launch, &sweep->interrupted, status)) {
@@ -404,7 +403,7 @@ static int run_what_is_left(struct sweep *sweep, struct status *status)
         int code = begin(sweep, status);
         if (code != EXIT_FINE)
             return code;
-        left = trials_left(sweep); // another sweep may have come between
+        left = trials_left(sweep); // another sweep may have run meanwhile
     }
     if (left == 0) {
         name_results(sweep, results, sizeof results);
@@ -419,7 +418,7 @@ static int run_what_is_left(struct sweep *sweep, struct status *status)
     return run_trials(sweep, left, status);
 }
 
-// What the trials came to, of each build whose records can be read again.
+// Writes the tables of each build whose records can be read.
 static bool write_tables(const struct sweep *sweep, struct status *status)
 {
     bool fine = true;

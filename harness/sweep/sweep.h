@@ -1,8 +1,8 @@
-// Sweep: measures the trials of a spec, each in its own process, and appends one record per trial as it ends. A
-// trial that the result file already has is not measured again, so a sweep that was stopped resumes where it was. A
-// sweep of several rounds goes through all trials as often, each time in another order: a trial then has a record
-// from each, taken at different times, of which a neighbour on the machine disturbs only some. And it may measure
-// another build of this program beside this one, trial by trial in turn: what changes about the machine then
+// Sweep: measures the trials of a spec, each in a process of its own, and appends a record as each ends. Trials
+// already in the result file are skipped, so a stopped sweep resumes. With several rounds each trial is measured
+// once per round, in another order each time, so that a disturbance affects only some of its records. Another build
+// of this program can be measured alongside, alternating trial by trial, so that changes of the machine affect
+// both.
 // changes for both.
 #pragma once
 #include "harness/spec/spec.h"
@@ -13,17 +13,17 @@ struct sweep_options {
     const char *rerun;   // the command that measures one trial again, without its --trial
     const char *against; // the other build's program; NULL: none
     const char *against_out;
-    const char *launch; // what starts a trial's ranks (harness/process/launch.h); NULL: mpirun
-    bool fresh;         // measure everything; what the file holds moves to OUT.bak (result_log.h)
+    const char *launch; // command that starts a trial's ranks (harness/process/launch.h); NULL: mpirun
+    bool fresh;         // measure everything; the old file moves to OUT.bak (result_log.h)
     bool retry;         // measure again what is not ok
     enum progress_detail detail;
-    size_t rounds; // records that each trial is to have; at least 1
+    size_t rounds; // records per trial; at least 1
 };
 
-// Runs what is left to do, says on stderr how it goes, and writes to stdout what all trials came to, as a table.
-// The exit code: 0, also where trials ran out of memory or time, for those are results; 1 if a gradient was wrong
-// or a trial crashed, if no trial of the spec is ok, now or from before, or, with a status, if the results were
-// removed meanwhile; 2 and a status for what stopped it.
+// Runs the trials that are left, reports progress on stderr and writes a table of all trials to stdout. Returns the
+// exit code: 0, also if trials ran out of memory or time, which are results; 1 if a gradient was wrong, a trial
+// crashed, no trial of the spec is ok, or, with a status, the results were removed meanwhile; 2 and a status for
+// anything that stopped it.
 int sweep_run(const struct spec *spec, const struct sweep_options *options, struct status *status);
 // One trial's record, to be freed; NULL if it was interrupted before it had one. `interrupted` may come with a
 // record.
@@ -32,8 +32,8 @@ struct sweep_trial {
     enum record_status status;
     bool interrupted;
 };
-// Measures one trial in `program` (NULL: this one). round: from 1; 0: of none. launch: as above. store: of
-// references; -1: none. signals: of child_signals_open. False and a status if no process could be started.
+// Measures one trial in `program` (NULL: this one). round: from 1; 0: none. launch: as above. store: of references;
+// -1: none. signals: of child_signals_open. Returns false and a status if no process could be started.
 bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t round, const char *program,
                  const char *launch, const char *rerun, int store, int signals, struct sweep_trial *outcome,
                  struct status *status);

@@ -8,7 +8,7 @@
 
 #define PROBE_SECONDS 60
 
-// What was asked last, for trials of one device stand together.
+// The latest probe, reused because trials of one device are adjacent.
 struct probe {
     char device[16];
     enum dtype dtype;
@@ -16,7 +16,7 @@ struct probe {
     struct status why;
 };
 
-// The smallest trial that opens the device. Whatever ends it but that it is not there does not count here.
+// Runs the smallest trial that opens the device. Only an unavailable device counts as a failure.
 static bool ask(struct probe *probe)
 {
     json_t *trial = json_pack("{s:s, s:s, s:s, s:i, s:s, s:{s:i, s:i, s:s}}", "model", "tiny", "dtype",

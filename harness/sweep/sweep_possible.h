@@ -1,9 +1,8 @@
-// Sweep possible: whether any trial of a spec can be measured on this machine at all, said before the first is
-// tried.
+// Sweep possible: checks before a sweep that some trial can be measured on this machine.
 #pragma once
 #include "harness/spec/spec.h"
 
-// False and a status with the reason of the first trial if none can: its device or what starts its ranks is not
-// there. A device is asked in a process of its own. launch: what starts a trial's ranks (launch.h); NULL: mpirun.
-// interrupted: a signal came meanwhile; then false, without a status.
+// Returns false and the first trial's reason if no trial can be measured: its device or the launcher of its ranks
+// is missing. Each device is probed in a process of its own. launch: starts a trial's ranks (launch.h); NULL:
+// mpirun. interrupted: a signal came; then returns false without a status.
 bool sweep_possible(const struct spec *spec, const char *launch, bool *interrupted, struct status *status);

@@ -3,10 +3,10 @@
 
 #define ROWS_MAX 200
 
-// The records of a spec's trials, as they are met in a file: others are not kept in memory.
+// The records of the spec's trials; other records in the file are not kept in memory.
 struct rows {
-    json_t *places;  // {id: its place in the spec}
-    json_t *records; // [trials], of each its records
+    json_t *places;  // {id: index in the spec}
+    json_t *records; // [trials], the records of each
     struct line_set lines;
     size_t repeated;
 };

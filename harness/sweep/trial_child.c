@@ -21,7 +21,7 @@ char *trial_child_input(const struct trial *trial)
     return input;
 }
 
-// Texts stay those of the second line.
+// Adds the second line's values; texts are borrowed from it.
 static void take_beside(struct trial *trial, const json_t *beside)
 {
     const char *shares = json_string_value(json_object_get(beside, "shares"));
@@ -31,7 +31,7 @@ static void take_beside(struct trial *trial, const json_t *beside)
     trial->shares = shares ? strdup(shares) : NULL;
 }
 
-// The text of trial_child_input, to be freed; of ranks rank 0 alone has it on stdin.
+// Reads the text of trial_child_input, to be freed; only rank 0 has it on stdin.
 static char *read_trial(const struct world *world)
 {
     char *json = NULL;
@@ -56,9 +56,9 @@ static int write_line(int output, const char *line)
     return fprintf(file, "%s\n", line) > 0 && fclose(file) == 0 ? 0 : 2;
 }
 
-#define TELL_S 2 // that the first rank to fail has to tell so and to end all
+#define TELL_S 2 // for the first failing rank to report and end the others
 
-// Of ranks one tells: a second one that has something to say waits for its end.
+// One rank reports; a second one waits for the end.
 static int tell(const struct world *world, int output, const char *line)
 {
     if (world->comm.size == 1 || launch_first_to_tell())
@@ -67,7 +67,7 @@ static int tell(const struct world *world, int output, const char *line)
     return 0;
 }
 
-// Where this rank has failed it has told so, and the others need not wait.
+// A rank that failed has reported; the others need not wait.
 static int run_trial(const struct trial *trial, struct world *world, bool store, int output)
 {
     bool failed = false;
@@ -83,7 +83,7 @@ static int run_trial(const struct trial *trial, struct world *world, bool store,
 int trial_child_main(bool store, bool ranked)
 {
     host_memory_settle("the trial's process", EXIT_OUT_OF_MEMORY, NULL);
-    // The record has stdout for itself; whatever a library prints joins stderr.
+    // stdout is reserved for the record; other output joins stderr.
     int output = dup(STDOUT_FILENO);
     CHECK(output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0);
     struct trial trial;

@@ -3,7 +3,7 @@
 #pragma once
 #include "harness/spec/trial.h"
 
-// The child's input: the trial's JSON, and in a second line what its record says beside it. To be freed.
+// The child's input, to be freed: the trial's JSON and, on a second line, the values added to its record.
 char *trial_child_input(const struct trial *trial);
-// Dies with its parent. The exit code. store: whether REFERENCE_STORE is one. ranked: it is one rank of several.
+// Ends with its parent. Returns the exit code. store: whether REFERENCE_STORE exists. ranked: one rank of several.
 int trial_child_main(bool store, bool ranked);

@@ -15,12 +15,12 @@
 
 #define PUBLISHED "give a folder with config.json and model.safetensors, as it is published for transformers"
 
-// A pattern of names, and what a folder is that has one: printf's format, of the name that matches.
+// A pattern of file names, and the message for a folder with a match: a printf format for the name.
 struct kind {
     const char *pattern, *format;
 };
 
-// The first that matches says what a folder is that should be a model's.
+// The first match explains a folder that should hold a model.
 static const struct kind model_kinds[] = {
     {"*.gguf",
      ": it holds %s, a GGUF model of llama.cpp; give the folder of the safetensors that it was made from"},

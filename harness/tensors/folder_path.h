@@ -1,4 +1,4 @@
-// Folder path: the names of a model's folder and of the files in it.
+// Folder path: names of a model's folder and its files.
 #pragma once
 #include <stdbool.h>
 
@@ -7,9 +7,9 @@
 #define FOLDER_ADAPTER        "adapter_model.safetensors"
 #define FOLDER_ADAPTER_CONFIG "adapter_config.json"
 
-// The path without slashes at its end, to be freed: "m/" and "m" are one folder.
+// The path without trailing slashes, to be freed: "m/" and "m" are one folder.
 char *folder_path(const char *path);
 // "m/config.json", to be freed.
 char *folder_file(const char *folder, const char *name);
-// Whether the folder has a file of the name.
+// Tells whether the folder has a file of this name.
 bool folder_has(const char *folder, const char *name);

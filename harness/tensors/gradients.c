@@ -1,7 +1,7 @@
 #include "harness/tensors/gradients.h"
 #include "harness/tensors/safetensors.h"
 
-// Values held on the host at a time, a few MiB of them.
+// Values held on the host at once: a few MiB.
 #define BLOCK_VALUES ((size_t)1 << 19)
 
 static struct safetensors_item item_of(const struct parameter *p, enum dtype dtype)
@@ -29,7 +29,7 @@ static bool write_values(struct safetensors_writer *writer, struct device *devic
     return true;
 }
 
-// All at once: an A of the embedding is as large as a file has it.
+// Transposes all at once: files hold an embedding's LoRA factor A transposed.
 static bool write_transposed(struct safetensors_writer *writer, struct device *device, const struct parameter *p,
                              const double *given, struct status *status)
 {

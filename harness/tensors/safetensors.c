@@ -43,7 +43,7 @@ void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t
         snprintf(text + used, text_bytes - used, "]");
 }
 
-// Names go into messages, and from there to terminals.
+// Names go into messages and so to terminals.
 static bool has_control(const char *text)
 {
     for (; *text; text++)
@@ -52,7 +52,7 @@ static bool has_control(const char *text)
     return false;
 }
 
-// One whole number that is not negative. False if the value is anything else.
+// Reads a non-negative whole number. Returns false for any other value.
 static bool size_of(const json_t *value, size_t *size)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
@@ -114,7 +114,7 @@ static bool decode_shape(struct safetensors_tensor *t, unsigned bits, const json
     return true;
 }
 
-// The tensor's bytes are [begin, end) of the data, which has data_bytes bytes.
+// Decodes the tensor's range [begin, end) within the data_bytes bytes of data.
 static bool decode_offsets(struct safetensors_tensor *t, const json_t *value, const unsigned char *data,
                            size_t data_bytes, const char *path, struct status *status)
 {
@@ -163,7 +163,7 @@ void safetensors_sort(struct safetensors *file)
     qsort(file->tensors, file->count, sizeof *file->tensors, by_name);
 }
 
-// No byte of the data belongs to two tensors, and none to no tensor. Sorts the tensors by data.
+// Checks that each byte of the data belongs to exactly one tensor. Sorts the tensors by position.
 static bool check_coverage(struct safetensors *file, const unsigned char *data, size_t data_bytes,
                            struct status *status)
 {
@@ -222,7 +222,7 @@ static bool decode_header(struct safetensors *file, json_t *header, const unsign
     return true;
 }
 
-// jansson's own text may quote the file, control characters and all.
+// Our own messages, because jansson's text may quote the file's control characters.
 static const char *json_fault(const json_error_t *error)
 {
     switch (json_error_code(error)) {
@@ -244,7 +244,7 @@ static const char *json_fault(const json_error_t *error)
 
 static bool map_file(struct safetensors *file, struct status *status)
 {
-    // Without O_NONBLOCK a pipe without a writer would be waited for.
+    // O_NONBLOCK: opening a pipe without a writer would wait for ever.
     int descriptor = io_open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     input_files_note(descriptor);
     if (descriptor < 0)
@@ -344,7 +344,7 @@ const struct safetensors_tensor *safetensors_get(const struct safetensors *file,
 static double f16_value(uint16_t bits)
 {
     unsigned exponent = bits >> 10 & 31, fraction = bits & 1023;
-    // 2^-24 per unit of a subnormal; 2^(exponent - 25) per unit of a normal, whose leading bit is implied.
+    // A unit of a subnormal is 2^-24; of a normal, whose leading bit is implied, 2^(exponent - 25).
     double size = exponent == 31  ? (fraction ? __builtin_nan("") : __builtin_inf())
                   : exponent == 0 ? fraction * 0x1p-24
                                   : (double)((uint64_t)(fraction | 1024) << exponent) * 0x1p-25;

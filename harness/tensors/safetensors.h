@@ -30,18 +30,19 @@ struct safetensors {
     struct safetensors_tensor *tensors; // sorted by name
 };
 
-// Maps a file and checks all of it: the header, and that the tensors' bytes fill the data exactly, as the format
-// asks. False and a status that names file and tensor if not. Release with safetensors_close, also after a failure.
+// Maps a file and checks it completely: the header, and that the tensors exactly cover the data, as the format
+// requires. Returns false and a status that names file and tensor otherwise. Release with safetensors_close, also
+// after a failure.
 bool safetensors_open(struct safetensors *file, const char *path, struct status *status);
 void safetensors_close(struct safetensors *file);
-// Puts tensors in order again after some were renamed, taken out or added.
+// Restores the order after tensors were renamed, removed or added.
 void safetensors_sort(struct safetensors *file);
 // Tensor by name, NULL if there is none.
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
-// The same, but NULL and a status if there is none or if its dtype is not readable.
+// The same, with a status if there is none or its dtype is not readable.
 const struct safetensors_tensor *safetensors_get(const struct safetensors *file, const char *name,
                                                  struct status *status);
-// Elements [start, start + count) of a readable tensor, row-major, exactly, as f64.
+// Reads elements [start, start + count) of a readable tensor, row-major, exactly, as f64.
 void safetensors_values(const struct safetensors_tensor *tensor, size_t start, size_t count, double *values);
 // One element of a tensor of integers.
 int64_t safetensors_integer(const struct safetensors_tensor *tensor, size_t index);
@@ -67,13 +68,14 @@ struct safetensors_writer {
 // Begins a file (harness/files/output_file.h) and writes the header. False and a status (io) if it cannot.
 bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,
                         size_t count, struct status *status);
-// The next `count` elements, in the order of the items; a call may end inside a tensor. Rounds to the item's dtype.
+// Appends the next `count` elements, in the order of the items, rounded to the item's dtype. A call may end inside
+// a tensor.
 bool safetensors_append(struct safetensors_writer *writer, const double *values, size_t count,
                         struct status *status);
-// The same as they are in memory, within one tensor; the only way of I32.
+// Appends elements as they are in memory, within one tensor; I32 has no other way.
 bool safetensors_append_bytes(struct safetensors_writer *writer, const void *bytes, size_t count,
                               struct status *status);
-// Completes the file; every element must have been written. After a failure nothing is left behind.
+// Completes the file; every element must have been written. On failure leaves nothing behind.
 bool safetensors_commit(struct safetensors_writer *writer, struct status *status);
 // Removes an unfinished file. Nothing happens after a commit.
 void safetensors_discard(struct safetensors_writer *writer);

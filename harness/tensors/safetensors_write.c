@@ -19,7 +19,7 @@ static const char *format_name(enum dtype dtype)
     }
 }
 
-// After a failure nothing is left behind.
+// On failure leaves nothing behind.
 static bool append(struct safetensors_writer *writer, const void *bytes, size_t count, struct status *status)
 {
     bool ok = output_file_append(&writer->file, bytes, count, status);
@@ -36,7 +36,7 @@ static json_t *integers(const size_t *values, size_t count)
     return array;
 }
 
-// The header, padded with spaces so that the data begins at a multiple of 8 bytes. To be freed.
+// The header, padded with spaces so that the data begins at a multiple of 8 bytes; to be freed.
 static char *encode_header(struct safetensors_writer *writer, const struct safetensors_item *items, size_t *bytes)
 {
     json_t *header = json_object();
@@ -85,7 +85,7 @@ bool safetensors_create(struct safetensors_writer *writer, const char *path, con
     return ok;
 }
 
-// Goes on to the tensor that the next element is of; the number of its elements that are not yet written.
+// Advances to the tensor of the next element. Returns how many of its elements are not yet written.
 static size_t next_tensor(struct safetensors_writer *writer)
 {
     while (writer->current < writer->count && writer->written == writer->tensors[writer->current].count) {
@@ -100,7 +100,7 @@ bool safetensors_append_bytes(struct safetensors_writer *writer, const void *byt
                               struct status *status)
 {
     if (!writer->file.stream)
-        return false; // it has failed before
+        return false; // failed before
     CHECK(count <= next_tensor(writer));
     writer->written += count;
     return append(writer, bytes, count * dtype_bytes(writer->tensors[writer->current].dtype), status);
@@ -115,7 +115,7 @@ bool safetensors_append(struct safetensors_writer *writer, const double *values,
         uint16_t bf16[BLOCK];
     } block;
     if (!writer->file.stream)
-        return false; // it has failed before
+        return false; // failed before
     while (count) {
         size_t n = next_tensor(writer);
         enum dtype dtype = writer->tensors[writer->current].dtype;

@@ -5,7 +5,7 @@
 #include "harness/tensors/weight_names.h"
 #include <string.h>
 
-// Values compared at a time, a few MiB of them.
+// Values compared at once: a few MiB.
 #define BLOCK_VALUES ((size_t)1 << 18)
 
 void shards_close(struct shards *shards)
@@ -33,7 +33,7 @@ const struct safetensors *shards_find(const struct shards *shards, const char *n
     return NULL;
 }
 
-// Opens the shard a tensor is in, unless it is open already.
+// Opens the tensor's shard unless it is open.
 static bool open_mapped(struct shards *shards, const char *folder, const char *tensor, struct json_field file,
                         struct status *status)
 {
@@ -82,7 +82,7 @@ static bool open_files(struct shards *shards, const char *folder, struct status 
                       contents);
 }
 
-// Puts every tensor under its name as a language model's, and takes those of other parts out.
+// Renames every tensor to its name in a language model and removes those of other parts.
 static void rename_tensors(struct shards *shards, struct safetensors *file)
 {
     size_t kept = 0;

@@ -8,17 +8,17 @@
 struct shards {
     size_t count;
     struct safetensors *files;
-    size_t aside; // tensors of other parts than the language model, which were taken out
+    size_t aside; // tensors of parts other than the language model, which were removed
 };
 
-// Adds a file. False and a status if it cannot be read; it is then in the set, too, for shards_close.
+// Adds a file. Returns false and a status if it cannot be read; shards_close still releases it.
 bool shards_add(struct shards *shards, const char *folder, const char *name, struct status *status);
-// Opens the weights of a folder, one file or shards and their index, under the names of weight_names.h. tied: a
-// head without an embedding is the embedding.
+// Opens the weights of a folder, one file or shards with an index, under the names of weight_names.h. tied: a head
+// without an embedding serves as the embedding.
 bool shards_open_weights(struct shards *shards, const char *folder, bool tied, struct status *status);
 void shards_close(struct shards *shards);
-// The file that has the tensor; NULL: none.
+// The file that has the tensor, or NULL.
 const struct safetensors *shards_find(const struct shards *shards, const char *name);
-// Whether there are an embedding and a head of different values, so that they are not one table, whatever
-// config.json says: transformers does not tie them either.
+// Tells whether embedding and head have different values. They are then not tied, whatever config.json says, as in
+// transformers.
 bool shards_have_own_head(const struct shards *shards);

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Modules that torch puts around others, at any depth.
+// Modules with which torch wraps others, at any depth.
 static const char *const around[] = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module",
                                      NULL};
-// Modules that a language model lies in.
+// Modules that contain a language model.
 static const char *const above[] = {"model", "language_model", "text_model", NULL};
 // Their other parts, which text does not pass through.
 static const char *const aside[] = {
@@ -33,7 +33,7 @@ static const char *behind(const char *name)
     return *name ? name + 1 : name;
 }
 
-// A copy without the modules around others, and room for `room` more bytes before it.
+// A copy without the wrapping modules, with `room` spare bytes before it.
 static char *unwrapped(const char *name, size_t room)
 {
     char *copy = malloc(room + strlen(name) + 1), *to = copy + room;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Longer names are no typing errors of ours; it also bounds the work on a hostile file.
+// Longer names are not typing errors; the limit also bounds the work on a hostile file.
 #define LONGEST 48
 
 void names_add(struct names *names, const char *name)
@@ -37,7 +37,7 @@ static bool same(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b) || (separates(a) && separates(b));
 }
 
-// A digit is never a misspelling: another digit names another size, version or card.
+// Digits are never edited: another digit names another size, version or card.
 static size_t edit(char a, char b)
 {
     return isdigit((unsigned char)a) || isdigit((unsigned char)b) ? LONGEST + 1 : 1;
@@ -48,7 +48,7 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// Edits between a and b, both at most LONGEST long; with `beginning`, between a and the nearest beginning of b that
+// Edits between a and b, both at most LONGEST long; with `beginning`, between a and the nearest prefix of b that
 // does not end within a number.
 static size_t distance(const char *a, const char *b, bool beginning)
 {
@@ -74,7 +74,8 @@ static size_t distance(const char *a, const char *b, bool beginning)
     return edits;
 }
 
-// The name with the fewest edits, at most `most`; with `alone`, of the beginning, and none if several have as few.
+// The name with the fewest edits, at most `max`; with `alone`, compares prefixes and returns NULL if several are as
+// near.
 static const char *nearest_within(const struct names *names, const char *found, size_t max, bool alone)
 {
     const char *nearest = NULL;
@@ -94,7 +95,7 @@ static const char *nearest_within(const struct names *names, const char *found, 
     return alone && as_near > 1 ? NULL : nearest;
 }
 
-// Other words for our names; NULL: the name of another thing, which is no misspelling of ours.
+// Synonyms of our names; NULL: the name of something else, not a misspelling.
 static const char *const others[][2] = {
     {"gpu", "cuda"},
     {"nvidia", "cuda"},
@@ -159,7 +160,7 @@ const char *names_nearest(const struct names *names, const char *found)
     if (length == 0 || length > LONGEST)
         return NULL;
     nearest = nearest_within(names, found, length < 6 ? 1 : 2, false);
-    // A beginning ("memory" for "memory_bytes") is many edits away, but means one thing if only one name has it.
+    // A prefix ("memory" for "memory_bytes") is many edits away but unambiguous if only one name has it.
     return nearest || length < 3 ? nearest : nearest_within(names, found, length > 3, true);
 }
 

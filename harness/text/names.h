@@ -1,5 +1,4 @@
-// Names: the names that are known where a wrong one was found, so that a message can say which was meant and
-// which there are. The strings are borrowed.
+// Names: a list of known names, for messages about a wrong one that suggest the name meant. Strings are borrowed.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,10 +15,10 @@ void names_add(struct names *names, const char *name);
 void names_add_all(struct names *names, const char *const *all);
 // Position of a name, or names->count if it is not there.
 size_t names_find(const struct names *names, const char *name);
-// The name that was misspelt: one edit away, two from six letters on (inserted, dropped, changed or swapped
-// neighbours: Damerau 1964), or the only one that begins so. Case and the kind of separator are no edits; digits
-// are never edited, as another number is another thing. NULL if there is none.
+// The name that was misspelt: one edit away, or two from six letters on (inserted, dropped, changed or swapped
+// letters: Damerau 1964), or the only name with this prefix. Case and separators do not count; digits are never
+// edited, because another number is another thing. NULL if there is none.
 const char *names_nearest(const struct names *names, const char *found);
-// Writes `did you mean "chunk"? known keys: chunk, keep`; `known` is that middle part. The first half is left out
-// if no name is near. found may be NULL.
+// Writes `did you mean "chunk"? known keys: chunk, keep`; `known` is the middle part. The first half is left out if
+// no name is near. found may be NULL.
 void names_hint(const struct names *names, const char *found, const char *known, char *text, size_t bytes);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-// As they are written, or all in lower case; Gb and Gib are bits.
+// Accepts the usual spelling or all lower case; Gb and Gib are bits.
 static bool unit_bytes(const char *unit, double *bytes)
 {
     static const struct {
@@ -26,7 +26,7 @@ static bool unit_bytes(const char *unit, double *bytes)
     return false;
 }
 
-// Digits with at most one point, read by hand: strtod would also take "inf", "0x10", "1e5" and a locale's comma.
+// Accepts digits with at most one point. strtod would also accept "inf", "0x10", "1e5" and a locale's comma.
 static const char *read_number(const char *text, double *number)
 {
     double place = 1;
@@ -47,7 +47,7 @@ static const char *read_number(const char *text, double *number)
     return digits && text[-1] != '.' ? text : NULL;
 }
 
-// A number and its unit, whatever they come to.
+// Reads a number and its unit, of any size.
 static bool read_size(const char *text, double *size)
 {
     double number, unit;
@@ -55,7 +55,7 @@ static bool read_size(const char *text, double *size)
     if (!rest || !unit_bytes(rest + strspn(rest, " "), &unit))
         return false;
     *size = number * unit;
-    return unit != 1 || number == floor(number); // "1.5B": surely another unit was meant
+    return unit != 1 || number == floor(number); // "1.5B": another unit was meant
 }
 
 bool size_parse(const char *text, size_t *bytes)

@@ -1,5 +1,5 @@
-// Text: words put together in a buffer of fixed size; what does not fit is cut off. Control characters, which would
-// end a row of a table or write to the terminal, become spaces.
+// Text: formats words into a buffer of fixed size and cuts off the rest. Control characters, which would break a
+// table's row or control the terminal, become spaces.
 #pragma once
 #include <stddef.h>
 
