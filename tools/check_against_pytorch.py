@@ -194,7 +194,7 @@ def rms_norm(x, gain, epsilon):
 
 
 def decoder(weights, config, ids, documents, scale=None):
-    """Logits [B, T, V], as methods/README.md writes it down; LoRA factors in weights are applied,
+    """Logits [B, T, V], as kernels/README.md writes it down; LoRA factors in weights are applied,
     their product times scale."""
     batch, context = ids.shape
     heads, kv_heads, dim = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]

@@ -7,7 +7,7 @@
 
 // Reads config.json of a family that folder_family.h lists, or of a model of images or sound whose language model
 // is one (text_config). A key that was left out means what it means in transformers. Whatever would compute
-// something else than the decoder of methods/README.md is refused by its key. A head beside the embedding that has
+// something else than the decoder of kernels/README.md is refused by its key. A head beside the embedding that has
 // other values is not tied to it, whatever the file says, as in transformers 5.
 bool folder_read_config(const char *folder, struct config *config, struct status *status);
 // Says on stderr which weights of a folder are left aside, and that its head is not tied though config.json ties

@@ -1,5 +1,6 @@
 // Rounding: how far rounding may move a gradient, from the trial's shape and dtypes and from the reference in f64,
-// never from what is held against it. methods/README.md has the derivation, its sources and measured margins.
+// never from what is held against it. harness/step/rounding.md has the derivation, its sources and measured
+// margins.
 //
 // Rounding errors are independent and of mean 0, so that their squares add up. Relative to the gradient:
 //

@@ -6,7 +6,7 @@
 #include <string.h>
 
 // Orders of sums that the reference is held against in f64. One alone can miss the direction in which a model
-// amplifies errors most (methods/README.md).
+// amplifies errors most (harness/step/rounding.md).
 #define NOISE_ORDERS 3
 
 // Gradients of one step and, if asked, its loss.
