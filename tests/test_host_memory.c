@@ -75,7 +75,6 @@ static const struct subject {
      .command = "max-batch --model tiny --context 64 --memory-limit 8MiB --methods seco --json"},
     {.name = "advise", .command = "advise --model tiny --context 64 --memory-limit 8MiB --methods full,seco"},
     {.name = "frontier", .command = "frontier --model tiny --methods full,seco --device-memory 7MiB,8MiB"},
-    {.name = "convert", .command = "convert r.jsonl --out o/c.jsonl"},
     {.name = "list", .command = "list keys"},
 };
 

@@ -169,7 +169,7 @@ static void types_are_checked(void **state)
     expect_bad(RECORD("'trial': null"), "'trial' is not an object");
     expect_bad("{'schema': 2}", "not a record: 'id' is missing");
     expect_bad("{'schema': 3, 'what': 'ever'}", "schema 3, but this program reads schema 2");
-    expect_bad("{'schema': 1, 'what': 'ever'}", "schema 1, but this program reads schema 2; `longbp convert`");
+    expect_bad("{'schema': 1, 'what': 'ever'}", "schema 1, but this program reads schema 2");
     expect_bad("{'schema': '1'}", "'schema' is missing");
     expect_bad("[]", "a JSON object was expected");
 }

@@ -26,7 +26,6 @@ static const struct writer {
     {"grad --model tiny --context 8 --method full --out", false},
     {"plan --model tiny --context 8 --method full --timeline", false},
     {"report r.jsonl --html", false},
-    {"convert r.jsonl --out", false},
     {"init --model tiny --dtype f32 --out", true},
     {"train --model tiny --context 8 --steps 1 --method full --out", true},
     {"plot r.jsonl --format svg --figures memory --out", true},
@@ -149,7 +148,7 @@ static void a_full_stdout_is_told(void **state)
     }
 }
 
-// What a command reads is not written over by it, by whatever name; `convert` alone may take its own place.
+// What a command reads is not written over by it, by whatever name.
 static void what_is_read_is_not_written_over(void **state)
 {
     const struct scratch *scratch = *state;
@@ -169,7 +168,6 @@ static void what_is_read_is_not_written_over(void **state)
         assert_says(scratch, "err", "is read by this very command");
         assert_int_equal(run(scratch, "cat k.jsonl m/* text | cksum | cmp - before"), 0);
     }
-    assert_int_equal(run(scratch, "$L convert k.jsonl --out k.jsonl"), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)

@@ -50,8 +50,6 @@ const struct command commands[] = {
     {"claims", "what papers claim, held against records", command_claims,
      "longbp claims\n"
      "longbp claims --format markdown"},
-    {"convert", "records of an earlier version as records of this one", command_convert,
-     "longbp convert old.jsonl --out new.jsonl"},
     {"list", "methods, models and devices", command_list,
      "longbp list methods\n"
      "longbp list profiles"},

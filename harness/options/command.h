@@ -41,7 +41,6 @@ int command_history(int argc, char **argv);
 int command_plot(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_claims(int argc, char **argv);
-int command_convert(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_completion(int argc, char **argv);
 int command_help(int argc, char **argv);

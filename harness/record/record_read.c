@@ -569,9 +569,8 @@ static bool tell(const struct reading *reading, const char *text, size_t bytes, 
     else if (!json_is_integer(schema))
         status_set(status, STATUS_BAD_INPUT, "%s: not a record: \"schema\" is missing", reading->where);
     else if (version != RECORD_SCHEMA)
-        status_set(status, STATUS_BAD_INPUT, "%s: schema %lld, but this program reads schema %d%s", reading->where,
-                   (long long)version, RECORD_SCHEMA,
-                   version < RECORD_SCHEMA ? "; `longbp convert` makes one of the other" : "");
+        status_set(status, STATUS_BAD_INPUT, "%s: schema %lld, but this program reads schema %d", reading->where,
+                   (long long)version, RECORD_SCHEMA);
     else if (reading->wrong.code == STATUS_OK)
         status_set(status, STATUS_BAD_INPUT, "%s: not written as records are", reading->where);
     else

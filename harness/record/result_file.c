@@ -103,7 +103,7 @@ static bool visit_line(struct result_file *file, char *text, struct result_line 
     return goes_on;
 }
 
-FILE *result_stream_open(const char *path, struct status *status)
+static FILE *open_stream(const char *path, struct status *status)
 {
     struct stat info;
     FILE *stream = fopen(path, "rb");
@@ -123,7 +123,7 @@ FILE *result_stream_open(const char *path, struct status *status)
 static bool scan(struct result_file *file, const char *path, const struct visit *visit, struct status *status)
 {
     *file = (struct result_file){.path = strdup(path)};
-    FILE *stream = result_stream_open(path, status);
+    FILE *stream = open_stream(path, status);
     if (!stream)
         return false;
     input_files_note(fileno(stream));
@@ -221,6 +221,37 @@ bool result_file_read_next(struct result_file *file, const char *path, struct li
     struct kept kept = {.lines = lines};
     bool fine = scan(file, path, &(struct visit){keep, &kept, &kept.interned}, status);
     take_over(file, &kept);
+    return fine;
+}
+
+// Records that are wanted: each is read a second time, to be kept.
+struct wanted {
+    struct kept kept;
+    result_wanted *function;
+    void *chooser;
+};
+
+static bool keep_wanted(void *visitor, const struct result_line *line, struct status *status)
+{
+    struct wanted *wanted = visitor;
+    struct kept *kept = &wanted->kept;
+    if (!wanted->function(wanted->chooser, line->record))
+        return true;
+    struct record record;
+    struct result_line own = *line;
+    own.record = &record;
+    return record_read(&record, line->text, line->bytes, &kept->interned, line->path, status) &&
+           keep(kept, &own, status);
+}
+
+bool result_file_read_some(struct result_file *file, const char *path, result_wanted *function, void *chooser,
+                           struct status *status)
+{
+    struct line_set lines = {0};
+    struct wanted wanted = {{.lines = &lines}, function, chooser};
+    bool fine = result_file_scan(file, path, keep_wanted, &wanted, status);
+    take_over(file, &wanted.kept);
+    line_set_free(&lines);
     return fine;
 }
 

@@ -19,14 +19,16 @@ struct result_file {
     bool unterminated;        // the last record is whole but lacks its newline: write one before appending
 };
 
-// To be read from line by line; NULL and a status if there is none, or a device, which may have no end.
-FILE *result_stream_open(const char *path, struct status *status);
 // Reads every record. False and a status that names file and line when a line is not a record of this program's
 // schema; a torn last line (no newline, not JSON, but with a record's beginning) is left out instead. Release with
 // result_file_close, also after a failure.
 bool result_file_read(struct result_file *file, const char *path, struct status *status);
 // One of several files, of which `lines` has the lines of those before.
 bool result_file_read_next(struct result_file *file, const char *path, struct line_set *lines,
+                           struct status *status);
+// Only the records that are wanted; others stay in memory for a moment alone.
+typedef bool result_wanted(void *chooser, const struct record *record);
+bool result_file_read_some(struct result_file *file, const char *path, result_wanted *wanted, void *chooser,
                            struct status *status);
 // The same line by line, of which no more than one is in memory; repeated lines are visited, too. Ends with false
 // where `visit` returns that.
