@@ -82,14 +82,16 @@ static bool read_rates(struct arguments *arguments, struct status *status)
     return status->code == STATUS_OK;
 }
 
-static bool write_profile(const struct profile *profile, const char *path, struct status *status)
+static void write_profile(const struct profile *profile, const char *path, struct status *status)
 {
     char *json = profile_text(profile), *text;
     CHECK(asprintf(&text, "%s\n", json) > 0);
-    bool written = path ? output_file_write(path, text, strlen(text), status) : fputs(text, stdout) >= 0;
+    if (path)
+        output_file_write(path, text, strlen(text), status);
+    else
+        fputs(text, stdout);
     free(text);
     free(json);
-    return written;
 }
 
 // Loads --profile and adds the rates that --operations and --steps give. They were measured on that profile's
@@ -140,11 +142,9 @@ int command_calibrate(int argc, char **argv)
     struct profile *profile = calloc(1, sizeof *profile);
     arguments_parse(&argp, options, argc, argv, &arguments);
     const char *out = arguments.out;
-    bool done = read_device(&arguments, name, &status) && read_rates(&arguments, &status) &&
-                (!out || output_file_check(out, &status)) && make_profile(profile, &arguments, &status) &&
-                write_profile(profile, out, &status);
-    if (!done)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    if (read_device(&arguments, name, &status) && read_rates(&arguments, &status) &&
+        (!out || output_file_check(out, &status)) && make_profile(profile, &arguments, &status))
+        write_profile(profile, out, &status);
     free(profile);
-    return done ? EXIT_FINE : EXIT_BAD_INPUT;
+    return command_end(argv[0], &status);
 }

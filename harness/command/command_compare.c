@@ -5,14 +5,14 @@
 #include "harness/options/command.h"
 #include <string.h>
 
-enum { OPTION_THRESHOLD = 256, OPTION_FORMAT };
+enum { OPTION_THRESHOLD = 256 };
 
 struct arguments {
-    const char *paths[2];
+    const char *const *paths;
     size_t path_count;
     struct comparison_options options;
     const char *by; // NULL: of two files the trials of the same id
-    enum comparison_format format;
+    const char *format;
     bool all;
 };
 
@@ -32,15 +32,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
                        value);
         arguments->options.threshold = share.amount;
         return 0;
-    case OPTION_FORMAT:
-        arguments->format = comparison_format_find(value);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (arguments->path_count == 2)
-            argp_error(state, "two result files are compared; \"%s\" is a third", value);
-        arguments->paths[arguments->path_count++] = value;
-        return 0;
     case ARGP_KEY_END:
+        if (arguments->path_count > 2)
+            argp_error(state, "two result files are compared; \"%s\" is a third", arguments->paths[2]);
         if (arguments->by && arguments->path_count == 0)
             argp_error(state, "--by holds the settings of one or two result files against each other; name them");
         if (!arguments->by && arguments->path_count < 2)
@@ -182,19 +176,20 @@ int command_compare(int argc, char **argv)
          .doc = "Of one file, or two together: trials that differ in this key alone, such as chunk, dtype or "
                 "method, or device: a plan and what was measured; the first value is BASE (default: two files are "
                 "compared by id)"},
-        {"format", .key = OPTION_FORMAT, .arg = "text|markdown|junit|json",
+        {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|junit|json",
          .doc = "For people, a comment for a pull request, test results as XML, or JSON (default: text)"},
+        {OPERANDS, LIST_AT(struct arguments, paths, path_count)},
         {0},
     };
     char *help = help_text();
     const struct argp argp = {NULL, parse, "BASE NEW\n--by KEY FILE [FILE]", help, NULL, NULL, NULL};
-    struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}};
+    struct arguments arguments = {.options = {.threshold = TIME_THRESHOLD}, .format = "text"};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
     int code = compare_files(arguments.paths, arguments.path_count, arguments.by, &arguments.options,
-                             arguments.format, arguments.all, &status);
-    if (status.code != STATUS_OK)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+                             comparison_format_find(arguments.format), arguments.all, &status);
+    command_end(argv[0], &status);
+    free((void *)arguments.paths);
     free(help);
     return code;
 }

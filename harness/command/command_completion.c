@@ -88,30 +88,11 @@ static const struct {
     const char *name, *script;
 } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    const char **script = state->input;
-    switch (key) {
-    case ARGP_KEY_ARG:
-        if (*script)
-            argp_error(state, "one shell at a time; not also \"%s\"", text);
-        for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
-            if (strcmp(shells[i].name, text) == 0)
-                *script = shells[i].script;
-        return 0;
-    case ARGP_KEY_END:
-        if (!*script)
-            argp_error(state, "say for which shell: bash, zsh or fish");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 int command_completion(int argc, char **argv)
 {
+    static const struct flag flags[] = {
+        {OPERANDS, .kind = FLAG_TEXT, .doc = "say for which shell: bash, zsh or fish"}, {0}};
     static const struct argp argp = {
-        .parser = parse,
         .args_doc = "bash|zsh|fish",
         .doc =
             "Prints a script by which a shell completes commands, options and what they take. `make install` puts "
@@ -119,8 +100,10 @@ int command_completion(int argc, char **argv)
             "  bash: eval \"$(longbp completion bash)\" in ~/.bashrc\n"
             "  zsh:  eval \"$(longbp completion zsh)\" in ~/.zshrc, behind compinit\n"
             "  fish: longbp completion fish > ~/.config/fish/completions/longbp.fish"};
-    const char *script = NULL;
-    arguments_parse(&argp, NULL, argc, argv, &script);
-    fputs(script, stdout);
+    const char *shell = NULL;
+    arguments_parse(&argp, flags, argc, argv, &shell);
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
+        if (strcmp(shells[i].name, shell) == 0)
+            fputs(shells[i].script, stdout);
     return EXIT_FINE;
 }

@@ -223,10 +223,8 @@ int command_grad(int argc, char **argv)
             rank_command_fail(&world, argv[0], code_of(false, &status), &status);
         world_close(&world);
     }
-    if (!done) {
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
-        code = code_of(done, &status);
-    }
+    command_end(argv[0], &status);
+    code = done ? code : code_of(done, &status);
     trial_free(&trial);
     trial_flags_close(&arguments.flags);
     return code;

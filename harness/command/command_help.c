@@ -4,20 +4,6 @@
 #include "harness/options/help_text.h"
 #include <string.h>
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    const char **name = state->input;
-    switch (key) {
-    case ARGP_KEY_ARG:
-        if (*name)
-            argp_error(state, "one command at a time; not also \"%s\"", text);
-        *name = text;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static void print_commands(void)
 {
     printf("Usage: longbp COMMAND [OPTION...]\n"
@@ -38,10 +24,11 @@ static void print_commands(void)
 
 int command_help(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .parser = parse, .args_doc = "[COMMAND]", .doc = "Says which commands there are, or what one does."};
+    static const struct flag flags[] = {{OPERANDS, .kind = FLAG_TEXT}, {0}};
+    static const struct argp argp = {.args_doc = "[COMMAND]",
+                                     .doc = "Says which commands there are, or what one does."};
     const char *name = NULL;
-    arguments_parse(&argp, NULL, argc, argv, &name);
+    arguments_parse(&argp, flags, argc, argv, &name);
     if (!name) {
         print_commands();
         return EXIT_FINE;

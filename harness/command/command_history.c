@@ -5,37 +5,13 @@
 #include "harness/table/record_filter.h"
 #include <stdlib.h>
 
-enum { OPTION_FORMAT = 256, OPTION_WHERE };
-
 struct arguments {
     struct history_report report;
-    const char **paths, **conditions;
+    const char *format, *const *paths, *const *conditions;
     size_t path_count, condition_count;
 };
 
-static error_t parse(int key, char *value, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case OPTION_FORMAT:
-        arguments->report.format = table_format_find(value);
-        return 0;
-    case OPTION_WHERE:
-        arguments->conditions[arguments->condition_count++] = value;
-        return 0;
-    case ARGP_KEY_ARG:
-        arguments->paths[arguments->path_count++] = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (!arguments->path_count)
-            argp_error(state, "name at least one result file");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static bool write_history(const struct arguments *arguments, struct status *status)
+static void write_history(const struct arguments *arguments, struct status *status)
 {
     struct results results = {0};
     bool fine = results_open(&results, arguments->paths, arguments->path_count, true, status) &&
@@ -50,23 +26,23 @@ static bool write_history(const struct arguments *arguments, struct status *stat
         histories_free(&histories);
     }
     results_close(&results);
-    return fine;
 }
 
 int command_history(int argc, char **argv)
 {
     static const struct flag options[] = {
-        {"format", .key = OPTION_FORMAT, .arg = "text|markdown|json",
+        {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|json",
          .doc = "Of the tables; json has every figure of every trial at every commit (default: text)"},
-        {"where", .key = OPTION_WHERE, .arg = "KEY=VALUE,VALUE",
+        {"where", LIST_AT(struct arguments, conditions, condition_count), .arg = "KEY=VALUE,VALUE",
          .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
                 "all)"},
         {"all", SET_AT(struct arguments, report.all), .doc = "Figures that never changed, too"},
+        {OPERANDS, LIST_AT(struct arguments, paths, path_count), .doc = "name at least one result file"},
         {0},
     };
     static const struct argp argp = {
         NULL,
-        parse,
+        NULL,
         "RESULTS...",
         "Says how figures of recorded trials went from commit to commit, and at which commit they changed. Files "
         "hold "
@@ -82,14 +58,12 @@ int command_history(int argc, char **argv)
         NULL,
         NULL,
         NULL};
-    struct arguments arguments = {.paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
-                                  .conditions = calloc((size_t)argc + 1, sizeof *arguments.conditions)};
+    struct arguments arguments = {.format = "text"};
     arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
-    bool fine = write_history(&arguments, &status);
-    if (!fine)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    free(arguments.paths);
-    free(arguments.conditions);
-    return fine ? EXIT_FINE : EXIT_BAD_INPUT;
+    arguments.report.format = table_format_find(arguments.format);
+    write_history(&arguments, &status);
+    free((void *)arguments.paths);
+    free((void *)arguments.conditions);
+    return command_end(argv[0], &status);
 }

@@ -12,19 +12,6 @@ struct arguments {
     const char *model, *out, *dtype, *seed;
 };
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    (void)text;
-    const struct arguments *arguments = state->input;
-    switch (key) {
-    case ARGP_KEY_END:
-        arguments_need(state, "--model", arguments->model, "--out", arguments->out);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 struct writing {
     const char *out;
     struct progress progress;
@@ -48,6 +35,8 @@ static void show(void *context, size_t bytes, size_t total_bytes)
 
 static bool init(const struct arguments *arguments, struct status *status)
 {
+    if (!arguments->model || !arguments->out)
+        return status_set(status, STATUS_BAD_INPUT, "--model and --out are needed");
     const struct config *config = config_preset(arguments->model);
     if (!config) {
         struct names names = {0};
@@ -81,15 +70,12 @@ int command_init(int argc, char **argv)
          .doc = "of the file: f64, f32 or bf16 (f32)"},
         {"out", .key = 'o', TEXT_AT(struct arguments, out), .arg = "DIR", .doc = "the new folder (required)"},
         {0}};
-    static const struct argp argp = {.parser = parse,
-                                     .doc = "Makes a folder with config.json and random weights in "
+    static const struct argp argp = {.doc = "Makes a folder with config.json and random weights in "
                                             "model.safetensors, where there is room for them. "
                                             "What is interrupted leaves nothing."};
     struct arguments arguments = {.dtype = "f32", .seed = "1"};
     arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};
-    if (init(&arguments, &status))
-        return EXIT_FINE;
-    fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    return EXIT_BAD_INPUT;
+    init(&arguments, &status);
+    return command_end(argv[0], &status);
 }

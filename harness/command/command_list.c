@@ -298,30 +298,13 @@ static const struct {
              {"fields", list_fields}};
 #define LISTS "methods|objectives|optimizers|models|profiles|interconnects|devices|keys|fields"
 
-static error_t parse(int key, char *text, struct argp_state *state)
-{
-    struct arguments *arguments = state->input;
-    switch (key) {
-    case ARGP_KEY_ARG:
-        if (arguments->what)
-            argp_error(state, "one of " LISTS "; not also \"%s\"", text);
-        arguments->what = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (!arguments->what)
-            argp_error(state, "say what to list: " LISTS);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 int command_list(int argc, char **argv)
 {
-    static const struct flag options[] = {{"json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"},
-                                          {0}};
-    static const struct argp argp = {.parser = parse,
-                                     .args_doc = LISTS,
+    static const struct flag options[] = {
+        {"json", .key = 'j', SET_AT(struct arguments, json), .doc = "print JSON"},
+        {OPERANDS, TEXT_AT(struct arguments, what), .doc = "say what to list: " LISTS},
+        {0}};
+    static const struct argp argp = {.args_doc = LISTS,
                                      .doc = "Lists what there is; profiles: cards, for --profile; interconnects: "
                                             "between ranks, for --interconnect; keys: of a "
                                             "trial; fields: of a record."};

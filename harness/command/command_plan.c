@@ -322,12 +322,9 @@ int command_plan(int argc, char **argv)
     struct plan plan = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     bool done = make(&arguments, command, &plan, &status);
-    if (!done)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    else if (arguments.flags.json)
-        print_json(&plan);
-    else
-        print_table(&plan);
+    command_end(argv[0], &status);
+    if (done)
+        (arguments.flags.json ? print_json : print_table)(&plan);
     interned_free(&plan.interned);
     json_decref(plan.object);
     trial_free(&plan.trial);

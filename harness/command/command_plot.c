@@ -4,12 +4,7 @@
 #include "harness/plot/plot.h"
 #include <string.h>
 
-enum { OPTION_SIZE = 256, OPTION_WHERE, OPTION_MAX_CONTEXT, OPTION_ADVICE, OPTION_FRONTIER };
-
-struct arguments {
-    struct plot_request request;
-    const char **paths, **conditions, **max_context_paths, **advice_paths, **frontier_paths;
-};
+enum { OPTION_SIZE = 256 };
 
 // Whether what is asked for is of more than one kind of figure: all that records allow are.
 static bool is_several(const struct plot_request *request)
@@ -21,35 +16,20 @@ static bool is_several(const struct plot_request *request)
 
 static error_t parse(int key, char *value, struct argp_state *state)
 {
-    struct arguments *arguments = state->input;
+    struct plot_request *request = state->input;
     struct status status = {0};
     switch (key) {
     case OPTION_SIZE:
-        if (!picture_size_parse(value, &arguments->request.form.size, &status))
+        if (!picture_size_parse(value, &request->form.size, &status))
             argp_error(state, "%s", status.message);
         return 0;
-    case OPTION_WHERE:
-        arguments->conditions[arguments->request.condition_count++] = value;
-        return 0;
-    case OPTION_MAX_CONTEXT:
-        arguments->max_context_paths[arguments->request.max_context_count++] = value;
-        return 0;
-    case OPTION_ADVICE:
-        arguments->advice_paths[arguments->request.advice_count++] = value;
-        return 0;
-    case OPTION_FRONTIER:
-        arguments->frontier_paths[arguments->request.frontier_count++] = value;
-        return 0;
-    case ARGP_KEY_ARG:
-        arguments->paths[arguments->request.path_count++] = value;
-        return 0;
     case ARGP_KEY_END:
-        if (!arguments->request.path_count && !arguments->request.max_context_count &&
-            !arguments->request.advice_count && !arguments->request.frontier_count)
+        if (!request->path_count && !request->max_context_count && !request->advice_count &&
+            !request->frontier_count)
             argp_error(state, "name at least one result file");
-        if (arguments->request.condition_count && !arguments->request.path_count)
+        if (request->condition_count && !request->path_count)
             argp_error(state, "--where chooses records: name result files");
-        if (arguments->request.form.title && *arguments->request.form.title && is_several(&arguments->request))
+        if (request->form.title && *request->form.title && is_several(request))
             argp_error(state,
                        "--title is the heading of one figure: name it by --figures, such as --figures memory");
         return 0;
@@ -69,21 +49,22 @@ int command_plot(int argc, char **argv)
              listed);
     snprintf(figures, sizeof figures, "Only these: %s (default: all that can be drawn)", names);
     const struct flag options[] = {
-        {"out", .flags = OPTION_FIRST, .key = 'o', TEXT_AT(struct arguments, request.form.folder), .arg = "DIR",
+        {"out", .flags = OPTION_FIRST, .key = 'o', TEXT_AT(struct plot_request, form.folder), .arg = "DIR",
          .doc = "Folder of the pictures, made if it is not there (default: plots)"},
-        {"format", .flags = OPTION_FIRST, .key = 'f', TEXT_AT(struct arguments, request.form.formats),
+        {"format", .flags = OPTION_FIRST, .key = 'f', TEXT_AT(struct plot_request, form.formats),
          .arg = "svg|png|pdf|tsv,svg|png|pdf|tsv",
          .doc = "Some of svg, png, pdf and tsv, the table that a picture is drawn from, with a header line "
                 "(default: svg,png)"},
-        {"figures", .flags = OPTION_FIRST, TEXT_AT(struct arguments, request.figures), .arg = "FIGURE,FIGURE",
+        {"figures", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, figures), .arg = "FIGURE,FIGURE",
          .doc = figures},
-        {"where", .flags = OPTION_FIRST, .key = OPTION_WHERE, .arg = "KEY=VALUE,VALUE",
+        {"where", .flags = OPTION_FIRST, LIST_AT(struct plot_request, conditions, condition_count),
+         .arg = "KEY=VALUE,VALUE",
          .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
                 "all)"},
-        {"series", .flags = OPTION_FIRST, TEXT_AT(struct arguments, request.series), .arg = "LIST",
+        {"series", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, series), .arg = "LIST",
          .doc = "Only these methods or series, in the colours that they have among all: full,seco or \"seco, chunk "
                 "128\" (default: all)"},
-        {"title", .flags = OPTION_FIRST, TEXT_AT(struct arguments, request.form.title), .arg = "TEXT",
+        {"title", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.title), .arg = "TEXT",
          .doc =
              "Heading of the pictures of one figure, which --figures names; \"\": none, of any (default: what the "
              "figure shows)"},
@@ -91,28 +72,28 @@ int command_plot(int argc, char **argv)
          .doc = "On paper, in mm, cm or in: 170x110mm, or a width alone: 85mm; what is of bars keeps its shape "
                 "within it "
                 "(default: 900 pixels wide)"},
-        {"style", .flags = OPTION_FIRST, TEXT_AT(struct arguments, request.form.style),
+        {"style", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.style),
          .arg = "bare|grey|serif,bare|grey|serif",
          .doc = "Some of bare, without heading and foot, which a caption says; grey, for print without colours; "
                 "serif, letters as in most papers (default: none of them)"},
-        {"font", TEXT_AT(struct arguments, request.form.font), .arg = "FAMILY",
+        {"font", TEXT_AT(struct plot_request, form.font), .arg = "FAMILY",
          .doc = "Letters of this family, such as \"Times New Roman\" or \"Latin Modern Roman\", which must be "
                 "installed where the picture is drawn, or shown as svg (default: sans-serif)"},
-        {"panel", .flags = OPTION_FIRST, TEXT_AT(struct arguments, request.form.panel), .arg = "NAME",
-         .doc = panels},
-        {"log", .flags = OPTION_FIRST, TEXT_AT(struct arguments, request.form.log), .arg = "AXES",
+        {"panel", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.panel), .arg = "NAME", .doc = panels},
+        {"log", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.log), .arg = "AXES",
          .doc = "Logarithmic axes of figures that have curves: x, y, x,y or none (default: where that is legible)"},
-        {"published", TEXT_AT(struct arguments, request.published), .arg = "DIR",
+        {"published", TEXT_AT(struct plot_request, published), .arg = "DIR",
          .doc = "Folder of the published points (default: experiments/published here or near the program)"},
-        {"scripts", TEXT_AT(struct arguments, request.form.scripts), .arg = "DIR",
+        {"scripts", TEXT_AT(struct plot_request, form.scripts), .arg = "DIR",
          .doc = "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)"},
-        {"max-context", .key = OPTION_MAX_CONTEXT, .arg = "FILE",
+        {"max-context", LIST_AT(struct plot_request, max_context_paths, max_context_count), .arg = "FILE",
          .doc = "What `longbp max-context --json` or `longbp max-batch --json` printed, for one card; again "
                 "for more (default: none)"},
-        {"advice", .key = OPTION_ADVICE, .arg = "FILE",
+        {"advice", LIST_AT(struct plot_request, advice_paths, advice_count), .arg = "FILE",
          .doc = "What `longbp advise --json` printed: its Pareto front, a picture (default: none)"},
-        {"frontier", .key = OPTION_FRONTIER, .arg = "FILE",
+        {"frontier", LIST_AT(struct plot_request, frontier_paths, frontier_count), .arg = "FILE",
          .doc = "What `longbp frontier --json` printed, a picture (default: none)"},
+        {OPERANDS, LIST_AT(struct plot_request, paths, path_count)},
         {0},
     };
     const struct argp argp = {NULL,
@@ -126,28 +107,14 @@ int command_plot(int argc, char **argv)
                               NULL,
                               NULL,
                               NULL};
-    struct arguments arguments = {.request = {.form = {.folder = "plots", .formats = "svg,png"}},
-                                  .paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
-                                  .conditions = calloc((size_t)argc + 1, sizeof *arguments.paths),
-                                  .max_context_paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
-                                  .advice_paths = calloc((size_t)argc + 1, sizeof *arguments.paths),
-                                  .frontier_paths = calloc((size_t)argc + 1, sizeof *arguments.paths)};
-    CHECK(arguments.paths && arguments.conditions && arguments.max_context_paths && arguments.advice_paths &&
-          arguments.frontier_paths);
-    arguments.request.advice_paths = arguments.advice_paths;
-    arguments.request.frontier_paths = arguments.frontier_paths;
-    arguments.request.paths = arguments.paths;
-    arguments.request.conditions = arguments.conditions;
-    arguments.request.max_context_paths = arguments.max_context_paths;
-    arguments_parse(&argp, options, argc, argv, &arguments);
+    struct plot_request request = {.form = {.folder = "plots", .formats = "svg,png"}};
     struct status status = {0};
-    bool fine = plot(&arguments.request, &status);
-    if (!fine)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    free(arguments.paths);
-    free(arguments.conditions);
-    free(arguments.max_context_paths);
-    free(arguments.advice_paths);
-    free(arguments.frontier_paths);
-    return fine ? EXIT_FINE : EXIT_BAD_INPUT;
+    arguments_parse(&argp, options, argc, argv, &request);
+    plot(&request, &status);
+    free((void *)request.paths);
+    free((void *)request.conditions);
+    free((void *)request.max_context_paths);
+    free((void *)request.advice_paths);
+    free((void *)request.frontier_paths);
+    return command_end(argv[0], &status);
 }

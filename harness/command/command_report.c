@@ -5,32 +5,19 @@
 #include "harness/report/report.h"
 #include <stdlib.h>
 
-enum { OPTION_FORMAT = 256, OPTION_MAX_CONTEXT, OPTION_WHERE };
-
 struct arguments {
     struct report_request request;
-    const char *html, *claims;
-    const char **paths, **max_context_paths, **conditions;
+    const char *format, *html, *claims;
 };
 
 static error_t parse(int key, char *value, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     struct report_request *request = &arguments->request;
+    (void)value;
     switch (key) {
-    case OPTION_FORMAT:
-        request->table.format = table_format_find(value);
-        return 0;
-    case OPTION_MAX_CONTEXT:
-        arguments->max_context_paths[request->max_context_count++] = value;
-        return 0;
-    case OPTION_WHERE:
-        arguments->conditions[request->condition_count++] = value;
-        return 0;
-    case ARGP_KEY_ARG:
-        arguments->paths[request->path_count++] = value;
-        return 0;
     case ARGP_KEY_END:
+        request->table.format = table_format_find(arguments->format);
         if (!request->path_count && !request->max_context_count)
             argp_error(state, "name at least one result file");
         if (request->condition_count && !request->path_count)
@@ -50,7 +37,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 int command_report(int argc, char **argv)
 {
     static const struct flag options[] = {
-        {"format", .key = OPTION_FORMAT, .arg = "text|markdown|latex|csv|json",
+        {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|latex|csv|json",
          .doc = "Of the tables; latex, csv and json are of the one table of records (default: text)"},
         {"html", TEXT_AT(struct arguments, html), .arg = "FILE",
          .doc = "Instead one page for a browser, which needs no network: claims, figures (by gnuplot), tables that "
@@ -65,7 +52,7 @@ int command_report(int argc, char **argv)
                 "peak_ratio, and of training runs last_loss, held_out_loss (default: those in which rows differ)"},
         {"sort", TEXT_AT(struct arguments, request.table.sort), .arg = "COLUMN[:desc]",
          .doc = "That table alone, in this order (default: the files')"},
-        {"where", .key = OPTION_WHERE, .arg = "KEY=VALUE,VALUE",
+        {"where", LIST_AT(struct arguments, request.conditions, request.condition_count), .arg = "KEY=VALUE,VALUE",
          .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
                 "all)"},
         {"all", SET_AT(struct arguments, request.every),
@@ -75,10 +62,12 @@ int command_report(int argc, char **argv)
          .doc = "One line for each series: not the table of records, nor every point"},
         {"published", TEXT_AT(struct arguments, request.published), .arg = "DIR",
          .doc = "Folder of the published points (default: experiments/published here or near the program)"},
-        {"max-context", .key = OPTION_MAX_CONTEXT, .arg = "FILE",
+        {"max-context", LIST_AT(struct arguments, request.max_context_paths, request.max_context_count),
+         .arg = "FILE",
          .doc =
              "What `longbp max-context --json` or `longbp max-batch --json` printed, beside the longest contexts "
              "that others report; again for more (default: none)"},
+        {OPERANDS, LIST_AT(struct arguments, request.paths, request.path_count)},
         {0},
     };
     static const struct argp argp = {
@@ -105,22 +94,16 @@ int command_report(int argc, char **argv)
         NULL,
         NULL,
         NULL};
-    size_t max = (size_t)argc + 1;
-    struct arguments arguments = {.paths = calloc(max, sizeof *arguments.paths),
-                                  .max_context_paths = calloc(max, sizeof *arguments.paths),
-                                  .conditions = calloc(max, sizeof *arguments.paths)};
-    arguments.request.paths = arguments.paths;
-    arguments.request.max_context_paths = arguments.max_context_paths;
-    arguments.request.conditions = arguments.conditions;
+    struct arguments arguments = {.format = "text"};
     arguments_parse(&argp, options, argc, argv, &arguments);
+    const struct report_request *request = &arguments.request;
     struct status status = {0};
-    const struct page_request page = {&arguments.request, arguments.claims};
-    bool fine = arguments.html ? page_write(&page, arguments.html, &status)
-                               : report_write(&arguments.request, stdout, &status);
-    if (!fine)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    free(arguments.conditions);
-    free(arguments.max_context_paths);
-    free(arguments.paths);
-    return fine ? EXIT_FINE : EXIT_BAD_INPUT;
+    if (arguments.html)
+        page_write(&(struct page_request){request, arguments.claims}, arguments.html, &status);
+    else
+        report_write(request, stdout, &status);
+    free((void *)request->conditions);
+    free((void *)request->max_context_paths);
+    free((void *)request->paths);
+    return command_end(argv[0], &status);
 }

@@ -69,10 +69,12 @@ static const struct flag flags[] = {
      .doc = "the result file of the other build (that of --out, with -against before its .jsonl)"},
     {"compare", .key = 'x', SET_AT(struct arguments, compare),
      .doc = "end with what `longbp compare` says of this build against the other, and with its exit status"},
-    {"quiet", .flags = OPTION_FIRST, .key = 'q',
+    {"quiet", .flags = OPTION_FIRST, .key = 'q', VALUE_AT(struct arguments, detail, PROGRESS_QUIET),
      .doc = "say nothing on stderr of trials that end ok with a gradient that was judged, nor how many are left"},
-    {"verbose", .key = 'v', .doc = "say when each trial begins, its id, and all of why it did not end ok"},
+    {"verbose", .key = 'v', VALUE_AT(struct arguments, detail, PROGRESS_VERBOSE),
+     .doc = "say when each trial begins, its id, and all of why it did not end ok"},
     {"json", .key = 'j', SET_AT(struct arguments, json), .doc = "with --list: one JSON object per line"},
+    {OPERANDS, TEXT_AT(struct arguments, spec), .doc = "name the experiment's file"},
     {0}};
 
 static void add_axis(struct arguments *arguments, char *axis)
@@ -123,17 +125,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case 'P':
         add_key(arguments, "parallel", flag_object(text));
         return 0;
-    case 'q':
-        arguments->detail = PROGRESS_QUIET;
-        return 0;
-    case 'v':
-        arguments->detail = PROGRESS_VERBOSE;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (arguments->spec)
-            argp_error(state, "one spec at a time; not also \"%s\"", text);
-        arguments->spec = text;
-        return 0;
     case ARGP_KEY_END:
         check_size(state, "--memory-limit", arguments->memory_limit);
         check_size(state, "--host-memory", arguments->host_memory);
@@ -143,8 +134,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
                               arguments->host_memory));
         check_out(state, "--out", arguments->out);
         check_out(state, "--against-out", arguments->against_out);
-        if (!arguments->spec)
-            argp_error(state, "name the experiment's file");
         if (arguments->json && !arguments->list)
             argp_error(state, "--json is of --list; records are lines of JSON, and `longbp report --format json` "
                               "has them as one array");
@@ -432,8 +421,7 @@ int command_run(int argc, char **argv)
     struct status status = {0};
     arguments_parse(&argp, flags, argc, argv, &arguments);
     int code = run(&arguments, &status);
-    if (status.code != STATUS_OK)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    command_end(argv[0], &status);
     for (size_t i = 0; i < arguments.axis_count; i++)
         free((char *)arguments.axes[i]);
     free(arguments.axes);

@@ -98,8 +98,6 @@ int command_sensors(int argc, char **argv)
     struct arguments arguments = {.every_ms = 500};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
-    bool done = run(&arguments, &status);
-    if (!done)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    return done ? EXIT_FINE : EXIT_BAD_INPUT;
+    run(&arguments, &status);
+    return command_end(argv[0], &status);
 }

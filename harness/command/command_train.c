@@ -19,8 +19,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FLAG_QUIET = 0x100, FLAG_VERBOSE };
-
 // What means nothing here, or has a flag of the command's own.
 static const char *const without[] = {"profile", "interconnect", "labels", "documents", "prompt", NULL};
 
@@ -55,8 +53,9 @@ static const struct flag own_flags[] = {
     {"launch", TEXT_AT(struct arguments, launch), .arg = "LAUNCHER",
      .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
     {"as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
-    {"quiet", .key = FLAG_QUIET, .doc = "print no steps: DIR/steps.jsonl has them"},
-    {"verbose", .key = FLAG_VERBOSE,
+    {"quiet", VALUE_AT(struct arguments, detail, PROGRESS_QUIET),
+     .doc = "print no steps: DIR/steps.jsonl has them"},
+    {"verbose", VALUE_AT(struct arguments, detail, PROGRESS_VERBOSE),
      .doc = "say what is trained, what it takes before the first step, and when a checkpoint is written"},
     {0}};
 
@@ -64,12 +63,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct arguments *arguments = state->input;
     switch (key) {
-    case FLAG_QUIET:
-        arguments->detail = PROGRESS_QUIET;
-        return 0;
-    case FLAG_VERBOSE:
-        arguments->detail = PROGRESS_VERBOSE;
-        return 0;
     case ARGP_KEY_END:
         arguments_need(state, "--model", json_object_get(arguments->flags.trial, "model"), "--out", arguments->out);
         return 0;
@@ -462,10 +455,8 @@ int command_train(int argc, char **argv)
         code = interrupted ? EXIT_INTERRUPTED : EXIT_FINE;
         world_close(&world);
     }
-    if (!done) {
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
-        code = code_of(&status);
-    }
+    command_end(argv[0], &status);
+    code = done ? code : code_of(&status);
     trial_free(&trial);
     trial_flags_close(&arguments.flags);
     return code;

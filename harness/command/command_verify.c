@@ -201,8 +201,7 @@ int command_verify(int argc, char **argv)
     struct table *table = calloc(1, sizeof *table);
     table->json = arguments.json;
     int code = !run(&arguments, table, &status) ? EXIT_BAD_INPUT : table->off ? EXIT_CHECK_FAILED : EXIT_FINE;
-    if (status.code != STATUS_OK)
-        fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    command_end(argv[0], &status);
     free(table);
     return code;
 }

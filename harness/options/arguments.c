@@ -80,12 +80,10 @@ struct argp_option *flag_options(const struct flag *flags)
     while (flags && flags[count].name)
         count++;
     struct argp_option *options = calloc(count + 1, sizeof *options);
-    for (size_t i = 0; i < count; i++)
-        options[i] = (struct argp_option){.name = flags[i].name,
-                                          .key = key_of(flags, i),
-                                          .arg = flags[i].arg,
-                                          .flags = flags[i].flags,
-                                          .doc = flags[i].doc};
+    for (size_t i = 0, used = 0; i < count; i++)
+        if (*flags[i].name)
+            options[used++] = (struct argp_option){flags[i].name,  key_of(flags, i), flags[i].arg,
+                                                   flags[i].flags, flags[i].doc,     0};
     return options;
 }
 
@@ -119,6 +117,44 @@ static void check_choice(const char *flag, const char *words, const char *text, 
         argp_error(state, "%s", status.message);
 }
 
+// The row of argp's key; NULL: none.
+static const struct flag *row_of(const struct flag *flags, int key)
+{
+    for (size_t i = 0; flags && flags[i].name; i++) {
+        bool operands = !*flags[i].name, alias = flags[i].flags & OPTION_ALIAS;
+        if (key == ARGP_KEY_ARG ? operands : !operands && !alias && key_of(flags, i) == key)
+            return &flags[i];
+    }
+    return NULL;
+}
+
+static void set(const struct flag *flag, void *input, char *text, struct argp_state *state)
+{
+    void *place = (char *)input + flag->place;
+    const char ***list = place;
+    size_t *count = (void *)((char *)input + flag->count_place);
+    switch (flag->kind) {
+    case FLAG_TEXT:
+        *(const char **)place = text;
+        break;
+    case FLAG_SET:
+        *(bool *)place = true;
+        break;
+    case FLAG_COUNT:
+        *(size_t *)place = count_of(flag, text, state);
+        break;
+    case FLAG_VALUE:
+        *(int *)place = (int)flag->min;
+        break;
+    case FLAG_LIST:
+        *list = realloc(*list, (*count + 1) * sizeof **list);
+        (*list)[(*count)++] = text;
+        break;
+    case FLAG_OWN:
+        break;
+    }
+}
+
 // What a command's arguments are parsed with.
 struct parsing {
     const struct flag *flags;
@@ -138,7 +174,6 @@ static const struct command *command_titled(const char *title)
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     const struct parsing *parsing = state->input;
-    const struct flag *flags = parsing->flags;
     if (key == KEY_HELP || key == KEY_HELP_ALL) {
         const struct command *command = command_titled(parsing->title);
         help_text_write(parsing->argp, parsing->title, command ? command->examples : NULL, key == KEY_HELP_ALL,
@@ -149,28 +184,23 @@ static error_t parse(int key, char *text, struct argp_state *state)
         argp_help(parsing->argp, stdout, ARGP_HELP_USAGE, state->name);
         exit(EXIT_SUCCESS);
     }
-    size_t i = 0;
-    while (flags && flags[i].name && (flags[i].flags & OPTION_ALIAS || key_of(flags, i) != key))
-        i++;
-    bool found = flags && flags[i].name;
-    if (found && is_choice(flags[i].arg))
-        check_choice(flags[i].name, flags[i].arg, text, state);
-    if (key == ARGP_KEY_ARG && is_choice(parsing->argp->args_doc))
-        check_choice(NULL, parsing->argp->args_doc, text, state);
-    if (found && flags[i].kind != FLAG_OWN) {
-        char *place = (char *)parsing->input + flags[i].place;
-        if (flags[i].kind == FLAG_TEXT)
-            *(const char **)place = text;
-        else if (flags[i].kind == FLAG_SET)
-            *(bool *)place = true;
-        else
-            *(size_t *)place = count_of(&flags[i], text, state);
+    const struct flag *flag = row_of(parsing->flags, key), *operands = row_of(parsing->flags, ARGP_KEY_ARG);
+    bool operand = key == ARGP_KEY_ARG;
+    const char *words = operand ? parsing->argp->args_doc : flag ? flag->arg : NULL;
+    if (is_choice(words))
+        check_choice(operand ? NULL : flag->name, words, text, state);
+    if (operand && flag && flag->kind == FLAG_TEXT && state->arg_num > 0)
+        argp_error(state, "unexpected \"%s\"", text);
+    if (key == ARGP_KEY_END && operands && operands->doc && state->arg_num == 0)
+        argp_error(state, "%s", operands->doc);
+    if (flag && flag->kind != FLAG_OWN) {
+        set(flag, parsing->input, text, state);
         return 0;
     }
     state->input = parsing->input;
     error_t error = parsing->own ? parsing->own(key, text, state) : ARGP_ERR_UNKNOWN;
     state->input = (void *)parsing;
-    if (key == ARGP_KEY_ARG && error == ARGP_ERR_UNKNOWN)
+    if (operand && error == ARGP_ERR_UNKNOWN)
         argp_error(state, "unexpected \"%s\"", text);
     return error;
 }

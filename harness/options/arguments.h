@@ -13,21 +13,27 @@ enum flag_kind {
     FLAG_TEXT,  // const char *
     FLAG_SET,   // bool, which becomes true
     FLAG_COUNT, // size_t
+    FLAG_VALUE, // an enum, which becomes `min`
+    FLAG_LIST,  // const char *const *, one more each time, and how many; to be freed by the command
 };
 
 struct flag {
-    const char *name;
-    int key;         // a letter, for "-o"; of FLAG_OWN what the command's parser is given, below 0x400; else 0
-    const char *arg; // its argument's name (argument_words.h); NULL: none
-    const char *doc;
-    int flags; // OPTION_HIDDEN, OPTION_ALIAS, OPTION_FIRST
+    const char *name; // OPERANDS: what is no option
+    int key;          // a letter, for "-o"; of FLAG_OWN what the command's parser is given, below 0x400; else 0
+    const char *arg;  // its argument's name (argument_words.h); NULL: none
+    const char *doc;  // of OPERANDS, what is said where there is none; NULL: nothing
+    int flags;        // OPTION_HIDDEN, OPTION_ALIAS, OPTION_FIRST
     enum flag_kind kind;
-    size_t place;    // of the value in the command's struct
-    size_t min, max; // FLAG_COUNT; most 0: any
+    size_t place, count_place; // of the value in the command's struct, of FLAG_LIST of their number
+    size_t min, max;           // FLAG_COUNT; max 0: any
 };
+#define OPERANDS ""
 
-#define TEXT_AT(type, member) .kind = FLAG_TEXT, .place = offsetof(type, member)
-#define SET_AT(type, member)  .kind = FLAG_SET, .place = offsetof(type, member)
+#define TEXT_AT(type, member)         .kind = FLAG_TEXT, .place = offsetof(type, member)
+#define SET_AT(type, member)          .kind = FLAG_SET, .place = offsetof(type, member)
+#define VALUE_AT(type, member, value) .kind = FLAG_VALUE, .place = offsetof(type, member), .min = (value)
+#define LIST_AT(type, member, count)                                                                               \
+    .kind = FLAG_LIST, .place = offsetof(type, member), .count_place = offsetof(type, count)
 #define COUNT_AT(type, member, from, to)                                                                           \
     .kind = FLAG_COUNT, .place = offsetof(type, member), .min = (from), .max = (to)
 

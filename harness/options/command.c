@@ -2,7 +2,6 @@
 #include "harness/files/unfinished.h"
 #include "harness/text/names.h"
 #include "kernels/base/host_memory.h"
-#include "kernels/base/status.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -89,6 +88,13 @@ int command_start(const struct command *command, int argc, char **argv)
     argv[0] = title;
     host_memory_settle(title, EXIT_BAD_INPUT, unfinished_remove);
     return command->run(argc, argv);
+}
+
+int command_end(const char *title, const struct status *status)
+{
+    if (status->code != STATUS_OK)
+        fprintf(stderr, "%s: %s\n", title, status->message);
+    return status->code == STATUS_OK ? EXIT_FINE : EXIT_BAD_INPUT;
 }
 
 void command_print(json_t *result, size_t flags)

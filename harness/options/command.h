@@ -3,6 +3,7 @@
 #pragma once
 
 #include "harness/machine/exit_code.h"
+#include "kernels/base/status.h"
 #include <jansson.h>
 
 struct command {
@@ -21,6 +22,9 @@ int command_unknown(const char *name);
 // Runs it with the arguments after its name. The exit code; 2 if its result did not reach stdout.
 int command_start(const struct command *command, int argc, char **argv);
 
+// Says on stderr why a command, "longbp NAME", could not do what it was asked for, if it could not. The exit code:
+// fine, or bad input.
+int command_end(const char *title, const struct status *status);
 // Prints a result and a newline, and releases it. flags: jansson's.
 void command_print(json_t *result, size_t flags);
 
