@@ -1,4 +1,4 @@
-// Clock: the host's, for all that is timed or waited for: monotonic, from some moment on that means nothing.
+// Clock: the host's monotonic clock, used for all timing and timeouts.
 #pragma once
 #include <stdint.h>
 #include <time.h>

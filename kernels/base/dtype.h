@@ -13,15 +13,15 @@ const char *dtype_name(enum dtype dtype); // "f64", "f32", "bf16", "f16", "i32"
 bool dtype_from_name(const char *name, enum dtype *dtype);
 // Unit roundoff: half the distance from 1 to the next larger number. 0 for integers.
 double dtype_epsilon(enum dtype dtype);
-// What norm statistics, logsumexps and log-probs beside activations of this dtype are held in.
+// The dtype of norm statistics, logsumexps and log-probs beside activations of this dtype.
 enum dtype dtype_statistic(enum dtype dtype);
-// What gradients of a model in this dtype are summed in, unless they are to be in its own.
+// The accumulator dtype of gradients in a model of this dtype, unless its own is requested.
 enum dtype dtype_accumulator(enum dtype dtype);
-// value rounded to what f64, f32 or bf16 can hold (to nearest, ties to even), as a double.
+// value rounded to f64, f32 or bf16 (to nearest, ties to even), as a double.
 double dtype_round(double value, enum dtype dtype);
 
-// bf16 as its 16 bits, to nearest, ties to even; NaN stays NaN. Inline and without branches, so that loops over
-// them become vectors.
+// Rounds to the 16 bits of bf16, to nearest, ties to even; NaN stays NaN. Inline and branch-free, so that compilers
+// vectorise loops over it.
 static inline uint16_t dtype_bf16(float value)
 {
     uint32_t bits;
@@ -37,7 +37,7 @@ static inline float dtype_from_bf16(uint16_t bits)
     return value;
 }
 
-// Element i of values of a dtype that devices hold.
+// Element i of an array of a dtype that devices support.
 static inline double dtype_value(const void *values, enum dtype dtype, size_t i)
 {
     return dtype == DTYPE_F64    ? ((const double *)values)[i]

@@ -1,4 +1,4 @@
-// What a card computes too, from the same source.
+// Host and device: marks functions that are compiled for the CPU and for cards.
 #pragma once
 
 #ifdef __CUDACC__

@@ -25,7 +25,7 @@ void host_memory_settle(const char *program, int exit_code, void (*clean_up)(voi
     ending.clean_up = clean_up;
 }
 
-// Not exit: this may be any thread, and what runs at exit may need memory, too.
+// Calls _exit, because this may be any thread and exit handlers may need memory too.
 void host_memory_exhausted(const char *what)
 {
     fprintf(stderr, "%s: out of host memory while %s\n", ending.program, what);
@@ -35,7 +35,7 @@ void host_memory_exhausted(const char *what)
     _exit(ending.exit_code);
 }
 
-// --- what the linker puts in the place of FUNCTION: __wrap_FUNCTION, for which FUNCTION itself is __real_FUNCTION
+// --- replacements: the linker calls __wrap_FUNCTION for FUNCTION, whose original is __real_FUNCTION
 
 #define REPLACE(type, function, ...)                                                                               \
     type __real_##function(__VA_ARGS__);                                                                           \
@@ -52,7 +52,7 @@ static void *checked(void *pointer, size_t bytes)
     return pointer;
 }
 
-// What a call came to that has other reasons to fail, too; errno was 0 before.
+// Ends the program if a call failed for lack of memory rather than for another reason; errno was 0 before it.
 static void check_failure(bool failed, const char *what)
 {
     if (failed && errno == ENOMEM)
@@ -78,7 +78,7 @@ REPLACE(void *, calloc, size_t count, size_t bytes)
 REPLACE(void *, realloc, void *pointer, size_t bytes)
 {
     void *moved = __real_realloc(pointer, bytes);
-    return bytes ? checked(moved, bytes) : moved; // none: it was a free
+    return bytes ? checked(moved, bytes) : moved; // bytes 0 freed the block
 }
 
 REPLACE(int, posix_memalign, void **pointer, size_t alignment, size_t bytes)
@@ -106,7 +106,7 @@ REPLACE(int, vasprintf, char **text, const char *format, va_list arguments)
     return bytes;
 }
 
-// asprintf, and what it is called where gcc fortifies.
+// asprintf, and its name in glibc's fortified headers.
 int __wrap_asprintf(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int __wrap_asprintf(char **text, const char *format, ...)
 {
@@ -151,7 +151,7 @@ ssize_t __wrap_getline(char **line, size_t *room, FILE *stream)
     return __wrap_getdelim(line, room, '\n', stream);
 }
 
-// Opened again where a signal interrupts it.
+// Retries if a signal interrupts it.
 REPLACE(FILE *, fopen, const char *path, const char *mode)
 {
     FILE *stream;
@@ -222,7 +222,7 @@ REPLACE(int, regcomp, regex_t *regex, const char *text, int flags)
     return error;
 }
 
-// --- a text that grows while it is written to; the C library's would lose what it has no room for
+// --- a growing text stream; the C library's would lose text for which it has no memory
 
 struct growing {
     char **text;

@@ -1,16 +1,15 @@
-// Host memory: what happens where the host has none left. A failed malloc cannot be overlooked, for the linker puts
-// functions of this file in the place of malloc, calloc, realloc, strdup, asprintf, getline, fopen and their like
-// wherever the program's own code calls them, harness, methods and kernels alike (CHECKED in the Makefile; not what
-// libraries and plug-ins call). For want of memory they do not fail but say so on stderr and end the program. What
-// is as large as the data is asked for by host_memory_try, and a device's memory is its arenas'
-// (kernels/device/arena.h): where these have none, the caller has a status.
+// Host memory: ends the program if the host has no memory. The linker replaces malloc, calloc, realloc, strdup,
+// asprintf, getline, fopen and similar calls in the program's own code (CHECKED in the Makefile; libraries and
+// plug-ins keep theirs). Without memory the replacements print a message on stderr and exit instead of failing.
+// Allocations as large as the data use host_memory_try, and devices their arenas (kernels/device/arena.h), whose
+// callers get a status.
 #pragma once
 #include <stddef.h>
 
-// What the message begins with, the exit code, and what is done before the end; may be NULL. Until then "longbp",
-// 2 and NULL.
+// Sets the start of the message, the exit code, and a function to call first (or NULL). Defaults: "longbp", 2,
+// NULL.
 void host_memory_settle(const char *program, int exit_code, void (*clean_up)(void));
-// Zeros; NULL where there is no room for them.
+// Allocates zeros; NULL if there is no memory.
 void *host_memory_try(size_t count, size_t bytes);
-// Says "PROGRAM: out of host memory while WHAT" and ends the program: where a library had none.
+// Prints "PROGRAM: out of host memory while WHAT" and ends the program; for failures inside a library.
 _Noreturn void host_memory_exhausted(const char *what);

@@ -1,4 +1,4 @@
-// Index list: whole numbers, such as the chunks of a draw. It belongs to the struct that holds it; a zeroed one is
+// Index list: a list of whole numbers, such as the chunks of a draw, owned by the struct that holds it. Zeroed:
 // empty.
 #pragma once
 #include <stdbool.h>
@@ -10,7 +10,7 @@ struct index_list {
     uint32_t *items;
 };
 
-// Makes room for so many; the items are not yet set.
+// Resizes the list; new items are uninitialised.
 void index_list_resize(struct index_list *list, size_t count);
 // 0, 1, .. count - 1
 struct index_list index_list_range(size_t count);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The folder that the running program lies in, without its last slash.
+// The folder of the running program, without a trailing slash.
 static bool program_folder(char folder[PATH_MAX])
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);

@@ -1,8 +1,8 @@
-// Random numbers without state: Philox 4x32-10 (Salmon et al., SC 2011), keyed by a seed and a name, so that a
-// tensor's values depend on nothing but its name, the seed and the element, on every device and thread.
-// What a card computes too stands here, in operations that IEEE 754 rounds in one way: integers, +, -, *, /, sqrt
-// and fma. No product is added to anything but in an fma that says so: a compiler that contracts a * b + c finds
-// nothing, and the bits are the same whatever the compiler, its flags and the processor.
+// Random numbers without state: Philox 4x32-10 (Salmon et al., SC 2011), keyed by a seed and a name. A value
+// depends only on its tensor's name, the seed and the element, on every device and thread.
+// Functions shared with cards use only operations with exact IEEE 754 rounding: integers, +, -, *, /, sqrt and fma.
+// Products are added only by explicit fma, so that no compiler can contract a * b + c: the bits are the same for
+// every compiler, flags and processor.
 #pragma once
 #include "kernels/base/host_device.h"
 #include <math.h>
@@ -20,9 +20,9 @@ struct random random_named(uint64_t seed, const char *name);
 uint64_t random_bits(const struct random *random, uint64_t index);
 // Uniform in [0, 1), 53 bits.
 double random_uniform(const struct random *random, uint64_t index);
-// Uniform integer in [0, bound), without modulo bias worth speaking of (64-bit multiply-high). bound > 0.
+// Uniform integer in [0, bound), with negligible bias (64-bit multiply-high). bound > 0.
 uint64_t random_below(const struct random *random, uint64_t index, uint64_t bound);
-// values[i] = mean + deviation * the normal of element first + i, for i < count: several at a time.
+// values[i] = mean + deviation * the normal number of element first + i, for i < count; vectorised.
 void random_normals(const struct random *random, uint64_t first, size_t count, double mean, double deviation,
                     double *values);
 
@@ -67,8 +67,8 @@ HOST_DEVICE static inline double double_from_bits(uint64_t bits)
     return x;
 }
 
-// x * 2^-53, exact for x <= 2^53. Halves of x become the mantissas of 2^84 and 2^52, which vector units without a
-// conversion of 64-bit integers can do.
+// x * 2^-53, exact for x <= 2^53. The halves of x become mantissas of 2^84 and 2^52, because vector units lack a
+// conversion of 64-bit integers.
 HOST_DEVICE static inline double fraction(uint64_t x)
 {
     double high = double_from_bits(x >> 32 | 0x4530000000000000u) - (0x1p84 + 0x1p52);
@@ -115,12 +115,12 @@ HOST_DEVICE static inline double normal_cos(double x)
     odd = fma(odd, z, -1.66666666666666324348e-01);
     double most = fma(-0.5, z, 1);
     double cosine = most + fma(z * z, even, fma(-0.5, z, 1 - most)), sine = fma(z * r, odd, r);
-    uint64_t odd_turn = -(turn & 1); // chosen by bits: of a branch compilers make no AVX2
+    uint64_t odd_turn = -(turn & 1); // selected by bits, because compilers do not vectorise a branch with AVX2
     double value = double_from_bits((double_bits(sine) & odd_turn) | (double_bits(cosine) & ~odd_turn));
     return double_from_bits(double_bits(value) ^ ((turn + 1) & 2) << 62);
 }
 
-// Standard normal of two words (Box & Muller 1958).
+// Standard normal number from two words (Box & Muller 1958).
 HOST_DEVICE static inline double normal_of(const uint64_t words[2])
 {
     double u = fraction((words[0] >> 11) + 1); // (0, 1]: its logarithm is finite

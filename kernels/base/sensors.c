@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <math.h>
 
-// As nvml.h has them.
+// Constants of nvml.h.
 enum { NVML_SUCCESS, NVML_CLOCK_SM = 1, NVML_CLOCK_MEM = 2, NVML_TEMPERATURE_GPU = 0 };
 struct nvml_pci {
     char bus_id_legacy[16];
@@ -94,7 +94,7 @@ static bool describe(const struct sensors *s, struct sensor_card *card)
     if (s->name(card->handle, card->name, sizeof card->name) != NVML_SUCCESS ||
         s->pci(card->handle, &pci) != NVML_SUCCESS)
         return false;
-    // The runtime's spelling: NVML's own domain has eight digits.
+    // The runtime's spelling of the bus id; NVML's domain has eight digits.
     snprintf(card->bus_id, sizeof card->bus_id, "%04X:%02X:%02X.0", pci.domain, pci.bus, pci.device);
     return true;
 }

@@ -1,8 +1,8 @@
-// Size text: a number of bytes as messages and tables show it.
+// Size text: formats a number of bytes for messages and tables.
 #pragma once
 #include <stddef.h>
 
-// "23.19 GiB": in the largest binary unit that it has one of.
+// "23.19 GiB": in the largest binary unit not above the size.
 void size_text(size_t bytes, char *text, size_t text_bytes);
-// "byte" of one, "bytes" of any other number.
+// "byte" for one, "bytes" for other numbers.
 const char *size_text_unit(size_t bytes);

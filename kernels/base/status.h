@@ -1,5 +1,5 @@
-// Status: why something could not be done. Faults of the program abort through CHECK; everything that
-// bad input or a full memory can cause is a status with a reason that the user sees.
+// Status: why something could not be done. Faults of the program abort through CHECK; bad input and exhausted
+// memory give a status with a message for the user.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,11 +20,12 @@ struct status {
     char message[1024];
 };
 
-// Sets code and message, control characters as "?", unless one is set: the first is the true one. Returns false.
+// Sets code and message, with control characters as "?". Keeps an earlier status, which is the cause. Returns
+// false.
 bool status_set(struct status *status, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// How many bytes the control character at text takes, of ASCII 1, of Unicode's second block (C1) 2; 0: it is none.
-// What a hostile file says must not write to the terminal.
+// Bytes of the control character at text: 1 for ASCII, 2 for Unicode's C1; 0: it is none. Text of a hostile file
+// must not control the terminal.
 size_t control_character(const char *text);
 // "ok", "oom", "unsupported", "bad_input", "io", "failed".
 const char *status_name(enum status_code code);

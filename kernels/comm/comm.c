@@ -49,7 +49,7 @@ static bool failed(const struct device *device)
     return device->status.code != STATUS_OK;
 }
 
-// What a rank sends and receives at once.
+// Bytes that a rank sends and receives in one exchange.
 struct traffic {
     double sent_bytes, received_bytes;
     size_t messages;
@@ -62,13 +62,13 @@ static void count(struct device *device, struct traffic traffic)
     device->counters.messages += traffic.messages;
 }
 
-// The event's number.
+// Traces an event and returns its number.
 static size_t note(const struct comm *comm, const struct device *device, struct trace_event event)
 {
     return comm->trace && !failed(device) ? trace_add(comm->trace, device, event) : 0;
 }
 
-// All ranks of the comm at once, of which this one has no data.
+// Counts an exchange of all ranks of the comm on a device without data.
 static struct delivery meet(const struct comm *comm, struct device *device, struct traffic traffic)
 {
     CHECK(comm->size > 0 && comm->stride > 0);
@@ -106,7 +106,7 @@ static void note_messages(const struct comm *comm, const struct device *device, 
     }
 }
 
-// Counts them; what was started is NULL on a device without data, too.
+// Counts messages and starts them; `started` is NULL on a device without data.
 static struct delivery begin(const struct comm *comm, struct device *device, comm_start *start,
                              const struct message *sends, size_t send_count, const struct message *receives,
                              size_t receive_count)
@@ -141,7 +141,7 @@ struct delivery comm_start_exchange(const struct comm *comm, struct device *devi
 
 void comm_wait(const struct comm *comm, struct device *device, struct delivery *delivery)
 {
-    if (delivery->going && !failed(device)) { // else all ranks end
+    if (delivery->going && !failed(device)) { // otherwise all ranks end
         for (size_t i = 0; i < delivery->events; i++)
             note(comm, device, (struct trace_event){.kind = TRACE_WAIT, .event = delivery->event + i});
         if (!device->ops->dataless)
@@ -150,7 +150,7 @@ void comm_wait(const struct comm *comm, struct device *device, struct delivery *
     *delivery = (struct delivery){0};
 }
 
-// Messages to or from every other rank, as they come up.
+// A growing list of messages to or from other ranks.
 struct post {
     struct message *items;
     size_t count;
@@ -192,9 +192,9 @@ static struct delivery post_start(const struct comm *comm, struct device *device
     return delivery;
 }
 
-// ---- in nodes: first within each, then between those that have the same place in theirs
+// ---- nodes: first within each node, then between ranks with the same index in their nodes
 
-// The ranks of this one's node; those with its place in theirs, a node each, and the rows that they own.
+// The ranks of this node; the ranks with this index in every node, and the rows that they own.
 struct levels {
     struct comm near, far;
     struct row_range *far_owned; // [far.size]
@@ -216,7 +216,7 @@ static void sum_rows_by_nodes(const struct comm *comm, struct device *device, st
                               const struct row_range *owned)
 {
     struct levels levels = levels_of(comm, owned);
-    // Each rank the rows that its like own in all nodes.
+    // Sums, for each index in a node, the rows that ranks with this index own in all nodes.
     for (size_t first = 0; first < comm->size; first += comm->node)
         comm_sum_rows(&levels.near, device, t, owned + first);
     comm_sum_rows(&levels.far, device, t, levels.far_owned);
@@ -240,7 +240,7 @@ static size_t row_bytes(struct tensor t)
     return t.cols * dtype_bytes(t.dtype);
 }
 
-// The same as their messages, of ranks without data, of which there may be very many.
+// The same traffic for planned ranks, computed without a message list, because there may be very many.
 static struct traffic gather_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned)
 {
     double row = (double)row_bytes(t), own = (double)owned[comm->rank].count, all = 0;
@@ -284,14 +284,14 @@ static size_t block_rows(struct row_range rows, size_t first, size_t max)
     return left < max ? left : max;
 }
 
-// Of a rank's rows those from `first` on, at most `most`.
+// At most `max` of a rank's rows, from `first` on.
 static struct tensor block_of(struct tensor t, struct row_range rows, size_t first, size_t max)
 {
     size_t count = block_rows(rows, first, max);
     return tensor_rows(t, rows.start + (count ? first : 0), count);
 }
 
-// Adds a part that others are like, so many times: of ranks without data the cost alone.
+// Counts the addition of `times` parts of equal size, for ranks without data.
 static void accumulate_planned(struct device *device, struct tensor sum, struct tensor part, size_t times)
 {
     struct counters before = device->counters;
@@ -299,7 +299,7 @@ static void accumulate_planned(struct device *device, struct tensor sum, struct 
     counters_repeat(&device->counters, &before, (double)(times - 1));
 }
 
-// mine = the sum of all ranks' parts, in their order. others: of the ranks below and above, one after another.
+// mine = the sum of all ranks' parts in rank order. others: the parts of the other ranks in that order.
 static void add_in_order(const struct comm *comm, struct device *device, struct tensor mine, struct tensor others,
                          struct tensor wide)
 {
@@ -333,7 +333,7 @@ static struct traffic block_traffic(const struct comm *comm, struct tensor t, co
     return traffic;
 }
 
-// Everyone's block of t to its owner, who gets those of the others one after another.
+// Sends each rank its block of t; others receives the other ranks' versions of this rank's block.
 static struct delivery start_blocks(const struct comm *comm, struct device *device, struct tensor t,
                                     const struct row_range *owned, size_t first, size_t max, struct tensor others)
 {
@@ -360,7 +360,7 @@ static size_t largest_share(const struct comm *comm, const struct row_range *own
     return largest;
 }
 
-// Of rows of bf16, which are summed in f32; else none.
+// Buffer that sums bf16 rows in f32; no tensor for other dtypes.
 static struct tensor wide_rows(struct device *device, struct tensor t, size_t rows)
 {
     return t.dtype == DTYPE_BF16 ? tensor_new(device, rows, t.cols, DTYPE_F32, CATEGORY_WORKSPACE) : tensor_none();
@@ -375,7 +375,7 @@ void comm_sum_rows(const struct comm *comm, struct device *device, struct tensor
         return;
     }
     size_t own = owned[comm->rank].count, largest = largest_share(comm, owned);
-    // Of every rank's rows as many as find room here, so that all take as many turns.
+    // The largest block that fits the workspace, so that all ranks take equally many blocks.
     size_t wide_parts = t.dtype == DTYPE_BF16 ? 2 : 0;
     size_t max = COMM_SCRATCH_BYTES / ((comm->size - 1 + wide_parts) * row_bytes(t));
     max = max == 0 ? 1 : max < largest ? max : largest;
@@ -399,7 +399,7 @@ struct row_sum comm_start_sum_rows(const struct comm *comm, struct device *devic
     struct row_range own = owned[comm->rank];
     if (comm->size == 1 || failed(device))
         return (struct row_sum){0};
-    CHECK(comm->node <= 1); // which overlap is refused with
+    CHECK(comm->node <= 1); // overlap is refused with nodes
     struct row_sum sum = {.mine = tensor_rows(t, own.start, own.count)};
     sum.others = tensor_new(device, (comm->size - 1) * own.count, t.cols, t.dtype, CATEGORY_WORKSPACE);
     sum.delivery = start_blocks(comm, device, t, owned, 0, largest_share(comm, owned), sum.others);
@@ -430,7 +430,7 @@ void comm_sum(const struct comm *comm, struct device *device, struct tensor t)
     free(owned);
 }
 
-// Of a ring: every other rank's rows go by, as partial sums, and then once more, as sums.
+// A ring: every other rank's rows pass once as partial sums and, for an all-reduce, once more as sums.
 static struct traffic reduce_traffic(const struct comm *comm, struct tensor t, const struct row_range *owned,
                                      bool all)
 {

@@ -1,46 +1,44 @@
-// World: the processes that a trial runs in, one per rank, and what they tell each other besides tensors. None of
-// that is counted.
+// World: the processes of a trial, one per rank, and their communication besides tensors, which is not counted.
 #pragma once
 #include "kernels/comm/comm.h"
 
 struct world;
 struct world_ops {
-    // Everyone meets; a rank that waits for long leaves its processor to those that work.
+    // Barrier for long waits: waiting ranks leave their processor to working ones.
     void (*rest)(const struct world *world);
-    // Everyone meets, and goes on at once.
+    // Barrier that returns without delay.
     void (*meet)(const struct world *world);
-    // data: rank 0's, then everyone's.
+    // Copies rank 0's data to all ranks.
     void (*broadcast)(const struct world *world, void *data, size_t bytes);
-    // all: on rank 0 everyone's `bytes`, rank after rank; on others nothing is read.
+    // all: on rank 0 the `bytes` of each rank in order; ignored on other ranks.
     void (*gather)(const struct world *world, void *all, const void *own, size_t bytes);
-    // From one rank to another.
+    // Point to point.
     void (*send)(const struct world *world, size_t to, const void *data, size_t bytes);
     void (*receive)(const struct world *world, size_t from, void *data, size_t bytes);
-    // Before this rank waits for the others by means that are not these, and after: it is asked who keeps them
-    // from their end.
+    // Marks that this rank waits for others by other means, so that it answers correctly who holds up the ranks.
     void (*set_waiting)(bool waits);
-    // Lets go of the others. NULL: nothing.
+    // Disconnects from the other ranks. NULL: nothing to do.
     void (*close)(struct world *world);
 };
 
 struct world {
     const struct world_ops *ops;
     struct comm comm;  // of all ranks
-    size_t local_rank; // among those on this one's machine
+    size_t local_rank; // among the ranks on this machine
     char engine[64];   // "Open MPI 4.1.4"; empty: none
-    char backend[256]; // the transport's own
+    char backend[256]; // owned by the transport
 };
 
-// One rank alone.
+// A single rank.
 void world_open_alone(struct world *world);
-// One of several, as the program's launcher started them, by the plug-in longbp-mpi.so. False and a status
-// (unsupported) if that is not there.
+// Joins the ranks that the program's launcher started, through the plug-in longbp-mpi.so. Returns false and a
+// status (unsupported) if that is missing.
 bool world_open_mpi(struct world *world, struct status *status);
 void world_close(struct world *world);
-// What the ranks tell each other by tensors goes from device to device from here on, where devices of this name
-// have a transport of their own. Of one rank nothing. False and a status (unsupported) if that cannot be had.
+// Switches tensor communication to direct transfers between devices of this name, if they have a transport. Does
+// nothing for one rank. Returns false and a status (unsupported) on failure.
 bool world_join(struct world *world, const char *device, struct status *status);
-// Each number becomes its sum over the ranks, rank 0's first, the same bits on all.
+// Sums each number over the ranks in order, with the same bits on all.
 void world_sum(const struct world *world, double *numbers, size_t count);
-// Whether the plug-in is there.
+// Tells whether the plug-in is there.
 bool world_has_mpi(struct status *status);

@@ -12,7 +12,7 @@ const char *category_name(enum category category)
     return names[category];
 }
 
-// Growing the time line costs host memory that is no part of what is measured, so it is not counted.
+// The time line's own host memory is not part of the measurement and not counted.
 static void timeline_add(struct arena *arena, double flops)
 {
     if (!arena->timeline_on)
@@ -56,7 +56,7 @@ size_t arena_rounded(size_t bytes)
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
-// Bytes in words.
+// A size as text.
 struct size_words {
     char text[32];
 };
@@ -77,8 +77,7 @@ static size_t live_of_both(const struct arena *arena)
     return arena->live_bytes + (arena->beside ? arena->beside->live_bytes : 0);
 }
 
-// The limit that leaves the least room, what it is called, and the live bytes that count against it; 0: there is
-// none.
+// The limit with the least free bytes, its name, and the live bytes that count against it; 0: no limit.
 static size_t nearest_limit(const struct arena *arena, size_t *live_bytes, const char **what)
 {
     size_t both_bytes = live_of_both(arena);

@@ -1,13 +1,13 @@
-// Arena: every byte of a place is asked of one arena, by category, so that the peak is a measured quantity.
-// It keeps the live bytes, the high-water mark, what each category held at that moment, and on request the
-// whole time line. Past its limit an allocation fails and the reason is kept: out of memory is a result.
+// Arena: allocates every byte of a place, by category, so that peak memory is measured exactly. It keeps the live
+// bytes, the high-water mark and its breakdown by category, and on request a time line. An allocation beyond the
+// limit fails with a reason: out of memory is a result.
 #pragma once
 #include "kernels/base/status.h"
 #include <stddef.h>
 #include <stdint.h>
 
-// Where a tensor lives: on the device, whose operations see it, or on the host, where it is kept while the device
-// has no room for it. One arena each.
+// The memory that holds a tensor: the device's, which operations access, or the host's, to which tensors are
+// offloaded. Each has an arena.
 enum place { PLACE_DEVICE, PLACE_HOST, PLACE_COUNT };
 
 enum category {
@@ -26,10 +26,10 @@ enum category {
 };
 const char *category_name(enum category category);
 
-// Every allocation is rounded up to this many bytes, on every device.
+// Allocations are rounded up to this many bytes on every device.
 #define ARENA_ALIGNMENT 256
 
-// One change of the live bytes. `flops` is the device's count at that moment, `ms` the time since the start.
+// A change of the live bytes. `flops`: the device's count at that moment; `ms`: time since the start.
 struct arena_event {
     double ms, flops;
     size_t live_bytes[CATEGORY_COUNT];
@@ -37,18 +37,18 @@ struct arena_event {
 
 struct arena;
 struct device;
-// Where the bytes come from: malloc on a CPU, the driver's pool on a card, pinned memory beside it, nowhere in a
-// plan. allocate returns NULL when the place itself is full, and sets the status where it knows more than that.
+// The allocator behind an arena: malloc on a CPU, the driver's pool on a card, pinned host memory, none in a plan.
+// allocate returns NULL if the place is full, and sets the status if it knows a reason.
 struct arena_source {
     void *(*allocate)(struct arena *arena, size_t bytes, struct status *status);
     void (*release)(struct arena *arena, void *pointer, size_t bytes);
-    void (*close)(struct arena *arena); // when the arena closes; NULL: nothing is left to do
+    void (*close)(struct arena *arena); // called by arena_close; NULL: nothing to do
 };
 
 #define ARENA_LIMIT_NOTHING ((size_t)1)
 
-// `make FILL_FREED=1`: sources fill what is released with these bytes, NaN in every dtype, so that reading it later
-// shows in a result, also where the same memory is handed out again.
+// `make FILL_FREED=1` fills released memory with these bytes, which are NaN in every dtype, so that a later read
+// shows in the result, even if the memory is reused.
 #ifdef FILL_FREED
 #define ARENA_FILLS_FREED true
 #else
@@ -58,42 +58,42 @@ struct arena_source {
 
 struct arena {
     struct arena_source source;
-    void *kept;            // the source's own
-    struct device *device; // whose place it is of
+    void *kept;            // owned by the source
+    struct device *device; // the device of this place
     enum place place;
     size_t limit_bytes;     // 0: no limit; ARENA_LIMIT_NOTHING: nothing fits
-    const char *limit_what; // what messages call it: its key in a trial, or what sets it where none is given
-    // Another place in the same memory, and what was free there for both together; 0: no limit but the place's own.
+    const char *limit_what; // its name in messages: its key in a trial, or the source of the default
+    // Another arena in the same memory, and the free memory for both together; 0: only the arena's own limit.
     const struct arena *beside;
     size_t shared_bytes;
     const char *shared_what;
     size_t live_bytes, peak_bytes;
     size_t live_by_category[CATEGORY_COUNT], peak_by_category[CATEGORY_COUNT];
-    size_t allocated_bytes; // ever, released or not
-    // The time line, kept while timeline_on is set.
+    size_t allocated_bytes; // in total, including released bytes
+    // The time line, recorded while timeline_on is set.
     bool timeline_on;
     double timeline_start_ms;
     struct arena_event *timeline;
     size_t timeline_count, timeline_capacity;
 };
 
-// Without a limit.
+// Opens an arena without a limit.
 void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source);
-// bytes: 0 is no limit. what: what messages call it; NULL: its key in a trial.
+// bytes: 0 is no limit. what: its name in messages; NULL: its key in a trial.
 void arena_limit(struct arena *arena, size_t bytes, const char *what);
-// Frees the arena's own records. Aborts if something is still allocated: that is a leak in the program.
+// Frees the arena's own records. Aborts on memory still allocated, which is a leak in the program.
 void arena_close(struct arena *arena);
-// The bytes an allocation of `bytes` is counted as.
+// Bytes that an allocation of `bytes` counts as.
 size_t arena_rounded(size_t bytes);
-// Returns NULL and sets status (oom: wanted, live, limit and what it is called, missing, category) if the bytes do
-// not fit. 0 bytes are valid.
+// Returns NULL and sets the status (oom: the request, live bytes, the limit and its name, missing bytes, category)
+// if the bytes do not fit. 0 bytes are valid.
 void *arena_allocate(struct arena *arena, size_t bytes, enum category category, double flops,
                      struct status *status);
 void arena_release(struct arena *arena, void *pointer, size_t bytes, enum category category, double flops);
-// As if what is live had grown by so many bytes, by category so much (modulo 2^64, for a category may have shrunk),
-// and shrunk again. False, and nothing, if they do not fit.
+// Records a temporary growth of the live bytes, with differences by category (modulo 2^64, because a category may
+// shrink). Returns false and records nothing if it does not fit.
 bool arena_touch(struct arena *arena, size_t bytes, const size_t by_category[CATEGORY_COUNT]);
-// The high-water mark starts anew at what is live now.
+// Restarts the high-water mark at the live bytes.
 void arena_reset_peak(struct arena *arena);
 void arena_timeline_start(struct arena *arena);
 void arena_timeline_stop(struct arena *arena);

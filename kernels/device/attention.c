@@ -1,18 +1,18 @@
-// The fronts of attention: the pairs that the masks leave are its FLOPs; queries are taken in parts, and those that
-// see all keys apart from those before them; keys in blocks, which attention_merge puts together; the backward's
-// workspace is taken here.
+// Fronts of attention. FLOPs count the pairs that masks leave. Queries run in parts, those that see all keys
+// separate from those before them; keys run in blocks, which attention_merge combines. The backward allocates its
+// workspace here.
 #include "kernels/device/front.h"
 #include "kernels/device/ops.h"
 
-// Keys of [first, first + keys) seen by the queries at positions below `end`, together.
+// Pairs with keys [first, first + keys) for all queries at positions below `end`.
 static double keys_seen(size_t end, size_t first, size_t keys)
 {
     double n = end > first ? end - first : 0, k = keys;
     return n < k ? n * (n + 1) / 2 : k * (k + 1) / 2 + k * (n - k);
 }
 
-// Pairs (query, key) of a sequence that the causal mask leaves, over keys [first, first + keys) alone, if every
-// query stood so far to the left.
+// Pairs (query, key) of a sequence that the causal mask leaves over keys [first, first + keys), with every query
+// moved `left` positions to the left.
 static double causal_pairs(struct attention_shape s, size_t left, size_t first, size_t keys)
 {
     size_t start = s.start > left ? s.start - left : 0;
@@ -20,8 +20,8 @@ static double causal_pairs(struct attention_shape s, size_t left, size_t first, 
     return keys_seen(end, first, keys) - keys_seen(start, first, keys);
 }
 
-// Pairs of all sequences that the masks leave, over these keys alone. What a window takes away is what queries
-// further left see.
+// Pairs of all sequences that the masks leave over these keys. A window removes the pairs that queries further left
+// would see.
 static double pairs_seen(struct attention_shape s, size_t first, size_t keys)
 {
     double pairs = 0;
@@ -42,7 +42,7 @@ static double pairs_seen(struct attention_shape s, size_t first, size_t keys)
     return pairs;
 }
 
-// The first key that any query of a sequence sees. Without a prefix no query sees one before the first query's.
+// The first key that any query of a sequence sees. Without a prefix it is that of the first query.
 static size_t first_key_of(const struct attention_shape *s, size_t sequence)
 {
     size_t first = attention_keys(*s);
@@ -53,7 +53,7 @@ static size_t first_key_of(const struct attention_shape *s, size_t sequence)
     return first;
 }
 
-// Sequences whose masks may differ.
+// Number of sequences with masks of their own.
 static size_t sequences_apart(const struct attention_shape *s)
 {
     return s->mask.documents.starts ? s->batch : 1;
@@ -85,7 +85,7 @@ static void check_attention(struct attention_shape s, struct tensor q, struct te
     CHECK(k.rows >= attention_keys(s) * s.batch && k.cols == s.kv_heads * s.head_dim && same_shape(k, v));
 }
 
-// Of all sequences, each its own.
+// Keys read, summed over sequences.
 static size_t keys_read(struct attention_shape s)
 {
     size_t keys = 0, apart = sequences_apart(&s);
@@ -108,8 +108,8 @@ static struct range attention(enum work work, const char *name, struct attention
     return range;
 }
 
-// Of an operation that the device computes in f32 for its mask's sake, the share of the queries that a window takes
-// keys from: the others could be apart. Documents may begin anywhere.
+// For operations computed in f32 because of a mask: the share of queries affected by the window; the others could
+// run separately. 0 with documents, because they may begin anywhere.
 static double windowed_share(struct attention_shape s)
 {
     size_t keys = attention_keys(s), others = s.mask.window > s.start ? s.mask.window - s.start : 0;
@@ -134,8 +134,8 @@ static double f32_share(const struct device *device, struct attention_shape shap
     return rules->attention_f32_share(device, unmasked, backward) == 1 ? 1 : share == 1 ? windowed_share(shape) : 0;
 }
 
-// extra: FLOPs that are done beyond the counted ones, where all are done in f32. done: those that a pair of a query
-// and a key takes, per element of a head, whether the key takes a gradient or not.
+// extra: FLOPs executed beyond the counted ones, if all run in f32. done: executed FLOPs per pair and head element,
+// whether or not the key has a gradient.
 static struct cost attention_cost(const struct device *device, struct attention_shape shape, bool backward,
                                   double flops, double extra, double moved)
 {
@@ -188,7 +188,7 @@ static void attention_backward(struct device *device, struct attention_shape sha
     struct tensor workspace = tensor_new(device, 1, wanted / sizeof(double) + 1, DTYPE_F64, CATEGORY_WORKSPACE);
     if (failed(device))
         return;
-    // A pass over the queries and one over the keys: scores, and their gradients, are computed in both.
+    // One pass over the queries and one over the keys, both of which compute scores and their gradients.
     struct cost cost = attention_cost(device, shape, true, flops, flops - of_queries, moved);
     if (rules->attention_backward_glue) {
         cost.glue_bytes = rules->attention_backward_glue(device, shape, segments, segment_count);
@@ -202,8 +202,8 @@ static void attention_backward(struct device *device, struct attention_shape sha
     tensor_free(device, &workspace);
 }
 
-// The part's rows of a mask. Nothing is left of a window that is longer than what the last query could see, nor of
-// documents that begin no later than the keys, or where their prefix ends.
+// A part's mask. Drops a window longer than what the last query could see, and documents that begin before the keys
+// or at the end of their prefix.
 static struct attention_mask mask_of(const struct attention_shape *shape, size_t first, size_t queries)
 {
     size_t row = first * shape->batch, rows = queries * shape->batch;
@@ -223,12 +223,12 @@ static struct attention_mask mask_of(const struct attention_shape *shape, size_t
     return mask;
 }
 
-// The queries from `first` on that are taken together: as many as the device takes, at least one, all of one kind.
+// The queries from `first` on that run together: as many as the device takes, at least one, all of one kind.
 static struct attention_shape part_from(const struct device *device, struct attention_shape shape, size_t first)
 {
     size_t keys = attention_keys(shape),
            max = part_rows(device, shape.queries, shape.batch * shape.heads * shape.head_dim);
-    size_t masked = keys > shape.start + 1 ? keys - shape.start : 0; // that do not see all keys, and one more
+    size_t masked = keys > shape.start + 1 ? keys - shape.start : 0; // queries that do not see all keys, plus one
     struct attention_shape part = shape;
     part.start += first;
     part.queries = smaller(larger(max, 1), shape.queries - first);
@@ -239,8 +239,8 @@ static struct attention_shape part_from(const struct device *device, struct atte
     return part;
 }
 
-// Keys that are taken together with a part's queries: as many as the device takes, before key `end`. The last block
-// has those of all queries of the part, which are never more than a block; the others are seen by all of them.
+// Keys that run with a part's queries: as many as the device takes, before key `end`. The last block has the keys
+// of the part's own queries, which fit a block; all queries see the other blocks.
 struct key_block {
     struct attention_shape shape; // positions counted from the block's first key
     size_t first, end;
@@ -257,22 +257,22 @@ static struct key_block block_before(const struct device *device, struct attenti
     return block;
 }
 
-// Documents are told by the positions of the keys, and one head's keys of all sequences at one position are not
-// cut.
+// Refuses matrices that cannot be cut: documents refer to key positions, and one head's keys at one position are
+// never split.
 static bool holds_keys(struct device *device, struct attention_shape shape, struct tensor k)
 {
     size_t keys = shape.mask.documents.starts ? attention_keys(shape) : 1;
     return holds(device, tensor_rows(k, 0, keys * shape.batch), "attention");
 }
 
-// The rows from the block's first on.
+// Rows from the block's first key on.
 static struct tensor block_rows(struct tensor t, const struct key_block *block)
 {
     size_t row = block->first * block->shape.batch;
     return tensor_rows(t, row, t.rows - row);
 }
 
-// One part of the queries over all keys that it sees, block by block.
+// Runs one part of the queries over all keys that it sees, block by block.
 static void forward_blocks(struct device *device, struct attention_shape part, struct tensor o,
                            struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
@@ -312,8 +312,8 @@ void op_attention_forward(struct device *device, struct attention_shape shape, s
     }
 }
 
-// The segments as far as the block's keys that the queries see go, into `to`, counted from its first; how many
-// those are.
+// Clips the segments to the keys of the block that the queries see, with positions relative to the block. Returns
+// how many remain.
 static size_t segments_seen(struct key_segment *to, const struct key_segment *from, size_t segment_count,
                             struct attention_shape part, const struct key_block *block)
 {
@@ -332,7 +332,7 @@ static size_t segments_seen(struct key_segment *to, const struct key_segment *fr
     return kept;
 }
 
-// What a part's rows of the operands and results of the backward are.
+// The rows of a part in the operands and results of the backward.
 struct backward_part {
     struct attention_shape shape;
     struct tensor grad_q, grad_o, o, logsumexp, q;
@@ -344,7 +344,7 @@ static void backward_blocks(struct device *device, struct backward_part part, bo
 {
     struct key_segment *seen = calloc(segment_count + 1, sizeof *seen);
     struct key_block block = block_before(device, part.shape, part.shape.keys);
-    struct tensor kept = tensor_none(); // what the first block would overwrite, and others read
+    struct tensor kept = tensor_none(); // a copy of grad_o, which the first block would overwrite
     CHECK(seen);
     if (block.first > first_key(&part.shape) && part.grad_q.data == part.grad_o.data) {
         kept = tensor_new(device, part.grad_o.rows, part.grad_o.cols, part.grad_o.dtype, CATEGORY_WORKSPACE);

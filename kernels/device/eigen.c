@@ -4,12 +4,12 @@
 #include <omp.h>
 #include <stdlib.h>
 
-#define SAMPLES  ((size_t)256) // rows, or columns, of the matrix that are multiplied at a time
+#define SAMPLES  ((size_t)256) // rows, or columns, of the matrix that are multiplied at once
 #define TILE     ((size_t)512) // rows and columns of the Gram matrix that one thread computes
-#define WORK     40            // numbers per row that LAPACK works in; it asks for 26 at least
+#define WORK     40            // numbers per row of LAPACK's workspace; it requires at least 26
 #define INTEGERS 10
 
-// Fortran's: BLAS and LAPACK. The lengths of their words come last.
+// Fortran interfaces of BLAS and LAPACK. The lengths of strings come last.
 void dgemm_(const char *transpose_a, const char *transpose_b, const int *m, const int *n, const int *k,
             const double *alpha, const double *a, const int *lda, const double *b, const int *ldb,
             const double *beta, double *c, const int *ldc, size_t length_a, size_t length_b);
@@ -24,15 +24,15 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// What the scratch consists of, in this order.
+// The scratch's parts, in order.
 struct scratch {
     double *vectors; // [rank, s]
-    double *gram;    // [s, s], of which one triangle is kept
+    double *gram;    // [s, s], one triangle
     double *samples; // [SAMPLES, s]
     double *values;  // [s]
     double *work;    // [WORK s]
     int *integers;   // [INTEGERS s + 2 rank]
-    size_t count;    // of all, in f64
+    size_t count;    // total, in f64
 };
 
 static struct scratch scratch_of(double *start, size_t s, size_t rank)
@@ -41,7 +41,7 @@ static struct scratch scratch_of(double *start, size_t s, size_t rank)
     struct scratch scratch = {.count = 2 * rank * s + s * s + SAMPLES * s + s + WORK * s + integers};
     if (start) {
         scratch.vectors = start;
-        scratch.gram = start + 2 * rank * s; // after them, and after their transpose
+        scratch.gram = start + 2 * rank * s; // after the vectors and their transpose
         scratch.samples = scratch.gram + s * s;
         scratch.values = scratch.samples + SAMPLES * s;
         scratch.work = scratch.values + s;
@@ -56,14 +56,14 @@ size_t eigen_scratch(size_t rows, size_t cols, size_t rank)
     return scratch_of(NULL, smaller(rows, cols), rank).count;
 }
 
-// gram += samples^T samples, of `count` samples of s numbers each.
+// gram += samples^T samples, for `count` samples of s numbers.
 static void add_samples(const struct scratch *scratch, size_t s, size_t count)
 {
     const double one = 1;
     size_t tiles = (s + TILE - 1) / TILE;
 #pragma omp parallel if (tiles > 1)
     {
-        omp_set_num_threads(1); // of this region's tasks: each tile is one call, and its bits are its own
+        omp_set_num_threads(1); // inside this region's tasks: each tile is one call with its own bits
 #pragma omp for schedule(dynamic) collapse(2)
         for (size_t j = 0; j < tiles; j++) {
             for (size_t i = 0; i < tiles; i++) {
@@ -98,8 +98,8 @@ static void fill_gram(const struct scratch *scratch, struct tensor g)
     }
 }
 
-// scratch->vectors and values of the Gram matrix, which is spent: of the largest values, the smallest of them
-// first.
+// Computes the eigenvectors of the largest eigenvalues, in ascending order, into scratch->vectors and values.
+// Overwrites the Gram matrix.
 static bool find_vectors(const struct scratch *scratch, size_t s, size_t rank, struct status *status)
 {
     double trace = 0;
@@ -109,7 +109,7 @@ static bool find_vectors(const struct scratch *scratch, size_t s, size_t rank, s
         return status_set(status, STATUS_FAILED, "a gradient that is to be projected is not finite");
     int n = (int)s, first = (int)(s - rank + 1), work_count = WORK * (int)s, integer_count = INTEGERS * (int)s;
     int found = 0, info = 0;
-    double none = 0; // limits and tolerance, which a range of indices does not want
+    double none = 0; // limits and tolerance, unused with a range of indices
 #pragma omp parallel num_threads(1)
     {
         omp_set_num_threads(1); // the library's own threads would change bits

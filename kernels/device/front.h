@@ -1,5 +1,5 @@
-// Front: what the fronts of operations (ops.h) have in common: the cost and the range of one, and the parts that
-// tensors longer than the device takes are taken in. For ops.c, attention.c and memory.c alone.
+// Front: shared code of the operations' fronts (ops.h): cost and range of an operation, and cuts of tensors longer
+// than the device takes. Only for ops.c, attention.c and memory.c.
 #pragma once
 #include "kernels/device/device.h"
 #include "kernels/device/observer.h"
@@ -10,13 +10,13 @@ static inline bool failed(const struct device *device)
     return device->status.code != STATUS_OK;
 }
 
-// Whether there is anything to write, read or compute.
+// Tells whether tensors have data to read or write.
 static inline bool holds_data(const struct device *device)
 {
     return !failed(device) && !device->ops->dataless;
 }
 
-// What an operation takes by the roofline.
+// An operation's time by the roofline.
 static inline double roofline_s(const struct roofline *roof, const struct cost *cost)
 {
     double compute_s = (cost->flops - cost->f32_counted) / roof->flops_per_s,
@@ -26,7 +26,7 @@ static inline double roofline_s(const struct roofline *roof, const struct cost *
     return (compute_s > memory_s ? compute_s : memory_s) + (1 + cost->further_launches) * roof->launch_s;
 }
 
-// By its measured rate, or by that: also of what is computed in f32 without a rate of its own.
+// An operation's time by its measured rate, or else by the roofline, also for f32 work without a rate.
 static inline double estimate_s(const struct roofline *roof, const struct range *range, const struct cost *cost)
 {
     double measured_s = roof->rates ? rates_seconds(roof->rates, range, cost, roof->min) : 0;
@@ -53,8 +53,8 @@ static inline struct range operation(enum work work, const char *name)
     return (struct range){.level = RANGE_OPERATION, .name = name, .work = work};
 }
 
-// Counts an operation and begins its range. True: the device is to be asked for it, and then the range to be
-// popped. False: there is no data, and the operation is over.
+// Counts an operation and begins its range. Returns true if the device must run it, after which the range is
+// popped; false without data, where the operation is complete.
 static inline bool begin_cost(struct device *device, struct range range, struct cost cost)
 {
     count(device, &range, cost);
@@ -80,7 +80,7 @@ static inline bool begin(struct device *device, struct range range, double flops
         }                                                                                                          \
     } while (0)
 
-// What an operation reads or writes is on the device.
+// Bytes of an operand, which is on the device.
 static inline double bytes(struct tensor t)
 {
     CHECK(t.place == PLACE_DEVICE);
@@ -91,7 +91,7 @@ static inline bool same_shape(struct tensor a, struct tensor b)
     return a.rows == b.rows && a.cols == b.cols;
 }
 
-// Documents of so many rows of `batch` sequences.
+// Checks the documents of `rows` rows of `batch` sequences.
 static inline void check_documents(const struct documents *documents, size_t rows, size_t batch)
 {
     struct tensor starts = documents->device_starts, prefixes = documents->device_prefixes;
@@ -99,10 +99,10 @@ static inline void check_documents(const struct documents *documents, size_t row
     CHECK(!prefixes.data || (starts.data && prefixes.dtype == DTYPE_I32 && tensor_count(prefixes) == batch));
 }
 
-// Parts are of a multiple of this many rows, where one of them fits: tiles and blocks stay whole.
+// Parts have a multiple of this many rows if that fits, to keep tiles and blocks whole.
 #define PART_ROWS 2048
 
-// Rows of a part of tensors of up to `cols` columns, of which the longest has so many rows.
+// Rows of a part of tensors with up to `cols` columns and `rows` rows.
 static inline size_t part_rows(const struct device *device, size_t rows, size_t cols)
 {
     size_t max = device->ops->rules->elements_max;
@@ -121,7 +121,7 @@ static inline size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-// False and a status if the tensor, which cannot be taken in parts, is too long.
+// Returns false and a status if the tensor, which cannot be cut, is too long.
 static inline bool holds(struct device *device, struct tensor t, const char *what)
 {
     size_t max = device->ops->rules->elements_max;

@@ -1,4 +1,4 @@
-// A table of open addresses, never more than half full.
+// A hash table with open addressing, at most half full.
 #include "kernels/device/memo.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@ struct memo_entry {
     uint64_t hash;
     size_t key_bytes;
     void *key;
-    const void *outcome; // the key of an entry: many have the same; NULL: it was not run to its end
+    const void *outcome; // shared by all entries that have the same; NULL: its run did not complete
     struct counters counters;
-    size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // above what is live before, and as the difference to it
+    size_t peak_bytes, peak_by_category[CATEGORY_COUNT]; // growth above the live bytes before
 };
 
 struct memo {
@@ -79,7 +79,7 @@ static struct memo_entry *find(struct memo *memo, const void *key, size_t bytes)
     return *place;
 }
 
-// counters += times * (more - less), of what operations count.
+// counters += times * (more - less), for counters of operations.
 static void add(struct counters *counters, const struct counters *more, const struct counters *less, double times)
 {
     double launches = times * (double)(more->launches - less->launches);

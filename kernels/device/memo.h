@@ -1,6 +1,6 @@
-// Memo: what a sequence of operations costs on a device without data, by all that its cost depends on. A search
-// plans thousands of steps that consist of the same few cells; each is then asked for once, and counted as often as
-// it comes. Sums are rounded in another order than operation by operation.
+// Memo: caches the cost of operation sequences on a device without data, by everything that the cost depends on. A
+// search plans thousands of steps of the same few cells; each distinct cell is run once and counted as often as it
+// occurs. Sums are rounded in another order than operation by operation.
 #pragma once
 #include "kernels/device/device.h"
 
@@ -8,28 +8,28 @@ struct memo;
 struct memo *memo_new(void);
 void memo_free(struct memo *memo); // NULL is fine
 
-// Whether the device has a memo, and nobody looks on at it.
+// Tells whether the device has a memo and no observer.
 static inline bool memo_is_on(const struct device *device)
 {
     return device->memo && device->status.code == STATUS_OK && !device->observers && !device->arena.timeline_on;
 }
-// Counts what was counted since `before` so many times more.
+// Adds what was counted since `before` another `times` times.
 void counters_repeat(struct counters *counters, const struct counters *before, double times);
 
-// One use, from memo_begin to memo_end.
+// One lookup, from memo_begin to memo_end.
 struct memo_use {
-    struct memo_entry *entry; // that is being made; NULL: nothing is
+    struct memo_entry *entry; // being recorded; NULL: none
     struct counters counters; // before
     size_t peak_bytes, peak_by_category[CATEGORY_COUNT];
     uint64_t recorded;
-    const void *outcome; // of a sequence that is known: what memo_end was given
+    const void *outcome; // of a known sequence: the outcome passed to memo_end
 };
 
-// A device whose memo is not on knows nothing. key: `bytes` bytes that tell this sequence from all others on the
-// device's model; they are copied. True: it is known, and has been counted as if it
-// had run, its scratch with it; what it leaves in memory is the caller's to make so. False: it is to be run, and
-// memo_end called. It may use no queue but QUEUE_COMPUTE, and no event. One that does not fit into what is left of
-// the arena is not known: it is to end where it ends.
+// Looks up a sequence. key: `bytes` bytes that identify it on the device's model; copied. Returns true if it is
+// known: its cost and scratch memory have been counted as if it had run, and the caller allocates what it leaves in
+// memory. Returns false if it must run, followed by memo_end. It may use no queue but QUEUE_COMPUTE and no event. A
+// sequence that does not fit the arena's remaining memory counts as unknown, so that it fails where it would. Does
+// nothing if the memo is off.
 bool memo_begin(struct device *device, struct memo_use *use, const void *key, size_t bytes);
-// outcome: what the caller wants to know when the sequence is known; kept once for all that have the same.
+// outcome: returned for the known sequence; equal outcomes are stored once.
 void memo_end(struct device *device, struct memo_use *use, const void *outcome, size_t bytes);

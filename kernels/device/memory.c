@@ -1,10 +1,10 @@
-// Memory: tensors of a device, and their values' way from the host and back.
+// Memory: allocation of tensors, and transfer of values between host and device.
 #include "kernels/device/front.h"
 #include "kernels/device/ops.h"
 #include "kernels/device/queue.h"
 #include <string.h>
 
-#define CONVERTED_ALONE 65536 // elements that one thread converts on their way to or from a device
+#define CONVERTED_ALONE 65536 // elements that one thread converts during transfers
 
 struct tensor tensor_new(struct device *device, size_t rows, size_t cols, enum dtype dtype, enum category category)
 {
@@ -89,7 +89,7 @@ void tensor_read(struct device *device, struct tensor t, double *values)
     free(host);
 }
 
-// Whether the tensor is memory like any other here, with no copy of it on its way.
+// Tells whether the tensor is in host memory and no copy of it is in transit.
 static bool on_host(struct device *device, struct tensor t)
 {
     if (t.place == PLACE_HOST && device->ops->synchronize)
@@ -97,7 +97,7 @@ static bool on_host(struct device *device, struct tensor t)
     return t.place == PLACE_HOST;
 }
 
-// Uploads and downloads belong to set-up and reading results: they are not part of a step's cost.
+// Uploads and downloads are set-up or reading of results, not part of a step's cost.
 void op_upload(struct device *device, struct tensor t, const void *src)
 {
     if (holds_data(device) && on_host(device, t))

@@ -1,14 +1,14 @@
-// Objective sums: a step's loss, and beside it the metrics by which an objective is watched while it trains; one
-// tensor [OBJECTIVE_SUMS, 1] f64 on a device, or of the loss alone [1, 1]. Operations add to as many as it has.
+// Objective sums: a step's loss and the metrics by which training with an objective is monitored, in a tensor
+// [OBJECTIVE_SUMS, 1] f64, or [1, 1] for the loss alone. Operations add to the elements it has.
 #pragma once
 #include "kernels/base/host_device.h"
 #include <stddef.h>
 
 // Means over the step's pairs, or over its rows with a target.
 enum objective_metric {
-    METRIC_MARGIN,    // of a pair beta (S - S'), S as sequence_objective.h has it
-    METRIC_ACCURACY,  // whether that is above 0
-    METRIC_CLIP_LOW,  // whether the ratio of the row, or of its sequence, is below its bound
+    METRIC_MARGIN,    // beta (S - S') of a pair, S as in sequence_objective.h
+    METRIC_ACCURACY,  // whether the margin is above 0
+    METRIC_CLIP_LOW,  // whether the ratio of a row or its sequence is below its bound
     METRIC_CLIP_HIGH, // above it
     METRIC_KL,        // the estimate of the divergence from the reference
     METRIC_ENTROPY,   // of the row's distribution over the vocabulary
@@ -18,13 +18,13 @@ enum objective_metric {
 
 #define OBJECTIVE_SUMS (1 + (size_t)OBJECTIVE_METRICS)
 
-// As the tensor has them, one after another.
+// In the tensor's order.
 struct objective_sums {
     double loss, metrics[OBJECTIVE_METRICS];
 };
 
-// to: the tensor's elements, [1] or [OBJECTIVE_SUMS], or such a struct. The loop's constant bounds leave a card's
-// sums in registers.
+// to: the tensor's elements, [1] or [OBJECTIVE_SUMS], or this struct. The loop's constant bounds keep a card's sums
+// in registers.
 HOST_DEVICE static inline void objective_sums_add(void *to, size_t count, const struct objective_sums *sums,
                                                   double weight)
 {

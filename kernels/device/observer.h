@@ -1,14 +1,14 @@
-// Observer: is told what a device is asked for, as nested ranges: the step, its cells, each operation, an
-// operation's parts. Operations are told by their fronts (kernels/device/ops.h), on devices without data too.
+// Observer: is notified of a device's work as nested ranges: the step, its cells, each operation, an operation's
+// parts. The fronts (kernels/device/ops.h) notify it, also on devices without data.
 #pragma once
 #include "kernels/device/device.h"
 
-// What time goes to, in the order of tables and pictures.
+// Categories of time, in the order of tables and pictures.
 enum work {
     WORK_GEMM,
     WORK_ATTENTION_FORWARD,
     WORK_ATTENTION_BACKWARD,
-    WORK_ATTENTION_GLUE, // what brings attention's operands into a library's layout, and its results out of it
+    WORK_ATTENTION_GLUE, // converts attention's operands to a library's layout and its results back
     WORK_NORM,
     WORK_ROPE,
     WORK_SWIGLU,
@@ -24,11 +24,11 @@ enum work {
 const char *work_name(enum work work);
 
 enum range_level {
-    RANGE_STEP,      // of a method, whose name it has
-    RANGE_TIMED,     // from the timer's start to its stop, both of which are marked when it is pushed and popped
+    RANGE_STEP,      // named after its method
+    RANGE_TIMED,     // from the timer's start to its stop, which are marked when it is pushed and popped
     RANGE_CELL,      // a cell's forward or backward, or a part of it
     RANGE_HEAD,      // over the tokens of a chunk
-    RANGE_OPERATION, // pushed when it is counted, before it is asked for
+    RANGE_OPERATION, // pushed when it is counted, before it is issued
     RANGE_PART       // of an operation, where a device runs it as several
 };
 
@@ -48,7 +48,7 @@ struct observer {
     struct observer *next;
 };
 
-// Between ranges. The observer is the caller's, and must be detached before the device is closed.
+// Call between ranges. The observer is the caller's and must be detached before the device is closed.
 void observer_attach(struct observer *observer, struct device *device);
 void observer_detach(struct observer *observer, struct device *device);
 

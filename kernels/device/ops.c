@@ -7,7 +7,7 @@ static bool is_vector(struct tensor t, size_t length)
     return t.rows == 1 && t.cols == length;
 }
 
-// Random numbers belong to set-up: they are not part of a step's cost.
+// Random numbers are set-up, not part of a step's cost.
 void op_random_normal(struct device *device, struct tensor t, struct random random, double mean, double deviation,
                       enum dtype rounding)
 {
@@ -80,7 +80,7 @@ static void gemm(struct device *device, struct product p)
     }
 }
 
-// In parts of the rows of a, which are those of d or, where a is transposed, what is summed over.
+// Cuts the rows of a, which are d's rows or, if a is transposed, the summed dimension.
 static void gemm_in_parts(struct device *device, struct product p)
 {
     if (failed(device))
@@ -351,7 +351,7 @@ void op_log_prob_backward(struct device *device, struct tensor logits, struct te
         logsumexp, targets, grad, distribution);
 }
 
-// Of an update: w, or the master that moves in its place, and what follows it.
+// Checks w, or the master updated in its place, and the gradient.
 static bool is_update_of(const struct device *device, struct tensor w, struct tensor master, struct tensor g)
 {
     enum dtype wide = dtype_accumulator(device->ops->dtype);
@@ -364,7 +364,7 @@ static bool is_moment(const struct device *device, struct tensor w, struct tenso
     return same_shape(w, m) && (m.dtype == dtype_accumulator(device->ops->dtype) || m.dtype == w.dtype);
 }
 
-// w is written, and read unless the master is; counted alike where that begins.
+// Bytes of w, which is written, and read unless there is a master. Counts the same when the master is initialised.
 static double update_bytes(struct tensor w, struct tensor master)
 {
     return bytes(w) * (master.data ? 1 : 2) + 2 * bytes(master);

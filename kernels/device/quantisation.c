@@ -33,7 +33,7 @@ static double largest_magnitude(const double *values, size_t count)
     return largest;
 }
 
-// The nearest level's; of two as near the lower one.
+// The code of the nearest level, the lower one on ties.
 static uint32_t nf4_code(double x)
 {
     uint32_t code = 0;

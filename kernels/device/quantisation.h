@@ -1,6 +1,6 @@
-// Quantisation: weights that do not train, kept in few bits. A block of QUANTISATION_BLOCK weights in row-major
-// order, the last one of a matrix perhaps shorter, has one scale; a weight is scale * level(code), multiplied in
-// f32 and rounded once to the dtype that it is used in: the same source and the same bits on every device.
+// Quantisation: frozen weights in few bits. Each block of QUANTISATION_BLOCK weights in row-major order (a matrix's
+// last may be shorter) has a scale; a weight is scale * level(code), multiplied in f32 and rounded once to its
+// dtype: the same source and bits on every device.
 #pragma once
 #include "kernels/base/dtype.h"
 #include "kernels/base/host_device.h"
@@ -41,7 +41,7 @@ HOST_DEVICE static inline float nf4_level(unsigned code)
     return levels[code & 15];
 }
 
-// Of code number i of a word.
+// Level of code i in a word.
 HOST_DEVICE static inline float quantised_level(enum quantisation quantisation, uint32_t word, size_t i)
 {
     return quantisation == QUANTISATION_NF4 ? nf4_level(word >> 4 * i) : (float)(int8_t)(word >> 8 * i & 0xff);
@@ -52,9 +52,8 @@ const char *quantisation_name(enum quantisation quantisation);
 // Words and scales of `count` weights.
 size_t quantised_words(enum quantisation quantisation, size_t count);
 size_t quantised_blocks(size_t count);
-// The codes that are nearest to the values, and the scales; bits of the last word that no value has are 0. A value
-// that is no number makes its block none.
+// Computes scales and nearest codes; unused bits of the last word are 0. A NaN makes its whole block NaN.
 void quantise(enum quantisation quantisation, const double *values, size_t count, uint32_t *words, float *scales);
-// What they stand for, rounded to `rounding`.
+// The quantised values, rounded to `rounding`.
 void dequantise(enum quantisation quantisation, const uint32_t *words, const float *scales, size_t count,
                 enum dtype rounding, double *values);

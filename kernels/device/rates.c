@@ -41,14 +41,14 @@ const struct rate *rates_find(const struct rates *rates, const struct range *ran
     return rates_named(rates, name);
 }
 
-// The interval of an axis that `at` lies in, and how far: 0 its lower end, 1 its upper one.
+// The interval of an axis that contains `at`, and the position in it from 0 to 1.
 static size_t locate(const double *axis, size_t count, double at, double *share)
 {
     size_t i = 0;
     while (i + 2 < count && at > axis[i + 1])
         i++;
     double part = count > 1 ? log(at / axis[i]) / log(axis[i + 1] / axis[i]) : 0;
-    *share = part > 0 ? part < 1 ? part : 1 : 0; // also of a shape without any extent
+    *share = part > 0 ? part < 1 ? part : 1 : 0; // also for shapes with an empty dimension
     return i;
 }
 
@@ -72,7 +72,7 @@ double rate_at(const struct rate *rate, const double at[RATE_DIMENSIONS])
     return exp(sum);
 }
 
-// The axis along which an operation is cut into smaller ones; RATE_DIMENSIONS: any, for its shape changes, too.
+// The axis along which an operation can be cut; RATE_DIMENSIONS: any, with other shapes as parts.
 static size_t rows_axis(const struct rate *rate)
 {
     bool attention = strncmp(rate->operation, "attention_", strlen("attention_")) == 0;
@@ -99,8 +99,8 @@ static double rate_max(const struct rate *rate)
     return max;
 }
 
-// The maximum rate of this shape and of all shapes that its rows may be cut into. Interpolation never exceeds the
-// larger of two neighbouring points, so this shape and the points below it are enough.
+// The maximum rate of this shape and of the shapes that its rows may be cut into. Interpolation never exceeds the
+// larger of two neighbouring points, so this shape and the points below it suffice.
 static double rate_within(const struct rate *rate, const double at[RATE_DIMENSIONS])
 {
     size_t axis = rows_axis(rate);
@@ -115,7 +115,7 @@ static double rate_within(const struct rate *rate, const double at[RATE_DIMENSIO
     return max;
 }
 
-// Along the axis that it is cut along.
+// Tells whether the rate rises along the axis of cuts.
 static bool rises(const struct rate *rate)
 {
     size_t axis = rows_axis(rate), stride = 1;
@@ -148,7 +148,7 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-// "attention_forward" and "_causal".
+// Finds a part's rate, such as "attention_forward" with "_causal".
 static const struct rate *rate_of_part(const struct rates *rates, const struct range *range, const char *part)
 {
     char name[sizeof rates->items->operation + 16];
@@ -204,7 +204,7 @@ double rates_limited_s(const struct rates *rates, double seconds, double flops)
 {
     if (!rates || rates->power.flops_per_s == 0)
         return seconds;
-    double kept_s = flops / rates->power.flops_per_s; // at the limit
+    double kept_s = flops / rates->power.flops_per_s; // at the power limit
     return larger(seconds, smaller(kept_s, seconds * rates->power.factor));
 }
 

@@ -1,9 +1,9 @@
-// Row objective: what a row costs, as a function f of l, the log-prob of its target, and its derivative by l; the
-// same source on every device. To add one: its name here and its case below.
-//   r = exp(l - o), o the log-prob under the policy that sampled the row; q that under a reference; A the
-//   sequence's advantage
-// Three terms are of the row's whole distribution p over the vocabulary: of its logsumexp, its mean log-prob
-// m = mean of log p and its entropy H = -sum of p log p.
+// Row objective: a row's cost as a function f of l, the log-prob of its target, and its derivative by l; the same
+// source on every device. To add one: its name here and its case below.
+// r = exp(l - o), with o the log-prob under the policy that sampled the row; q: under the reference; A: the
+// advantage of the row or its sequence.
+// Three terms use the row's whole distribution p over the vocabulary: its logsumexp, its mean log-prob m = mean of
+// log p, and its entropy H = -sum of p log p.
 #pragma once
 #include "kernels/device/objective_sums.h"
 #include <math.h>
@@ -19,9 +19,8 @@ enum row_objective {
     ROW_CISPO, // f = -min(r, ratio_max) A l, the factor of l held fixed. Chen et al. 2025, arXiv 2506.13585
     ROW_SAPO,  // f = -A 4 sigma(t (r - 1)) / t. Gao et al. 2025, arXiv 2511.20347
     ROW_REINFORCE, // f = -A l. Williams 1992
-    ROW_RATIO      // as CLIP of r = s l / stop(l), s the ratio of the row's sequence, so that f' is that of s A:
-              // GSPO-token, Zheng et al. 2025, arXiv 2507.18071, equation 13. What it costs is the sequence's to
-              // count.
+    ROW_RATIO // CLIP of r = s l / stop(l), s the ratio of the row's sequence: f' is that of s A. GSPO-token, Zheng
+              // et al. 2025, arXiv 2507.18071, equation 13. Its cost is counted by the sequence
 };
 
 // Estimates k of the divergence from the reference by l - q of a sampled token. Schulman 2020, "Approximating KL
@@ -32,48 +31,48 @@ enum kl_estimate {
     KL_K1  // l - q
 };
 
-// low, high: 1 - low and 1 + high bound the ratio where it would gain more; dual: where A < 0 no larger ratio
-// counts (Ye et al. 2020, arXiv 1912.09729), 0: any does.
+// 1 - low and 1 + high bound the ratio in the direction of gain; dual: the maximum ratio if A < 0 (Ye et al. 2020,
+// arXiv 1912.09729), 0: none.
 struct clip {
     double low, high, dual;
 };
 
-// Columns of a tensor [n, DISTRIBUTION] of what a row's whole distribution is, then of what the loss's gradient by
-// its logits is beside that by l:  p (of_softmax - of_entropy log p) + of_mean / vocabulary.
+// Columns of a tensor [n, DISTRIBUTION]: first statistics of a row's distribution, then the factors of the loss's
+// gradient by its logits beyond that by l: p (of_softmax - of_entropy log p) + of_mean / vocabulary.
 enum row_distribution { OF_SOFTMAX, OF_MEAN, OF_ENTROPY, DISTRIBUTION };
 
-// Every objective has besides
-//   beta k, or, by importance, beta r k
+// Terms of every objective besides f:
+//   beta k, or, with importance, beta r k
 //   z_loss logsumexp^2 (Chowdhery et al. 2022, arXiv 2204.02311, section 5)
 //   -entropy_bonus H, without the row's weight w
 struct row_terms {
     enum row_objective kind;
     struct clip clip;
     double ratio_max;
-    double temperature, temperature_negative; // of SAPO, the second where A <= 0
+    double temperature, temperature_negative; // for SAPO, the second if A <= 0
     double scale;
     double beta;
     bool importance;
     enum kl_estimate estimate;
-    double smoothing; // of ROW_LIKELIHOOD
+    double smoothing; // for ROW_LIKELIHOOD
     double z_loss, entropy_bonus;
-    bool entropy; // H is wanted, for its bonus or as a metric
+    bool entropy; // compute H, for its bonus or as a metric
 };
 
-// Whether m or H is read: either takes a pass over the logits.
+// Tells whether m or H is read, which takes a pass over the logits.
 static inline bool row_reads_distribution(const struct row_terms *terms)
 {
     return terms->smoothing > 0 || terms->entropy;
 }
 
-// Whether the gradient of logits is more than g (onehot - softmax).
+// Tells whether the gradient of logits is more than g (onehot - softmax).
 static inline bool row_spreads(const struct row_terms *terms)
 {
     return terms->smoothing > 0 || terms->z_loss > 0 || terms->entropy_bonus > 0;
 }
 
 struct row_values {
-    double log_prob, old, reference, advantage, ratio; // ratio: of ROW_RATIO
+    double log_prob, old, reference, advantage, ratio; // ratio: for ROW_RATIO
     bool chosen;                                       // its sequence is a pair's first
     double logsumexp, mean, entropy;
 };
@@ -88,7 +87,7 @@ HOST_DEVICE static inline double objective_sigmoid(double x)
     return (x < 0 ? small : 1) / (1 + small);
 }
 
-// Between which a ratio counts as it is. Where it is at one of them, the slope is that of r A.
+// The range in which a ratio is not clipped. At a bound the slope is that of r A.
 struct ratio_bounds {
     double smallest, largest;
 };
@@ -101,17 +100,17 @@ HOST_DEVICE static inline struct ratio_bounds clip_bounds(struct clip clip, doub
     return bounds;
 }
 
-// Of a ratio r with log r = l + constant.
+// Cost of a ratio r with log r = l + constant.
 HOST_DEVICE static inline struct row_cost clip_cost(struct clip clip, double r, double advantage)
 {
     struct ratio_bounds bounds = clip_bounds(clip, advantage);
     double counted = r > bounds.largest ? bounds.largest : r < bounds.smallest ? bounds.smallest : r;
     struct row_cost cost = {-counted * advantage, r > bounds.largest || r < bounds.smallest ? 0 : -r * advantage},
                     none = {0, 0};
-    return advantage != 0 ? cost : none; // also of a ratio that has overflowed
+    return advantage != 0 ? cost : none; // also if the ratio has overflowed
 }
 
-// How many rows have a ratio beyond which bound; none where the advantage is 0.
+// Counts rows whose ratio is beyond either bound; none if the advantage is 0.
 HOST_DEVICE static inline void clip_metrics(struct ratio_bounds bounds, double r, double advantage, double rows,
                                             struct objective_sums *sums)
 {
@@ -119,7 +118,7 @@ HOST_DEVICE static inline void clip_metrics(struct ratio_bounds bounds, double r
     sums->metrics[METRIC_CLIP_HIGH] += advantage != 0 && r > bounds.largest ? rows : 0;
 }
 
-// By gap = q - l; the slope is that by l.
+// gap = q - l; the slope is the derivative by l.
 HOST_DEVICE static inline struct row_cost row_divergence(enum kl_estimate estimate, double gap)
 {
     struct row_cost k = {-gap, 1};
@@ -190,7 +189,7 @@ HOST_DEVICE static inline struct row_cost row_cost(struct row_terms terms, struc
     return cost;
 }
 
-// The columns of a row's gradient. weight: that of f; g: the gradient by l; grad_weight: that of what has no w.
+// Factors of a row's gradient. weight: of f; g: the gradient by l; grad_weight: of terms without w.
 struct row_spread {
     double of[DISTRIBUTION];
 };

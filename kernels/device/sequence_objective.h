@@ -1,20 +1,18 @@
-// Sequence objective: what a pair of sequences, or one, costs as a function of the sums of its rows, and the
+// Sequence objective: the cost of a sequence, or of a pair, as a function of the sums of its rows, and the
 // derivative; the same source on every device.
 #pragma once
 #include "kernels/device/row_objective.h"
 
 enum sequence_objective {
     SEQUENCE_NONE,
-    SEQUENCE_PAIRS, // of sequences 2i and 2i + 1, the first chosen: by D, the difference of S = sum of (l - q)
-    SEQUENCE_RATIO, // of each row of a sequence: clipped, by s = exp(mean of (l - o)). Zheng et al. 2025, arXiv
-                    // 2507.18071
-    SEQUENCE_VALUE  // of a sequence alone: w sigma(-beta (S - kl)) where it is desirable, w sigma(beta (S - kl))
-                    // where it is not. Ethayarajh et al. 2024, arXiv 2402.01306, equation 7
+    SEQUENCE_PAIRS, // pairs of sequences 2i (chosen) and 2i + 1, by D, the difference of S = sum of (l - q)
+    SEQUENCE_RATIO, // each sequence, clipped, by s = exp(mean of (l - o)). Zheng et al. 2025, arXiv 2507.18071
+    SEQUENCE_VALUE  // each sequence: w sigma(-beta (S - kl)) if desirable, else w sigma(beta (S - kl)). Ethayarajh
+                    // et al. 2024, arXiv 2402.01306, equation 7
 };
 
-// With x = beta D, D = phi(chosen) - phi(rejected), which is the difference of S where the divergence is the
-// reverse KL. Kinds from PAIR_NCA on hold each sequence by itself, with u = beta S of the chosen and v of the
-// rejected one.
+// x = beta D, D = phi(chosen) - phi(rejected), the difference of S for the reverse KL divergence. Kinds from
+// PAIR_NCA on score each sequence separately, with u = beta S of the chosen one and v of the rejected one.
 enum pair_kind {
     PAIR_SIGMOID,  // -(1 - e) log sigma(x) - e log sigma(-x). Rafailov et al. 2023, arXiv 2305.18290, equation 7; e
                    // > 0: Mitchell 2023, "A note on DPO with noisy preferences"
@@ -36,8 +34,8 @@ enum pair_kind {
               // 2024, arXiv 2403.07691, equation 7
 };
 
-// How far a sequence is from the reference, as a function phi of rho, its S; D is phi of the chosen one's less that
-// of the rejected one's. Wang et al. 2023, arXiv 2309.16240, table 1.
+// Distance of a sequence from the reference as a function phi of rho, its S. Wang et al. 2023, arXiv 2309.16240,
+// table 1.
 enum divergence {
     DIVERGENCE_REVERSE_KL, // rho
     DIVERGENCE_FORWARD_KL, // -exp(-rho)
@@ -52,12 +50,12 @@ struct sequence_terms {
     double alpha;                       // a
     bool mean;                          // S is the mean over the rows with a target
     double beta, smoothing, gamma, tau; // of pairs; smoothing is e
-    bool mismatched;                    // of sequences by value those 2i + 1 cost nothing: kl is of them
+    bool mismatched;                    // SEQUENCE_VALUE: sequences 2i + 1 only estimate kl and cost nothing
     double baseline;                    // kl
     double desirable, undesirable;      // factors of S in the mean margin
     struct clip clip;                   // of ratios
-    bool weighed;                       // rows of a ratio count 1 / their number
-    bool held;                          // the rows have a slope of their own by the ratio
+    bool weighed;                       // a ratio's rows have weight 1 / their number
+    bool held;                          // each row has its own slope by the ratio
 };
 
 // -log sigma(x)
@@ -66,9 +64,8 @@ HOST_DEVICE static inline double objective_softplus_minus(double x)
     return (x < 0 ? -x : 0) + log1p(exp(-fabs(x)));
 }
 
-// phi and its derivative. No exponent counts for more than what f32 holds the exponential of, and beyond it the
-// slope is 0: so Hugging Face's TRL bounds them, and else one sequence far from the reference would leave nothing
-// finite.
+// phi and its derivative. Exponents are clipped at the largest with a finite f32 exponential, with slope 0 beyond,
+// as in Hugging Face's TRL. Otherwise one sequence far from the reference would make everything infinite.
 #define DIVERGENCE_EXPONENT_MAX 88.0
 
 HOST_DEVICE static inline struct row_cost sequence_distance(struct sequence_terms terms, double rho)
@@ -93,12 +90,12 @@ HOST_DEVICE static inline struct row_cost sequence_distance(struct sequence_term
     return phi;
 }
 
-// And its derivatives by phi, or S, of either sequence.
+// Cost and its derivatives by phi, or S, of both sequences.
 struct pair_cost {
     double value, chosen, rejected;
 };
 
-// Mean log-probs count for no more than this, and have slope 0 beyond: the odds of a certain sequence are infinite.
+// Mean log-probs are clipped here, with slope 0 beyond, because the odds of a certain sequence are infinite.
 #define ODDS_LOG_PROB_MAX (-1e-12)
 
 // log(exp(S) / (1 - exp(S))) and its derivative.
@@ -110,7 +107,7 @@ HOST_DEVICE static inline struct row_cost sequence_log_odds(double mean)
     return odds;
 }
 
-// A cost of D alone, and its derivative by D.
+// A cost that depends on D alone, and its derivative by D.
 HOST_DEVICE static inline struct row_cost difference_cost(struct sequence_terms terms, double difference)
 {
     double e = terms.smoothing, x = terms.beta * difference, sign = 1, scale = 1, gap, up, mixed;
@@ -154,7 +151,7 @@ HOST_DEVICE static inline struct row_cost difference_cost(struct sequence_terms 
     return cost;
 }
 
-// By phi of the chosen and of the rejected sequence.
+// A pair's cost by phi of the chosen and rejected sequences.
 HOST_DEVICE static inline struct pair_cost pair_cost(struct sequence_terms terms, double chosen, double rejected)
 {
     double beta = terms.beta, u = beta * chosen, v = beta * rejected, half = 1 / (2 * beta);
@@ -207,14 +204,14 @@ HOST_DEVICE static inline struct pair_cost pair_cost(struct sequence_terms terms
     return cost;
 }
 
-// 1 / count, 0 where nothing counts.
+// 1 / count; 0 if count is 0.
 HOST_DEVICE static inline double objective_share(int count)
 {
     return count > 0 ? 1 / (double)count : 0;
 }
 
-// The sums of sequences 2i and 2i + 1 become the derivatives of the pair's cost by their rows' l. counts: of their
-// rows with a target, where S is a mean; else NULL. Adds what the pair costs, and its metrics.
+// Replaces the sums of sequences 2i and 2i + 1 by the derivatives of the pair's cost by their rows' l. counts: rows
+// with a target if S is a mean; else NULL. Adds the pair's cost and metrics.
 HOST_DEVICE static inline void pair_settle(struct sequence_terms terms, double sums[2], const int *counts,
                                            struct objective_sums *step)
 {
@@ -229,10 +226,10 @@ HOST_DEVICE static inline void pair_settle(struct sequence_terms terms, double s
     step->metrics[METRIC_ACCURACY] += near_rho > far_rho;
 }
 
-// The advantages of a sequence's rows: the sums of those above and below 0, and how many there are of each.
+// Advantages of a sequence's rows: sums of the positive and the negative ones, and their counts.
 enum { GAIN_ABOVE, GAIN_BELOW, GAIN_ROWS_ABOVE, GAIN_ROWS_BELOW, GAINS };
 
-// The same of one sequence's rows, which have a ratio in common; or, held, its sum becomes that ratio.
+// Replaces a sequence's sum by the derivative for its rows, which share a ratio; if held, by that ratio.
 HOST_DEVICE static inline void ratio_settle(struct sequence_terms terms, double *sum, int count,
                                             const double gains[GAINS], struct objective_sums *step)
 {
@@ -246,7 +243,7 @@ HOST_DEVICE static inline void ratio_settle(struct sequence_terms terms, double 
     *sum = terms.held ? ratio : slope;
 }
 
-// One sequence's: its sum becomes the derivative of what it costs. advantage: w, or -w where it is not desirable.
+// Replaces a sequence's sum by its cost's derivative. advantage: w, or -w if it is not desirable.
 HOST_DEVICE static inline void value_settle(struct sequence_terms terms, double *sum, double advantage,
                                             struct objective_sums *step)
 {
@@ -258,20 +255,19 @@ HOST_DEVICE static inline void value_settle(struct sequence_terms terms, double 
     *sum = -advantage * terms.beta * objective_sigmoid(z) * less;
 }
 
-// How many sequences are settled together.
+// Number of sequences that sequence_settle handles together.
 HOST_DEVICE static inline size_t sequence_stride(struct sequence_terms terms)
 {
     return terms.kind == SEQUENCE_PAIRS || terms.mismatched ? 2 : 1;
 }
 
-// What it takes of each sequence's advantages.
+// Number of advantage values per sequence.
 HOST_DEVICE static inline size_t sequence_gains(struct sequence_terms terms)
 {
     return terms.kind == SEQUENCE_RATIO ? GAINS : 1;
 }
 
-// Of these the sums become the slopes of their rows. counts: as many, NULL where none are read; gains: the first
-// one's.
+// Replaces the sums by the slopes of the rows. counts: per sequence, NULL if unused; gains: of the first sequence.
 HOST_DEVICE static inline void sequence_settle(struct sequence_terms terms, double *sums, const int *counts,
                                                const double *gains, struct objective_sums *step)
 {

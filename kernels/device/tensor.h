@@ -1,5 +1,5 @@
-// Tensor: a contiguous matrix in a place. The first dimension of everything in this program is time, so a chunk
-// of the context is a range of rows: a view, never a copy.
+// Tensor: a contiguous matrix in a place. The first dimension is always time, so a chunk of the context is a range
+// of rows: a view, never a copy.
 #pragma once
 #include "kernels/base/dtype.h"
 #include "kernels/device/arena.h"
@@ -24,9 +24,9 @@ static inline size_t tensor_bytes(struct tensor t)
 {
     return t.rows * t.cols * dtype_bytes(t.dtype);
 }
-// Rows [start, start + count) of t, sharing its data. No tensor gives no tensor, of that many rows.
+// Rows [start, start + count) of t, sharing its data. A view of no tensor is no tensor with that many rows.
 struct tensor tensor_rows(struct tensor t, size_t start, size_t count);
 // The same data as [rows, cols]; the number of elements must not change.
 struct tensor tensor_reshape(struct tensor t, size_t rows, size_t cols);
-// Elements [first, first + count), as a column.
+// Elements [first, first + count), as one column.
 struct tensor tensor_elements(struct tensor t, size_t first, size_t count);

@@ -1,19 +1,18 @@
-// Update: how an optimizer's operations move weights; the same source on every device.
+// Update: the weight updates of optimizers; the same source on every device.
 #pragma once
 #include "kernels/base/random.h"
 #include "kernels/device/tensor.h"
 #include <stdbool.h>
 
-// How numbers are rounded to bf16: new weights, and sums; wider ones are not. Stochastic: to one of the two
-// neighbours, to either with the probability that makes the mean right, by 16 random bits: of element first + i / 8
-// for number i.
+// Rounding of new weights and sums to bf16; wider dtypes are not rounded. Stochastic: to either neighbour, with
+// probabilities that preserve the mean, by 16 random bits; number i uses those of element first + i / 8.
 struct bf16_rounding {
     bool stochastic;
     struct random random;
     uint64_t first;
 };
 
-// Where decay and epsilon stand:
+// Forms of Adam, which differ in decay and epsilon:
 //     ADAM_TORCH         w = (1 - rate decay) w - rate m' / (sqrt(v') + epsilon),  m' = m / (1 - beta1^t),
 //                        v' = v / (1 - beta2^t)          (torch.optim.AdamW; Loshchilov & Hutter 2019, algorithm 2)
 //     ADAM_HF            w = (1 - rate decay) (w - rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon))
@@ -26,11 +25,11 @@ struct adam_step {
     size_t t; // from 1 on
     enum adam_form form;
     struct bf16_rounding rounding;
-    bool begins; // a master is what w is, and not yet set
+    bool begins; // initialises the master from w
 };
 
-// Moments in 8 bits (kernels/device/dynamic_map.h): four codes to a word, the lowest bits first, and the largest
-// magnitude of each block of 256. m in the signed map, v in the unsigned one.
+// 8-bit moments (kernels/device/dynamic_map.h): four codes per word, lowest bits first, and the largest magnitude
+// per block of 256. m uses the signed map, v the unsigned one.
 struct coded_moments {
     struct tensor m, v;             // [words, 1] i32
     struct tensor m_scale, v_scale; // [blocks, 1] f32
@@ -58,7 +57,7 @@ static inline struct adam_factors adam_factors(const struct adam_step *step)
     return step->form == ADAM_TORCH ? torch : hf;
 }
 
-// The 16 random bits of each of the eight numbers of a group.
+// 16 random bits for each of the eight numbers of a group.
 struct rounding_bits {
     uint64_t words[2];
 };
@@ -69,8 +68,7 @@ HOST_DEVICE static inline struct rounding_bits rounding_bits(const struct bf16_r
     return bits;
 }
 
-// The neighbour in bf16 that number i of its group is rounded to, which a float holds. Infinities and NaN
-// stay.
+// Rounds number i of its group to a bf16 neighbour, returned as a float. Infinities and NaN stay.
 HOST_DEVICE static inline float stochastic_bf16(float value, const struct rounding_bits *random, size_t i)
 {
     uint64_t word = i < 4 ? random->words[0] : random->words[1]; // an index would put them into a card's memory

@@ -1,5 +1,5 @@
-// Plug-in: MPI is a shared library of its own, loaded when ranks are asked for, so that the program needs no MPI to
-// be built or to run. This is all that the two know of each other.
+// Plug-in: MPI code is a shared library, loaded for trials with ranks, so that the program builds and runs without
+// MPI. This file is the whole interface.
 #pragma once
 #include "kernels/base/plugin.h"
 #include "kernels/comm/world.h"

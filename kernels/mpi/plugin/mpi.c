@@ -9,10 +9,10 @@
 
 // MPI counts elements in int: longer messages go in pieces.
 #define PIECE_BYTES ((size_t)1 << 30)
-// Between two looks of a rank that rests.
+// Polling interval of a waiting rank.
 #define REST_NS 2000000
 
-// Ranks that are summed over by MPI: a communicator of theirs.
+// An MPI communicator for reductions over a group of ranks.
 struct group {
     size_t first, stride, size;
     MPI_Comm comm;
@@ -20,8 +20,8 @@ struct group {
 };
 
 struct backend {
-    MPI_Comm tensors, control; // control: all that is no part of a step, which nobody counts
-    struct group *groups;      // made when first summed over
+    MPI_Comm tensors, control; // control: traffic outside steps, which is not counted
+    struct group *groups;      // created on first use
 };
 _Static_assert(sizeof(struct backend) <= sizeof((struct world){0}.backend), "the world has room for it");
 
@@ -44,7 +44,7 @@ static size_t piece_count(const struct message *messages, size_t count)
     return pieces;
 }
 
-// Its number in MPI.
+// A rank's number in MPI.
 static int number_of(const struct comm *comm, size_t rank)
 {
     return (int)comm_world_rank(comm, rank);
@@ -116,8 +116,8 @@ static MPI_Comm group_of(const struct comm *comm)
     return made->comm;
 }
 
-// MPI's sums are there when they return: without a thread of its own it adds in its calls alone, and those that do
-// not wait are not the ones that it chooses by size.
+// MPI's sums are complete on return: without a thread of its own MPI only adds inside calls, and its non-blocking
+// collectives do not choose algorithms by size.
 static void *start_reduce(const struct comm *comm, struct device *device, struct tensor t,
                           const struct row_range *owned, bool all)
 {
@@ -143,7 +143,7 @@ static void *start_reduce(const struct comm *comm, struct device *device, struct
     for (size_t r = 0; r < comm->size; r++)
         counts[r] = (int)(owned[r].count * t.cols);
     waiting_set(true);
-    MPI_Reduce_scatter(MPI_IN_PLACE, t.data, counts, type, MPI_SUM, group); // to the tensor's beginning
+    MPI_Reduce_scatter(MPI_IN_PLACE, t.data, counts, type, MPI_SUM, group); // into the tensor's beginning
     waiting_set(false);
     size_t row = t.cols * dtype_bytes(t.dtype);
     memmove((char *)t.data + owned[comm->rank].start * row, t.data, owned[comm->rank].count * row);
@@ -155,7 +155,7 @@ static void end_all(const struct comm *comm)
 {
     const struct backend *backend = comm->backend;
     MPI_Abort(backend->control, 0);
-    _exit(0); // should it return
+    _exit(0); // in case it returns
 }
 
 static const struct comm_ops comm_mpi = {.name = "mpi",
@@ -167,7 +167,7 @@ static const struct comm_ops comm_mpi = {.name = "mpi",
 
 static const struct backend *backend_of(const struct world *world)
 {
-    return (const struct backend *)world->backend; // also where tensors go by another transport
+    return (const struct backend *)world->backend; // also if tensors use another transport
 }
 
 static void meet(const struct world *world)
@@ -177,7 +177,7 @@ static void meet(const struct world *world)
     waiting_set(false);
 }
 
-// Barriers of MPI spin, and take the time of those that are waited for.
+// MPI's barriers spin and would take processor time from the ranks they wait for.
 static void rest(const struct world *world)
 {
     MPI_Request request;

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// Of a signal handler, which may call next to nothing: what it says is written beforehand.
+// A signal handler may call almost nothing, so its messages are formatted in advance.
 enum word { COMPUTES, WAITS, STAYS, WORDS };
 static char lines[WORDS][64];
-static volatile sig_atomic_t waiting, asked; // asked since it last began to wait
+static volatile sig_atomic_t waiting, asked; // requests since the wait began
 
 static void answer(int number)
 {
@@ -16,7 +16,7 @@ static void answer(int number)
     const char *line = lines[!waiting ? COMPUTES : asked ? STAYS : WAITS];
     asked = true;
     ssize_t written = write(STDERR_FILENO, line, strlen(line));
-    (void)number, (void)written; // whoever asked has gone
+    (void)number, (void)written; // the reader may be gone
     errno = before;
 }
 
