@@ -1,10 +1,13 @@
 #include "kernels/optimizers/active_block.h"
 
-bool active_block_check(const struct block_options *options, const struct config *config, struct status *status)
+bool active_block_check(const void *of_optimizer, const struct config *config, enum dtype dtype,
+                        struct status *status)
 {
-    return options->lowest < config->layers ||
-           status_set(status, STATUS_BAD_INPUT, "there is no layer %zu, they are 0 to %zu; lower \"lowest\"",
-                      options->lowest, config->layers - 1);
+    const struct block_options *options = of_optimizer;
+    if (options->lowest >= config->layers)
+        return status_set(status, STATUS_BAD_INPUT, "there is no layer %zu, they are 0 to %zu; lower \"lowest\"",
+                          options->lowest, config->layers - 1);
+    return adamw_check(options, config, dtype, status);
 }
 
 // Place `place` of a round of `count`, at random: the end of a Fisher-Yates shuffle, drawn by the round alone.
@@ -23,13 +26,13 @@ static size_t drawn(size_t seed, size_t round, size_t place, size_t count)
     return found;
 }
 
-size_t active_block_layer(const struct block_options *options, size_t seed, const struct config *config,
-                          size_t number)
+size_t active_block_layer(const void *of_optimizer, const struct config *config, size_t number)
 {
+    const struct block_options *options = of_optimizer;
     size_t count = config->layers - options->lowest, place = number % count;
     if (options->order == ORDER_DESCENDING)
         place = count - 1 - place;
     else if (options->order == ORDER_RANDOM)
-        place = drawn(seed, number / count, place, count);
+        place = drawn(options->adamw.weights.seed, number / count, place, count);
     return options->lowest + place;
 }

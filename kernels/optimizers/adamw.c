@@ -5,7 +5,7 @@
 static const struct option rows[] = {
     OPTIONS_ADAMW(1e-4, 0.01, MASTER_NONE), {OPTION_WHEN(struct adamw_options, UPDATE_AT_END)}, {0}};
 
-static bool check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
+bool adamw_check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
 {
     (void)config;
     return state_check(((const struct adamw_options *)options)->state, dtype, status);
@@ -55,7 +55,7 @@ const struct optimizer optimizer_adamw = {
     .source = "Loshchilov & Hutter 2019, arXiv 1711.05101",
     .options = {rows, sizeof(struct adamw_options)},
     .by_element = true,
-    .check = check,
+    .check = adamw_check,
     .state = adamw_state,
     .update = adamw_update,
 };

@@ -26,6 +26,7 @@ enum { FIRST_MOMENT, SECOND_MOMENT };
 // This update of a parameter, of a model whose optimizer_options begin with struct adamw_options.
 struct adam_step adamw_step(const struct trainer *trainer, const struct parameter *parameter);
 // As struct optimizer's hooks, of such a model.
+bool adamw_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);
 void adamw_state(const struct trainer *trainer, const struct parameter *parameter,
                  struct tensor state[PARAMETER_STATES]);
 void adamw_update(struct trainer *trainer, struct parameter *parameter);

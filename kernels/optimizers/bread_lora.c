@@ -16,7 +16,7 @@ struct bread_lora_options {
 };
 
 static const struct option rows[] = {
-    OPTIONS_BREAD(struct bread_options),
+    OPTIONS_BREAD,
     {OPTION("ratio", NUMBER, struct bread_lora_options, ratio), .maximum = 1e9, .initial = 1,
      .help = "the rate of LoRA's B over that of A; 16: BREAD-LoRA+"},
     {OPTION("factor_state", CHOICE, struct bread_lora_options, factor_state),
@@ -45,7 +45,7 @@ static void turned(struct trainer *trainer)
     for (size_t l = 0; l < config->layers; l++)
         trainer->seen[l] = 0;
     for (size_t n = 0; options->factor_state == FACTOR_STATE_KEEP && n < trainer->active.number; n++) {
-        size_t active = bread_active_layer(options, config, n);
+        size_t active = active_block_layer(options, config, n);
         for (size_t l = 0; l < config->layers; l++)
             trainer->seen[l] += bread_expands(&options->bread, l, active) * options->bread.blocks.interval;
     }
@@ -70,8 +70,8 @@ const struct optimizer optimizer_bread_lora = {
     .options = {rows, sizeof(struct bread_lora_options)},
     .lora = LORA_BESIDE,
     .uneven = true,
-    .check = bread_check,
-    .active_layer = bread_active_layer,
+    .check = active_block_check,
+    .active_layer = active_block_layer,
     .role = role,
     .turned = turned,
     .state = adamw_state,

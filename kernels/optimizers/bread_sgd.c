@@ -10,7 +10,7 @@ struct bread_sgd_options {
     double ratio;
 };
 
-static const struct option rows[] = {OPTIONS_BREAD(struct bread_options),
+static const struct option rows[] = {OPTIONS_BREAD,
                                      {OPTION("ratio", NUMBER, struct bread_sgd_options, ratio), .maximum = 1e9,
                                       .initial = 5,
                                       .help = "the rate of the other layers' SGD over that of the active layer"},
@@ -40,7 +40,7 @@ static void state(const struct trainer *trainer, const struct parameter *p, stru
 static void update(struct trainer *trainer, struct parameter *p)
 {
     const struct bread_sgd_options *options = trainer->optimizer_options;
-    const struct adamw_options *adamw = &options->bread.adamw;
+    const struct adamw_options *adamw = &options->bread.blocks.adamw;
     const struct sgd_step step = {.rate = adamw->rate * options->ratio * trainer->update.rate_factor,
                                   .rounding = weight_rounding(trainer->model, p, &adamw->weights)};
     if (is_active(trainer, p))
@@ -56,8 +56,8 @@ const struct optimizer optimizer_bread_sgd = {
     .options = {rows, sizeof(struct bread_sgd_options)},
     .lora = LORA_NEVER,
     .uneven = true,
-    .check = bread_check,
-    .active_layer = bread_active_layer,
+    .check = active_block_check,
+    .active_layer = active_block_layer,
     .role = role,
     .state = state,
     .update = update,

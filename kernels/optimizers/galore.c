@@ -10,12 +10,6 @@
 
 static const struct option rows[] = {OPTIONS_GALORE, {0}};
 
-bool galore_check(const void *options, const struct config *config, enum dtype dtype, struct status *status)
-{
-    (void)config;
-    return state_check(((const struct galore_options *)options)->adamw.state, dtype, status);
-}
-
 static void moments_shape(const struct trainer *trainer, struct tensor of, struct tensor state[PARAMETER_STATES])
 {
     const struct galore_options *options = trainer->optimizer_options;
@@ -165,7 +159,7 @@ const struct optimizer optimizer_galore = {
     .options = {rows, sizeof(struct galore_options)},
     .lora = LORA_NEVER,
     .uneven = true,
-    .check = galore_check,
+    .check = adamw_check,
     .state = galore_state,
     .projector = galore_projector,
     .projects = galore_projects,

@@ -40,7 +40,6 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
     }
 
 // As struct optimizer's hooks, of a model whose optimizer_options begin with struct galore_options.
-bool galore_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);
 void galore_state(const struct trainer *trainer, const struct parameter *parameter,
                   struct tensor state[PARAMETER_STATES]);
 struct tensor galore_projector(const struct trainer *trainer, const struct parameter *parameter);

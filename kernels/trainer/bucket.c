@@ -1,5 +1,4 @@
 #include "kernels/trainer/bucket.h"
-#include "kernels/model/unit_parameters.h"
 #include <string.h>
 
 #define UNIT_PARAMETERS 64 // at most
@@ -71,21 +70,19 @@ static void set_codes(struct parameter *p)
 // The unit's parameters that are in the bucket have their values, and gradients if they train, in these tensors.
 static void set_values(const struct bucket *bucket, size_t unit)
 {
-    struct parameters parameters = unit_parameters(bucket->all->model, unit);
-    for (size_t i = 0; has_values(bucket) && i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
-        if (p->bucket == bucket && bucket->kind == BUCKET_CODES)
+    FOR_PARAMETERS (p, bucket->all->model, unit) {
+        if (p->bucket != bucket || !has_values(bucket))
+            continue;
+        if (bucket->kind == BUCKET_CODES)
             set_codes(p);
-        else if (p->bucket == bucket)
+        else
             p->value.data = view(bucket->values[0], p->block, p->value.rows, p->value.cols).data;
     }
 }
 
 static void set_gradients(const struct buckets *buckets, size_t unit)
 {
-    struct parameters parameters = unit_parameters(buckets->model, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, buckets->model, unit) {
         if (p->trains) {
             bool whole = p->bucket->grads.data;
             p->grad = whole ? view(p->bucket->grads, p->block, p->value.rows, p->value.cols) : tensor_none();
@@ -110,13 +107,12 @@ static struct row_range piece_of(const struct parameter *p, struct row_range sha
 // The elements of a unit's parameters in a replica's share of a bucket, of those that have some; their number.
 static size_t list_pieces(const struct bucket *bucket, size_t unit, size_t replica, size_t counts[UNIT_PARAMETERS])
 {
-    struct parameters parameters = unit_parameters(bucket->all->model, unit);
     size_t n = 0;
-    CHECK(parameters.count <= UNIT_PARAMETERS);
-    for (size_t i = 0; i < parameters.count; i++) {
-        const struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, bucket->all->model, unit) {
         size_t count = p->bucket == bucket ? piece_of(p, bucket->owned[replica]).count : 0;
-        n += count > 0 ? (counts[n] = count, 1) : 0;
+        CHECK(n < UNIT_PARAMETERS);
+        if (count > 0)
+            counts[n++] = count;
     }
     return n;
 }
@@ -189,10 +185,8 @@ void buckets_open(struct buckets *buckets, struct model *model)
     buckets->items = calloc(BUCKET_KINDS * unit_count(model), sizeof *buckets->items);
     CHECK(buckets->items);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
-        struct parameters parameters = unit_parameters(model, unit);
         struct bucket *items = buckets_of(buckets, unit);
-        for (size_t i = 0; i < parameters.count; i++) {
-            struct parameter *p = &parameters.items[i];
+        FOR_PARAMETERS (p, model, unit) {
             if (model_has(model, p)) {
                 p->bucket = &items[model_can_train(model, p) ? BUCKET_CAN_TRAIN
                                    : p->coded                ? BUCKET_CODES

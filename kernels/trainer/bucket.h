@@ -10,9 +10,15 @@
 //     3      and of weights, unless their unit is acquired       gradients; weights, as often as they are acquired
 #pragma once
 #include "kernels/device/dynamic_map.h"
-#include "kernels/model/model.h"
+#include "kernels/model/unit_parameters.h"
 
 #define BUCKET_BLOCK MAP_BLOCK // elements: those that share a scale are one rank's
+
+// For each parameter p of a unit.
+#define FOR_PARAMETERS(p, model, unit)                                                                             \
+    for (struct parameter *p = unit_parameters(model, unit).items,                                                 \
+                          *p##_end = p + unit_parameters(model, unit).count;                                       \
+         p < p##_end; p++)
 
 enum bucket_kind { BUCKET_CAN_TRAIN, BUCKET_FROZEN, BUCKET_CODES, BUCKET_KINDS };
 

@@ -1,7 +1,6 @@
 #include "kernels/trainer/gradients.h"
 #include "kernels/device/queue.h"
 #include "kernels/layers/projector.h"
-#include "kernels/model/unit_parameters.h"
 #include "kernels/offload/transfer.h"
 
 void gradients_open(struct gradients *gradients, struct model *model, struct buckets *buckets, enum place place)
@@ -35,9 +34,7 @@ void gradients_new_one(struct gradients *gradients, struct parameter *p)
 static void make(struct gradients *gradients, size_t unit)
 {
     struct model *model = gradients->model;
-    struct parameters parameters = unit_parameters(model, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, model, unit) {
         if (p->trains && !p->bucket && !p->grad.data) {
             p->grad = gradient_new(model, p, PLACE_DEVICE);
             op_zero(model->device, p->grad);
@@ -47,23 +44,19 @@ static void make(struct gradients *gradients, size_t unit)
 
 static void drop(struct gradients *gradients, size_t unit)
 {
-    struct parameters parameters = unit_parameters(gradients->model, unit);
     bucket_free_gradients(gradients->buckets, unit);
-    for (size_t i = 0; i < parameters.count; i++)
-        tensor_free(gradients->model->device, &parameters.items[i].grad);
+    FOR_PARAMETERS (p, gradients->model, unit)
+        tensor_free(gradients->model->device, &p->grad);
 }
 
 static void zero(struct gradients *gradients, size_t unit)
 {
     struct transit *transit = &gradients->transits[unit];
-    struct parameters parameters = unit_parameters(gradients->model, unit);
     transit->zero = gradients->place == PLACE_HOST;
     bucket_zero_gradients(gradients->buckets, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, gradients->model, unit)
         if (p->grad.data && !p->bucket && !transit->zero)
             op_zero(gradients->model->device, p->grad);
-    }
 }
 
 void gradients_zero(struct gradients *gradients)
@@ -82,7 +75,6 @@ void gradients_acquire(struct gradients *gradients, size_t unit)
 {
     struct device *device = gradients->model->device;
     struct transit *transit = &gradients->transits[unit];
-    struct parameters parameters = unit_parameters(gradients->model, unit);
     bucket_add(gradients->buckets, unit);
     if (gradients->buckets->in_backward) {
         make(gradients, unit);
@@ -90,8 +82,8 @@ void gradients_acquire(struct gradients *gradients, size_t unit)
     }
     if (gradients->place != PLACE_HOST || transit->adding)
         return;
-    for (size_t i = 0; i < parameters.count; i++)
-        transfer_prefetch(device, &parameters.items[i].grad, &parameters.items[i].far_grad, !transit->zero);
+    FOR_PARAMETERS (p, gradients->model, unit)
+        transfer_prefetch(device, &p->grad, &p->far_grad, !transit->zero);
     if (!transit->zero)
         event_wait(device, QUEUE_COMPUTE, event_record(device, QUEUE_IN));
     transit->adding = true;
@@ -104,11 +96,10 @@ static void release_offloaded(struct gradients *gradients)
     struct model *model = gradients->model;
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct transit *transit = &gradients->transits[unit];
-        struct parameters parameters = unit_parameters(model, unit);
         if (transit->offloading) {
             event_wait(model->device, QUEUE_COMPUTE, transit->out);
-            for (size_t i = 0; i < parameters.count; i++)
-                transfer_release(model->device, &parameters.items[i].grad, &parameters.items[i].far_grad);
+            FOR_PARAMETERS (p, model, unit)
+                transfer_release(model->device, &p->grad, &p->far_grad);
             transit->offloading = false;
         }
     }
@@ -118,10 +109,9 @@ static void offload(struct gradients *gradients, size_t unit)
 {
     struct device *device = gradients->model->device;
     struct transit *transit = &gradients->transits[unit];
-    struct parameters parameters = unit_parameters(gradients->model, unit);
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
-    for (size_t i = 0; i < parameters.count; i++)
-        transfer_offload(device, parameters.items[i].grad, parameters.items[i].far_grad);
+    FOR_PARAMETERS (p, gradients->model, unit)
+        transfer_offload(device, p->grad, p->far_grad);
     transit->out = event_record(device, QUEUE_OUT);
     transit->adding = false;
     transit->offloading = true;

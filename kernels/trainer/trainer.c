@@ -89,9 +89,8 @@ static void parameter_new(struct trainer *trainer, struct parameter *p, struct r
 
 static void unit_new(struct trainer *trainer, size_t unit)
 {
-    struct parameters parameters = unit_parameters(trainer->model, unit);
-    for (size_t i = 0; i < parameters.count; i++)
-        parameter_new(trainer, &parameters.items[i], role_of(trainer, &parameters.items[i]));
+    FOR_PARAMETERS (p, trainer->model, unit)
+        parameter_new(trainer, p, role_of(trainer, p));
     if (unit_training(trainer->model, unit))
         bucket_new_gradients(&trainer->buckets, unit);
 }
@@ -111,12 +110,9 @@ static void parameter_free(struct device *device, struct parameter *p, bool keep
 // keep: all but the state of what keeps it.
 static void unit_free(struct trainer *trainer, size_t unit, bool keep)
 {
-    struct parameters parameters = unit_parameters(trainer->model, unit);
     bucket_free_gradients(&trainer->buckets, unit);
-    for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, trainer->model, unit)
         parameter_free(trainer->model->device, p, keep && role_of(trainer, p).keeps);
-    }
 }
 
 // The parameters that train are from here on those whose turn it is, or all: with a gradient and an optimizer's
@@ -169,11 +165,9 @@ static void update_prefetch(struct trainer *trainer, size_t unit)
 {
     struct model *model = trainer->model;
     struct device *device = model->device;
-    struct parameters parameters = unit_parameters(model, unit);
     if (!travels(trainer))
         return;
-    for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, model, unit) {
         if (p->trains) {
             weights_prefetch_one(model, p);
             transfer_prefetch(device, &p->grad, &p->far_grad, !trainer->gradients.transits[unit].zero);
@@ -188,12 +182,10 @@ static void update_offload(struct trainer *trainer, size_t unit)
 {
     struct model *model = trainer->model;
     struct device *device = model->device;
-    struct parameters parameters = unit_parameters(model, unit);
     if (!travels(trainer))
         return;
     event_wait(device, QUEUE_OUT, event_record(device, QUEUE_COMPUTE));
-    for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, model, unit) {
         if (p->trains) {
             weights_offload_one(model, p);
             for (size_t s = 0; s < PARAMETER_STATES; s++)
@@ -207,10 +199,8 @@ static void update_settle(struct trainer *trainer, size_t unit)
 {
     struct model *model = trainer->model;
     struct device *device = model->device;
-    struct parameters parameters = unit_parameters(model, unit);
     event_wait(device, QUEUE_COMPUTE, trainer->crossings[unit].out);
-    for (size_t i = 0; i < parameters.count; i++) {
-        struct parameter *p = &parameters.items[i];
+    FOR_PARAMETERS (p, model, unit) {
         if (p->trains) {
             weights_release_one(model, p);
             transfer_release(device, &p->grad, &p->far_grad);
@@ -242,12 +232,11 @@ static void update_share(struct trainer *trainer, struct parameter *p)
 static void update_unit(struct trainer *trainer, size_t unit)
 {
     struct model *model = trainer->model;
-    struct parameters parameters = unit_parameters(model, unit);
     event_wait(model->device, QUEUE_COMPUTE, trainer->crossings[unit].in);
-    for (size_t i = 0; i < parameters.count; i++) {
-        if (parameters.items[i].trains) {
-            weights_acquire_one(model, &parameters.items[i]);
-            update_share(trainer, &parameters.items[i]);
+    FOR_PARAMETERS (p, model, unit) {
+        if (p->trains) {
+            weights_acquire_one(model, p);
+            update_share(trainer, p);
         }
     }
     bucket_gather(&trainer->buckets, unit);

@@ -1,6 +1,5 @@
 #include "kernels/trainer/weights.h"
 #include "kernels/device/queue.h"
-#include "kernels/model/unit_parameters.h"
 #include <string.h>
 
 // Whether every weight is what a step takes, and where.
@@ -56,10 +55,9 @@ void weights_open(struct weights *weights, struct model *model, struct buckets *
     weights->fetches = calloc(unit_count(model), sizeof *weights->fetches);
     CHECK(weights->fetches);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
-        struct parameters parameters = unit_parameters(model, unit);
-        for (size_t i = 0; i < parameters.count; i++)
-            if (model_has(model, &parameters.items[i]))
-                parameter_new(weights, &parameters.items[i]);
+        FOR_PARAMETERS (p, model, unit)
+            if (model_has(model, p))
+                parameter_new(weights, p);
         bucket_new_values(buckets, unit);
     }
 }
@@ -152,13 +150,12 @@ void weights_prefetch(struct weights *weights, size_t unit)
 {
     struct model *model = weights->model;
     struct fetch *fetch = &weights->fetches[unit];
-    struct parameters parameters = unit_parameters(model, unit);
     bucket_prefetch(weights->buckets, unit);
     if (weights->place != PLACE_HOST || fetch->prefetched)
         return;
     fetch->prefetched = true;
-    for (size_t i = 0; i < parameters.count; i++)
-        weights_prefetch_one(model, &parameters.items[i]);
+    FOR_PARAMETERS (p, model, unit)
+        weights_prefetch_one(model, p);
     fetch->in = event_record(model->device, QUEUE_IN);
 }
 
@@ -166,11 +163,10 @@ void weights_settle(struct weights *weights)
 {
     struct model *model = weights->model;
     for (size_t unit = 0; unit < unit_count(model); unit++) {
-        struct parameters parameters = unit_parameters(model, unit);
         event_wait(model->device, QUEUE_COMPUTE, weights->fetches[unit].in);
-        for (size_t i = 0; i < parameters.count; i++) {
-            tensor_free(model->device, &parameters.items[i].fetched[0]);
-            tensor_free(model->device, &parameters.items[i].fetched[1]);
+        FOR_PARAMETERS (p, model, unit) {
+            tensor_free(model->device, &p->fetched[0]);
+            tensor_free(model->device, &p->fetched[1]);
         }
         weights->fetches[unit] = (struct fetch){0};
         bucket_settle(weights->buckets, unit);
