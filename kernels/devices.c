@@ -1,4 +1,4 @@
-// Devices: which devices this program has. The only file of kernels/ that names them all.
+// Devices: the list of this program's devices, the only file of kernels/ that names them all.
 #include "kernels/comm/world.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/plugin.h"
@@ -28,12 +28,12 @@ static const struct device_ops *plan_cuda_ops(enum dtype dtype)
 static const struct {
     const char *name;
     const struct device_ops *(*ops)(enum dtype dtype);
-    bool (*load)(struct status *status); // before all else; NULL: it is part of the program
+    bool (*load)(struct status *status); // called first; NULL: part of the program
     void (*start)(void);
-    size_t (*available_bytes)(const char **what); // NULL: no limit, or the device finds its own
+    size_t (*available_bytes)(const char **what); // NULL: no limit, or the device determines its own
     size_t (*host_bytes)(const char **what);      // of the host's place; NULL: no limit
     bool has_cards;                               // that a name can number
-    // Its transport between ranks (kernels/comm/world.h); NULL: that of the processes.
+    // Switches to its transport between ranks (kernels/comm/world.h); NULL: keeps the processes' own.
     bool (*join)(struct world *world, struct status *status);
 } devices[] = {
     {"cpu", cpu_ops, NULL, cpu_start, cpu_available_bytes, cpu_available_bytes, false, NULL},
@@ -80,7 +80,7 @@ bool device_name_parse(struct device_name *parsed, const char *name, struct stat
     return true;
 }
 
-// Of ranks that have failed the first is to say so, and ends all: what several write at once may be mixed.
+// The first failing rank reports and ends all; messages of several ranks could be interleaved.
 static void leave_it_to_the_first(const struct world *world, bool failed)
 {
     size_t first = 0;

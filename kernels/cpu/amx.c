@@ -14,9 +14,9 @@
 #define PACK_FUNCTION   __attribute__((target("avx512f,avx512bw")))
 #define XSAVE_FUNCTION  __attribute__((target("xsave")))
 
-// The unit's registers: what a process asks the system to save of it before it may use them.
+// Constants for requesting the unit's register state from the system, which a process must do before use.
 enum { REQUEST_STATE = 0x1023, REGISTERS = 18 };
-// Of AVX-512 and of the unit, as XCR0 says what the system saves.
+// Bits of XCR0 for registers that the system saves: AVX-512's and the unit's.
 #define SAVED_VECTORS (7ull << 5)
 #define SAVED_TILES   (3ull << 17)
 
@@ -36,8 +36,8 @@ XSAVE_FUNCTION static enum bf16_unit find_unit(void)
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & dot_products) ? BF16_AVX512 : BF16_NONE;
 }
 
-// The most that is allowed, as oneDNN reads it: the instructions that may be used, of which those before AMX have
-// SSE's or AVX's names; what it does not know forbids nothing.
+// The instructions that ONEDNN_MAX_CPU_ISA allows, as oneDNN reads it: names of SSE and AVX levels exclude AMX;
+// unknown names exclude nothing.
 static enum bf16_unit allowed_unit(void)
 {
     const char *allowed = getenv("ONEDNN_MAX_CPU_ISA");
@@ -52,7 +52,7 @@ static enum bf16_unit allowed_unit(void)
 
 enum bf16_unit bf16_unit(void)
 {
-    static int found = -1; // not looked for yet
+    static int found = -1; // -1: not determined yet
     int known = __atomic_load_n(&found, __ATOMIC_RELAXED);
     if (known < 0) {
         known = (int)find_unit();
@@ -62,19 +62,18 @@ enum bf16_unit bf16_unit(void)
     return (enum bf16_unit)known < allowed ? (enum bf16_unit)known : allowed;
 }
 
-// A register holds 16 rows of 64 bytes: 16 x 16 sums; of a left factor 16 rows of 32 terms; of a right one 32 terms
-// of 16 columns, in pairs side by side. Of 32 terms the first is a pair with the 17th, and so on: vectors of f32
-// become rows of pairs without crossing over. A factor is packed into the registers of the terms of its first 16
-// rows (of a right one: columns), then those of the next.
+// A register holds 16 rows of 64 bytes: 16 x 16 sums; 16 rows of 32 terms of a left factor; or 32 terms of 16
+// columns of a right one, as pairs. Term i is paired with term i + 16, so that f32 vectors become rows of pairs
+// without lane crossings. A factor is packed by groups of 16 rows (right: columns), each with all its terms.
 enum { SIDE = AMX_ROWS, TERMS = AMX_TERMS, REGISTER = SIDE * TERMS, ROW_BYTES = 2 * TERMS };
 
-// The upper halves of (x_j, y_j) for each j of 16.
+// Stores the upper halves of (x_j, y_j) for each j of 16.
 PACK_FUNCTION static inline void store_pairs(struct amx_factor to, size_t at, __m512i x, __m512i y)
 {
     _mm512_store_si512(to.numbers + at, _mm512_mask_mov_epi16(_mm512_srli_epi32(x, 16), 0xaaaaaaaa, y));
 }
 
-// 16 numbers from column `first` on, zeros from column `count` on.
+// Loads 16 numbers from column `first` on, with zeros from column `count` on.
 PACK_FUNCTION static inline __m512i load(const float *row, size_t first, size_t count)
 {
     if (first + SIDE <= count)
@@ -92,7 +91,7 @@ PACK_FUNCTION static void pack_rows(struct amx_factor to, struct amx_view a, siz
     }
 }
 
-// 16 columns of a row of x, whose rows are the terms; zeros if there is no such term.
+// Loads 16 columns of term `term` of x, whose rows are terms; zeros beyond the last term.
 PACK_FUNCTION static inline __m512i load_term(struct amx_view x, size_t term, size_t column, size_t k)
 {
     return term < k ? _mm512_loadu_si512(x.data + (ptrdiff_t)term * x.row + column) : _mm512_setzero_si512();
@@ -110,7 +109,7 @@ PACK_FUNCTION void amx_pack_right(struct amx_factor to, struct amx_view b, size_
         }
 }
 
-// Turns a register: pair j of row i becomes pair i of row j (Eklundh 1972).
+// Transposes a register: pair j of row i becomes pair i of row j (Eklundh 1972).
 PACK_FUNCTION static void transpose(uint16_t *numbers)
 {
     __m512i x[SIDE], y[SIDE];
@@ -123,7 +122,7 @@ PACK_FUNCTION static void transpose(uint16_t *numbers)
         y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < SIDE; i += 4) // of four rows: x[i + j] has columns j, j + 4, j + 8, j + 12
+    for (int i = 0; i < SIDE; i += 4) // for four rows: x[i + j] has columns j, j + 4, j + 8, j + 12
 #pragma GCC unroll 2
         for (int j = 0; j < 2; j++) {
             x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + 2 + j]);
@@ -155,15 +154,15 @@ PACK_FUNCTION void amx_pack_left(struct amx_factor to, struct amx_view a, size_t
             transpose(amx_factor_at(to, row, term).numbers);
 }
 
-// Registers 0 to 3 have the sums of 32 rows and columns, 4 and 5 rows of the left factor, 6 and 7 columns of the
-// right.
+// Registers 0 to 3 hold the sums of 32 rows and columns, 4 and 5 rows of the left factor, 6 and 7 columns of the
+// right one.
 struct configuration {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 };
 
-// Of a block of so many rows, at most 32.
+// Configures the registers for a block of at most 32 rows.
 AMX_FUNCTION static void configure(size_t rows)
 {
     uint8_t first = (uint8_t)(rows < SIDE ? rows : SIDE), second = (uint8_t)(rows - first);
@@ -173,7 +172,7 @@ AMX_FUNCTION static void configure(size_t rows)
         c.rows[i] = of[i];
         c.row_bytes[i] = of[i] ? ROW_BYTES : 0;
     }
-    __asm__ volatile("ldtilecfg %0" ::"m"(c)); // the compiler's own is said to read eight bytes
+    __asm__ volatile("ldtilecfg %0" ::"m"(c)); // the compiler's intrinsic is declared to read only eight bytes
 }
 
 // Adds the products of `count` registers of terms.
@@ -231,7 +230,7 @@ AMX_FUNCTION static inline void store_sums(float *c, float *c_below, ptrdiff_t s
         _tile_stored(3, c_below + SIDE, stride);
 }
 
-// The sums of at most 32 rows and columns; below: more than 16 rows, beside: more than 16 columns.
+// Sums of at most 32 rows and columns; below: more than 16 rows, beside: more than 16 columns.
 AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
                                         struct amx_factor b, size_t count, bool below, bool beside)
 {
@@ -248,7 +247,7 @@ AMX_FUNCTION static void multiply_block(float *c, ptrdiff_t c_row, bool accumula
 AMX_FUNCTION static void multiply_by_tiles(float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
                                            struct amx_factor b, size_t m, size_t n, size_t k)
 {
-    __asm__ volatile("" ::: "memory"); // the compiler is not told what registers are loaded from
+    __asm__ volatile("" ::: "memory"); // the compiler does not know which memory the registers are loaded from
     size_t configured = 0, count = (k + TERMS - 1) / TERMS;
     for (size_t row = 0; row < m; row += 2 * SIDE) {
         size_t height = m - row < 2 * SIDE ? m - row : 2 * SIDE;
@@ -262,10 +261,10 @@ AMX_FUNCTION static void multiply_by_tiles(float *c, ptrdiff_t c_row, bool accum
     _tile_release();
 }
 
-// Rows and vectors of columns whose sums are held in registers at a time.
+// Rows and vectors of columns whose sums are held in registers at once.
 enum { HELD_ROWS = 8, HELD_VECTORS = 3 };
 
-// left: of the first row, in its register; right: of the first column.
+// left: the first row within its register; right: the first column.
 VECTOR_FUNCTION static inline __attribute__((always_inline)) void
 multiply_held(int rows, int vectors, float *c, ptrdiff_t c_row, bool accumulate, const uint16_t *left,
               struct amx_factor right, size_t count)

@@ -1,6 +1,6 @@
-// AMX: products of small matrices of bf16 with sums in f32, by the processor's matrix unit (Intel AMX-BF16) or else
-// by its vectors (AVX-512 BF16). Factors are packed as the matrix unit takes them, once for all the products that
-// they are in, and vectors read the same.
+// AMX: products of small bf16 matrices with f32 accumulators, by the processor's matrix unit (Intel AMX-BF16) or
+// its vectors (AVX-512 BF16). Both read factors in the matrix unit's packed layout, packed once for several
+// products.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@ struct amx_view {
     ptrdiff_t row, column;
 };
 
-enum { AMX_ROWS = 16, AMX_TERMS = 32 }; // that a factor is packed in multiples of
+enum { AMX_ROWS = 16, AMX_TERMS = 32 }; // factors are packed in multiples of these
 
 // A left factor [rows, terms], or a right one [terms, rows].
 struct amx_factor {
@@ -30,26 +30,25 @@ static inline struct amx_factor amx_factor_new(uint16_t *numbers, size_t terms)
     return (struct amx_factor){numbers, (terms + AMX_TERMS - 1) / AMX_TERMS};
 }
 
-// Its part from a row and a term on, multiples of AMX_ROWS and AMX_TERMS.
+// Part of a factor from a row and a term on, multiples of AMX_ROWS and AMX_TERMS.
 static inline struct amx_factor amx_factor_at(struct amx_factor f, size_t row, size_t term)
 {
     return (struct amx_factor){f.numbers + row * f.depth * AMX_TERMS + term * AMX_ROWS, f.depth};
 }
 
-// What multiplies here: what the processor has, the system lets this process use, and ONEDNN_MAX_CPU_ISA, which
-// oneDNN heeds, too, does not forbid. What follows is to be called only where there is one, and may be by many
-// threads at once.
+// The bf16 instructions to use: those that the processor has, the system permits, and ONEDNN_MAX_CPU_ISA, which
+// oneDNN also reads, does not exclude. The functions below require one and are thread-safe.
 enum bf16_unit { BF16_NONE, BF16_AVX512, BF16_AMX };
 enum bf16_unit bf16_unit(void);
 // "AMX", "AVX-512 BF16", or NULL.
 const char *bf16_unit_name(void);
-// to = a: [m, k] or b: [k, n], cut to bf16, and zeros up to the next multiple of AMX_TERMS of the terms. Columns of
-// b stand side by side (column 1), and n is a multiple of AMX_ROWS. Of a columns do, or rows (row 1), and then m is
-// a multiple of AMX_ROWS, too.
+// Packs a: [m, k] or b: [k, n], truncated to bf16, with zeros up to a multiple of AMX_TERMS. b's columns are
+// contiguous (column 1), and n is a multiple of AMX_ROWS. a has contiguous columns, or contiguous rows (row 1) with
+// m a multiple of AMX_ROWS.
 void amx_pack_left(struct amx_factor to, struct amx_view a, size_t m, size_t k);
 void amx_pack_right(struct amx_factor to, struct amx_view b, size_t k, size_t n);
-// c = a b, or c += a b if accumulate, by bf16_unit(), which is passed: it asks the environment.  c: [m, n], c_row
-// apart, columns side by side; n a multiple of AMX_ROWS. Terms are exact, sums are rounded to f32. Numbers below
-// 2^-126 count as 0.
+// c = a b, or c += a b if accumulate. unit: bf16_unit(), passed because it reads the environment. c: [m, n] with
+// rows c_row apart and contiguous columns; n a multiple of AMX_ROWS. Products are exact, sums rounded to f32.
+// Numbers below 2^-126 count as 0.
 void amx_multiply(enum bf16_unit unit, float *c, ptrdiff_t c_row, bool accumulate, struct amx_factor a,
                   struct amx_factor b, size_t m, size_t n, size_t k);

@@ -3,8 +3,8 @@
 #include <cblas.h>
 #include <string.h>
 
-// Sides of a widened block: with its sums it takes 448 KiB of the stack, and widening a factor costs little beside
-// the product.
+// Sides of a widened block: with its sums it takes 448 KiB of stack, and widening costs little compared with the
+// product.
 enum { BLOCK_M = 128, BLOCK_N = 192, BLOCK_K = 320 };
 
 static size_t min(size_t a, size_t b)
@@ -19,7 +19,7 @@ static void widen(float *to, const uint16_t *from, size_t count)
         to[i] = dtype_from_bf16(from[i]);
 }
 
-// The block of op(x) at (row, col) as it lies; returns the distance between its rows.
+// Widens the block of op(x) at (row, col) in its memory layout; returns the distance between its rows.
 static size_t widen_block(float *to, struct gemm_operand x, size_t row, size_t col, size_t rows, size_t cols)
 {
     size_t lines = x.transpose ? cols : rows, length = x.transpose ? rows : cols;
@@ -53,7 +53,7 @@ static void widened_gemm(const struct gemm_tile *tile, bool reverse)
 {
     _Alignas(64) float a[BLOCK_M * BLOCK_K], b[BLOCK_K * BLOCK_N], sums[BLOCK_M * BLOCK_N];
     size_t blocks = (tile->k + BLOCK_K - 1) / BLOCK_K;
-    // Of one block the halves change places; two are cut into three, for the sum of two is the same either way.
+    // For one block, swaps its halves; cuts two into three, because the sum of two has one order.
     size_t depth = reverse && blocks <= 2 ? (tile->k + blocks) / (blocks + 1) : BLOCK_K;
     blocks = depth ? (tile->k + depth - 1) / depth : 0;
     for (size_t col = 0; col < tile->n; col += BLOCK_N) {

@@ -8,17 +8,17 @@
 
 void cpu_start(void)
 {
-    // A step allocates and releases the same buffers again and again; without this each one would be mapped, zeroed
-    // by the kernel and unmapped anew, inside the timed region.
+    // Steps allocate and release the same buffers repeatedly. Without this the kernel would map, zero and unmap
+    // each one inside the timed region.
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-// The BLAS takes for each thread a buffer of 128 MiB, which it asks for again and again where there is no room, and
-// the C library a stack and a heap.
+// Per thread the BLAS takes a buffer of 128 MiB, for which it retries for ever if there is no room, and the C
+// library a stack and a heap.
 #define THREAD_BYTES ((size_t)(128 + 8 + 64) << 20)
 
-// What a limit on the process's address space leaves for tensors.
+// Bytes for tensors under a limit on the process's address space.
 static size_t address_space_left(void)
 {
     struct rlimit limit;
@@ -68,7 +68,7 @@ void cpu_release(struct arena *arena, void *pointer, size_t bytes)
     (void)arena, (void)bytes;
     if (ARENA_FILLS_FREED) {
         memset(pointer, ARENA_FREED, bytes);
-        __asm__ volatile("" : : "r"(pointer) : "memory"); // a compiler drops stores before free
+        __asm__ volatile("" : : "r"(pointer) : "memory"); // compilers drop stores before free
     }
     free(pointer);
 }

@@ -1,17 +1,17 @@
-// GEMM tile: one product on one thread, of matrices as they lie.
+// GEMM tile: one single-threaded product of matrices in their memory layout.
 #pragma once
 #include "kernels/base/dtype.h"
 #include <stdbool.h>
 #include <stddef.h>
 
-// op(x), row-major as it lies: `stride` elements between its rows.
+// op(x): x is row-major, with `stride` elements between rows.
 struct gemm_operand {
     const void *data;
     size_t stride;
     bool transpose;
 };
 
-// c = alpha op(a) op(b) + beta c.  op(a): [m, k], op(b): [k, n], c: [m, n], of c_dtype, c_stride between its rows.
+// c = alpha op(a) op(b) + beta c.  op(a): [m, k], op(b): [k, n], c: [m, n] in c_dtype, with c_stride between rows.
 struct gemm_tile {
     size_t m, n, k;
     struct gemm_operand a, b;

@@ -1,5 +1,5 @@
-// Host: the CPU's second place. Its tensors are plain memory like the first one's, or mappings of files without a
-// name, which the kernel writes out when memory is short: as much as the folder's disk holds.
+// Host: the CPU's second place. Its tensors are plain memory, or mappings of files without a name, which the kernel
+// writes out when memory is short, up to the size of the folder's disk.
 #define _GNU_SOURCE // mkostemp
 #include "kernels/cpu/cpu.h"
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// A disk that is full is found here, not when a page of the mapping is written.
+// Allocates the file's blocks, so that a full disk fails here, not at a write to the mapping.
 static void *map(const char *folder, size_t bytes, struct status *status)
 {
     char path[PATH_MAX];
@@ -39,7 +39,7 @@ static void *map(const char *folder, size_t bytes, struct status *status)
     return pointer == MAP_FAILED ? NULL : pointer;
 }
 
-// A mapping that was released.
+// A released mapping.
 struct kept {
     struct kept *next;
     void *pointer;
@@ -78,7 +78,7 @@ void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status
     void *pointer = take_kept(arena, bytes);
     struct status full = {0};
     if (!pointer && arena->kept && !(pointer = map(folder, bytes, &full)))
-        cpu_host_close(arena); // their room may be what is missing
+        cpu_host_close(arena); // kept mappings may hold the missing memory
     return pointer ? pointer : map(folder, bytes, status);
 }
 

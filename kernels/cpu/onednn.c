@@ -1,11 +1,11 @@
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cpu/onednn.h"
 #include "kernels/base/status.h"
-// Not under AddressSanitizer: its search for leaks dies in the threads of a library that makes its own code.
+// Not under AddressSanitizer, whose leak search crashes in threads of a library that generates code.
 #if __has_include(<dnnl_version.h>) && !defined(__SANITIZE_ADDRESS__)
 #include <dnnl_version.h>
 #endif
-#if DNNL_VERSION_MAJOR == 2 // another version's functions are others
+#if DNNL_VERSION_MAJOR == 2 // other versions have other functions
 #include "kernels/base/host_memory.h"
 #include <dlfcn.h>
 #include <dnnl.h>
@@ -13,7 +13,7 @@
 #include <search.h>
 #include <string.h>
 
-// What is called of the library.
+// The functions used from the library.
 #define FUNCTIONS(X)                                                                                               \
     X(version)                                                                                                     \
     X(get_effective_cpu_isa)                                                                                       \
@@ -49,7 +49,7 @@ struct functions {
 #undef X
 };
 
-// What a primitive is made for. All of one type: compared as bytes.
+// The parameters of a primitive. All of one type, so that they compare as bytes.
 struct problem {
     uint64_t m, n, k, a_stride, b_stride, c_stride, transpose_a, transpose_b, c_dtype;
     double alpha, beta;
@@ -58,8 +58,8 @@ struct problem {
 struct product {
     struct problem problem;
     dnnl_memory_desc_t a, b, c, scratch;
-    dnnl_primitive_t primitive; // NULL: oneDNN does not serve it
-    size_t scratch_bytes;       // of one thread
+    dnnl_primitive_t primitive; // NULL: oneDNN does not support it
+    size_t scratch_bytes;       // per thread
     __typeof__(&dnnl_primitive_destroy) destroy;
 };
 
@@ -67,14 +67,14 @@ struct onednn {
     void *library;
     struct functions call;
     dnnl_engine_t engine;
-    pthread_mutex_t lock; // of products
+    pthread_mutex_t lock; // for products
     void *products;       // a tree (tsearch) of struct product
     char description[64];
 };
 
 enum { PART_ROWS = 192, LONG_ROW = 1024 };
 
-// Without memory oneDNN's refusal says nothing about the product: another way would give other bits.
+// A refusal for lack of memory says nothing about the product, and another implementation would give other bits.
 static bool served(dnnl_status_t status)
 {
     if (status == dnnl_out_of_memory)
@@ -87,8 +87,8 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// oneDNN 2.6.3 does not look whether there was memory for its small objects and for the kernels that it generates,
-// at a product's first call: so more than they need is asked for before.
+// oneDNN 2.6.3 does not check its small allocations and the generation of kernels at a product's first call.
+// Allocating more than they need first ends the program cleanly.
 static void ask_for_memory(void)
 {
     enum { OBJECTS_BYTES = 4 << 20 };
@@ -103,8 +103,8 @@ static void out_of_memory(void)
     host_memory_exhausted("oneDNN asked for some");
 }
 
-// What C++'s new does without memory: not throw, for nothing here could catch it. Before the library's own objects
-// are made.
+// Makes C++'s new end the program without memory, because no code here could catch an exception. Call before
+// creating the library's objects.
 static void set_new_handler(void)
 {
     void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -118,7 +118,7 @@ static void set_new_handler(void)
 static bool load_functions(struct onednn *onednn)
 {
     set_new_handler();
-    // It stays loaded, for threads keep state of its own.
+    // It stays loaded, because threads keep state of its own.
     onednn->library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!onednn->library)
         return false;
@@ -196,7 +196,7 @@ static bool lay_out(const struct functions *call, dnnl_memory_desc_t *matrix, ui
     return served(call->memory_desc_init_by_strides(matrix, 2, sizes, type, strides));
 }
 
-// alpha scales the product, beta what c holds.
+// alpha scales the product, beta the old c.
 static bool set_factors(const struct functions *call, dnnl_primitive_attr_t attributes, dnnl_post_ops_t sum,
                         const struct problem *p)
 {
@@ -207,7 +207,7 @@ static bool set_factors(const struct functions *call, dnnl_primitive_attr_t attr
                              served(call->primitive_attr_set_post_ops(attributes, sum))));
 }
 
-// Leaves product->primitive NULL where oneDNN refuses.
+// Leaves product->primitive NULL if oneDNN refuses.
 static void product_make(struct onednn *onednn, struct product *product)
 {
     const struct functions *call = &onednn->call;
@@ -268,10 +268,10 @@ static const struct product *product_of(struct onednn *onednn, const struct gemm
     return product;
 }
 
-// Memory that a thread's products need while they run, released when the thread ends. Like the BLAS's own buffers
-// it is the library's, not the arena's.
+// Memory for a thread's products, released when the thread ends. Like the BLAS's buffers it belongs to the library,
+// not to the arena.
 struct scratch {
-    size_t bytes; // that follow, from the next page on
+    size_t bytes; // size of the data, which begins at the next page
 };
 #define SCRATCH_PAGE 4096
 
@@ -342,8 +342,8 @@ static void sgemm_part(struct onednn *onednn, const struct gemm_tile *tile, size
 void onednn_sgemm(struct onednn *onednn, const struct gemm_tile *tile)
 {
     size_t rows = tile->m, terms = tile->k;
-    // Of a transposed right factor oneDNN copies no panels unless both are below a bound (200 rows, 1,200 terms);
-    // the longer the rows, the more that costs.
+    // For a transposed right factor oneDNN copies panels only if both sides are below bounds (200 rows, 1,200
+    // terms); without copies long rows are slow.
     if (tile->b.transpose && tile->k > LONG_ROW) {
         rows = PART_ROWS;
         terms = (tile->k + LONG_ROW - 1) / LONG_ROW;

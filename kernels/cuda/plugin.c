@@ -1,6 +1,6 @@
 #include "kernels/cuda/plugin.h"
 
-// A process has one CUDA; it cannot be unloaded.
+// A process has one CUDA, which cannot be unloaded.
 static const struct cuda_plugin *plugin;
 
 bool cuda_plugin_load(struct status *status)

@@ -20,7 +20,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-// cuDNN's tiles reach beyond the last row.
+// cuDNN's tiles extend beyond the last row.
 static size_t whole_tiles(size_t rows)
 {
     return (rows + CUDA_ATTENTION_TILE - 1) / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE;
@@ -33,8 +33,8 @@ static size_t block_keys(const struct cuda_attention_block *b)
     return b->deterministic ? CUDA_ATTENTION_QUERIES : CUDA_ATTENTION_KEYS;
 }
 
-// Number of a rectangle's keys. If `whole`, `left` is rounded down to whole tiles. Otherwise a block's maximum
-// is halved until it is at most `left`, which is at least a tile.
+// Number of a rectangle's keys. If `whole`, `left` rounded down to whole tiles; otherwise a block's maximum halved
+// until it is at most `left`, which is at least a tile.
 static size_t rectangle_keys(size_t left, bool whole, const struct cuda_attention_block *b)
 {
     size_t keys = whole ? left / CUDA_ATTENTION_TILE * CUDA_ATTENTION_TILE : block_keys(b);
@@ -43,9 +43,9 @@ static size_t rectangle_keys(size_t left, bool whole, const struct cuda_attentio
     return keys;
 }
 
-// The most queries of a windowed block: half a window or less, so that the keys which its queries see together are
-// at most a quarter more than each sees, whatever an engine makes of the left bound; and so few that dS, where an
-// engine keeps it, is no larger than a rectangle's.
+// Maximum queries of a windowed block: at most half a window, so that all its keys together are at most a quarter
+// more than each query sees, however an engine treats the left bound; and few enough that dS, if an engine keeps
+// it, is no larger than a rectangle's.
 static size_t window_queries(size_t window, bool deterministic)
 {
     size_t queries = CUDA_ATTENTION_QUERIES;
@@ -56,7 +56,7 @@ static size_t window_queries(size_t window, bool deterministic)
     return queries;
 }
 
-// CUDA_ATTENTION_WHOLE, at once, only without a mask, where no dS is kept, and if no tensor has 2^31 elements.
+// CUDA_ATTENTION_WHOLE runs at once only without a mask, without dS, and if no tensor has 2^31 elements.
 static size_t max_queries(struct attention_shape s, size_t max, bool deterministic)
 {
     size_t longest = larger(s.queries, attention_keys(s));
@@ -72,7 +72,7 @@ static size_t document_of(const struct attention_shape *s, size_t query, size_t 
     return starts ? (size_t)starts[query * s->batch + sequence] : 0;
 }
 
-// The query after the last one of a query's document.
+// End of the document of a query.
 static size_t document_end(const struct attention_shape *s, size_t query, size_t sequence)
 {
     size_t document = document_of(s, query, sequence), end = query + 1;
@@ -83,15 +83,16 @@ static size_t document_end(const struct attention_shape *s, size_t query, size_t
     return end;
 }
 
-// Keys of the prefix that a query's document continues.
+// Length of the prefix that a query's document continues.
 static size_t prefix_of(const struct attention_shape *s, size_t query, size_t sequence)
 {
     const int32_t *prefixes = s->mask.documents.prefixes;
     return prefixes && document_of(s, query, sequence) > 0 ? (size_t)prefixes[sequence] : 0;
 }
 
-// Runs n queries from b->query on, or fewer, in whole tiles: with those after them; without what fills no tile; or
-// with those before them, if as many can be had. False: their own rows alone, which fill no tile.
+// Sets the rows for n queries from b->query on, or fewer, in whole tiles: with the following queries, without the
+// remainder, or with preceding queries if there are enough. Returns false for the remainder alone, which fills no
+// tile.
 static bool set_rows(struct attention_shape s, size_t n, size_t before, struct cuda_attention_block *b)
 {
     size_t rows = whole_tiles(n);
@@ -119,7 +120,7 @@ static size_t rest_of_prefix(const struct attention_shape *s, const struct cuda_
     return prefix_of(s, b->query, b->sequence) % CUDA_ATTENTION_TILE;
 }
 
-// The next keys of a document's queries, from b->key on.
+// Selects the next keys of a document's queries, from b->key on.
 static void next_own_keys(struct attention_shape s, bool whole, struct cuda_attention_block *b)
 {
     size_t end = s.start + b->query + b->queries, before = s.start + b->row - b->key;
@@ -138,7 +139,7 @@ static void next_own_keys(struct attention_shape s, bool whole, struct cuda_atte
     }
 }
 
-// The next keys, from b->key on, of `keys` that all queries see; what they leave of a tile is for own kernels.
+// Selects the next keys, from b->key on, of `keys` that all queries see; own kernels take the remainder of a tile.
 static void next_seen_keys(size_t keys, bool whole, struct cuda_attention_block *b)
 {
     size_t left = keys - b->key;
@@ -147,7 +148,7 @@ static void next_seen_keys(size_t keys, bool whole, struct cuda_attention_block 
     b->last = b->keys == left;
 }
 
-// The queries from b->query on, of one document, none of which or all of which a window takes keys from.
+// Selects queries from b->query on, of one document, all of which or none of which a window affects.
 static void begin_queries(struct attention_shape s, size_t max, struct cuda_attention_block *b)
 {
     size_t document = document_of(&s, b->query, b->sequence), at = s.start + b->query - document;
@@ -158,7 +159,7 @@ static void begin_queries(struct attention_shape s, size_t max, struct cuda_atte
         n = smaller(n, window_queries(s.mask.window, b->deterministic));
     else if (s.mask.window > 0)
         n = smaller(n, s.mask.window - at);
-    if (s.mask.documents.starts && !windowed && at % CUDA_ATTENTION_TILE) // from here on in whole tiles
+    if (s.mask.documents.starts && !windowed && at % CUDA_ATTENTION_TILE) // continue in whole tiles
         n = smaller(n, CUDA_ATTENTION_TILE - at % CUDA_ATTENTION_TILE);
     set_rows(s, n, causal ? smaller(b->query, at) : b->query, b);
     size_t first = s.start + b->row, window = s.mask.window;
@@ -189,7 +190,7 @@ static void begin_block(struct attention_shape s, size_t max, struct cuda_attent
     }
 }
 
-// Goes on with the same queries, or, after a prefix's keys, with the first document of them.
+// Continues with the same queries or, after a prefix's keys, with the first document among them.
 static void continue_block(struct attention_shape s, size_t max, struct cuda_attention_block *b)
 {
     size_t prefix = prefix_of(&s, b->query, b->sequence), rest = prefix % CUDA_ATTENTION_TILE;
@@ -310,7 +311,7 @@ bool cuda_attention_is_merged(const struct cuda_attention_block *b)
 
 #define PARTS_MAX 16
 
-// The share of the multiprocessors that tiles of queries fill, each of a head of a sequence. In parts a last wave
+// The share of multiprocessors filled by query tiles, one per head and sequence. In parts a partial last wave
 // counts as a whole one.
 static double filled(const struct device *device, struct attention_shape s, size_t parts)
 {
@@ -321,8 +322,7 @@ static double filled(const struct device *device, struct attention_shape s, size
     return parts > 1 ? tiles / (ceil(tiles / all) * all) : tiles / all;
 }
 
-// The fewest parts that fill the multiprocessors as well as any, as far as the repeated queries, O and the
-// logsumexp have room.
+// The fewest parts with the best fill for which the repeated queries, O and the logsumexp fit.
 static size_t parts_of(const struct device *device, struct attention_shape s)
 {
     size_t row = s.heads * (2 * s.head_dim * 2 + sizeof(float)), parts = 1;
@@ -333,13 +333,13 @@ static size_t parts_of(const struct device *device, struct attention_shape s)
     return parts;
 }
 
-// Blocks of queries, the shortest range of keys, a power of two, and the most parts of one. shortest 0: all queries
-// against all keys at once.
+// Queries per block, the shortest range of keys (a power of two), and the maximum number of its parts. shortest 0:
+// all queries against all keys at once.
 struct key_ranges {
     size_t queries, shortest, parts;
 };
 
-// Starts are multiples of a chunk's queries, so that their rests by the shortest range take few values.
+// Starts are multiples of a chunk's queries, so their remainders by the shortest range take few values.
 static struct key_ranges ranges_of(const struct device *device, struct attention_shape s)
 {
     size_t queries = smaller(s.queries, cuda_attention_forward_queries(s)), keys = attention_keys(s);
@@ -353,7 +353,8 @@ static struct key_ranges ranges_of(const struct device *device, struct attention
                : (struct key_ranges){queries, larger(8 * (queries & -queries), CUDA_ATTENTION_TILE), parts};
 }
 
-// The range of keys that ends at b->key, the shortest first: each rounding of O weighs no more than its keys.
+// Selects the range of keys that ends at b->key, shortest first, so that each rounding of O weighs no more than its
+// keys.
 static void next_range(const struct key_ranges *ranges, struct cuda_attention_block *b)
 {
     size_t before = b->parts;
@@ -394,9 +395,9 @@ bool cuda_attention_next_forward(const struct device *device, struct attention_s
     return true;
 }
 
-// Blocks that cost the same, of which attention over a long context has millions: rectangles of the longest kind
-// one after another, neither the first nor the last of their queries; and all of these again for further queries,
-// as many, that see the same keys.
+// Blocks of equal cost, of which attention over a long context has millions: consecutive rectangles of maximum
+// length, neither the first nor the last of their queries; and the same again for further blocks of queries that
+// see the same keys.
 struct equal_blocks {
     struct cuda_attention_block first;
     size_t of_keys, of_queries;
@@ -411,14 +412,14 @@ static bool next_equal_blocks(struct attention_shape s, size_t max, struct equal
     b->query += further, b->row += further;
     if (!cuda_attention_next_block(s, max, b))
         return false;
-    if (b->first) { // without what may be shorter
+    if (b->first) { // excludes blocks that may be shorter
         bool again = !causal && !masked && b->queries < s.queries - b->query &&
                      b->queries == max_queries(s, max, b->deterministic);
         blocks->of_queries = again ? larger((s.queries - b->query - 2) / b->queries, 1) : 1;
     }
     bool alike = !masked && b->kind == ATTENTION_RECTANGLE && !b->first && !b->last && b->keys == block_keys(b);
     size_t before = (causal ? s.start + b->row : attention_keys(s)) - b->key;
-    blocks->of_keys = alike ? larger((before - 1) / block_keys(b), 1) : 1; // without what may be the last
+    blocks->of_keys = alike ? larger((before - 1) / block_keys(b), 1) : 1; // excludes a possible last one
     return true;
 }
 
@@ -493,8 +494,8 @@ struct cuda_attention_workspace cuda_attention_layout(const struct device *devic
 
 // ---- glue
 
-// Bytes of the segments' rows within a block of keys, read and written, and of the block's own, read; of keys and
-// values. Own kernels add to the segments at once.
+// Bytes to add a block's dK and dV to the segments: their rows read and written, and the block's read. Own kernels
+// add directly.
 static double segment_bytes(struct attention_shape s, const struct key_segment *segments, size_t segment_count,
                             const struct cuda_attention_block *b)
 {
@@ -506,8 +507,8 @@ static double segment_bytes(struct attention_shape s, const struct key_segment *
     return bytes * (double)(b->sequences * s.head_dim);
 }
 
-// Of a block: what its graph stores, which is its results and what engines keep from one of their kernels to the
-// next, written and read once each; and what is done around it.
+// Bytes of a block: its graph's results and the engines' intermediates, written and read once each, and the passes
+// around it.
 static double block_bytes(struct attention_shape s, const struct cuda_attention_block *b)
 {
     double token = (double)(b->sequences * s.heads), dim = (double)s.head_dim;
@@ -534,14 +535,14 @@ static double block_bytes(struct attention_shape s, const struct cuda_attention_
     return bytes;
 }
 
-// ---- as the device asks
+// ---- rules of the device
 
-// The longest heads that cuDNN has engines for: of the forward on every card, of the backward on sm_90 and on
+// The longest heads that cuDNN's engines support: in the forward on every card, in the backward on sm_90 and on
 // others.
 #define HEAD_DIM          256
 #define BACKWARD_HEAD_DIM 128
 
-// Whether a window takes keys of a prefix from a query.
+// Tells whether a window hides keys of a prefix.
 static bool window_cuts_prefix(struct attention_shape s)
 {
     for (size_t row = 0; s.mask.window > 0 && s.mask.documents.prefixes && row < s.queries * s.batch; row++) {
@@ -558,7 +559,7 @@ bool cuda_masks_by_own_kernels(const struct device *device)
     return device->own_masked_attention || (masked && strcmp(masked, "own") == 0);
 }
 
-// Tensor cores take masks of causal attention; see cuda_attention_forward_by_cudnn.
+// Tensor cores support masks of causal attention; see cuda_attention_forward_by_cudnn.
 static bool mask_by_cudnn(const struct device *device, struct attention_shape s)
 {
     size_t window = s.mask.window < s.start + s.queries ? s.mask.window : 0;
@@ -583,7 +584,7 @@ bool cuda_attention_backward_by_cudnn(const struct device *device, struct attent
            (ordered || !device->deterministic);
 }
 
-// The share of the pairs that own kernels take beside cuDNN's blocks.
+// The share of pairs that own kernels compute besides cuDNN's blocks.
 static double own_share(struct attention_shape shape, size_t max)
 {
     double own = 0, all = 0;
@@ -613,7 +614,7 @@ static double attention_f32_share(const struct device *device, struct attention_
 static struct attention_run attention_forward_run(const struct device *device, struct attention_shape s)
 {
     struct attention_run run = {.fill = filled(device, s, 1)};
-    double pairs = 0, all = 0; // all: over the share that is filled meanwhile
+    double pairs = 0, all = 0; // all: divided by the fill meanwhile
     if (!cuda_attention_forward_by_cudnn(device, s) || attention_is_masked(s))
         return run;
     for (struct cuda_attention_block b = {0}; cuda_attention_next_forward(device, s, &b);) {
@@ -662,11 +663,11 @@ static double attention_backward_glue(const struct device *device, struct attent
     return bytes;
 }
 
-// Of cuBLASLt's kernels for large products in bf16.
+// cuBLASLt's tile for large bf16 products.
 #define GEMM_TILE_ROWS 128
 #define GEMM_TILE_COLS 256
 
-// Of the waves that a product of so many rows takes, the share that is idle.
+// The idle share of the waves of a product of `rows` rows.
 static double idle(size_t multiprocessors, size_t rows, size_t cols)
 {
     size_t tiles = rows / GEMM_TILE_ROWS * ((cols + GEMM_TILE_COLS - 1) / GEMM_TILE_COLS);
@@ -674,8 +675,8 @@ static double idle(size_t multiprocessors, size_t rows, size_t cols)
     return 1 - (double)tiles / (double)(waves * multiprocessors);
 }
 
-// 1,024, or 2,048 where these leave more than a tenth of the multiprocessors idle in the last wave of tiles and
-// those leave fewer. A device with 0 multiprocessors is no card in particular.
+// 1,024, or 2,048 if 1,024 leaves more than a tenth of the multiprocessors idle in the last wave of tiles and 2,048
+// leaves fewer. A device with 0 multiprocessors is no particular card.
 static size_t block_rows(const struct device *device, size_t cols)
 {
     const size_t rows = 1024, multiprocessors = device->multiprocessors;
@@ -684,7 +685,7 @@ static size_t block_rows(const struct device *device, size_t cols)
     return longer ? 2 * rows : rows;
 }
 
-// In bf16, which tensor cores take, if a gradient's partial sums find room.
+// bf16 only, for which there are tensor cores, if a gradient's partial sums fit.
 static bool takes_low_rank(const struct device *device, size_t cols, size_t rank)
 {
     return device->ops->dtype == DTYPE_BF16 && !device->unfused && !device->reverse_sums && cols > 0 && rank > 0 &&

@@ -3,14 +3,14 @@
 //   P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta)
 //   grad_q = dS k * scale;  grad_k += dS^T q * scale;  grad_v += P^T grad_o
 //
-// Query blocks run one after another, since grad_q may be grad_o: a block's rows are spent when its grad_q is
-// written. Within a block the keys are dealt out to lanes: each lane alone adds to its keys' gradients and sums its
-// own part of grad_q; the parts are then added in the order of the lanes. No thread waits for that to end, since
-// filling the slots with the next block touches neither the parts nor the rows that are being written.
+// Query blocks run in order, because grad_q may be grad_o: writing a block's grad_q overwrites its rows. Within a
+// block the keys are distributed over lanes: only one lane adds to a key's gradients, and each sums its own part of
+// grad_q; the parts are then added in lane order. Threads need not wait for that, because filling the next block
+// touches neither the parts nor the rows being written.
 #include "kernels/cpu/real/attention_tiling.h"
 #include "kernels/cpu/real/scores.h"
 
-// What the lanes of one pair share: a query block both ways round, as right factors, and each lane's part of
+// Data that the lanes of one pair share: a query block in both layouts, as right factors, and each lane's part of
 // grad_q.
 struct slot {
     struct factor q, grad_o;               // [columns, dim], q times q_scale
@@ -24,7 +24,7 @@ static size_t slot_count(const struct tiling *t)
     return 2 * t->block_rows * t->dim_stride + (2 + t->lanes) * t->dim * t->row_stride + 2 * t->row_stride;
 }
 
-// Right factors of stored numbers where matrices of real numbers would lie: packed they take no more.
+// Right factors in the memory of matrices of reals, which is enough when they are packed.
 static struct factor rows_at(const struct tiling *t, real *data)
 {
     struct view view = {data, t->dim_stride, 1};
@@ -51,8 +51,8 @@ static struct slot slot_at(const struct tiling *t, real *workspace, size_t index
     };
 }
 
-// A strip of a block's rows becomes columns [column, column + columns) of two factors; by way of a strip of its own
-// where they are packed.
+// Copies a strip of a block's rows to columns [column, column + columns) of two factors, through a buffer if they
+// are packed.
 static void fill_factors(const struct tiling *t, struct block block, size_t column, size_t columns,
                          struct factor rows, struct factor turned, const stored *source, real factor)
 {
@@ -87,7 +87,7 @@ static void slot_fill(const struct tiling *t, struct slot slot, struct block blo
     }
 }
 
-// Writes TILE_UNIT rows of grad_q: the sum of the lanes that had keys.
+// Writes TILE_UNIT rows of grad_q: the sum over the lanes with keys.
 static void slot_reduce(const struct tiling *t, struct slot slot, struct block block, size_t column, size_t lanes,
                         stored *grad_q)
 {
@@ -209,7 +209,7 @@ static void backward(const struct tiling *t, stored *grad_q, const struct key_se
         }
 }
 
-// Elements of a narrow gradient of keys or values: all query blocks are summed in real before it is rounded, once.
+// Elements of a bf16 gradient of keys or values: all query blocks are summed in real before one rounding.
 static size_t staged_count(const struct key_segment *segment)
 {
     return segment->grad_k.dtype == DTYPE_BF16 ? tensor_count(segment->grad_k) : 0;

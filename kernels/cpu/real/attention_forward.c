@@ -1,5 +1,4 @@
-// Attention's forward, tile by tile (Dao 2023, arXiv 2307.08691): no matrix of queries x keys ever stands in
-// memory.
+// Attention's forward, tile by tile (Dao 2023, arXiv 2307.08691): no queries x keys matrix is stored.
 //
 //   S = q k^T * scale, masked;  P = softmax(S);  o = P v;  logsumexp of the rows of S is kept
 #include "kernels/cpu/real/attention_tiling.h"
@@ -12,8 +11,8 @@
 #define REAL_LOWEST (-FLT_MAX)
 #endif
 
-// Running softmax of a block, S being scale * s: per column the maximum and the sum of exp(S - maximum) so far.
-// s becomes exp(S - new maximum); what was summed before (sum, o) shrinks with the maximum's growth.
+// Running softmax of a block with S = scale * s: per column the maximum and the sum of exp(S - maximum). s becomes
+// exp(S - new maximum); earlier sums (sum, o) are rescaled.
 static void softmax_step(struct view s, real scale, size_t rows, size_t from, size_t columns, real *maximum,
                          real *sum, struct view o, size_t dim)
 {
@@ -107,7 +106,7 @@ void NAME(attention_forward)(struct device *device, struct attention_shape shape
                              struct tensor logsumexp, struct tensor q, struct tensor k, struct tensor v)
 {
     struct tiling t = tiling_of(shape, device->reverse_sums);
-    // The last blocks see the most keys: begun first, they leave no thread waiting at the end.
+    // The last blocks see the most keys; starting with them balances the threads.
 #pragma omp parallel for schedule(dynamic)
     for (size_t i = 0; i < t.blocks * t.pairs; i++)
         forward_block(&t, block_of(&t, i % t.pairs, t.blocks - 1 - i / t.pairs), o.data, logsumexp.data, q.data,

@@ -1,4 +1,4 @@
-// Attention over two sets of keys, put together by their logsumexps.
+// Combines attention over two sets of keys by their logsumexps.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 

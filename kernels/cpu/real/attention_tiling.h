@@ -1,29 +1,29 @@
 // Attention tiling: how attention's forward and backward cut their work. A (sequence, key head) pair reads its keys
-// once for all the query heads that share them: its rows are (token, head of the group), cut into query blocks.
-// Tiles of S are held transposed, [keys, rows], so that whatever belongs to a row (maximum, sum, logsumexp, delta)
-// is a vector along the tile's columns, and those that see a key are a run of columns: the causal mask cuts it on
-// the left, a window or another document's beginning on the right. A prefix that documents continue is seen by all
-// columns after it, but for a window. Tiles that no column sees are left out. Blocks and lanes are cut by the
-// shape alone.
+// once for all query heads that share them: its rows are (token, head of the group), cut into query blocks. Tiles
+// of S are stored transposed, [keys, rows], so that per-row values (maximum, sum, logsumexp, delta) are vectors
+// along the columns, and the rows that see a key are a range of columns: bounded on the left by the causal mask, on
+// the right by a window or another document. All later columns see a prefix's key, unless a window hides it. Tiles
+// that no row sees are skipped. Blocks and lanes depend on the shape alone.
 #pragma once
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/tile.h"
 #include <string.h>
 
 enum {
-    QUERY_BLOCK_BYTES = 64 << 10, // of q: with o and the tiles below it fits the second-level cache
+    QUERY_BLOCK_BYTES = 64 << 10, // bytes of q: with o and the tiles it fits the second-level cache
     KEY_BLOCK_BYTES = 32 << 10,
     MAX_QUERY_ROWS = 256,
     MAX_KEYS = 64,
     MAX_HEAD_DIM = 512,    // bounds the stack
-    UNITS = 16,            // pieces that the backward of one query block is cut into
-    STRIP = 2 * TILE_UNIT, // columns that are gathered at a time: of bf16 what the matrix unit takes terms by
+    UNITS = 16,            // pieces of one query block's backward
+    STRIP = 2 * TILE_UNIT, // columns gathered at once: the matrix unit's terms in bf16
 };
 
 struct tiling {
     struct attention_shape shape;
-    real scale;               // 1 / sqrt(head_dim)
-    real q_scale, s_scale;    // scale, of the queries as they are gathered or of their products with keys, and 1
+    real scale; // 1 / sqrt(head_dim)
+    real q_scale,
+        s_scale; // the scale is applied to gathered queries or to their products with keys; the other factor is 1
     size_t group, pairs;      // query heads per key head; sequences * key heads
     size_t rows, blocks;      // of one pair
     size_t dim;               // head_dim, padded
@@ -31,25 +31,25 @@ struct tiling {
     size_t block_keys;        // keys of a key block: the rows of a tile
     size_t dim_stride;        // between rows of tiles [.., dim]
     size_t row_stride;        // between rows of tiles [.., block_rows]
-    size_t column_unit;       // columns of tiles begin at multiples of it: of products' terms
-    size_t slots, lanes;      // backward: pairs at a time, partial sums of each pair's grad_q
-    bool reverse, accumulate; // sums; backward: into grad_q
+    size_t column_unit;       // columns of tiles begin at multiples of it, the unit of products' terms
+    size_t slots, lanes;      // backward: pairs at once, partial sums of each pair's grad_q
+    bool reverse, accumulate; // order of sums; backward: into grad_q
     enum tile_sums sums;      // of products
-    bool masked;              // beyond what is causal
+    bool masked;              // beyond the causal mask
 };
 
 // One query block of one pair.
 struct block {
-    size_t pair, row, rows; // first row and number of rows
-    size_t columns;         // rows, padded
-    size_t keys;            // that its last row sees, from 0 on
-    size_t own_tile;        // number of the first tile, of block_keys keys, that its first row sees of its document
-    size_t prefix_tile, prefix_tiles; // the tiles before that one that it sees of a prefix: the first, and how many
-    size_t prefix, whole;             // keys of that; all its rows see those from `whole` on
+    size_t pair, row, rows;           // first row and number of rows
+    size_t columns;                   // rows, padded
+    size_t keys;                      // keys that its last row sees
+    size_t own_tile;                  // first tile of its document that its first row sees
+    size_t prefix_tile, prefix_tiles; // tiles of its prefix that it sees: the first, and their number
+    size_t prefix, whole;             // length of the prefix; all its rows see the keys from `whole` on
 };
 
-// Columns [from, to) of a tile, from a multiple of column_unit up to one of TILE_UNIT: those that see a key of it
-// lie there.
+// Columns [from, to) of a tile that contain all rows that see its keys; from is a multiple of column_unit, to of
+// TILE_UNIT.
 struct chunks {
     size_t from, to;
 };
@@ -78,7 +78,7 @@ static inline struct tiling tiling_of(struct attention_shape s, bool reverse)
 {
     struct tiling t = {.shape = s, .scale = (real)(1 / sqrt((double)s.head_dim)), .reverse = reverse};
     t.sums = tile_sums_of(reverse);
-    t.q_scale = REAL_BITS == 16 ? 1 : t.scale; // what is in bf16 stays so
+    t.q_scale = REAL_BITS == 16 ? 1 : t.scale; // bf16 queries keep their bits
     t.s_scale = REAL_BITS == 16 ? t.scale : 1;
     t.column_unit = tile_packs(t.sums) ? STRIP : TILE_UNIT;
     t.masked = attention_is_masked(s);
@@ -104,7 +104,7 @@ static inline struct seen_keys row_keys(const struct tiling *t, size_t pair, siz
     return attention_seen_keys(&t->shape, row / t->group, pair / t->shape.kv_heads);
 }
 
-// What its rows see of a prefix.
+// Finds the prefix keys that the block's rows see.
 static inline void find_prefix(const struct tiling *t, struct block *block)
 {
     size_t first = SIZE_MAX;
@@ -134,13 +134,13 @@ static inline struct block block_of(const struct tiling *t, size_t pair, size_t 
     return block;
 }
 
-// Tiles of keys that the block sees.
+// Number of key tiles that the block sees.
 static inline size_t tile_count(const struct tiling *t, const struct block *block)
 {
     return block->prefix_tiles + ceil_div(block->keys, t->block_keys) - block->own_tile;
 }
 
-// The first key of tile number `index` of these.
+// First key of the tile with this index.
 static inline size_t tile_key(const struct tiling *t, const struct block *block, size_t index)
 {
     size_t own = block->own_tile - block->prefix_tiles;
@@ -160,14 +160,14 @@ static inline size_t key_index(const struct tiling *t, size_t pair, size_t key)
     return key * t->pairs + pair;
 }
 
-// The block's first column that sees the key: columns before it are masked.
+// The first column that sees the key; earlier ones are masked.
 static inline size_t first_column(const struct tiling *t, const struct block *block, size_t key)
 {
     size_t row = key > t->shape.start ? (key - t->shape.start) * t->group : 0;
     return row > block->row ? min(row - block->row, block->columns) : 0;
 }
 
-// The column after the block's last that sees the key, which is no prefix's: columns from it on are masked.
+// End of the columns that see the key, which is not a prefix's; later ones are masked.
 static inline size_t end_column(const struct tiling *t, const struct block *block, size_t key)
 {
     size_t low = 0, high = block->rows;
@@ -183,7 +183,7 @@ static inline size_t end_column(const struct tiling *t, const struct block *bloc
     return low < block->rows ? low : block->columns;
 }
 
-// Of a tile of so many keys.
+// Columns for a tile of `keys` keys.
 static inline struct chunks chunks_of(const struct tiling *t, const struct block *block, size_t key, size_t keys)
 {
     size_t from = first_column(t, block, key) / t->column_unit * t->column_unit;
@@ -191,7 +191,8 @@ static inline struct chunks chunks_of(const struct tiling *t, const struct block
     return (struct chunks){from, max(tile_round(end), from)};
 }
 
-// tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero past the last row.
+// tile[i, d] = turned[d, i] = factor * source, for TILE_UNIT rows of a pair from `row` on; zero beyond the last
+// row.
 static inline void gather_rows(const struct tiling *t, size_t pair, size_t row, struct view tile,
                                struct view turned, const stored *source, real factor)
 {
@@ -207,8 +208,8 @@ static inline void gather_rows(const struct tiling *t, size_t pair, size_t row, 
     tile_transpose(turned, tile, TILE_UNIT, t->dim);
 }
 
-// [i, d] = source, for `count` keys of a pair from `key` on, and zero up to `rows` rows: as it lies where that
-// needs no padding, else gathered in `tile`.
+// [i, d] = source, for `count` keys of a pair from `key` on, and zero up to `rows` rows: a view of source if it
+// needs no padding, else copied to `tile`.
 static inline struct view keys_at(const struct tiling *t, size_t pair, size_t key, size_t count, size_t rows,
                                   struct view tile, const stored *source)
 {
@@ -228,7 +229,7 @@ static inline struct view keys_at(const struct tiling *t, size_t pair, size_t ke
     return tile;
 }
 
-// Of a prefix's key that a window hides from some rows.
+// Masks a prefix's key that a window hides from some rows.
 static inline void mask_prefix_key(const struct tiling *t, const struct block *block, size_t key,
                                    struct chunks columns, real *s)
 {
@@ -237,11 +238,11 @@ static inline void mask_prefix_key(const struct tiling *t, const struct block *b
             s[c] = -REAL_INFINITY;
 }
 
-// S of the columns that do not see a key becomes -infinity: P is zero there. Keys after the last pad the tile.
+// Sets S to -infinity in columns that do not see a key, so that P is zero. Keys after the last pad the tile.
 static inline void mask(const struct tiling *t, const struct block *block, size_t key, size_t rows,
                         struct chunks columns, struct view s)
 {
-    size_t seen = end_column(t, block, key); // by all columns: so are the keys that follow
+    size_t seen = end_column(t, block, key); // all columns see this key and the following ones
     for (size_t i = 0; i < rows; i++) {
         size_t end = key + i < block->keys ? first_column(t, block, key + i) : block->columns;
         for (size_t c = columns.from; c < min(end, columns.to); c++)

@@ -6,11 +6,11 @@
 #include <stdint.h>
 #include <string.h>
 
-// Rows whose losses are kept until they are summed in order.
+// Rows whose losses are buffered for the ordered sum.
 #define ROWS 256
 
-// Turns one row of logits into its gradient; returns its loss. In bf16 the exponentials are taken twice, for they
-// would be rounded if they were kept in their row.
+// Replaces one row of logits by its gradient; returns its loss. In bf16 exponentials are computed twice, because
+// storing them in the row would round them.
 static double row_gradient(stored *row, size_t vocab, int32_t target, real grad_weight)
 {
     const bool keep = sizeof(stored) == sizeof(real);

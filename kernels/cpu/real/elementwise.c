@@ -31,7 +31,7 @@ void NAME(copy)(struct device *device, struct tensor dst, struct tensor src)
         copy_bytes(dst, src);
         return;
     }
-    CHECK(REAL_BITS == 16); // the others hold no two dtypes
+    CHECK(REAL_BITS == 16); // the other devices have a single dtype
     struct accumulator to = accumulator_of(dst), from = accumulator_of(src);
     size_t count = tensor_count(dst);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
@@ -51,7 +51,7 @@ void NAME(copy_columns)(struct device *device, struct tensor dst, size_t to, str
         memcpy(first + r * dst.cols * size, source + r * src.cols * size, cols * size);
 }
 
-// Whether numbers of this dtype are summed in `real`.
+// Tells whether `real` is the accumulator of this dtype.
 static bool is_summed(enum dtype dtype)
 {
     return dtype == REAL_DTYPE || (REAL_BITS == 16 && dtype == DTYPE_F32);
@@ -70,7 +70,7 @@ static void add_doubles(struct tensor dst, struct tensor src)
 void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor src)
 {
     (void)device;
-    if (dst.dtype == DTYPE_F64 && src.dtype == DTYPE_F64) { // a sequence's sums, whatever the device computes in
+    if (dst.dtype == DTYPE_F64 && src.dtype == DTYPE_F64) { // sums of a sequence are f64 in every dtype
         add_doubles(dst, src);
         return;
     }

@@ -15,8 +15,7 @@ void NAME(embedding_forward)(struct device *device, struct tensor y, struct tens
         memcpy((stored *)y.data + r * d, (const stored *)table.data + id[r] * d, d * sizeof(stored));
 }
 
-// Rows that a narrow accumulator takes at a time, 512 KiB of the stack: all of one id are summed, then rounded
-// once.
+// Rows that a bf16 accumulator takes at once, 512 KiB of stack: rows of one id are summed, then rounded once.
 enum { SLICE = 65536 };
 
 static int by_id(const void *a, const void *b)
@@ -53,7 +52,7 @@ static void add_slice(struct accumulator out, size_t d, const stored *grad, cons
     }
 }
 
-// Two rows may share an id, so a thread takes a strip of columns and walks the rows in order.
+// Rows may share an id, so each thread processes a strip of columns with all rows in order.
 void NAME(embedding_backward)(struct device *device, struct tensor grad_table, struct tensor grad_y,
                               struct tensor ids, int32_t padding)
 {

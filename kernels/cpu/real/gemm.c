@@ -1,14 +1,13 @@
-// GEMM: BLAS, or oneDNN where that is faster, on tiles of the output. The tiles depend on the shape alone and each
-// is one single-threaded call, so the result has the same bits on any number of threads; the libraries' own
-// threading does not promise that.
+// GEMM: BLAS or oneDNN, whichever is faster, on tiles of the output. Tiles depend on the shape alone and each is
+// one single-threaded call, so bits do not depend on the number of threads, unlike with the libraries' own
+// threading.
 #include "kernels/cpu/bf16_gemm.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/real/kernels.h"
 #include <omp.h>
 
-// Tiles are large enough that packing a panel of A or B per tile costs little, and there are enough of them, of
-// equal size, to keep the threads of a workstation busy to the end: at least two, and more where the output is
-// large.
+// Tiles are large enough that packing panels of A and B costs little, and of equal size and number enough to keep a
+// workstation's threads busy: at least two per side, more for a large output.
 static size_t tile_size(size_t extent, size_t preferred)
 {
     size_t tiles = (extent + preferred - 1) / preferred;
@@ -43,15 +42,15 @@ static void multiply(const struct device *device, struct tensor c, struct gemm_o
     size_t m = c.rows, n = c.cols;
     if (m == 0 || n == 0)
         return;
-    // A small chunk is one row of tiles: each packs its part of the weights once, so they are wide. Other tiles are
-    // square, which packs the least, unless four threads would then have nothing to do.
+    // A small chunk is one row of wide tiles, each of which packs its part of the weights once. Other tiles are
+    // square, which packs least, unless that leaves some of four threads idle.
     size_t half = (n + 1) / 2, tile_m = tile_size(m, 512);
     size_t square = (m + 511) / 512 * ((n + 511) / 512) < 4 ? 384 : 512, max = m <= 256 ? 704 : square;
     size_t tile_n = tile_size(n, m <= 512 && half < max ? half : max);
     size_t tiles_m = (m + tile_m - 1) / tile_m, tiles_n = (n + tile_n - 1) / tile_n;
 #pragma omp parallel if (tiles_m * tiles_n > 1 && (double)m * n * k > 1e5)
     {
-        omp_set_num_threads(1); // of this region's tasks: BLAS must not start threads of its own
+        omp_set_num_threads(1); // within this region's tasks: BLAS must not start threads
 #pragma omp for schedule(dynamic) collapse(2)
         for (size_t j = 0; j < tiles_n; j++) {
             for (size_t i = 0; i < tiles_m; i++) {
@@ -83,7 +82,7 @@ void NAME(gemm)(struct device *device, struct tensor c, struct tensor a, enum tr
         multiply(device, c, left, right, k, alpha, beta);
         return;
     }
-    size_t last = k / (1 + device->reverse_sums); // terms, which stand first
+    size_t last = k / (1 + device->reverse_sums); // the first terms, added last
     struct gemm_operand left_rest = {element(left, 0, last), a.cols, transpose_a};
     struct gemm_operand right_rest = {element(right, last, 0), b.cols, transpose_b};
     multiply(device, c, left_rest, right_rest, k - last, alpha, beta);

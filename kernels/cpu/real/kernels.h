@@ -1,7 +1,7 @@
 // The CPU device's operations, one dtype at a time; contracts in kernels/device/device.h.
-// Work is cut into pieces by shape alone, never by the number of threads, and each piece is summed by one thread in
-// one order: the same bits on any number of threads. Scratch of a piece (tiles, at most 512 KiB) lives on the
-// stack, the CPU's counterpart of a GPU's shared memory; everything larger comes from the arena.
+// Work is cut by shape alone, and each piece is summed by one thread in one order: bits do not depend on the number
+// of threads. A piece's scratch (tiles, at most 512 KiB) is on the stack, like a GPU's shared memory; everything
+// larger comes from the arena.
 #pragma once
 #include "kernels/cpu/real/real.h"
 #include "kernels/device/device.h"

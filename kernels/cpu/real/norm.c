@@ -2,7 +2,7 @@
 //   forward:  rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain)
 //   backward: u = grad_y * (offset + gain), g = rstd * (u - x * rstd^2 * mean(u * x)); grad_x = or += g;
 //             grad_gain += sum over rows of grad_y * x * rstd
-// Means are summed in f64: a row is read from memory anyway, and the reference of every method passes here.
+// Means are summed in f64: memory reads hide the cost, and the reference gradients of every method use this kernel.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 

@@ -1,14 +1,12 @@
-// Log-probs of the targets in a block of logits, what they cost, and the gradient of the logits from that of the
-// log-probs.
-//   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), the rows in order, in f64, and metrics
-//   where it has them;
-//   grad = grad_weight * (w f'(l) + share slope);  logits = grad * (onehot(target) - softmax). All 0 for rows
-//   without a target.
-// With a distribution also the rows' mean log-prob and entropy, what these cost, and their gradient.
+// Log-probs of the targets of a block of logits, their cost, and the gradients of log-probs and logits.
+//  l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), rows in order, in f64, and metrics if
+//   requested;  grad = grad_weight * (w f'(l) + share slope);  logits = grad * (onehot(target) - softmax).
+//   All are 0 for rows without a target.
+// With a distribution also the rows' mean log-prob and entropy, their cost, and its gradient.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
-// The largest of a row, and log(sum exp(x - largest)).
+// The largest logit of a row, and log(sum exp(x - largest)).
 static real shifted_logsumexp(double *log_sum, const stored *row, size_t vocab)
 {
     real largest = -REAL_INFINITY;
@@ -23,7 +21,7 @@ static real shifted_logsumexp(double *log_sum, const stored *row, size_t vocab)
     return largest;
 }
 
-// By log p = (x - largest) - log_sum: all terms of either sum have one sign.
+// Uses log p = (x - largest) - log_sum, so that all terms of a sum have one sign.
 static void write_distribution(real *of, const stored *row, size_t vocab, real largest, double log_sum)
 {
     double shifted = 0, weighted = 0;

@@ -1,7 +1,7 @@
-// Random normals, with the very operations of every device (kernels/base/random.h).
+// Random normals, by the same operations as on every device (kernels/base/random.h).
 #include "kernels/cpu/real/kernels.h"
 
-#define DRAWN 1024 // numbers at a time, on the stack
+#define DRAWN 1024 // numbers at once, on the stack
 
 void NAME(random_normal)(struct device *device, struct tensor t, struct random random, double mean,
                          double deviation, enum dtype rounding)

@@ -1,8 +1,8 @@
-// Real: every file of this folder is compiled once per dtype of the device: f64, f32 and bf16. `stored` is an
-// element of a tensor, `real` what is computed with: the same but for bf16, which is computed and summed in f32 and
-// rounded once, to nearest even, where a result is stored. Statistics (rstd, logsumexp) are real. NAME(x) is the
-// symbol, and the BLAS and vector functions carry one name. Exponentials are glibc's vector functions (libmvec,
-// below 4 ulp).
+// Real: every file of this folder is compiled once per dtype of the device: f64, f32 and bf16. `stored` is a
+// tensor's element type, `real` the type of computation: the same, except that bf16 is computed and summed in f32
+// and rounded once, to nearest even, when stored. Statistics (rstd, logsumexp) are real. NAME(x) is a symbol's name
+// per dtype; BLAS and vector functions have one name. Exponentials use glibc's vector functions (libmvec, below 4
+// ulp).
 #pragma once
 #include "kernels/device/tensor.h"
 #include <cblas.h>
@@ -58,8 +58,8 @@ static inline stored store(real value)
 #endif
 }
 
-// Elements of a tensor that sums are kept in: weight gradients, gradients of keys and values, an optimizer's
-// moments. Under bf16 they are real or stored, as the tensor's dtype says; else both are one.
+// An accumulator tensor: weight gradients, gradients of keys and values, optimizer moments. On bf16 devices its
+// dtype is real or stored; on others these are the same.
 struct accumulator {
     void *data;
     bool narrow;

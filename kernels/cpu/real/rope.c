@@ -1,13 +1,13 @@
 // RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
 //   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
 //   frequency[j]
-// Sines are computed at every 64th position and carried over the 64 by rotation, at an error of a few f64
-// roundings. The angle's bits depend on the position alone, never on the chunk that it falls in.
+// Sines are computed at every 64th position and rotated to the others, with an error of a few f64 roundings. An
+// angle's bits depend on the position alone, not on the chunk.
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
 
 #define BLOCK 64  // positions
-#define PAIRS 256 // pairs handled at a time: head_dim 512 in one go
+#define PAIRS 256 // pairs at once: head_dim 512
 
 static void rotate(stored *x, const double *cosine, const double *sine, size_t pairs, size_t half)
 {
@@ -19,13 +19,13 @@ static void rotate(stored *x, const double *cosine, const double *sine, size_t p
     }
 }
 
-// Tokens that follow one another from a position on: `rows` rows each, of `cols` columns, `step` rows apart.
+// Consecutive tokens from a position on: `rows` rows each, of `cols` columns, `step` rows apart.
 struct run {
     stored *data;
     size_t position, tokens, rows, step, cols;
 };
 
-// The part of a run whose positions lie in [base, base + BLOCK).
+// Rotates the part of a run with positions in [base, base + BLOCK).
 static void rotate_block(struct run run, size_t base, const double *frequency, size_t half, int direction)
 {
     size_t begin = base > run.position ? base : run.position, end = run.position + run.tokens;
@@ -34,7 +34,7 @@ static void rotate_block(struct run run, size_t base, const double *frequency, s
         size_t pairs = half - first < PAIRS ? half - first : PAIRS;
         double step_cos[PAIRS], step_sin[PAIRS], c[PAIRS], s[PAIRS];
         for (size_t j = 0; j < pairs; j++) {
-            // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
+            // The angle as a sum of two numbers: rounded to one, it would be off by 1e-11 at position 131,072.
             double f = frequency[first + j], angle = f * base, rest = fma(f, base, -angle);
             c[j] = cos(angle) - rest * sin(angle);
             s[j] = direction * (sin(angle) + rest * cos(angle));
@@ -66,7 +66,7 @@ static void rotate_run(struct run run, const double *frequency, size_t half, int
         rotate_block(run, (first + block) * BLOCK, frequency, half, direction);
 }
 
-// The tokens of sequence b, document by document.
+// Rotates the tokens of sequence b, document by document.
 static void rotate_documents(struct run whole, struct documents documents, size_t b, const double *frequency,
                              size_t half, int direction)
 {

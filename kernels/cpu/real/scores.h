@@ -1,7 +1,7 @@
-// Scores: what attention does to a row of S between its products. A row has `count` columns, a multiple of
-// TILE_LANES, each with its own maximum, sum, logsumexp and delta. An exp that would soon underflow is zero.
-// In bf16, P and dS are rounded to it, to nearest even, for the products that they are factors of; sums of P, and
-// dS, are made of P before it is rounded (as FlashAttention-2, Dao 2023, arXiv 2307.08691, and cuDNN).
+// Scores: attention's work on a row of S between its products. A row has `count` columns, a multiple of TILE_LANES,
+// each with its own maximum, sum, logsumexp and delta. An exp that would nearly underflow is zero. In bf16, P and
+// dS are rounded, to nearest even, as factors of products; sums of P, and dS, use the unrounded P (as
+// FlashAttention-2, Dao 2023, arXiv 2307.08691, and cuDNN).
 #pragma once
 #include "kernels/cpu/real/tile.h"
 
@@ -9,8 +9,7 @@
 #define EXP_LOWEST (-707.0)
 #define EXP_ZERO   1e-307 // a little more than exp(EXP_LOWEST)
 
-// x = exp(scale * x - shift), for scale * x <= shift. In two loops, so that the vector function never leaves its
-// fast path.
+// x = exp(scale * x - shift), for scale * x <= shift. Two loops keep the vector function on its fast path.
 static inline void exp_row(real *x, real scale, const real *shift, size_t count)
 {
 #pragma omp simd
@@ -43,12 +42,12 @@ static inline void scores_row(real *p, real scale, real *ds, const real *logsume
 #else
 #define EXP_LOWEST (-86.0f)
 
-// exp(x), for x <= 0: 2^n exp(r) with n = round(x / ln 2), |r| <= ln 2 / 2, and exp(r) = 1 + r + r^2 p(r), p
-// minimax (Cody & Waite 1980, chapter 6): within 1.02 ulp. The vector library's is a call per vector, whose bounds
-// and sums then take passes of their own.
+// exp(x) for x <= 0, within 1.02 ulp: 2^n exp(r) with n = round(x / ln 2), |r| <= ln 2 / 2, and exp(r) = 1 + r +
+// r^2 p(r), p minimax (Cody & Waite 1980, chapter 6). The vector library would need a call per vector, and separate
+// passes for bounds and sums.
 static inline vector exp_vector(vector x)
 {
-    const float round = 0x1.8p23f; // a sum with it has the nearest whole number in its lowest bits
+    const float round = 0x1.8p23f; // adding it rounds to an integer in the lowest bits
     vector shifted = x * 0x1.715476p0f + round, n = shifted - round;
     vector r = x - n * 0x1.62e4p-1f - n * 0x1.7f7d1cp-20f;
     vector p = 0x1.5558bp-5f + r * (0x1.12398ep-7f + r * 0x1.6a4d6p-10f);
@@ -56,11 +55,11 @@ static inline vector exp_vector(vector x)
     return (vector)(((vector_bits)p + ((vector_bits)shifted << 23)) & ~(vector_bits)(x < EXP_LOWEST));
 }
 
-// scale * x, rounded: not as a part of the difference that follows, which of the largest would be no longer 0.
+// scale * x, rounded on its own: fused into the subtraction, the largest element would not give 0.
 static inline vector scaled(vector x, real scale)
 {
     vector product = scale * x;
-#if REAL_BITS == 16 // of f32 scale is 1
+#if REAL_BITS == 16 // for f32 inputs scale is 1
 #if defined(__x86_64__)
     __asm__("" : "+v"(product));
 #else
@@ -70,7 +69,7 @@ static inline vector scaled(vector x, real scale)
     return product;
 }
 
-// As a factor of a product: in bf16 rounded to it, to nearest even; what is no number stays none.
+// Rounds a factor of a product: to bf16, to nearest even, on bf16 devices. NaN stays NaN.
 static inline vector rounded(vector x)
 {
 #if REAL_BITS == 16

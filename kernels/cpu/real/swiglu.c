@@ -1,15 +1,15 @@
-// SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as
-// kernels/device/device.h has it. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
+// SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as in
+// kernels/device/device.h. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
 // grad_up = grad_y * act(gate), and grad_y becomes y.
 #include "kernels/cpu/real/kernels.h"
 
-// Elements per piece of work; the vector exponential wants an array of arguments that stays in the first cache.
+// Elements per piece of work: the vector exponential's arguments stay in the first-level cache.
 #define PIECE 1024
 // 2 sqrt(2 / pi), and GELU's third-degree coefficient
 #define GELU_LINEAR ((real)1.5957691216057308)
 #define GELU_CUBIC  ((real)0.044715)
 
-// Inlined with an activation that is constant, so that a loop has one form.
+// Inlined with a constant activation, so that each loop has one form.
 static inline real argument(real g, enum activation activation)
 {
     return activation == ACTIVATION_SILU ? g : GELU_LINEAR * (g + GELU_CUBIC * g * g * g);

@@ -25,7 +25,7 @@ static void close(struct device *device)
 }
 #endif
 
-// Done at once: a second thread would take the cores and the memory's bandwidth from the operations.
+// Synchronous: a second thread would take cores and memory bandwidth from the operations.
 static void transfer(struct device *device, enum queue queue, struct tensor dst, struct tensor src)
 {
     (void)queue;

@@ -1,6 +1,7 @@
 #include "kernels/cpu/real/tile.h"
 
-// Columns of c held in registers at a time, in vectors: with TILE_ROWS rows they fill three quarters of the file.
+// Vectors of columns of c held in registers at once: with TILE_ROWS rows they fill three quarters of the register
+// file.
 enum { VECTORS = 3 };
 
 static inline __attribute__((always_inline)) void multiply_block(int vectors, struct view c, bool accumulate,
@@ -53,7 +54,7 @@ void tile_multiply(struct view c, bool accumulate, struct factor left, struct fa
         a = view_at(a, 0, k - 1), a.column = -a.column;
         b = view_at(b, k - 1, 0), b.row = -b.row;
     }
-    size_t rest = n / TILE_LANES; // vectors, shared out evenly to as few strips as can be
+    size_t rest = n / TILE_LANES; // vectors, distributed evenly over the fewest strips
     while (rest > 0) {
         size_t strips = (rest + VECTORS - 1) / VECTORS, vectors = (rest + strips - 1) / strips;
         switch (vectors) {
@@ -72,10 +73,10 @@ void tile_multiply(struct view c, bool accumulate, struct factor left, struct fa
     }
 }
 
-// Lanes of a, and after them of b, by index.
+// Selects lanes by index from a followed by b.
 static inline __attribute__((always_inline)) vector pick(vector a, vector b, vector_bits index)
 {
-#ifdef __clang__ // has no shuffle by a variable
+#ifdef __clang__ // clang has no shuffle by a variable
     vector picked = {0};
     for (int j = 0; j < TILE_LANES; j++)
         picked[j] = index[j] < TILE_LANES ? a[index[j]] : b[index[j] - TILE_LANES];
@@ -85,7 +86,7 @@ static inline __attribute__((always_inline)) vector pick(vector a, vector b, vec
 #endif
 }
 
-// Quarters of the square change places, then quarters of quarters (Eklundh 1972).
+// Swaps quarters of the square, then quarters of quarters (Eklundh 1972).
 static inline __attribute__((always_inline)) void transpose_square(struct view to, struct view from)
 {
     vector x[TILE_LANES];

@@ -1,6 +1,6 @@
-// Tile: products of small matrices that live in a thread's own memory, for operations which multiply, work on the
-// elements and multiply again. Sums by vectors run over k in one order, whatever the sizes: equal terms give equal
-// bits. What multiplies bf16 (kernels/cpu/amx.h) adds terms by 32 from the first one on, in an order of its own.
+// Tile: products of small matrices in a thread's own memory, for operations that multiply, transform elements and
+// multiply again. Vector sums run over k in one order for all sizes, so equal terms give equal bits. bf16 units
+// (kernels/cpu/amx.h) add groups of 32 terms in their own order.
 #pragma once
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/real/real.h"
@@ -47,15 +47,15 @@ static inline size_t tile_round(size_t n)
 {
     return (n + TILE_UNIT - 1) / TILE_UNIT * TILE_UNIT;
 }
-// Distance between the rows of a tile with n columns: an odd number of cache lines, so that a column of a tile
-// does not fall into a few sets of the cache.
+// Distance between the rows of a tile with n columns: an odd number of cache lines, so that a column does not map
+// to a few cache sets.
 static inline size_t tile_stride(size_t n)
 {
     return ((n + TILE_UNIT - 1) / TILE_UNIT | 1) * TILE_UNIT;
 }
 
-// How a product is summed: by vectors, over k upward or downward, or, for tensors of bf16, by the processor's
-// instructions for these (kernels/cpu/amx.h).
+// How a product is summed: by vectors, over k upward or downward, or by the processor's bf16 instructions
+// (kernels/cpu/amx.h).
 enum tile_sums { SUMS_UPWARD, SUMS_DOWNWARD, SUMS_BY_AVX512, SUMS_BY_AMX };
 static inline enum tile_sums tile_sums_of(bool reverse)
 {
@@ -64,19 +64,19 @@ static inline enum tile_sums tile_sums_of(bool reverse)
     return reverse ? SUMS_DOWNWARD : by[REAL_BITS == 16 ? bf16_unit() : BF16_NONE];
 }
 
-// Whether factors are packed; else they are taken as they lie.
+// Tells whether factors are packed; otherwise they are used in place.
 static inline bool tile_packs(enum tile_sums sums)
 {
     return sums == SUMS_BY_AVX512 || sums == SUMS_BY_AMX;
 }
 
-// A factor of products, packed once for all of them, or as it lies. What is packed is in bf16 already.
+// A factor of products, packed once for all of them or used in place. Packed numbers are bf16.
 struct factor {
     struct view view;
     struct amx_factor packed;
 };
 
-// Elements that the packed factor takes, on a cache line; not 0. rows: of a right factor its columns.
+// Elements of a packed factor, aligned to a cache line; not 0. rows: columns of a right factor.
 static inline size_t tile_room(enum tile_sums sums, size_t rows, size_t terms)
 {
     return tile_packs(sums) ? amx_factor_count(rows, terms) : 1;
@@ -110,8 +110,8 @@ static inline struct amx_view amx_view_of(struct view x)
 }
 #endif
 
-// Packs [m, k], where factors are packed: columns stand side by side (column 1), or rows (row 1), and then m
-// is a multiple of TILE_UNIT.
+// Packs [m, k] if factors are packed: columns are contiguous (column 1), or rows are (row 1) and m is a multiple of
+// TILE_UNIT.
 static inline void tile_pack_left(enum tile_sums sums, struct factor to, struct view a, size_t m, size_t k)
 {
 #if REAL_BITS == 16
@@ -121,7 +121,7 @@ static inline void tile_pack_left(enum tile_sums sums, struct factor to, struct 
     (void)sums, (void)to, (void)a, (void)m, (void)k;
 #endif
 }
-// The same of [k, n], columns side by side, n a multiple of TILE_UNIT.
+// The same for [k, n] with contiguous columns, n a multiple of TILE_UNIT.
 static inline void tile_pack_right(enum tile_sums sums, struct factor to, struct view b, size_t k, size_t n)
 {
 #if REAL_BITS == 16
@@ -147,10 +147,10 @@ static inline struct factor tile_right(enum tile_sums sums, struct view b, size_
 
 #define tile_multiply NAME(tile_multiply)
 // c = a b, or c += a b if accumulate.  c: [m, n], a: [m, k], b: [k, n]; m a multiple of TILE_ROWS and n of
-// TILE_UNIT; columns of b and c stand side by side (column 1).
+// TILE_UNIT; columns of b and c are contiguous (column 1).
 void tile_multiply(struct view c, bool accumulate, struct factor a, struct factor b, size_t m, size_t n, size_t k,
                    enum tile_sums sums);
 
 #define tile_transpose NAME(tile_transpose)
-// to[j, i] = from[i, j].  from: [rows, cols], both multiples of TILE_UNIT; columns stand side by side (column 1).
+// to[j, i] = from[i, j].  from: [rows, cols], both multiples of TILE_UNIT; columns are contiguous (column 1).
 void tile_transpose(struct view to, struct view from, size_t rows, size_t cols);

@@ -1,5 +1,5 @@
-// Updates of weights (kernels/device/update.h): AdamW (Loshchilov & Hutter 2019), with moments in 8 bits too, and
-// SGD. A group of eight weights shares its random bits, so that loops over one are what becomes vectors.
+// Updates of weights (kernels/device/update.h): AdamW (Loshchilov & Hutter 2019), also with 8-bit moments, and SGD.
+// A group of eight weights shares its random bits, so loops over groups vectorise.
 #include "kernels/device/update.h"
 #include "kernels/cpu/real/kernels.h"
 #include "kernels/cpu/real/rows.h"
@@ -7,11 +7,11 @@
 
 #define GROUP ((size_t)8)
 
-// The weights that move, and where they are stored.
+// The updated weights and their storage.
 struct target {
     stored *w;
-    struct accumulator master; // data NULL: w itself moves
-    bool begins;               // it is what w is
+    struct accumulator master; // data NULL: w itself is updated
+    bool begins;               // initialise the master from w
 };
 
 static inline real target_get(struct target target, size_t i, bool master)
@@ -26,7 +26,7 @@ static inline void target_set(struct target target, size_t i, real value, bool m
     target.w[i] = store(value);
 }
 
-// What was stored to nearest is stored as the random bits say. values: of weights [first, end), a group.
+// Replaces the nearest rounding of a group by the stochastic one. values: of weights [first, end).
 static void store_group(struct target target, size_t first, size_t end, const real *values,
                         const struct bf16_rounding *rounding)
 {
@@ -42,7 +42,7 @@ static void store_group(struct target target, size_t first, size_t end, const re
 struct adam {
     struct target target;
     struct accumulator g, m, v;
-    real b1, b2, grad1, grad2; // betas, and what they leave of 1: not of a rounded beta, which is another's
+    real b1, b2, grad1, grad2; // betas and 1 - beta, computed before rounding beta
     real unbias1, unbias2, epsilon, rate, before, after;
 };
 
@@ -112,7 +112,7 @@ void NAME(adamw)(struct device *device, struct tensor w, struct tensor master, s
         adam_all(adam, count, false);
 }
 
-// A moment in 8 bits: its codes, in memory as the words' bytes are, and scales.
+// An 8-bit moment: its codes, in the words' byte order, and scales.
 struct coded {
     uint8_t *codes;
     float *scales;
@@ -127,7 +127,7 @@ static struct coded coded_of(struct tensor codes, struct tensor scales, bool is_
     return coded;
 }
 
-// The codes of a block's new values, and its scale.
+// Encodes a block's new values and its scale.
 static void code_block(const struct coded *to, size_t first, size_t count, const real *values, bool is_signed)
 {
     float largest = 0;

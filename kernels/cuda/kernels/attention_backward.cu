@@ -4,10 +4,10 @@
 //   P = exp(S - logsumexp), delta = rowsum(grad_o * o), dS = P * (grad_o v^T - delta)
 //   grad_q = dS k * scale;  grad_k += dS^T q * scale;  grad_v += P^T grad_o
 //
-// Two kernels, each of which rebuilds P: one block per tile of keys walks the queries that see it and holds grad_k,
-// grad_v in registers; then one block per tile of queries walks its keys and holds grad_q. No block waits for
-// another, no sum depends on their order, and nothing of queries x keys stands in memory. Keys first: grad_q may be
-// grad_o, and a block of queries reads no rows of grad_o but those it replaces.
+// Two kernels, each of which recomputes P: one block per tile of keys loops over the queries that see it, with
+// grad_k and grad_v in registers; then one block per tile of queries loops over its keys, with grad_q. Blocks do
+// not wait for each other, no sum depends on their order, and no queries x keys matrix is stored. Keys first:
+// grad_q may be grad_o, and a block of queries reads only the rows of grad_o that it replaces.
 #include "kernels/cuda/kernels/attention_tile.cuh"
 
 namespace
@@ -35,11 +35,11 @@ __device__ void row_statistics(A *delta, A *row_logsumexp, const A *grad_o_tile,
     }
 }
 
-// Some of the key segments, as many as one launch takes; a block of keys belongs to one of them.
+// As many key segments as one launch takes; a block of keys belongs to one of them.
 constexpr int SEGMENTS = 32;
 struct segment_list {
     int count;
-    bool wide; // grad_k and grad_v are in what sums are in; else in q's dtype
+    bool wide; // grad_k and grad_v are in the accumulator dtype; else in q's
     struct bf16_rounding grad_k, grad_v;
     size_t origin; // of the rounding
     struct {
@@ -69,9 +69,9 @@ __device__ void add_rows(head<G> to, int count, int dim, const A (&sum)[R][tile<
     }
 }
 
-// The same in bf16, rounded stochastically, by way of a tile in shared memory that is spent: unrolled, the random
-// bits of a thread's elements would be a long kernel. first: of the head's first token, the group of its row; col:
-// the head's first column; row_groups: from one token to the next.
+// The same in bf16 with stochastic rounding, through a tile in shared memory that is no longer needed: unrolled,
+// the random bits of a thread's elements would make a long kernel. first: group of the row of the head's first
+// token; col: the head's first column; row_groups: groups per token.
 template <int DIM, int R, class G, class A>
 __device__ void add_rows_stochastic(head<G> to, int count, int dim, const A (&sum)[R][tile<A, DIM, R>::COLUMNS],
                                     A *shared, const bf16_rounding &rounding, uint64_t first, unsigned col,
@@ -95,9 +95,9 @@ __device__ void add_rows_stochastic(head<G> to, int count, int dim, const A (&su
     }
 }
 
-// A block: a tile of the segments' keys, of a key head. A mask takes more registers than two blocks
-// of a multiprocessor have. The dtype of grad_k and grad_v is asked for once per block, at its end: kernels of
-// their own would be twice as many to compile.
+// A block: one tile of the segments' keys, for a key head. With a mask it needs more registers than two blocks per
+// multiprocessor allow. The dtype of grad_k and grad_v is tested once per block, at its end; separate kernels would
+// double compilation.
 template <int DIM, int R, bool MASKED, class T, class A = wide_t<T>>
 __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(4))
     backward_keys(segment_list segments, const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k,
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
 
     A grad_k[R][tile::COLUMNS] = {}, grad_v[R][tile::COLUMNS] = {};
     unsigned seeing = key > s.start ? (key - s.start) / tile::ROWS : 0; // first tile of queries that sees a key
-    bool until = MASKED && key >= prefix_of(s, sequence);               // a prefix's keys are seen to the end
+    bool until = MASKED && key >= prefix_of(s, sequence);               // all later queries see a prefix's keys
     size_t queries = until ? queries_until(s, key + count - 1, sequence) : s.queries;
     unsigned end = (queries + tile::ROWS - 1) / tile::ROWS, tiles = end > seeing ? end - seeing : 0;
     unsigned steps = group * tiles;
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         head<const A> logsumexp_head(logsumexp, sequence, s.batch, h, s.heads, 1);
         int reach = reach_of<tile::ROWS>(s.start + first, key);
         A scores[R][R];
-        __syncthreads(); // the tiles before are spent
+        __syncthreads(); // the previous tiles are no longer needed
         load_tile<DIM, R>(q_tile, head<const T>(q, sequence, s.batch, h, s.heads, s.head_dim), first, rows, dim,
                           scale, words);
         load_tile<DIM, R>(grad_o_tile, head<const T>(grad_o, sequence, s.batch, h, s.heads, s.head_dim), first,
@@ -158,18 +158,18 @@ __global__ void __launch_bounds__(THREADS, MASKED ? 1 : tile<A, DIM, R>::blocks(
         __syncthreads();
         multiply_add<DIM, R>(grad_v, p_tile, grad_o_tile);
         multiply_rows<DIM, R>(scores, v_tile, grad_o_tile, dim);
-        __syncthreads(); // P is spent
+        __syncthreads(); // P is no longer needed
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll
-            for (int j = 0; j < R; j++) // P waits there: registers are few
+            for (int j = 0; j < R; j++) // P stays in shared memory, because registers are few
                 score_at<DIM, R>(p_tile, i, j) *= scores[i][j] - delta[x + j * SIDE];
         __syncthreads();
         multiply_add<DIM, R>(grad_k, p_tile, q_tile); // q times scale
     }
     auto add = [&](auto type, void *to, const A(&sum)[R][tile::COLUMNS], const bf16_rounding &rounding, A *spent) {
         using G = typename decltype(type)::type;
-        size_t begin = key - segment.start; // once more: no register holds these through the loop
+        size_t begin = key - segment.start; // recomputed, to save registers in the loop
         int count = rows_of<tile::ROWS>(segment.count, begin);
         head<G> rows((G *)to, sequence, s.batch, key_head, s.kv_heads, s.head_dim);
         rows.data = rows.token(begin);
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
         size_t key = walk.number(at) * (size_t)tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A scores[R][R];
-        __syncthreads(); // the tiles before are spent, the statistics there
+        __syncthreads(); // the previous tiles are no longer needed, the statistics are there
         load_tile<DIM, R>(k_tile, k_head, key, there, dim, A(1), words);
         load_tile<DIM, R>(v_tile, v_head, key, there, dim, A(1), words);
         __syncthreads();
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(4))
 
 // ---- launchers
 
-// Over all segments, SEGMENTS at a time.
+// Launches over all segments, SEGMENTS at a time.
 template <int DIM, int R, class T, class A = wide_t<T>>
 void launch_keys(struct device *device, const struct key_segment *segments, size_t segment_count, bool wide,
                  const T *grad_o, const T *o, const A *logsumexp, const T *q, const T *k, const T *v,

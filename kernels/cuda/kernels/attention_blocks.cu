@@ -1,6 +1,6 @@
-// Fold and unfold: a block of threads per token, whose heads change places with one another and with the rows of
-// other sequences; whole heads stay together. The logsumexp, so small that its strided writes stay in the cache.
-// Rows that are added and merged are those of some sequences of the batch alone.
+// Fold and unfold: a block of threads per token, whose heads swap places with one another and with the rows of
+// other sequences; heads stay contiguous. The logsumexp is so small that its strided writes stay in the cache.
+// Added and merged rows belong to some of the batch's sequences.
 #include "kernels/cuda/kernels/attention_blocks.h"
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
@@ -9,7 +9,7 @@ namespace
 {
 
 constexpr int THREADS = 256;
-constexpr float LARGE = 1e38f; // a logsumexp that leaves no probability to any score
+constexpr float LARGE = 1e38f; // a logsumexp that makes every probability 0
 using bf16 = __nv_bfloat16;
 
 struct folding {
@@ -98,7 +98,7 @@ __global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *
             sum[i] += heads[i];
         if (stochastic) {
             uint64_t group = row * key_rounding_groups(cols) + col / KEY_ROUNDING_GROUP;
-            struct rounding_bits bits; // a choice of parameters by address would copy both to memory
+            struct rounding_bits bits; // choosing between parameters by address would copy both to memory
             if (blockIdx.y)
                 bits = rounding_bits(&rounding1, group);
             else
@@ -111,7 +111,7 @@ __global__ void add_rows(T *to0, const bf16 *from0, bf16_rounding rounding0, T *
     }
 }
 
-// log(exp(a) + exp(b)); -infinity is that of no keys.
+// log(exp(a) + exp(b)); -infinity stands for no keys.
 __device__ float log_sum(float a, float b)
 {
     float largest = a > b ? a : b, min = a > b ? b : a;
@@ -131,7 +131,7 @@ __global__ void merge_rows(bf16 *o, float *logsumexp, const bf16 *other_o, const
         float a = first ? -INFINITY : logsumexp[head], m = a;
         for (unsigned p = 0; p < parts; p++)
             m = log_sum(m, b[(size_t)p * f.batch * heads]);
-        __syncwarp(); // all have read the logsumexp
+        __syncwarp(); // all lanes have read the logsumexp
         for (unsigned d = threadIdx.x % 32 * N; d < f.head_dim; d += 32 * N) {
             float x[N] = {}, y[N];
             if (!first)
@@ -176,7 +176,7 @@ folding folding_of(struct attention_shape s, size_t stride)
             (unsigned)stride};
 }
 
-// Vectors of heads that are as long as that many elements of bf16.
+// Calls body(N) with the elements of a vector access.
 template <class Body> void with_lanes(bool vector, Body body)
 {
     if (vector)

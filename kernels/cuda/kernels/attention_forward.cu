@@ -10,7 +10,7 @@ namespace
 
 using namespace attention;
 
-// A block: a tile of queries, from the last on, which sees the most keys, of a head.
+// A block: a tile of queries of a head; the last tile, which sees the most keys, runs first.
 template <int DIM, int R, class T, class A = wide_t<T>>
 __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     forward(T *o, A *logsumexp, const T *q, const T *k, const T *v, struct attention_shape s, size_t o_stride,
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
     unsigned tiles = (unsigned)((s.queries + tile::ROWS - 1) / tile::ROWS);
     duty mine(tiles);
     unsigned h = blockIdx.y, sequence = mine.sequence, key_head = h / (s.heads / s.kv_heads);
-    // Tokens in 32 bits, and heads of keys and values made where they are read: both save registers.
+    // 32-bit token indices, and key and value pointers computed at their use: both save registers.
     unsigned first = (tiles - 1 - mine.tile) * tile::ROWS; // query
     int count = rows_of<tile::ROWS>(s.queries, first);
     unsigned keys = (unsigned)std::min(s.start + first + count, s.keys);
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
         unsigned key = walk.number(at) * tile::ROWS;
         int reach = reach_of<tile::ROWS>(s.start + first, key), there = rows_of<tile::ROWS>(keys, key);
         A p[R][R];
-        __syncthreads(); // the tiles before are spent
+        __syncthreads(); // the previous tiles are no longer needed
         load_tile<DIM, R>(kv_tile, head<const T>(k, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key,
                           there, dim, A(1), words);
         __syncthreads();
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(THREADS, tile<A, DIM, R>::blocks(2))
             for (int c = 0; c < tile::COLUMNS; c++)
                 sum[i][c] *= shrink;
         }
-        __syncthreads(); // k is spent
+        __syncthreads(); // k is no longer needed
         load_tile<DIM, R>(kv_tile, head<const T>(v, sequence, s.batch, key_head, s.kv_heads, s.head_dim), key,
                           there, dim, A(1), words);
         __syncthreads();

@@ -1,4 +1,4 @@
-// Attention over two sets of keys, put together by their logsumexps.
+// Combines attention over two sets of keys by their logsumexps.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 
@@ -15,7 +15,7 @@ __global__ void merge(T *o, A *logsumexp, const T *other_o, const A *other_logsu
     for (size_t head = blockIdx.x * (size_t)WARPS + threadIdx.x / 32; head < heads; head += step) {
         A a = logsumexp[head], b = other_logsumexp[head], largest = a > b ? a : b;
         A m = largest + log1p(exp((a > b ? b : a) - largest)), factor = exp(a - m), other_factor = exp(b - m);
-        __syncwarp(); // all have read the logsumexp
+        __syncwarp(); // all lanes have read the logsumexp
         for (size_t d = head * dim + threadIdx.x % 32; d < (head + 1) * dim; d += 32)
             narrow(o[d], factor * widen<A>(o[d]) + other_factor * widen<A>(other_o[d]));
         if (threadIdx.x % 32 == 0)

@@ -1,5 +1,5 @@
-// Attention tile: what attention's own kernels share: tiles of q, k, v and grad_o in shared memory, and the
-// products of two of them.
+// Attention tile: code shared by attention's own kernels: tiles of q, k, v and grad_o in shared memory, and
+// products of two tiles.
 #pragma once
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
@@ -11,21 +11,21 @@ namespace attention
 
 constexpr int SIDE = 16, THREADS = SIDE * SIDE; // thread (x, y) of a block
 
-// Shared memory that a block may take on every card from compute capability 8.0 on: 99 KiB on 8.6, 8.9 and 12.x,
-// 163 on 8.0 and 8.7, 227 on 9.0 and 10.x.
+// Shared memory available to a block on every card from compute capability 8.0 on: 99 KiB on 8.6, 8.9 and 12.x, 163
+// on 8.0 and 8.7, 227 on 9.0 and 10.x.
 constexpr size_t MIN_SHARED_BYTES = 99 << 10;
-// The most rows of a tile per thread: 32 KiB per tile, and no more than a word has numbers, for a product's
-// registers.
+// Maximum rows of a tile per thread: at most 32 KiB per tile and as many as a word has numbers, to bound a
+// product's registers.
 #ifndef CUDA_ATTENTION_ROWS
 #define CUDA_ATTENTION_ROWS LANES<A>
 #endif
 template <class A, int DIM>
 constexpr int MAX_ROWS = std::min(32768 / (DIM * (int)sizeof(A)) / SIDE, CUDA_ATTENTION_ROWS);
 
-// Tiles in shared memory: [ROWS, DIM] of q, k, v, grad_o, and [ROWS, ROWS] of P or dS. Rows are apart by one
-// 16-byte word more than they hold, so that 16 lanes reading a column of words fall into different banks. A thread
-// holds R rows, y, y + SIDE, ..., of a product; of [ROWS, ROWS] columns x, x + SIDE, ...; of [ROWS, DIM] the
-// columns of words x, x + SIDE, ....
+// Tiles in shared memory: [ROWS, DIM] of q, k, v, grad_o, and [ROWS, ROWS] of P or dS. Rows are padded by one
+// 16-byte word, so that 16 lanes reading a column of words use different banks. A thread holds R rows, y, y + SIDE,
+// ..., of a product; columns x, x + SIDE, ... of [ROWS, ROWS]; and columns of words x, x + SIDE, ... of [ROWS,
+// DIM].
 template <class A, int DIM, int R> struct tile {
     static constexpr int WORD = LANES<A>;
     static constexpr int ROWS = SIDE * R;            // of queries and of keys
@@ -34,10 +34,10 @@ template <class A, int DIM, int R> struct tile {
     static constexpr int SCORE_STRIDE = ROWS + WORD; // [ROWS, ROWS]
     static constexpr int SIZE = ROWS * STRIDE;       // elements
     static constexpr int SCORE_SIZE = ROWS * SCORE_STRIDE;
-    // Shared memory of a block with so many tiles, one of scores, and two numbers per row.
+    // Shared memory of a block with this many tiles, one of scores, and two numbers per row.
     static constexpr size_t bytes(int tiles) { return (tiles * SIZE + SCORE_SIZE + 2 * ROWS) * sizeof(A); }
-    // Blocks that share a multiprocessor: registers are bounded where two find room on sm_90. Smaller tiles are for
-    // cards where one does.
+    // Blocks per multiprocessor: registers are limited if two fit on sm_90. Smaller tiles are for cards where one
+    // fits.
     static constexpr int blocks(int tiles)
     {
         return R == MAX_ROWS<A, DIM> && 2 * bytes(tiles) <= (226 << 10) ? 2 : 1;
@@ -45,8 +45,8 @@ template <class A, int DIM, int R> struct tile {
     static_assert(DIM % (SIDE * WORD) == 0 && R > 0, "threads share a tile's rows and words evenly");
 };
 
-// body(R) with the most rows per thread with which a block of so many tiles finds room in the card's shared memory:
-// sums have one order per card. False, and no call, if none does.
+// Calls body(R) with the maximum rows per thread for which a block of TILES tiles fits the card's shared memory:
+// sums have one order per card. Returns false without a call if none fits.
 template <class A, int DIM, int TILES, int R = MAX_ROWS<A, DIM>, class Body>
 bool with_rows(size_t shared_bytes, Body body)
 {
@@ -60,7 +60,7 @@ bool with_rows(size_t shared_bytes, Body body)
     return false;
 }
 
-// body(DIM): the tile's columns, as a constant. False, and no call, for heads that no tile holds.
+// Calls body(DIM) with the tile's columns as a constant. Returns false without a call if no tile holds such heads.
 template <class Body> bool with_dim(size_t head_dim, Body body)
 {
     CHECK(head_dim > 0);
@@ -73,7 +73,7 @@ template <class Body> bool with_dim(size_t head_dim, Body body)
     return body(std::integral_constant<int, CUDA_ATTENTION_HEAD_DIM>{});
 }
 
-// Says why heads of this length have no tile.
+// Sets a status that says why heads of this length have no tile.
 inline void refuse(struct device *device, struct attention_shape shape, const char *direction)
 {
     if (shape.head_dim > CUDA_ATTENTION_HEAD_DIM)
@@ -87,8 +87,8 @@ inline void refuse(struct device *device, struct attention_shape shape, const ch
                    direction, shape.head_dim, dtype_name(device->ops->dtype), cuda_shared_bytes(device) >> 10);
 }
 
-// What a block works on: of grid (x, y) tile x of all sequences' and head y. Sequences are not z, which goes to
-// 65,535.
+// The work of a block: in grid (x, y), tile x over all sequences and head y. Sequences are not z, which is limited
+// to 65,535.
 struct duty {
     unsigned tile, sequence;
     __device__ explicit duty(unsigned tiles) : tile(blockIdx.x % tiles), sequence(blockIdx.x / tiles) {}
@@ -105,8 +105,8 @@ template <class T> struct head {
     __device__ T *token(size_t t) const { return data + t * stride; }
 };
 
-// to[i, d] = factor * token first + i; 0 from row `count` and column `dim` on. words: rows can be read 16 bytes at
-// a time.
+// to[i, d] = factor * token first + i; 0 from row `count` and column `dim` on. words: rows are aligned for 16-byte
+// reads.
 template <int DIM, int R, class A, class T>
 __device__ void load_tile(A *to, head<const T> from, size_t first, int count, int dim, A factor, bool words)
 {
@@ -160,7 +160,7 @@ template <int DIM, int R, class A> __device__ void multiply_rows(A (&s)[R][R], c
     }
 }
 
-// sum += p b.  p: [ROWS, ROWS], b: [ROWS, DIM]; of sum a thread has tile::COLUMNS columns, which clang 14 cannot
+// sum += p b.  p: [ROWS, ROWS], b: [ROWS, DIM]; a thread has tile::COLUMNS columns of sum, which clang 14 cannot
 // parse there.
 template <int DIM, int R, class A> __device__ void multiply_add(A (&sum)[R][DIM / SIDE], const A *p, const A *b)
 {
@@ -188,21 +188,21 @@ template <int DIM, int R, class A> __device__ void multiply_add(A (&sum)[R][DIM 
     }
 }
 
-// Where element (i, j) of a thread's part of [ROWS, ROWS] stands.
+// Element (i, j) of a thread's part of [ROWS, ROWS].
 template <int DIM, int R, class A> __device__ A &score_at(A *p, int i, int j)
 {
     int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
     return p[(y + i * SIDE) * tile<A, DIM, R>::SCORE_STRIDE + x + j * SIDE];
 }
 
-// Rows of the tile that begins at row `first` of so many.
+// Rows of the tile that begins at row `first` of `rows`.
 template <int ROWS> __device__ int rows_of(size_t rows, size_t first)
 {
     return rows - first < ROWS ? (int)(rows - first) : ROWS;
 }
 
-// How far the queries of a tile see: query i of the tile that begins at position `query` sees key j of the tile
-// that begins at `key`, and that one of its queries sees, if j <= i + reach.
+// Visibility between two tiles: query i of the tile at position `query` sees key j of the tile at `key`, which one
+// of its queries sees, if j <= i + reach.
 template <int ROWS> __device__ int reach_of(size_t query, size_t key)
 {
     return query < key + ROWS ? (int)(query + ROWS - key) - ROWS : ROWS;
@@ -225,14 +225,14 @@ __device__ inline unsigned prefix_of(const attention_shape &s, unsigned sequence
     return prefixes ? (unsigned)prefixes[sequence] : 0;
 }
 
-// What query i of a sequence sees.
+// The keys that query i of a sequence sees.
 __device__ inline seen_keys query_keys(const attention_shape &s, size_t i, unsigned sequence)
 {
     return seen_keys_of((unsigned)(s.start + i + 1), s.mask.window, document_start(s, i, sequence),
                         prefix_of(s, sequence));
 }
 
-// How many queries of a sequence, from the first on, see the key, which is no prefix's, or one before it.
+// Number of first queries of a sequence that see the key, which is not a prefix's, or an earlier one.
 __device__ inline size_t queries_until(const attention_shape &s, size_t key, unsigned sequence)
 {
     size_t low = 0, high = s.queries;
@@ -246,14 +246,14 @@ __device__ inline size_t queries_until(const attention_shape &s, size_t key, uns
     return low;
 }
 
-// The tiles of keys that a tile of queries sees: `count` from number `first` on, without `skipped` from number
-// `gap` on; of these the mask touches the first so many.
+// The key tiles that a tile of queries sees: `count` from number `first` on, except `skipped` from number `gap` on;
+// the first of them are partly masked.
 struct key_tiles {
     unsigned first, count, masked, gap, skipped;
     __device__ unsigned number(unsigned index) const { return first + index + (first + index < gap ? 0 : skipped); }
 };
 
-// Of `count` queries from `first` on, which see no key from `keys` on.
+// For `count` queries from `first` on, which see no key from `keys` on.
 template <int ROWS>
 __device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, size_t first, int count, size_t keys)
 {
@@ -264,7 +264,8 @@ __device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, s
         unsigned own = std::min(seen.own, (unsigned)keys) / ROWS,
                  start = document_start(s, first + count - 1, sequence);
         unsigned touched = query_keys(s, first + count - 1, sequence).own;
-        if (start != document_start(s, first, sequence)) // it begins here: its first query sees most of a prefix
+        if (start !=
+            document_start(s, first, sequence)) // a document begins here: its first query sees most of a prefix
             seen.first = seen_keys_of(start + 1, s.mask.window, start, seen.end).first;
         tiles.first = own;
         if (seen.first < seen.end) {
@@ -278,8 +279,8 @@ __device__ key_tiles key_tiles_of(const attention_shape &s, unsigned sequence, s
     return tiles;
 }
 
-// Score -infinity, where a query does not see a key: of a tile of `count` queries, its rows, from `first` on,
-// against the keys from `key` on.
+// Sets scores to -infinity where a query does not see a key: rows are `count` queries from `first` on, columns are
+// keys from `key` on.
 template <int R, class A>
 __device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigned sequence, size_t first, int count,
                             size_t key)
@@ -296,8 +297,7 @@ __device__ void mask_scores(A (&scores)[R][R], const attention_shape &s, unsigne
     }
 }
 
-// The same where P is 0, in a thread's part of it in shared memory, which spares registers; with keys as rows or
-// queries.
+// Sets P to 0 there, in a thread's part in shared memory, which saves registers; keys are rows or columns.
 template <int DIM, int R, bool KEYS_ARE_ROWS, class A>
 __device__ void mask_p(A *p, const attention_shape &s, unsigned sequence, size_t first, int count, size_t key)
 {
@@ -313,7 +313,7 @@ __device__ void mask_p(A *p, const attention_shape &s, unsigned sequence, size_t
     }
 }
 
-// The column that element c of a thread's part of [ROWS, DIM] stands in.
+// The column of element c of a thread's part of [ROWS, DIM].
 template <class A> __device__ int column_of(int c)
 {
     constexpr int WORD = LANES<A>;

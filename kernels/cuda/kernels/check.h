@@ -1,5 +1,5 @@
-// Check: a fault of the CUDA runtime is a fault of the program or the card: file, line, reason, abort. Out of
-// memory and a missing GPU are not checked by this but reported.
+// Check: a failure of the CUDA runtime is a fault of the program or the card: prints file, line and reason, then
+// aborts. Out of memory and a missing GPU are reported as a status instead.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-// Columns: grad[j] += sum over rows of term(row, j), in two passes of fixed order. First every block adds one slice
-// of the rows over one strip of columns and leaves the sums in scratch; then the slices are added. Few strips are
-// cut into more slices, so that there are blocks for all of a card; how many follows from the shape.
+// Columns: grad[j] += sum over rows of term(row, j), in two passes of fixed order. First every block sums one slice
+// of the rows over one strip of columns into scratch; then the slices are added. Fewer strips get more slices, to
+// fill the card; the number depends on the shape.
 #pragma once
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
@@ -35,8 +35,8 @@ __global__ void column_slices(A *partial, Term term, size_t rows, size_t cols, s
     }
 }
 
-// to = or += the slices' sum, in 32 columns. Warp w adds slices w, w + COLUMN_WARPS, ...; then the warps' sums are
-// added in their order.
+// to = or += the slices' sum, for 32 columns. Warp w adds slices w, w + COLUMN_WARPS, ...; then the warps' sums are
+// added in order.
 template <class G, class A>
 __device__ void sum_slices(G *to, bool accumulate, const A *partial, size_t cols, size_t slices, size_t block)
 {
@@ -61,7 +61,7 @@ template <class G, class A> __global__ void add_slices(G *grad, const A *partial
     sum_slices(grad, true, partial, cols, slices, blockIdx.x);
 }
 
-// term: for N columns of numbers of type T at a time, which `dtype` names.
+// term: adds N columns at once of type T, which `dtype` names.
 template <int N, class T, class Term>
 void column_sums(struct device *device, struct tensor grad, Term term, enum dtype dtype, size_t rows)
 {

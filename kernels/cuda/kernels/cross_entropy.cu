@@ -1,8 +1,8 @@
 // Cross-entropy on a block of logits, and its gradient in place.
 //   loss += loss_weight * sum over rows with a target of (logsumexp - logits[target]), in f64
 //   logits = grad_weight * (softmax - onehot(target)); 0 for rows without a target
-// The first look at a row keeps a running maximum and sum, the second writes the gradient. Each block adds the
-// losses of its rows and leaves the sum in scratch; the blocks' sums are then added in their order.
+// The first pass over a row keeps a running maximum and sum, the second writes the gradient. Each block adds its
+// rows' losses into scratch; the blocks' sums are then added in order.
 #include "kernels/cuda/kernels/launch.cuh"
 #include "kernels/cuda/kernels/softmax.cuh"
 
@@ -10,7 +10,7 @@ namespace
 {
 
 constexpr int WARPS = 16, THREADS = 32 * WARPS;
-constexpr size_t BLOCKS = 1024; // at most: bounds the scratch
+constexpr size_t BLOCKS = 1024; // maximum: bounds the scratch
 
 // partial: [blocks]. Block b takes rows b, b + blocks, ...
 template <int N, class T>
@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(THREADS)
             continue;
         }
         softmax<A> all = thread_softmax<N, THREADS>(row, cols);
-        A at_target = widen<A>(row[target]); // read by all before any writes: block_join waits
+        A at_target = widen<A>(row[target]); // all threads read it before any writes: block_join waits
         all = block_join<WARPS>(all);
-        if (threadIdx.x == 0) // a logarithm in f64 takes long where there are few units for it
+        if (threadIdx.x == 0) // an f64 logarithm is slow on cards with few f64 units
             loss += log((double)all.sum) + ((double)all.largest - (double)at_target);
         A factor = grad_weight / all.sum;
         for (size_t j = first; j < cols; j += THREADS * N) {

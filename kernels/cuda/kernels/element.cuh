@@ -1,9 +1,9 @@
-// Element: reading and writing numbers of any dtype, N side by side, and adding over warps and blocks.
+// Element: reads and writes N adjacent numbers of any dtype, and sums over warps and blocks.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-// What numbers of type T are computed and summed in.
+// The type in which numbers of type T are computed and summed.
 template <class T> struct wide {
     using type = float;
 };
@@ -64,7 +64,7 @@ template <int N, class A, class T> __device__ __forceinline__ void widen(A (&to)
         to[i] = widen<A>(from.at[i]);
 }
 
-// to = from[0 .. N), as many as are left, then 0.
+// to = from[0 .. N): the `left` remaining numbers, then 0.
 template <int N, class A, class T> __device__ __forceinline__ void read(A (&to)[N], const T *from, size_t left = N)
 {
     if (left >= N) {
@@ -95,7 +95,7 @@ template <int N, class A, class T> __device__ __forceinline__ void write(T *to, 
     }
 }
 
-// The elements that a thread of a one-dimensional grid handles: N from the first on, then N a stride further.
+// The elements of a thread in a one-dimensional grid: N from the first on, then N a stride further.
 template <int N> __device__ __forceinline__ size_t first_element()
 {
     return ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
@@ -128,6 +128,6 @@ template <int WARPS, class A> __device__ __forceinline__ A warps_sum(A x)
 #pragma unroll
     for (int i = 1; i < WARPS; i++)
         x += parts[i];
-    __syncthreads(); // before the next sum's parts
+    __syncthreads(); // before the next sum's parts are written
     return x;
 }

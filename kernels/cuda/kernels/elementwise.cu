@@ -1,5 +1,5 @@
-// Elementwise updates, in one pass over memory each: copies between dtypes, sums, scaling, and
-// w = scale * level(code), in f32, a word of codes to a thread.
+// Elementwise updates, each in one pass over memory: copies between dtypes, sums, scaling, and w = scale *
+// level(code), in f32, one word of codes per thread.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 
@@ -18,7 +18,7 @@ template <int N, class D, class S> __global__ void copy(D *dst, const S *src, si
     }
 }
 
-// N divides cols, and what lies between two rows.
+// N divides cols and both row lengths.
 template <int N, class T>
 __global__ void copy_columns(T *dst, size_t dst_cols, const T *src, size_t src_cols, size_t cols, size_t count)
 {
@@ -46,7 +46,7 @@ __global__ void accumulate(D *dst0, const S *src0, D *dst1, const S *src1, size_
     }
 }
 
-// The same in bf16, rounded as `rounding0` and `rounding1` say. N divides a group.
+// The same in bf16, rounded by `rounding0` and `rounding1`. N divides a group.
 template <int N>
 __global__ void accumulate_rounded(bf16 *dst0, const bf16 *src0, bf16_rounding rounding0, bf16 *dst1,
                                    const bf16 *src1, bf16_rounding rounding1, size_t count)
@@ -57,7 +57,7 @@ __global__ void accumulate_rounded(bf16 *dst0, const bf16 *src0, bf16_rounding r
         float sum[N], x[N];
         read(sum, dst + i, count - i);
         read(x, src + i, count - i);
-        struct rounding_bits bits; // a choice of parameters by address would copy both to memory
+        struct rounding_bits bits; // choosing between parameters by address would copy both to memory
         if (blockIdx.y)
             bits = rounding_bits(&rounding1, i / 8);
         else
@@ -81,7 +81,7 @@ template <int N, class T> __global__ void scale(T *t, wide_t<T> factor, size_t c
     }
 }
 
-// N: codes of a word. A block of the scales' is whole words. VECTOR: w is written 16 bytes at a time.
+// N: codes per word. A block of weights is whole words. VECTOR: w is written 16 bytes at a time.
 template <int N, bool VECTOR, class T>
 __global__ void dequantise(T *w, const uint32_t *words, const float *scales, enum quantisation quantisation,
                            size_t count)

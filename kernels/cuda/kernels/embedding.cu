@@ -1,6 +1,6 @@
-// Embedding:  y[r] = table[ids[r]];  grad_table[ids[r]] += grad_y[r], rows in order, but for the id of padding.
-// Backward without atomics: the first of the rows that share a token adds all of them, one warp per strip of
-// columns. Rows go in slices, one launch after another, so that the search among a slice's tokens stays short.
+// Embedding:  y[r] = table[ids[r]];  grad_table[ids[r]] += grad_y[r], rows in order, except the padding id. The
+// backward needs no atomics: the first row with a token adds all rows with it, one warp per strip of columns. Rows
+// run in slices, one launch each, which keeps the search within a slice short.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 
@@ -18,7 +18,7 @@ template <int N, class T> __global__ void forward(T *y, const T *table, const in
         *reinterpret_cast<pack<T, N> *>(to + j) = *reinterpret_cast<const pack<T, N> *>(from + j);
 }
 
-// Block (x, y): row x, strip y of THREADS * N columns. ids, grad_y: of a slice of `rows` rows.
+// Block (x, y): row x, strip y of THREADS * N columns. ids, grad_y: a slice of `rows` rows.
 template <int N, class G, class T>
 __global__ void backward(G *grad_table, const T *grad_y, const int32_t *ids, size_t rows, size_t cols,
                          int32_t padding)

@@ -1,4 +1,4 @@
-// Launch: how a launcher picks a kernel's types and starts it.
+// Launch: selects a kernel's types and starts it.
 #pragma once
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/kernels.h"
@@ -8,7 +8,7 @@
 #include "kernels/cuda/kernels/check.h"
 #endif
 
-// kernel<<<grid, block, shared_bytes, stream of the device>>>(arguments...); an empty grid is no launch.
+// Runs kernel<<<grid, block, shared_bytes, stream of the device>>>(arguments...); an empty grid is no launch.
 template <class... Parameter, class... Argument>
 void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_bytes, struct device *device,
             Argument... arguments)
@@ -20,8 +20,8 @@ void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_b
 #ifdef __CUDACC__
     cudaError_t error;
     int attempt = 0;
-    do {                                  // a kernel is loaded when first run, and the stack that it needs is taken
-        error = shared_bytes > (48 << 10) // more must be asked for
+    do {                                  // first launches load the kernel and allocate its stack
+        error = shared_bytes > (48 << 10) // larger sizes must be requested
                     ? cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes)
                     : cudaSuccess;
         if (error == cudaSuccess) {
@@ -37,7 +37,7 @@ void launch(void (*kernel)(Parameter...), dim3 grid, dim3 block, size_t shared_b
 #endif
 }
 
-// A block's shared memory whose size the launch gives.
+// A block's shared memory whose size the launch determines.
 #ifdef __CUDACC__
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #else
@@ -49,7 +49,7 @@ inline size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-// For kernels whose threads go on by a stride, past this many blocks.
+// For kernels whose threads loop with a stride: a bounded number of blocks.
 inline dim3 blocks_for(size_t count, size_t elements_per_block)
 {
     size_t blocks = ceil_div(count, elements_per_block);
@@ -60,7 +60,7 @@ template <class T> struct type_of {
     using type = T;
 };
 
-// body(type_of<T>) for the T of a dtype.
+// Calls body(type_of<T>) for the T of a dtype.
 template <class Body> void with_type(enum dtype dtype, Body body)
 {
     switch (dtype) {
@@ -75,7 +75,7 @@ template <class Body> void with_type(enum dtype dtype, Body body)
     }
 }
 
-// body(type_of<G>) for the G of what numbers of type T are accumulated in: T itself, or what T is summed in.
+// Calls body(type_of<G>) for accumulators of numbers of type T: T itself, or T's wide type.
 template <class T, class Body> void with_accumulator(enum dtype dtype, enum dtype narrow, Body body)
 {
     CHECK(dtype == narrow || (dtype == DTYPE_F32 && narrow == DTYPE_BF16));
@@ -85,7 +85,7 @@ template <class T, class Body> void with_accumulator(enum dtype dtype, enum dtyp
         body(type_of<wide_t<T>>{});
 }
 
-// Whether rows of `cols` elements can be read and written 16 bytes at a time.
+// Tells whether rows of `cols` elements are aligned for 16-byte accesses.
 template <class... Tensor> bool aligned(size_t elements, size_t cols, Tensor... tensors)
 {
     return cols % elements == 0 && (... && ((uintptr_t)tensors.data % 16 == 0));

@@ -1,8 +1,8 @@
 // Low rank, in bf16 on tensor cores:  product = alpha * wide * op(factor);  grad += alpha * wide^T coefficients, or
-// its transpose; each number of wide is read once.
-// A block takes a strip of columns and a group of rows, 16 at a time. A warp holds its 64 columns' factors and sums
-// of grad in registers; its part of product is added to that of the other warps. A second kernel adds up what
-// blocks have summed, in their order.
+// its transpose. Each number of wide is read once.
+// A block processes a strip of columns and a group of rows, 16 at a time. A warp holds its 64 columns' factors and
+// sums of grad in registers; its part of product is added to the other warps'. A second kernel adds the blocks'
+// sums in order.
 #include "kernels/cuda/kernels/columns.cuh"
 #include "kernels/cuda/workspace.h"
 
@@ -10,17 +10,17 @@ namespace
 {
 
 constexpr int WARPS = 8, THREADS = 32 * WARPS, ROWS = 16, WARP_COLS = CUDA_LOW_RANK_STRIP / WARPS;
-// A lane reads 16 bytes at a time of a row, 32 columns together with three others; mma takes 16 of them in a step.
+// A lane reads 16 bytes of a row at a time, 32 columns together with three others; mma takes 16 of them per step.
 constexpr int LOADS = WARP_COLS / 32, STEPS = 2 * LOADS;
-constexpr size_t GROUPS = 16, GROUP_ROWS = 64; // about so many groups, until they have so many rows
+constexpr size_t GROUPS = 16, GROUP_ROWS = 64; // the number of groups, as long as they have enough rows
 
 struct operands {
     const uint16_t *wide, *factor, *coefficients;
-    float *products, *grads; // [strips, rows, rank] and [groups, elements of factor]; NULL: not wanted
+    float *products, *grads; // [strips, rows, rank] and [groups, elements of factor]; NULL: not computed
     size_t cols, rank;
     size_t col_stride, rank_stride; // of factor and grad
     float alpha;
-    bool vector; // rows of wide can be read 16 bytes at a time
+    bool vector; // rows of wide are aligned for 16-byte reads
     size_t rows, group_rows;
 };
 
@@ -39,7 +39,7 @@ __device__ __forceinline__ void multiply(float (&sum)[4], const uint32_t (&a)[4]
 #endif
 }
 
-// The transpose of [8, 8] numbers of 16 bits: lane 4 g + t has [g][2t] and [g][2t + 1].
+// Transposes [8, 8] numbers of 16 bits: lane 4 g + t has [g][2t] and [g][2t + 1].
 __device__ __forceinline__ uint32_t transposed(uint32_t x)
 {
 #ifdef __CUDACC__
@@ -56,9 +56,9 @@ __device__ __forceinline__ uint32_t pair_of(uint32_t first, uint32_t second)
     return first | second << 16;
 }
 
-// 16 rows of a warp's columns: in lane 4 g + t, of rows g and g + 8, the columns 8t .. 8t + 7 of each 32, in pairs.
-// Which of mma's 16 columns one of them is does not matter, if it is the same for both factors: step 2i + j takes
-// columns 8t + 4j .. 8t + 4j + 3 of load i.
+// 16 rows of a warp's columns: lane 4 g + t has, for rows g and g + 8, columns 8t .. 8t + 7 of each 32, in pairs.
+// The order of mma's 16 columns does not matter if it is the same for both factors: step 2i + j takes columns 8t +
+// 4j .. 8t + 4j + 3 of load i.
 using tile = uint32_t[2][LOADS][4];
 
 __device__ __forceinline__ void read_tile(tile &to, const operands &o, size_t row, size_t end, size_t column)
@@ -86,7 +86,7 @@ __device__ __forceinline__ void read_tile(tile &to, const operands &o, size_t ro
     }
 }
 
-// Coefficients of two rows, from `row` on, as far as there are.
+// Reads coefficients of up to two rows, from `row` on.
 __device__ __forceinline__ uint32_t read_coefficients(const operands &o, size_t row, size_t end, size_t j)
 {
     const uint16_t *from = o.coefficients + row * o.rank + j;
@@ -94,7 +94,7 @@ __device__ __forceinline__ uint32_t read_coefficients(const operands &o, size_t 
     return pair_of(there && row < end ? from[0] : 0, there && row + 1 < end ? from[o.rank] : 0);
 }
 
-// Block (x, y): strip x, group y of the rows. TILES: of 8 that make up the rank.
+// Block (x, y): strip x, group y of the rows. TILES: groups of 8 in the rank.
 template <int TILES> __global__ void __launch_bounds__(THREADS) pass(operands o)
 {
     constexpr int RANK = 8 * TILES, PAIRS = ROWS / 2 * RANK, PAD = TILES > 1 ? 8 : 0;
@@ -118,7 +118,7 @@ template <int TILES> __global__ void __launch_bounds__(THREADS) pass(operands o)
     }
     tile now, next;
     uint32_t pair = 0;
-    size_t pair_row = 2 * (thread / RANK), j = thread % RANK; // that this thread brings
+    size_t pair_row = 2 * (thread / RANK), j = thread % RANK; // loaded by this thread
     bool brings = o.grads && thread < PAIRS;
     read_tile(now, o, first, end, column);
     if (brings)
@@ -185,7 +185,7 @@ template <int TILES> __global__ void __launch_bounds__(THREADS) pass(operands o)
     for (int step = 0; step < STEPS; step++) {
 #pragma unroll
         for (int i = 0; i < 4 * TILES; i++) {
-            // Transposed, row g is the column that lanes g / 2 of each four had in half g % 2 of a pair.
+            // After the transpose, row g is the column that lanes g / 2 of each four had in half g % 2 of a pair.
             size_t c = column + 32 * (step / 2) + 8 * (g / 2) + g % 2 + 4 * (step % 2) + 2 * (i % 4 / 2);
             size_t k = 8 * (i / 4) + 2 * t + i % 2;
             if (o.grads && c < o.cols && k < o.rank)
@@ -195,7 +195,7 @@ template <int TILES> __global__ void __launch_bounds__(THREADS) pass(operands o)
     }
 }
 
-// Adds up what blocks have summed: product's in the first blocks, grad's in the others.
+// Adds the blocks' sums: product's in the first blocks, grad's in the others.
 template <class G>
 __global__ void finish(__nv_bfloat16 *product, const float *products, size_t product_count, size_t strips, G *grad,
                        const float *grads, size_t grad_count, size_t groups)

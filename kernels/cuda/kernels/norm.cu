@@ -2,9 +2,8 @@
 //   forward:   rstd = 1 / sqrt(mean(x^2) + epsilon), y = x * rstd * (offset + gain).  y may be x.
 //   backward:  u = grad_y * (offset + gain);  grad_x = or += rstd * (u - x * rstd^2 * mean(u * x));
 //              grad_gain += sum over rows of grad_y * x * rstd.  Without accumulate grad_x may be x or grad_y.
-// A row is taken by one warp when it is short, by a block of eight when it is long. Its threads hold it in
-// registers until its sum is known; a row too long for that, and any where the device is `unfused`, is read once
-// more.
+// A short row is processed by one warp, a long one by a block of eight. Its threads hold it in registers until its
+// sum is known; rows too long for that, and all rows on `unfused` devices, are read again.
 #include "kernels/cuda/kernels/columns.cuh"
 
 namespace
@@ -12,9 +11,9 @@ namespace
 
 constexpr int BLOCK_WARPS = 8;
 constexpr size_t SHORT_ROW = 1024; // elements
-constexpr int HELD = 4;            // accesses of a thread to a row, whose elements it holds
+constexpr int HELD = 4;            // accesses to a row that a thread holds in registers
 
-// The row of this thread's warp or block, and the thread's first column.
+// The row of this thread's warp or block; below, the thread's first column.
 template <int WARPS> __device__ size_t row_index()
 {
     return WARPS == 1 ? (size_t)blockIdx.x * BLOCK_WARPS + threadIdx.x / 32 : blockIdx.x;
@@ -24,7 +23,7 @@ template <int WARPS> __device__ unsigned row_lane()
     return threadIdx.x % (WARPS * 32);
 }
 
-// body(column, n) for a thread's accesses to a row, each N elements from a column on. HELD 0: as many as there are.
+// Calls body(column, n) for a thread's accesses to a row, each of N elements from a column on. HELD 0: any number.
 template <int N, int WARPS, int HELD, class Body> __device__ __forceinline__ void along_row(size_t cols, Body body)
 {
     constexpr size_t STEP = WARPS * 32 * N;
@@ -40,8 +39,7 @@ template <int N, int WARPS, int HELD, class Body> __device__ __forceinline__ voi
     }
 }
 
-// A thread's elements of a row, read where they are looked at first, and then held as they are stored, or read
-// again.
+// A thread's elements of a row, read on first use and then held as stored, or read again.
 template <int N, int HELD, class T> struct looked_at {
     const T *row;
     pack<T, N> held[HELD > 0 ? HELD : 1];
@@ -142,7 +140,7 @@ template <int N, class T> struct gain_gradient {
     }
 };
 
-// body(N, WARPS, HELD) as constants; the grid follows from WARPS.
+// Calls body(N, WARPS, HELD) with constants; the grid follows from WARPS.
 template <class T, class Body> void with_row_shape(const struct device *device, size_t cols, bool vector, Body body)
 {
     auto with_held = [&](auto elements, auto warps) {

@@ -1,9 +1,8 @@
-// Log-probs of the targets in a block of logits, what they cost, and the gradient of the logits from that of the
-// log-probs.
+// Log-probs of the targets of a block of logits, their cost, and the gradients of log-probs and logits.
 //   l = logits[target] - logsumexp;  loss += loss_weight * sum of w f(l), in f64;
 //   grad = grad_weight * (w f'(l) + slope);  logits = grad * (onehot(target) - softmax). All 0 for rows without a
 //   target.
-// With a distribution also the rows' mean log-prob and entropy, what these cost, and their gradient.
+// With a distribution also the rows' mean log-prob and entropy, their cost, and its gradient.
 #include "kernels/cuda/kernels/launch.cuh"
 #include "kernels/cuda/kernels/softmax.cuh"
 
@@ -11,9 +10,9 @@ namespace
 {
 
 constexpr int WARPS = 16, THREADS = 32 * WARPS;
-constexpr size_t BLOCKS = 1024; // at most: a block takes rows b, b + blocks, ...
+constexpr size_t BLOCKS = 1024; // maximum: a block takes rows b, b + blocks, ...
 
-// WHOLE: of the row's distribution, too.
+// WHOLE: also computes the row's distribution.
 template <bool WHOLE, int N, class T>
 __global__ void __launch_bounds__(THREADS)
     log_probs(wide_t<T> *log_prob, wide_t<T> *logsumexp, wide_t<T> *distribution, const T *logits,
@@ -40,7 +39,7 @@ __global__ void __launch_bounds__(THREADS)
             shifted = warps_sum<WARPS>(shifted);
             weighted = warps_sum<WARPS>(weighted);
         }
-        if (threadIdx.x == 0) { // a logarithm in f64 takes long where there are few units for it
+        if (threadIdx.x == 0) { // an f64 logarithm is slow on cards with few f64 units
             A lse = 0, l = 0, mean = 0, entropy = 0;
             if (target >= 0) {
                 double log_sum = log((double)all.sum);
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// Of all threads, added in one order. loss: [count]
+// Adds all threads' sums in one order. loss: [count]
 __device__ __forceinline__ void add_sums(double *loss, size_t count, struct objective_sums sums, double weight)
 {
     sums.loss = warps_sum<WARPS>(sums.loss);
@@ -72,7 +71,7 @@ __device__ __forceinline__ void add_sums(double *loss, size_t count, struct obje
         objective_sums_add(loss, count, &sums, weight);
 }
 
-// One block, with all registers that there are.
+// A single block, which may use all registers.
 template <class A>
 __global__ void __launch_bounds__(THREADS, 1)
     objective_rows(A *grad, double *loss, size_t loss_rows, const A *log_prob, struct objective_block block,
@@ -124,7 +123,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     add_sums(loss, loss_rows, sums, loss_weight);
 }
 
-// A thread per sequence: its rows are added in their order, however they are cut into blocks.
+// A thread per sequence: its rows are added in order, however they are cut into blocks.
 template <class A>
 __global__ void __launch_bounds__(32)
     sequence_sums(double *sums, const A *base, struct objective_block block, size_t rows)
@@ -142,7 +141,7 @@ __global__ void __launch_bounds__(32)
     sums[b] = sum;
 }
 
-// One block, with all registers that there are.
+// A single block, which may use all registers.
 template <class A>
 __global__ void __launch_bounds__(THREADS, 1)
     sequence_costs(double *sums, double *loss, size_t loss_rows, const int32_t *counts, const A *advantages,

@@ -1,4 +1,4 @@
-// Probe: a kernel that is compiled as all others are: what the runtime says of it tells whether a card has code.
+// Probe: a kernel compiled like all others; the runtime's attributes of it tell whether a card has code.
 #include "kernels/cuda/kernels/launch.cuh"
 
 namespace

@@ -1,5 +1,5 @@
-// Random normals:  t[i] = mean + deviation * normal(i), rounded to `rounding` and then to t's dtype, with the very
-// operations of the host (kernels/base/random.h).
+// Random normals:  t[i] = mean + deviation * normal(i), rounded to `rounding` and then to t's dtype, by the same
+// operations as on the host (kernels/base/random.h).
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 

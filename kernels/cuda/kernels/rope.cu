@@ -1,8 +1,8 @@
 // RoPE (Su et al. 2021, in Hugging Face's half-rotation order), in place; angles in f64.
 //   (x[j], x[j + D/2]) = (x[j] cos - x[j + D/2] sin, x[j + D/2] cos + x[j] sin), angle = direction position
 //   frequency[j]
-// A block takes one position: each pair's sine is computed once for all sequences and heads; with documents, whose
-// positions differ, one row. The angle's bits depend on the position alone, never on the chunk that it falls in.
+// A block processes one position: each pair's sine is computed once for all sequences and heads; with documents,
+// whose positions differ, one row. An angle's bits depend on the position alone, not on the chunk.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 
@@ -11,8 +11,8 @@ namespace
 
 constexpr int THREADS = 256;
 
-// count: heads of a block. Block r stands at position start + r / batch - starts[r], after a prefix so much
-// further on, with no starts at start + r.
+// count: heads of a block. Block r has position start + r / batch - starts[r], plus the prefix's length; without
+// starts, start + r.
 template <int N, class T>
 __global__ void rotate(T *x, const double *frequencies, size_t start, size_t batch, const int *starts,
                        const int *prefixes, size_t count, size_t half, int direction)
@@ -21,7 +21,7 @@ __global__ void rotate(T *x, const double *frequencies, size_t start, size_t bat
     DYNAMIC_SHARED(shared);
     A *cosines = (A *)shared, *sines = cosines + half; // [half] each
     for (size_t j = threadIdx.x; j < half; j += THREADS) {
-        // The angle as two numbers: rounded to one, at position 131,072 it would be off by 1e-11.
+        // The angle as a sum of two numbers: rounded to one, it would be off by 1e-11 at position 131,072.
         size_t before = starts ? (size_t)starts[blockIdx.x] : 0;
         size_t prefix = prefixes && before > 0 ? (size_t)prefixes[blockIdx.x % batch] : 0;
         double position = (double)(start + blockIdx.x / batch - before + prefix), angle = position * frequencies[j],

@@ -1,14 +1,14 @@
-// Softmax: the largest of a row of logits and the sum of exp(logit - largest), which a block finds together.
+// Softmax: the maximum of a row of logits and the sum of exp(logit - maximum), computed by a block.
 #pragma once
 #include "kernels/cuda/kernels/element.cuh"
 #include <cfloat>
 
-// Of a set of logits.
+// Maximum and sum of a set of logits.
 template <class A> struct softmax {
     A largest, sum;
 };
 
-// Of two sets. Of none: the lowest number, whose exp(lowest - largest) is 0.
+// Joins two sets. The empty set has the lowest number, whose exp(lowest - largest) is 0.
 template <class A> __device__ softmax<A> join(softmax<A> a, softmax<A> b)
 {
     A largest = a.largest > b.largest ? a.largest : b.largest;
@@ -29,7 +29,7 @@ template <int WARPS, class A> __device__ softmax<A> block_join(softmax<A> x)
 #pragma unroll
     for (int i = 1; i < WARPS; i++)
         x = join(x, parts[i]);
-    __syncthreads(); // before the next row's parts
+    __syncthreads(); // before the next row's parts are written
     return x;
 }
 
@@ -38,7 +38,7 @@ template <class A> __device__ A lowest()
     return sizeof(A) == 8 ? (A)-DBL_MAX : (A)-FLT_MAX;
 }
 
-// Of the elements of a row that this thread reads, N side by side.
+// For the elements of a row that this thread reads, N adjacent ones at a time.
 template <int N, int THREADS, class T> __device__ softmax<wide_t<T>> thread_softmax(const T *row, size_t cols)
 {
     using A = wide_t<T>;

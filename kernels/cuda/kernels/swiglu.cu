@@ -1,5 +1,5 @@
-// SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as
-// kernels/device/device.h has it. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
+// SwiGLU and GeGLU (Shazeer 2020): y = act(gate) * up, act(g) = g * sigma(z), sigma(z) = 1 / (1 + exp(-z)), z as in
+// kernels/device/device.h. Backward, in place: grad_gate = grad_y * up * sigma * (1 + g * z' * (1 - sigma)),
 // grad_up = grad_y * act(gate), and grad_y becomes y.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
@@ -9,7 +9,7 @@ namespace
 
 constexpr int THREADS = 256;
 
-// z and its slope.
+// z and its derivative.
 template <class A> struct silu {
     static __device__ A argument(A g) { return g; }
     static __device__ A slope(A) { return A(1); }

@@ -2,8 +2,8 @@
 //     adamw  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 //            w = (before w - rate (unbias1 m) / (sqrt(unbias2 v) + epsilon)) after     (Loshchilov & Hutter 2019)
 //     sgd    g' = g + decay w;  m = momentum m + g';  w = keep w - rate m
-// adamw_coded: the same, m and v in 8 bits, a block of the scales' to a block of threads, a word of codes to each.
-// A master, where there is one, moves in place of w, which becomes the master rounded.
+// adamw_coded: the same with 8-bit m and v: a block of threads per block of the scales, a word of codes per thread.
+// A master, if there is one, is updated in place of w, which becomes the rounded master.
 #include "kernels/cuda/kernels/element.cuh"
 #include "kernels/cuda/kernels/launch.cuh"
 #include "kernels/device/dynamic_map.h"
@@ -13,11 +13,11 @@ namespace
 
 constexpr int THREADS = 256;
 
-// The weights that move, A: of the master.
+// The updated weights. A: type of the master.
 template <class W, class A> struct target {
     W *w;
-    A *master;   // NULL: w itself moves
-    bool begins; // the master is what w is
+    A *master;   // NULL: w itself is updated
+    bool begins; // initialise the master from w
     struct bf16_rounding rounding;
 };
 
@@ -30,7 +30,7 @@ __device__ void read_weights(A (&to)[N], const target<W, A> &from, size_t i, siz
         read(to, from.w + i, count - i);
 }
 
-// i: a multiple of N, and N of 8, so that the N are of one group.
+// i: a multiple of N, and N of 8, so that the N weights are in one group.
 template <int N, class W, class A>
 __device__ void write_weights(const target<W, A> &to, A (&from)[N], size_t i, size_t count)
 {
@@ -49,7 +49,7 @@ template <class A> struct adamw_constants {
     A beta1, beta2, grad1, grad2, unbias1, unbias2, epsilon, rate, before, after;
 };
 
-// G: of g. M: of m and v.
+// G: type of g. M: of m and v.
 template <int N, class W, class G, class M, class A>
 __global__ void adamw(target<W, A> to, M *m, M *v, const G *g, adamw_constants<A> f, size_t count)
 {
@@ -73,9 +73,9 @@ __global__ void adamw(target<W, A> to, M *m, M *v, const G *g, adamw_constants<A
 }
 
 constexpr int CODES = 4, CODERS = MAP_BLOCK / CODES; // of a word; threads of a block
-constexpr size_t CODER_BLOCKS = 16; // of a multiprocessor at most, for each computes the levels anew
+constexpr size_t CODER_BLOCKS = 16; // per multiprocessor, because each block computes the levels again
 
-// The largest over the block's two warps.
+// The maximum over the block's two warps.
 __device__ float block_largest(float x)
 {
     __shared__ float parts[CODERS / 32];
@@ -86,7 +86,7 @@ __device__ float block_largest(float x)
         parts[threadIdx.x / 32] = x;
     __syncthreads();
     x = fmaxf(parts[0], parts[1]);
-    __syncthreads(); // before the next one's parts
+    __syncthreads(); // before the next call's parts are written
     return x;
 }
 
@@ -128,7 +128,7 @@ __device__ void encode(uint32_t *words, float *scales, const float *levels, cons
     }
 }
 
-// Whether elements can be read and written a word's at a time: VECTOR.
+// VECTOR: elements are aligned for word-sized accesses.
 template <bool VECTOR, class A, class T>
 __device__ void read_word(A (&to)[CODES], const T *from, size_t i, size_t count)
 {
@@ -212,8 +212,7 @@ __global__ void sgd(target<W, A> to, M *m, const G *g, sgd_constants<A> f, size_
     }
 }
 
-// body(target, g, m, N): with the dtypes of w, g and m, and v's, which is m's or no tensor; N: elements to a
-// thread.
+// Calls body(target, g, m, N) with the dtypes of w, g and m (v has m's or is no tensor). N: elements per thread.
 template <class Body>
 void with_types(struct tensor w, struct tensor master, struct tensor g, struct tensor m, struct tensor v,
                 bool begins, const struct bf16_rounding &rounding, Body body)
@@ -228,7 +227,7 @@ void with_types(struct tensor w, struct tensor master, struct tensor g, struct t
                 constexpr int N = LANES<G> < LANES<M> ? LANES<G> : LANES<M>;
                 const target<W, A> to = {(W *)w.data, (A *)master.data, begins, rounding};
                 size_t count = tensor_count(w);
-                bool vector = aligned(1, count, w, master, g, m, v); // no tensor is aligned
+                bool vector = aligned(1, count, w, master, g, m, v); // no tensor counts as aligned
                 if (vector)
                     body(to, (const G *)g.data, (M *)m.data, std::integral_constant<int, N>{});
                 else

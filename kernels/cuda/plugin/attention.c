@@ -1,4 +1,4 @@
-// Attention: by cuDNN where that serves it, else by the device's own kernels.
+// Attention: by cuDNN for shapes that it supports, else by the device's own kernels.
 #include "kernels/cuda/kernels/kernels.h"
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/workspace.h"

@@ -2,58 +2,54 @@
 //
 // Forward, unmasked: queries against all keys, bottom-right causal, where query i sees keys 0 .. keys - queries +
 // i, or without a mask: O = softmax(S) V, with the logsumexp as second output. Many keys are cut into ranges
-// (cuda_attention_next_forward). A range's parts are sequences of cuDNN's batch, each with a copy of the queries:
-// cuDNN gives a tile of 128 queries of a head to one multiprocessor, however many keys they see. Part p has every
-// parts-th key from the p-th on, for then parts and sequences together are a tensor of rows of K.
+// (cuda_attention_next_forward). The parts of a range are sequences of cuDNN's batch, each with a copy of the
+// queries, because cuDNN assigns each head's tile of 128 queries to one multiprocessor, however many keys it sees.
+// Part p has keys p, p + parts, ...: parts and sequences together are then a tensor of rows of K.
 //
-// Backward, and a masked forward: in blocks (cuda_attention_next_block). Queries of one document in blocks of
-// CUDA_ATTENTION_QUERIES; per block the keys that its last query sees: rectangles without a mask, of at most
-// CUDA_ATTENTION_KEYS, and last a bottom-right causal one; or, where a window takes keys, those of the window, with
-// a left bound; or what the last whole tile leaves of keys that all queries see. Documents that continue a prefix
-// see it in rectangles of queries of several of them. The logsumexp is over all keys, so P = exp(S - logsumexp) of
-// a block of keys is exact on its own, and so is delta = rowsum(dO * O). Each block's dQ, dK and dV come out in
-// bf16, are added in f32:
-//     dQ sum += dQ block;    grad_k[keys of a segment] += dK block[those rows], likewise grad_v
-// and dQ sum is rounded once, at the end. Keys outside every segment: their dK and dV are computed, for cuDNN has
-// no engine without them, and dropped; they cost time (10/6 of what dQ alone would), no memory. The forward's
-// blocks are put together by their logsumexps, as attention_merge does.
+// Backward, and a masked forward: in blocks (cuda_attention_next_block) of up to CUDA_ATTENTION_QUERIES queries of
+// one document, against the keys that the last query sees: unmasked rectangles of at most CUDA_ATTENTION_KEYS, then
+// a bottom-right causal block; or, under a window, the window's keys with a left bound; or the keys that all
+// queries see and that fill no tile. Documents that continue a prefix see it in rectangles of several documents'
+// queries. The logsumexp is over all keys, so P = exp(S - logsumexp) of a block of keys is exact by itself, and so
+// is delta = rowsum(dO * O). Each block's dQ, dK and dV are written in bf16 and added in f32: dQ sum += dQ block;
+// grad_k[keys of a segment] += dK block[those rows], likewise grad_v. dQ sum is rounded once, at the end. dK and dV
+// of keys outside every segment are computed and dropped, because cuDNN has no engine without them; they cost time
+// (10/6 of dQ alone), but no memory. The forward's blocks are combined by their logsumexps, as in attention_merge.
 //
-// A deterministic backward's graph has no accumulator of dQ, which many blocks of threads add to in no order: an
-// engine then keeps dS of the block in its workspace, and multiplies it by K in a kernel of its own (cudnn-frontend
-// asks for it like this on sm_90, where it calls it deterministic). Its blocks have no more keys than
-// CUDA_ATTENTION_QUERIES, so that dS is of bounded size. An engine whose notes say that it is nondeterministic is
-// passed over; cuDNN 9.19 says so of none, not of those with an accumulator either. Where there is no other, and on
-// other cards, our own kernels serve.
+// A deterministic backward's graph has no accumulator of dQ, to which thread blocks add in no order: an engine
+// keeps the block's dS in its workspace and multiplies it by K in a separate kernel (cudnn-frontend builds it like
+// this on sm_90 and calls it deterministic). Its blocks have at most CUDA_ATTENTION_QUERIES keys, which bounds dS.
+// Engines whose notes say that they are nondeterministic are skipped; cuDNN 9.19 has no such notes, not even for
+// engines with an accumulator. Without a suitable engine, and on other cards, our own kernels run.
 //
-// If query heads share key heads, an engine writes dK and dV of every query head, and so they are added to the
-// segments, in one pass that sums over heads in f32; a graph that reduces them (`unfused`) writes, reads and rounds
-// them once more. In a rectangle, where no row differs from another, the heads that share one are rows of it
-// instead: q, o, dO and the logsumexp are folded once for all rectangles of a block of queries, and dQ sum is
-// unfolded when it is rounded. A causal block's rows have different masks: its heads stay heads, and it comes last,
-// when the folded copies are spent and their memory is free.
+// If query heads share key heads, an engine writes dK and dV of every query head; one pass adds them to the
+// segments and sums over heads in f32. A graph that reduces them (`unfused`) writes, reads and rounds them once
+// more. In a rectangle, whose rows have equal masks, the heads that share a key head become rows instead: q, o, dO
+// and the logsumexp are folded once for all rectangles of a block of queries, and dQ sum is unfolded when it is
+// rounded. In a causal block rows have different masks, so heads stay heads; it runs last, when the folded copies
+// are no longer needed and their memory is free.
 //
-// A backward has a whole number of tiles of queries. An engine reads on to the end of its tile: the rows past the
-// last query score 0 there, and have the next head's logsumexp, which below -88 makes their P infinite and, times a
-// dO of 0, NaN. Other queries fill the last tile, with a logsumexp so large that their P, and so all that they add,
-// is 0; they are the same tokens of the next document, whose keys the block's own queries do not see, or those
-// before. The forward's results of such rows are not taken.
+// A backward has whole tiles of queries. An engine reads to the end of its tile: the rows after the last query
+// score 0 there, with the next head's logsumexp; one below -88 makes their P infinite and, times a dO of 0, NaN.
+// The last tile is therefore filled with other queries, whose logsumexp is so large that P and all contributions
+// are 0: the following tokens, of the next document, whose keys the block's own queries do not see, or preceding
+// ones. The forward's results of such rows are discarded.
 //
-// A backward's rectangles have a whole number of tiles of keys, and what remains is the causal block's, whose mask
-// hides what lies after the last key, or our own kernels'. For cuDNN before 9.26 reads beyond a rectangle's last
-// key on sm_90 and makes NaN of it where a logsumexp is below -88 (cudnn-frontend, pull request 628), and takes the
-// backward's logsumexp as packed on sm_80 whatever its strides say (pull request 304); the forward writes it as its
-// strides say since 9.12 (pull request 1023). The accumulator of dQ it clears by itself since 9.6: cudnn-frontend
-// does before that, in collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
+// A backward's rectangles have whole tiles of keys; the rest belongs to the causal block, whose mask hides what
+// follows the last key, or to our own kernels. Before 9.26 cuDNN reads beyond a rectangle's last key on sm_90 and
+// produces NaN if a logsumexp is below -88 (cudnn-frontend, pull request 628), and on sm_80 assumes that the
+// backward's logsumexp is packed, whatever its strides (pull request 304); the forward honours its strides since
+// 9.12 (pull request 1023). cuDNN clears the accumulator of dQ since 9.6; before that cudnn-frontend does, in
+// collect_tensors_in_workspace_node of node/scaled_dot_product_flash_attention.h.
 //
-// Compiling an engine for a shape takes cuDNN time, a forward's some 0.05 s beside an H200, which a first step
-// waits for, and memory outside of the arena, some 0.1 MiB. Shapes could share what was compiled for one of them (a
-// cache of kernels for graphs of dynamic shape), but do not: cuDNN 9.19 on an H200 then ran all of them with the
-// sizes of the first, without an error. An unmasked forward's shapes are as many as there are chunks, until keys
-// are cut: then a range's are the powers of two, and those of what ranges leave eight where a chunk is a power of
-// two, and no more than tokens of the shortest range. In blocks few shapes come up, whatever the documents'
-// lengths: whole tiles of queries, CUDA_ATTENTION_TILE times a power of two of a rectangle's keys, and square
-// causal blocks but for the first of a document that began in an earlier chunk. And all devices of a process on one
-// card share them.
+// Compiling an engine for a shape takes cuDNN time, for a forward some 0.05 s beside an H200, during the first
+// step, and some 0.1 MiB of memory outside the arena. A cache of kernels for graphs of dynamic shape could share
+// compiled engines, but cuDNN 9.19 on an H200 then ran all shapes with the sizes of the first, without an error. An
+// unmasked forward has as many shapes as there are chunks, until keys are cut: then ranges are powers of two, and
+// their remainders take eight values if the chunk is a power of two, and never more than the shortest range has
+// tokens. Blocks have few shapes for any documents: whole tiles of queries, CUDA_ATTENTION_TILE times powers of two
+// of a rectangle's keys, and square causal blocks, except the first of a document that began in an earlier chunk.
+// All devices of a process on one card share the engines.
 #include "kernels/cuda/plugin/attention_cudnn.h"
 #include "kernels/cuda/kernels/attention_blocks.h"
 #include "kernels/cuda/kernels/check.h"
@@ -142,7 +138,7 @@ static struct attention_graph_shape graph_shape(struct attention_shape s, bool c
                                           .k_stride = (int64_t)k_stride};
 }
 
-// Rows of a block's first sequence from token `token` on, of an operand with `stride` rows per token.
+// Rows of a block's first sequence from token `token` on, in an operand with `stride` rows per token.
 static struct tensor tokens_of(struct tensor t, size_t token, size_t tokens, size_t stride, size_t sequence)
 {
     struct tensor rows = tensor_rows(t, token * stride, tokens * stride);
@@ -166,8 +162,8 @@ static size_t parts_of(const struct cuda_attention_block *b)
     return b->parts > 1 ? b->parts : 1;
 }
 
-// Keys j * parts + p are those of part p: its sequence b is sequence p * batch + b of a tensor with that many rows
-// per token.
+// Part p has keys j * parts + p: its sequence b is sequence p * batch + b of a tensor with that many rows per
+// token.
 static struct attention_graph *forward_graph(struct attention_engines *engines, struct attention_shape shape,
                                              const struct cuda_attention_block *b, struct status *status)
 {
@@ -180,7 +176,7 @@ static struct attention_graph *forward_graph(struct attention_engines *engines, 
     return attention_engines_graph(engines, graph, CUDA_ATTENTION_FORWARD_BYTES, status);
 }
 
-// After an engine's part of the device's workspace: what a block that is merged writes, and the queries of each
+// Scratch after the engine's part of the workspace: outputs of a block that is merged, and the queries of each
 // part.
 struct scratch {
     struct tensor o, logsumexp, q;
@@ -264,12 +260,12 @@ struct backward {
     struct device *device;
 };
 
-// Of one block: what its graph reads of the queries, what it writes, and the sum over the rectangles.
+// Tensors of a block: inputs and outputs of its graph, and dQ summed over the rectangles.
 struct block_tensors {
     struct tensor q, o, grad_o, logsumexp, grad_q, grad_k, grad_v, grad_q_sum;
 };
 
-// No more workspace than the block needs: its graph serves other shapes, too.
+// Limits the workspace to the block's need, although its graph serves other shapes too.
 static struct attention_graph *block_graph(struct attention_engines *engines, struct attention_shape shape,
                                            const struct cuda_attention_block *b, struct status *status)
 {
@@ -297,7 +293,7 @@ static struct tensor rows_of(const struct backward *a, struct tensor queries, co
     return tokens_of(queries, b->row, b->rows, a->shape.batch, b->sequence);
 }
 
-// The rows whose results are taken.
+// The rows whose results are used.
 static struct tensor taken_of(const struct backward *a, struct tensor queries, const struct cuda_attention_block *b)
 {
     return tokens_of(queries, b->query, b->queries, a->shape.batch, b->sequence);
@@ -327,7 +323,7 @@ static struct block_tensors tensors_of(const struct backward *a, const struct cu
     };
 }
 
-// Makes what the graph of the block reads, once for all rectangles of the same queries.
+// Prepares the inputs of the block's graph, once for all rectangles of the same queries.
 static void prepare(const struct backward *a, const struct cuda_attention_block *b, const struct block_tensors *t)
 {
     struct attention_shape s = a->shape;
@@ -345,7 +341,7 @@ static void prepare(const struct backward *a, const struct cuda_attention_block 
                         first + b->queries);
 }
 
-// dK and dV go to the segments' rows within the block.
+// Adds dK and dV to the segments' rows within the block.
 static void add_key_gradients(const struct backward *a, const struct cuda_attention_block *b,
                               const struct block_tensors *t)
 {
@@ -394,7 +390,7 @@ static void add_query_gradients(const struct backward *a, const struct cuda_atte
         else
             cuda_accumulate_each(a->device, &t->grad_q_sum, &grad_q, 1);
     }
-    if (b->last) { // of grad_o, which grad_q may be, these rows are spent
+    if (b->last) { // grad_q may be grad_o, whose rows are no longer needed
         size_t stride = a->shape.batch;
         struct tensor x = rectangle ? tensor_none() : tensor_rows(t->grad_q, skipped * stride, b->queries * stride);
         cuda_unfold(a->device, taken_of(a, a->grad_q, b), a->accumulate,
@@ -474,12 +470,12 @@ static bool run_own(const struct backward *a, const struct cuda_attention_block 
     return a->device->status.code == STATUS_OK;
 }
 
-// One block after another, until one cannot be run.
+// Runs the blocks in order until one fails.
 static void run_blocks(const struct backward *a)
 {
     size_t max = cuda_attention_block_queries(a->device);
     enum cuda_attention_kind before = ATTENTION_UNTILED;
-    bool ended = true; // the queries of the block before
+    bool ended = true; // whether the previous block was the last of its queries
     for (struct cuda_attention_block b = cuda_attention_blocks(a->device);
          cuda_attention_next_block(a->shape, max, &b);) {
         struct block_tensors t = tensors_of(a, &b);
@@ -512,7 +508,7 @@ void attention_cudnn_backward(struct device *device, struct attention_shape shap
                          .at = cuda_attention_layout(device, shape),
                          .device = device};
     CHECK(a.at.bytes <= tensor_bytes(workspace));
-    // All of it but the parts that are the engines'.
+    // All parts but the engines' own.
     range_push(device, (struct range){.level = RANGE_PART, .work = WORK_ATTENTION_GLUE, .name = "attention_glue"});
     run_blocks(&a);
     range_pop(device);

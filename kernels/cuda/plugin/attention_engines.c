@@ -3,12 +3,12 @@
 #include <search.h>
 #include <string.h>
 
-// Since 9.12 the forward writes the logsumexp as its strides say. Until 9.15.0 the backward reads beyond the last
-// key where their number is no multiple of 128, as in causal blocks; NVIDIA's own frontend puts a padding mask
-// around it there (its release notes 1.16.0; issue 160; CompositeSDPABackwardNode).
+// Since 9.12 the forward honours the logsumexp's strides. Before 9.15.1 the backward reads beyond the last key if
+// the number of keys is no multiple of 128, as in causal blocks; NVIDIA's frontend adds a padding mask there (its
+// release notes 1.16.0; issue 160; CompositeSDPABackwardNode).
 #define CUDNN_MIN 91501
 
-static struct attention_engines *cards; // that were opened
+static struct attention_engines *cards; // opened cards
 
 static int compare_graphs(const void *a, const void *b)
 {
@@ -96,7 +96,7 @@ struct attention_engines *attention_engines_of_card(size_t card, struct status *
         made->next = cards;
         cards = engines = made;
     }
-    engines->stream = NULL; // a new stream may lie where an old one lay
+    engines->stream = NULL; // a new stream may have an old one's address
     return engines;
 }
 

@@ -1,4 +1,4 @@
-// Attention engines: the graphs that were built for one card.
+// Attention engines: the graphs built for one card.
 #pragma once
 #include "kernels/cuda/plugin/attention_graph.h"
 
@@ -9,22 +9,22 @@ struct attention_engines {
     cudaStream_t stream; // the handle's
     void *graphs;        // a tree (tsearch) of struct attention_graph
     size_t graph_count, backward_graphs;
-    size_t second_choices; // graphs that have not the engine that cuDNN would choose first
-    size_t engine_bytes;   // the most workspace that one of them takes
+    size_t second_choices; // graphs without the engine that cuDNN would choose first
+    size_t engine_bytes;   // maximum workspace over the graphs
 };
 
-// Of a card of this machine, the current one; kept until the process ends, for building them takes seconds. NULL
-// and a status if there is no cuDNN, or no GPU that it can use.
+// The engines of the current card, kept until the process ends, because building them takes seconds. Returns NULL
+// and a status without cuDNN or a GPU that it supports.
 struct attention_engines *attention_engines_of_card(size_t card, struct status *status);
-// Of a card that is not there, described as cuDNN's own JSON: nothing can run. planned: kernels are compiled, too,
-// which needs a driver, or what stands in for one. Release with attention_engines_free.
+// Engines for an absent card, described as cuDNN's JSON; they cannot run. planned: also compiles kernels, which
+// needs a driver or a stub. Release with attention_engines_free.
 struct attention_engines *attention_engines_described(const char *properties, bool planned, struct status *status);
 void attention_engines_free(struct attention_engines *engines);
 
-// The graph of that shape, built when it is first asked for, with at most `most` bytes of workspace. NULL and a
-// status if there is no engine for it.
+// The graph of a shape, built on first use, with at most `max` bytes of workspace. Returns NULL and a status if no
+// engine supports it.
 struct attention_graph *attention_engines_graph(struct attention_engines *engines,
                                                 struct attention_graph_shape shape, size_t max,
                                                 struct status *status);
-// cuDNN's handle, in that stream: all devices on a card share it. NULL: it does not take the stream.
+// cuDNN's handle, set to this stream; all devices on a card share it. NULL: the stream could not be set.
 cudnnHandle_t attention_engines_handle(struct attention_engines *engines, cudaStream_t stream);

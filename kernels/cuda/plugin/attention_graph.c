@@ -56,8 +56,8 @@ struct node {
     int64_t dims[4], strides[4];
 };
 
-// Bytes that divide the address of a tensor which may begin at any token of any sequence: statistics of heads that
-// are no multiple of four have rows of fewer than 16 bytes.
+// Guaranteed alignment in bytes of a tensor that may begin at any token of any sequence: statistics of a number of
+// heads that is no multiple of four have rows of fewer than 16 bytes.
 static int64_t alignment_of(const int64_t strides[4], cudnnDataType_t dtype)
 {
     int64_t token = strides[2] > strides[3] ? strides[2] : strides[3]; // K may be transposed
@@ -102,7 +102,7 @@ static struct node like(struct attention_graph *graph, struct node x, cudnnDataT
     return node(graph, graph->next_intermediate++, x.dims, x.strides, dtype);
 }
 
-// A time-major tensor of rows of heads * width, `stride` of them per token, as cuDNN's [batch, heads, tokens,
+// A time-major tensor of rows of heads * width, `stride` of them per token, in cuDNN's order [batch, heads, tokens,
 // width].
 static struct node time_major(struct attention_graph *graph, int64_t id, int64_t tokens, int64_t stride,
                               int64_t heads, int64_t width, cudnnDataType_t dtype)
@@ -202,7 +202,7 @@ static void reduce(struct attention_graph *graph, cudnnReduceTensorOp_t how_to, 
     finalize(graph, op, "reduction operation");
 }
 
-// The last two dimensions exchanged.
+// Exchanges the last two dimensions.
 static struct node transpose(struct attention_graph *graph, struct node x)
 {
     struct node y =
@@ -233,7 +233,7 @@ static struct node causal(struct attention_graph *graph, struct node s)
     return y;
 }
 
-// s where column + LEFT > row, else far below any score: as cudnn-frontend writes it, in f32, and with its number.
+// s where column + LEFT > row, else far below any score, as cudnn-frontend builds it: in f32, with its constant.
 static struct node left_bounded(struct attention_graph *graph, struct node s)
 {
     const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
@@ -331,7 +331,7 @@ static void build_backward(struct attention_graph *graph)
     pointwise_to(graph, CUDNN_POINTWISE_MUL, grad_s, &scale, NULL, scaled, f32, -1);
     key_gradient(graph, scaled, q, grad_k);
     struct node keys = transpose(graph, k);
-    if (h->deterministic) { // cudnn-frontend asks for dS in the workspace like this, and for a product of its own
+    if (h->deterministic) { // as in cudnn-frontend: dS in the workspace, and a separate product
         matmul(graph, scaled, keys, grad_q);
     } else {
         const int64_t dims[4] = {h->batch, h->heads, h->queries, h->head_dim};
@@ -350,7 +350,7 @@ static int64_t number_of(descriptor from, cudnnBackendAttributeName_t name)
                                                                                                              : -1;
 }
 
-// The graph as a whole, finalized.
+// The finalized graph.
 static descriptor whole(struct attention_graph *graph, const struct attention_graph_target *target)
 {
     descriptor all = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -362,7 +362,7 @@ static descriptor whole(struct attention_graph *graph, const struct attention_gr
     return all;
 }
 
-// Makes an engine ready to run; false, without a status, if it cannot be.
+// Prepares an engine for execution; returns false without a status if that fails.
 static bool plan(struct attention_graph *graph, const struct attention_graph_target *target, int64_t max,
                  descriptor config)
 {
@@ -378,7 +378,7 @@ static bool plan(struct attention_graph *graph, const struct attention_graph_tar
     return graph->plan;
 }
 
-// Whether an engine tells its numerical notes, and not that it is nondeterministic.
+// Tells whether an engine has numerical notes, and none says nondeterministic.
 static bool is_deterministic(struct attention_graph *graph, descriptor config)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -393,7 +393,7 @@ static bool is_deterministic(struct attention_graph *graph, descriptor config)
     return known;
 }
 
-// The first engine of the heuristic's list that will do and takes no more workspace than `most`, made ready to run.
+// Prepares the first suitable engine of the heuristic's list with a workspace of at most `max`.
 static bool choose_engine(struct attention_graph *graph, const struct attention_graph_target *target, int64_t max)
 {
     enum { CONFIGS = 8 };

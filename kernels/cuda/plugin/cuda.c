@@ -1,6 +1,6 @@
-// CUDA: the device's table: memory from the driver's stream-ordered pool, GEMM by cuBLASLt, attention in bf16 by
-// cuDNN, everything else by the device's own kernels, all in one stream, so that nothing waits but what reads a
-// result; copies to and from pinned memory of the host in two more.
+// CUDA: the device's table. Memory comes from the driver's stream-ordered pool, GEMM from cuBLASLt, bf16 attention
+// from cuDNN, everything else from the device's own kernels, all in one stream, so that only reading a result
+// waits. Copies to and from pinned host memory use two more streams.
 #include "kernels/cuda/kernels/check.h"
 #include "kernels/cuda/kernels/kernels.h"
 #include "kernels/cuda/plugin.h"
@@ -17,13 +17,12 @@
 
 _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch is part of the workspace");
 
-// Of the card's free memory, what the arena leaves: kernels of the device and its libraries are loaded when first
-// run.
+// Free memory that the arena leaves: kernels of the device and its libraries are loaded on first use.
 #define LOADED_LATER_BYTES ((size_t)512 << 20)
-// Besides, where there are several ranks: NCCL's communicators are made when first used. That of a group takes some
-// 150 MiB and a message's 50, of which a rank has two and four, or fewer (an estimate).
+// Further memory with several ranks: NCCL creates communicators on first use. A group's takes some 150 MiB and a
+// message's 50; a rank has at most two and four (an estimate).
 #define COMMUNICATORS_BYTES ((size_t)512 << 20)
-static bool of_ranks; // this process, from before its first device on
+static bool of_ranks; // set before the process's first device
 
 // ---- memory
 
@@ -32,7 +31,7 @@ static struct backend *backend_of(const struct arena *arena)
     return arena->device->backend;
 }
 
-// What other ranks must come to may never be done, and does not keep this one.
+// Waits for exchanges with other ranks, without hanging if they fail.
 static void wait_for_ranks(struct device *device)
 {
     if (backend(device)->nccl)
@@ -45,19 +44,19 @@ void cuda_wait(struct device *device, cudaEvent_t event)
     CUDA_CHECK(cudaEventSynchronize(event));
 }
 
-// What the pool keeps and nobody has, when all that was asked for before is done.
+// Returns the pool's unused memory to the driver, after all earlier work.
 static void give_back(struct device *device)
 {
-    (void)cudaGetLastError(); // it is dealt with
+    (void)cudaGetLastError(); // handled
     wait_for_ranks(device);
     CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
     CUDA_CHECK(cudaMemPoolTrimTo(backend(device)->pool, 0));
 }
 
-// The pool keeps what is released, so that after the first step no allocation reaches the driver. What it keeps in
-// pieces too small may still be too much for a large one: then everything unused goes back first. Drivers call a
-// size beyond the card out of memory, invalid or not supported; a fault of earlier work, which an allocation may
-// report too, stays, and aborts in the wait.
+// The pool keeps released memory, so that after the first step no allocation reaches the driver. If it is too
+// fragmented for a large allocation, everything unused is returned first. Drivers report a size beyond the card as
+// out of memory, invalid or not supported. An error of earlier work, which an allocation may report too, remains
+// and aborts in the wait.
 static void *allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     (void)status;
@@ -79,7 +78,7 @@ bool cuda_make_room(struct device *device, int attempt)
                                       device->arena.live_bytes >> 20);
 }
 
-// In stream order: whoever gets this memory next, uses it after all that was asked for before.
+// Stream-ordered: the next owner of this memory uses it after all earlier work.
 static void release(struct arena *arena, void *pointer, size_t bytes)
 {
     if (ARENA_FILLS_FREED)
@@ -87,7 +86,7 @@ static void release(struct arena *arena, void *pointer, size_t bytes)
     CUDA_CHECK(cudaFreeAsync(pointer, cuda_stream(arena->device)));
 }
 
-// What is kept for later requests goes back to the driver before it may refuse one, when no copy uses it any more.
+// Returns cached blocks to the driver before it may refuse a request, when no copy uses them.
 static void *host_allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     struct backend *b = backend_of(arena);
@@ -111,7 +110,7 @@ static void upload(struct device *device, struct tensor t, const void *src)
 {
     CUDA_CHECK(cudaMemcpyAsync(t.data, src, tensor_bytes(t), cudaMemcpyHostToDevice, cuda_stream(device)));
     wait_for_ranks(device);
-    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device))); // src is the caller's again
+    CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device))); // the caller may reuse src
 }
 
 static void download(struct device *device, void *dst, struct tensor t)
@@ -147,7 +146,7 @@ void cuda_zero(struct device *device, struct tensor t)
     CUDA_CHECK(cudaMemsetAsync(t.data, 0, tensor_bytes(t), cuda_stream(device)));
 }
 
-// ---- time and memory as the card sees them
+// ---- the card's time and memory
 
 static void mark(struct device *device, size_t mark)
 {
@@ -194,7 +193,7 @@ static size_t reserved_bytes(struct device *device)
 static void close(struct device *device)
 {
     struct backend *b = backend(device);
-    synchronize(device); // until then the libraries' plans are in use
+    synchronize(device); // the libraries' plans are in use until then
     ranges_close(b->ranges, device);
     gemm_close(b->gemm);
     pinned_close(b->pinned);
@@ -208,7 +207,7 @@ static void close(struct device *device)
     device->backend = NULL;
 }
 
-// The card's place among those that CUDA_VISIBLE_DEVICES leaves.
+// The card's index among those that CUDA_VISIBLE_DEVICES leaves.
 static bool find_card(struct device *device, struct cudaDeviceProp *card, struct status *status)
 {
     int count = 0, driver = 0, runtime = 0;
@@ -230,7 +229,7 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
     if (error == cudaSuccess)
         error = cudaDeviceGetPCIBusId(device->bus_id, sizeof device->bus_id, number);
     if (error == cudaSuccess)
-        error = cudaFree(NULL); // makes the context
+        error = cudaFree(NULL); // creates the context
     if (error != cudaSuccess) {
         return status_set(status, STATUS_UNSUPPORTED, "device cuda cannot use its GPU: %s (error %d)",
                           cudaGetErrorString(error), (int)error);
@@ -238,7 +237,7 @@ static bool find_card(struct device *device, struct cudaDeviceProp *card, struct
     struct cudaFuncAttributes attributes;
     error = cudaFuncGetAttributes(&attributes, cuda_probe());
     if (error != cudaSuccess) {
-        (void)cudaGetLastError(); // it is dealt with
+        (void)cudaGetLastError(); // handled
         return status_set(
             status, STATUS_UNSUPPORTED,
             "device cuda has no code for this GPU, %s: %s (error %d); it has compute capability %d.%d, "
@@ -307,9 +306,9 @@ static bool open(struct device *device, struct status *status)
     return true;
 }
 
-// Before this process calls CUDA for the first time. A kernel that is loaded when first run may wait for all that
-// the card does, and of streams that share one of its queues one may wait for another: either waits for ever where
-// something on the card waits for a rank that waits for this one.
+// Must precede the process's first CUDA call. Loading a kernel on first use may wait for all work on the card, and
+// streams that share a hardware queue may wait for each other: either deadlocks if work on the card waits for a
+// rank that waits for this one.
 static bool join(struct world *world, struct status *status)
 {
     CHECK(setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0 && setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0);

@@ -1,9 +1,8 @@
-// GEMM: cuBLASLt is column-major, so a row-major c = op(a) op(b) is asked for as c^T = op(b)^T op(a)^T: the
-// operands exchanged, each read as it lies. The algorithm is chosen once per shape and kept with its descriptors:
-// cuBLASLt's first choice within the fixed workspace; or, with device->gemm_algorithms, the candidate that the file
-// names, or the fastest one, which is timed and added to the file. But for that time a choice depends on the shape,
-// the addresses' alignment and the file alone, and split sums are added in a fixed order, so the same call has the
-// same bits.
+// GEMM: cuBLASLt is column-major, so a row-major c = op(a) op(b) is computed as c^T = op(b)^T op(a)^T: the operands
+// are exchanged, each in its memory layout. The algorithm is chosen once per shape and kept with its descriptors:
+// cuBLASLt's first choice within the fixed workspace or, with device->gemm_algorithms, the file's candidate, or the
+// fastest one, which is timed and added to the file. Timing aside, the choice depends only on the shape, the
+// addresses' alignment and the file, and split sums are added in a fixed order, so equal calls give equal bits.
 #define _GNU_SOURCE // tdestroy
 #include "kernels/cuda/plugin/gemm.h"
 #include "kernels/cuda/kernels/check.h"
@@ -16,7 +15,7 @@
 #include <search.h>
 #include <string.h>
 
-#define TIMED_ROUNDS 3 // of all candidates, after one that loads them
+#define TIMED_ROUNDS 3 // over all candidates, after one that loads them
 
 struct choice {
     struct gemm_problem problem;
@@ -29,7 +28,7 @@ struct gemm {
     cublasLtHandle_t handle;
     cudaStream_t stream;
     char library[320];                  // cuBLASLt's version and the card
-    struct gemm_algorithms *algorithms; // NULL: not read yet, or the device names no file
+    struct gemm_algorithms *algorithms; // NULL: not read yet, or the device has no file
     void *choices;                      // a tree (tsearch) of struct choice
 };
 
@@ -93,7 +92,7 @@ static cudaDataType_t data_type(enum dtype dtype)
     return dtype == DTYPE_F64 ? CUDA_R_64F : dtype == DTYPE_F32 ? CUDA_R_32F : CUDA_R_16BF;
 }
 
-// The largest power of 2, up to 256, that divides the address: what an algorithm may rely on.
+// The largest power of 2, up to 256, that divides the address: the alignment that algorithms may assume.
 static uint64_t alignment(const void *address)
 {
     uint64_t bits = (uint64_t)(uintptr_t)address | 256;
@@ -107,14 +106,14 @@ static uint64_t alignment(const void *address)
             return try_status;                                                                                     \
     } while (0)
 
-// A matrix as it lies, row-major [rows, cols], is cuBLASLt's [cols, rows].
+// A row-major matrix [rows, cols] is cuBLASLt's [cols, rows].
 static cublasStatus_t lay_out(cublasLtMatrixLayout_t *layout, enum dtype dtype, uint64_t rows, uint64_t cols,
                               uint64_t stride)
 {
     return cublasLtMatrixLayoutCreate(layout, data_type(dtype), cols, rows, (int64_t)stride);
 }
 
-// cuBLASLt's candidates, its first choice first; at least one.
+// cuBLASLt's candidates in its order of preference; at least one.
 static cublasStatus_t ask(struct gemm *gemm, struct choice *choice, cublasLtMatmulHeuristicResult_t *results,
                           int wanted, int *found)
 {
@@ -138,7 +137,7 @@ static cublasStatus_t ask(struct gemm *gemm, struct choice *choice, cublasLtMatm
     TRY(cublasLtMatmulPreferenceCreate(&preference));
     size_t workspace = CUDA_WORKSPACE_BYTES;
     uint32_t reductions =
-        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // parts of a sum are added as they were summed: in f32
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // parts of a sum are added in the type of the sum, f32
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         uint32_t bytes;
@@ -180,7 +179,7 @@ static cublasStatus_t run(struct device *device, const struct choice *choice, co
                           CUDA_WORKSPACE_BYTES, gemm->stream);
 }
 
-// Milliseconds of one product; infinite: cuBLASLt does not run it by this algorithm.
+// Milliseconds of one product; infinite: cuBLASLt does not run it with this algorithm.
 static double time_of(struct device *device, const struct choice *choice, const cublasLtMatmulAlgo_t *algorithm,
                       const struct operands *o, void *d, cudaEvent_t events[2])
 {
@@ -193,7 +192,7 @@ static double time_of(struct device *device, const struct choice *choice, const 
     return done == CUBLAS_STATUS_SUCCESS ? ms : INFINITY;
 }
 
-// The candidate whose fastest round is the shortest; d, which may be c, stays as it is. False and a status (oom) if
+// The candidate with the fastest round; d, which may be c, is not changed. Returns false and a status (oom) if
 // there is no memory for a second d.
 static bool time_candidates(struct device *device, const struct choice *choice,
                             const cublasLtMatmulHeuristicResult_t *results, int found, const struct operands *o,
@@ -206,7 +205,7 @@ static bool time_candidates(struct device *device, const struct choice *choice,
     cudaEvent_t events[2];
     void *d;
     if (cudaMallocFromPoolAsync(&d, bytes, b->pool, b->gemm->stream) != cudaSuccess) {
-        (void)cudaGetLastError(); // it is dealt with
+        (void)cudaGetLastError(); // handled
         return status_set(&device->status, STATUS_OOM,
                           "no memory to time GEMM's algorithms with: a product of %zu bytes a second time; choose "
                           "them in a run of a shorter context or a lower memory limit",
@@ -278,7 +277,7 @@ static bool choose(struct device *device, struct choice *choice, const struct op
     return true;
 }
 
-// The choice for a problem, made when it first comes up. NULL and a status if there is none.
+// The choice for a problem, made on first use. Returns NULL and a status if there is none.
 static const struct choice *choice_for(struct device *device, struct gemm_problem p, const struct operands *o)
 {
     struct gemm *gemm = backend(device)->gemm;
@@ -297,8 +296,8 @@ static const struct choice *choice_for(struct device *device, struct gemm_proble
     return made;
 }
 
-// One product of op(a): [m, k] and op(b): [k, n], whose rows lie `stride`s apart: d = alpha * that + beta * c,
-// whose rows lie alike. c may be d.
+// One product of op(a): [m, k] and op(b): [k, n], whose matrices are `stride`s apart: d = alpha * that + beta * c,
+// with equal strides. c may be d.
 static bool multiply(struct device *device, struct gemm_problem p, struct operands o)
 {
     p.alignment_a = alignment(o.a);
@@ -337,7 +336,7 @@ static void gemm(struct device *device, struct tensor d, struct tensor c, struct
                              .tf32 = device->tf32 && a.dtype == DTYPE_F32};
     if (c.rows == 0 || c.cols == 0)
         return;
-    if (k == 0) { // of which cuBLASLt has no layout
+    if (k == 0) { // cuBLASLt has no layout for it
         if (c.data != d.data)
             cuda_copy(device, d, c);
         beta == 0 ? cuda_zero(device, d) : cuda_scale(device, d, beta);

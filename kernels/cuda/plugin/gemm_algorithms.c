@@ -30,7 +30,7 @@ static void append(struct gemm_algorithms *algorithms, const struct gemm_problem
     algorithms->items[algorithms->count++] = (struct algorithm){*problem, candidate};
 }
 
-// The problem's numbers in their order, and the candidate.
+// Reads the problem's numbers in order, then the candidate.
 static bool parse(const char *line, struct algorithm *algorithm)
 {
     uint64_t numbers[NUMBERS + 1];
@@ -134,7 +134,7 @@ bool gemm_algorithms_find(const struct gemm_algorithms *algorithms, const struct
     return false;
 }
 
-// A line in one write, after the header where the file is empty.
+// Appends a line in one write, after the header if the file is empty.
 static bool write_line(const struct gemm_algorithms *algorithms, const struct algorithm *algorithm, int file)
 {
     struct stat now;
@@ -152,7 +152,7 @@ static bool write_line(const struct gemm_algorithms *algorithms, const struct al
         fprintf(line, "%llu ", (unsigned long long)numbers[i]);
     fprintf(line, "%zu\n", algorithm->candidate);
     CHECK(fclose(line) == 0);
-    errno = ENOSPC; // of a write that is short
+    errno = ENOSPC; // for a short write
     bool written = write(file, text, bytes) == (ssize_t)bytes;
     free(text);
     return written;

@@ -1,8 +1,8 @@
-// NCCL's communicators do one thing after another. So each group of ranks has one for its exchanges, and each
-// sender with its receiver another, in streams of their own: no message waits for one that it does not follow. They
-// are made when first used; both ends come to their first messages as they come to all, a receiver no later than it
-// needs what is sent. None blocks: what takes until other ranks have come is looked after here, so that a fault
-// anywhere ends the wait. What ranks must know of each other before that goes the way that started them.
+// Operations of one NCCL communicator are serialised. So each group of ranks has one for its exchanges, and each
+// pair of sender and receiver another, in streams of their own: no message waits for an unrelated one. They are
+// created on first use; both ends start their first messages in the order of all, the receiver no later than it
+// needs the data. All are non-blocking: this file polls operations that wait for other ranks, so that a failure
+// anywhere ends the wait. Ids are exchanged through the launcher's transport.
 #include "kernels/cuda/plugin/nccl.h"
 #include "kernels/base/clock.h"
 #include "kernels/cuda/kernels/check.h"
@@ -15,8 +15,8 @@
 #include <sched.h>
 #include <string.h>
 
-// Between two looks at what others are to come to there is no pause at first: mostly it has come, or will at once,
-// and a sleep takes 50 us longer than it is asked to.
+// Polling spins at first: usually the other ranks have arrived or will at once, and a sleep takes 50 us longer than
+// requested.
 #define SPIN_NS 100000
 #define LOOK_NS 20000
 
@@ -28,44 +28,45 @@
     FUNCTION(ncclAllReduce)
 // clang-format on
 
-// Of a line for messages, so that its buffers take tens of megabytes of the card, not hundreds.
+// Limits the channels of a message line, so that its buffers take tens of megabytes of the card instead of
+// hundreds.
 #define MESSAGE_CHANNELS 8
 
-// The library's functions by their names.
+// The library's functions by name.
 struct functions {
 #define MEMBER(name) __typeof__(name) *name;
     FUNCTIONS(MEMBER)
 #undef MEMBER
 };
 
-// Who is in a communicator, by numbers of all ranks: a group's ranks; or a sender and its receiver, `stride` apart
-// in either direction.
+// The ranks of a communicator, by world rank: a group's, or a sender and its receiver, `stride` apart in either
+// direction.
 struct members {
     long first, stride, count;
     bool message;
 };
 
-// What is on its way.
+// An operation in progress.
 struct started {
     struct line *line;
     cudaEvent_t there;
-    struct started *next; // of those that can be used again
+    struct started *next; // of the free list
 };
 
 struct line {
     struct members members;
-    ncclComm_t comm;    // NULL: given up
-    ncclResult_t state; // of its end
+    ncclComm_t comm;    // NULL: aborted
+    ncclResult_t state; // of the finalisation
     cudaStream_t stream;
-    cudaEvent_t asked;    // of the device's operations, before the last thing that it was asked for
-    struct started *free; // to be used again
+    cudaEvent_t asked;    // recorded after the device's operations before the latest request
+    struct started *free; // can be reused
     struct line *next;
 };
 
 struct nccl {
     struct functions f;
     const struct world *world;
-    struct comm launcher; // the world's before, of what started the processes
+    struct comm launcher; // the world's earlier comm, of the launcher
     struct line *lines;
     bool failed;
 };
@@ -103,7 +104,7 @@ static void give_up(struct nccl *nccl)
     nccl->failed = true;
 }
 
-// Whether it did what it was asked for. Else nothing of it is waited for any more.
+// Tells whether a call succeeded; otherwise nothing of NCCL is waited for any more.
 static bool fine(struct nccl *nccl, struct device *device, const struct line *line, ncclResult_t result)
 {
     if (result != ncclSuccess && !nccl->failed) {
@@ -129,7 +130,7 @@ static ncclResult_t state_of(const struct nccl *nccl, const struct line *line)
     return asked == ncclSuccess ? result : asked;
 }
 
-// Until the line has done what it needs others for.
+// Polls until the line has done what it needs other ranks for.
 static ncclResult_t await(const struct nccl *nccl, const struct line *line, ncclResult_t result)
 {
     int64_t since_ns = clock_ns();
@@ -149,7 +150,7 @@ void nccl_wait(struct nccl *nccl, struct device *device)
 {
     cudaError_t left = cudaErrorNotReady;
     int64_t since_ns = clock_ns();
-    nccl->world->ops->set_waiting(true); // or for the card, of which the host does not know
+    nccl->world->ops->set_waiting(true); // or for the card, which the host cannot tell
     while (left == cudaErrorNotReady) {
         left = cudaStreamQuery(cuda_stream(device));
         for (struct line *line = nccl->lines; line && !nccl->failed; line = line->next) {
@@ -165,7 +166,7 @@ void nccl_wait(struct nccl *nccl, struct device *device)
 
 // ---- lines
 
-// The communicator's name, from its first rank to the others, who must expect that one.
+// The communicator's id, sent by its first rank to the others, which must expect that rank.
 struct letter {
     struct members members;
     ncclUniqueId id;
@@ -191,7 +192,7 @@ static ncclUniqueId exchange_id(struct nccl *nccl, const struct members *members
     return letter.id;
 }
 
-// NULL: the device has a status.
+// Returns NULL with a status on the device.
 static struct line *line_of(struct nccl *nccl, struct device *device, struct members members)
 {
     for (struct line *line = nccl->lines; line; line = line->next)
@@ -223,7 +224,7 @@ static struct members group_of(const struct comm *comm)
 
 // ---- the table
 
-// What the line is asked for next happens after what the device was asked for before.
+// Orders the line's next operation after the device's earlier operations.
 static void follow(struct nccl *nccl, struct device *device, const struct line *line)
 {
     backend(device)->nccl = nccl;
@@ -231,7 +232,7 @@ static void follow(struct nccl *nccl, struct device *device, const struct line *
     CUDA_CHECK(cudaStreamWaitEvent(line->stream, line->asked, 0));
 }
 
-// What the line was asked for last is on its way, unless that failed.
+// Returns the line's latest operation, or NULL if it failed.
 static void *set_out(struct nccl *nccl, struct device *device, struct line *line, ncclResult_t result)
 {
     if (!settle(nccl, device, line, result))
@@ -249,14 +250,14 @@ static void *set_out(struct nccl *nccl, struct device *device, struct line *line
     return started;
 }
 
-// The first fault of several.
+// Keeps the first of several failures.
 static void keep_first(ncclResult_t *result, ncclResult_t next)
 {
     bool good = *result == ncclSuccess || *result == ncclInProgress;
     *result = good && next != ncclSuccess ? next : *result;
 }
 
-// peer: of all messages; -1: each has its own.
+// peer: of all messages; -1: each message has its own.
 static void *carry(struct nccl *nccl, struct device *device, struct line *line, int peer,
                    const struct message *sends, size_t send_count, const struct message *receives,
                    size_t receive_count)
@@ -305,8 +306,8 @@ static ncclDataType_t type_of(enum dtype dtype)
     return dtype == DTYPE_F64 ? ncclFloat64 : dtype == DTYPE_F32 ? ncclFloat32 : ncclBfloat16;
 }
 
-// Shares need not be of one length, as its reduce-scatter wants them: each is reduced to the rank that owns it, all
-// of them at once.
+// Shares may differ in length, which its reduce-scatter does not allow: each is reduced to its owner, all in one
+// group.
 static void *start_reduce(const struct comm *comm, struct device *device, struct tensor t,
                           const struct row_range *owned, bool all)
 {
@@ -350,8 +351,8 @@ static void end_all(const struct comm *comm)
     nccl->launcher.ops->abort(&nccl->launcher);
 }
 
-// Each rank says of each of its communicators that nothing more comes, in an order of its own; that is done when
-// all ranks have. So nothing is waited for before all is said.
+// Finalising a communicator waits for all its ranks, and each rank has its communicators in another order, so all
+// are finalised before any is waited for.
 static void end_communicators(struct nccl *nccl)
 {
     for (struct line *line = nccl->lines; line; line = line->next)

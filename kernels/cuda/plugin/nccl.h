@@ -1,12 +1,12 @@
-// NCCL: the transport between cards, of ranks that have one each.
+// NCCL: the transport between the cards of ranks with one card each.
 #pragma once
 #include "kernels/comm/world.h"
 
-// From here on the world's comm, which must stay where it is, is NCCL's. False and a status (unsupported) if the
-// library is not there.
+// Makes NCCL the transport of the world's comm, which must not move. Returns false and a status (unsupported) if
+// the library is missing.
 bool nccl_join(struct world *world, struct status *status);
 
 struct nccl;
-// Waits until a device that NCCL has carried something for has done all that its stream of operations was asked
-// for. Should NCCL fail meanwhile, all that it was asked for is given up, and the device has a status.
+// Waits until all work in the operations' stream of a device that uses NCCL is done. If NCCL fails meanwhile, its
+// operations are aborted and the device gets a status.
 void nccl_wait(struct nccl *nccl, struct device *device);

@@ -9,7 +9,7 @@ struct block {
 struct pinned {
     struct block *kept;
     size_t count, capacity;
-    size_t bytes; // that the driver has given
+    size_t bytes; // allocated from the driver
 };
 
 struct pinned *pinned_open(void)
@@ -31,7 +31,7 @@ void *pinned_allocate(struct pinned *pinned, size_t bytes, struct status *status
     void *pointer = NULL;
     cudaError_t error = cudaHostAlloc(&pointer, bytes, cudaHostAllocDefault);
     if (error != cudaSuccess) {
-        (void)cudaGetLastError(); // it is dealt with
+        (void)cudaGetLastError(); // handled
         status_set(status, STATUS_OOM,
                    "the driver refused %zu bytes of pinned host memory: %s (error %d); it has given this process "
                    "%zu, and limits.host_memory must not be above what it gives",

@@ -3,6 +3,6 @@
 #include "kernels/device/observer.h"
 
 struct ranges;
-// Observes the device from now on if a tool is attached to this process; else NULL, and the device is as it was.
+// Observes the device if a tool is attached to this process; otherwise returns NULL and does nothing.
 struct ranges *ranges_open(struct device *device);
 void ranges_close(struct ranges *ranges, struct device *device);
