@@ -25,13 +25,13 @@ enum key_use { KEY_READ, KEY_HARMLESS, KEY_REFUSED };
 enum key_neutral { NEUTRAL_NULL, NEUTRAL_FALSE, NEUTRAL_TRUE, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FULL };
 
 struct config_key {
-    const char *name;
     unsigned sets; // of enum key_set
     enum key_use use;
+    const char *const *names; // ending in NULL
     enum key_neutral neutral;
     const char *why; // it changes nothing, or is refused; NULL: it is read by transformers in other families alone
 };
-// Ending with a NULL name.
+// Ending with NULL names.
 extern const struct config_key config_keys[];
 
 // The key's value; null counts as left out, as it does in transformers.
