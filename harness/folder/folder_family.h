@@ -57,8 +57,8 @@ struct composite {
 // Ending with a NULL model_type.
 extern const struct composite composites[];
 
-// Why a known model type is not read, as the end of a sentence that begins with its name; NULL for any other name.
-// Known are those of transformers 5.24, and others that are published.
+// Why a known decoder is not read, as the end of a sentence that begins with its model_type; NULL for any other
+// name. Known are those of transformers 5.24, and others that are published.
 const char *family_unread(const char *model_type);
 
 // By enum activation, as transformers spells them; layer_types by whether they have a window. Ending in NULL.
