@@ -1,19 +1,272 @@
 #include "harness/folder/lora_modules.h"
-#include "harness/folder/lora_rules.h"
 #include "harness/tensors/weight_names.h"
+#include "kernels/base/host_memory.h"
 #include "kernels/model/model.h"
+#include <ctype.h>
 #include <math.h>
+#include <regex.h>
 #include <string.h>
 
 #define ALL_LINEAR "all-linear"
 #define NAME_BYTES 112
 
+// --- the regular expressions of Python's re module by which PEFT chooses modules
+
+#define ASCII 128
+
+// A pattern being translated. POSIX has none of Python's escapes, and reads sets by other rules.
+struct translation {
+    const char *at;
+    char *out; // the end of what was written, in room for all
+    struct status *status;
+    const char *whole;
+};
+
+static bool fail(const struct translation *t, const char *what)
+{
+    return status_set(t->status, STATUS_BAD_INPUT, "%s in the regular expression \"%.200s\"", what, t->whole);
+}
+
+// Whether it stands for a class, whose characters are then added.
+static bool add_class(bool set[ASCII], char name)
+{
+    for (int c = 1; c < ASCII; c++) {
+        bool in;
+        switch (tolower(name)) {
+        case 'd':
+            in = isdigit(c);
+            break;
+        case 'w':
+            in = isalnum(c) || c == '_';
+            break;
+        case 's':
+            in = isspace(c);
+            break;
+        default:
+            return false;
+        }
+        set[c] |= in != (isupper(name) != 0);
+    }
+    return true;
+}
+
+// A POSIX set without ranges: in one "]" comes first, "-" last, and "^" not first.
+static void write_set(struct translation *t, const bool set[ASCII])
+{
+    *t->out++ = '[';
+    if (set[']'])
+        *t->out++ = ']';
+    for (int c = 1; c < ASCII; c++)
+        if (set[c] && !strchr("]^-", c))
+            *t->out++ = (char)c;
+    if (set['^']) {
+        if (t->out[-1] == '[')
+            *t->out++ = '-'; // which no name of a module has
+        *t->out++ = '^';
+    }
+    if (set['-'])
+        *t->out++ = '-';
+    *t->out++ = ']';
+}
+
+// One character of a set, or a class, which has no number: -1; or -2 and a status.
+static int read_member(struct translation *t, bool set[ASCII])
+{
+    int c = (unsigned char)*t->at++;
+    if (c == '\\') {
+        c = (unsigned char)*t->at;
+        if (c && add_class(set, (char)c)) {
+            t->at++;
+            return -1;
+        }
+        if (!c || isalnum(c))
+            return fail(t, "an escape that is not read"), -2;
+        t->at++;
+    }
+    return c < ASCII ? c : (fail(t, "a character that no name of a module has"), -2);
+}
+
+// From behind "[" on.
+static bool read_set(struct translation *t)
+{
+    bool set[ASCII] = {false}, negated = *t->at == '^', any = false;
+    t->at += negated;
+    for (; *t->at && (*t->at != ']' || !any); any = true) {
+        int first = read_member(t, set), last = first;
+        if (first >= 0 && t->at[0] == '-' && t->at[1] && t->at[1] != ']') {
+            t->at++;
+            last = read_member(t, set);
+        }
+        if (first == -2 || last == -2)
+            return false;
+        if (last < first)
+            return fail(t, "a range that ends before it begins");
+        for (int c = first; first > 0 && c <= last; c++)
+            set[c] = true;
+    }
+    if (*t->at++ != ']')
+        return fail(t, "a set without an end");
+    for (int c = 1; negated && c < ASCII; c++)
+        set[c] = !set[c];
+    write_set(t, set);
+    return true;
+}
+
+static bool read_escape(struct translation *t)
+{
+    bool set[ASCII] = {false};
+    char c = *t->at++;
+    if (c && add_class(set, c)) {
+        write_set(t, set);
+    } else if (c == 'A' || c == 'Z') {
+        *t->out++ = c == 'A' ? '^' : '$';
+    } else if (!c || isalnum((unsigned char)c)) {
+        return fail(t, "an escape that is not read");
+    } else {
+        if (strchr(".[](){}*+?|^$\\", c))
+            *t->out++ = '\\';
+        *t->out++ = c;
+    }
+    return true;
+}
+
+// From behind "(" on: how a group begins makes no difference to whether a whole name matches.
+static bool read_group(struct translation *t)
+{
+    *t->out++ = '(';
+    if (*t->at != '?')
+        return true;
+    const char *end = strncmp(t->at, "?P<", 3) == 0 ? strchr(t->at, '>') : t->at[1] == ':' ? t->at + 1 : NULL;
+    if (!end)
+        return fail(t, "a group other than (...), (?:...) and (?P<name>...)");
+    t->at = end + 1;
+    return true;
+}
+
+// From behind a quantifier on.
+static bool read_greed(struct translation *t)
+{
+    if (*t->at == '+')
+        return fail(t, "a possessive quantifier");
+    t->at += *t->at == '?'; // lazy or not, the same names match
+    return !*t->at || !strchr("*+?{", *t->at) || fail(t, "a quantifier of a quantifier");
+}
+
+static bool read_one(struct translation *t)
+{
+    char c = *t->at++;
+    if ((unsigned char)c >= ASCII)
+        return fail(t, "a character that no name of a module has");
+    if (c == '\\')
+        return read_escape(t);
+    if (c == '[')
+        return read_set(t);
+    if (c == '(')
+        return read_group(t);
+    if (strchr("*+?{", c) && strchr("(|^", t->out[-1]))
+        return fail(t, "a quantifier of nothing");
+    *t->out++ = c;
+    return !strchr("*+?}", c) || read_greed(t);
+}
+
+// Compiles `before`, the pattern in a group, `after`: both are POSIX extended expressions. Characters, sets,
+// classes
+// (\d, \w, \s), groups, alternatives and quantifiers are read, as far as they decide what matches and not where.
+// False and a message on anything else, such as a look-ahead or a pattern that is none. Release with
+// python_pattern_free after a success alone.
+static bool python_pattern_compile(regex_t *pattern, const char *before, const char *text, const char *after,
+                                   struct status *status)
+{
+    char *posix = malloc(strlen(before) + (strlen(text) + 1) * (ASCII + 4) + strlen(after) + 4);
+    struct translation t = {.at = text, .out = posix, .status = status, .whole = text};
+    t.out += sprintf(posix, "%s(", before);
+    bool read = true;
+    while (read && *t.at)
+        read = read_one(&t);
+    sprintf(t.out, ")%s", after);
+    if (read && regcomp(pattern, posix, REG_EXTENDED | REG_NOSUB) != 0)
+        read = fail(&t, "a syntax error");
+    free(posix);
+    return read;
+}
+
+static bool python_pattern_matches(const regex_t *pattern, const char *text)
+{
+    int error = regexec(pattern, text, 0, NULL, 0);
+    if (error == REG_ESPACE)
+        host_memory_exhausted("matching a regular expression");
+    return error == 0;
+}
+
+// --- rules
+
+// Patterns of module names and what each gives the modules that it matches, as PEFT's rank_pattern, alpha_pattern
+// and modules_to_save have them.
+struct lora_rules {
+    size_t count;
+    struct lora_rule {
+        struct json_field field;
+        regex_t pattern;
+        struct lora_factors gives; // nothing, of modules_to_save
+        bool used;                 // a module goes by it
+    } * items;
+};
+
+static void lora_rules_free(struct lora_rules *rules)
+{
+    for (size_t i = 0; i < rules->count; i++)
+        regfree(&rules->items[i].pattern);
+    free(rules->items);
+}
+
+// A pattern that a name ends with, behind a dot or whole; after: a POSIX expression of what follows it. False and a
+// status that names the field if it is none.
+static bool lora_rules_add(struct lora_rules *rules, struct json_field field, const char *text, const char *after,
+                           struct lora_factors gives, struct status *status)
+{
+    struct status why = {0};
+    rules->items = realloc(rules->items, (rules->count + 1) * sizeof *rules->items);
+    struct lora_rule *rule = &rules->items[rules->count];
+    *rule = (struct lora_rule){.field = field, .gives = gives};
+    if (!python_pattern_compile(&rule->pattern, "^(.*\\.)?", text, after, &why))
+        return json_field_fail(field, status, "%s", why.message);
+    rules->count++;
+    return true;
+}
+
+// The first that the name matches, as PEFT takes it; NULL: none. Two that give it different values are an error
+// where that is strict, for there the order of keys is no one's choice.
+static bool lora_rules_find(const struct lora_rules *rules, const char *name, bool strict, struct lora_rule **found,
+                            struct status *status)
+{
+    *found = NULL;
+    for (size_t i = 0; i < rules->count; i++) {
+        struct lora_rule *rule = &rules->items[i];
+        if ((*found && !strict) || !python_pattern_matches(&rule->pattern, name))
+            continue;
+        if (*found && ((*found)->gives.rank != rule->gives.rank || (*found)->gives.alpha != rule->gives.alpha))
+            return json_field_fail(rule->field, status, "and another pattern give %s two values", name);
+        *found = *found ? *found : rule;
+        rule->used = true;
+    }
+    return true;
+}
+
+// A pattern of a request that no module goes by was meant for one: false and a status.
+static bool lora_rules_check_used(const struct lora_rules *rules, struct status *status)
+{
+    for (size_t i = 0; i < rules->count; i++)
+        if (!rules->items[i].used)
+            return json_field_fail(rules->items[i].field, status, "matches no module that has factors");
+    return true;
+}
+
 struct request {
     const struct config *config;
     const struct lora_fields *fields;
     bool strict, all_linear;
-    bool *named;                                       // of a list of targets those that a module has
-    struct python_pattern *targets, *exclude, *layers; // NULL: a list, or left out
+    bool *named;                         // of a list of targets those that a module has
+    regex_t *targets, *exclude, *layers; // NULL: a list, or left out
     struct lora_rules ranks, alphas, saved;
 };
 
@@ -24,7 +277,7 @@ static bool is_outside(size_t target)
 
 // ---- patterns
 
-static bool compile(struct python_pattern *pattern, const char *before, struct json_field text, const char *after,
+static bool compile(regex_t *pattern, const char *before, struct json_field text, const char *after,
                     struct status *status)
 {
     struct status why = {0};
@@ -32,8 +285,8 @@ static bool compile(struct python_pattern *pattern, const char *before, struct j
            json_field_fail(text, status, "%s", why.message);
 }
 
-static bool compile_one(struct python_pattern **pattern, const char *before, struct json_field text,
-                        const char *after, struct status *status)
+static bool compile_one(regex_t **pattern, const char *before, struct json_field text, const char *after,
+                        struct status *status)
 {
     *pattern = malloc(sizeof **pattern);
     if (compile(*pattern, before, text, after, status))
@@ -43,10 +296,10 @@ static bool compile_one(struct python_pattern **pattern, const char *before, str
     return false;
 }
 
-static void free_one(struct python_pattern *pattern)
+static void free_one(regex_t *pattern)
 {
     if (pattern)
-        python_pattern_free(pattern);
+        regfree(pattern);
     free(pattern);
 }
 
