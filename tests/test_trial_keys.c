@@ -1,5 +1,5 @@
-// Tests of the table of a trial's keys: every row is sound and described, the table in experiments/spec.md is
-// that of the program, both ways, and every row decodes what it says it takes. JSON is written with ' for ".
+// Tests of the table of a trial's keys: every row is sound and described, and decodes what it says it takes. JSON
+// is written with ' for ".
 #define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_keys.h"
 #include "tests/quoted.h"
@@ -44,42 +44,6 @@ static void rows_are_sound(void **state)
     for (size_t i = 0; i < trial_key_count(); i++)
         assert_int_equal(trial_key_find(trial_keys[i].name), i);
     each_key(trial_keys, "", expect_sound, NULL);
-}
-
-struct rows {
-    char *text;
-    size_t count;
-};
-
-static void expect_row(const struct trial_key *key, const char *name, void *context)
-{
-    struct rows *rows = context;
-    char values[400], standard[160], *row;
-    trial_key_values(key, values, sizeof values);
-    trial_key_default(key, standard, sizeof standard);
-    assert_true(asprintf(&row, "\n| `%s` | %s | %s | %s |\n", name, key->meaning, values, standard) > 0);
-    if (!strstr(rows->text, row))
-        fail_msg("experiments/spec.md has no row%s", row);
-    rows->count++;
-    free(row);
-}
-
-static void the_document_has_the_same_rows(void **state)
-{
-    (void)state;
-    struct rows rows = {0};
-    size_t bytes = 0, count = 0;
-    FILE *file = fopen("experiments/spec.md", "r");
-    assert_non_null(file);
-    assert_true(getdelim(&rows.text, &bytes, '\0', file) > 0);
-    fclose(file);
-    each_key(trial_keys, "", expect_row, &rows);
-    const char *at = strstr(rows.text, "| key | meaning | values | default |\n");
-    assert_non_null(at);
-    while ((at = strchr(at, '\n') + 1) && *at == '|')
-        count++;
-    assert_int_equal(count - 1, rows.count); // below the line under the header
-    free(rows.text);
 }
 
 // Whether the keys of an object are of a trial that trains.
@@ -258,7 +222,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_sound),
-        cmocka_unit_test(the_document_has_the_same_rows),
         cmocka_unit_test(simple_keys_take_what_they_say),
     };
     return cmocka_run_group_tests_name("trial keys", tests, NULL, NULL);

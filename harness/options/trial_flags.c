@@ -46,7 +46,7 @@ static void add_keys(struct trial_flags *flags, const struct trial_key *keys, co
     }
 }
 
-// "tokens of a sequence", "of weights and activations: f64, f32 or bf16 (f32)"
+// "tokens per sequence", "dtype of weights and activations: f64, f32 or bf16 (f32)"
 static char *describe(const struct trial_key *key, const char *otherwise)
 {
     char standard[160] = "", choices[400], named[500], *doc;
@@ -69,9 +69,8 @@ static char *describe(const struct trial_key *key, const char *otherwise)
         snprintf(standard, sizeof standard, METHOD);
     if (otherwise)
         snprintf(standard, sizeof standard, "%s", otherwise);
-    CHECK(asprintf(&doc, "%s%s%s%s%s%s%s%s", key->unit ? key->unit : "", key->unit ? " " : "", key->meaning,
-                   values ? ": " : "", values ? values : "", *standard ? " (" : "", standard,
-                   *standard ? ")" : "") >= 0);
+    CHECK(asprintf(&doc, "%s%s%s%s%s%s", key->meaning, values ? ": " : "", values ? values : "",
+                   *standard ? " (" : "", standard, *standard ? ")" : "") >= 0);
     return doc;
 }
 

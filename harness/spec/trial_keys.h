@@ -1,5 +1,5 @@
 // Trial keys: what a trial can be asked, as one table. Decoding, ids, what records hold, axes, flags of the command
-// line, `longbp list keys` and the table in experiments/README.md are made from it, or held against it.
+// line and `longbp list keys` are made from it, or held against it.
 #pragma once
 #include "harness/json/json_field.h"
 #include "harness/spec/trial.h"
