@@ -29,17 +29,17 @@ static const struct option option_rows[] = {
      .offset = offsetof(struct null_options, behaviour),
      .initial = BEHAVIOUR_OK,
      .choices = OPTION_CHOICES("ok", "fail", "hang", "stop", "oom", "crash", "kill", "exit"),
-     .help = "what the step of method null does"},
+     .help = "behaviour of the step of method null"},
     {.name = "at_rank",
      .type = OPTION_COUNT,
      .offset = offsetof(struct null_options, at_rank),
      .maximum = OPTION_COUNT_MAX,
-     .help = "of several ranks the one whose step of method null does so"},
+     .help = "rank whose step of method null behaves so"},
     {.name = "seconds",
      .type = OPTION_NUMBER,
      .offset = offsetof(struct null_options, seconds),
      .maximum = 1e6,
-     .help = "how long the step of method null takes"},
+     .help = "duration of the step of method null"},
     {0}};
 
 static void behave(struct device *device, enum behaviour behaviour)

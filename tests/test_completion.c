@@ -425,7 +425,7 @@ static void help_of_places_has_their_defaults(void **state)
 {
     const struct scratch *scratch = *state;
     assert_int_equal(run(scratch, "$L train --help-all | tr -s ' \n' ' ' > help"), 0);
-    assert_says(scratch, "help", "its state, but while a unit is updated (device)");
+    assert_says(scratch, "help", "place of the optimizer's state, but while a unit is updated (device)");
     assert_says(scratch, "help", "(adamw, rate=0.0001)");
 }
 

@@ -31,7 +31,7 @@ static const struct flag own_flags[] = {
      .doc = "among which methods; all: the exact ones, and with an option of theirs those that draw chunks (all)"},
     {.name = "exact",
      SET_AT(struct plan_flags, exact),
-     .doc = "of the methods that are named those whose gradient is exact alone"},
+     .doc = "only methods with an exact gradient, of those named"},
     PLAN_FLAG_ALSO,
     PLAN_FLAG_LIKE,
     PLAN_FLAG_MEMORY_LIMIT,

@@ -28,11 +28,11 @@ static const struct flag own_flags[] = {
     {"tokens", .flags = OPTION_FIRST, TEXT_AT(struct arguments, tokens), .arg = "FILE",
      .doc = "token ids: .npy, llm.c's .bin, or raw (random ones)"},
     {"token-dtype", TEXT_AT(struct arguments, token_dtype), .arg = "bytes|u16|u32",
-     .doc = "of a raw file of token ids (bytes, if the vocabulary is 256)"},
+     .doc = "dtype of a raw file of token ids (bytes, if the vocabulary is 256)"},
     {"out", .flags = OPTION_FIRST, TEXT_AT(struct arguments, out), .arg = "FILE",
      .doc = "the gradients, safetensors (required)"},
     {"launch", TEXT_AT(struct arguments, launch), .arg = "LAUNCHER",
-     .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
+     .doc = "launcher of the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
     {"as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
     {0}};
 

@@ -65,9 +65,9 @@ int command_init(int argc, char **argv)
     static const struct flag options[] = {
         {"model", .key = 'm', TEXT_AT(struct arguments, model), .arg = "PRESET",
          .doc = "one of `longbp list models` (required)"},
-        {"seed", .key = 's', TEXT_AT(struct arguments, seed), .arg = "N", .doc = "of the random weights (1)"},
+        {"seed", .key = 's', TEXT_AT(struct arguments, seed), .arg = "N", .doc = "seed of the random weights (1)"},
         {"dtype", .key = 'd', TEXT_AT(struct arguments, dtype), .arg = "f64|f32|bf16",
-         .doc = "of the file: f64, f32 or bf16 (f32)"},
+         .doc = "dtype of the file: f64, f32 or bf16 (f32)"},
         {"out", .key = 'o', TEXT_AT(struct arguments, out), .arg = "DIR", .doc = "the new folder (required)"},
         {0}};
     static const struct argp argp = {.doc = "Makes a folder with config.json and random weights in "

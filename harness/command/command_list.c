@@ -36,7 +36,8 @@ static json_t *option_json(const struct option *option)
     return object;
 }
 
-// "keep  what a cell keeps | lean, all | lean": its help, choices and default, as `list keys` shows keys.
+// "keep  activations that a cell keeps | lean, all | lean": its help, choices and default, as `list keys` shows
+// keys.
 static void print_option(const struct option *option, const json_t *object)
 {
     char *standard = json_dumps(json_object_get(object, "default"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));

@@ -34,7 +34,7 @@ static const struct flag own_flags[] = {
     {"tokens", .flags = OPTION_FIRST, TEXT_AT(struct arguments, tokens), .arg = "FILE",
      .doc = "token ids, of which every window is one sequence: .npy, llm.c's .bin, or raw (random ones)"},
     {"token-dtype", TEXT_AT(struct arguments, token_dtype), .arg = "bytes|u16|u32",
-     .doc = "of a raw file of token ids (bytes, if the vocabulary is 256)"},
+     .doc = "dtype of a raw file of token ids (bytes, if the vocabulary is 256)"},
     {"sequences", COUNT_AT(struct arguments, sequences, 1, 0), .arg = "N",
      .doc = "sequences per micro-batch of --batch FILE, or of a folder of batch files; of windows --batch N sets "
             "it (required with files)"},
@@ -51,12 +51,12 @@ static const struct flag own_flags[] = {
      .doc = "say of each step in bf16 what share of the updates rounding lost, and of the weights stayed as they "
             "were"},
     {"launch", TEXT_AT(struct arguments, launch), .arg = "LAUNCHER",
-     .doc = "what starts the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
+     .doc = "launcher of the ranks of --parallel, such as \"srun -n {ranks}\" (mpirun, on this machine)"},
     {"as-rank", SET_AT(struct arguments, as_rank), .flags = OPTION_HIDDEN},
     {"quiet", VALUE_AT(struct arguments, detail, PROGRESS_QUIET),
      .doc = "print no steps: DIR/steps.jsonl has them"},
     {"verbose", VALUE_AT(struct arguments, detail, PROGRESS_VERBOSE),
-     .doc = "say what is trained, what it takes before the first step, and when a checkpoint is written"},
+     .doc = "print the trained model, its memory before the first step, and each checkpoint"},
     {0}};
 
 static error_t parse(int key, char *text, struct argp_state *state)

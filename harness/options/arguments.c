@@ -260,8 +260,8 @@ static void check_options(const struct argp_option *options, int argc, char **ar
 static struct argp_option *with_help(const struct argp_option *options)
 {
     static const struct argp_option help[] = {
-        {"help", .key = KEY_HELP, .doc = "what the command does, and the options used first", .group = -1},
-        {"help-all", .key = KEY_HELP_ALL, .doc = "what the command does, and all of its options", .group = -1},
+        {"help", .key = KEY_HELP, .doc = "print the command's purpose and the options used first", .group = -1},
+        {"help-all", .key = KEY_HELP_ALL, .doc = "print the command's purpose and all of its options", .group = -1},
         {"usage", .key = KEY_USAGE, .doc = "its options alone", .group = -1},
         {0}};
     size_t count = 0;

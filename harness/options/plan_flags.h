@@ -23,15 +23,15 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
     {"like", TEXT_AT(struct plan_flags, like), .arg = "cpu|cuda", .doc = "the device to plan for (cuda for bf16, else cpu)"}
 #define PLAN_FLAG_MEMORY_LIMIT \
     {"memory-limit", .flags = OPTION_FIRST, .key = PLAN_MEMORY_LIMIT, .arg = "SIZE", \
-     .doc = "of the device, such as 24GiB or 24G, the same, or 80GB (what the profile says is usable, less --reserve)"}
+     .doc = "memory limit of the device, such as 24GiB or 24G, the same, or 80GB (the profile's usable memory, less --reserve)"}
 #define PLAN_FLAG_DEVICE_MEMORY \
-    {"device-memory", .flags = OPTION_FIRST, .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (what the profile says is usable, less --reserve)"}
+    {"device-memory", .flags = OPTION_FIRST, .key = PLAN_DEVICE_MEMORY, .arg = "SIZE", .doc = "the same as --memory-limit (the profile's usable memory, less --reserve)"}
 #define PLAN_FLAG_RESERVE \
     {"reserve", TEXT_AT(struct plan_flags, reserve), .arg = "SIZE", \
      .doc = "device memory to leave free for context, kernels and the memory pool; 0: none (the profile's reserve_bytes; of a memory limit that is given, 0)"}
 #define PLAN_FLAG_ALSO \
     {"also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
-     .doc = "where a method is chosen: keys of which other values are tried, too, though they change the gradient: " \
+     .doc = "keys whose other values a choice of method tries too, though they change the gradient: " \
             "kv-gradient-dtype (bf16), weights (nf4, int8) (none)"}
 #define PLAN_FLAG_JSON(what) {"json", .flags = OPTION_FIRST, SET_AT(struct plan_flags, json), .doc = "print JSON" what}
 // clang-format on

@@ -39,7 +39,7 @@ static void likelihood_set(struct objective_terms *terms, const void *of_objecti
 static const struct objective token_mean = {
     .name = "token-mean",
     .summary = "cross-entropy, the mean over all tokens with a target",
-    .source = "what libraries train with by default",
+    .source = "the default of libraries",
     .options = {likelihood_options, sizeof(struct likelihood_settings)},
     .set = likelihood_set,
     .terms = {.rows.kind = ROW_LIKELIHOOD, .divisor = PER_ROW},
@@ -118,7 +118,7 @@ static const struct option dpo_options[] = {
     {OPTION("kind", CHOICE, struct dpo_settings, kind), .initial = PAIR_SIGMOID,
      .choices = OPTION_CHOICES("sigmoid", "robust", "ipo", "hinge", "simpo", "sigmoid_norm", "cpo", "exo_pair",
                                "discopop", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down"),
-     .help = "what a pair costs by its log-probs; ipo, simpo and sigmoid_norm take each sequence's mean, simpo and "
+     .help = "cost of a pair by its log-probs; ipo, simpo and sigmoid_norm take each sequence's mean, simpo and "
              "cpo have no reference"},
     {OPTION("beta", NUMBER, struct dpo_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
      .help = "factor of the difference; of ipo tau"},
@@ -135,7 +135,7 @@ static const struct option dpo_options[] = {
      .choices = OPTION_CHOICES("reverse-kl", "forward-kl", "js", "alpha"),
      .help = "from the reference, by which a sequence's log-probs count; simpo has none but the first"},
     {OPTION("alpha", NUMBER, struct dpo_settings, alpha), .maximum = 0.99, .initial = ALPHA,
-     .help = "of divergence alpha: 0 is the forward KL, near 1 the reverse"},
+     .help = "exponent of divergence alpha: 0 is the forward KL, near 1 the reverse"},
     {OPTION("ld_alpha", NUMBER, struct dpo_settings, ld_alpha), .maximum = 1, .initial = 1,
      .help = "factor of the log-probs, the reference's too, of a completion's tokens beyond as many as both of its "
              "pair have (LD-DPO, Liu et al. 2024, arXiv 2409.06411); 1: all count alike"},
@@ -292,9 +292,9 @@ static const struct option kto_options[] = {
     {OPTION("beta", NUMBER, struct kto_settings, beta), .minimum = 1e-6, .maximum = 1e6, .initial = 0.1,
      .help = "factor of the gain over the reference"},
     {OPTION("desirable_weight", NUMBER, struct kto_settings, desirable), .minimum = 1e-6, .maximum = 1e6,
-     .initial = 1, .help = "of what a desirable sequence costs"},
+     .initial = 1, .help = "weight of a desirable sequence's cost"},
     {OPTION("undesirable_weight", NUMBER, struct kto_settings, undesirable), .minimum = 1e-6, .maximum = 1e6,
-     .initial = 1, .help = "of what any other costs"},
+     .initial = 1, .help = "weight of any other sequence's cost"},
     {0}};
 
 static void kto_set(struct objective_terms *terms, const void *of_objective)
@@ -352,11 +352,11 @@ struct grpo_settings {
 static const struct option grpo_options[] = {
     {OPTION("normaliser", CHOICE, struct grpo_settings, normaliser), .initial = BY_DAPO,
      .choices = OPTION_CHOICES("dapo", "grpo", "bnpo", "dr_grpo", "luspo"),
-     .help = "what the tokens' costs are divided by: their number in the step; their number in the sequence, and "
+     .help = "divisor of the tokens' costs: their number in the step; their number in the sequence, and "
              "that of sequences; their number in the one micro-batch; sequences times length; sequences"},
     {OPTION("policy", CHOICE, struct grpo_settings, policy), .initial = POLICY_CLIP,
      .choices = OPTION_CHOICES("clip", "cispo", "sapo", "gspo", "reinforce", "gspo_token"),
-     .help = "what a token costs by its ratio to the policy that sampled it; gspo and gspo_token take the "
+     .help = "cost of a token by its ratio to the policy that sampled it; gspo and gspo_token take the "
              "sequence's, gspo_token with each token's own advantage in its gradient"},
     {OPTION("clip_low", NUMBER, struct grpo_settings, clip.low), .maximum = 1, .initial = CLIP,
      .help =
@@ -370,13 +370,13 @@ static const struct option grpo_options[] = {
     {OPTION("ratio_max", NUMBER, struct grpo_settings, ratio_max), .maximum = 1e6, .initial = RATIO_MAX,
      .help = "largest factor under cispo"},
     {OPTION("temperature", NUMBER, struct grpo_settings, temperature), .minimum = 1e-6, .maximum = 1e6,
-     .initial = TEMPERATURE, .help = "of sapo's sigmoid, with a positive advantage"},
+     .initial = TEMPERATURE, .help = "temperature of sapo's sigmoid, with a positive advantage"},
     {OPTION("temperature_negative", NUMBER, struct grpo_settings, temperature_negative), .minimum = 1e-6,
-     .maximum = 1e6, .initial = TEMPERATURE_NEGATIVE, .help = "of sapo's sigmoid, with any other"},
+     .maximum = 1e6, .initial = TEMPERATURE_NEGATIVE, .help = "temperature of sapo's sigmoid, with any other"},
     {OPTION("beta", NUMBER, struct grpo_settings, beta), .maximum = 1e6,
      .help = "factor of the divergence from the reference; 0: no reference is read"},
     {OPTION("estimator", CHOICE, struct grpo_settings, estimate), .choices = OPTION_CHOICES("k3", "k2", "k1"),
-     .help = "of that divergence: exp(q - l) - (q - l) - 1, (l - q)^2 / 2, l - q, of which l is a token's log-prob "
+     .help = "estimator of that divergence: exp(q - l) - (q - l) - 1, (l - q)^2 / 2, l - q, l a token's log-prob "
              "and q the reference's"},
     {OPTION("importance", CHOICE, struct grpo_settings, importance), .choices = OPTION_CHOICES("off", "on"),
      .help = "whether that divergence is weighted by the token's ratio"},

@@ -15,7 +15,7 @@ struct block_options {
          .initial = 100, .help = "updates of a layer before the next one's turn"},                                 \
         {OPTION("order", CHOICE, struct block_options, order),                                                     \
          .choices = OPTION_CHOICES("ascending", "descending", "random"),                                           \
-         .help = "of the layers' turns; random: anew in every round, each layer once"},                            \
+         .help = "order in which layers become active; random: anew in every round, each layer once"},             \
     {                                                                                                              \
         OPTION("lowest", COUNT, struct block_options, lowest),                                                     \
             .maximum = OPTION_COUNT_MAX, .help = "layer, from 0, below which none has a turn"                      \

@@ -30,10 +30,11 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
         {OPTION("interval", COUNT, struct galore_options, interval), .minimum = 1, .maximum = OPTION_COUNT_MAX,    \
          .initial = 200, .help = "updates along the same directions; a plan is of the first, which finds them"},   \
         {OPTION("scale", NUMBER, struct galore_options, scale), .maximum = 1e6, .initial = 0.25,                   \
-         .help = "what the rate is multiplied by for what is projected"},                                          \
+         .help = "factor of the rate for projected matrices"},                                                     \
         {OPTION("sums", CHOICE, struct galore_options, sums), .choices = OPTION_CHOICES("whole", "projected"),     \
-         .help = "of a matrix's gradient over the walk: itself; or projected at once, and itself in the one "      \
-                 "update that finds its directions, in which no other matrix's are found"},                        \
+         .help =                                                                                                   \
+             "sum of a matrix's gradient over the schedule: whole; or projected at once, and whole in the one "    \
+             "update that finds its directions, in which no other matrix's are found"},                            \
         {OPTION_ROUND(struct adamw_options)}, {OPTION_SEED(struct adamw_options)},                                 \
     {                                                                                                              \
         OPTION_WHEN(struct adamw_options, UPDATE_AT_END)                                                           \

@@ -39,14 +39,14 @@ struct weight_options {
 #define OPTION_FORM(options, standard)                                                                             \
     OPTION("form", CHOICE, options, form),                                                                         \
         .initial = (standard), .choices = OPTION_CHOICES("torch", "hf", "bitsandbytes"),                           \
-        .help = "whose order of decay, and whose epsilon (kernels/device/update.h)"
+        .help = "library whose order of decay and epsilon are taken (kernels/device/update.h)"
 #define OPTION_STATE(options)                                                                                      \
     OPTION("state", CHOICE, options, state),                                                                       \
         .choices = OPTION_CHOICES("gradient", "f32", "bf16"),                                                      \
         .help = "dtype of the moments: that of the gradient's sums, f32 (f64 in f64), or bf16 in bf16"
 #define OPTION_ROUND(options)                                                                                      \
     OPTION("round", CHOICE, options, weights.round), .choices = OPTION_CHOICES("nearest", "stochastic"),           \
-                                                     .help = "how new weights in bf16 are rounded"
+                                                     .help = "rounding of new weights in bf16"
 #define OPTION_MASTER(options, standard)                                                                           \
     OPTION("master", CHOICE, options, weights.master),                                                             \
         .initial = (standard), .choices = OPTION_CHOICES("none", "f32"),                                           \
@@ -57,7 +57,7 @@ struct weight_options {
         .help = "a unit's update: after the walk, or within it, when its gradient is complete, which is freed"
 #define OPTION_SEED(options)                                                                                       \
     OPTION("seed", COUNT, options, weights.seed), .maximum = OPTION_COUNT_MAX, .initial = OPTIMIZER_SEED,          \
-                                                  .help = "of the optimizer's random numbers"
+                                                  .help = "seed of the optimizer's random numbers"
 
 // False and a status if a model in the dtype cannot have such a state.
 bool state_check(int state, enum dtype dtype, struct status *status);

@@ -20,9 +20,8 @@ enum layer_attention { LAYER_ATTENTION_REBUILT, LAYER_ATTENTION_KEPT };
     {                                                                                                              \
         .name = "attention", .type = OPTION_CHOICE, .offset = offsetof(options, attention),                        \
         .choices = OPTION_CHOICES("rebuilt", "kept"),                                                              \
-        .help =                                                                                                    \
-            "what attention gives: rebuilt with its layer, or kept from the forward (LightSeq's checkpoint at "    \
-            "attention's output)",                                                                                 \
+        .help = "attention's output: rebuilt with its layer, or kept from the forward (LightSeq's checkpoint at "  \
+                "attention's output)",                                                                             \
         .nth = option_nth_choice                                                                                   \
     }
 
