@@ -89,7 +89,6 @@ void cpu_host_release(struct arena *arena, void *pointer, size_t bytes)
         return;
     }
     struct kept *kept = malloc(sizeof *kept);
-    CHECK(kept);
     *kept = (struct kept){.next = arena->kept, .pointer = pointer, .bytes = bytes};
     arena->kept = kept;
 }

@@ -14,34 +14,15 @@
 #include <string.h>
 
 // The functions used from the library.
-#define FUNCTIONS(X)                                                                                               \
-    X(version)                                                                                                     \
-    X(get_effective_cpu_isa)                                                                                       \
-    X(engine_create)                                                                                               \
-    X(engine_destroy)                                                                                              \
-    X(stream_create)                                                                                               \
-    X(stream_destroy)                                                                                              \
-    X(stream_wait)                                                                                                 \
-    X(memory_desc_init_by_strides)                                                                                 \
-    X(memory_create)                                                                                               \
-    X(memory_destroy)                                                                                              \
-    X(matmul_desc_init)                                                                                            \
-    X(primitive_attr_create)                                                                                       \
-    X(primitive_attr_destroy)                                                                                      \
-    X(primitive_attr_set_scratchpad_mode)                                                                          \
-    X(primitive_attr_set_output_scales)                                                                            \
-    X(primitive_attr_set_post_ops)                                                                                 \
-    X(post_ops_create)                                                                                             \
-    X(post_ops_destroy)                                                                                            \
-    X(post_ops_append_sum)                                                                                         \
-    X(primitive_desc_create)                                                                                       \
-    X(primitive_desc_destroy)                                                                                      \
-    X(primitive_desc_query_md)                                                                                     \
-    X(memory_desc_get_size)                                                                                        \
-    X(primitive_create)                                                                                            \
-    X(primitive_destroy)                                                                                           \
-    X(primitive_execute)                                                                                           \
-    X(sgemm)
+// clang-format off
+#define FUNCTIONS(X) \
+    X(version) X(get_effective_cpu_isa) X(engine_create) X(engine_destroy) X(stream_create) X(stream_destroy) \
+    X(stream_wait) X(memory_desc_init_by_strides) X(memory_create) X(memory_destroy) X(matmul_desc_init) \
+    X(primitive_attr_create) X(primitive_attr_destroy) X(primitive_attr_set_scratchpad_mode) \
+    X(primitive_attr_set_output_scales) X(primitive_attr_set_post_ops) X(post_ops_create) X(post_ops_destroy) \
+    X(post_ops_append_sum) X(primitive_desc_create) X(primitive_desc_destroy) X(primitive_desc_query_md) \
+    X(memory_desc_get_size) X(primitive_create) X(primitive_destroy) X(primitive_execute) X(sgemm)
+// clang-format on
 
 struct functions {
 #define X(name) __typeof__(&dnnl_##name) name;
@@ -134,7 +115,6 @@ static bool load_functions(struct onednn *onednn)
 struct onednn *onednn_open(enum dtype dtype)
 {
     struct onednn *onednn = calloc(1, sizeof *onednn);
-    CHECK(onednn);
     pthread_mutex_init(&onednn->lock, NULL);
     if (!load_functions(onednn)) {
         onednn_close(onednn);
@@ -258,7 +238,6 @@ static const struct product *product_of(struct onednn *onednn, const struct gemm
     struct product *product = found ? *found : NULL;
     if (!product) {
         product = malloc(sizeof *product);
-        CHECK(product);
         *product = wanted;
         product->destroy = onednn->call.primitive_destroy;
         product_make(onednn, product);

@@ -345,7 +345,6 @@ static void backward_blocks(struct device *device, struct backward_part part, bo
     struct key_segment *seen = calloc(segment_count + 1, sizeof *seen);
     struct key_block block = block_before(device, part.shape, part.shape.keys);
     struct tensor kept = tensor_none(); // a copy of grad_o, which the first block would overwrite
-    CHECK(seen);
     if (block.first > first_key(&part.shape) && part.grad_q.data == part.grad_o.data) {
         kept = tensor_new(device, part.grad_o.rows, part.grad_o.cols, part.grad_o.dtype, CATEGORY_WORKSPACE);
         op_copy(device, kept, part.grad_o);

@@ -20,9 +20,7 @@ struct memo {
 
 struct memo *memo_new(void)
 {
-    struct memo *memo = calloc(1, sizeof *memo);
-    CHECK(memo);
-    return memo;
+    return calloc(1, sizeof(struct memo));
 }
 
 void memo_free(struct memo *memo)
@@ -53,7 +51,6 @@ static void grow(struct memo *memo)
     struct memo before = *memo;
     memo->capacity = before.capacity ? 2 * before.capacity : 1024;
     memo->entries = calloc(memo->capacity, sizeof *memo->entries);
-    CHECK(memo->entries);
     for (size_t i = 0; i < before.capacity; i++) {
         struct memo_entry *entry = before.entries[i];
         if (entry)
@@ -71,7 +68,6 @@ static struct memo_entry *find(struct memo *memo, const void *key, size_t bytes)
     if (!*place) {
         *place = calloc(1, sizeof **place);
         void *copy = malloc(bytes + 1);
-        CHECK(*place && copy);
         memcpy(copy, key, bytes);
         **place = (struct memo_entry){.hash = hash, .key_bytes = bytes, .key = copy};
         memo->count++;

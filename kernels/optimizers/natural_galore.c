@@ -54,7 +54,6 @@ static void find_parts(struct trainer *trainer, struct tensor parts, struct tens
     if (host_work_wanted(device)) {
         double *numbers = calloc(count * count, sizeof *numbers),
                *rows_of = calloc(parts.rows * count, sizeof *rows_of);
-        CHECK(numbers && rows_of);
         tensor_read(device, near, numbers);
         eigen_inverse_column(numbers, count, options->damping, s, rows_of, &device->status);
         for (size_t i = 0; i < count; i++) {

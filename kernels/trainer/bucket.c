@@ -172,7 +172,6 @@ static void cut(struct bucket *bucket)
 {
     size_t count = replicas(bucket->all->model)->size;
     bucket->owned = calloc(count, sizeof *bucket->owned);
-    CHECK(bucket->owned);
     for (size_t r = 0; r < count; r++)
         bucket->owned[r] = comm_share(bucket->blocks, count, r);
 }
@@ -183,7 +182,6 @@ void buckets_open(struct buckets *buckets, struct model *model)
     if (replicas(model)->size == 1)
         return;
     buckets->items = calloc(BUCKET_KINDS * unit_count(model), sizeof *buckets->items);
-    CHECK(buckets->items);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         struct bucket *items = buckets_of(buckets, unit);
         FOR_PARAMETERS (p, model, unit) {

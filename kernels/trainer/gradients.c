@@ -7,7 +7,6 @@ void gradients_open(struct gradients *gradients, struct model *model, struct buc
 {
     *gradients = (struct gradients){.model = model, .buckets = buckets, .place = place};
     gradients->transits = calloc(unit_count(model), sizeof *gradients->transits);
-    CHECK(gradients->transits);
 }
 
 void gradients_close(struct gradients *gradients)

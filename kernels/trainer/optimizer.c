@@ -74,7 +74,6 @@ size_t optimizer_lowest_active(const struct optimizer *optimizer, const void *op
         turns = begun < turns ? begun : turns;
     }
     bool *has = calloc(config->layers, sizeof *has);
-    CHECK(has);
     for (size_t number = 0; number < turns; number++)
         has[optimizer->active_layer(options, config, number)] = true;
     for (size_t l = 0; l < config->layers && found < max; l++)

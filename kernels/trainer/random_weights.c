@@ -48,7 +48,6 @@ void random_weights_set_one(struct model *model, struct parameter *parameter, ui
     }
     size_t all = tensor_count(parameter->value);
     double *values = malloc(TOGETHER * sizeof *values);
-    CHECK(values);
     for (size_t first = 0; first < all; first += TOGETHER) {
         size_t count = all - first < TOGETHER ? all - first : TOGETHER;
         random_weights_values(parameter, seed, rounding, first, count, values);

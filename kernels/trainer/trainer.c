@@ -18,7 +18,6 @@ static void zero_state(struct device *device, struct tensor t)
         return; // an upload costs nothing that counts
     size_t size = dtype_bytes(t.dtype), count = tensor_count(t), max = ZEROS / size;
     void *zeros = calloc(count < max ? count : max, size);
-    CHECK(zeros);
     struct tensor chunk = tensor_reshape(t, count, 1);
     for (size_t first = 0; first < count; first += max)
         op_upload(device, tensor_rows(chunk, first, count - first < max ? count - first : max), zeros);
@@ -391,7 +390,6 @@ void trainer_open(struct trainer *trainer, struct model *model, const struct con
                                     !optimizer || optimizer_keeps_gradients(optimizer, options->optimizer_options)};
     trainer->seen = calloc(config->layers, sizeof *trainer->seen);
     trainer->crossings = calloc(unit_count(model), sizeof *trainer->crossings);
-    CHECK(trainer->seen && trainer->crossings);
     bool in_backward = optimizer && optimizer_updates_in_backward(optimizer, options->optimizer_options);
     trainer->buckets = (struct buckets){.quantisation = options->quantisation, .in_backward = in_backward};
     weights_quantise(model, options->quantisation, options->dequantised);

@@ -53,7 +53,6 @@ void weights_open(struct weights *weights, struct model *model, struct buckets *
 {
     *weights = (struct weights){.model = model, .buckets = buckets, .place = place};
     weights->fetches = calloc(unit_count(model), sizeof *weights->fetches);
-    CHECK(weights->fetches);
     for (size_t unit = 0; unit < unit_count(model); unit++) {
         FOR_PARAMETERS (p, model, unit)
             if (model_has(model, p))

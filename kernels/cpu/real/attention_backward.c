@@ -269,7 +269,6 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
     t.accumulate = accumulate;
     real *next = (real *)workspace.data + t.slots * slot_count(&t);
     struct key_segment *to = malloc((segment_count + 1) * sizeof *to);
-    CHECK(to);
     for (size_t i = 0; i < segment_count; i++) {
         size_t count = staged_count(&segments[i]);
         to[i] = segments[i];
@@ -289,7 +288,6 @@ void NAME(attention_backward)(struct device *device, struct attention_shape shap
 size_t NAME(attention_backward_workspace)(const struct device *device, struct attention_shape shape,
                                           const struct key_segment *segments, size_t segment_count)
 {
-    (void)device;
     struct tiling t = tiling_of(shape, false);
     size_t count = t.slots * slot_count(&t);
     for (size_t i = 0; i < segment_count; i++)

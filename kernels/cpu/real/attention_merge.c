@@ -5,7 +5,6 @@
 void NAME(attention_merge)(struct device *device, struct tensor o, struct tensor logsumexp, struct tensor other_o,
                            struct tensor other_logsumexp)
 {
-    (void)device;
     stored *po = o.data;
     const stored *other = other_o.data;
     real *statistic = logsumexp.data;

@@ -39,7 +39,6 @@ static double row_gradient(stored *row, size_t vocab, int32_t target, real grad_
 void NAME(cross_entropy)(struct device *device, struct tensor logits, struct tensor targets, struct tensor loss,
                          double loss_weight, double grad_weight)
 {
-    (void)device;
     const int32_t *target = targets.data;
     stored *data = logits.data;
     size_t vocab = logits.cols;

@@ -7,7 +7,6 @@
 
 void NAME(zero)(struct device *device, struct tensor t)
 {
-    (void)device;
     size_t size = tensor_bytes(t);
 #pragma omp parallel for schedule(static) if (size > 2 * PIECE)
     for (size_t first = 0; first < size; first += PIECE)
@@ -26,7 +25,6 @@ static void copy_bytes(struct tensor dst, struct tensor src)
 
 void NAME(copy)(struct device *device, struct tensor dst, struct tensor src)
 {
-    (void)device;
     if (dst.dtype == src.dtype) {
         copy_bytes(dst, src);
         return;
@@ -42,7 +40,6 @@ void NAME(copy)(struct device *device, struct tensor dst, struct tensor src)
 void NAME(copy_columns)(struct device *device, struct tensor dst, size_t to, struct tensor src, size_t from,
                         size_t cols)
 {
-    (void)device;
     size_t size = dtype_bytes(dst.dtype);
     char *first = (char *)dst.data + to * size;
     const char *source = (const char *)src.data + from * size;
@@ -69,7 +66,6 @@ static void add_doubles(struct tensor dst, struct tensor src)
 
 void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor src)
 {
-    (void)device;
     if (dst.dtype == DTYPE_F64 && src.dtype == DTYPE_F64) { // sums of a sequence are f64 in every dtype
         add_doubles(dst, src);
         return;
@@ -84,7 +80,6 @@ void NAME(accumulate)(struct device *device, struct tensor dst, struct tensor sr
 
 void NAME(scale)(struct device *device, struct tensor t, double factor)
 {
-    (void)device;
     struct accumulator data = accumulator_of(t);
     size_t count = tensor_count(t);
 #pragma omp parallel for simd schedule(static) if (count > PARALLEL_ELEMENTS)
@@ -95,7 +90,6 @@ void NAME(scale)(struct device *device, struct tensor t, double factor)
 void NAME(dequantise)(struct device *device, struct tensor w, enum quantisation quantisation, struct tensor codes,
                       struct tensor scales)
 {
-    (void)device;
     stored *pw = w.data;
     const uint32_t *words = codes.data;
     const float *scale = scales.data;

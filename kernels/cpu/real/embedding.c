@@ -7,7 +7,6 @@
 
 void NAME(embedding_forward)(struct device *device, struct tensor y, struct tensor table, struct tensor ids)
 {
-    (void)device;
     const int32_t *id = ids.data;
     size_t d = table.cols;
 #pragma omp parallel for schedule(static) if (y.rows * d > PARALLEL_ELEMENTS)
@@ -56,7 +55,6 @@ static void add_slice(struct accumulator out, size_t d, const stored *grad, cons
 void NAME(embedding_backward)(struct device *device, struct tensor grad_table, struct tensor grad_y,
                               struct tensor ids, int32_t padding)
 {
-    (void)device;
     const int32_t *id = ids.data;
     const stored *grad = grad_y.data;
     struct accumulator out = accumulator_of(grad_table);

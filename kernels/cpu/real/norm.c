@@ -9,7 +9,6 @@
 void NAME(rmsnorm_forward)(struct device *device, struct tensor y, struct tensor rstd, struct tensor x,
                            struct tensor gain, double offset, double epsilon)
 {
-    (void)device;
     const real base = (real)offset;
     const stored *px = x.data, *pg = gain.data;
     stored *py = y.data;
@@ -57,7 +56,6 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
                             struct tensor grad_y, struct tensor x, struct tensor gain, double offset,
                             struct tensor rstd)
 {
-    (void)device;
     const real base = (real)offset;
     const stored *px = x.data, *pgy = grad_y.data, *pg = gain.data;
     const real *pr = rstd.data;
@@ -93,7 +91,6 @@ void NAME(rmsnorm_backward)(struct device *device, struct tensor grad_x, bool ac
 
 void NAME(bias_forward)(struct device *device, struct tensor y, struct tensor bias)
 {
-    (void)device;
     stored *py = y.data;
     const stored *pb = bias.data;
     size_t d = y.cols;
@@ -107,7 +104,6 @@ void NAME(bias_forward)(struct device *device, struct tensor y, struct tensor bi
 
 void NAME(bias_backward)(struct device *device, struct tensor grad_bias, struct tensor grad_y)
 {
-    (void)device;
     const stored *pgy = grad_y.data;
     struct accumulator out = accumulator_of(grad_bias);
     size_t d = grad_y.cols;

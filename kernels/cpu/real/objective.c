@@ -39,7 +39,6 @@ static void write_distribution(real *of, const stored *row, size_t vocab, real l
 void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor logsumexp,
                     struct tensor distribution, struct tensor logits, struct tensor targets)
 {
-    (void)device;
     const int32_t *target = targets.data;
     real *l = log_prob.data, *lse = logsumexp.data, *of = distribution.data;
     size_t rows = logits.rows, vocab = logits.cols;
@@ -62,7 +61,6 @@ void NAME(log_prob)(struct device *device, struct tensor log_prob, struct tensor
 void NAME(objective_rows)(struct device *device, struct row_terms terms, struct tensor grad, struct tensor loss,
                           struct objective_block block, double loss_weight, double grad_weight)
 {
-    (void)device;
     const int32_t *target = block.targets.data, *count = block.counts.data;
     const real *l = block.log_prob.data, *weight = block.weights.data, *old = block.old.data;
     const real *share = block.shares.data, *lse = block.logsumexp.data;
@@ -110,7 +108,6 @@ void NAME(objective_rows)(struct device *device, struct row_terms terms, struct 
 void NAME(sequence_sums)(struct device *device, struct tensor sums, struct objective_block block,
                          struct tensor base)
 {
-    (void)device;
     const int32_t *target = block.targets.data;
     const real *l = block.log_prob.data, *q = base.data, *share = block.shares.data;
     double *sum = sums.data;
@@ -125,7 +122,6 @@ void NAME(sequence_sums)(struct device *device, struct tensor sums, struct objec
 void NAME(sequence_costs)(struct device *device, struct sequence_terms terms, struct tensor sums,
                           struct tensor loss, struct tensor counts, struct tensor advantages, double loss_weight)
 {
-    (void)device;
     const int32_t *count = counts.data;
     const real *advantage = advantages.data;
     double *sum = sums.data;
@@ -157,7 +153,6 @@ static void spread_gradient(stored *row, size_t vocab, int32_t target, real g, r
 void NAME(log_prob_backward)(struct device *device, struct tensor logits, struct tensor logsumexp,
                              struct tensor targets, struct tensor grad, struct tensor distribution)
 {
-    (void)device;
     const int32_t *target = targets.data;
     const real *g = grad.data, *lse = logsumexp.data, *by = distribution.data;
     size_t rows = logits.rows, vocab = logits.cols;

@@ -6,7 +6,6 @@
 void NAME(random_normal)(struct device *device, struct tensor t, struct random random, double mean,
                          double deviation, enum dtype rounding)
 {
-    (void)device;
     CHECK(t.dtype == DTYPE_F64 || t.dtype == DTYPE_F32 || t.dtype == DTYPE_BF16);
     size_t count = tensor_count(t);
 #pragma omp parallel for schedule(static)

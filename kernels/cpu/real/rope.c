@@ -88,7 +88,6 @@ static void rotate_documents(struct run whole, struct documents documents, size_
 void NAME(rope)(struct device *device, struct tensor x, struct tensor frequencies, size_t start, size_t batch,
                 struct documents documents, int direction)
 {
-    (void)device;
     struct run run = {x.data, start, x.rows / batch, batch, batch, x.cols};
     for (size_t b = 0; documents.device_starts.data && b < batch; b++)
         rotate_documents(run, documents, b, frequencies.data, frequencies.cols, direction);

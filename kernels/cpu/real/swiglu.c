@@ -55,7 +55,6 @@ __attribute__((always_inline)) static inline void backward(stored *pg, stored *p
 void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor gate, struct tensor up,
                           enum activation activation)
 {
-    (void)device;
     if (activation == ACTIVATION_SILU)
         forward(y.data, gate.data, up.data, tensor_count(y), ACTIVATION_SILU);
     else
@@ -65,7 +64,6 @@ void NAME(swiglu_forward)(struct device *device, struct tensor y, struct tensor 
 void NAME(swiglu_backward)(struct device *device, struct tensor gate, struct tensor up, struct tensor grad_y,
                            enum activation activation)
 {
-    (void)device;
     if (activation == ACTIVATION_SILU)
         backward(gate.data, up.data, grad_y.data, tensor_count(grad_y), ACTIVATION_SILU);
     else

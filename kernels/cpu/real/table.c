@@ -7,7 +7,6 @@
 #if REAL_BITS != 64
 static bool open(struct device *device, struct status *status)
 {
-    (void)status;
     device->backend = onednn_open(REAL_DTYPE); // NULL: the BLAS
     bool packs = tile_packs(tile_sums_of(false));
     const char *by = packs ? ", attention by " : "", *attention = packs ? bf16_unit_name() : "";
@@ -28,7 +27,6 @@ static void close(struct device *device)
 // Synchronous: a second thread would take cores and memory bandwidth from the operations.
 static void transfer(struct device *device, enum queue queue, struct tensor dst, struct tensor src)
 {
-    (void)queue;
     NAME(copy)(device, dst, src);
 }
 

@@ -34,8 +34,6 @@ static void store_group(struct target target, size_t first, size_t end, const re
     struct rounding_bits bits = rounding_bits(rounding, first / GROUP);
     for (size_t i = first; i < end; i++)
         target.w[i] = store(stochastic_bf16(values[i - first], &bits, i - first));
-#else
-    (void)target, (void)first, (void)end, (void)values, (void)rounding;
 #endif
 }
 
@@ -101,7 +99,6 @@ static struct adam adam_of(struct tensor w, struct tensor master, struct tensor 
 void NAME(adamw)(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
                  struct tensor v, const struct adam_step *step)
 {
-    (void)device;
     size_t count = tensor_count(w);
     const struct adam adam = adam_of(w, master, g, m, v, step);
     if (step->rounding.stochastic && REAL_BITS == 16)
@@ -165,7 +162,6 @@ static void adam_block(const struct adam *a, const struct coded *m, const struct
 void NAME(adamw_coded)(struct device *device, struct tensor w, struct tensor g, struct coded_moments moments,
                        const struct adam_step *step)
 {
-    (void)device;
     size_t count = tensor_count(w);
     const struct adam adam = adam_of(w, tensor_none(), g, tensor_none(), tensor_none(), step);
     const struct coded m = coded_of(moments.m, moments.m_scale, true),
@@ -195,7 +191,6 @@ static inline real sgd_next(const struct sgd *s, size_t i)
 void NAME(sgd)(struct device *device, struct tensor w, struct tensor master, struct tensor g, struct tensor m,
                const struct sgd_step *step)
 {
-    (void)device;
     size_t count = tensor_count(w);
     struct sgd sgd = {.target = {w.data, accumulator_of(master), step->begins},
                       .g = accumulator_of(g),

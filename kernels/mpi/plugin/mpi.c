@@ -25,6 +25,9 @@ struct backend {
 };
 _Static_assert(sizeof(struct backend) <= sizeof((struct world){0}.backend), "the world has room for it");
 
+// A call that waits for other ranks.
+#define WAITING(call) (waiting_set(true), (call), waiting_set(false))
+
 static size_t pieces_of(size_t bytes)
 {
     return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
@@ -88,9 +91,7 @@ static void wait_for(const struct comm *comm, struct device *device, void *of_st
     (void)comm, (void)device;
     if (!started)
         return;
-    waiting_set(true);
-    MPI_Waitall((int)started->count, started->requests, MPI_STATUSES_IGNORE);
-    waiting_set(false);
+    WAITING(MPI_Waitall((int)started->count, started->requests, MPI_STATUSES_IGNORE));
     free(started);
 }
 
@@ -108,9 +109,7 @@ static MPI_Comm group_of(const struct comm *comm)
     int range[1][3] = {{number_of(comm, 0), number_of(comm, comm->size - 1), (int)comm->stride}};
     MPI_Comm_group(backend->tensors, &all);
     MPI_Group_range_incl(all, 1, range, &members);
-    waiting_set(true);
-    MPI_Comm_create_group(backend->tensors, members, 0, &made->comm);
-    waiting_set(false);
+    WAITING(MPI_Comm_create_group(backend->tensors, members, 0, &made->comm));
     MPI_Group_free(&members);
     MPI_Group_free(&all);
     return made->comm;
@@ -133,18 +132,14 @@ static void *start_reduce(const struct comm *comm, struct device *device, struct
         device->ops->synchronize(device);
     MPI_Comm group = group_of(comm);
     if (all) {
-        waiting_set(true);
-        MPI_Allreduce(MPI_IN_PLACE, t.data, (int)tensor_count(t), type, MPI_SUM, group);
-        waiting_set(false);
+        WAITING(MPI_Allreduce(MPI_IN_PLACE, t.data, (int)tensor_count(t), type, MPI_SUM, group));
         return NULL;
     }
     int *counts = calloc(comm->size, sizeof *counts);
     CHECK(counts);
     for (size_t r = 0; r < comm->size; r++)
         counts[r] = (int)(owned[r].count * t.cols);
-    waiting_set(true);
-    MPI_Reduce_scatter(MPI_IN_PLACE, t.data, counts, type, MPI_SUM, group); // into the tensor's beginning
-    waiting_set(false);
+    WAITING(MPI_Reduce_scatter(MPI_IN_PLACE, t.data, counts, type, MPI_SUM, group)); // into the tensor's beginning
     size_t row = t.cols * dtype_bytes(t.dtype);
     memmove((char *)t.data + owned[comm->rank].start * row, t.data, owned[comm->rank].count * row);
     free(counts);
@@ -172,9 +167,7 @@ static const struct backend *backend_of(const struct world *world)
 
 static void meet(const struct world *world)
 {
-    waiting_set(true);
-    MPI_Barrier(backend_of(world)->control);
-    waiting_set(false);
+    WAITING(MPI_Barrier(backend_of(world)->control));
 }
 
 // MPI's barriers spin and would take processor time from the ranks they wait for.
@@ -200,9 +193,7 @@ static void broadcast(const struct world *world, void *data, size_t bytes)
 static void gather(const struct world *world, void *all, const void *own, size_t bytes)
 {
     CHECK(bytes <= PIECE_BYTES);
-    waiting_set(true);
-    MPI_Gather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, backend_of(world)->control);
-    waiting_set(false);
+    WAITING(MPI_Gather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, 0, backend_of(world)->control));
 }
 
 static void send_to(const struct world *world, size_t to, const void *data, size_t bytes)
