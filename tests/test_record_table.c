@@ -331,6 +331,22 @@ static void what_is_not_said_differs_too(void **state)
                  "setting\nfull, no limits\nfull, limits memory=1.00 MiB\n");
 }
 
+// With a unit and four digits for people, in full for programs.
+static void large_numbers_have_a_unit(void **state)
+{
+    const struct scratch *scratch = *state;
+    write_records(scratch, RECORD("a", TRIAL("'full'") ", 'flops': 999, 'model_flops': 186250312345678, "
+                                                       "'model_flops_per_s': 504279425301502, 'categories': "
+                                                       "{'roofline': {'bytes_per_s': 4190000000000}}"));
+    expect_lines(scratch,
+                 "$L report r.jsonl --columns "
+                 "flops,model_flops,model_flops_per_s,categories.roofline.bytes_per_s",
+                 "flops model_flops model_flops_per_s categories.roofline.bytes_per_s\n"
+                 "999 FLOP 186.3 TFLOP 504.3 TFLOP/s 4.19 TB/s\n");
+    expect(scratch, "$L report r.jsonl --columns model_flops_per_s --format csv",
+           "model_flops_per_s\r\n504279425301502.0\r\n");
+}
+
 static void a_table_has_the_columns_and_order_that_are_asked_for(void **state)
 {
     const struct scratch *scratch = *state;
@@ -533,6 +549,7 @@ int main(void)
                                        TEST(what_tells_rows_apart_is_said_of_each),
                                        TEST(what_has_several_records_is_told),
                                        TEST(what_is_not_said_differs_too),
+                                       TEST(large_numbers_have_a_unit),
                                        TEST(a_table_has_the_columns_and_order_that_are_asked_for),
                                        TEST(ratios_are_of_one_machine),
                                        TEST(ratios_are_of_rounds_in_turn),

@@ -2,7 +2,6 @@
 #include "harness/page/html.h"
 #include "harness/page/part.h"
 #include "harness/table/record_table.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,18 +78,6 @@ static void write_head(const struct record_table *table, const struct look *look
     fputs("<th scope=\"col\" class=\"command\"></th></tr></thead>\n", stream);
 }
 
-// Work with a unit: "1.23 TFLOP". To be freed.
-static char *work_words(double value, const char *unit)
-{
-    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
-    size_t prefix = 0;
-    char *words;
-    for (; fabs(value) >= 1000 && prefix + 1 < sizeof prefixes / sizeof *prefixes; prefix++)
-        value /= 1000;
-    CHECK(asprintf(&words, "%.4g %s%s", value, prefixes[prefix], unit) >= 0);
-    return words;
-}
-
 // With commas between the thousands of the number that the words begin with: "131,072", "25,684*". Takes the words
 // and gives new ones.
 static char *grouped(char *words)
@@ -111,8 +98,6 @@ static char *cell_words(const struct record_table *table, size_t row, size_t col
 {
     const char *unit = text_or(table->columns[column].unit, "");
     const json_t *value = record_table_value(table, row, column);
-    if (json_is_number(value) && strncmp(unit, "FLOP", strlen("FLOP")) == 0)
-        return work_words(json_number_value(value), unit);
     char *words = record_table_words(table, row, column);
     return json_is_number(value) && strcmp(unit, "bytes") != 0 ? grouped(words) : words;
 }

@@ -482,6 +482,18 @@ static void write_digits(double value, int digits, char *text, size_t bytes)
         snprintf(text, bytes, "%.*f", before < digits ? digits - before : 0, value);
 }
 
+// "504.3 TFLOP/s". To be freed.
+static char *scaled_words(double value, const char *unit)
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    size_t prefix = 0;
+    char *words;
+    for (; fabs(value) >= 1000 && prefix + 1 < sizeof prefixes / sizeof *prefixes; prefix++)
+        value /= 1000;
+    CHECK(asprintf(&words, "%.4g %s%s", value, prefixes[prefix], unit) >= 0);
+    return words;
+}
+
 // "1.190 (1.11 to 1.27)"; of one round the ratio alone. To be freed.
 static char *ratio_words(const struct table_row *row)
 {
@@ -510,6 +522,10 @@ static char *words_of(const struct record_column *column, const json_t *value)
     if (!json_is_number(value))
         return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
     double number = json_number_value(value);
+    if (strncmp(unit, "FLOP", strlen("FLOP")) == 0)
+        return scaled_words(number, unit);
+    if (strcmp(unit, "bytes/s") == 0)
+        return scaled_words(number, "B/s");
     if (strcmp(unit, "bytes") == 0 && number >= 0)
         size_text((size_t)number, text, sizeof text);
     else if (json_is_integer(value))
