@@ -1,4 +1,4 @@
-// Command: `longbp advise`, the fastest method and options that fit, and what less memory would cost in time.
+// Command: `longbp advise`, the fastest method and options that fit, and the time that less memory would cost.
 #include "harness/command/remedies.h"
 #include "harness/machine/provenance.h"
 #include "harness/options/advice.h"
@@ -10,15 +10,15 @@
 #include "harness/text/size.h"
 #include <string.h>
 
-// What means nothing here, or has a flag of the command's own.
+// Keys that do not apply here, or that a flag of the command replaces.
 static const char *const without[] = {"train",  "device", "seed",         "labels",        "reference",
                                       "method", "tf32",   "memory_limit", "deterministic", NULL};
-// What the command that runs the choice does not take, or takes as chosen.
+// Keys that the suggested command does not take, or takes from the choice.
 static const char *const not_to_run[] = {"profile",           "interconnect",    "optimizer",
                                          "kv_gradient_dtype", "weights",         "place_weights",
                                          "place_gradients",   "place_optimizer", NULL};
 
-// Likewise of the command that trains with the choice.
+// The same for the command that trains with the choice.
 static const char *const not_to_train[] = {
     "profile", "interconnect",  "kv_gradient_dtype", "weights",         "labels", "documents",
     "prompt",  "place_weights", "place_gradients",   "place_optimizer", NULL};
@@ -40,7 +40,7 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_JSON(""),
     {0}};
 
-// The advice and what is shown beside it.
+// The advice and the data shown with it.
 struct found {
     struct advice advice;
     char limit_what[PLAN_LIMIT_BYTES];
@@ -55,7 +55,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return plan_flags_parse(state->input, key, text, state);
 }
 
-// The trial that `longbp train` takes with the choice, with its own optimizer unless one was given.
+// Decodes the trial that `longbp train` runs with the choice, with the default optimizer unless one was given.
 static bool decode_training(const struct plan_flags *flags, const struct advice *advice, struct trial *trial,
                             struct status *status)
 {
@@ -106,7 +106,7 @@ static bool find(struct plan_flags *flags, struct found *found, struct status *s
            planner_pareto_front(planner, &advice->fastest, &found->pareto_front, &found->pareto_count, status);
 }
 
-// One step of the choice, on the device that was planned for; or a training run with it.
+// A command line for one step of the choice, on the planned device; or for training with it.
 static char *command_of(const struct plan_flags *flags, const struct advice *advice, bool trains)
 {
     char *command = NULL, sequences[32];
@@ -128,7 +128,7 @@ static char *command_of(const struct plan_flags *flags, const struct advice *adv
     return command;
 }
 
-// What keeps the choice from being faster: nothing, or what the fastest of all would need.
+// Explains why the choice is not faster: nothing limits it, or the fastest candidate needs more memory.
 static struct advice_words limit_words(const struct found *found)
 {
     const struct advice *advice = &found->advice;
@@ -142,7 +142,7 @@ static struct advice_words limit_words(const struct found *found)
     return words;
 }
 
-// Whether another row may be as fast as the choice, for all that the estimates tell.
+// Tells whether another row may be as fast as the choice, within the estimates' accuracy.
 static bool may_be_as_fast(const struct advice *advice, const struct candidate *candidate)
 {
     return candidate->step.seconds > advice->fastest.step.seconds &&
@@ -168,7 +168,7 @@ static bool draws(const struct advice *advice, const struct candidate *candidate
     return drawn;
 }
 
-// "LoRA      rank 8, alpha 8, of q, v"; nothing if all weights train.
+// "LoRA   rank 8, alpha 8, of q, v"; nothing if all weights train.
 static void print_lora(const json_t *setting)
 {
     const json_t *lora = json_object_get(setting, "lora"), *targets = json_object_get(lora, "targets"), *target;
@@ -184,7 +184,7 @@ static void print_lora(const json_t *setting)
     printf("\n");
 }
 
-// How sure the seconds are.
+// Prints the accuracy of the seconds.
 static void print_range(const struct advice *advice, bool drawn, bool unsure)
 {
     const struct trial *first = &advice->asked.trials[0];

@@ -1,4 +1,4 @@
-// Command: `longbp calibrate`, a device profile of this machine, or of one of its cards.
+// Command: `longbp calibrate`, a device profile of this machine or one of its cards.
 #define _GNU_SOURCE // asprintf
 #include "harness/calibrate/calibrate.h"
 #include "harness/calibrate/card_rates.h"
@@ -36,7 +36,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-// "cpu", "cuda", "cuda:1"; of a card the profile is called as its file.
+// "cpu", "cuda", "cuda:1"; the profile of a card is named after its file.
 static bool read_device(struct arguments *arguments, char name[PROFILE_NAME_BYTES], struct status *status)
 {
     struct device_name parsed;
@@ -52,7 +52,7 @@ static bool read_device(struct arguments *arguments, char name[PROFILE_NAME_BYTE
     size_t length = strlen(base), suffix = strlen(".json");
     if (length > suffix && strcmp(base + length - suffix, ".json") == 0)
         length -= suffix;
-    json_t *text = json_stringn(base, length); // NULL: no UTF-8
+    json_t *text = json_stringn(base, length); // NULL: not UTF-8
     json_decref(text);
     if (!text || length >= PROFILE_NAME_BYTES)
         return status_set(
@@ -94,8 +94,8 @@ static void write_profile(const struct profile *profile, const char *path, struc
     free(json);
 }
 
-// Loads --profile and adds the rates that --operations and --steps give. They were measured on that profile's
-// card, on another machine.
+// Loads --profile and adds the rates of --operations and --steps, which were measured on that profile's card, on
+// another machine.
 static bool from_files(struct profile *profile, const struct arguments *arguments, struct status *status)
 {
     if (!arguments->operations || !arguments->steps || !arguments->profile)

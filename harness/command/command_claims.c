@@ -1,4 +1,4 @@
-// Command: `longbp claims`, what papers say of their methods, held against records.
+// Command: `longbp claims`, the papers' claims, compared with records.
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "harness/report/claims_report.h"

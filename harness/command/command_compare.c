@@ -1,4 +1,4 @@
-// Command: `longbp compare`, whether anything became worse from one result file to another.
+// Command: `longbp compare`, whether results became worse from one result file to another.
 #include "harness/command/compare_files.h"
 #include "harness/compare/comparison_report.h"
 #include "harness/options/arguments.h"
@@ -11,7 +11,7 @@ struct arguments {
     const char *const *paths;
     size_t path_count;
     struct comparison_options options;
-    const char *by; // NULL: of two files the trials of the same id
+    const char *by; // NULL: compares trials of equal ids in two files
     const char *format;
     bool all;
 };
@@ -45,8 +45,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
     }
 }
 
-// Maps the worst verdict to an exit code. A change of inputs is expected between settings (--by), but not between
-// two records of one trial.
+// Maps the worst verdict to an exit code. Inputs may change between settings (--by), but not between two records of
+// one trial.
 static int exit_code(const struct titled_comparison *items, size_t count)
 {
     enum verdict worst = VERDICT_NONE;
@@ -62,7 +62,7 @@ int compare_files(const char *const *paths, size_t count, const char *by, const 
                   enum comparison_format format, bool all, struct status *status)
 {
     struct result_file files[2] = {0};
-    struct line_set lines = {0}; // of two files that are compared by id each has its own
+    struct line_set lines = {0}; // two files that are compared by id each have their own
     struct comparison_by made = {0};
     bool fine = true;
     int code = EXIT_BAD_INPUT;

@@ -1,6 +1,6 @@
-// Command: `longbp completion SHELL`, a script by which a shell asks `longbp --complete WORD...` what may be typed.
-// Of the word that is being typed a shell replaces what is after its last "=" alone, as far as it takes that for
-// the end of a word. A line without a tab says that files (":file") or folders (":folder") may stand there, too.
+// Command: `longbp completion SHELL`, a script with which a shell asks `longbp --complete WORD...` for completions.
+// Shells replace only the part of a word after its last "=", if they end words there. A line without a tab stands
+// for files (":file") or folders (":folder").
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-// Command: `longbp frontier`, the longest context against the memory of the device and of the host, for each method
-// with whatever options go furthest, and for all of them together.
+// Command: `longbp frontier`, the longest context against device and host memory, for each method with its best
+// options, and over all methods.
 #include "harness/machine/provenance.h"
 #include "harness/options/command.h"
 #include "harness/options/plan_flags.h"
@@ -11,7 +11,7 @@
 
 #define SIZES_MAX 16
 
-// What means nothing here, or has a flag of the command's own.
+// Keys that do not apply here, or that a flag of the command replaces.
 static const char *const without[] = {"train",       "device",        "context",  "seed",         "labels",
                                       "reference",   "profile",       "method",   "tf32",         "memory_limit",
                                       "host_memory", "deterministic", "parallel", "interconnect", NULL};
@@ -49,8 +49,9 @@ struct sizes {
 
 struct frontier {
     struct method_trials asked;
-    struct sizes device, host; // of the host the first is 0
-    // Of a method's trials at a device's and a host's size: [host][device][method], and after the methods all.
+    struct sizes device, host; // the first host size is 0
+    // A method's trials at a size of device and host memory: [host][device][method]; after the methods, all of
+    // them.
     struct span *methods; // of asked.trials
     size_t method_count;
     size_t *largest;
@@ -62,7 +63,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return plan_flags_parse(&arguments->flags, key, text, state);
 }
 
-// Rising sizes, appended.
+// Appends increasing sizes.
 static bool read_sizes(struct sizes *sizes, const char *flag, const char *text, struct status *status)
 {
     char *copy = strdup(text), *rest = copy, *item;
@@ -88,7 +89,7 @@ static size_t *place_of(const struct frontier *frontier, size_t host, size_t dev
     return &frontier->largest[(host * frontier->device.count + device) * (frontier->method_count + 1) + method];
 }
 
-// Trials of one method stand together.
+// Groups the trials by method.
 static void divide(struct frontier *frontier)
 {
     const struct method_trials *asked = &frontier->asked;
@@ -101,7 +102,7 @@ static void divide(struct frontier *frontier)
     }
 }
 
-// One method at one size of either memory, which of all: method by method, device by device.
+// Finds one method's result at one pair of sizes; `which` counts method by method, device by device.
 static bool find_one(struct frontier *frontier, size_t which, const json_t *given, struct status *status)
 {
     size_t m = which % frontier->method_count, d = which / frontier->method_count % frontier->device.count,

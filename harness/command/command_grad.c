@@ -1,4 +1,4 @@
-// Command: `longbp grad`, one step's gradient of a model on given tokens, written to a file.
+// Command: `longbp grad`, one step's gradient on given tokens, written to a file.
 #include "harness/command/rank_command.h"
 #include "harness/data/doubtful_labels.h"
 #include "harness/data/token_summary.h"
@@ -15,13 +15,13 @@
 #include <math.h>
 #include <string.h>
 
-// What means nothing here, or has a flag of the command's own.
+// Keys that do not apply here, or that a flag of the command replaces.
 static const char *const without[] = {"train", "profile", "interconnect", "optimizer", NULL};
 
 struct arguments {
     struct trial_flags flags;
     const char *tokens, *token_dtype, *out, *launch;
-    bool as_rank; // this process is one of several
+    bool as_rank; // this process is one of several ranks
 };
 
 static const struct flag own_flags[] = {
@@ -56,11 +56,11 @@ static enum data_kind kind_of(const char *dtype)
                                        : DATA_BYTES;
 }
 
-// Fills in the data and, where none was given, the context: as many whole tokens as the file has per sequence.
+// Fills in the data and, by default, a context of as many whole tokens as the file has per sequence.
 static bool complete(struct arguments *arguments, struct status *status)
 {
     json_t *trial = arguments->flags.trial;
-    if (!output_file_check(arguments->out, status)) // before the step, not after it
+    if (!output_file_check(arguments->out, status)) // before the step rather than after it
         return false;
     if (arguments->tokens && json_object_get(trial, "data"))
         return status_set(status, STATUS_BAD_INPUT, "--tokens and --batch FILE: a batch file has ids of its own");
@@ -89,7 +89,7 @@ static void print_report(const struct trial *trial, const struct step_report *re
     json_t *chunks = json_array();
     for (size_t i = 0; i < report->drawn_chunks.count; i++)
         json_array_append_new(chunks, json_integer(report->drawn_chunks.items[i]));
-    json_t *loss = json_real(report->sums.loss); // NULL when it is not finite
+    json_t *loss = json_real(report->sums.loss); // NULL if it is not finite
     json_t *object =
         json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", loss ? loss : json_null(), "method", trial->method->name,
                   "drawn_chunks", chunks, "peak_bytes", (json_int_t)peak_bytes, "out", record_text(out));
@@ -98,7 +98,7 @@ static void print_report(const struct trial *trial, const struct step_report *re
     command_print(object, 0);
 }
 
-// Rank 0 has everyone's gradients and writes them.
+// Rank 0 collects all gradients and writes them.
 static bool write_all(const struct trial *trial, const struct setup *setup, const struct world *world,
                       const char *out, struct status *status)
 {
@@ -117,7 +117,7 @@ static bool write_all(const struct trial *trial, const struct setup *setup, cons
     return done;
 }
 
-// The loss of all ranks, and the most memory that one took.
+// Collects the ranks' loss and maximum peak memory.
 static void gather(const struct world *world, double *loss, size_t *peak_bytes)
 {
     double *losses = calloc(world->comm.size, sizeof *losses);
@@ -172,7 +172,7 @@ static int code_of(bool done, const struct status *status)
     return done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
 
-// A plan has no data, and some methods compute the loss alone: there is nothing that could be written.
+// Refuses plans, which have no data, and methods that compute only the loss.
 static bool has_gradient(const struct trial *trial, struct status *status)
 {
     if (trial->planned)

@@ -1,4 +1,4 @@
-// Command: `longbp help`, all commands, or what `longbp COMMAND --help` says.
+// Command: `longbp help`, a list of all commands, or the text of `longbp COMMAND --help`.
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "harness/options/help_text.h"

@@ -1,4 +1,4 @@
-// Command: `longbp history`, how figures went from commit to commit, and where they changed.
+// Command: `longbp history`, figures from commit to commit, and where they changed.
 #include "harness/compare/history_report.h"
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"

@@ -1,4 +1,4 @@
-// Command: `longbp init`, a folder of random weights that both this program and transformers can load.
+// Command: `longbp init`, a folder of random weights that this program and transformers can load.
 #include "harness/folder/folder.h"
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
@@ -17,7 +17,7 @@ struct writing {
     struct progress progress;
 };
 
-// The size first, then how far it is.
+// Prints the size first, then the progress.
 static void show(void *context, size_t bytes, size_t total_bytes)
 {
     struct writing *writing = context;

@@ -1,4 +1,4 @@
-// Command: `longbp list`, what there is to measure, with, and on.
+// Command: `longbp list`, the models, methods, devices, keys and other items that this program knows.
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "harness/profile/profile.h"
@@ -54,7 +54,7 @@ static void print_option(const struct option *option, const json_t *object)
     free(standard);
 }
 
-// One of what has a name and options of its own.
+// A row for an item with a name and options.
 static json_t *row_of(const char *name, const char *summary, const char *source, const struct option_table *table,
                       bool json)
 {
@@ -74,7 +74,7 @@ static json_t *row_of(const char *name, const char *summary, const char *source,
 static json_t *list_methods(bool json)
 {
     json_t *list = json_array();
-    bool chosen = false; // auto comes after those that walk
+    bool chosen = false; // auto comes after the methods
     for (size_t i = 0; !chosen; i++) {
         const struct method *method = methods[i] ? methods[i] : &method_auto;
         chosen = !methods[i];
@@ -127,7 +127,7 @@ static json_t *list_models(bool json)
     return list;
 }
 
-// A profile that cannot be read is listed with the reason.
+// Lists unreadable profiles with the reason.
 static json_t *list_profiles(bool json)
 {
     struct named_files profiles;
@@ -200,7 +200,7 @@ static json_t *list_devices(bool json)
     for (const char *const *name = device_names(); *name; name++) {
         json_t *dtypes = json_array();
         char line[128] = "";
-        struct status refused = {0}; // the first
+        struct status refused = {0}; // keeps the first
         for (int i = 0; i < DTYPE_COUNT; i++) {
             struct status status = {0};
             struct device *device = device_open(*name, (enum dtype)i, 0, &status);
@@ -291,7 +291,7 @@ static json_t *list_keys(bool json)
 
 static const struct {
     const char *name;
-    json_t *(*list)(bool json); // prints a table unless the value is wanted
+    json_t *(*list)(bool json); // prints a table, or returns the value for JSON
 } lists[] = {{"methods", list_methods},       {"objectives", list_objectives},
              {"optimizers", list_optimizers}, {"models", list_models},
              {"profiles", list_profiles},     {"interconnects", list_interconnects},

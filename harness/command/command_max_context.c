@@ -1,5 +1,5 @@
-// Commands: `longbp max-context` and `longbp max-batch`, the longest context, or the largest batch at one, that
-// each method can hold in a card's memory, from planned steps.
+// Commands: `longbp max-context` and `longbp max-batch`, the longest context, or the largest batch at a context,
+// that fits each method into a card's memory, from planned steps.
 #include "harness/machine/provenance.h"
 #include "harness/options/choice_words.h"
 #include "harness/options/command.h"
@@ -11,7 +11,7 @@
 #include "harness/text/size.h"
 #include <string.h>
 
-// What means nothing here, or has a flag of the command's own.
+// Keys that do not apply here, or that a flag of the command replaces.
 static const char *const without_context[] = {"train",  "device",       "context", "seed",
                                               "labels", "reference",    "method",  "deterministic",
                                               "tf32",   "memory_limit", NULL},
@@ -41,8 +41,8 @@ struct arguments {
 struct table {
     size_t limit_bytes, resident[CATEGORY_COUNT], resident_bytes;
     char limit_what[PLAN_LIMIT_BYTES];
-    struct method_trials asked, open; // open: what auto chooses from; count 0: it was not asked for
-    struct max_context *found;        // for each that was asked
+    struct method_trials asked, open; // open: candidates of auto; count 0: auto was not requested
+    struct max_context *found;        // for each of `asked`
     struct longest longest;           // of auto
 };
 
@@ -52,7 +52,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return plan_flags_parse(&arguments->flags, key, text, state);
 }
 
-// Takes auto out of the list of methods. Whether it was there; *rest is to be freed, NULL: nothing else was.
+// Removes auto from the list of methods and returns whether it was there; *rest is to be freed, NULL: empty.
 static bool take_auto(const char *list, char **rest)
 {
     char *copy = strdup(list), *left = copy, *name;
@@ -93,7 +93,7 @@ static bool ask(struct arguments *arguments, struct table *table, struct status 
     return fine && (!open || method_trials_decode(&table->open, &flags->trial, &any, status));
 }
 
-// What tells the setting: any of the trials, of those that ranks can share if there is one.
+// A trial that represents the setting, preferably one that ranks can share.
 static const struct trial *first_of(const struct table *table)
 {
     const struct method_trials *trials = table->asked.count ? &table->asked : &table->open;
@@ -130,7 +130,7 @@ static bool find_all(struct arguments *arguments, struct table *table, struct st
             longest_choose(&table->longest, open->trials, open->count, given, limits, status));
 }
 
-// "seco chunk=128": what tells most, and what was given.
+// "seco chunk=128": the method with its main and its given options.
 static void describe(const struct trial_flags *flags, const struct trial *trial, char *text, size_t bytes)
 {
     json_t *method = method_json(trial->method, trial->options);
@@ -146,7 +146,7 @@ static void describe(const struct trial_flags *flags, const struct trial *trial,
     json_decref(method);
 }
 
-// The columns of a table: of what is named, of contexts or batches, and of the host where something is kept there.
+// Widths of the table's columns: names, contexts or batches, and host memory if it is used.
 struct columns {
     int name;
     enum extent extent;
@@ -182,7 +182,7 @@ static void print_row(const struct table *table, struct columns columns, const s
     printf(" %18s", min);
     if (trial->method->largest_draw)
         printf("  %sfor the largest draw", columns.extent == EXTENT_CONTEXT ? "in whole chunks, " : "");
-    // Which of the two limits it was.
+    // Tells which of the two limits applied.
     bool telling = !found->largest || !found->memory_bound || first_of(table)->host_memory_limit_bytes;
     printf("%s%s\n", telling ? "  " : "", telling ? found->reason : "");
 }
@@ -220,7 +220,7 @@ static void print_table(const struct arguments *arguments, const struct table *t
     char text[512], limit[32], resident[32];
     bool batch = arguments->extent == EXTENT_BATCH;
     if (batch)
-        json_object_del(setting, "batch"); // which is what is looked for
+        json_object_del(setting, "batch"); // it is the result
     setting_describe(setting, batch ? (double)first->context : 0, text, sizeof text);
     size_text(table->limit_bytes, limit, sizeof limit);
     size_text(table->resident_bytes, resident, sizeof resident);
@@ -318,7 +318,7 @@ static void print_json(const struct arguments *arguments, const struct table *ta
 static void set_two_groups(json_t *trial)
 {
     json_int_t group = json_integer_value(json_object_get(trial, "group"));
-    bool is_group = group > 1 && group <= (1 << 19); // of a batch's most sequences; else it is refused by itself
+    bool is_group = group > 1 && group <= (1 << 19); // within the maximum batch; other sizes are refused elsewhere
     json_object_set_new(trial, "batch", json_integer(is_group ? 2 * group : 2));
 }
 
@@ -335,7 +335,7 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
     struct status status = {0};
     struct table table = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
-    if (extent == EXTENT_BATCH) // whatever the objective, a step can have two groups
+    if (extent == EXTENT_BATCH) // for any objective, a step may have two groups
         set_two_groups(arguments.flags.trial.trial);
     bool done = find_all(&arguments, &table, &status);
     if (!done)

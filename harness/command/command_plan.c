@@ -1,5 +1,5 @@
-// Command: `longbp plan`, what a step takes on a device that need not be there: exact bytes, FLOPs, traffic and
-// launches, and with a profile an estimate of its time.
+// Command: `longbp plan`, the exact bytes, FLOPs, traffic and launches of a step on a device that need not be
+// present, and with a profile an estimate of its time.
 #define _GNU_SOURCE // asprintf
 #include "harness/files/output_file.h"
 #include "harness/options/command.h"
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-// What means nothing here, or has a flag of the command's own.
+// Keys that do not apply here, or that a flag of the command replaces.
 static const char *const without[] = {"train",         "device", "seed",         "labels", "reference",
                                       "deterministic", "tf32",   "memory_limit", NULL};
 
@@ -36,14 +36,14 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_JSON(": the record, and whether it fits"),
     {0}};
 
-// What is known when the step is planned.
+// The planned step.
 struct plan {
     struct trial trial;
-    json_t *object; // the record, as a sweep would have written it
+    json_t *object; // the record that a sweep would write
     struct record record;
-    struct interned interned;             // what it borrows from
+    struct interned interned;             // storage of borrowed texts
     size_t limit_bytes, host_limit_bytes; // 0: none
-    size_t largest_draw_bytes; // that no draw takes more than, but for one in a million; 0: none is drawn
+    size_t largest_draw_bytes;            // exceeded by one draw in a million; 0: nothing is drawn
     char limit_what[PLAN_LIMIT_BYTES];
 };
 
@@ -53,13 +53,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return plan_flags_parse(&arguments->flags, key, text, state);
 }
 
-// Of a peak, NaN: 0; limit 0: there is none.
+// Missing bytes of a peak (NaN: 0) under a limit (0: none).
 static double missing(double peak, size_t limit)
 {
     return limit > 0 && peak > (double)limit ? peak - (double)limit : 0;
 }
 
-// What has to fit: every step of a trial whose steps walk a draw each.
+// The maximum memory over the steps, which may draw different chunks.
 static double max_bytes(const struct plan *plan)
 {
     return fmax(plan->record.peak_bytes, (double)plan->largest_draw_bytes);
@@ -71,7 +71,7 @@ static bool fits(const struct plan *plan)
            missing(plan->record.host_peak_bytes, plan->host_limit_bytes) == 0;
 }
 
-// The record as JSON Lines, as a sweep of one trial would have written it.
+// Writes the record as JSON Lines, as a sweep of one trial would.
 static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
 {
     char *line = json_dumps(plan->object, JSON_COMPACT), *text;
@@ -96,7 +96,7 @@ static bool plan_largest_draw(struct plan *plan, struct status *status)
     return planned;
 }
 
-// Chunks of all layers, each planned by itself; of more it takes long enough to wonder.
+// Above this many chunks over all layers, each planned separately, a message says that it takes long.
 #define CHUNKS_UNTOLD 2e6
 
 static void tell_long(const struct trial *trial)
@@ -111,7 +111,7 @@ static void tell_long(const struct trial *trial)
                 chunks, layers, chunk);
 }
 
-// Plans without the limits: how much is missing is worth more than where the step would have ended.
+// Plans without limits, to tell how much memory is missing.
 static bool make(struct arguments *arguments, const char *command, struct plan *plan, struct status *status)
 {
     json_t *trial = arguments->flags.trial.trial;
@@ -153,7 +153,7 @@ static void print_bytes(const char *what, size_t bytes, const char *note)
     printf("  %-20s %12s %16zu%s%s\n", what, text, bytes, *note ? "  " : "", note);
 }
 
-// key: of a trial's limit.
+// key: the trial's key for the limit.
 static void print_limit(size_t limit, const char *what, size_t peak, const char *key)
 {
     bool enough = peak <= limit;
@@ -162,7 +162,7 @@ static void print_limit(size_t limit, const char *what, size_t peak, const char 
                 enough ? "" : key);
 }
 
-// What is kept on the host, and what goes over the link for it.
+// Prints host memory and the traffic over the host link.
 static void print_host(const struct plan *plan)
 {
     const struct record *record = &plan->record;
@@ -272,7 +272,7 @@ static void set_limit(json_t *object, const char *limit_name, const char *missin
     json_object_set_new(object, missing_name, limit ? json_integer((json_int_t)missing(peak, limit)) : json_null());
 }
 
-// The record without its time line, and what only this command knows.
+// Prints the record without its time line, and values known only to this command.
 static void print_json(const struct plan *plan)
 {
     json_t *object = json_copy(plan->object);

@@ -1,4 +1,4 @@
-// Command: `longbp plot`, every figure that recorded results can be drawn as.
+// Command: `longbp plot`, figures of recorded results.
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "harness/plot/plot.h"
@@ -6,7 +6,7 @@
 
 enum { OPTION_SIZE = 256 };
 
-// Whether what is asked for is of more than one kind of figure: all that records allow are.
+// Tells whether the request may produce several kinds of figures; without one, all that the records allow.
 static bool is_several(const struct plot_request *request)
 {
     bool listed = request->figures && !strchr(request->figures, ',');

@@ -1,4 +1,4 @@
-// Command: `longbp report`, recorded results as tables, and beside what papers published.
+// Command: `longbp report`, recorded results as tables, optionally beside published points.
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "harness/page/page.h"

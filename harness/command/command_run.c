@@ -1,4 +1,4 @@
-// Command: `longbp run`, an experiment's trials measured, listed, or one of them measured again.
+// Command: `longbp run`, measures or lists an experiment's trials, or measures one of them again.
 #define _GNU_SOURCE // asprintf
 #include "harness/command/compare_files.h"
 #include "harness/files/program_output.h"
@@ -24,7 +24,7 @@
 struct arguments {
     const char *spec, *out, *device, *trial, *against, *against_out;
     const char *memory_limit, *host_memory, *launch;
-    const char **axes; // of --axis, and what the limits and --profile mean as one
+    const char **axes; // of --axis; limits and --profile are added as axes
     size_t axis_count;
     size_t rounds;
     enum progress_detail detail;
@@ -85,7 +85,7 @@ static void add_axis(struct arguments *arguments, char *axis)
     arguments->axes[arguments->axis_count++] = axis;
 }
 
-// A key of one value, which may hold commas.
+// Adds a key with one value, which may contain commas.
 static void add_key(struct arguments *arguments, const char *key, json_t *value)
 {
     if (!value)
@@ -182,7 +182,7 @@ static void list_number(const char *key, double value)
     printf(isfinite(value) ? ",\"%s\":%.15g" : ",\"%s\":null", key, value);
 }
 
-// With what it takes, as far as that is known before.
+// Lists a trial with its plan, as far as it is known in advance.
 static void list_trial(const struct trial *trial, const char *what, bool json)
 {
     struct predicted_trial predicted = trial_predict(trial);
@@ -219,7 +219,7 @@ static bool list_trials(const struct spec *spec, bool json, struct status *statu
     return listed;
 }
 
-// The one trial whose id begins so: reports print ids cut short.
+// Finds the trial whose id has this prefix, because reports shorten ids.
 static bool find_trial(const struct spec *spec, const char *id, size_t *index, struct status *status)
 {
     enum { NAMED_MAX = 4 };
@@ -264,7 +264,7 @@ static int print_trial(const struct spec *spec, const char *id, const char *laun
     return code;
 }
 
-// Whether it says of itself that it is a longbp.
+// Tells whether the program identifies itself as longbp.
 static bool is_longbp(const char *path)
 {
     char *name, version[16] = "";
@@ -293,7 +293,7 @@ static bool is_program(const char *path, struct status *status)
                       found && !S_ISREG(file.st_mode) ? "not a program" : strerror(errno));
 }
 
-// The other build's result file beside this one's, to be freed: "r-against.jsonl" beside "r.jsonl".
+// The other build's result file, to be freed: "r-against.jsonl" beside "r.jsonl".
 static char *against_beside(const char *out)
 {
     static const char end[] = ".jsonl";
@@ -305,7 +305,7 @@ static char *against_beside(const char *out)
     return path;
 }
 
-// The sweep and, if it is fine, what the two builds' results come to.
+// Runs the sweep and, if it succeeds, compares the two builds' results.
 static int measure(const struct spec *spec, const struct sweep_options *options, bool compare,
                    struct status *status)
 {
@@ -323,7 +323,7 @@ static bool is_record(void *visitor, const struct result_line *line, struct stat
     (void)line;
     (void)status;
     *(bool *)visitor = true;
-    return false; // the first tells
+    return false; // the first message is enough
 }
 
 static bool are_results(const char *path)

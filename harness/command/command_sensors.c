@@ -1,4 +1,4 @@
-// Command: `longbp sensors`, what every card's sensors say, again and again, as CSV.
+// Command: `longbp sensors`, readings of every card's sensors at intervals, as CSV.
 #define _GNU_SOURCE // sigtimedwait
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
@@ -17,7 +17,7 @@ struct arguments {
     size_t every_ms, count;
 };
 
-// Nothing where there is no number.
+// Prints nothing for an unknown value.
 static void print_number(FILE *file, const char *format, double value)
 {
     fputc(',', file);
@@ -46,10 +46,10 @@ static bool print_readings(FILE *file, const struct sensors *sensors)
         print_number(file, "%.3f", r.energy_j);
         fputc('\n', file);
     }
-    return fflush(file) == 0; // whoever stops this has every line so far
+    return fflush(file) == 0; // so that no line is lost when this is stopped
 }
 
-// Until a signal comes, or `count` times.
+// Runs until a signal, or `count` times.
 static bool watch(const struct arguments *arguments, const struct sensors *sensors, FILE *file)
 {
     sigset_t stop;

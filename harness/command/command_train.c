@@ -1,4 +1,4 @@
-// Command: `longbp train`, a training run of a model on a file of tokens, or on batch files.
+// Command: `longbp train`, a training run on a file of tokens or on batch files.
 #include "harness/command/rank_command.h"
 #include "harness/data/doubtful_labels.h"
 #include "harness/data/token_summary.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// What means nothing here, or has a flag of the command's own.
+// Keys that do not apply here, or that a flag of the command replaces.
 static const char *const without[] = {"profile", "interconnect", "labels", "documents", "prompt", NULL};
 
 struct arguments {
@@ -71,8 +71,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-// Of a run that goes on, method auto is what was chosen when it was begun: what fits today may be another method,
-// and end with other bits.
+// A resumed run keeps the method that auto chose at the start. A new choice could differ and end with other bits.
 static void keep_choice(struct arguments *arguments)
 {
     const char *name = json_string_value(json_object_get(arguments->flags.method, "name"));
@@ -88,7 +87,7 @@ static void keep_choice(struct arguments *arguments)
     json_decref(settings);
 }
 
-// Fills in what is not the default of a trial: that it trains, with AdamW unless another optimizer is given.
+// Sets defaults that differ from a trial's: training, with AdamW unless another optimizer is given.
 static bool complete(struct arguments *arguments, struct status *status)
 {
     json_t *trial = arguments->flags.trial;
@@ -128,7 +127,7 @@ struct running {
     struct train_folder folder;
     struct progress progress;
     struct step_report report;
-    size_t begun; // steps that were done before
+    size_t begun; // steps done before this process
     bool interrupted;
 };
 
@@ -144,7 +143,7 @@ static bool is_first(const struct running *run)
     return run->world->comm.rank == 0;
 }
 
-// The line, on stdout and in the folder: of several ranks the first has both.
+// Writes a line to stdout and to the folder; with several ranks the first does.
 static bool put(struct running *run, json_t *line, struct status *status)
 {
     if (!is_first(run)) {
@@ -158,7 +157,7 @@ static bool put(struct running *run, json_t *line, struct status *status)
         puts(text);
     bool shown = fflush(stdout) == 0, gone = !shown && errno == EPIPE;
     if (gone)
-        interrupt_ask(); // nobody reads on
+        interrupt_ask(); // stdout has no reader
     else if (!shown)
         status_set(status, STATUS_IO, "cannot write to stdout: %s", strerror(errno));
     bool ok = (shown || gone) && train_folder_note(&run->folder, text, status);
@@ -167,14 +166,14 @@ static bool put(struct running *run, json_t *line, struct status *status)
     return ok;
 }
 
-// null: it is not known.
+// null: unknown.
 static json_t *real_or_null(double value)
 {
     json_t *real = json_real(value);
     return real ? real : json_null();
 }
 
-// The most that one rank has taken.
+// Maximum over the ranks.
 static size_t peak_bytes(const struct running *run)
 {
     const struct world *world = run->world;
@@ -186,7 +185,7 @@ static size_t peak_bytes(const struct running *run)
     return max;
 }
 
-// Those that the objective has.
+// Adds the metrics of the objective.
 static void add_metrics(json_t *line, const struct trial *trial, const char *prefix, const double *metrics)
 {
     for (int m = 0; m < OBJECTIVE_METRICS; m++) {
@@ -235,7 +234,7 @@ static bool evaluate(struct running *run, struct status *status)
     return put(run, line, status);
 }
 
-// How many checkpoints stay.
+// Number of checkpoints to keep.
 static size_t kept_of(const struct arguments *arguments)
 {
     return arguments->keep_checkpoints ? arguments->keep_checkpoints : 1;
@@ -276,7 +275,7 @@ static bool take_steps(struct running *run, struct status *status)
                                                           run->world, status));
 }
 
-// The weights, the last checkpoint, and one that is being written.
+// Checks disk space for the weights, the last checkpoint, and one being written.
 static bool check_room(const struct running *run, struct status *status)
 {
     size_t kept = run->arguments->checkpoint ? kept_of(run->arguments) + 1 : 0;
@@ -321,7 +320,8 @@ static bool begin(struct running *run, struct status *status)
             device_fine(run, status));
 }
 
-// Of several ranks an interrupt ends all at once, as whatever else does: a checkpoint would be of no one step.
+// With several ranks an interrupt ends all at once, like any failure: their checkpoints could be of different
+// steps.
 static bool train(const struct trial *trial, const struct arguments *arguments, const struct world *world,
                   bool *interrupted, struct status *status)
 {
@@ -366,7 +366,7 @@ static bool check_checkpoints(const struct arguments *arguments, size_t steps, s
                       arguments->keep_checkpoints);
 }
 
-// A plan has no weights that could be written.
+// Refuses plans, which have no weights to write.
 static bool check_trial(const struct trial *trial, const struct arguments *arguments, struct status *status)
 {
     if (trial->planned)
@@ -380,14 +380,14 @@ static bool check_trial(const struct trial *trial, const struct arguments *argum
                       "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
 }
 
-// Of a failure.
+// Exit code of a failure.
 static int code_of(const struct status *status)
 {
     bool step_failed = status->code == STATUS_OOM || status->code == STATUS_FAILED;
     return step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
 
-// In the help: the one that trains unless another is given.
+// Adds this command's default optimizer to the help.
 static void describe_optimizer(struct trial_flags *flags)
 {
     char standard[80];
@@ -396,7 +396,7 @@ static void describe_optimizer(struct trial_flags *flags)
     trial_flags_describe(flags, "optimizer", standard);
 }
 
-// Says what the tokens are, and looks at all that the run reads of them, lest it ends at the first wrong id.
+// Prints the tokens' format and checks all tokens that the run will read, so that it does not end at a wrong id.
 static bool check_tokens(const struct trial *trial, bool quiet, struct status *status)
 {
     const struct training *train = &trial->train;

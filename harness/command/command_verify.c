@@ -1,5 +1,5 @@
-// Command: `longbp verify`, whether every method gives the gradient it should; a line per method, and one for every
-// case that is off.
+// Command: `longbp verify`, whether each method computes the right gradient: a line per method, and one per failing
+// case.
 #include "harness/data/doubtful_labels.h"
 #include "harness/folder/folder.h"
 #include "harness/json/json_source.h"
@@ -21,8 +21,8 @@ struct arguments {
 struct tally {
     const struct method *method;
     size_t cases, off;
-    double relative_l2, max_abs; // the worst
-    char where[200];             // of the worst relative_l2
+    double relative_l2, max_abs; // maximum
+    char where[200];             // case of the maximum relative_l2
 };
 
 struct table {
@@ -89,7 +89,7 @@ static void print_table(const struct table *table, const char *dtype, struct ver
     printf("\n");
 }
 
-// name NULL: the default. stochastic NULL: these sums are rounded to nearest alone.
+// name NULL: the default. stochastic NULL: the accumulator is rounded only to nearest.
 static bool read_accumulator(const char *flag, const char *name, enum dtype model, enum dtype *dtype,
                              bool *stochastic, struct status *status)
 {
@@ -109,7 +109,7 @@ static bool read_accumulator(const char *flag, const char *name, enum dtype mode
                       model != widest && stochastic ? " or " BF16_STOCHASTIC : "", name);
 }
 
-// A trial of which each case has the objective, the factors, and the data if they are a batch file.
+// Decodes a trial whose objective, factors and batch file are used in each case.
 static bool read_like(const struct arguments *arguments, struct trial *like, struct status *status)
 {
     json_t *trial =
@@ -197,7 +197,7 @@ int command_verify(int argc, char **argv)
     struct arguments arguments = {.dtype = "f64", .device = "cpu"};
     struct status status = {0};
     arguments_parse(&argp, options, argc, argv, &arguments);
-    setvbuf(stdout, NULL, _IOLBF, 0); // a run that is cut off has said what it found
+    setvbuf(stdout, NULL, _IOLBF, 0); // an interrupted run has printed its results so far
     struct table *table = calloc(1, sizeof *table);
     table->json = arguments.json;
     int code = !run(&arguments, table, &status) ? EXIT_BAD_INPUT : table->off ? EXIT_CHECK_FAILED : EXIT_FINE;

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The launcher, in a child with the signal mask that this process had.
+// Starts the launcher as a child with this process's original signal mask.
 static pid_t start(char *const *arguments, const char *name, const sigset_t *signals)
 {
     pid_t child = fork();
@@ -22,7 +22,7 @@ static pid_t start(char *const *arguments, const char *name, const sigset_t *sig
         return child;
     launch_follow();
     sigprocmask(SIG_SETMASK, signals, NULL);
-    // A launcher reads all that it can, for ranks that read nothing: whoever called is still to find it.
+    // The launcher would read stdin, even for ranks that do not; the caller's input must stay unread.
     int nothing = io_open("/dev/null", O_RDONLY, 0);
     if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
         _exit(127);
@@ -31,8 +31,8 @@ static pid_t start(char *const *arguments, const char *name, const sigset_t *sig
     _exit(EXIT_BAD_INPUT);
 }
 
-// How the child ended; who interrupts this process interrupts the child, and *interrupted is by which signal. A
-// terminal's is the child's, too.
+// Waits for the child and returns how it ended. Forwards an interrupt and stores its signal in *interrupted; a
+// terminal's signal reaches the child directly.
 static int wait_for(pid_t child, const sigset_t *interrupts, int *interrupted)
 {
     int ended = -1;
@@ -41,19 +41,19 @@ static int wait_for(pid_t child, const sigset_t *interrupts, int *interrupted)
         int number = sigwaitinfo(interrupts, &information);
         if (number > 0 && number != SIGCHLD) {
             *interrupted = number;
-            if (information.si_code <= 0 || number != SIGINT) // a terminal that hangs up tells one alone
+            if (information.si_code <= 0 || number != SIGINT) // a closing terminal signals one process alone
                 kill(child, SIGTERM);
         }
     }
     return ended;
 }
 
-// What the ranks leave is removed, however they end, and whatever interrupts this process but for SIGKILL.
+// Removes the ranks' files however they end, on every signal but SIGKILL.
 static int run_launcher(struct launch *launch, const char *name, struct status *status)
 {
     sigset_t interrupts, before;
     int ended = -1, interrupted = 0;
-    signal(SIGCHLD, SIG_DFL); // whoever ignores it is told of no child
+    signal(SIGCHLD, SIG_DFL); // if it is ignored, no child is reported
     sigemptyset(&interrupts);
     sigaddset(&interrupts, SIGCHLD);
     interrupt_add_all(&interrupts);
@@ -80,7 +80,7 @@ int rank_command_start(const struct trial *trial, const char *name, const char *
         arguments[i] = argv[i];
     arguments[argc] = "--as-rank";
     int ended = -1;
-    environment_choose_spins(words ? 1 : trial_ranks(trial)); // words may spread them over machines
+    environment_choose_spins(words ? 1 : trial_ranks(trial)); // a launcher may spread them over machines
     if (ranks_launch_open(&launch, trial, NULL, arguments, words, status))
         ended = run_launcher(&launch, name, status);
     launch_close(&launch);

@@ -4,16 +4,16 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define ENOUGH "4096TiB" // of a host whose memory is not known
+#define ENOUGH "4096TiB" // host memory if none is known
 
 struct remedies {
     const struct plan_flags *flags;
-    const struct advice *advice; // of what was asked for: nothing fits
+    const struct advice *advice; // of the original request, for which nothing fits
     json_t *list;
-    bool prints; // each as soon as it is planned
+    bool prints; // print each remedy when it is planned
 };
 
-// A copy of the request, to be changed; try_it releases it.
+// Copies the request for a change; try_it releases it.
 static struct plan_flags copy(const struct remedies *remedies)
 {
     struct plan_flags flags = *remedies->flags;
@@ -42,7 +42,7 @@ static void print(const char *flags, const struct advice *advice)
 
 enum told { TELL_ALWAYS, TELL_IF_FITS };
 
-// Plans it, and tells it under these flags, if it is possible. Whether it fits.
+// Plans a changed request and adds it under these flags if it is possible. Returns whether it fits.
 static bool try_it(struct remedies *remedies, struct plan_flags flags, enum told told, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static bool try_it(struct remedies *remedies, struct plan_flags flags, enum told told, const char *format, ...)
@@ -78,7 +78,7 @@ static bool try_it(struct remedies *remedies, struct plan_flags flags, enum told
     return fits;
 }
 
-// Whether some method would fit if its chunks, or the tokens, were few enough.
+// Tells whether some method would fit with few enough chunks, or tokens.
 static bool may_fit(const struct remedies *remedies, bool tokens)
 {
     const struct advice *advice = remedies->advice;
@@ -91,7 +91,7 @@ static bool may_fit(const struct remedies *remedies, bool tokens)
     return may;
 }
 
-// Half, a quarter and so on, until it fits.
+// Halves the value until it fits.
 static void try_fewer(struct remedies *remedies, const char *key, size_t count)
 {
     bool fits = false;
@@ -102,7 +102,7 @@ static void try_fewer(struct remedies *remedies, const char *key, size_t count)
     }
 }
 
-// Other methods, and other values of the options that were given.
+// Tries other methods, and other values of the given options.
 static void try_free(struct remedies *remedies)
 {
     const struct plan_flags *asked = remedies->flags;
@@ -139,7 +139,7 @@ static void try_all(struct remedies *remedies)
         try_it(remedies, flags, TELL_ALWAYS, "%s", "");
     }
     if (!json_object_get(asked->trial.method, "chunk") && may_fit(remedies, false)) {
-        size_t min = 128; // that was tried
+        size_t min = 128; // the smallest value tried
         while (min * 256 < first->context)
             min *= 2;
         flags = copy(remedies);

@@ -9,7 +9,7 @@
 
 #define MERGE "merge it into the weights (peft's merge_and_unload) and begin a new one"
 
-// Keys that change what is computed, unless they are null, false or empty.
+// Keys that change the computation, unless they are null, false or empty.
 static const struct {
     const char *key, *why;
 } refused[] = {
@@ -39,7 +39,7 @@ static bool is_off(const json_t *value)
 static bool check_choices(struct json_field root, struct status *status)
 {
     static const struct names kinds = {1, {"LORA"}};
-    // Others begin with other weights than the model's, which the adapter does not hold.
+    // Other initialisations start from changed base weights, which the adapter does not store.
     static const struct names begun = {3, {"gaussian", "eva", "orthogonal"}};
     struct json_field kind = json_field_get(root, "peft_type"), bias = json_field_get(root, "bias");
     struct json_field init = json_field_get(root, "init_lora_weights");
@@ -119,8 +119,8 @@ bool adapter_read(const char *folder, const struct config *config, struct lora *
 
 // ---- writing
 
-// The factors as the base's own modules have them: those of parts of a fused projection are one pair, of all their
-// ranks together and of the same scale.
+// Factors for the base's own modules: those of a fused projection's parts form one pair, whose rank is the sum and
+// whose scale is the same.
 static struct lora_factors own_factors(const struct config *config, const struct lora *lora, size_t layer,
                                        size_t target)
 {
@@ -142,7 +142,7 @@ static struct lora_factors own_factors(const struct config *config, const struct
     return own;
 }
 
-// Writes what PEFT is to read of the modules: r and lora_alpha, and by name what differs from them.
+// Describes the modules for PEFT: r and lora_alpha, and exceptions by name.
 struct description {
     const struct config *config;
     const struct lora *lora;
@@ -158,8 +158,8 @@ static void describe_factors(const struct description *d, const char *name, stru
         json_object_set_new(d->alphas, name, json_real(factors.alpha));
 }
 
-// Under the short name where all layers have the same, else layer by layer; and so within a larger model, whose
-// other parts have projections of the same short names.
+// Uses the short name if all layers have the same values and the model is no part of a larger one, whose other
+// parts have projections of the same names; otherwise lists each layer.
 static void describe_target(const struct description *d, size_t target)
 {
     bool outside = 1u << target & (LORA_EMBEDDING | LORA_HEAD), same = !d->config->submodule;
@@ -182,7 +182,7 @@ static void describe_target(const struct description *d, size_t target)
     }
 }
 
-// The rank and alpha of the first module where all are alike, else the adapter's own.
+// Rank and alpha of the first module if all are equal, else the adapter's own.
 static struct lora_factors base_of(const struct config *config, const struct lora *lora)
 {
     struct lora_factors first = {0};
@@ -212,7 +212,8 @@ bool adapter_write_config(const char *folder, const char *base, const struct con
         if (lora_module_is_own(config, i))
             describe_target(&d, i);
     for (char *const *name = lora->saved; name && *name; name++) {
-        char whole[160]; // of a module here; elsewhere a name of any length, as it was given
+        char whole[160]; // fits names of this program's modules; names of other modules are of any length and used
+                         // as given
         weight_name_within(whole, sizeof whole, config->submodule, *name);
         json_array_append_new(saved, json_string(config->submodule ? whole : *name));
     }

@@ -2,13 +2,13 @@
 #include "harness/tensors/weight_names.h"
 #include <string.h>
 
-// Parts of a fused projection and the rows of it that they begin with.
+// Parts of a fused projection and their first rows in it.
 struct part {
     const char *name, *whole;
     size_t row, rows;
 };
 
-// No name: of no fused projection.
+// Without a name: no fused projection.
 static struct part part_of(const struct config *c, const struct parameter *p)
 {
     size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
@@ -54,7 +54,7 @@ static void add_part(struct adapter_tensors *tensors, const struct parameter *p,
     }
 }
 
-// A tensor's name within the whole model.
+// Sets the tensor's name within the whole model.
 static void place(struct adapter_tensor *tensor, const char *submodule)
 {
     char own[sizeof tensor->name];
@@ -79,7 +79,8 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
             tensor->vector = p->vector;
             tensor->transposed = p->transposed;
             tensor->pieces[tensor->count++].parameter = p;
-            if (p->saved && p == model->head && p == model->embedding) { // PEFT has a table that stays tied twice
+            if (p->saved && p == model->head &&
+                p == model->embedding) { // PEFT stores a table that stays tied twice
                 tensors.items[tensors.count] = *tensor;
                 snprintf(tensors.items[tensors.count++].name, sizeof tensor->name, ADAPTER_PREFIX "lm_head.weight");
             }

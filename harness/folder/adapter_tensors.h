@@ -1,18 +1,18 @@
-// Adapter tensors: what an adapter's file has for each of a model's parameters that train, under PEFT's names.
+// Adapter tensors: the tensors of an adapter's file for a model's trainable parameters, under PEFT's names.
 #pragma once
 #include "harness/files/output_file.h"
 #include "kernels/model/model.h"
 
 #define ADAPTER_PREFIX "base_model.model." // of every tensor's name
 
-// A parameter's place in a tensor: its first row and column there.
+// A parameter's position in a tensor: its first row and column.
 struct adapter_piece {
     const struct parameter *parameter;
     size_t row, col;
 };
 
-// One tensor of the file. Most are one parameter's. The factors of q, k and v of a family that fuses them are those
-// of the one projection: A one below the other, B in blocks along the diagonal, and 0 elsewhere.
+// One tensor of the file, usually one parameter. If a family fuses q, k and v, the tensor has the factors of all
+// three: A stacked, B as diagonal blocks with 0 elsewhere.
 #define ADAPTER_PIECES 3
 struct adapter_tensor {
     char name[160];
@@ -22,14 +22,14 @@ struct adapter_tensor {
     struct adapter_piece pieces[ADAPTER_PIECES];
 };
 
-// Lists the tensors of a model that was listed or opened, in the order of its parameters; the caller frees them.
-// submodule: of the model that the adapter is over, as struct config has it.
+// Lists the tensors of a listed or opened model, in the order of its parameters; the caller frees them. submodule:
+// see struct config.
 struct adapter_tensors {
     size_t count;
     struct adapter_tensor *items;
 };
 struct adapter_tensors adapter_tensors_of(const struct model *model, const char *submodule);
-// Number i of a parameter's values as it is in the tensor's: row-major.
+// Index of a parameter's value i in the tensor, row-major.
 size_t adapter_tensor_index(const struct adapter_tensor *tensor, const struct adapter_piece *piece, size_t i);
-// Whether the tensor is the parameter, value by value.
+// Tells whether the tensor equals the parameter, value by value.
 bool adapter_tensor_is_plain(const struct adapter_tensor *tensor);

@@ -16,7 +16,7 @@ static const char code[] = "names code", dropout[] = "nothing is dropped out",
         __VA_ARGS__, NULL                                                                                          \
     }
 
-// The first row of a name that has the family counts.
+// For each name the first row that includes the family applies.
 const struct config_key config_keys[] = {
     {KEYS_ALL, KEY_READ,
      NAMES("architectures", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
@@ -62,7 +62,7 @@ const struct config_key config_keys[] = {
      .why = "there are no experts"},
     {KEYS_ALL, KEY_HARMLESS, NAMES("_commit_hash", "_name_or_path", "name_or_path", "transformers_version"),
      .why = "says where the model is from"},
-    // transformers has these families in its own code, which it takes unless it is told to trust the folder's.
+    // transformers has code for these families and uses it unless told to trust the folder's.
     {KEYS_ALL, KEY_HARMLESS, NAMES("auto_map"), .why = code},
     {KEYS_ALL, KEY_HARMLESS,
      NAMES("_output_attentions", "output_attentions", "output_hidden_states", "return_dict"),
@@ -93,7 +93,7 @@ const struct config_key config_keys[] = {
      NAMES("first_k_dense_replace", "mlp_layer_types", "mtp_layer_types", "mtp_mlp_layer_types",
            "mtp_per_layer_config", "num_mtp_layers", "qk_head_dim"),
      .why = "of heads that draft"},
-    // Keys of other decoders, by which whoever wrote them means another model than transformers makes of the file.
+    // Keys of other decoders: a file with them is meant for another model than transformers would build.
     {KEYS_MISTRAL | KEYS_MINISTRAL | KEYS_PHI3, KEY_REFUSED, NAMES("attention_bias"), .neutral = NEUTRAL_FALSE},
     {KEYS_ALL, KEY_REFUSED,
      NAMES("mlp_bias", "lm_head_bias", "use_bidirectional_attention", "qk_layernorm", "alibi", "rope_interleave",

@@ -1,4 +1,4 @@
-// Config keys: of each family the keys of config.json that transformers reads, and what becomes of them here.
+// Config keys: the keys of config.json that transformers reads for each family, and how they are treated here.
 #pragma once
 #include "harness/json/json_field.h"
 
@@ -17,11 +17,10 @@ enum key_set {
     KEYS_ALL = 1023
 };
 
-// A key is read; or it changes nothing that is computed; or it is refused, unless its value is the one that does
-// not.
+// A key is read, or does not affect the computation, or is refused unless it has a neutral value.
 enum key_use { KEY_READ, KEY_HARMLESS, KEY_REFUSED };
-// Values of a refused key that change nothing. NEUTRAL_FULL: a list of "full_attention" alone. null is one of them
-// everywhere but in NEUTRAL_TRUE.
+// Neutral values of a refused key. NEUTRAL_FULL: a list of "full_attention" alone. null is neutral too, except for
+// NEUTRAL_TRUE.
 enum key_neutral { NEUTRAL_NULL, NEUTRAL_FALSE, NEUTRAL_TRUE, NEUTRAL_ZERO, NEUTRAL_ONE, NEUTRAL_FULL };
 
 struct config_key {
@@ -29,15 +28,14 @@ struct config_key {
     enum key_use use;
     const char *const *names; // ending in NULL
     enum key_neutral neutral;
-    const char *why; // it changes nothing, or is refused; NULL: it is read by transformers in other families alone
+    const char *why; // why it has no effect or is refused; NULL: transformers reads it for other families only
 };
 // Ending with NULL names.
 extern const struct config_key config_keys[];
 
-// The key's value; null counts as left out, as it does in transformers.
+// The key's value; null counts as absent, as in transformers.
 struct json_field config_key_of(struct json_field object, const char *key);
-// NULL: nothing is known of such a key in these families. transformers does not read it then, and it is passed
-// over.
+// NULL: an unknown key in these families. transformers does not read it, so it is ignored.
 const struct config_key *config_key_find(enum key_set set, const char *name);
-// Refuses what is to be refused among the keys of `root`. model_type: as messages name the family.
+// Refuses refused keys of `root`. model_type: the family's name in messages.
 bool config_keys_check(struct json_field root, enum key_set set, const char *model_type, struct status *status);

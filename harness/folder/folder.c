@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Values converted at a time, a few MiB of them; whole blocks of quantised ones.
+// Values converted at once: a few MiB, in whole blocks of quantised values.
 #define BLOCK_VALUES ((size_t)1 << 19)
 
 #define UNQUANTISED "give the folder of the weights in bf16 or f32 that they were made from"
@@ -113,7 +113,7 @@ static bool split_fused(struct shards *shards, const struct model *model, struct
     return fine;
 }
 
-// Names that did not fit, the first few of them spelled out.
+// A list of mismatched names, the first few spelled out.
 struct list {
     size_t count;
     char text[400];
@@ -135,19 +135,19 @@ static bool ends(const char *name, const char *end)
     return length > bytes && strcmp(name + length - bytes, end) == 0;
 }
 
-// A buffer that old versions of transformers saved, which must hold RoPE's frequencies.
+// A buffer saved by old versions of transformers, which must hold RoPE's frequencies.
 static bool is_frequencies(const char *name)
 {
     return ends(name, ".rotary_emb.inv_freq");
 }
 
-// The tensors that transformers leaves aside: that buffer, and a head that is the embedding.
+// Tensors that transformers ignores: that buffer, and a head tied to the embedding.
 static bool is_harmless(const struct model *model, const char *name)
 {
     return is_frequencies(name) || (model->config.tied && strcmp(name, SHARDS_HEAD) == 0);
 }
 
-// Whether a tensor holds the frequencies, as f32 has them or the tensor's own, narrower dtype.
+// Tells whether a tensor holds the frequencies, in f32 or the tensor's narrower dtype.
 static bool holds(const struct safetensors_tensor *t, const struct config *config, bool local)
 {
     size_t count = config->head_dim / 2;
@@ -155,7 +155,7 @@ static bool holds(const struct safetensors_tensor *t, const struct config *confi
     bool same = t->count == count;
     if (same) {
         double share = t->dtype == DTYPE_BF16 ? 0x1p-7 : t->dtype == DTYPE_F16 ? 0x1p-10 : 1e-5;
-        double step = t->dtype == DTYPE_F16 ? 0x1p-24 : 0; // between its smallest numbers
+        double step = t->dtype == DTYPE_F16 ? 0x1p-24 : 0; // distance between its smallest numbers
         safetensors_values(t, 0, count, values);
         config_rope_frequencies(config, local, expected);
         for (size_t j = 0; j < count; j++)
@@ -165,12 +165,12 @@ static bool holds(const struct safetensors_tensor *t, const struct config *confi
     return same;
 }
 
-// Weights trained with other frequencies than config.json's would be of another model.
+// Refuses other frequencies than config.json's, because the weights were trained with them.
 static bool check_frequencies(const struct safetensors *file, const char *name, const struct config *config,
                               struct status *status)
 {
     const struct safetensors_tensor *t = safetensors_get(file, name, status);
-    struct config unscaled = *config; // positions were divided by a linear scaling's factor instead
+    struct config unscaled = *config; // linear scaling divided positions instead
     size_t layer = 0;
     if (!t)
         return false;
@@ -185,7 +185,7 @@ static bool check_frequencies(const struct safetensors *file, const char *name, 
                file->path, name);
 }
 
-// Names that tell what the tensors are instead, by a part of one.
+// Parts of names that tell which other kind of model the tensors belong to.
 static const struct {
     const char *part, *hint;
 } causes[] = {
@@ -205,7 +205,7 @@ static const struct {
     {".experts.", "a mixture of experts, which is not computed"},
 };
 
-// The first of them that applies; CAUSES: none.
+// Index of the first applicable cause; CAUSES: none.
 #define CAUSES (sizeof causes / sizeof *causes)
 static size_t cause_of(const char *name)
 {
@@ -215,13 +215,13 @@ static size_t cause_of(const char *name)
     return i;
 }
 
-// The name of a parameter in the shards: one that begins as a copy of another can be left out of them.
+// A parameter's name in the shards, which may omit one that starts as a copy of another.
 static const char *name_in(const struct shards *shards, const struct parameter *p)
 {
     return p->copy_of && !shards_find(shards, p->name) ? p->copy_of : p->name;
 }
 
-// The shards hold exactly the model's own weights.
+// Checks that the shards hold exactly the model's own weights.
 static bool check_names(const struct shards *shards, const char *folder, const struct model *model,
                         struct status *status)
 {
@@ -303,7 +303,7 @@ static void read_values(struct model *model, struct parameter *p, const struct s
     }
 }
 
-// All are checked before the first is read: reading takes minutes.
+// Checks all tensors before reading any, because reading takes minutes.
 static bool check_tensors(const struct shards *shards, const struct model *model, struct status *status)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
@@ -327,7 +327,7 @@ static bool check_buffers(const struct shards *shards, const struct config *conf
     return fine;
 }
 
-// Of tensors that were checked.
+// Reads tensors that were checked.
 static void read_all(const struct shards *shards, struct model *model, enum dtype rounding)
 {
     double *block = malloc(BLOCK_VALUES * sizeof *block);
@@ -371,7 +371,7 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
 
 // --- hashes
 
-// Of a description and the shards beside it.
+// Hashes a description and the shards beside it.
 static bool hash_all(const char *folder, const char *description, const struct shards *shards, uint64_t *hash,
                      struct status *status)
 {

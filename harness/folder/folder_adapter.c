@@ -5,10 +5,10 @@
 #include "kernels/trainer/weights.h"
 #include <string.h>
 
-// Values converted at a time, a few MiB of them.
+// Values converted at once: a few MiB.
 #define BLOCK_VALUES ((size_t)1 << 19)
 
-// An adapter's file and what it is to have.
+// An adapter's file and its expected tensors.
 struct adapter_file {
     struct safetensors file;
     struct adapter_tensors tensors;
@@ -20,8 +20,8 @@ static void close_file(struct adapter_file *adapter)
     free(adapter->tensors.items);
 }
 
-// The table or the head, which PEFT saves beside factors of either, or where the vocabulary grew: the values below
-// the factors. NULL: it is something else.
+// The base embedding or head, which PEFT saves beside their factors or if the vocabulary grew. NULL: another
+// tensor.
 static struct parameter *table_of(const struct model *model, const char *name)
 {
     const struct {
@@ -68,7 +68,7 @@ static const struct adapter_tensor *find(const struct adapter_tensors *tensors, 
     return NULL;
 }
 
-// The file has what the model asks for, and nothing else.
+// Checks that the file has exactly the model's tensors.
 static bool check_file(const struct adapter_file *adapter, const struct model *model, struct status *status)
 {
     const struct safetensors *file = &adapter->file;
@@ -96,8 +96,8 @@ static bool check_file(const struct adapter_file *adapter, const struct model *m
     return true;
 }
 
-// Puts the tensors under the names that they have within the whole model: older classes put other names before
-// them. Those of its other parts are of no parameter here.
+// Renames tensors to their names within the whole model, because older classes used other prefixes. Tensors of its
+// other parts match no parameter here.
 static bool rename_tensors(struct safetensors *file, const char *submodule, struct status *status)
 {
     const size_t prefix = sizeof ADAPTER_PREFIX - 1;
@@ -163,7 +163,7 @@ static void read_plain(struct model *model, struct parameter *p, const struct sa
     free(block);
 }
 
-// Number of values that are not 0.
+// Counts values that are not 0.
 static size_t count_values(const double *values, size_t count)
 {
     size_t found = 0;
@@ -172,8 +172,8 @@ static size_t count_values(const double *values, size_t count)
     return found;
 }
 
-// Holds several parameters, or a transposed one: small enough to be whole on the host. Places beside the parts are
-// 0.
+// Reads a tensor of several parameters, or a transposed one: small enough for host memory. Elements outside the
+// parts must be 0.
 static bool read_pieces(struct model *model, const struct adapter_tensor *tensor,
                         const struct safetensors_tensor *t, enum dtype rounding)
 {

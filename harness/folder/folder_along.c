@@ -19,7 +19,7 @@ static const char *const files[] = {"generation_config.json",
                                     "chat_template.jinja"};
 static const char *const ids[] = {"bos_token_id", "eos_token_id", PADDING};
 
-// A file that is not there is none.
+// Does nothing for a missing file.
 static bool copy(const char *from, const char *to, struct status *status)
 {
     struct stat info;
@@ -40,8 +40,8 @@ static bool copy(const char *from, const char *to, struct status *status)
     return copied;
 }
 
-// A model of images or sound may have it in text_config alone. What its own key says of padding is not the language
-// model's, whose embedding has the padding row.
+// Models of images or sound may have it only in text_config. Their own pad_token_id is not the language model's,
+// whose embedding has the padding row.
 static json_t *id_of(const struct json_source *base, const char *key)
 {
     const json_t *text = json_object_get(base->root, "text_config");
@@ -50,7 +50,7 @@ static json_t *id_of(const struct json_source *base, const char *key)
     return json_source_unheld(value) ? NULL : value;
 }
 
-// The weights' own config.json says what they are; these say which of their tokens are which.
+// Copies only token ids, because the written config.json already describes the weights.
 static bool take_ids(const char *folder, const char *base, struct status *status)
 {
     char *from = folder_file(base, "config.json"), *to = folder_file(folder, "config.json"), *text = NULL;

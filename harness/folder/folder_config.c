@@ -162,13 +162,13 @@ static bool folder_rope_decode(struct json_field root, const struct family *fami
 
 #define SIZE_LIMIT ((size_t)1 << 24)
 
-#define SLIDING_WINDOW    4096 // where the key is left out
+#define SLIDING_WINDOW    4096 // default
 #define FIRST_WITH_WINDOW 28
 
-// The language model that config.json describes: all of it, or its text_config.
+// The language model in config.json: all of it, or its text_config.
 struct text {
     struct json_field root;
-    const struct composite *composite; // NULL: it is all of the model
+    const struct composite *composite; // NULL: text alone
     const struct family *family;
 };
 
@@ -180,7 +180,7 @@ static const struct family *find_family(const char *model_type)
     return family->model_type ? family : NULL;
 }
 
-// NULL and a status if it is none that is read.
+// Returns NULL and a status for unsupported families.
 static const struct family *read_family(struct json_field root, struct status *status)
 {
     struct names names = {0};
@@ -222,14 +222,14 @@ static bool find_text(struct json_field root, struct text *text, struct status *
     }
     bool named = !composite || (!composite->fixed && config_key_of(own, "model_type").value);
     text->family = named ? read_family(text->root, status) : find_family(composite->text_type);
-    // As AutoConfig has it: a file of a Mistral that lists its layers is one of a Ministral.
+    // As in AutoConfig: a Mistral file with layer_types is a Ministral.
     if (text->family && !composite && strcmp(text->family->model_type, "mistral") == 0 &&
         json_field_get(root, "layer_types").value)
         text->family = find_family("ministral");
     return text->family;
 }
 
-// No file of a model of text alone leaves them out, though transformers has defaults for them.
+// Text models always have these keys, although transformers has defaults.
 static bool read_required(const struct text *text, struct config *c, struct status *status)
 {
     const struct {
@@ -257,7 +257,7 @@ static bool read_sizes(const struct text *text, struct config *c, struct status 
     const struct family *family = text->family;
     if (!read_required(text, c, status))
         return false;
-    // Left out means the class's number; null means one per query head.
+    // An absent key means the class's number, null one per query head.
     bool null_heads = json_is_null(json_field_get(root, "num_key_value_heads").value);
     c->kv_heads = family->kv_heads && !null_heads ? family->kv_heads : c->heads;
     c->max_context = family->max_context;
@@ -280,7 +280,7 @@ static bool read_sizes(const struct text *text, struct config *c, struct status 
            json_field_bool(config_key_of(root, "tie_word_embeddings"), &c->tied, status);
 }
 
-// The head belongs to the whole model, so its own key says whether it is the embedding.
+// The head belongs to the whole model, so the whole model's key ties it.
 static bool read_tie(struct json_field root, const struct composite *composite, struct config *c,
                      struct status *status)
 {
@@ -291,8 +291,8 @@ static bool read_tie(struct json_field root, const struct composite *composite, 
     return true;
 }
 
-// padding_idx of the class's nn.Embedding, where a number below 0 counts from the end. A class whose own number is
-// beyond the vocabulary has none here.
+// padding_idx of the class's nn.Embedding; negative numbers count from the end. A class default beyond the
+// vocabulary counts as none.
 static bool read_pad(const struct text *text, struct config *c, struct status *status)
 {
     struct json_field field = json_field_get(text->root, "pad_token_id");
@@ -319,7 +319,7 @@ static bool set_full(struct config *c, struct json_field field, size_t layer, st
                            CONFIG_FULL_LAYERS);
 }
 
-// The layers without a window, as `types` lists them. without: why no layer can have one; NULL: they can.
+// Reads which layers have no window from `types`. without: why windows are impossible; NULL: they are possible.
 static bool read_layer_types(struct json_field types, const char *without, struct config *c, struct status *status)
 {
     struct names names = {0};
@@ -339,7 +339,7 @@ static bool read_layer_types(struct json_field types, const char *without, struc
     return true;
 }
 
-// Of every layer but one in so many, or as listed.
+// Windows of all layers but every n-th, or as listed.
 static bool read_pattern(struct json_field root, const struct family *family, struct config *c,
                          struct status *status)
 {
@@ -359,7 +359,7 @@ static bool read_pattern(struct json_field root, const struct family *family, st
     return true;
 }
 
-// The first layers have no window, those from max_window_layers on have one.
+// The layers before max_window_layers have no window, later ones have one.
 static bool read_first_window(struct json_field root, struct config *c, struct status *status)
 {
     struct json_field field = config_key_of(root, "max_window_layers");
@@ -399,7 +399,7 @@ static bool read_sliding(struct json_field root, const struct family *family, st
 static bool read_activation(struct json_field root, const struct family *family, struct config *c,
                             struct status *status)
 {
-    // The names by which transformers has the same function.
+    // Names of equal functions in transformers.
     static const struct {
         const char *name;
         enum activation activation;
@@ -426,7 +426,7 @@ static bool read_activation(struct json_field root, const struct family *family,
     return json_field_expected(field, status, "%s", "silu or gelu_pytorch_tanh: no other activation is computed");
 }
 
-// The activation, and the scales of Gemma.
+// The activation, and Gemma's scales.
 static bool read_block(struct json_field root, const struct family *family, struct config *c, struct status *status)
 {
     double scalar = 256;
@@ -441,8 +441,8 @@ static bool read_block(struct json_field root, const struct family *family, stru
     return true;
 }
 
-// Whether the name is that of a class of transformers, such as LlamaForCausalLM: the decoder of a family, and
-// perhaps a head.
+// Tells whether the name is a class of transformers, such as LlamaForCausalLM: a family's decoder, possibly with a
+// head.
 static bool is_class(const char *name)
 {
     static const char *const heads[] = {"ForCausalLM",
@@ -476,7 +476,7 @@ static bool check_architectures(struct json_field root, const struct family *fam
                                family->model_type, family->architecture);
 }
 
-// transformers' key, and MLX's.
+// Refuses the keys of transformers and of MLX.
 static bool refuse_quantized(struct json_field root, struct status *status)
 {
     static const char *const keys[] = {"quantization_config", "quantization"};

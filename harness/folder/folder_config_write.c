@@ -54,7 +54,7 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         add_sliding(json, c, family);
     if (family->local_rope_key)
         json_object_set_new(json, family->local_rope_key, json_real(c->local_rope_theta));
-    if (family->scales_queries) // which transformers takes as a whole number
+    if (family->scales_queries) // transformers truncates it to a whole number
         json_object_set_new(json, "query_pre_attn_scalar", json_integer(llround(family_query_scalar(c))));
     return json;
 }
@@ -80,7 +80,7 @@ static bool has_windows_of(const struct family *family, const struct config *c)
     return false;
 }
 
-// Whether a model of the family can have its biases, norms, scales and windows.
+// Tells whether the family supports the config's biases, norms, scales and windows.
 static bool is_of(const struct family *family, const struct config *c)
 {
     double embedding_scale = family->scales_embedding ? sqrt((double)c->width) : 0;

@@ -9,7 +9,7 @@ const struct family families[] = {
      .sliding = SLIDING_ALL, .max_context = 131072, .sizes = {4096, 32, 32, 14336, 32000}},
     {"ministral", "MinistralForCausalLM", KEYS_MINISTRAL, .kv_heads = 8, .norm_epsilon = 1e-6, .rope_theta = 10000,
      .sliding = SLIDING_LISTED, .max_context = 131072, .sizes = {4096, 32, 32, 14336, 32000}},
-    // Written as one of those above, which compute the same.
+    // Written as a family above that computes the same.
     {"phi3", "Phi3ForCausalLM", KEYS_PHI3, .fused = true, .norm_epsilon = 1e-5, .rope_theta = 10000,
      .sliding = SLIDING_GIVEN, .default_rope = true, .max_context = 4096, .padded = true, .pad = 32000},
     {"qwen2", "Qwen2ForCausalLM", KEYS_QWEN2, .qkv_bias = true, .kv_heads = 32, .norm_epsilon = 1e-6,
@@ -87,7 +87,7 @@ const struct composite composites[] = {
 // Known decoders that are not read, by what is missing of them.
 static const struct unread_family {
     const char *why;
-    const char *const *model_types; // patterns of them, ending in NULL
+    const char *const *model_types; // patterns, ending in NULL
 } unread_families[] = {
     {"caps the scores of attention by a tanh (attn_logit_softcapping), which attention's kernels do not compute",
      TYPES("gemma2", "vaultgemma")},

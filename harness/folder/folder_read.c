@@ -5,7 +5,7 @@
 #include "harness/tensors/shards.h"
 #include <string.h>
 
-// The folder's own name: the last part of its path.
+// Names the config after the last part of its path.
 static void name_config(struct config *config, const char *folder)
 {
     size_t end = strlen(folder);
@@ -19,7 +19,7 @@ static void name_config(struct config *config, const char *folder)
     config->name[bytes] = '\0';
 }
 
-// As config.json alone has it. *composite: the model whose language model it is, or NULL.
+// Reads config.json alone. *composite: the model that contains it, or NULL.
 static bool read_file(const char *folder, struct config *config, const struct composite **composite,
                       struct status *status)
 {
@@ -53,7 +53,7 @@ bool folder_read_config(const char *folder, struct config *config, struct status
 {
     const struct composite *composite;
     struct shards shards = {0};
-    struct status ignored = {0}; // weights that are not there or wrong are told of when they are read
+    struct status ignored = {0}; // missing or wrong weights are reported when they are read
     if (!read_file(folder, config, &composite, status))
         return false;
     if (config->tied && shards_open_weights(&shards, folder, true, &ignored))

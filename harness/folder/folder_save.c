@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <string.h>
 
-// Values on the host at a time, a few MiB of them.
+// Values on the host at once: a few MiB.
 #define BLOCK_VALUES ((size_t)1 << 19)
 
-// What is written, by rank 0; the others send what it does not have.
+// State of a save; rank 0 writes, the others send the parts that it lacks.
 struct saving {
     struct model *model;
     const struct world *world;
@@ -21,8 +21,7 @@ static bool is_first(const struct saving *saving)
     return saving->world->comm.rank == 0;
 }
 
-// The lowest rank that has the parameter, of those that have it alike; known on rank 0, on others whether it is
-// they.
+// The lowest rank that holds the parameter; on ranks other than 0, only whether it is this one.
 static size_t rank_with(const struct saving *saving, const struct parameter *p)
 {
     const struct world *world = saving->world;
@@ -30,7 +29,8 @@ static size_t rank_with(const struct saving *saving, const struct parameter *p)
     size_t rank = world->comm.rank;
     bool has = model_has(saving->model, p) && ranks->replicas.rank == 0,
          *all = calloc(world->comm.size, sizeof *all);
-    has = has && (p != saving->model->embedding || ranks_lowest(ranks)); // of a tied table's two ends
+    has = has &&
+          (p != saving->model->embedding || ranks_lowest(ranks)); // tied embeddings count once, at the first stage
     world->ops->gather(world, all, &has, sizeof has);
     if (rank == 0) {
         while (!all[rank])
@@ -43,7 +43,7 @@ static size_t rank_with(const struct saving *saving, const struct parameter *p)
     return rank;
 }
 
-// Values of a block of rows, which rank `from` has, to rank 0.
+// Transfers a block of rows from rank `from` to rank 0.
 static bool take_block(const struct saving *saving, struct tensor block, size_t from, double *values,
                        struct status *status)
 {
@@ -62,7 +62,7 @@ static bool take_block(const struct saving *saving, struct tensor block, size_t 
     return true;
 }
 
-// In blocks of rows, to the file; or, where whole is a tensor of several parts or transposed, into its values.
+// Saves rows in blocks to the file; or, for a tensor of several parts or a transposed one, into its values.
 static bool save_values(const struct saving *saving, const struct parameter *p, const struct adapter_tensor *whole,
                         const struct adapter_piece *piece, double *into, struct status *status)
 {
@@ -97,13 +97,13 @@ static bool save_adapter_tensor(const struct saving *saving, const struct adapte
     return ok;
 }
 
-// The submodule by which the adapter names its modules: weights beside it are the language model's alone.
+// The submodule in the adapter's module names; weights beside it belong to the language model.
 static const char *submodule_of(const struct model *model)
 {
     return model->lora_beside ? NULL : model->config.submodule;
 }
 
-// The weights, or the adapter's tensors, as the file is to have them: in the order of units.
+// The weights, or the adapter's tensors, in file order (by unit).
 static struct adapter_tensors tensors_of(const struct model *model, bool adapter)
 {
     if (adapter)
@@ -138,7 +138,7 @@ static bool create(const struct saving *saving, const char *path, const struct a
     return ok;
 }
 
-// What the adapter has, or all else.
+// Saves the adapter's tensors, or all others.
 static bool save_weights(const char *folder, const char *name, struct model *model, bool adapter,
                          const struct world *world, struct status *status)
 {
@@ -163,7 +163,7 @@ static bool save_weights(const char *folder, const char *name, struct model *mod
     return ok;
 }
 
-// What describes the weights.
+// Writes the files that describe the weights.
 static bool save_configs(const char *folder, const struct model *model, const char *base, struct status *status)
 {
     bool adapter = model->lora.rank > 0, weights = !adapter || model->lora_beside;

@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-// Values written at a time, a few MiB of them.
+// Values written at once: a few MiB.
 #define BLOCK_VALUES ((size_t)1 << 19)
 
 // A folder being written.
@@ -61,7 +61,7 @@ static bool check_room(const struct writing *w, struct status *status)
     return folder_has_room(w->folder, w->total, what, "a smaller dtype such as bf16, or a smaller model", status);
 }
 
-// Makes the folder; one that is there must be empty.
+// Creates the folder; an existing one must be empty.
 static bool make_folder(const char *folder, bool *made, struct status *status)
 {
     *made = mkdir(folder, 0777) == 0;
@@ -115,8 +115,8 @@ static bool write_weights(struct writing *w, const char *path, struct status *st
     return ok;
 }
 
-// The configuration comes last: a folder that has one is complete. Until then all of it is to go, should this fail
-// or a signal come.
+// The configuration is written last, so a folder with one is complete. Until then a failure or a signal removes
+// everything.
 static bool write_files(struct writing *w, struct status *status)
 {
     bool made;

@@ -303,7 +303,7 @@ static void free_one(regex_t *pattern)
     free(pattern);
 }
 
-// "q" of a request is "q_proj".
+// "q" in a request means "q_proj".
 static const char *full_name(const struct request *request, const char *name)
 {
     for (size_t i = 0; request->strict && i < LORA_TARGETS; i++)
@@ -312,7 +312,7 @@ static const char *full_name(const struct request *request, const char *name)
     return name;
 }
 
-// rank_pattern or alpha_pattern, in the order of the file.
+// Reads rank_pattern or alpha_pattern, in file order.
 static bool read_rules(const struct request *request, struct lora_rules *rules, struct json_field field, bool ranks,
                        struct status *status)
 {
@@ -336,7 +336,7 @@ static bool read_rules(const struct request *request, struct lora_rules *rules, 
 
 // ---- names
 
-// A module's name as PEFT sees it, in the whole model.
+// A module's name in the whole model, as PEFT sees it.
 static void whole_name(const struct config *config, size_t layer, size_t target, char key[NAME_BYTES])
 {
     char own[NAME_BYTES];
@@ -350,7 +350,7 @@ static bool ends_with_name(const char *key, const char *name)
     return bytes >= end && strcmp(key + bytes - end, name) == 0 && (bytes == end || key[bytes - end - 1] == '.');
 }
 
-// Names are a list, or one text alone.
+// Names are a list, or a single text.
 static size_t name_count(struct json_field field)
 {
     return json_is_string(field.value) ? 1 : json_array_size(field.value);
@@ -369,7 +369,7 @@ static bool check_names(struct json_field field, struct status *status)
     return !json_field_given(field) || names || json_field_expected(field, status, "a list of names of modules");
 }
 
-// A text alone is a regular expression; in a request only if no name could be written so.
+// A single text is a regular expression; in a request only if it cannot be a name.
 static bool is_pattern(const struct request *request, struct json_field field)
 {
     const char *text = json_string_value(field.value);
@@ -444,7 +444,7 @@ static bool read_layers(const struct request *request, struct status *status)
     return true;
 }
 
-// One pattern, or several that are alternatives.
+// One pattern, or several alternatives.
 static bool read_layers_pattern(struct request *request, struct status *status)
 {
     struct json_field field = request->fields->layers_pattern;
@@ -520,7 +520,7 @@ static void append_saved(struct lora *lora, const char *name)
     lora->saved[count + 1] = NULL;
 }
 
-// Whether the name chooses a projection that the base's files fuse with others, or such a part.
+// Tells whether the name selects a projection that the base's files fuse with others, or such a part.
 static bool saves_fused(const struct request *request, const struct lora *one)
 {
     bool any = false;
@@ -534,7 +534,8 @@ static bool saves_fused(const struct request *request, const struct lora *one)
     return any;
 }
 
-// Adds the name; within a larger model, whose other parts have modules of such names, those that it chooses here.
+// Adds the name; within a larger model, whose other parts have modules with this name, adds the full names that it
+// selects here.
 static bool add_saved(const struct request *request, struct json_field item, const char *name, struct lora *lora,
                       struct status *status)
 {
@@ -542,7 +543,7 @@ static bool add_saved(const struct request *request, struct json_field item, con
     struct config config = *request->config;
     struct model model;
     bool any = false, fused = saves_fused(request, &one);
-    config.tied = false; // the head is a module, too, where its table is the embedding's
+    config.tied = false; // the head is a module too, even if it shares the embedding's table
     model_list(&model, &config, &(struct lora){0});
     for (size_t i = 0; i < model.parameter_count; i++) {
         char *own = model.parameters[i].name, whole[sizeof model.parameters[i].name + NAME_BYTES];
@@ -583,8 +584,8 @@ static bool read_saved(struct request *request, struct lora *lora, struct status
     return true;
 }
 
-// A table that is the base's embedding and its head: either trains for itself, as a copy of the one, unless
-// ensure_weight_tying has them stay one.
+// A table that is both embedding and head: each trains separately as a copy, unless ensure_weight_tying keeps them
+// tied.
 static bool read_tying(const struct request *request, struct lora *lora, struct status *status)
 {
     struct json_field field = request->fields->ensure_weight_tying;
@@ -645,7 +646,7 @@ static bool fill_table(const struct request *request, struct lora *lora, struct 
     return true;
 }
 
-// Parts of a fused projection go into one pair of factors: not beside those of the whole, and with one scale.
+// Parts of a fused projection form one pair of factors: not beside factors of the whole, and with one scale.
 static bool check_fused(const struct request *request, const struct lora *lora, struct status *status)
 {
     static const unsigned groups[][2] = {{LORA_QKV, LORA_Q | LORA_K | LORA_V}, {LORA_GATE_UP, LORA_GATE | LORA_UP}};
@@ -687,7 +688,7 @@ static bool check_any(const struct request *request, const struct lora *lora, st
                                             "no module of the model is left to have factors");
 }
 
-// No table where every layer has the same.
+// Drops the table if every layer has the same values.
 static void simplify(const struct config *c, struct lora *lora)
 {
     bool uniform = true;

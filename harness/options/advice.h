@@ -1,5 +1,4 @@
-// Advice: which of a space's candidates is the fastest that fits, for the trial and the methods that were asked
-// for, in words and as JSON.
+// Advice: the fastest candidate that fits, for a requested trial and methods, in words and as JSON.
 #pragma once
 #include "harness/options/choice_words.h"
 #include "harness/options/plan_flags.h"
@@ -7,19 +6,19 @@
 
 struct advice {
     struct method_trials asked;
-    json_t *first; // canonical, of what was asked for
+    json_t *first; // canonical JSON of the first requested trial
     struct space space;
     struct planner planner;
     struct planned_limits limits;
     struct estimate_range range;
-    struct candidate fastest; // its step's `fits` is false if nothing fits: then what comes nearest
+    struct candidate fastest; // if nothing fits (its step's `fits` is false), the nearest candidate
 };
 
-// The trials that are asked for. False and a status if they are not possible. Release with advice_close, also after
-// a failure.
+// Decodes the requested trials. Returns false and a status if they are not possible. Release with advice_close,
+// also after a failure.
 bool advice_open(struct advice *advice, const struct plan_flags *flags, struct status *status);
-// Finds the fastest within so many bytes of the device, and what the trials say of the host. False and a status if
-// something cannot be planned at all.
+// Finds the fastest within device_bytes of device memory and the trials' limits of host memory. Returns false and a
+// status if something cannot be planned.
 bool advice_find(struct advice *advice, size_t device_bytes, struct status *status);
 void advice_close(struct advice *advice);
 // A candidate as a choice, with its options. Release with advice_choice_end.
@@ -30,10 +29,10 @@ struct advice_words {
 };
 // "seco chunk=4096 place.weights=host"
 struct advice_words advice_describe(const struct advice *advice, const struct candidate *candidate);
-// A new reference, as choice_json's.
+// A new reference, as from choice_json.
 json_t *advice_json(const struct advice *advice, const struct candidate *candidate);
-// Whether the estimates tell that two candidates take different times.
+// Tells whether the estimates distinguish the times of two candidates.
 bool advice_tells_apart(const struct advice *advice, const struct candidate *a, const struct candidate *b);
-// "the device's memory: seco chunk=4096, which would take 3.2 s, needs 1.00 GiB more": what keeps a candidate from
-// fitting.
+// Names the limit that a candidate exceeds: "the device's memory: seco chunk=4096, which would take 3.2 s, needs
+// 1.00 GiB more".
 struct advice_words advice_missing(const struct advice *advice, const struct candidate *candidate);

@@ -156,7 +156,7 @@ static void offer_word(void *visitor, const char *word, const char *about)
         fprintf(offer->stream, "%s\n", about);
 }
 
-// Whether a list has the word, or a value of it, before the item that is being typed.
+// Tells whether a list has the word, or a value of it, before the item being typed.
 static bool is_listed(struct typed_word typed, const char *word)
 {
     size_t length = strlen(word);
@@ -178,7 +178,7 @@ void typed_word_offer(struct typed_word typed, const char *word, const char *end
         fprintf(stream, "%.*s%s%s\t%s\n", (int)typed.kept, typed.text, word, end, about);
 }
 
-// A word, or the kind of one, with `end` after it.
+// Offers a word, or the words of a kind, followed by `end`.
 static void offer_named(struct offer offer, const char *name)
 {
     const struct kind *kind = kind_find(name);
@@ -188,7 +188,7 @@ static void offer_named(struct offer offer, const char *name)
         offer_word(&offer, name, "");
 }
 
-// The values of a trial's key or of a method's option.
+// Offers the values of a trial's key or of a method's option.
 static void offer_values(struct offer offer, const char *key)
 {
     const struct option *option = methods_option_find(key);
@@ -198,7 +198,7 @@ static void offer_values(struct offer offer, const char *key)
     free(argument);
 }
 
-// One of an item's alternatives: "text", "METHOD", "KEY=VALUE", "folder=DIR".
+// Offers one of an item's alternatives: "text", "METHOD", "KEY=VALUE", "folder=DIR".
 static void offer_alternative(struct offer offer, char *alternative)
 {
     const char *begun = offer.typed.text + offer.typed.kept, *value = strchr(begun, '=');
@@ -226,7 +226,7 @@ void argument_words_write(struct typed_word typed, const char *argument, FILE *s
     const char *comma, *item = argument;
     while ((comma = strchr(typed.text + typed.kept, ','))) {
         typed.kept = (size_t)(comma + 1 - typed.text);
-        if (!strchr(argument, ',')) // no list
+        if (!strchr(argument, ',')) // not a list
             return;
         item = strchr(item, ',') ? strchr(item, ',') + 1 : item;
     }

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The row of an option that is written "--out" or "-o", of an alias the one that it stands for; NULL: there is
-// none.
+// The option written as "--out" or "-o", with aliases resolved; NULL: none.
 static const struct argp_option *find(const struct argp_option *options, const char *word, size_t bytes)
 {
     const struct argp_option *row = options;
@@ -37,7 +36,7 @@ static void offer_options(const struct argp_option *options, struct typed_word t
     }
 }
 
-// What may stand after the options, by its name in the usage: "[RESULTS...]".
+// Offers operands by their name in the usage: "[RESULTS...]".
 static void offer_operands(const char *usage, struct typed_word typed)
 {
     char name[256];
@@ -46,7 +45,7 @@ static void offer_operands(const char *usage, struct typed_word typed)
     argument_words_write(typed, name, stdout);
 }
 
-// before: the word before the typed one; NULL: there is none.
+// before: the word before the typed one, or NULL.
 static void complete(const struct argp *argp, const char *before, const char *text)
 {
     struct typed_word typed = {.text = text};
@@ -101,7 +100,7 @@ static size_t count_of(const struct flag *flag, const char *text, struct argp_st
     return (size_t)count;
 }
 
-// Whether an argument's or an operand's name is words of which one is given: "text|markdown".
+// Tells whether an argument's name lists alternatives: "text|markdown".
 static bool is_choice(const char *name)
 {
     return name && strchr(name, '|') && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-|")] == 0;
@@ -117,7 +116,7 @@ static void check_choice(const char *flag, const char *words, const char *text, 
         argp_error(state, "%s", status.message);
 }
 
-// The row of argp's key; NULL: none.
+// The row of an argp key; NULL: none.
 static const struct flag *row_of(const struct flag *flags, int key)
 {
     for (size_t i = 0; flags && flags[i].name; i++) {
@@ -155,12 +154,12 @@ static void set(const struct flag *flag, void *input, char *text, struct argp_st
     }
 }
 
-// What a command's arguments are parsed with.
+// State of parsing a command's arguments.
 struct parsing {
     const struct flag *flags;
     argp_parser_t own;
     void *input;
-    const char *title; // of the command
+    const char *title; // the command's, such as "longbp run"
     const struct argp *argp;
 };
 
@@ -205,8 +204,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return error;
 }
 
-// The long option that getopt does not know where argp would have it parse the words, without hyphens and value: to
-// be freed. NULL: it knows all, or argp tells of something else first.
+// The first unknown long option, without hyphens and value, to be freed. NULL: none, or argp reports another error
+// first.
 static char *unknown_option(const struct argp_option *options, int argc, char **argv)
 {
     size_t count = 0, used = 0;
@@ -214,7 +213,7 @@ static char *unknown_option(const struct argp_option *options, int argc, char **
         count++;
     struct getopt_option *known = calloc(count + 1, sizeof *known), *next = known;
     char *letters = calloc(2 * count + 1, 1), **words = calloc((size_t)argc + 1, sizeof *words);
-    memcpy(words, argv, (size_t)argc * sizeof *words); // which getopt orders anew
+    memcpy(words, argv, (size_t)argc * sizeof *words); // getopt reorders them
     for (const struct argp_option *option = options, *row = options; option < options + count; option++) {
         row = option->flags & OPTION_ALIAS ? row : option;
         if (option->key > ' ' && option->key < 0x7f)
@@ -231,7 +230,7 @@ static char *unknown_option(const struct argp_option *options, int argc, char **
     const char *word = found == '?' && optopt == 0 ? words[optind - 1] + strlen("--") : NULL;
     size_t bytes = word ? strcspn(word, "=") : 0;
     for (next = known; word && next->name; next++)
-        if (strncmp(next->name, word, bytes) == 0) // the beginning of several
+        if (strncmp(next->name, word, bytes) == 0) // a prefix of several
             word = NULL;
     char *unknown = word ? strndup(word, bytes) : NULL;
     free(words);
@@ -240,7 +239,7 @@ static char *unknown_option(const struct argp_option *options, int argc, char **
     return unknown;
 }
 
-// Ends the program where an option is unknown, and says which was meant.
+// Ends the program at an unknown option and suggests a known one.
 static void check_options(const struct argp_option *options, int argc, char **argv)
 {
     char *unknown = unknown_option(options, argc, argv);
@@ -256,7 +255,7 @@ static void check_options(const struct argp_option *options, int argc, char **ar
     exit(EXIT_BAD_INPUT);
 }
 
-// The command's options, and those that each has; to be freed.
+// The command's options and those of every command; to be freed.
 static struct argp_option *with_help(const struct argp_option *options)
 {
     static const struct argp_option help[] = {

@@ -8,8 +8,8 @@
 
 struct words {
     const struct choice *choice;
-    const json_t *first; // NULL: of a command, in which all is said that is not a default
-    bool trains;         // the command does
+    const json_t *first; // NULL: for a command line, which gets every value that is not a default
+    bool trains;         // the command trains
     void (*word)(void *visitor, const char *name, const char *value);
     void *visitor;
 };
@@ -17,7 +17,7 @@ struct words {
 static void visit_value(const struct words *words, const char *name, const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *shown = text;
-    if (json_is_array(value) && !words->first) { // a flag's list has no brackets
+    if (json_is_array(value) && !words->first) { // lists in flags have no brackets
         shown[strlen(shown) - 1] = 0;
         shown++;
     }
@@ -152,7 +152,7 @@ struct interconnect_words choice_interconnect(const struct trial *trial)
 {
     struct interconnect_words words = {""};
     const struct interconnect *interconnect = trial_interconnect(trial);
-    bool untimed = trial->profile || !trial_times_ranks(trial); // else a nominal card has nominal links
+    bool untimed = trial->profile || !trial_times_ranks(trial); // otherwise a nominal card has nominal links
     if (trial_ranks(trial) > 1 && interconnect)
         snprintf(words.text, sizeof words.text, ", interconnect %s", interconnect->name);
     else if (trial_ranks(trial) > 1 && untimed)

@@ -99,7 +99,7 @@ int command_end(const char *title, const struct status *status)
 
 void command_print(json_t *result, size_t flags)
 {
-    // What stdout does not take main tells.
+    // main reports failed writes to stdout.
     CHECK(result && (json_dumpf(result, stdout, flags) == 0 || ferror(stdout)));
     putchar('\n');
     json_decref(result);

@@ -1,5 +1,5 @@
-// Commands: what `longbp NAME ...` runs. argv[0] is "longbp NAME"; the result is the exit code. Data goes to
-// stdout, everything else to stderr.
+// Commands: the functions that `longbp NAME ...` runs. argv[0] is "longbp NAME"; they return the exit code. Data
+// goes to stdout, everything else to stderr.
 #pragma once
 
 #include "harness/machine/exit_code.h"
@@ -10,20 +10,19 @@ struct command {
     const char *name;
     const char *summary; // NULL: hidden
     int (*run)(int argc, char **argv);
-    const char *examples; // lines of at most 76 letters, at the end of its help; NULL: none
+    const char *examples; // lines of at most 76 letters for the end of its help; NULL: none
 };
 
 // In the order of the help, ending in a NULL name.
 extern const struct command commands[];
-// NULL: there is none of this name.
+// NULL: unknown name.
 const struct command *command_find(const char *name);
-// Says so on stderr, and which was meant; the exit code.
+// Reports an unknown command on stderr and suggests a known one; returns the exit code.
 int command_unknown(const char *name);
-// Runs it with the arguments after its name. The exit code; 2 if its result did not reach stdout.
+// Runs a command with the arguments after its name. Returns the exit code; 2 if its result did not reach stdout.
 int command_start(const struct command *command, int argc, char **argv);
 
-// Says on stderr why a command, "longbp NAME", could not do what it was asked for, if it could not. The exit code:
-// fine, or bad input.
+// Reports a command's failure on stderr, if any. title: "longbp NAME". Returns the exit code: fine, or bad input.
 int command_end(const char *title, const struct status *status);
 // Prints a result and a newline, and releases it. flags: jansson's.
 void command_print(json_t *result, size_t flags);
@@ -48,4 +47,4 @@ int command_claims(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_completion(int argc, char **argv);
 int command_help(int argc, char **argv);
-int command_trial(int argc, char **argv); // a sweep's child; not for people
+int command_trial(int argc, char **argv); // a sweep's child; hidden

@@ -30,7 +30,7 @@ json_t *flag_list(const char *text)
     return list;
 }
 
-// Members whose values go on behind the next commas: lists, and those of items NAME:VALUE.
+// Members whose values contain commas: lists, and lists of items NAME:VALUE.
 static const struct {
     const char *name;
     bool named;
@@ -60,7 +60,7 @@ static void add_item(json_t *container, char *item)
     }
 }
 
-// What is given twice is both, which no key takes.
+// A repeated member becomes a list of both values, which no key accepts.
 static void set_member(json_t *object, const char *name, json_t *value)
 {
     json_t *before = json_object_get(object, name);
@@ -85,7 +85,7 @@ json_t *flag_object(const char *text)
             json_object_set_new(object, item, json_null());
     }
     free(copy);
-    // One text alone may be a regular expression.
+    // A single text may be a regular expression.
     for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
         json_t *list = json_object_get(object, several[i].name), *text = json_array_get(list, 0);
         if (json_array_size(list) == 1 && json_is_string(text))
@@ -96,7 +96,7 @@ json_t *flag_object(const char *text)
 
 json_t *flag_object_or_value(const char *text)
 {
-    bool object = memchr(text, '=', strcspn(text, ",")); // not "/tmp"
+    bool object = memchr(text, '=', strcspn(text, ",")); // rather than "/tmp"
     return object ? flag_object(text) : flag_value(text);
 }
 

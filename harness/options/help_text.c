@@ -8,7 +8,7 @@
 #define MIN_WIDTH   60
 #define USUAL_WIDTH 80
 #define MAX_WIDTH   120
-#define TEXT_COLUMN 29 // of what an option is for
+#define TEXT_COLUMN 29 // of option descriptions
 
 size_t help_text_width(void)
 {
@@ -21,7 +21,7 @@ size_t help_text_width(void)
     return width < MIN_WIDTH ? MIN_WIDTH : width > MAX_WIDTH ? MAX_WIDTH : width;
 }
 
-// Characters, of which in UTF-8 the first byte counts.
+// Counts characters by the first bytes of UTF-8.
 static size_t chunks_of(const char *text, size_t bytes)
 {
     size_t columns = 0;
@@ -56,7 +56,7 @@ void help_text_words(const char *text, size_t bytes, size_t column, size_t margi
     putc('\n', stream);
 }
 
-// What stands before the text of an option, maybe with aliases after it: "  -o, --out=FILE".
+// Writes an option's names, including aliases: "  -o, --out=FILE".
 static size_t write_names(const struct argp_option *option, FILE *stream)
 {
     size_t columns = 0;
@@ -88,7 +88,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(const struct argp_option *const *)a)->name, (*(const struct argp_option *const *)b)->name);
 }
 
-// Options that people use first, those that every command has, the others.
+// Parts of the help: main options, those of every command, others.
 enum part { PART_FIRST, PART_LAST, PART_OTHER };
 
 static bool is_of(const struct argp_option *option, enum part part)
@@ -97,7 +97,7 @@ static bool is_of(const struct argp_option *option, enum part part)
     return option->name && !(option->flags & (OPTION_ALIAS | OPTION_HIDDEN)) && own == part;
 }
 
-// Writes the options of a part between two rows, by name, under a header (NULL: none), and counts them.
+// Writes a part's options between two rows, sorted by name, under a header (NULL: none), and counts them.
 static size_t write_part(const struct argp_option *from, const struct argp_option *to, enum part part,
                          const char *header, FILE *stream)
 {

@@ -10,11 +10,11 @@ static struct trial *add_trial(struct method_trials *trials)
     return &trials->trials[trials->count++];
 }
 
-// Without a context at one that the method's options go with: a budget needs its chunks, and some chunks are too
-// many.
+// Without a given context, searches one that fits the method's options: a budget needs enough chunks, and some
+// options limit them.
 static bool decode(const struct trial_flags *flags, const char *method, struct trial *trial, struct status *status)
 {
-    bool said = json_object_get(json_object_get(flags->trial, "data"), "batch"); // by a batch file
+    bool said = json_object_get(json_object_get(flags->trial, "data"), "batch"); // given by a batch file
     if (said || json_object_get(flags->trial, "context"))
         return trial_flags_decode(flags, method, trial, status);
     const char *key;
@@ -33,7 +33,7 @@ static bool decode(const struct trial_flags *flags, const char *method, struct t
     bool decoded = false;
     for (int i = -1; i < 31 && !decoded; i++) {
         struct status why = {0};
-        size_t context = i < 0 ? 65536 : (size_t)1 << i; // the first one's reason is the one to be shown
+        size_t context = i < 0 ? 65536 : (size_t)1 << i; // the first reason is the one to show
         json_object_set_new(flags->trial, "context", json_integer((json_int_t)context));
         decoded = trial_flags_decode(flags, method, trial, &why);
         json_object_del(flags->trial, "context");
@@ -47,7 +47,7 @@ static bool decode(const struct trial_flags *flags, const char *method, struct t
     return decoded;
 }
 
-// What is asked for, and the keys of which values are tried.
+// A search: the requested trials and the keys with tried values.
 struct search {
     struct method_trials *trials;
     const struct trial_flags *flags;
@@ -61,7 +61,7 @@ static const char *flag_of(const struct trial_key *key)
     return key->flag ? key->flag : key->name;
 }
 
-// Whether the list has this name, written with hyphens or with underscores.
+// Tells whether the list has this name, with hyphens or underscores.
 static bool is_listed(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -99,7 +99,7 @@ static void set_key(struct search *search, struct tried_key tried, const char *v
         json_object_del(search->flags->trial, tried.parent->name);
 }
 
-// Whether one of the trials from `first` on, but for the last, is the last.
+// Tells whether the last trial equals an earlier one from `first` on.
 static bool is_known(const struct method_trials *trials, size_t first)
 {
     for (size_t i = first; i + 1 < trials->count; i++)
@@ -108,7 +108,7 @@ static bool is_known(const struct method_trials *trials, size_t first)
     return false;
 }
 
-// Of the options that are tried, as the table of the trial's method has them.
+// First tried values of the options of the trial's method.
 static json_t *first_values(const struct trial *trial, const json_t *given)
 {
     const struct option_table *table = &trial->method->options;
@@ -126,7 +126,7 @@ static json_t *first_values(const struct trial *trial, const json_t *given)
     return values;
 }
 
-// Where a search tries other values than the defaults, which do not go with what was given, with the first of them.
+// If the defaults do not fit the given values, decodes with the first tried values.
 static bool decode_tried(const struct search *search, const char *method, struct trial *trial,
                          struct status *status)
 {
@@ -151,8 +151,8 @@ static bool decode_tried(const struct search *search, const char *method, struct
     return decoded;
 }
 
-// With every key that is tried and was not given at a value of its own, from key `next` on. A value that does not
-// go with the others, or changes nothing, is no variant. The method's own trials are those from `first` on.
+// Adds variants with each further value of the tried keys, from key `next` on. Skips values that conflict with
+// others or change nothing. `first`: the method's first trial.
 static void add_variants(struct search *search, const char *method, size_t first, size_t next)
 {
     if (next == search->tried_count)
@@ -185,7 +185,7 @@ static bool add_method(struct search *search, const struct method *method, struc
     return true;
 }
 
-// No list has a method twice.
+// Refuses methods listed twice.
 static bool is_added(const struct search *search, const struct method *method)
 {
     bool added = false;
@@ -194,7 +194,7 @@ static bool is_added(const struct search *search, const struct method *method)
     return added;
 }
 
-// Whether it is an option with this choice.
+// Tells whether the option has this choice.
 static bool has_choice(const struct option *option, const char *text)
 {
     for (size_t i = 0; option && option->type == OPTION_CHOICE && option->choices[i]; i++)
@@ -203,7 +203,7 @@ static bool has_choice(const struct option *option, const char *text)
     return false;
 }
 
-// Whether an option was given a choice that this method does not have and another one has.
+// Tells whether an option was given a choice that only other methods have.
 static bool is_choice_of_others(const struct trial_flags *flags, const struct method *method)
 {
     const char *key;
@@ -221,7 +221,7 @@ static bool is_choice_of_others(const struct trial_flags *flags, const struct me
     return false;
 }
 
-// Whether an option was given that this method has, and no exact one.
+// Tells whether an option was given that this method has and no exact method has.
 static bool is_asked_for(const struct trial_flags *flags, const struct method *method)
 {
     const char *key;
@@ -237,7 +237,7 @@ static bool is_asked_for(const struct trial_flags *flags, const struct method *m
     return false;
 }
 
-// Every option that was given must mean something to some method.
+// Checks that every given option applies to some method.
 static bool check_used(const struct trial_flags *flags, const struct method_trials *trials, struct status *status)
 {
     struct named_tables known = method_tables();
@@ -257,7 +257,8 @@ static bool check_used(const struct trial_flags *flags, const struct method_tria
     return true;
 }
 
-// All exact methods, and unless they alone are asked for those that draw chunks and were asked for.
+// Adds all exact methods and, unless only these are requested, methods that draw chunks if their options were
+// given.
 static bool add_all(struct search *search, struct status *status)
 {
     struct method_trials *trials = search->trials;
@@ -315,7 +316,7 @@ static bool add_list(struct search *search, struct status *status)
     return ok;
 }
 
-// Every key of --also is one that is tried only where it is named.
+// Checks that every key of --also is tried only if named.
 static bool check_also(const struct search *search, struct status *status)
 {
     char *copy = strdup(search->request.also ? search->request.also : ""), *rest = copy, *name, hint[512];

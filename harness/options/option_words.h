@@ -1,9 +1,9 @@
-// Option words: what an option of some methods takes, and its default, for the help of its flag.
+// Option words: an option's values and default over all methods, for the help of its flag.
 #pragma once
 #include "kernels/base/options.h"
 
-// "lean|all": every choice of the methods that have it; else "N", "NUMBER" or "N,N". To be freed.
+// "lean|all": the choices of all methods with the option; else "N", "NUMBER" or "N,N". To be freed.
 char *option_argument(const struct option *option);
-// "tokens per chunk of the context (512)": its help and its default; where methods differ, what the others have,
-// too: "(1; of spaco 2)". To be freed.
+// "tokens per chunk of the context (512)": help and default; if methods differ, also the other defaults: "(1; of
+// spaco 2)". To be freed.
 char *option_describe(const struct option *option);

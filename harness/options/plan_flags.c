@@ -21,7 +21,7 @@ static bool is_given(const struct plan_flags *flags, const char *key)
     return json_object_get(flags->trial.trial, key);
 }
 
-// A batch file says the context itself, also where one is looked for.
+// A batch file determines the context, even for searches of it.
 static void check_needs(const struct plan_flags *flags, struct argp_state *state)
 {
     bool file = json_object_get(json_object_get(flags->trial.trial, "data"), "batch");
@@ -61,7 +61,7 @@ error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, st
     }
 }
 
-// A card's rates beside the CPU's bytes are seldom what is meant.
+// Warns about a card's rates combined with the CPU's bytes, which is seldom intended.
 static void say_device(const struct plan_flags *flags, const struct trial *trial)
 {
     const struct profile *profile = trial->profile;
@@ -70,7 +70,7 @@ static void say_device(const struct plan_flags *flags, const struct trial *trial
                 "longbp: profile %s is of a card, but %s is planned as on the CPU: --dtype bf16, or --like cuda, "
                 "plans for the card; --like cpu says that this is meant\n",
                 profile->name, dtype_name(trial->dtype));
-    // Nor are a card's bytes beside the rates of a processor, as calibrate measured them.
+    // The same for a card's bytes with a processor's calibrated rates.
     if (profile && !flags->like && !flags->json && profile->multiprocessors.value == 0 && trial_is_of_card(trial))
         fprintf(stderr,
                 "longbp: profile %s is of a processor, but %s is planned as on a card: --like cpu plans for the "
@@ -78,7 +78,7 @@ static void say_device(const struct plan_flags *flags, const struct trial *trial
                 profile->name, dtype_name(trial->dtype));
 }
 
-// What only an estimate of several ranks takes.
+// Warns about an interconnect without an estimate of several ranks.
 static void say_interconnect(const struct plan_flags *flags, const struct trial *trial)
 {
     const char *why = trial_ranks(trial) == 1 ? "it is between ranks, and there is one: --parallel says how many"
@@ -88,7 +88,7 @@ static void say_interconnect(const struct plan_flags *flags, const struct trial 
         fprintf(stderr, "longbp: interconnect %s is not used: %s\n", trial->interconnect->name, why);
 }
 
-// How much of the memory a step leaves free; `bytes` is there as the default.
+// Reads how much memory a step leaves free; `bytes` holds the default.
 static bool read_reserve(const struct plan_flags *flags, size_t *bytes, struct status *status)
 {
     const char *text = flags->reserve;

@@ -1,22 +1,22 @@
-// Plan flags: what the commands that plan share: the trial's flags, which device is planned for, how much memory
-// there is, which methods, and how the result is printed; with one parser and one set of messages.
+// Plan flags: flags shared by the planning commands: the trial's flags, the device to plan for, its memory, the
+// methods, and the output format.
 #pragma once
 #include "harness/options/method_flags.h"
 #include "harness/options/trial_flags.h"
 
-// What must be given besides the model.
+// Required flags besides the model.
 enum plan_need { NEEDS_CONTEXT = 1, NEEDS_MEMORY = 2 };
 
 struct plan_flags {
     struct trial_flags trial;
     int needs;
-    // As given; NULL: not. memory_flag: the name under which memory was.
+    // As given; NULL: not given. memory_flag: the name of the flag that set memory.
     const char *like, *memory, *memory_flag, *reserve, *methods, *also;
     bool exact, json;
 };
 
-// Of a command's own flags, keys from 0x200 on are these. The others have their place here: this struct comes first
-// in the command's.
+// Parser keys from 0x200 on. The other flags are stored in struct plan_flags, which must be first in the command's
+// struct.
 enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 // clang-format off
 #define PLAN_FLAG_LIKE \
@@ -36,18 +36,17 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
 #define PLAN_FLAG_JSON(what) {"json", .flags = OPTION_FIRST, SET_AT(struct plan_flags, json), .doc = "print JSON" what}
 // clang-format on
 
-// As trial_flags_open. host: what the absence of --host-memory means.
+// As trial_flags_open. host: the meaning of an absent --host-memory.
 void plan_flags_open(struct plan_flags *flags, int needs, const char *const *without, const struct flag *own,
                      const char *host);
 void plan_flags_close(struct plan_flags *flags);
-// For the command's argp parser, with all keys that are not its own; at the end what is needed must be there, and
-// the device is set.
+// For the command's argp parser, with all keys that are not its own; at the end checks required flags and sets the
+// device.
 error_t plan_flags_parse(struct plan_flags *flags, int key, const char *text, struct argp_state *state);
-#define PLAN_LIMIT_BYTES (PROFILE_NAME_BYTES + 64) // of a limit's words, which name its profile
+#define PLAN_LIMIT_BYTES (PROFILE_NAME_BYTES + 64) // of a limit's description, which names its profile
 
-// The memory there is: what was given, else what the trial's profile says is usable, else 0; less the reserve.
-// what: where that comes from, in words. False and a status if it is no size, or the reserve leaves nothing. Says
-// on stderr where a card's profile is planned as the CPU, which was not asked for (not beside JSON, which has the
-// device).
+// The available memory: as given, else the usable bytes of the trial's profile, else 0; less the reserve. what: its
+// source in words. Returns false and a status if it is no size or the reserve leaves nothing. Warns on stderr if a
+// card's profile is planned as the CPU without --like (not with JSON, which names the device).
 bool plan_flags_limit(const struct plan_flags *flags, const struct trial *trial, size_t *bytes, char *what,
                       size_t what_bytes, struct status *status);

@@ -1,6 +1,6 @@
-// Shell: command lines as they can be given to a shell again.
+// Shell: formats command lines for reuse in a shell.
 #pragma once
 
-// Appends a word to *command, after a space if it is not the first, quoted if a shell would read it as something
-// else. *command: NULL, or from earlier calls; to be freed.
+// Appends a word to *command, separated by a space and quoted if a shell requires it. *command: NULL, or from
+// earlier calls; to be freed.
 void shell_append(char **command, const char *word);

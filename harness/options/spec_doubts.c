@@ -9,14 +9,14 @@
 static void say_file(const struct trial *trial, const char *path)
 {
     struct data_source source = {trial->data.kind, (char *)path};
-    struct status unread = {0}; // which the trial says
+    struct status unread = {0}; // the trial reports it
     if (source.kind == DATA_BATCH)
         doubtful_labels_say(path);
     else if (source.kind != DATA_BYTES || trial->config.vocab != 256)
         token_summary_say(&source, trial->config.vocab, trial->batch * trial->context, false, &unread);
 }
 
-// Each file once, for a trial is a process of its own.
+// Once per file, because each trial is a separate process.
 void spec_doubts_say_data(const struct spec *spec)
 {
     json_t *said = json_object(); // by path
@@ -38,7 +38,7 @@ void spec_doubts_say_data(const struct spec *spec)
     json_decref(said);
 }
 
-// Each folder once. said: the paths of those before.
+// Once per folder. said: paths already reported.
 static void say_folders(const struct trial *trial, json_t *said)
 {
     const char *const folders[] = {trial->model_folder, trial->reference.folder};
@@ -71,7 +71,7 @@ void spec_doubts_say_folders(const struct spec *spec)
     json_decref(said);
 }
 
-// A card's estimates beside the CPU's times or bytes are seldom what is meant: of each profile once.
+// Warns about a card's estimates beside the CPU's times or bytes, which is seldom intended; once per profile.
 void spec_doubts_say_cards(const struct spec *spec)
 {
     json_t *said = json_object(); // by profile

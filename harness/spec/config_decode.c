@@ -7,13 +7,13 @@
 
 enum key_type { COUNT, NUMBER, FLAG, CHOICE };
 
-// The keys that hold one value; config_check knows what fits together.
+// Keys with one value; config_check checks their combination.
 static const struct key {
     const char *name;
     enum key_type type;
     size_t offset;
     bool required;
-    bool rare; // a canonical shape has it only where it is not 0
+    bool rare; // omitted from a canonical shape if it is 0
     const char *const *choices;
 } keys[] = {
     {"layers", COUNT, offsetof(struct config, layers), .required = true},
@@ -37,7 +37,7 @@ static const struct key {
     {"local_rope_theta", NUMBER, offsetof(struct config, local_rope_theta), .rare = true},
 };
 #define KEYS         (sizeof keys / sizeof *keys)
-#define SIZE_MAXIMUM ((size_t)1 << 24) // beyond any model
+#define SIZE_MAXIMUM ((size_t)1 << 24) // larger than any model
 
 static size_t bytes_of(const struct key *key)
 {
@@ -173,7 +173,7 @@ static bool read_preset(struct json_field field, struct config *config, struct s
     return preset || json_field_choice(field, &presets, "preset", &index, status);
 }
 
-// The default name of a shape: where it comes from.
+// The default name of a shape: its source.
 static bool read_name(struct json_field shape, struct config *config, bool preset, struct status *status)
 {
     struct json_field field = json_field_get(shape, "name");
@@ -222,7 +222,7 @@ static bool read_shape(struct json_field field, struct config *config, struct st
            read_window(field, config, status);
 }
 
-// Whether the shape is the preset's; a label that the spec chose makes it another model.
+// Tells whether the shape is the preset's; a label makes it another model.
 static bool is_preset(const struct config *config, const struct config *preset, bool labelled)
 {
     const struct rope_scaling *a = &config->rope_scaling, *b = &preset->rope_scaling;
@@ -295,7 +295,7 @@ static bool decode_shape(struct json_field field, struct config *config, json_t 
             return true;
         }
     }
-    config->max_context = 0; // the preset's was for the preset's shape
+    config->max_context = 0; // the preset's limit applied to the preset's shape
     *canonical = shape_json(config);
     return true;
 }
@@ -329,7 +329,7 @@ static bool decode_name(struct json_field field, struct config *config, char **f
 {
     const char *name = json_string_value(field.value);
     const struct config *preset = config_preset(name);
-    bool folder_too = strchr(name, '/') && is_folder(name); // a hub's name in the folder that it was fetched to
+    bool folder_too = strchr(name, '/') && is_folder(name); // a hub's name may also be a folder
     if (preset && !folder_too) {
         *config = *preset;
         *canonical = json_string(preset->name);
@@ -337,7 +337,7 @@ static bool decode_name(struct json_field field, struct config *config, char **f
     }
     if (!is_folder(name))
         return unknown_model(field, status);
-    char *path = folder_path(name); // one model, so one id
+    char *path = folder_path(name); // different spellings of a path give one id
     struct status why = {0};
     if (!folder_read_config(path, config, &why)) {
         free(path);

@@ -39,7 +39,7 @@ size_t expansion_count(struct expansion *e)
     return total > EXPANSION_TRIALS_MAX ? EXPANSION_TRIALS_MAX + 1 : total;
 }
 
-// The method of variant number n: the entry, with one value for each of its own axes, the last fastest.
+// Selects method variant n: the entry with one value for each of its own axes, the last fastest.
 static void pick_method(const struct expansion *e, size_t n, struct trial_fields *fields)
 {
     const struct entry *entry = e->entries;
@@ -96,9 +96,9 @@ void expansion_free(struct expansion *e)
     free(e);
 }
 
-// --- what the command line changes
+// --- overrides from the command line
 
-// The end of the value that starts here: a comma outside of quotes, brackets and braces.
+// The end of the value that starts here: a comma outside quotes, brackets and braces.
 static const char *value_end(const char *at)
 {
     size_t depth = 0;
@@ -119,7 +119,7 @@ static const char *value_end(const char *at)
     return at;
 }
 
-// A list [...] or object {...} that is not valid JSON is a slip, not a name.
+// A list [...] or object {...} that is invalid JSON is a typing error, not a name.
 static json_t *read_value(const char *text, size_t bytes, json_error_t *error)
 {
     json_t *value = json_loadb(text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, error);

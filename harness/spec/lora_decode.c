@@ -23,7 +23,7 @@ enum member {
     ADAPTER,
     MEMBERS
 };
-// Each may also go by the name that PEFT gives it.
+// Each member also has PEFT's name.
 static const char *const member_names[MEMBERS][2] = {[RANK] = {"rank", "r"},
                                                      [ALPHA] = {"alpha", "lora_alpha"},
                                                      [TARGETS] = {"targets", "target_modules"},
@@ -68,8 +68,7 @@ static json_t *targets_json(unsigned targets)
     return list;
 }
 
-// The targets by their short names, if these say all: what an expression or the name of one layer's module chose
-// does not go by them.
+// The targets by short names if these determine all of them; expressions and names of one layer's module do not.
 static json_t *targets_told(const struct json_field members[MEMBERS], const struct config *config,
                             const struct lora *lora, bool adapter)
 {
@@ -78,14 +77,14 @@ static json_t *targets_told(const struct json_field members[MEMBERS], const stru
     struct status ignored = {0};
     bool told = adapter || !members[TARGETS].value;
     if (!told && lora_modules_read(&given, &fields, config, true, &ignored)) {
-        told = !given.table; // in every layer, before layers and exceptions are taken out
+        told = !given.table; // in every layer, before layers and exceptions apply
         short_named.targets = given.targets;
         lora_free(&given);
     }
     return told ? targets_json(short_named.targets) : json_incref(members[TARGETS].value);
 }
 
-// rslora and what PEFT alone names where there are any: so a trial without them has the record that it always had.
+// Includes rslora and PEFT's other keys only if used, so that older trials' records stay equal.
 static json_t *lora_json(const struct json_field members[MEMBERS], const struct config *config,
                          const struct lora *lora, const char *adapter)
 {
@@ -117,7 +116,7 @@ static bool check_folder(struct json_field field, const char *path, struct statu
                                      : ": no such folder");
 }
 
-// Each member that is given says what the adapter says.
+// Checks that every given member equals the adapter's.
 static bool check_given(const struct json_field members[MEMBERS], const struct lora *given,
                         const struct lora *found, const char *folder, struct status *status)
 {
@@ -143,7 +142,7 @@ static bool check_given(const struct json_field members[MEMBERS], const struct l
     return ok;
 }
 
-// The folder of the factors to begin with: one that is given, or the model's own if that has an adapter.
+// The folder of the initial factors: as given, or the model's own if it has an adapter.
 static char *find_adapter(const struct trial *trial, const char *given)
 {
     const char *beside = trial->model_folder && adapter_is_in(trial->model_folder) ? trial->model_folder : NULL;
@@ -165,7 +164,7 @@ static bool read_given(const struct json_field members[MEMBERS], const struct co
     return json_field_count(members[RANK], 1, config->width, "", &lora->rank, status) &&
            json_field_number(members[ALPHA], LORA_ALPHA_MIN, LORA_ALPHA_MAX, &lora->alpha, status) &&
            json_field_bool(members[RSLORA], &lora->rslora, status) &&
-           // The defaults are asked for without a model, which has no modules to choose from.
+           // Defaults are decoded without a model, which has no modules to choose from.
            (!config->layers || lora_modules_read(lora, &fields, config, true, status));
 }
 

@@ -46,7 +46,7 @@ double method_share_of(const json_t *value)
     return digits && share > 0 && share <= 1 ? share : 0;
 }
 
-// Rounded, and one at least.
+// Sets the count from a share, rounded, at least one.
 static void set_share(const struct method *method, const struct option *option, const json_t *value, size_t context,
                       void *options)
 {

@@ -25,7 +25,7 @@ static const struct override *find_override(const struct expansion *e, const cha
 static bool add_override(struct expansion *e, const char *flag, const char *name, const char *value,
                          struct status *status)
 {
-    // Shown as it was typed: `--axis context=1024`, `--device plan`.
+    // Shown as typed: `--axis context=1024`, `--device plan`.
     char shown[256];
     struct override *override = &e->overrides[e->override_count++];
     snprintf(shown, sizeof shown, "%s %s", flag, value);
@@ -69,7 +69,7 @@ static bool read_overrides(struct expansion *e, const struct spec_changes *chang
 static void add_axis(struct expansion *e, size_t key, struct json_field field, bool list)
 {
     const struct override *override = find_override(e, trial_keys[key].name);
-    if (override && trial_keys[key].type != KEY_METHOD) { // of methods an override only picks
+    if (override && trial_keys[key].type != KEY_METHOD) { // for methods an override only selects
         field = json_field_root(&override->values);
         list = true;
     }
@@ -114,7 +114,7 @@ static bool read_axes(struct expansion *e, struct json_field axes, struct status
     return true;
 }
 
-// A key outside of the axes has one value, until the command line makes it an axis.
+// Keys outside the axes have one value, unless the command line makes them axes.
 static bool read_constants(struct expansion *e, struct json_field root, struct json_field axes,
                            struct status *status)
 {
@@ -126,7 +126,7 @@ static bool read_constants(struct expansion *e, struct json_field root, struct j
         struct json_field constant = json_field_get(root, name);
         if (json_is_array(constant.value))
             return json_field_fail(constant, status, "a list of values is an axis; put it into \"axes\"");
-        // The path that a key is missed at: those two are looked for among the axes.
+        // The path for errors: missing required keys are reported among the axes.
         e->constants[key] = constant.value || !needed ? constant : json_field_get(axes, name);
         if (method || find_override(e, name))
             add_axis(e, key, e->constants[key], false);
@@ -151,7 +151,7 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
     if (!json_field_text(field, label, &experiment, status) ||
         !json_field_text(json_field_get(root, "question"), "one sentence", &question, status))
         return false;
-    // It becomes part of file names.
+    // The name becomes part of file names.
     if (strlen(experiment) > 100 || experiment[0] == '.' || experiment[0] == '-' ||
         experiment[strspn(experiment, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")])
         return json_field_expected(field, status, "%s", label);
@@ -164,7 +164,7 @@ static bool read_root(struct expansion *e, struct spec *spec, struct status *sta
 
 // --- the entries of axes.method
 
-// Whether a list given for an option is an axis of the entry, not its value.
+// Tells whether a list given for an option is an axis of the entry rather than its value.
 static bool is_axis(const struct option *option, const json_t *value)
 {
     return json_is_array(value) && (option->type != OPTION_LIST || json_is_array(json_array_get(value, 0)));
@@ -180,14 +180,14 @@ static bool add_entry_axis(struct entry *entry, size_t key, struct json_field fi
     return true;
 }
 
-// A key of a trial that an entry may give itself, in place of the spec's.
+// Tells whether the name is a trial key that an entry may set itself.
 static bool is_entry_key(const char *name, size_t *key)
 {
     *key = trial_key_find(name);
     return *key < trial_key_count() && trial_keys[*key].type != KEY_METHOD;
 }
 
-// The options of the command line replace those of the entry.
+// Options of the command line replace those of the entry.
 static bool read_entry_axes(struct expansion *e, struct entry *entry, struct json_field field,
                             struct status *status)
 {
@@ -196,7 +196,7 @@ static bool read_entry_axes(struct expansion *e, struct entry *entry, struct jso
     const struct option_table *table = &entry->fields.method->options;
     const char *name;
     json_t *value;
-    json_object_foreach(field.value, name, value) // in the order written
+    json_object_foreach(field.value, name, value) // in written order
     {
         const struct option *option = option_find(table, name);
         size_t key;
@@ -228,7 +228,7 @@ static const char *entry_name(const json_t *entry)
     return json_string_value(json_is_object(entry) ? json_object_get(entry, "name") : entry);
 }
 
-// Whether `--axis method=...` keeps this entry.
+// Tells whether `--axis method=...` keeps this entry.
 static bool is_picked(const struct override *override, const json_t *entry)
 {
     const char *name = entry_name(entry);
@@ -240,7 +240,7 @@ static bool is_picked(const struct override *override, const json_t *entry)
     return !override;
 }
 
-// Every name of `--axis method=...` must be that of an entry.
+// Checks that every name in `--axis method=...` has an entry.
 static bool check_picks(const struct override *override, const struct axis *axis, struct status *status)
 {
     struct names known = {0};
@@ -273,7 +273,7 @@ static bool check_used(const struct expansion *e, struct status *status)
     return true;
 }
 
-// The entry without the keys of a trial that it gives itself: a new reference.
+// The entry without the trial keys that it sets: a new reference.
 static json_t *method_alone(json_t *entry)
 {
     json_t *method = json_is_object(entry) ? json_copy(entry) : json_incref(entry);
@@ -314,7 +314,7 @@ static bool read_entries(struct expansion *e, struct status *status)
 
 // --- the trials
 
-// A file that is not there is found now rather than in the middle of the sweep.
+// Finds a missing file before the sweep starts.
 static bool check_file(struct json_field field, const char *path, struct status *status)
 {
     struct stat info;
@@ -330,7 +330,7 @@ static bool check_file(struct json_field field, const char *path, struct status 
     return true;
 }
 
-// What is kept there is as large as the method makes it: that it fits is found when it is allocated.
+// Offloaded data are as large as the method makes them, so their size is checked at allocation.
 static bool check_folder(struct json_field field, const char *path, struct status *status)
 {
     struct stat info;
@@ -379,7 +379,7 @@ static bool check_files(const struct trial *trial, struct trial_fields *fields, 
     return !trial->labels || check_tokens(*trial_field(fields, "labels"), trial, trial->labels, true, status);
 }
 
-// Remembers an id in an open hash table of positions in trials, from 1; false if it is there. Ids are hashes
+// Adds an id to an open hash table of indices in trials, from 1; returns false if it exists. Ids are hashes
 // already.
 static bool add_id(uint32_t *table, size_t slots, const struct spec_trial *trials, size_t index)
 {
@@ -393,7 +393,7 @@ static bool add_id(uint32_t *table, size_t slots, const struct spec_trial *trial
     return true;
 }
 
-// People write a size with its unit; a number without one is what this program writes into a trial.
+// Requires units in sizes written by people; a number without one is only written by this program.
 static bool check_limits(struct trial_fields *fields, struct status *status)
 {
     static const char *const limits[] = {"memory", "host_memory"};
@@ -435,7 +435,7 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
         trial_free(&trial);
     }
     free(table);
-    if (ok && !any) // one message instead of as many records
+    if (ok && !any) // one message instead of a record for each
         *status = first;
     return ok && any;
 }

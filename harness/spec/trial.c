@@ -22,7 +22,7 @@ size_t trial_row_tokens(const struct trial *trial)
         return trial->row_tokens;
     if (trial->group <= 1)
         return T;
-    // The prompt's last token is each sequence's own, and the last one's target is nobody's.
+    // Each sequence has its own last token of the prompt, and no target follows its last token.
     return prompt ? prompt - 1 + trial->group * (T - prompt) : trial->group * T;
 }
 
@@ -66,7 +66,7 @@ size_t trial_together(const struct trial *trial)
 {
     size_t group = trial->group > 1 ? trial->group : 1;
     size_t compared = objective_together(trial->objective, trial->objective_options), common = compared;
-    for (size_t rest = group; rest;) { // Euclid's, for the least multiple of both
+    for (size_t rest = group; rest;) { // Euclid's algorithm, for the least common multiple
         size_t next = common % rest;
         common = rest;
         rest = next;

@@ -13,8 +13,7 @@ struct json_field *trial_field(struct trial_fields *fields, const char *key)
     return &fields->keys[i];
 }
 
-// Tokens of a row of a batch file's groups, which the file alone says: what is drawn, and a share, is of its
-// chunks.
+// Reads the tokens of a row of a batch file's groups, which determine the chunks to draw and shares.
 static bool read_row_tokens(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct json_field *share = method_fields_share(&fields->method);
@@ -47,7 +46,7 @@ static json_t *decode_method(struct trial *trial, const struct trial_fields *fie
                : NULL;
 }
 
-// What a training run can read: of windows of tokens all are predicted, and nothing else is known of them.
+// Checks the data of a training run: windows of tokens have targets everywhere and no other information.
 static bool check_train_data(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     struct json_field field = fields->keys[trial_key_find("train")];
@@ -114,7 +113,7 @@ static bool check_evaluation(const struct trial *trial, const struct trial_field
                            "nothing is evaluated; give \"held_out\" or \"evaluate\", or leave it out");
 }
 
-// Keys of schedule wsd, and what they say together.
+// Checks the keys of schedule wsd together.
 static bool check_wsd(const struct training *train, struct json_field field, struct status *status)
 {
     bool cycled = train->cycles < 0.5 || train->cycles > 0.5;
@@ -147,7 +146,7 @@ static bool check_wsd(const struct training *train, struct json_field field, str
                train->warmup, train->steps, train->steps - train->warmup);
 }
 
-// Of the rate, what would never come to pass.
+// Refuses values of the rate that would have no effect.
 static bool check_rate(const struct training *train, struct json_field field, struct status *status)
 {
     if (train->warmup > train->steps)
@@ -163,7 +162,7 @@ static bool check_rate(const struct training *train, struct json_field field, st
     return check_wsd(train, field, status);
 }
 
-// What keys say together and no one of them alone.
+// Checks combinations of keys.
 static bool check_train(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct training *train = &trial->train;
@@ -201,7 +200,7 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
     if (!method_check_objective(trial->method, trial->options, trial->objective, trial->objective_options, &biased))
         return json_field_fail(fields->method.given.entry, status, "method \"%s\" under objective \"%s\": %s",
                                trial->method->name, trial->objective->name, biased.message);
-    // Where nothing is read a spec may name what it serves elsewhere.
+    // A spec may name inputs for other objectives; they are ignored if this one reads none.
     bool tokens_alone = trial->data.kind != DATA_RANDOM && trial->data.kind != DATA_BATCH;
     unsigned reads = objective_terms(trial->objective, trial->objective_options).required;
     if (tokens_alone && reads & (BATCH_WEIGHTS | BATCH_ADVANTAGES | BATCH_DESIRABLE) && !trial->planned)
@@ -215,7 +214,7 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
     return true;
 }
 
-// Prompts, and groups that share them.
+// Checks prompts, and groups that share them.
 static bool check_prompt(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     struct json_field prompt = fields->keys[trial_key_find("prompt")];
@@ -241,8 +240,8 @@ static bool check_prompt(const struct trial *trial, const struct trial_fields *f
     return true;
 }
 
-// What an optimizer moves, and when, together with other keys.
-// What goes with the rest of the trial but not with its method leaves the trial unsupported.
+// Checks the optimizer with other keys. A combination that is only impossible for the trial's method makes the
+// trial unsupported.
 static bool check_optimizer(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct optimizer *optimizer = trial->optimizer;
@@ -298,7 +297,7 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
     return true;
 }
 
-// Nodes are as large as each other, and leave something between them.
+// Checks that nodes are of equal size and that there are several.
 static bool check_node(const struct trial *trial, struct json_field field, struct status *status)
 {
     const struct parallel *parallel = &trial->parallel;
@@ -374,7 +373,8 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
 }
 
-// What a key is read from; where it is left out and a batch file says it, what is wrong is said of the file.
+// The source of a key's value; for an absent key that a batch file determines, errors are reported at the file's
+// key.
 static struct json_field source_of(const struct trial_key *key, const struct trial *trial,
                                    const struct trial_fields *fields)
 {
@@ -386,7 +386,7 @@ static struct json_field source_of(const struct trial_key *key, const struct tri
     return field;
 }
 
-// All keys with their defaults spelled out; NULL and a status if anything is wrong. A new reference.
+// Decodes all keys, with defaults; returns a new reference, or NULL and a status.
 static json_t *decode_keys(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     *trial = (struct trial){.suited = fields->suited};

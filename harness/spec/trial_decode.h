@@ -1,22 +1,22 @@
-// Trial decode: a trial from its keys, each with the place it was written at: one JSON object, or what a spec's
-// axes picked.
+// Trial decode: decodes a trial from keys with their positions: one JSON object, or values picked from a spec's
+// axes.
 #pragma once
 #include "harness/spec/method_decode.h"
 #include "harness/spec/trial_id.h"
 
-// What was given for each key; value NULL: left out. A key that was left out has the path it is missed at.
+// The given value of each key; value NULL: absent, with the path at which to report it missing.
 struct trial_fields {
-    struct json_field keys[TRIAL_KEYS_MAX]; // in the order of trial_keys; all but the method, which is taken apart:
+    struct json_field keys[TRIAL_KEYS_MAX]; // in the order of trial_keys; all but the method, which is parsed:
     struct method_fields method;
-    bool suited; // what was left out is as the device's own defaults have it, not as records do
+    bool suited; // absent keys have the device's own defaults, rather than the records'
 };
 
 // The field of a key by its name.
 struct json_field *trial_field(struct trial_fields *fields, const char *key);
-// As trial_decode, on fields; a trial whose method does not go with its model or context says so itself. Release
+// trial_decode for fields; a trial whose method does not fit its model or context is marked unsupported. Release
 // with trial_free, also after a failure.
 bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,
                          struct status *status);
-// The same without its JSON (trial->canonical): for its id, and for whether it can be.
+// The same without the JSON (trial->canonical): for the id, and to check the trial.
 bool trial_identify_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,
                            struct status *status);

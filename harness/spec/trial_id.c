@@ -20,11 +20,11 @@ void trial_defaults_free(struct trial_defaults *defaults)
         forget(&defaults->keys[i]);
 }
 
-// Keeps nothing that was another trial's.
+// Drops defaults that depend on another trial.
 static void rest_on(struct trial_defaults *defaults, const struct trial *trial)
 {
     struct trial_basis basis;
-    memset(&basis, 0, sizeof basis); // also what is between its members
+    memset(&basis, 0, sizeof basis); // including padding
     basis.config = trial->config;
     basis.dtype = trial->dtype;
     basis.planned = trial->planned;
@@ -36,7 +36,7 @@ static void rest_on(struct trial_defaults *defaults, const struct trial *trial)
     defaults->basis = basis;
 }
 
-// What a key means where it is left out; of an object, where all of it but the name is. NULL: it must be given.
+// A key's default value; for an object, with this name and all else absent. NULL: required.
 static json_t *default_of(const struct trial_basis *basis, const struct trial_key *key, struct json_field field,
                           bool object, const json_t *name)
 {
@@ -44,7 +44,7 @@ static json_t *default_of(const struct trial_basis *basis, const struct trial_ke
         return object ? method_json(basis->method, NULL) : NULL;
     if (!object && key->required)
         return NULL;
-    // What is decoded here is the scratch's own.
+    // Values decoded here belong to the scratch.
     struct trial scratch = {.config = basis->config,
                             .dtype = basis->dtype,
                             .planned = basis->planned,
@@ -87,9 +87,9 @@ static const json_t *kept_bare(struct trial_defaults *defaults, size_t key, stru
     return kept->bare;
 }
 
-// --- what differs from them
+// --- differences from the defaults
 
-// Takes the members out of the object that are equal to the default's.
+// Removes members that equal the default's.
 static void strip(json_t *object, const json_t *defaults)
 {
     const char *key;
@@ -102,7 +102,7 @@ static void strip(json_t *object, const json_t *defaults)
     }
 }
 
-// What of a key's value goes into the id: what differs from the default. NULL: nothing.
+// The part of a key's value in the id: its differences from the default. NULL: none.
 static json_t *part_of_id(struct trial_defaults *defaults, size_t key, struct json_field field)
 {
     const json_t *absent = kept_default(defaults, key, field);
@@ -131,7 +131,7 @@ json_t *trial_differences(const struct trial *trial, const json_t *canonical, st
     return parts;
 }
 
-// Of defaults that rest on the dtype alone; values: an object of the key's.
+// Uses defaults that depend on the dtype alone; values: an object with the key.
 static struct json_field open_recorded(struct json_source *values, const struct trial_key *key, const json_t *value,
                                        enum dtype dtype, struct trial_defaults *defaults)
 {

@@ -3,7 +3,7 @@
 #include "harness/text/size.h"
 #include <string.h>
 
-// --- reading: the default, then what is given
+// --- reading: starts from the default
 
 static bool read_choice(const struct trial_key *key, struct json_field field, int *value, struct status *status)
 {
@@ -152,7 +152,7 @@ json_t *trial_key_decode(const struct trial_key *key, struct trial *trial, struc
     return read_simple(key, trial, field, status) ? simple_json(key, trial) : NULL;
 }
 
-// --- of records
+// --- records
 
 static json_t *default_of(const struct trial_key *key)
 {
@@ -166,7 +166,7 @@ static json_t *default_of(const struct trial_key *key)
     return own ? json_null() : trial_key_decode(key, &scratch, (struct json_field){0}, &none);
 }
 
-// An object's members at their defaults, also where the default is no object.
+// Default members of an object, even if its default is no object.
 static json_t *default_members(const struct trial_key *key)
 {
     struct trial scratch = {.objective = objectives[0]};

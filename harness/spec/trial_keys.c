@@ -10,7 +10,7 @@
 #define COUNT_MAX   ((double)JSON_INTEGER_MAX)
 
 #define KEY(key, kind) .name = key, .type = KEY_##kind
-// Held in a member of struct trial.
+// Stored in a member of struct trial.
 #define MEMBER(key, kind, member) KEY(key, kind), .offset = offsetof(struct trial, member)
 
 static const struct trial_key measure_keys[] = {
@@ -134,7 +134,7 @@ static const struct trial_key train_keys[] = {
     {0}};
 
 const struct trial_key trial_keys[] = {
-    // A folder of a model may be called 7.
+    // A model's folder may be named 7.
     {KEY("model", OWN), .first = true, .required = true, .meaning = "the model",
      .values = "a preset, a folder with config.json and *.safetensors, or in a spec a shape", .quiet = true,
      .argument = "DIR|PRESET", .spelling = SPELLED_TEXT, .decode = decode_model},
@@ -301,7 +301,7 @@ void trial_key_names(struct names *names, const struct trial_key *keys)
         names_add(names, keys->name);
 }
 
-// --- in words
+// --- descriptions
 
 void trial_key_unit(const struct trial_key *key, char *text, size_t bytes)
 {

@@ -12,72 +12,73 @@ enum key_type {
     KEY_TEXT,   // char *, or NULL
     KEY_SIZE,   // size_t of bytes; 0: null
     KEY_OBJECT, // of members
-    KEY_OWN,    // what `decode` says
+    KEY_OWN,    // as `decode` reads it
     KEY_METHOD, // method_decode.h
 };
 
-// How a flag's text becomes JSON: "7" a number where it is one, always a text, "a=1,b=2" an object, "name,a=1" an
-// object with a name; or a number, else the path of a batch file, which is the data.
+// How a flag's text becomes JSON: VALUE: "7" is a number, otherwise a text; TEXT: always a text; OBJECT: "a=1,b=2";
+// NAMED: "name,a=1" is an object with a name; BATCH: a number, or else the path of a batch file, which becomes the
+// data.
 enum key_spelling { SPELLED_VALUE, SPELLED_TEXT, SPELLED_OBJECT, SPELLED_NAMED, SPELLED_BATCH };
 
-// How records hold a KEY_OWN.
+// Type of a KEY_OWN in records.
 enum key_holds { HOLDS_ANY, HOLDS_TEXT, HOLDS_OBJECT };
 
 struct trial_key {
     const char *name;
     enum key_type type;
     enum key_holds holds;
-    size_t offset;              // in struct trial, of all but KEY_OBJECT, KEY_OWN and KEY_METHOD
+    size_t offset;              // in struct trial, except for KEY_OBJECT, KEY_OWN and KEY_METHOD
     double minimum, maximum;    // KEY_COUNT, KEY_NUMBER
-    double initial;             // default; of KEY_CHOICE the index
-    double card_rows;           // KEY_COUNT of tokens: as an option has it (kernels/base/options.h)
+    double initial;             // default; for KEY_CHOICE the index
+    double card_rows;           // KEY_COUNT of tokens: see kernels/base/options.h
     const char *const *choices; // KEY_CHOICE: names in the order of the enum, ending in NULL
-    const char *kind;           // KEY_CHOICE: what one is called
+    const char *kind;           // KEY_CHOICE: the kind of its values
     bool required;
     const char *unit;     // NULL: none
-    const char *meaning;  // a line
-    const char *values;   // what may be given, where the type does not say it
+    const char *meaning;  // one line
+    const char *values;   // allowed values, if the type does not determine them
     const char *standard; // KEY_OWN: the default, in words
-    const char *null;     // what null, the default, means; NULL: null is refused
-    const char *telling;  // of an object: the member that says most
-    bool quiet;           // mostly of a whole sweep: a trial's line has it only where it varies
-    bool first;           // of a flag: people use it first, and --help shows it
-    const char *words;    // KEY_BOOL: what true is called where settings are described
-    // Values, as flags have them, that a search over settings tries too where none is given (`longbp advise`);
-    // NULL: none.
+    const char *null;     // meaning of null, the default; NULL: null is refused
+    const char *telling;  // for an object: its main member
+    bool quiet;           // usually equal in a whole sweep: a trial's line has it only if it varies
+    bool first;           // a main flag, shown by --help
+    const char *words;    // KEY_BOOL: the name of true in descriptions of settings
+    // Further values, as in flags, that a search over settings tries if none is given (`longbp advise`); NULL:
+    // none.
     const char *const *tried;
-    bool rounds; // they change the gradient: they are tried only where the key is named for it
-    // The flag: its argument, NULL: none but that of a KEY_BOOL; its name, NULL: the key's.
+    bool rounds; // they change the gradient: tried only if the key is named
+    // The flag: its argument, NULL: only a KEY_BOOL has a flag; its name, NULL: the key's.
     const char *argument, *flag;
     enum key_spelling spelling;
-    // KEY_COUNT: *value, as keys before it say it where this one is left out; they may say nothing. False and a
-    // status if they should and cannot. NULL: they never do.
+    // KEY_COUNT: derives the value from earlier keys if this one is absent; may leave it unset. Returns false and a
+    // status on failure. NULL: never derived.
     bool (*told)(const struct trial *trial, size_t *value, struct status *status);
-    // Reads the field, checks it against the keys before, sets the trial; the value with its defaults spelled out,
-    // a new reference, or NULL and a status.
+    // Reads the field, checks it against earlier keys and sets the trial. Returns the value with its defaults, a
+    // new reference, or NULL and a status.
     json_t *(*decode)(struct trial *trial, struct json_field field, struct status *status);
-    // KEY_OBJECT: leaves out what the trial cannot have. NULL: nothing.
+    // KEY_OBJECT: drops members that do not apply to the trial. NULL: none.
     void (*settle)(struct trial *trial);
     const struct trial_key *members; // KEY_OBJECT: ending in a NULL name
 };
 
 #define TRIAL_KEYS_MAX 40
-// In the order in which each can be checked against those before it, ending in a NULL name.
+// Ordered so that each key can be checked against earlier ones; ending in a NULL name.
 extern const struct trial_key trial_keys[];
 size_t trial_key_count(void);
-// Position of a key, or trial_key_count() if there is none of this name.
+// Index of a key, or trial_key_count() if unknown.
 size_t trial_key_find(const char *name);
-// NULL: there is none of this name.
+// NULL: unknown name.
 const struct trial_key *trial_key_named(const char *name);
-// A key of which a search tries values, and the object that it is a member of; NULL: the trial.
+// A key with values that a search tries, and the object that contains it; NULL: the trial.
 struct tried_key {
     const struct trial_key *key, *parent;
 };
-// In the table's order; their number.
+// Lists them in the table's order; returns their number.
 size_t trial_keys_tried(struct tried_key tried[TRIAL_KEYS_MAX]);
 // Its value in a trial's canonical JSON, borrowed.
 json_t *tried_key_value(struct tried_key tried, const json_t *canonical);
-// Adds all names of a table, which ends in a NULL name.
+// Adds all names of a table that ends in a NULL name.
 void trial_key_names(struct names *names, const struct trial_key *keys);
 // " of tokens", or nothing.
 void trial_key_unit(const struct trial_key *key, char *text, size_t bytes);

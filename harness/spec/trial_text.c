@@ -5,7 +5,7 @@
 #include "harness/text/text.h"
 #include <string.h>
 
-#define ITEMS_SHOWN 16 // of a list
+#define ITEMS_SHOWN 16 // in a list
 
 static void append_value(char *text, size_t bytes, const json_t *value)
 {
@@ -45,7 +45,7 @@ static void append_member(char *text, size_t bytes, const struct trial_key *key,
     }
 }
 
-// An object that says nothing of what it might.
+// Tells whether an object has only nulls.
 static bool is_silent(const json_t *value)
 {
     const char *name;
@@ -58,7 +58,7 @@ static bool is_silent(const json_t *value)
     return json_object_size(value) > 0;
 }
 
-// exact: sizes are told to the byte.
+// exact: sizes in bytes.
 static void write_key(const struct trial_key *key, const json_t *value, bool exact, char *text, size_t bytes)
 {
     *text = 0;
@@ -105,8 +105,8 @@ bool trial_key_text_is_ambiguous(json_t *said, const struct trial_key *key, cons
     return ambiguous;
 }
 
-// Whether the trial has another value than by default, which on a card may be the card's own. own: of what differs
-// from the CPU's defaults.
+// Tells whether the trial's value is not the default, which a card may set. own: the differences from the CPU's
+// defaults.
 static bool differs(const struct trial *trial, double card_rows, double initial, const json_t *own,
                     const json_t *value)
 {
@@ -115,7 +115,7 @@ static bool differs(const struct trial *trial, double card_rows, double initial,
     return (size_t)json_number_value(value) != option_on_card(card_rows, (size_t)initial, trial->batch);
 }
 
-// Of a method that was chosen every option.
+// A chosen method is written with every option.
 static void append_method(char *text, size_t bytes, const struct trial *trial, const json_t *own)
 {
     json_t *all = method_json(trial->method, trial->options);
@@ -132,7 +132,7 @@ static void append_method(char *text, size_t bytes, const struct trial *trial, c
     json_decref(all);
 }
 
-// What differs from the default, and of an object also the member that tells most.
+// Writes the difference from the default; for an object also its main member.
 static void append_key(char *text, size_t bytes, const struct trial_key *key, json_t *own, const json_t *all)
 {
     char words[512];
@@ -145,7 +145,7 @@ static void append_key(char *text, size_t bytes, const struct trial_key *key, js
 
 void trial_text(const struct trial *trial, const struct spec *spec, char *text, size_t bytes)
 {
-    // Those that every line begins or ends with.
+    // Keys at the start or end of every line.
     static const struct names framing = {4, {"method", "context", "dtype", "device"}};
     *text = 0;
     struct trial_defaults defaults = {0};

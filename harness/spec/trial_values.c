@@ -32,7 +32,7 @@ json_t *decode_dtype(struct trial *trial, struct json_field field, struct status
     return json_string(dtype_name(trial->dtype));
 }
 
-// "cuda:1"; "cuda:0" is "cuda". How many cards there are, only the machine that opens the device knows.
+// "cuda:1"; "cuda:0" is "cuda". Only the machine that opens the device knows the number of cards.
 static json_t *decode_numbered_device(struct trial *trial, struct json_field field, const char *name,
                                       struct status *status)
 {
@@ -48,7 +48,7 @@ static json_t *decode_numbered_device(struct trial *trial, struct json_field fie
 
 json_t *decode_device(struct trial *trial, struct json_field field, struct status *status)
 {
-    // A device this program was built without is still a device: its trials end as `unsupported`.
+    // A device that this build lacks is still valid: its trials end as `unsupported`.
     struct names names = {0}; // the first is the default
     for (const struct device_kind *kind = device_kinds; kind->name; kind++)
         names_add(&names, kind->name);
@@ -63,7 +63,7 @@ json_t *decode_device(struct trial *trial, struct json_field field, struct statu
     if (!json_field_choice(field, &names, "device", &index, status))
         return NULL;
     const char *name = names.items[index];
-    if (!strcmp(name, "plan")) // like the device that the dtype is for
+    if (!strcmp(name, "plan")) // the device for the dtype
         name = device_kind_like(trial->dtype == DTYPE_BF16)->planned;
     snprintf(trial->device, sizeof trial->device, "%s", name);
     trial->planned = trial_plans_on(name);
@@ -119,7 +119,7 @@ static json_t *decode_text(struct trial *trial, struct json_field field, struct 
     return json_pack("{s:s}", "text", path);
 }
 
-// Tokens whose dtype is left out. What is wrong with the file is said where it is read, which need not be here.
+// Guesses the format of tokens. Errors of the file are reported when it is read, possibly elsewhere.
 static json_t *decode_described(struct trial *trial, const char *path)
 {
     struct status unread = {0};
@@ -234,8 +234,8 @@ json_t *decode_documents(struct trial *trial, struct json_field field, struct st
     return canonical;
 }
 
-// Reads one of the names, and its options into a struct of its own, a new one; the value with its defaults spelled
-// out, which is just the name where no options are.
+// Reads a name and its options into a new struct; returns the value with its defaults, or just the name if it has
+// no options.
 static json_t *decode_named(const struct named_tables *tables, struct json_field field, size_t *index,
                             void **options, struct status *status)
 {
@@ -269,7 +269,7 @@ json_t *decode_objective(struct trial *trial, struct json_field field, struct st
 static const char *const reference_names[] = {
     [REFERENCE_FILE] = "file", [REFERENCE_RANDOM] = "random", [REFERENCE_ADAPTER_OFF] = "adapter-off"};
 
-// What is meant where nothing is said; NULL: it must be. A plan means what is measured with, if there is something.
+// The default reference; NULL: required. A plan assumes the reference of a measurement, if there is one.
 static const char *usual_reference(const struct trial *trial)
 {
     return trial->data.kind == DATA_BATCH           ? reference_names[REFERENCE_FILE]
@@ -279,7 +279,7 @@ static const char *usual_reference(const struct trial *trial)
                                                     : NULL;
 }
 
-// Why this trial cannot have it; NULL: it can.
+// Why this trial cannot have the reference; NULL: it can.
 static const char *reference_fault(const struct trial *trial, int kind)
 {
     return kind == REFERENCE_FILE && trial->data.kind != DATA_BATCH && !trial->planned
@@ -313,7 +313,7 @@ static bool read_reference_folder(struct trial *trial, const char *path, struct 
 json_t *decode_reference(struct trial *trial, struct json_field field, struct status *status)
 {
     const char *text = NULL;
-    // Left out rather than refused where nothing reads it, so that one spec serves all objectives.
+    // Dropped rather than refused if the objective reads none, so that one spec serves all objectives.
     if (!(objective_terms(trial->objective, trial->objective_options).required & BATCH_REFERENCE))
         return json_null();
     if (json_field_given(field)) {
@@ -340,7 +340,7 @@ json_t *decode_reference(struct trial *trial, struct json_field field, struct st
     return read_reference_folder(trial, text, field, status) ? json_string(text) : NULL;
 }
 
-// Whether a module that trains whole is one that is quantised.
+// Tells whether a module to save is quantised.
 static bool saves_projection(const struct trial *trial)
 {
     struct model model;
@@ -398,7 +398,7 @@ json_t *decode_optimizer(struct trial *trial, struct json_field field, struct st
     return canonical;
 }
 
-// stochastic NULL: these sums are rounded to nearest alone.
+// stochastic NULL: the accumulator is rounded only to nearest.
 static json_t *decode_accumulator(enum dtype model, enum dtype *dtype, bool *stochastic, struct json_field field,
                                   struct status *status)
 {
@@ -460,9 +460,9 @@ void settle_train(struct trial *trial)
     trial->train.evaluate.kind = trial->data.kind;
 }
 
-// One spec serves all devices, methods and objectives: a plan is one step without a gradient, only what is drawn
-// has a bias, only pairs have their sums, which one rank alone measures, and only weights in bf16 that train lose
-// updates.
+// Drops measurements that do not apply, so that one spec serves all devices, methods and objectives: a plan is one
+// step without a gradient; bias needs drawn chunks; pair sums need pairs and one rank; lost updates need bf16
+// weights that train.
 void settle_measure(struct trial *trial)
 {
     struct measure *measure = &trial->measure;
@@ -472,7 +472,7 @@ void settle_measure(struct trial *trial)
         measure->gradient = GRADIENT_NONE;
         measure->gemm = false;
     }
-    if (trial->train.steps) { // whose steps are the samples
+    if (trial->train.steps) { // its steps are the samples
         measure->warmup = 0;
         measure->samples = 1;
         measure->timeline = measure->categories = measure->bias = measure->pair_sums = false;

@@ -1,9 +1,9 @@
-// Trial values: the keys of a trial whose values have forms of their own. As trial_key's decode and settle.
+// Trial values: decode and settle functions of the trial keys with values in forms of their own.
 #pragma once
 #include "harness/json/json_field.h"
 #include "harness/spec/trial.h"
 
-// The "model" of a trial: a preset's name, the shape itself, a preset with changes, or a folder.
+// The "model" of a trial: a preset's name, a shape, a preset with changes, or a folder.
 // {"layers": 4, "width": 128, "heads": 4, "ffn": 352, "vocab": 256} must be given; by default "kv_heads" = heads,
 // "head_dim" = width / heads, "rope_theta" 10000, "norm_epsilon" 1e-5, "tied", "qkv_bias" and "qk_norm" false,
 // "rope_scaling" null or {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
@@ -13,8 +13,8 @@
 // "local_rope_theta" (struct config); "name" a label. With {"preset": NAME, ...} all of them come from the preset.
 //
 // *folder becomes NULL, or the folder, to be freed. *canonical becomes a new reference: the folder, the preset's
-// name if the shape is exactly its, or the whole shape. Returns false and a status if the field cannot be used;
-// nothing is then to be freed.
+// name if the shape equals it, or the whole shape. Returns false and a status if the field is invalid; nothing is
+// then to be freed.
 bool config_decode(struct json_field field, struct config *config, char **folder, json_t **canonical,
                    struct status *status);
 
@@ -35,6 +35,6 @@ json_t *decode_gradient_dtype(struct trial *trial, struct json_field field, stru
 json_t *decode_host(struct trial *trial, struct json_field field, struct status *status);
 void settle_train(struct trial *trial);
 void settle_measure(struct trial *trial);
-// As trial_key's told: what a batch file says.
+// For trial_key's told: the batch size in a batch file.
 bool batch_of_data(const struct trial *trial, size_t *value, struct status *status);
 bool context_of_data(const struct trial *trial, size_t *value, struct status *status);

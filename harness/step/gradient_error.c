@@ -1,5 +1,4 @@
-// Gradient error: one pass over two arrays gathers the sums from which every measure follows.
-// A NaN anywhere reaches every measure: none of them may hide it.
+// Gradient error: one pass over two arrays computes the sums for every measure. NaN propagates to every measure.
 #include "harness/step/gradient_error.h"
 #include <inttypes.h>
 #include <math.h>
@@ -21,7 +20,7 @@ static void add(struct sums *sums, const double *g, const double *r, size_t coun
         sums->reference_squared += r[i] * r[i];
         sums->product += g[i] * r[i];
         sums->absolute += difference;
-        // Not fmax: that would drop a NaN.
+        // fmax would drop a NaN.
         if (!(difference <= sums->max_abs))
             sums->max_abs = isnan(sums->max_abs) ? sums->max_abs : difference;
         if (r[i] != 0) {

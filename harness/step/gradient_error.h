@@ -1,5 +1,5 @@
-// Gradient error: how far one set of gradients lies from a reference, per tensor and overall.
-// Sets are held on the host in f64, so that gradients of different dtypes and devices meet on equal terms.
+// Gradient error: the distance of gradients from a reference, per tensor and overall. Gradients are held on the
+// host in f64, so that different dtypes and devices compare alike.
 #pragma once
 #include "kernels/model/model.h"
 
@@ -7,26 +7,25 @@ struct gradient_tensor {
     char name[112];
     size_t size;
     double *values; // [size]
-    uint64_t hash;  // XXH3 of its bytes, in the dtype that the device holds it in
+    uint64_t hash;  // XXH3 of its bytes in the device's dtype
 };
 
-// The gradients of everything that trains, in the model's order.
+// The gradients of all trainable parameters, in the model's order.
 struct gradient_set {
-    uint64_t hash; // XXH3 of "NAME HASH\n" of each tensor, its hash in 16 hexadecimal digits
+    uint64_t hash; // XXH3 of "NAME HASH\n" for each tensor, with 16 hexadecimal digits
     size_t count;
     struct gradient_tensor *tensors;
 };
 
 // g: the gradient, r: the reference, all sums in f64.
 struct gradient_error {
-    // ||g - r|| / ||r||. A reference that is 0 but for the rounding of f64 (||r|| <= 1e-12 share_l2), such as that
-    // of the queries of a softmax over one token, has no scale of its own: ||g - r|| / share_l2.
+    // ||g - r|| / ||r||. If the reference is 0 except for f64 rounding (||r|| <= 1e-12 share_l2), as for the
+    // queries of a softmax over one token: ||g - r|| / share_l2.
     double relative_l2;
     double l2;           // ||g - r||
     double reference_l2; // ||r||
-    // A tensor of n of the gradient's N elements: sqrt(n / N) of the whole gradient's norm. The whole gradient: 1,
-    // of the size of a mean loss's gradient by the logits. A tensor's is a share of 1 where the whole gradient is
-    // 0.
+    // For a tensor of n of the gradient's N elements: sqrt(n / N) of the whole gradient's norm, or of 1 if that is
+    // 0. For the whole gradient: 1, the size of a mean loss's gradient by the logits.
     double share_l2;
     double max_abs;       // max |g - r|
     double cosine;        // g . r / (||g|| ||r||); 1 if both are 0, 0 if only one is
@@ -35,13 +34,13 @@ struct gradient_error {
     double mean_relative; // mean |g - r| / |r| over the elements with r != 0
 };
 
-// Whether the reference is 0 but for rounding, and what relative_l2 is relative to.
+// Tells whether the reference is 0 except for rounding; and the norm that relative_l2 is relative to.
 bool gradient_vanishes(const struct gradient_error *error);
 double gradient_scale(const struct gradient_error *error);
 
 struct tensor_error {
     char name[112];
-    uint64_t hash; // of the gradient, not of the reference
+    uint64_t hash; // of the gradient
     struct gradient_error error;
 };
 
@@ -50,21 +49,21 @@ struct gradient_report {
     uint64_t hash; // of the gradient
     size_t count;
     struct tensor_error *tensors; // [count]
-    size_t worst;                 // index of the largest relative_l2; one that is not a number counts as larger
+    size_t worst;                 // index of the largest relative_l2; NaN counts as largest
 };
 
 // Copies the model's gradients. Release with gradient_set_free.
 void gradient_set_take(struct gradient_set *set, const struct model *model);
-// A parameter's gradient, of which these are the bytes, becomes the set's next tensor; there is room for it.
+// Adds a parameter's gradient with these bytes as the next tensor; the set must have room.
 void gradient_set_add(struct gradient_set *set, const struct parameter *parameter, enum dtype dtype,
                       const void *bytes);
-// Its hash, of its tensors'.
+// Sets the set's hash from its tensors'.
 void gradient_set_hash(struct gradient_set *set);
 void gradient_set_free(struct gradient_set *set);
-// Of the same model shape; the reference may have tensors that the set has not, which count for nothing. Release
-// with gradient_report_free.
+// Both must have the same model shape; extra tensors of the reference are ignored. Release with
+// gradient_report_free.
 void gradient_compare(struct gradient_report *report, const struct gradient_set *set,
                       const struct gradient_set *reference);
 void gradient_report_free(struct gradient_report *report);
-// The overall relative L2 alone.
+// The overall relative L2.
 double gradient_relative_l2(const struct gradient_set *set, const struct gradient_set *reference);

@@ -1,5 +1,5 @@
-// Layers further up leave less to be kept, but for the lowest of all: its input is the embedding, which is looked
-// up again, where that of any other is kept. So it is one of the two lowest.
+// Higher layers keep less, except the lowest of all: its input is the embedding, which is looked up again, whereas
+// other layers' inputs are kept. So the largest block is one of the two lowest.
 #include "harness/step/largest_block.h"
 
 #define COMPARED 2
@@ -34,7 +34,7 @@ static size_t largest(const struct trial *trial, const struct device *device)
     struct peak max = {0};
     struct setup setup;
     struct setup_options how = setup_options_planned(trial);
-    struct status status = {0}; // what does not go here does not go for the caller either, who says so
+    struct status status = {0}; // failures occur for the caller too, who reports them
     how.memory_limit_bytes = 0;
     how.host_memory_limit_bytes = SIZE_MAX;
     if (count > 1 && setup_open(&setup, trial, &how, &status)) {

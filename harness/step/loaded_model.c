@@ -4,8 +4,8 @@
 #include "kernels/trainer/trainer.h"
 #include <string.h>
 
-// LoRA's new factors as a training run begins with them, and PEFT: B is 0, or of the embedding A, so the model is
-// what it is without them. What measures a step has random ones (random_weights_set), by which no gradient is zero.
+// Initialises LoRA's factors for training, as PEFT does: B, or the embedding's A, is 0, so the model is unchanged.
+// Measured steps use random ones (random_weights_set), so that no gradient is zero.
 static void begin_factors(struct model *model)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
@@ -40,7 +40,8 @@ bool loaded_model_open(struct device **opened, struct trainer *trainer, struct m
     *model = (struct model){0};
     if (!device)
         return false;
-    if (options->host_memory_limit_bytes || options->host_folder) { // whose disk says itself that it is full
+    if (options->host_memory_limit_bytes ||
+        options->host_folder) { // a folder's disk reports itself when it is full
         arena_limit(&device->host, options->host_memory_limit_bytes, NULL);
         device->host.shared_bytes = 0;
     }
@@ -78,7 +79,7 @@ bool loaded_model_open(struct device **opened, struct trainer *trainer, struct m
         trainer_options.ranks = &ranks;
     }
     trainer_open(trainer, model, &trial->config, &trainer_options, device);
-    // On a device without data weights would go nowhere.
+    // Weights are not read on a device without data.
     bool loaded = device->status.code == STATUS_OK && (device->ops->dataless || read_weights(model, trial, status));
     if (device->status.code != STATUS_OK)
         status_set(status, device->status.code, "%s", device->status.message);

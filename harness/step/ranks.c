@@ -11,19 +11,19 @@ void ranks_device(char device[RANK_DEVICE_BYTES], const struct trial *trial, con
 {
     bool cards = world->comm.size > 1 && strcmp(trial->device, "cuda") == 0;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    bool given = visible && *visible && !strchr(visible, ','); // by a launcher, to each rank its own
+    bool given = visible && *visible && !strchr(visible, ','); // by a launcher that gives each rank its own
     if (cards && !given)
         snprintf(device, RANK_DEVICE_BYTES, "%s:%zu", trial->device, world->local_rank);
     else
         snprintf(device, RANK_DEVICE_BYTES, "%s", trial->device);
 }
 
-// Elements [first, first + count) of a parameter's gradient, which a rank has.
+// Elements [first, first + count) of a parameter's gradient on a rank.
 struct piece {
     size_t first, count;
 };
 
-// Whether a rank gives the parameter's gradient, or its share of it: where all replicas have the same, the first.
+// Tells whether a rank provides the parameter's gradient, or its share: the first replica if all have the same.
 static bool gives(const struct model *model, const struct parameter *parameter, struct split split, size_t context,
                   const struct comm *all, size_t rank)
 {
@@ -31,7 +31,7 @@ static bool gives(const struct model *model, const struct parameter *parameter, 
     struct comm comm = *all;
     comm.rank = rank;
     other.ranks = ranks_of(&comm, split, &model->config, context);
-    bool lowest = ranks_lowest(&other.ranks); // of a tied table's two ends
+    bool lowest = ranks_lowest(&other.ranks); // tied embeddings count at the first stage
     return model_has(&other, parameter) && (lowest || parameter != model->embedding) &&
            (split.zero != ZERO_NOTHING || other.ranks.replicas.rank == 0);
 }
@@ -47,7 +47,7 @@ static void *download(const struct model *model, const struct parameter *paramet
     return values;
 }
 
-// A parameter's bytes of all that give some; on rank 0, which alone has room for them.
+// Collects a parameter's bytes on rank 0, which alone has room.
 static void gather_parameter(char *all, const struct model *model, const struct parameter *parameter,
                              struct split split, size_t context, const struct world *world)
 {
@@ -99,7 +99,7 @@ bool ranks_launch_open(struct launch *launch, const struct trial *trial, const c
 {
     char self[4096] = "";
     size_t count = 0;
-    if (!program && readlink("/proc/self/exe", self, sizeof self - 1) < 0) // whose meaning is another in mpirun
+    if (!program && readlink("/proc/self/exe", self, sizeof self - 1) < 0) // mpirun would resolve it to itself
         return status_set(status, STATUS_IO, "cannot find this program: /proc/self/exe");
     while (arguments[count])
         count++;

@@ -63,7 +63,7 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
                       trial->method->name);
 }
 
-// Ranks of data and of sequence are replicas of the model.
+// Checks data and sequence ranks, which are replicas of the model.
 static bool replicas_fit(const struct trial *trial, struct status *status)
 {
     const struct method *method = trial->method;

@@ -1,8 +1,8 @@
-// Ranks possible: which trials ranks can share.
+// Ranks possible: checks whether ranks can share a trial.
 #pragma once
 #include "harness/spec/trial.h"
 
-// Whether ranks can share the method, with its options, and the model as the trial asks for; and whether its batch
-// and its device, too. False and a status (unsupported) that says why not.
+// Checks that ranks can share the method with its options and the model; the second function also checks batch and
+// device. Returns false and a status (unsupported) with the reason.
 bool ranks_fit(const struct trial *trial, struct status *status);
 bool ranks_possible(const struct trial *trial, struct status *status);

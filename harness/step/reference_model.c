@@ -6,8 +6,8 @@
 #include "harness/step/step_batch.h"
 #include "harness/step/step_logprobs.h"
 
-// The trial as it would be if this were its model: what it points to is borrowed. Factors, the folder's own or some
-// that are left out: all else is frozen.
+// The trial with the reference as its model; borrows from it. It has factors only if the folder has an adapter, and
+// is otherwise frozen.
 static bool trial_of(struct trial *reference, const struct trial *trial, bool adapted, struct status *status)
 {
     char *folder = trial->reference.folder;
@@ -64,7 +64,7 @@ bool reference_model_tell(struct batch_data *data, const struct trial *trial, co
     if (reference_model_open(&reference, trial, options, status))
         log_probs = reference_model_logprobs(&reference, data, status);
     reference_model_close(&reference);
-    free(data->reference_logprobs); // of a file
+    free(data->reference_logprobs); // read from a file
     data->reference_logprobs = log_probs;
     return status->code == STATUS_OK;
 }

@@ -1,5 +1,5 @@
-// Reference model: a second model, of a folder, by which an objective's reference log-probs are computed: on a
-// device of its own, opened like the trial's, walked forward alone, without room for gradients.
+// Reference model: a second model, from a folder, that computes an objective's reference log-probs by forward
+// passes on a device of its own, opened like the trial's, without gradients.
 #pragma once
 #include "harness/data/batch_file.h"
 #include "harness/step/setup_options.h"
@@ -9,19 +9,19 @@ struct reference_model {
     struct device *device;
     struct model model;
     struct trainer trainer;
-    bool adapted;     // the folder has an adapter of its own
+    bool adapted;     // the folder has its own adapter
     struct lora lora; // its factors
 };
 
-// The folder of the trial's reference. options: those of the trial's own model. False and a status. Release with
-// reference_model_close, also after a failure.
+// Opens the trial's reference. options: of the trial's own model. Returns false and a status on failure. Release
+// with reference_model_close, also after a failure.
 bool reference_model_open(struct reference_model *reference, const struct trial *trial,
                           const struct setup_options *options, struct status *status);
-// Of the labels of any data: [batch, context], to be freed; NULL and a status.
+// Log-probs of the labels: [batch, context], to be freed; NULL and a status on failure.
 double *reference_model_logprobs(struct reference_model *reference, const struct batch_data *data,
                                  struct status *status);
 void reference_model_close(struct reference_model *reference);
-// All of it for data of the trial, which get their reference_logprobs; nothing where its reference is no folder.
-// False and a status.
+// Opens the reference, sets the data's reference_logprobs and closes it; does nothing if the trial's reference is
+// no folder. Returns false and a status on failure.
 bool reference_model_tell(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
                           struct status *status);

@@ -32,7 +32,7 @@ static double parts(const struct trial *trial)
     return trial->kv_gradient_stochastic ? 2 * count : count;
 }
 
-// sigma of the header, where results are stored with one unit roundoff and sums have another.
+// sigma of the header, for unit roundoffs of stored results and of sums.
 static double deviation(const struct trial *trial, double stored, double sum, double part_count)
 {
     const struct config *config = &trial->config;

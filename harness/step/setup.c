@@ -1,5 +1,5 @@
-// Setup: opened in the order data, device, model, weights, batch; closed in the opposite one. A second model, the
-// reference, comes and goes before the device.
+// Setup: opened in the order data, device, model, weights, batch; closed in reverse. A reference model is opened
+// and closed before the device.
 #include "harness/step/setup.h"
 #include "harness/step/loaded_model.h"
 #include "harness/step/reference_model.h"
@@ -9,7 +9,7 @@
 #include "kernels/device/memo.h"
 #include "kernels/model/flops.h"
 
-// What all ranks' sequences come to, counted by each of them.
+// Totals over all ranks' sequences, computed by each rank.
 struct whole_step {
     struct normaliser normaliser;
     double model_flops;
@@ -26,7 +26,7 @@ static void add(struct whole_step *whole, const struct whole_step *part)
     whole->model_flops += part->model_flops;
 }
 
-// What a forward alone says of the tokens, before there is an objective that reads it.
+// Adds log-probs from a forward pass, before the objective reads them.
 static void add_logprobs(struct setup *setup, const struct trial *trial, struct batch_data *data)
 {
     struct batch tokens;
@@ -36,8 +36,8 @@ static void add_logprobs(struct setup *setup, const struct trial *trial, struct 
     batch_close(&tokens, setup->device);
 }
 
-// On a device without data there is nothing but the documents; a training run takes the reference's pass there,
-// too, for it is part of each step.
+// A device without data has only documents; a training run also counts the reference's pass there, which is part of
+// each step.
 void setup_open_batch(struct setup *setup, const struct trial *trial, struct batch_data *data)
 {
     if (step_logprobs_asked(trial, setup->device->ops->dataless))
@@ -57,7 +57,7 @@ void setup_close_batch(struct setup *setup)
     setup->batch = (struct batch){0};
 }
 
-// The batch, and what its objective reads besides; the model has its weights.
+// Opens the batch with the objective's inputs; the model has its weights.
 static bool open_batch(struct setup *setup, const struct trial *trial, const struct whole_step *whole,
                        struct batch_data *data, struct status *status)
 {
@@ -71,7 +71,7 @@ static bool open_batch(struct setup *setup, const struct trial *trial, const str
     return status->code == STATUS_OK;
 }
 
-// Some sequences of the step, each in a row of its own or those of a group in one; *hash: of all the step's.
+// Reads some of the step's sequences, one per row or a group per row; *hash: of all the step's data.
 static bool read_data(struct batch_data *data, const struct trial *trial, const struct setup_options *options,
                       struct row_range sequences, uint64_t *hash, struct status *status)
 {
@@ -107,7 +107,7 @@ bool setup_sequences_alike(const struct trial *trial, const char *device)
            trial->data.kind != DATA_BATCH;
 }
 
-// The sequences of every rank, one rank's after another, on a device without a model.
+// Counts the sequences of all ranks, rank by rank, on a device without a model.
 static bool count_all(struct whole_step *whole, const struct trial *trial, const struct setup_options *options,
                       struct status *status)
 {

@@ -15,7 +15,7 @@ void step_batch_open(struct batch *batch, struct device *device, const struct ba
 void step_batch_set_objective(struct batch *batch, struct device *device, const struct trial *trial,
                               const struct batch_data *data)
 {
-    static const double drawn; // in place of the noise that a device without data does not draw
+    static const double drawn; // stands for the noise on a device without data
     bool draws = device->ops->dataless && step_data_noise(trial) & BATCH_OLD;
     batch_set_objective(batch, device, trial->objective, trial->objective_options,
                         &(struct batch_values){.weights = data->weights,

@@ -1,12 +1,12 @@
-// Step batch: what one step of a trial is given (step_data.h), on a device.
+// Step batch: the data of one step (step_data.h) on a device.
 #pragma once
 #include "harness/data/batch_file.h"
 #include "harness/spec/trial.h"
 
-// A batch of the tokens, on any device; what fails is in the device's status. Release with batch_close.
+// Opens a batch of tokens on any device; failures are in the device's status. Release with batch_close.
 void step_batch_open(struct batch *batch, struct device *device, const struct batch_data *data);
-// And what the trial's objective reads besides.
+// Adds the inputs of the trial's objective.
 void step_batch_set_objective(struct batch *batch, struct device *device, const struct trial *trial,
                               const struct batch_data *data);
-// Leaves of it the tokens that are this rank's, where ranks have some of each sequence's.
+// Reduces it to this rank's tokens, if ranks divide each sequence.
 void step_batch_share(struct batch *batch, const struct model *model);

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-// Element (sequence, token) of what is random does not depend on the shape.
+// Index of a random element (sequence, token), independent of the shape.
 static uint64_t element(size_t sequence, size_t token)
 {
     return (uint64_t)sequence << 32 | token;
 }
 
-// Normal, of every sequence's first `tokens` elements.
+// Normal values for the first `tokens` elements of every sequence.
 static double *random_normal_values(const struct trial *trial, const char *name, size_t tokens, double deviation,
                                     struct status *status)
 {
@@ -53,9 +53,9 @@ static struct objective_terms terms_of(const struct trial *trial)
     return objective_terms(trial->objective, trial->objective_options);
 }
 
-// The next token, but for prompts: of as many tokens as they are to have, or from one token to half of a sequence,
-// the same for both of a pair. A context that is shorter, as a search may try it, has one token left. ids NULL:
-// what is predicted is nobody's matter.
+// Labels: the next token, except in prompts, whose length is given or random from one token to half a sequence, the
+// same for a pair. At a shorter context, which a search may try, one token has a target. ids NULL: labels have
+// arbitrary values.
 static int32_t *completions(const struct trial *trial, const int32_t *ids, struct status *status)
 {
     size_t context = trial->context;
@@ -75,7 +75,7 @@ static int32_t *completions(const struct trial *trial, const int32_t *ids, struc
     return labels;
 }
 
-// Rows with a target that weigh nothing, all of them, have no mean.
+// Refuses rows whose weights sum to 0, which have no mean.
 static bool check_weights(const struct batch_data *data, const char *path, struct status *status)
 {
     for (size_t i = 0; i < data->batch * data->context; i++)
@@ -85,7 +85,7 @@ static bool check_weights(const struct batch_data *data, const char *path, struc
                       "%s: weights are 0 wherever there is a label, so there is nothing to average", path);
 }
 
-// Both of a pair have something to be compared by.
+// Checks that both sequences of a pair have targets.
 static bool check_pairs(const struct batch_data *data, const char *path, size_t first, struct status *status)
 {
     for (size_t b = 0; b < data->batch; b++) {
@@ -129,7 +129,7 @@ bool step_data_check(const struct batch_data *data, const struct trial *trial, c
            (terms.divisor != PER_PAIR || check_pairs(data, path, first, status));
 }
 
-// The first micro-batch of a training run, in the files' order.
+// Reads the first micro-batch of a training run, in file order.
 static bool read_first(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     struct sequences sequences = {0};
@@ -153,7 +153,7 @@ static bool read_batch_file(struct batch_data *data, const struct trial *trial, 
                      (!(terms_of(trial).required & BATCH_WEIGHTS) || check_weights(data, path, status));
 }
 
-// Of every token its document, as the trial packs them.
+// Each token's document, by the trial's packing.
 static int32_t *packed_documents(const struct trial *trial, struct status *status)
 {
     const struct packing *packing = &trial->packing;
@@ -177,7 +177,7 @@ static int32_t *packed_documents(const struct trial *trial, struct status *statu
     return documents;
 }
 
-// The sequences of a group begin alike.
+// Makes the sequences of a group begin with the same tokens.
 static void share_prompts(int32_t *ids, const struct trial *trial)
 {
     for (size_t b = 0; trial->group > 1 && b < trial->batch; b++) {
@@ -193,7 +193,7 @@ static void pack(struct batch_data *data, const struct trial *trial, struct stat
         data->documents = packed_documents(trial, status);
 }
 
-// The tokens and labels of other data, and at random what these do not have.
+// Reads tokens and labels of files other than batch files, and draws the rest at random.
 static bool read_tokens(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     size_t vocab = trial->config.vocab;
@@ -268,8 +268,8 @@ uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial
                  {data->weights, rows * sizeof *data->weights},
                  {data->old_logprobs, rows * sizeof *data->old_logprobs},
                  {data->advantages, data->batch * sizeof *data->advantages},
-                 {data->reference_logprobs, rows * sizeof *data->reference_logprobs}}; // of a file alone
-    // The hash of data without these is that of the above.
+                 {data->reference_logprobs, rows * sizeof *data->reference_logprobs}}; // only from a file
+    // Data without these keep their earlier hash.
     const struct part rare[] = {{data->desirable, data->batch * sizeof *data->desirable},
                                 {data->sampling_logprobs, rows * sizeof *data->sampling_logprobs},
                                 {data->token_advantages, rows * sizeof *data->token_advantages}};
@@ -286,7 +286,7 @@ uint64_t step_data_hash(const struct batch_data *data, const struct trial *trial
     return all;
 }
 
-// How long a row of a group is turns out here; whether the method's options go with it, too.
+// Packs groups; the length of a row is known only here, so the method's options are checked again.
 bool step_data_pack(struct batch_data *data, const struct trial *trial, struct status *status)
 {
     const struct method *method = trial->method;

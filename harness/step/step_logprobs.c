@@ -15,7 +15,7 @@ void step_logprobs(struct tensor log_prob, struct model *model, const struct bat
     log_prob_pass(model, batch, log_prob, usual(without_adapter));
 }
 
-// Cells and blocks no larger than the step's own, so that the peak is its walk's.
+// Uses cells and blocks no larger than the step's, so that the step determines the peak.
 static struct log_prob_options adapter_off(const struct trial *trial)
 {
     const struct option_table *table = &trial->method->options;
@@ -44,7 +44,7 @@ static double *forward(struct model *model, const struct batch *batch, struct lo
     return turned;
 }
 
-// Data that are drawn are made without the limit, which is for the step.
+// Draws data outside the memory limit, which is for the step.
 static double *drawn_about(struct model *model, const struct batch *batch)
 {
     struct arena *arena = &model->device->arena;
