@@ -298,24 +298,18 @@ lint-tidy:
 	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 -DCUDA_PLUGIN_SOURCES=__FILE__ -DMPI_PLUGIN_SOURCES=__FILE__ $(ANALYZER) 2>/dev/null' clang-tidy
 .PHONY: lint-each lint-format lint-cppcheck lint-tidy
 
-# Man pages come from --help-all, one for the program and one per command.
-COMMANDS = $(shell $(BUILD)/longbp --commands)
-man: all ## man pages, from --help-all
-	@mkdir -p $(BUILD)/man
-	@help2man -N -n "benchmark of long-context backpropagation" -o $(BUILD)/man/longbp.1 $(BUILD)/longbp
-	@for command in $(COMMANDS); do help2man -N --help-option=--help-all -n "$$command, a command of longbp" --version-string="$$($(BUILD)/longbp --version)" \
-	  -o $(BUILD)/man/longbp-$$command.1 "$(BUILD)/longbp $$command" || exit 1; done
+man: all ## man pages, from the commands' help
+	@tools/man $(BUILD)/longbp $(BUILD)/man
 
 SHARED   := $(wildcard plots/*.gp $(foreach kind,json csv txt md,experiments/*.$(kind) experiments/*/*.$(kind)))
-HELP2MAN := $(shell command -v help2man)
 SHELLS   := bash:bash-completion/completions/longbp zsh:zsh/site-functions/_longbp fish:fish/vendor_completions.d/longbp.fish
-install: all $(if $(HELP2MAN),man) ## into PREFIX=/usr/local (and DESTDIR)
+install: man ## into PREFIX=/usr/local (and DESTDIR)
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/longbp
 	$(if $(MPI),install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/longbp $(MPI))
 	@for file in $(SHARED); do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/longbp/$$file || exit 1; done
 	@for shell in $(SHELLS); do $(BUILD)/longbp completion $${shell%%:*} | \
 	  install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/$${shell#*:} || exit 1; done
-	$(if $(HELP2MAN),install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1,@echo "man pages: left out, there is no help2man")
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1
 
 include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk tests/valgrind/valgrind.mk
 # Those that take longest are begun first, and those that wait apart from each other: so all cores are busy, and end together.

@@ -337,7 +337,7 @@ static void help_stays_in_its_columns(void **state)
             ")--/,/usage "
             " /p' help > "
             "options && "
-            "! grep -vE '^(  -., |      )--[^ ]+( --[^ ]+)*( +[^ ].*)?$|^ {29}[^ ]|^$|^ [OA][^ ].*:$' "
+            "! grep -vE '^(  -., |      )--[^ ]+( --[^ ]+)*( +[^ ].*)?$|^ {29}[^ ]|^$|^ [OK][^ ].*:$' "
             "options && "
             "! grep -E '^(  -., |      )--[^ ]+ +[^- ]' options | grep -vE '^.{27}  [^ ]' && grep -q usage options",
             c->name);
@@ -410,8 +410,9 @@ static void help_shows_first_what_is_used_first(void **state)
                          "$L train --help > help; $L train --help-all > all; grep -q -- --context= help && ! grep "
                          "-q -- --keep= help && grep -q -- --keep= all"),
                      0);
-    const char *parts[] = {"--context=", "\n Other options:\n",         "--verbose", "\n Of the trial, as in specs",
-                           "--seed=",    "\n Options of the method:\n", "--keep=",   "--help-all"};
+    const char *parts[] = {
+        "--context=", "\n Other options:\n",         "--verbose", "\n Keys of the trial, as in specs",
+        "--seed=",    "\n Options of the method:\n", "--keep=",   "--help-all"};
     char *text = text_of(scratch, "all"), *at = text;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         at = strstr(at, parts[i]);

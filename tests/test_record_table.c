@@ -342,7 +342,7 @@ static void large_numbers_have_a_unit(void **state)
                  "$L report r.jsonl --columns "
                  "flops,model_flops,model_flops_per_s,categories.roofline.bytes_per_s",
                  "flops model_flops model_flops_per_s categories.roofline.bytes_per_s\n"
-                 "999 FLOP 186.3 TFLOP 504.3 TFLOP/s 4.19 TB/s\n");
+                 "999.0 FLOP 186.3 TFLOP 504.3 TFLOP/s 4.190 TB/s\n");
     expect(scratch, "$L report r.jsonl --columns model_flops_per_s --format csv",
            "model_flops_per_s\r\n504279425301502.0\r\n");
 }

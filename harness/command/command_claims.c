@@ -34,7 +34,7 @@ int command_claims(int argc, char **argv)
         {.name = "format",
          .key = OPTION_FORMAT,
          .arg = "text|markdown|json",
-         .doc = "Of the table (default: text)"},
+         .doc = "Format of the table (default: text)"},
         {0},
     };
     static const struct argp argp = {

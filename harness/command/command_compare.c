@@ -87,10 +87,10 @@ static const char before_rules[] =
     "\n"
     "Every trial, every round and every quantity ends as same, better, worse, changed or undecided, and the "
     "verdict is the worst of them. The records of a trial are its rounds: all that the revision and the machine "
-    "of its last record measured. Of a quantity the largest of NEW's rounds is held against the largest of "
-    "BASE's, and the least against the least.\n"
+    "of its last record measured. Each quantity's largest of NEW's rounds is compared with the largest of "
+    "BASE's, and its smallest with the smallest.\n"
     "\n"
-    "What changed, and which verdict that is:\n"
+    "Verdicts:\n"
     "  status: ok in every round of BASE and not in NEW: worse; back to ok: better; an end of the same weight, "
     "such as oom for timeout: changed\n"
     "  a trial only in BASE: undecided; only in NEW: worse if it crashed, failed or ran out of time, else not "
@@ -112,20 +112,20 @@ static const char after_rules[] =
     "\n"
     "Times: measure the two builds in turn and in rounds: `longbp run SPEC --rounds 3 --against OTHER-BUILD "
     "--compare`, which ends with this comparison. Rounds of one number belong together (record field round); "
-    "records without one are paired from the last on, and what is left out is told. What disturbs a machine adds "
+    "records without one are paired from the last on, and what is left out is told. Disturbances add "
     "time, so that the faster half of a trial's samples counts in each round. Over all trials the ratio new / "
     "base is the mean over the rounds, with Student's interval: worse if the interval lies above 1 and the ratio "
-    "above 1 + half the threshold, same if the interval lies below 1 + threshold. Of one trial the fastest rounds "
+    "above 1 + half the threshold, same if the interval lies below 1 + threshold. For one trial the fastest rounds "
     "are compared, with half as much again as threshold; how far they may be off shows in the second fastest. On "
     "a machine whose speed changes all the time the median of its rounds' ratios is less than half as far off, "
     "and is compared instead. A trial is worse if it also stands out from the other trials, and if no disturbance "
     "that comes and goes explains it. Groups of trials of one method, context or dtype are judged likewise. "
     "Whatever is not the same, better or worse is undecided, and the verdict says how many rounds would do.\n"
     "\n"
-    "Of samples that other programs disturbed, processor times are compared, where both files have them and "
+    "Processor times are compared for samples that other programs disturbed, where both files have them and "
     "threads do not spin while they wait (record fields cpu_ms, provenance.spin_count); what a step waits for is "
     "not in them, and several threads that are slower by the clock alone are undecided. A method that draws its "
-    "chunks walks the same draws in both files, and a sample is held against those of its draw.\n"
+    "chunks runs the same draws in both files, and a sample is held against those of its draw.\n"
     "\n"
     "--deterministic is for BASE files from other machines: it leaves the times out, and a trial that was ok and "
     "ran out of time is undecided. --exact is for bytes and counts that nobody meant to change: work that is no "
@@ -165,7 +165,8 @@ int command_compare(int argc, char **argv)
 {
     static const struct flag options[] = {
         {"allow", .key = 'a', .arg = "LIST",
-         .doc = "What may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB (default: nothing)"},
+         .doc = "Quantities that may grow, and by how much: peak_bytes=1%,launches=2,bytes_moved=64KiB (default: "
+                "nothing)"},
         {"threshold", .key = OPTION_THRESHOLD, .arg = "SHARE",
          .doc = "The slow-down of all trials that must not pass as the same (default: 10%)"},
         {"deterministic", SET_AT(struct arguments, options.deterministic), .doc = "Leave the times out"},
@@ -173,11 +174,11 @@ int command_compare(int argc, char **argv)
          .doc = "Fewer bytes or counts are worse, too: work that is no longer counted looks like work saved"},
         {"all", SET_AT(struct arguments, all), .doc = "Show every trial, not only those that changed"},
         {"by", TEXT_AT(struct arguments, by), .arg = "KEY",
-         .doc = "Of one file, or two together: trials that differ in this key alone, such as chunk, dtype or "
-                "method, or device: a plan and what was measured; the first value is BASE (default: two files are "
+         .doc = "Compare trials, of one file or of two together, that differ in this key alone: chunk, dtype, "
+                "method; or device, a plan with measurements; the first value is BASE (default: two files are "
                 "compared by id)"},
         {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|junit|json",
-         .doc = "For people, a comment for a pull request, test results as XML, or JSON (default: text)"},
+         .doc = "Output for people, for a pull request's comment, as XML test results, or as JSON (default: text)"},
         {OPERANDS, LIST_AT(struct arguments, paths, path_count)},
         {0},
     };

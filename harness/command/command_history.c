@@ -32,7 +32,7 @@ int command_history(int argc, char **argv)
 {
     static const struct flag options[] = {
         {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|json",
-         .doc = "Of the tables; json has every figure of every trial at every commit (default: text)"},
+         .doc = "Format of the tables; json has every figure of every trial at every commit (default: text)"},
         {"where", LIST_AT(struct arguments, conditions, condition_count), .arg = "KEY=VALUE,VALUE",
          .doc = "Only records whose field or key has one of these values; again for a further condition (default: "
                 "all)"},

@@ -72,7 +72,7 @@ int command_init(int argc, char **argv)
         {0}};
     static const struct argp argp = {.doc = "Makes a folder with config.json and random weights in "
                                             "model.safetensors, where there is room for them. "
-                                            "What is interrupted leaves nothing."};
+                                            "An interrupted run leaves nothing."};
     struct arguments arguments = {.dtype = "f32", .seed = "1"};
     arguments_parse(&argp, options, argc, argv, &arguments);
     struct status status = {0};

@@ -306,7 +306,7 @@ int command_plan(int argc, char **argv)
         .options = arguments.flags.trial.options,
         .parser = parse,
         .doc =
-            "Walks through one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on "
+            "Runs one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on "
             "any "
             "machine and for any card.\vA time is only an estimate, from the least to the most that the step may "
             "take: each operation takes as long as its FLOPs or its bytes do at the rate of its shape, whichever "

@@ -38,12 +38,12 @@ int command_report(int argc, char **argv)
 {
     static const struct flag options[] = {
         {"format", TEXT_AT(struct arguments, format), .arg = "text|markdown|latex|csv|json",
-         .doc = "Of the tables; latex, csv and json are of the one table of records (default: text)"},
+         .doc = "Format of the tables; latex, csv and json print the one table of records (default: text)"},
         {"html", TEXT_AT(struct arguments, html), .arg = "FILE",
          .doc = "Instead one page for a browser, which needs no network: claims, figures (by gnuplot), tables that "
                 "are sorted and filtered, where the time goes, where the records come from (default: tables)"},
         {"claims", TEXT_AT(struct arguments, claims), .arg = "FILE",
-         .doc = "Of the page: claims that are held against these records, which stand for files of the same name "
+         .doc = "Claims for the page, held against these records, which stand for files of the same name "
                 "(default: experiments/claims.json here or near the program)"},
         {"columns", TEXT_AT(struct arguments, request.table.columns), .arg = "COLUMN,COLUMN",
          .doc = "That table alone, with these columns: fields (`longbp list fields`), keys of a trial and options "

@@ -18,7 +18,7 @@ const struct command commands[] = {
      "longbp grad --model model/ --tokens my.txt --token-dtype bytes --context 512"},
     {"train", "train a model, step by step", command_train,
      "longbp train --model tiny --tokens my.txt --context 64 --steps 50 --out new/"},
-    {"plan", "what a step takes, without computing it", command_plan,
+    {"plan", "bytes, FLOPs and time of a step, without computing it", command_plan,
      "longbp plan --model llama-3-8b --dtype bf16 --method seco --context 16384\n"
      "longbp plan --model tiny --context 512 --method auto --memory-limit 64MiB"},
     {"advise", "the fastest method that fits, and what less memory costs", command_advise,
@@ -37,7 +37,7 @@ const struct command commands[] = {
      "longbp compare base.jsonl new.jsonl\n"
      "longbp compare --deterministic --format markdown base.jsonl new.jsonl\n"
      "longbp compare --by chunk mine.jsonl"},
-    {"history", "how figures went from commit to commit, and where they changed", command_history,
+    {"history", "each figure from commit to commit, and where it changed", command_history,
      "longbp history mine.jsonl"},
     {"plot", "draw the figures of recorded results", command_plot,
      "longbp plot mine.jsonl --out pictures\n"
@@ -46,7 +46,7 @@ const struct command commands[] = {
      "longbp report mine.jsonl --format markdown\n"
      "longbp report mine.jsonl --columns method,chunk,time_ms --sort time_ms\n"
      "longbp report results/*.jsonl --html report.html"},
-    {"claims", "what papers claim, held against records", command_claims,
+    {"claims", "papers' claims, held against records", command_claims,
      "longbp claims\n"
      "longbp claims --format markdown"},
     {"list", "methods, models and devices", command_list,
@@ -54,7 +54,7 @@ const struct command commands[] = {
      "longbp list profiles"},
     {"init", "make a folder of random weights", command_init,
      "longbp init --model tiny --seed 1 --dtype f64 --out model/"},
-    {"completion", "what lets a shell complete commands and options", command_completion,
+    {"completion", "script that completes commands and options in a shell", command_completion,
      "longbp completion bash > ~/.local/share/bash-completion/completions/longbp"},
     {"help", "all commands, or one of them", command_help, "longbp help run"},
     {"trial", NULL, command_trial, NULL},

@@ -118,7 +118,7 @@ void trial_flags_open(struct trial_flags *flags, const char *const *without, con
     for (size_t i = 0; i < others; i++)
         add_flag(&next, of_command[i]);
     free(of_command);
-    *next++ = (struct argp_option){.doc = "Of the trial, as in specs (`longbp list keys`):"};
+    *next++ = (struct argp_option){.doc = "Keys of the trial, as in specs (`longbp list keys`):"};
     for (size_t i = 0; i < flags->key_count; i++)
         add_flag(&next, (struct argp_option){.name = name_of(flags->keys[i]),
                                              .key = FIRST_KEY + (int)i,

@@ -428,7 +428,7 @@ static bool nothing_drawn(const struct plot_request *request, const struct resul
 {
     if (!results->count)
         return status_set(status, STATUS_BAD_INPUT, "no records: nothing can be drawn; `longbp run` writes them");
-    fputs("what figures need, in one experiment and setting:\n", stderr);
+    fputs("records that figures need, in one experiment and setting:\n", stderr);
     for (size_t i = 0; figures[i]; i++)
         if (is_asked_for(request, figures[i]))
             fprintf(stderr, "  %s: %s\n", figures[i]->name, figures[i]->needs);

@@ -490,7 +490,7 @@ static char *scaled_words(double value, const char *unit)
     char *words;
     for (; fabs(value) >= 1000 && prefix + 1 < sizeof prefixes / sizeof *prefixes; prefix++)
         value /= 1000;
-    CHECK(asprintf(&words, "%.4g %s%s", value, prefixes[prefix], unit) >= 0);
+    CHECK(asprintf(&words, "%#.4g %s%s", value, prefixes[prefix], unit) >= 0);
     return words;
 }
 
