@@ -11,29 +11,29 @@
 #include <math.h>
 #include <string.h>
 
-#define PEAK_SECONDS 2.0 // the best of what fits into it; at least three runs
-#define CARD_SECONDS 0.5 // likewise, of a card, whose clock nobody disturbs
+#define PEAK_SECONDS 2.0 // takes the best run within it; at least three
+#define CARD_SECONDS 0.5 // the same for a card, whose clock other programs do not disturb
 #define GEMM_SIZE    ((size_t)2048)
-#define GEMM_MIN     ((size_t)128)  // where time is short
-#define CARD_SIZE    ((size_t)4096) // a card takes the smaller one in microseconds, of which launches are a part
-#define CARD_LARGEST ((size_t)8192) // where the card is free
+#define GEMM_MIN     ((size_t)128)  // under a short time limit
+#define CARD_SIZE    ((size_t)4096) // a card takes smaller ones in microseconds, partly launch time
+#define CARD_LARGEST ((size_t)8192) // without a time limit
 #define COPY_COLS    ((size_t)1024)
 #define COPY_BYTES   ((size_t)256 << 20) // far above any cache
-#define COPY_CARD    ((size_t)1 << 30)   // likewise, of a card, whose largest are of 128 MiB
-#define COPY_MIN     ((size_t)1 << 20)   // where time is short
+#define COPY_CARD    ((size_t)1 << 30)   // the same for a card, whose caches reach 128 MiB
+#define COPY_MIN     ((size_t)1 << 20)   // under a short time limit
 #define LAUNCHES     1000
 #define STEPS_SHARE  0.15              // of the time for rates
 #define DRAWN        ((size_t)1 << 20) // numbers of an operand, at least
-#define CARD_FLOPS   1e13              // a second; a card that has more takes large shapes in milliseconds
+#define CARD_FLOPS   1e13              // per second; faster cards take large shapes in milliseconds
 
-#define POOL_BYTES ((double)(256 << 20)) // that a card's pool may reserve beyond the tensors that are alive
+#define POOL_BYTES ((double)(256 << 20)) // that a card's pool may reserve beyond live tensors
 
 static bool is_card(const char *device)
 {
     return device_is_of_card(device);
 }
 
-// drawn: how many rows are; the others repeat them.
+// drawn: number of random rows; the others repeat them.
 static void fill(struct device *device, struct tensor numbers, size_t drawn, const char *name, double deviation)
 {
     size_t first = drawn < numbers.rows ? drawn : numbers.rows;
@@ -74,7 +74,7 @@ void calibrate_close(struct calibrate_operands *o)
     device_close(o->device);
 }
 
-// Of the host two more, with a's numbers.
+// Adds two host tensors with a's numbers.
 static bool open_host(struct calibrate_operands *o, struct status *status)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -101,7 +101,7 @@ static void run_launches(const struct calibrate_operands *o)
         op_swiglu_forward(o->device, o->c, o->a, o->b, ACTIVATION_SILU);
 }
 
-// To and from the host at once, each in its queue, and the queue of operations, by which time is taken, waits.
+// Copies to and from the host at once, each in its queue; the timed queue of operations waits for both.
 static void run_link(const struct calibrate_operands *o)
 {
     struct event begun = event_record(o->device, QUEUE_COMPUTE);
@@ -115,8 +115,8 @@ static void run_link(const struct calibrate_operands *o)
 
 typedef void timed_run(const struct calibrate_operands *operands);
 
-// Seconds of the fastest run within `seconds` over three tensors of [rows, cols]; the first run, which touches
-// memory anew, is not counted. 0 and a status if they do not fit.
+// Seconds of the fastest run within `seconds`, over three tensors of [rows, cols], after an uncounted first run
+// that touches memory. Returns 0 and a status if they do not fit.
 static double fastest(const char *name, enum dtype dtype, size_t rows, size_t cols, timed_run *run, double seconds,
                       struct status *status)
 {
@@ -139,8 +139,8 @@ static double fastest(const char *name, enum dtype dtype, size_t rows, size_t co
     return status->code == STATUS_OK ? best_s : 0;
 }
 
-// Rows of the largest matrices, up to so many, of which two products fit into the time. A card's sizes grow faster,
-// for to open it takes longer than the product.
+// Rows of the largest matrices, up to `max`, of which two products fit into the time. A card's sizes grow faster,
+// because opening it takes longer than the product.
 static size_t gemm_size(const char *device, enum dtype dtype, size_t max, double seconds, struct status *status)
 {
     size_t n = GEMM_MIN, times = is_card(device) ? 4 : 2, runs = 2 * times * times * times;
@@ -155,7 +155,7 @@ static double copy_seconds(const char *device, enum dtype dtype, size_t bytes, t
     return fastest(device, dtype, bytes / dtype_bytes(dtype) / COPY_COLS, COPY_COLS, run, seconds, status);
 }
 
-// Bytes of the largest copy, up to so many, of which a few fit into the time.
+// Bytes of the largest copy, up to `max`, of which a few fit into the time.
 static size_t copy_size(const char *device, enum dtype dtype, size_t max, timed_run *run, double seconds,
                         struct status *status)
 {
@@ -165,7 +165,7 @@ static size_t copy_size(const char *device, enum dtype dtype, size_t max, timed_
     return bytes;
 }
 
-// size: rows of its matrices, up to so many.
+// size: rows of the matrices, up to `max`.
 static double gemm_rate(const char *device, enum dtype dtype, size_t max, double seconds, size_t *size,
                         struct status *status)
 {
@@ -174,7 +174,7 @@ static double gemm_rate(const char *device, enum dtype dtype, size_t max, double
     return took_s > 0 ? 2.0 * (double)n * (double)n * (double)n / took_s : 0;
 }
 
-// Bytes read and written; size: the copy's, up to so many.
+// Bytes read and written per second; size: of the copy, up to `max`.
 static double copy_rate(const char *device, enum dtype dtype, size_t max, double seconds, size_t *size,
                         struct status *status)
 {
@@ -183,7 +183,7 @@ static double copy_rate(const char *device, enum dtype dtype, size_t max, double
     return took_s > 0 ? 2.0 * (double)bytes / took_s : 0;
 }
 
-// Bytes in each direction at once; size: as many, of a copy.
+// Bytes per second in each direction at once; size: of a copy.
 static double link_rate(const char *device, double seconds, size_t *size, struct status *status)
 {
     size_t bytes = *size = copy_size(device, DTYPE_F32, COPY_BYTES, run_link, seconds, status);
@@ -213,7 +213,7 @@ static void note(struct profile_number *number, double value, const char *source
     snprintf(number->source, sizeof number->source, "%s; %s", source, where);
 }
 
-// "nvidia-h200", of a description that begins with the card's name.
+// "nvidia-h200", from a description that begins with the card's name.
 static void name_card(struct profile *profile, const char *description)
 {
     size_t length = 0;
@@ -249,12 +249,12 @@ static void note_card(struct profile *profile, struct device *device, char where
     note(&profile->compute_capability, (double)device->compute_capability / 10, "the card's own figure", where);
 }
 
-// What it is, and the memory that is free before anything is measured: what a step could take. where: in words.
+// Records the device and its free memory before any measurement, which a step could use. where: in words.
 static bool note_device(struct profile *profile, const struct calibrate_request *request, char where[WHERE_BYTES],
                         struct status *status)
 {
     bool card = is_card(request->device);
-    // In bf16 a card's libraries take the most.
+    // A card's libraries use the most memory in bf16.
     struct device *device = device_open(request->device, card ? DTYPE_BF16 : DTYPE_F32, 0, status);
     if (!device)
         return false;
@@ -331,7 +331,7 @@ bool calibrate(struct profile *profile, const struct calibrate_request *request,
     double start_s = clock_s(), seconds = request->seconds;
     if (!note_device(profile, request, where, status) || !note_peaks(profile, request, where, status))
         return false;
-    if (is_card(request->device)) // peaks and a dtype's rates together take what was asked for
+    if (is_card(request->device)) // peaks and a dtype's rates share the requested time
         seconds = fmax(seconds - (clock_s() - start_s), seconds / 2);
     return add_rates(profile, request, seconds, where, status);
 }

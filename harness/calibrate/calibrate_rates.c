@@ -1,15 +1,14 @@
-// A machine's speed comes and goes: neighbours on its host take processors, caches and bandwidth, for a second or
-// an hour. All points are therefore measured again and again, in rounds, each in another order; each time is held
-// against a reference kernel's just before and after it, and the median of these ratios, times the reference
-// kernel's own median, is the point's. So a point that met a bad moment differs as little as may be from its
-// neighbours, and all rates are of one speed, which the profile says: that of the reference kernel.
+// A machine's speed varies: other programs on its host take processors, caches and bandwidth, for a second or an
+// hour. All points are therefore measured in rounds, each in another order. Each time is divided by the reference
+// kernel's times just before and after it; the median of these ratios, times the reference kernel's own median, is
+// the point's time. A disturbed point then deviates little from its neighbours, and all rates refer to one speed,
+// the reference kernel's, which the profile states.
 //
-// On a card the first round begins with the smallest points: each time says whether there is time for the next
-// larger one, which else has the rate of its neighbour.
+// On a card the first round runs from the smallest points up: each time predicts whether the next larger one fits;
+// otherwise it takes its neighbour's rate.
 //
-// What a step comes back to late, weights, their gradients, keys and values, is taken in turn from as many sets as
-// exceed the caches; what the operation before has just written stays the same. A sample is a batch of runs that is
-// long enough for the clock.
+// Operands that steps access late (weights, their gradients, keys and values) rotate over as many sets as exceed
+// the caches; recently written ones stay the same. A sample is a batch of runs long enough for the clock.
 #define _GNU_SOURCE // qsort_r
 #include "harness/calibrate/calibrate_rates.h"
 #include "harness/machine/rate_probe.h"
@@ -21,32 +20,32 @@
 #include <stdlib.h>
 
 #define SETS_MAX         24
-#define SETS_HURRIED     2                  // where there is time for a run or two
+#define SETS_HURRIED     2                  // if there is time for only a run or two
 #define SETS_BYTES       ((size_t)64 << 20) // an H200 has caches of 50 MiB
 #define SAMPLES_MAX      5
 #define SAMPLE_S         2e-4
-#define VISIT_S          2e-3 // of samples
-#define REFERENCE_KERNEL 0.2  // of the time goes to the reference kernel, at most
-// The largest point on the CPU in a minute for all: FLOPs, or elements of what has none. Beyond it the rate is that
-// of its neighbour.
+#define VISIT_S          2e-3 // per visit
+#define REFERENCE_KERNEL 0.2  // of the time, at most, for the reference kernel
+// The largest point on the CPU in a minute: FLOPs, or elements of operations without FLOPs. Larger points take
+// their neighbour's rate.
 #define FLOPS_MAX    6e9
-#define ELEMENTS_MAX 68e6 // no less than any point has
-// On a card, however much time there is: attention of 8,192 queries over 131,072 keys.
+#define ELEMENTS_MAX 68e6 // at least as many as any point has
+// The largest point on a card, for any time: attention of 8,192 queries over 131,072 keys.
 #define CARD_FLOPS_MAX 5e13
-#define RUNS_MIN       4   // of a point, its operands made
-#define LEFT_SHARE     0.2 // of the time that is left, which the next point is expected to take at most
+#define RUNS_MIN       4   // for a point, including operands
+#define LEFT_SHARE     0.2 // maximum share of the remaining time that the next point is expected to take
 
-// A point of a grid, and each round's time there, the median of some samples.
+// A point of a grid, and its time in each round, the median of some samples.
 struct point {
     const struct rate_probe *probe;
     size_t at[RATE_DIMENSIONS];
-    size_t rate, place, neighbour; // its grid, where it lies there, and the one whose rate it may take
-    bool measured;                 // it does not
-    double work;                   // about as much as its FLOPs, of what has none its bytes
-    double visit_s;                // what measuring it took last
-    double amount;                 // FLOPs, of what has none bytes
+    size_t rate, place, neighbour; // its grid, its index there, and the neighbour whose rate it may take
+    bool measured;                 // false: takes the neighbour's rate
+    double work;                   // approximately its FLOPs, or bytes if it has none
+    double visit_s;                // time of the latest visit
+    double amount;                 // FLOPs, or bytes if it has none
     double seconds[CALIBRATE_ROUNDS_MAX];
-    size_t moment[CALIBRATE_ROUNDS_MAX]; // the last of the reference kernel's before it
+    size_t moment[CALIBRATE_ROUNDS_MAX]; // index of the reference kernel's last run before it
 };
 
 struct calibration {
@@ -57,8 +56,8 @@ struct calibration {
     size_t point_count, rounds, *order;
     double *reference_kernel_s; // [moments]
     size_t moments, capacity;
-    double began_s, ended_s; // when the last was
-    double until_s;          // when all is to be over
+    double began_s, ended_s; // end of the latest visit
+    double until_s;          // end of the measurement
 };
 
 // --- a point
@@ -84,8 +83,8 @@ static double batch_s(struct probe_operands *sets, size_t set_count, const struc
     return 1e-3 * device_timer_stop_ms(sets->device) / (double)runs;
 }
 
-// Seconds of a run, the median over samples that fit into `budget_s`, or one, which is no longer than that if a run
-// is not.
+// Seconds of a run: the median of as many samples as fit into `budget_s`, at least one, limited to that time unless
+// a single run is longer.
 static double time_sets(struct probe_operands *sets, size_t set_count, const struct rate_probe *probe,
                         double budget_s)
 {
@@ -111,7 +110,7 @@ static void measure_point(struct calibration *c, struct point *point, double bud
     while (++count < max && device->status.code == STATUS_OK && probe->late &&
            device->arena.live_bytes - live < SETS_BYTES);
     device->counters = (struct counters){0};
-    probe->run(&sets[0]); // which libraries take longer for the first time
+    probe->run(&sets[0]); // libraries take longer the first time
     point->amount = device->counters.flops > 0 ? device->counters.flops : device->counters.bytes_moved;
     point->moment[c->rounds] = c->moments - 1;
     if (device->status.code == STATUS_OK)
@@ -136,7 +135,7 @@ static size_t points_of(struct rate *rate, const struct rate_probe *probe, bool 
     return points;
 }
 
-// Where a point of the grid lies, and the neighbour that is smaller in its longest extent.
+// Extents of the grid's point, and its neighbour with a smaller longest extent.
 static size_t place_at(const struct rate *rate, size_t place, size_t at[RATE_DIMENSIONS])
 {
     size_t stride = 1, neighbour = place;
@@ -154,7 +153,7 @@ static size_t place_at(const struct rate *rate, size_t place, size_t at[RATE_DIM
     return neighbour;
 }
 
-// share: of the work of the largest point, on the CPU.
+// share: of the work of the largest point on the CPU.
 static bool is_worth_it(const struct calibration *c, const struct point *point, double share)
 {
     bool moves = point->probe->dimensions == 1;
@@ -195,7 +194,7 @@ static int compare_work(const void *a, const void *b, void *points)
     return (x->work > y->work) - (x->work < y->work);
 }
 
-// All points in an order of the round's own (Fisher & Yates).
+// Shuffles all points for the round (Fisher-Yates).
 static void order_points(struct calibration *c)
 {
     struct random random = random_named(c->rounds, "calibrate");
@@ -206,7 +205,7 @@ static void order_points(struct calibration *c)
     }
 }
 
-// Whether there is time for the point, as far as its neighbour, which was visited before, tells.
+// Tells whether there is time for the point, predicted from its neighbour, which was visited before.
 static bool has_time(const struct calibration *c, const struct point *point)
 {
     const struct point *smaller = point - (point->place - point->neighbour);
@@ -238,8 +237,8 @@ static void measure_round(struct calibration *c, double budget_s)
     c->rounds++;
 }
 
-// Whether another round fits. On the CPU it takes as long as those before; on a card the first was of kernels that
-// were to be compiled, loaded and chosen.
+// Tells whether another round fits. On the CPU it takes as long as earlier ones; on a card the first included
+// compiling, loading and choosing kernels.
 static bool has_time_for_all(const struct calibration *c, double start_s, double round_s, double budget_s)
 {
     double next_s = (clock_s() - start_s) / (double)c->rounds;
@@ -261,7 +260,7 @@ double calibrate_steady_s(const double *seconds, const double *around_s, size_t 
     return reference_kernel_s * sample_quantile(ratios, count, 0.5);
 }
 
-// Rates at the reference kernel's median, and how far from them the times lie as they were.
+// Computes rates at the reference kernel's median, and the spread of the raw times around them.
 static void settle(struct calibration *c, struct rates *rates)
 {
     double *spread = calloc(c->point_count * c->rounds, sizeof *spread), around_s[CALIBRATE_ROUNDS_MAX];
@@ -270,7 +269,7 @@ static void settle(struct calibration *c, struct rates *rates)
     for (size_t i = 0; i < c->point_count; i++) {
         const struct point *point = &c->points[i];
         double *values = rates->items[point->rate].values;
-        if (!point->measured) { // its neighbour stands before it
+        if (!point->measured) { // its neighbour comes before it
             values[point->place] = values[point->neighbour];
             continue;
         }

@@ -9,12 +9,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-// What is walked where there are so many seconds for all steps. On a card it is long enough for the host to be
-// ahead, and of heads that attention's kernels have been compiled for.
+// The model and tokens of the steps if this many seconds are available. On a card they are long enough for the host
+// to run ahead, with head sizes for which attention's kernels are compiled.
 struct step_size {
     double seconds;
     size_t width, heads, kv_heads, head_dim, ffn, context;
-    size_t chunks[3]; // of streambp, and of seco
+    size_t chunks[3]; // of streambp and seco
 };
 static const struct step_size sizes_of[REFERENCE_KERNEL_SIZES][4] = {
     [REFERENCE_KERNEL_CPU] = {{1, 320, 5, 5, 64, 832, 768, {128, 256, 64}},
@@ -25,7 +25,7 @@ static const struct step_size sizes_of[REFERENCE_KERNEL_SIZES][4] = {
     [REFERENCE_KERNEL_SLOW_CARD] = {{0, 64, 1, 1, 64, 176, 48, {48, 48, 16}}},
 };
 
-// Walks that move few bytes by an operation, and many; -1: without chunks.
+// Methods with few and with many bytes per operation; -1: without chunks.
 static const struct timed_method {
     const char *name;
     int chunk;
@@ -33,12 +33,12 @@ static const struct timed_method {
 #define STEPS (sizeof methods_timed / sizeof *methods_timed)
 _Static_assert(STEPS <= CALIBRATE_STEPS_MAX, "as many as are weighed");
 
-// One of the steps, on the device.
+// A timed step on the device.
 struct timed_step {
     struct trial trial;
     struct setup setup;
     double seconds[CALIBRATE_ROUNDS_MAX],
-        around_s[CALIBRATE_ROUNDS_MAX]; // of each round; the reference kernel's beside it
+        around_s[CALIBRATE_ROUNDS_MAX]; // per round; and the reference kernel's times around each
     struct calibrated_step found;
 };
 
@@ -60,14 +60,14 @@ static bool open_trial(struct trial *trial, const struct calibrated *what, const
     return fine;
 }
 
-// Its seconds.
+// Returns its seconds.
 static double take_step(struct timed_step *step)
 {
     struct step_report report = {0};
     struct training_step training = setup_step(&step->setup, &step->trial);
     training_step_take(&training, &report);
     step_report_free(&report);
-    device_synchronize(step->setup.device); // the reference kernel and other steps have queues of their own
+    device_synchronize(step->setup.device); // the reference kernel and other steps have their own queues
     return 1e-3 * report.ms;
 }
 
@@ -77,7 +77,7 @@ static bool device_is_fine(const struct device *device, struct status *status)
            status_set(status, device->status.code, "%s", device->status.message);
 }
 
-// The first run, which is not timed, is counted.
+// Counts the first run, which is not timed.
 static bool open_step(struct timed_step *step, const struct rates *rates, const struct calibrated *what,
                       const struct timed_method *method, const struct step_size *size, struct status *status)
 {

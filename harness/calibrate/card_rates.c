@@ -11,17 +11,17 @@
 #define POINTS_MAX 96
 #define LONGEST_MS 10.0
 #define POWER_FLOPS                                                                                                \
-    4e14 // a second; of the records seco with chunk 128 (242e12) kept its clock, with 512 (482e12) not
-#define NARROW_BYTES 1e5 // of the first of a narrow GEMM's points; each has four times as many as the one before
+    4e14 // per second; among the records seco with chunk 128 (242e12) kept its clock, with 512 (482e12) it did not
+#define NARROW_BYTES 1e5 // of the first point of a narrow GEMM; each next one has four times as many
 
-// One measured operation: its rate's name, where in the table it stands, and its rate.
+// A measured operation: name of its rate, position in the table, and rate.
 struct point {
     char operation[32];
     double at[RATE_DIMENSIONS], value;
     size_t dimensions;
 };
 
-// bench_ops's line: "gemm_forward/tokens=2048/in=4096/out=14336/bf16/...".
+// A line of bench_ops: "gemm_forward/tokens=2048/in=4096/out=14336/bf16/...".
 struct line {
     const char *name;
     double seconds, amount; // FLOPs, or bytes
@@ -32,7 +32,7 @@ struct card {
     struct rates *rates;
     struct device *device; // without data
     bool masks_by_cudnn;   // when the operations were measured
-    double narrow_s;       // besides its bytes, the sum over narrow_count products
+    double narrow_s;       // time beyond its bytes', summed over narrow_count products
     size_t line_count, point_count, narrow_count;
     struct line lines[POINTS_MAX];
     struct point points[POINTS_MAX];
@@ -44,7 +44,7 @@ static bool is_of(const struct line *line, const char *operation)
     return strncmp(line->name, operation, length) == 0 && line->name[length] == '/';
 }
 
-// "/queries=2048"; 0: it says none.
+// The number in "/queries=2048"; 0: none.
 static size_t number_of(const struct line *line, const char *key)
 {
     const char *found = strstr(line->name, key);
@@ -79,7 +79,7 @@ static bool read_line(struct card *card, struct json_field field, struct status 
     return true;
 }
 
-// Whose kernels ran attention behind a mask. A version before this key had own ones alone.
+// Which kernels ran masked attention: own ones in files without this key.
 static bool read_masked_attention(struct card *card, struct json_field field, struct status *status)
 {
     const char *by = json_string_value(field.value);
@@ -88,7 +88,7 @@ static bool read_masked_attention(struct card *card, struct json_field field, st
            json_field_expected(field, status, "\"own kernels\" or \"cuDNN\"");
 }
 
-// Who summed dK and dV over query heads: the blocks' own pass, or, before this key, an engine.
+// Who summed dK and dV over query heads: the blocks' own pass, or an engine in files without this key.
 static bool read_head_sums(struct card *card, struct json_field field, struct status *status)
 {
     const char *by = json_string_value(field.value);
@@ -97,7 +97,7 @@ static bool read_head_sums(struct card *card, struct json_field field, struct st
            json_field_expected(field, status, "\"own kernels\" or \"cuDNN\"");
 }
 
-// How attention's forward ran. A version before this key took all keys at once.
+// How attention's forward ran: over all keys at once in files without this key.
 static bool read_attention_keys(struct card *card, struct json_field field, struct status *status)
 {
     const char *how = json_string_value(field.value);
@@ -145,7 +145,7 @@ static void add_squares(struct card *card, const char *operation, const double *
     add_point(card, operation, one, RATE_DIMENSIONS, value / at[0]);
 }
 
-// Several points at one place, and those around, are averaged as logarithms.
+// The weighted mean of logarithms over the points at this place and around it.
 static double value_at(const struct card *card, const char *operation, const double *at, size_t dimensions)
 {
     double sum = 0, weights = 0, here = 0;
@@ -166,8 +166,8 @@ static double value_at(const struct card *card, const char *operation, const dou
     return exp(count ? here / (double)count : sum / weights);
 }
 
-// Fewer rows run at no higher rate than more, as far as it is known: a noisy or an estimated point would be a
-// reason to cut what need not be cut. Rows are the first extent, but the last one of grad_W += grad_y^T x.
+// Makes rates rise with the number of rows: a noisy or estimated point would otherwise suggest useless cuts. Rows
+// are the first extent, except for grad_W += grad_y^T x, where they are the last.
 static void make_rising(struct rate *rate)
 {
     bool last = strcmp(rate->operation, "gemm_tn") == 0;
@@ -224,7 +224,7 @@ static bool add_bandwidth(struct card *card, struct status *status)
            status_set(status, STATUS_BAD_INPUT, "the operations lack copy_from_sums");
 }
 
-// Those that move bytes, by the name that bench_ops has for them.
+// Operations that move bytes, by bench_ops's names.
 static const struct moving {
     const char *benchmark, *operation;
 } moving[] = {{"rmsnorm_forward", "rmsnorm_forward"},
@@ -259,7 +259,7 @@ static const struct product {
                 {"gemm_grad_x", "gemm_nn", NO_TRANSPOSE, NO_TRANSPOSE},
                 {"gemm_grad_weight", "gemm_tn", TRANSPOSE, NO_TRANSPOSE}};
 
-// The bytes of a product, as its front counts them.
+// A product's bytes, as its front counts them.
 static double product_bytes(struct card *card, const struct product *product, size_t m, size_t n, size_t k)
 {
     struct device *device = card->device;
@@ -290,7 +290,7 @@ static void add_product(struct card *card, const struct product *product, const 
     card->narrow_count++;
 }
 
-// A narrow product takes a constant time in addition to that for its bytes, however many bytes there are.
+// A narrow product takes a constant time in addition to its bytes' time.
 static void add_narrow(struct card *card)
 {
     double bytes = NARROW_BYTES;
@@ -327,7 +327,7 @@ static struct attention_shape shape_of(const struct line *line)
                                     .mask = {.window = number_of(line, "/window=")}};
 }
 
-// By the rates as they are.
+// Estimates attention with the current rates.
 static double attention_estimate_s(struct card *card, struct attention_shape s, bool backward)
 {
     struct device *device = card->device;
@@ -349,8 +349,8 @@ static double attention_estimate_s(struct card *card, struct attention_shape s, 
     return device->counters.estimate_s;
 }
 
-// Solves for the one unknown rate. The time of the operations that run at it is inversely proportional to it; all
-// other time is known.
+// Solves for the one unknown rate. The time of operations at that rate is inversely proportional to it; all other
+// time is known.
 static double solve(struct card *card, const struct line *line, const char *operation, bool backward)
 {
     const double slow = 1e12, slower = 5e11;
@@ -369,7 +369,7 @@ static double solve(struct card *card, const struct line *line, const char *oper
 
 enum part { CAUSAL, RECTANGLE, F32, OTHER_PART };
 
-// A line that goes by one rate, or by one more than are known.
+// Tells whether a line depends on one rate, or on one besides known ones.
 static enum part part_of(const struct line *line)
 {
     struct attention_shape shape = shape_of(line);
@@ -425,7 +425,7 @@ static bool add_operations(struct card *card, const char *path, struct status *s
 
 // --- steps
 
-// Measured over estimated; NaN: a draw's, whose chunks are others, or one that was not timed.
+// Measured over estimated time; NaN: not timed, or a draw, whose chunks differ.
 static double ratio_of(struct card *card, const struct record *record, struct status *status)
 {
     struct trial trial;
@@ -436,7 +436,7 @@ static double ratio_of(struct card *card, const struct record *record, struct st
         return NAN;
     json_t *whole = record_trial_json(&record->trial), *json = json_deep_copy(whole);
     json_object_set_new(json, "profile", json_null());
-    if (!json_object_get(json, "attention_queries")) { // a version before these keys ran it so
+    if (!json_object_get(json, "attention_queries")) { // the behaviour before these keys
         json_object_set_new(json, "attention_queries", json_integer(2048));
         json_object_set_new(json, "unfused", json_true());
     }
@@ -504,7 +504,7 @@ bool card_rates(struct profile *profile, const char *operations, const char *ste
         card->device->compute_capability = (size_t)lround(10 * profile->compute_capability.value);
         fine = profile_roofline(profile, DTYPE_BF16, &card->device->roofline, status);
         card->device->roofline.rates = card->rates;
-        card->device->own_masked_attention = true; // as the operations ran
+        card->device->own_masked_attention = true; // as when the operations were measured
         fine = fine && add_operations(card, operations, status);
         device_close(card->device);
     }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// What heads the columns of figures; where a window has no room for columns each cell says it itself.
+// Titles of the columns of figures, repeated in each cell if the window is too narrow for columns.
 static const char *const figure_titles[BASELINE_COUNT] = {[BASELINE_NONE] = "ours",
                                                           [BASELINE_PUBLISHED] = "over the published checkpoint",
                                                           [BASELINE_LEAN] = "over a lean checkpoint"};
@@ -32,7 +32,7 @@ static void write_verdict(const struct claim *claim, FILE *stream)
     fputs("</span></td>", stream);
 }
 
-// Its figures, as far as the page has them, whatever the setting.
+// Links its figures on the page, for any setting.
 static void write_links(const struct claim *claim, const struct page_figures *figures, FILE *stream)
 {
     const char *before = ". Figure: ";
@@ -100,7 +100,7 @@ bool claims_part(const struct page *page, FILE *stream, size_t *count, struct st
     const struct report_request *report = page->report;
     const char *path = page->claims ? page->claims : "experiments/claims.json";
     char found[PATH_MAX];
-    // The file that nobody named may be missing.
+    // The default file may be missing.
     if (!page->claims && access(share_resolve(path, found), R_OK) != 0)
         return true;
     struct claim_files files = {0};

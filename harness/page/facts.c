@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Words, each once.
+// Distinct words.
 struct words {
     size_t count;
     json_t *seen;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A page of more is slow to open and to look through: of a sweep over many settings the rest is for `longbp plot`.
+// Pages with more are slow to open; for large sweeps `longbp plot` draws the rest.
 #define PICTURES_MAX 60
 
 // --- a picture as a part of a page
@@ -14,9 +14,8 @@ struct change {
     const char *from, *to; // in a tag
 };
 
-// Writes a tag of the SVG, '<' to '>'. Ids are those of a picture on a page of many; what a mark tells is an
-// attribute, not a call of a script that the page does not have; the white sheet below the picture is the page's
-// own.
+// Writes a tag of the SVG, '<' to '>'. Ids are made unique on the page; a mark's tooltip becomes an attribute
+// instead of a script call; the picture's white background is left to the page.
 static void write_tag(const char *tag, size_t bytes, size_t number, FILE *stream)
 {
     char id[40], other_id[40], reference[40], url[40];
@@ -64,7 +63,7 @@ static void write_svg(const char *svg, size_t number, FILE *stream)
     fputs(rest, stream);
 }
 
-// The labels of a table's series, in their order.
+// The labels of a table's series, in order.
 static json_t *labels_of(const struct figure_table *table)
 {
     json_t *labels = json_array();
@@ -104,10 +103,10 @@ static void take(void *taker, const struct picture *picture, const char *svg)
     figures->items[figures->count++] = (struct page_figure){strdup(picture->name), strdup(picture->kind), html};
 }
 
-// --- all of them
+// --- all pictures
 
-// How many letters of a picture's name tell it but for the context that it is of: "speed-chunk" of
-// "speed-chunk-context-2048"; all where it is of none.
+// Length of a picture's name without its context: "speed-chunk" of "speed-chunk-context-2048"; the whole name if it
+// has none.
 static size_t stem_bytes(const char *name)
 {
     const char *context = strstr(name, "-context-"), *digits = context ? context + strlen("-context-") : NULL;
@@ -115,7 +114,7 @@ static size_t stem_bytes(const char *name)
     return ends ? (size_t)(context - name) : strlen(name);
 }
 
-// The first of the pictures that are alike but for their context; that picture itself where it is of none.
+// The first of the pictures that differ only in context; the picture itself if it has none.
 static size_t first_alike(const struct page_figures *figures, size_t at)
 {
     const char *name = figures->items[at].name;
@@ -142,7 +141,7 @@ static void write_index(const struct page_figures *figures, FILE *stream)
     fputs("</ul></nav>\n", stream);
 }
 
-// Those that are alike stand together, of which the page's script shows one.
+// Groups pictures that differ only in context; the page's script shows one at a time.
 static void write_alike(const struct page_figures *figures, size_t first, FILE *stream)
 {
     bool several = false;

@@ -1,7 +1,7 @@
-// HTML: words of records, which may hold anything, written so that a browser takes them for nothing but words.
+// HTML: escapes texts of records, which may contain anything, so that browsers show them as text.
 #pragma once
 #include <stdio.h>
 
-// As text between tags, and as the value of an attribute in double quotes.
+// For text between tags, and for attribute values in double quotes.
 void html_text(FILE *stream, const char *text);
 void html_bytes(FILE *stream, const char *text, size_t bytes);

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOW 25 // rows of a table that is shown at its whole height
+#define LOW 25 // rows of a table that is shown at full height
 
 struct cell {
     const char *text;
     size_t bytes;
-    bool indented; // below the row that it is a part of
+    bool indented; // part of the row above it
 };
 
 struct table {
@@ -20,7 +20,7 @@ struct table {
 
 // --- tables
 
-// The bytes before the next bar that is none of the words' own.
+// Bytes up to the next unescaped bar.
 static size_t cell_bytes(const char *text, size_t bytes)
 {
     size_t i = 0;
@@ -61,7 +61,7 @@ static void add_row(struct table *table, const char *line, size_t bytes)
     size_t at = 1;
     for (size_t c = 0; c < table->columns; c++) {
         size_t length = at < bytes ? cell_bytes(line + at, bytes - at) : 0;
-        // Only the first column, which stands to the left, is ever indented.
+        // Only the first, left-aligned column is ever indented.
         struct cell cell = at < bytes ? trimmed(line + at, length) : (struct cell){"", 0, false};
         cell.indented = cell.indented && c == 0 && line[at + 1] == ' ';
         table->cells[table->rows * table->columns + c] = cell;
@@ -75,7 +75,7 @@ static bool is_none(const struct cell *cell)
     return cell->bytes == 0 || (cell->bytes == 1 && *cell->text == '-');
 }
 
-// Whether a column is of numbers: the head aside, everything in it begins with a digit or a sign, or is nothing.
+// Tells whether a column is numeric: apart from the head, every cell starts with a digit or a sign, or is empty.
 static bool is_numeric(const struct table *table, size_t column)
 {
     for (size_t r = 1; r < table->rows; r++) {
@@ -111,7 +111,7 @@ static void write_cell(const struct table *table, size_t row, size_t column, FIL
     fprintf(stream, "</%s>", tag);
 }
 
-// A table whose rows have parts below them keeps its order.
+// Tables with indented parts keep their order.
 static void write_table(struct table *table, FILE *stream)
 {
     bool parts = false;

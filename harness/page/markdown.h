@@ -1,5 +1,4 @@
-// Markdown as HTML: what our reports write as markdown, and no more of it: headings (##), bold lines, tables,
-// lines.
+// Markdown as HTML: the subset of markdown that our reports use: headings (##), bold lines, tables, lines.
 #pragma once
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Records that were made by one program on one machine.
+// Records of one program on one machine.
 struct origin {
     const struct record *example;
     size_t count;

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The template, style and script, which are part of the program; each ends in a zero.
+// Template, style and script, embedded into the program; each ends in a zero.
 extern const char page_template[], page_style[], page_script[];
 
-// The assembler reads the file; its path is from the repository's root, where make compiles.
+// The assembler reads the file; the path is relative to the repository's root.
 #define ASSET(name, file)                                                                                          \
     __asm__(".section .rodata\n"                                                                                   \
             ".global " #name "\n"                                                                                  \
@@ -39,7 +39,7 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 struct written {
     char *html;
-    size_t bytes, count; // count: of its items, 0: the part is left out
+    size_t bytes, count; // number of its items, 0: the part is left out
 };
 
 static bool write_parts(const struct page *page, struct written written[PARTS], struct status *status)
@@ -110,7 +110,7 @@ static void write_placed(const struct page *page, const struct written written[P
         write_sections(written, stream);
 }
 
-// The template has places in double braces.
+// The template has placeholders in double braces.
 static void write_page(const struct page *page, const struct written written[PARTS], FILE *stream)
 {
     const char *rest = page_template;
@@ -121,7 +121,7 @@ static void write_page(const struct page *page, const struct written written[PAR
     fputs(rest, stream);
 }
 
-// Those that fit the conditions, and the table's.
+// Selects the records that fit the conditions, and the table's.
 static bool choose(struct page *page, struct status *status)
 {
     const struct report_request *report = page->report;

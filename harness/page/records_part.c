@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A column that says nothing is left out, unless it was asked for.
+// Default columns; those without information are left out.
 static const char columns_shown[] = "setting,experiment,context,status,time_ms,spread_ms,estimate_ms,peak_bytes,"
                                     "host_peak_bytes,flops,gradient.relative_l2,provenance.revision,reason";
-// These are chosen from a list, too, where the rows differ.
+// Columns with a list to filter by, if rows differ.
 static const char *const choices[] = {"experiment", "status", "method", "context", NULL};
 
 static bool is_choice(const char *name)
@@ -19,7 +19,7 @@ static bool is_choice(const char *name)
     return choices[i] != NULL;
 }
 
-// How a column is shown.
+// Display properties of a column.
 struct look {
     bool hidden, numeric;
 };
@@ -42,7 +42,7 @@ static bool is_numeric(const struct record_table *table, size_t column)
     return true;
 }
 
-// "peak_bytes", whose words have their unit: "peak"; "estimate_ms": "estimate, ms".
+// "peak" for "peak_bytes", whose cells have units; "estimate, ms" for "estimate_ms".
 static void write_title(const struct record_table *table, size_t column, FILE *stream)
 {
     const struct record_column *shown = &table->columns[column];
@@ -78,8 +78,8 @@ static void write_head(const struct record_table *table, const struct look *look
     fputs("<th scope=\"col\" class=\"command\"></th></tr></thead>\n", stream);
 }
 
-// With commas between the thousands of the number that the words begin with: "131,072", "25,684*". Takes the words
-// and gives new ones.
+// Inserts commas between the thousands of the leading number: "131,072", "25,684*". Frees the words and returns new
+// ones.
 static char *grouped(char *words)
 {
     size_t sign = *words == '-', count = strspn(words + sign, "0123456789"), used = 0;
@@ -93,7 +93,7 @@ static char *grouped(char *words)
     return more;
 }
 
-// What a cell says. To be freed.
+// The text of a cell, to be freed.
 static char *cell_words(const struct record_table *table, size_t row, size_t column)
 {
     const char *unit = text_or(table->columns[column].unit, "");
@@ -147,7 +147,7 @@ static void write_row(const struct record_table *table, const struct look *looks
     fputs("</td></tr>\n", stream);
 }
 
-// Nothing that is not said elsewhere on the page.
+// Tells whether a column repeats information of other parts of the page.
 static bool says_nothing(const struct record_table *table, size_t column)
 {
     const char *name = table->columns[column].name;
@@ -157,7 +157,7 @@ static bool says_nothing(const struct record_table *table, size_t column)
     return record_table_is_silent(table, column) || ((once || empty) && is_alike(table, column));
 }
 
-// What the marks behind times mean, of those that there are.
+// Explains the marks that occur behind times.
 static void write_marks(const struct record_table *table, FILE *stream)
 {
     bool surely = false, perhaps = false;

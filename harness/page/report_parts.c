@@ -1,4 +1,4 @@
-// What reports write as markdown, on the page.
+// Reports in markdown, on the page.
 #include "harness/compare/history_report.h"
 #include "harness/page/markdown.h"
 #include "harness/page/part.h"
@@ -25,7 +25,7 @@ static void text_close(struct text *text, FILE *html)
     free(text->markdown);
 }
 
-// Of records of which the page's table has the last of each trial, every one counts.
+// Uses every record, where the page's table has only the last of each trial.
 bool history_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
     (void)status;

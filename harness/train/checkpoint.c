@@ -24,7 +24,7 @@ static char *path_of(const char *folder, size_t step, const char *end)
     return path;
 }
 
-// The step of a checkpoint of this name; 0: it is none. *finished: whether it has its own name.
+// The step of a checkpoint with this name; 0: no checkpoint. *finished: it has its final name.
 static size_t step_of(const char *name, bool *finished)
 {
     size_t step;
@@ -39,7 +39,7 @@ static size_t step_of(const char *name, bool *finished)
     return *finished || strcmp(name + end, UNFINISHED) == 0 ? step : 0;
 }
 
-// A folder of files.
+// Removes a folder of files.
 static void remove_folder(const char *path)
 {
     int folder = io_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
@@ -98,7 +98,7 @@ void checkpoint_prune(const char *folder, size_t keep)
         char *path = path_of(folder, step, ""), *unfinished = path_of(folder, step, UNFINISHED);
         if (keep > 0)
             keep--;
-        else if (rename(path, unfinished) == 0) // so that no half of one is ever taken for a whole one
+        else if (rename(path, unfinished) == 0) // so that no partial one is taken for complete
             remove_folder(unfinished);
         free(unfinished);
         free(path);
@@ -181,7 +181,7 @@ static bool read_state(void *context, const char *name, struct tensor t, struct 
     if (!tensor || tensor->bytes != tensor_bytes(t))
         return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected %zu bytes, found %zu",
                           transfer->file->path, name, tensor_bytes(t), tensor ? tensor->bytes : 0);
-    memcpy(transfer->bytes, tensor->data, tensor->bytes); // which is aligned
+    memcpy(transfer->bytes, tensor->data, tensor->bytes); // aligned
     op_upload(transfer->device, t, transfer->bytes);
     return true;
 }
@@ -217,9 +217,9 @@ static bool read_states(const char *path, const struct model *model, struct stat
     return ok;
 }
 
-// --- all of it
+// --- whole checkpoints
 
-// Where this rank's state is. Of replicas without shares one's is all of theirs.
+// The rank whose file has this rank's state: unsharded replicas share one.
 static size_t state_rank(const struct model *model, const struct world *world)
 {
     return model->ranks.zero == ZERO_NOTHING ? model->ranks.replicas.first : world->comm.rank;
@@ -275,12 +275,12 @@ bool checkpoint_write(const char *folder, size_t step, struct model *model, cons
     char *state = state_path(unfinished, model, world);
     bool first = world->comm.rank == 0, ok = !first || make_folder(unfinished, status);
     if (ok) {
-        world->ops->meet(world); // in a folder that is there
+        world->ops->meet(world); // the folder exists now
         ok = (!has_state(model, world) || write_states(state, model, status)) &&
              folder_save(unfinished, model, base, world, status);
     }
     if (ok) {
-        world->ops->meet(world); // when all parts are whole
+        world->ops->meet(world); // all parts are complete
         ok = !first || (checkpoint_sums_write(unfinished, status) && give_name(unfinished, path, status));
     }
     if (!ok)
@@ -323,7 +323,7 @@ bool checkpoint_read(const char *folder, size_t step, struct trainer *trainer, c
     struct model *model = trainer->model;
     char *path = path_of(folder, step, ""), *state = state_path(path, model, world);
     enum dtype dtype = model->device->ops->dtype;
-    trainer_begin(trainer, step, 1); // what then had a state has one
+    trainer_begin(trainer, step, 1); // allocates the state that existed then
     bool adapter = model->lora.rank, weights = !adapter || model->lora_beside;
     bool ok = check_sums(folder, step, path, state, world, status) &&
               (!weights || folder_read_weights(path, model, 0, dtype, status)) &&

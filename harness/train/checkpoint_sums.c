@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// As xxhsum -H3 writes it.
+// The format of xxhsum -H3.
 #define LINE "XXH3_%016" PRIx64 "  %s\n"
 
 static bool hash_file(const char *folder, const char *name, uint64_t *hash, struct status *status)
@@ -68,7 +68,7 @@ bool checkpoint_sums_write(const char *folder, struct status *status)
     return fine;
 }
 
-// The next line is that of the next file, to the byte.
+// Checks that the next line equals the next file's, byte for byte.
 static bool check_next(FILE *sums, const char *folder, const char *name, bool read, struct status *status)
 {
     char *line = NULL, *expected;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-// torch.nn.utils.clip_grad_norm_ adds as much to the norm that it divides by.
+// torch.nn.utils.clip_grad_norm_ adds the same to the norm.
 #define CLIP_EPSILON 1e-6
 #define BLOCK_VALUES ((size_t)1 << 16)
 
@@ -18,7 +18,7 @@ static bool is_dataless(const struct train *train)
     return !train->counter;
 }
 
-// Log-probs of the first sequences that come, by a second model; a plan has none.
+// Computes log-probs of the first `count` sequences by a second model; a plan has none.
 static bool refer(const struct train *train, struct train_data *data, size_t count, struct status *status)
 {
     char device[RANK_DEVICE_BYTES];
@@ -43,12 +43,13 @@ static bool open_held_out(struct train *train, struct status *status)
         return true;
     size_t max = settings->evaluate_windows, count = train_data_count(&train->held_out);
     size_t together = trial->data.kind == DATA_BATCH ? trial_together(trial) : 1;
-    train->evaluated = max && max < count ? (max + together - 1) / together * together : count; // all of a pair
+    train->evaluated =
+        max && max < count ? (max + together - 1) / together * together : count; // keeps pairs together
     return refer(train, &train->held_out, train->evaluated, status);
 }
 
-// Of a plan over windows as many as are evaluated at a time. Where the file that says how many there are is not
-// here to be read, it is taken to have enough of them for a micro-batch.
+// Evaluated windows of a plan: as many as run at once. If the file that determines their number is not present,
+// assumes enough for a micro-batch.
 static size_t evaluated_at_a_time(const struct trial *trial)
 {
     const struct training *settings = &trial->train;
@@ -65,7 +66,7 @@ static size_t evaluated_at_a_time(const struct trial *trial)
     return max && max < count ? max : count;
 }
 
-// As many sequences as make a micro-batch, in each step something to learn from.
+// Checks that there are enough sequences for a micro-batch, with a target in each step.
 static bool check_data(struct train *train, struct status *status)
 {
     const struct trial *trial = train->trial;
@@ -78,7 +79,7 @@ static bool check_data(struct train *train, struct status *status)
            refer(train, &train->data, trial->train.steps * of_step, status);
 }
 
-// Of a plan over windows nothing is opened: they are all alike.
+// A plan over windows opens no data, because windows are all alike.
 static void open_plan_of_windows(struct train *train)
 {
     const struct trial *trial = train->trial;
@@ -137,7 +138,7 @@ void train_close(struct train *train)
 
 // --- one step
 
-// Sequences from number `first` on; in a plan without files any.
+// Reads sequences from number `first` on; any in a plan without files.
 static bool read_data(struct train *train, struct train_data *from, size_t first, size_t count,
                       struct batch_data *data, struct status *status)
 {
@@ -150,7 +151,7 @@ static bool read_data(struct train *train, struct train_data *from, size_t first
     return step_data_pack(data, trial, status);
 }
 
-// Adds what `count` sequences divide by, a micro-batch after another.
+// Adds up the normaliser over `count` sequences, one micro-batch at a time.
 static bool count_data(struct train *train, struct train_data *from, size_t first, size_t count,
                        struct normaliser *sum, struct status *status)
 {
@@ -174,8 +175,8 @@ static bool count_data(struct train *train, struct train_data *from, size_t firs
     return ok || is_dataless(train);
 }
 
-// The setup's batch of such sequences; whole: what the step divides by, NULL: they are all of it. report: gets the
-// times, but for reading.
+// Opens the setup's batch on these sequences; whole: the step's normaliser, NULL: the batch's own. report: adds the
+// times, without reading.
 static bool open_batch(struct train *train, struct train_data *from, size_t first, size_t count,
                        const struct normaliser *whole, struct step_report *report, struct status *status)
 {
@@ -195,10 +196,10 @@ static bool open_batch(struct train *train, struct train_data *from, size_t firs
     return ok;
 }
 
-// The hooks' view of a step.
+// Context of the step's hooks.
 struct stepping {
     struct train *train;
-    const struct normaliser *whole;  // what the step divides by; NULL: its one batch is all of it
+    const struct normaliser *whole;  // normaliser of the step; NULL: its only batch's
     const struct train_shape *shape; // of a plan; NULL: the run's own step
     struct status *status;
 };
@@ -212,7 +213,7 @@ static void *draw_options(const struct trial *trial, size_t draw)
     return options;
 }
 
-// Micro-batch number `part` of the step, of this rank's sequences.
+// Opens micro-batch `part` of the step, with this rank's sequences.
 static bool open_micro_batch(struct training_step *step, size_t part, struct step_report *report)
 {
     struct stepping *stepping = step->caller;
@@ -250,21 +251,20 @@ static double squares(struct device *device, struct tensor t)
     return sum;
 }
 
-// What this rank has summed of a parameter's gradient: of one in shares its share.
+// This rank's sum of a parameter's gradient, or its share.
 static struct tensor gradient_of(const struct parameter *p)
 {
     return p->bucket && p->trains ? bucket_share(p).grad : p->grad;
 }
 
-// Whether it counts: of ranks that have the same, and of both ends' tied table, one's does.
+// Tells whether this rank counts the parameter: equal copies and tied embeddings count once.
 static bool is_counted(const struct model *model, const struct parameter *p)
 {
     bool shared = p->bucket && model->ranks.zero == ZERO_NOTHING;
     return (!shared || model->ranks.replicas.rank == 0) && (p != model->embedding || ranks_lowest(&model->ranks));
 }
 
-// The norm of all ranks' gradients: of parameters one after another, whoever has them, so that stages change no
-// bit.
+// The norm of all ranks' gradients, added parameter by parameter, so that pipeline stages do not change a bit.
 static double norm_of(const struct train *train)
 {
     const struct model *model = &train->setup->model;
@@ -279,8 +279,8 @@ static double norm_of(const struct train *train)
     return sqrt(sum);
 }
 
-// Gradients that are kept on the host are on the device only while they are used, and are not scaled there; of
-// those that are freed or projected in the walk there is no norm.
+// Offloaded gradients are on the device only while in use and are not scaled; gradients freed or projected within
+// the backward pass have no norm.
 static void clip(struct train *train)
 {
     struct model *model = &train->setup->model;
@@ -295,7 +295,7 @@ static void clip(struct train *train)
     }
 }
 
-// After a failure of this rank's device nobody waits for it.
+// After a failure of this rank's device the other ranks do not wait for it.
 static bool is_fine(const struct train *train)
 {
     return train->setup->device->status.code == STATUS_OK;
@@ -306,7 +306,7 @@ static void sum_over_ranks(const struct train *train, struct objective_sums *sum
     world_sum(train->world, (double *)sums, OBJECTIVE_SUMS);
 }
 
-// The loss of all ranks, and their gradients' norm.
+// Collects the loss of all ranks and the norm of their gradients.
 static bool complete_step(struct training_step *step, struct step_report *report)
 {
     const struct stepping *stepping = step->caller;
@@ -314,7 +314,7 @@ static bool complete_step(struct training_step *step, struct step_report *report
     struct device *device = train->setup->device;
     train->sums = report->sums;
     if (!is_fine(train))
-        return false; // the device says why
+        return false; // the device's status has the reason
     sum_over_ranks(train, &train->sums);
     if (!isfinite(train->sums.loss))
         return status_set(stepping->status, STATUS_FAILED,
@@ -338,7 +338,7 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     struct stepping stepping = {.train = train, .whole = others ? &whole : NULL, .status = status};
     struct training_step step = setup_update(train->setup, trial, train->step + 1);
     step.rate_factor = train_schedule_factor(&trial->train, train->step);
-    step.again = train->setup->device->ops->dataless; // a plan, of the turn that it was given
+    step.again = train->setup->device->ops->dataless; // a plan keeps its active block
     step.micro_batches = parts;
     step.caller = &stepping;
     step.open = open_micro_batch;
@@ -360,22 +360,22 @@ bool train_step(struct train *train, struct step_report *report, struct status *
     return true;
 }
 
-// --- what is held out
+// --- evaluation of held-out data
 
 bool train_evaluates(const struct train *train)
 {
     return train->evaluated && train_schedule_evaluates(&train->trial->train, train->step);
 }
 
-// Of so many sequences, all of them where there is one replica.
+// The share of `count` sequences; all of them for a single replica.
 static struct row_range share_of(const struct train *train, size_t count)
 {
     const struct ranks *ranks = &train->setup->model.ranks;
     return trial_share(train->trial, count, ranks->replicas.rank / ranks->sequence.size);
 }
 
-// Of `count` held-out sequences from number `first` on, this rank's, one batch of them, are the setup's. own: gets
-// which these are; of a rank that has none, which walks along for what others gather of weights, count is 0.
+// Opens this rank's share of `count` held-out sequences from number `first` on, as one batch. own: its sequences; a
+// rank without any has count 0 and still runs, because others gather its weights.
 static bool open_evaluation(struct train *train, size_t first, size_t count, const struct normaliser *whole,
                             struct row_range *own, struct status *status)
 {
@@ -426,7 +426,7 @@ bool train_evaluate(struct train *train, struct objective_sums *found, struct st
     return true;
 }
 
-// --- what a plan walks
+// --- plans
 
 bool train_open_shape(struct train *train, const struct train_shape *shape, struct status *status)
 {

@@ -8,7 +8,7 @@
 
 // --- opening
 
-// Whether a label of the sequence counts.
+// Tells whether the sequence has a label with a positive weight.
 static bool counts(const struct batch_data *read, size_t b, bool weights)
 {
     for (size_t i = b * read->context; i < (b + 1) * read->context; i++)
@@ -35,7 +35,7 @@ static struct layout layout_of(const struct batch_data *rows)
     return layout;
 }
 
-// Reads all sequences, one pair or group after another: checks their values and notes their layouts.
+// Reads all sequences, one pair or group at a time: checks values and records layouts.
 static bool check_all(struct train_data *data, struct status *status)
 {
     struct sequences *sequences = &data->sequences;

@@ -20,7 +20,7 @@
 #define SETTINGS "training.json"
 #define STEPS    "steps.jsonl"
 
-#define PATIENCE_S 2.0 // with those that hold a folder that is to be resumed
+#define PATIENCE_S 2.0 // wait for processes that hold a folder to be resumed
 
 static char *path_of(const struct train_folder *folder, const char *name)
 {
@@ -42,7 +42,7 @@ static bool failed(const struct train_folder *folder, const char *what, struct s
     return status_set(status, STATUS_IO, "%s: cannot %s: %s", folder->path, what, strerror(errno));
 }
 
-// Those that a killed run leaves, its ranks, end some moments after it.
+// Ranks of a killed run end some moments after it.
 static bool lock(int file, double patience_s)
 {
     const struct timespec pause = {.tv_nsec = 20000000};
@@ -70,14 +70,14 @@ static bool open_locked(struct train_folder *folder, bool resume, struct status 
                 : failed(folder, "lock it", status));
 }
 
-// A file that was being written when its process was killed (harness/files/output_file.h).
+// A temporary file of a killed process (harness/files/output_file.h).
 static bool is_temporary(const char *name)
 {
     size_t bytes = strlen(name);
     return strncmp(name, "longbp-", 7) == 0 && bytes > 11 && strcmp(name + bytes - 4, ".tmp") == 0;
 }
 
-// Removes what a killed process was writing. Whether nothing else is there.
+// Removes temporary files of a killed process. Returns whether the folder is otherwise empty.
 static bool tidy(const struct train_folder *folder)
 {
     DIR *entries = opendir(folder->path);
@@ -93,9 +93,9 @@ static bool tidy(const struct train_folder *folder)
     return empty;
 }
 
-// --- what was asked for
+// --- settings
 
-// The path of the first value that differs, and both as JSON; false: none does.
+// The path of the first difference, and both values as JSON; false: none.
 static bool first_difference(const json_t *was, const json_t *is, char *path, size_t bytes, char **was_text,
                              char **is_text)
 {
@@ -119,7 +119,7 @@ static bool first_difference(const json_t *was, const json_t *is, char *path, si
     return true;
 }
 
-// What an earlier version did not say: keys of training runs, as they are by default, and hashes, as they are now.
+// Adds keys missing in earlier versions: training keys at their defaults, and hashes at their current values.
 static void complete_settings(json_t *was, const json_t *settings)
 {
     static const char *const hashes[] = {"model_hash", "data_hash", "evaluate_hash"};
@@ -131,7 +131,7 @@ static void complete_settings(json_t *was, const json_t *settings)
     }
 }
 
-// *steps: gets those that the run was begun with.
+// *steps: gets the run's original number of steps.
 static bool check_settings(const struct train_folder *folder, const json_t *settings, size_t *steps,
                            struct status *status)
 {
@@ -144,7 +144,7 @@ static bool check_settings(const struct train_folder *folder, const json_t *sett
         complete_settings(was, settings);
         json_t *train = json_object_get(was, "train");
         json_int_t begun = json_integer_value(json_object_get(train, "steps"));
-        if (begun > 0) { // else it is told as any other difference
+        if (begun > 0) { // otherwise it is reported like any other difference
             *steps = (size_t)begun;
             json_object_set(train, "steps", json_object_get(json_object_get(settings, "train"), "steps"));
         }
@@ -172,7 +172,7 @@ json_t *train_folder_settings(const char *path)
     return settings;
 }
 
-// Whether a run of so many steps can go on as the one of `now`.
+// Checks that a run of `steps` steps can continue with the settings `now`.
 static bool check_steps(const struct train_folder *folder, const struct training *now, size_t steps,
                         struct status *status)
 {
@@ -214,7 +214,7 @@ static bool write_settings(const struct train_folder *folder, const json_t *sett
     return ok;
 }
 
-// The files of weights say that a run is finished, so they go first.
+// Files of weights mark a finished run, so they are removed first.
 static bool begin_longer(struct train_folder *folder, const json_t *settings, struct status *status)
 {
     static const char *const weights[] = {FOLDER_WEIGHTS, FOLDER_ADAPTER};
@@ -229,10 +229,10 @@ static bool begin_longer(struct train_folder *folder, const json_t *settings, st
     return write_settings(folder, settings, status);
 }
 
-// --- the lines
+// --- lines of steps.jsonl
 
-// Up to the line after which steps are to be taken again; a line that was cut off is one of them, and so is that of
-// an evaluation at the end of a run that is longer now.
+// Cuts the lines after the last checkpoint, an incomplete line, and the final evaluation of a run that is now
+// longer.
 static bool cut_steps(struct train_folder *folder, const struct training *training, struct status *status)
 {
     char *line = NULL;
@@ -274,7 +274,8 @@ static bool open_settings(struct train_folder *folder, const struct trial *trial
     size_t steps = trial->train.steps;
     bool ok =
         folder->begun ? check_settings(folder, settings, &steps, status) : write_settings(folder, settings, status);
-    folder->finished = is_there(folder, trial->lora.rank ? FOLDER_ADAPTER : FOLDER_WEIGHTS); // the last written
+    folder->finished =
+        is_there(folder, trial->lora.rank ? FOLDER_ADAPTER : FOLDER_WEIGHTS); // the last file written
     folder->step = checkpoint_last(folder->path);
     if (ok && steps != trial->train.steps)
         ok = check_steps(folder, &trial->train, steps, status) && begin_longer(folder, settings, status);
@@ -314,7 +315,7 @@ void train_folder_share(struct train_folder *folder, const char *path, const str
     world->ops->broadcast(world, &folder->step, sizeof folder->step);
 }
 
-// What lines there are, on the disk.
+// Syncs the lines to disk.
 static bool sync_steps(const struct train_folder *folder, struct status *status)
 {
     return !folder->steps || io_sync(fileno(folder->steps)) || failed(folder, "write to " STEPS, status);

@@ -19,7 +19,7 @@ static double fall(enum ramp ramp, double along, double cycles)
 
 static double above(double floor, double factor)
 {
-    volatile double share = factor * (1 - floor); // rounded before it is added: an fma has other bits
+    volatile double share = factor * (1 - floor); // rounded before the addition: an fma would give other bits
     return share + floor;
 }
 

@@ -11,7 +11,7 @@ static json_t *bytes_of(const char *path)
     return bytes ? json_integer((json_int_t)bytes) : json_null();
 }
 
-// Left out: there is nothing to hash.
+// Omitted if there is nothing to hash.
 static void set_hash(json_t *settings, const char *key, uint64_t hash)
 {
     if (hash)
@@ -31,7 +31,8 @@ json_t *train_settings(const struct trial *trial)
     for (size_t i = 0; free_to_change[i]; i++)
         json_object_del(settings, free_to_change[i]);
     json_t *chosen = trial_chosen(trial);
-    json_object_set_new(settings, "method", method_json(trial->method, trial->options)); // of auto what was chosen
+    json_object_set_new(settings, "method",
+                        method_json(trial->method, trial->options)); // with auto, the chosen one
     json_object_update(json_object_get(settings, "place"), json_object_get(chosen, "place"));
     json_decref(chosen);
     json_object_set_new(settings, "data_bytes", bytes_of(trial->data.path));

@@ -1,7 +1,7 @@
 #include "harness/train/train_shapes.h"
 #include <string.h>
 
-// The most micro-batches that are looked at.
+// Maximum number of micro-batches examined.
 #define LOOKED_AT_MAX ((size_t)1 << 16)
 
 static size_t smaller(size_t a, size_t b)
@@ -14,7 +14,7 @@ static int compare_sizes(size_t a, size_t b)
     return (a > b) - (a < b);
 }
 
-// The longest rows first, and the same shapes one after another, in the run's order.
+// Longest rows first, equal shapes adjacent, in the run's order.
 static int by_shape(const void *left, const void *right)
 {
     const struct train_shape *a = left, *b = right;
@@ -40,7 +40,8 @@ static int by_order(const void *left, const void *right)
     return order ? order : compare_sizes(a->first, b->first);
 }
 
-// Number `number` of the run. What follows within its step matters to ranks alone, which add their sums at its end.
+// Micro-batch `number` of the run. Only with ranks, which sum at the step's end, does it matter whether others
+// follow in its step.
 static struct train_shape micro_batch(const struct trial *trial, struct train_data *data, size_t number)
 {
     size_t parts = smaller(trial->train.accumulate, LOOKED_AT_MAX), batch = trial->batch;
@@ -70,7 +71,7 @@ static bool ends_step(const struct train_shape *shape)
     return !shape->evaluated && !shape->adds_more;
 }
 
-// Leaves one of each shape, in place.
+// Keeps one of each shape, in place.
 static void leave_distinct(struct train_shapes *shapes)
 {
     size_t distinct = 0, all = shapes->count, next = 0, ending = 0;

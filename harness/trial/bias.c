@@ -1,4 +1,4 @@
-// Bias: the estimate is a function of the set drawn alone, so its moments are finite sums over the sets.
+// Bias: the estimate depends only on the drawn set, so its moments are finite sums over the sets.
 #include "harness/trial/bias.h"
 #include <math.h>
 #include <string.h>
@@ -39,7 +39,7 @@ struct expectation {
     const struct batch *batch;
     const struct gradient_set *reference;
     struct gradient_set mean;
-    double squared, total; // E ||g - r||^2, and all probabilities
+    double squared, total; // E ||g - r||^2, and the sum of probabilities
     struct step_report report;
 };
 
@@ -78,6 +78,6 @@ bool bias_measure(struct record_bias *bias, const struct method *method, struct 
         return status_set(status, why.code, "measure.bias walks every draw: %.900s", why.message);
     if (device->code != STATUS_OK)
         return status_set(status, device->code, "%s", device->message);
-    CHECK(fabs(e.total - 1) < 1e-9); // or draws are missing
+    CHECK(fabs(e.total - 1) < 1e-9); // otherwise draws are missing
     return true;
 }

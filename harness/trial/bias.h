@@ -1,5 +1,4 @@
-// Bias: what a sampled gradient is on average, and how far it strays, by enumerating every set of chunks that the
-// sampler can draw.
+// Bias: mean and spread of a sampled gradient, by enumerating every set of chunks that the sampler can draw.
 #pragma once
 #include "harness/record/record.h"
 #include "harness/step/gradient_error.h"
@@ -8,7 +7,8 @@
 #define BIAS_SUBSETS_MAX 4096
 
 // Evaluates a method that samples chunks on every subset, through its sampler `fixed`. reference: the exact
-// gradient of the same weights and tokens. False and a status if there are too many subsets, or if a step failed.
+// gradient of the same weights and tokens. Returns false and a status if there are too many subsets, or if a step
+// failed.
 bool bias_measure(struct record_bias *bias, const struct method *method, struct trainer *trainer,
                   const struct batch *batch, const void *options, const struct gradient_set *reference,
                   struct status *status);

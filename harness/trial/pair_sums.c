@@ -3,7 +3,7 @@
 
 enum accumulator { EXACT, IN_F64, IN_F32, IN_BF16, IN_BF16_ONCE, ACCUMULATORS };
 
-// Rounded as an accumulator keeps it; `last`: no row comes any more.
+// Rounds as an accumulator does; `last`: no more rows follow.
 static long double kept(enum accumulator in, long double value, bool last)
 {
     switch (in) {
@@ -25,7 +25,7 @@ static double row_of(enum accumulator in, double value)
     return in == IN_BF16 || in == IN_BF16_ONCE ? dtype_round(value, DTYPE_BF16) : value;
 }
 
-// Of every sequence the sum of its rows with a target.
+// Sums the rows with a target of each sequence.
 static void add_rows(long double *sums, enum accumulator in, const struct batch *batch, const int32_t *targets,
                      const double *log_probs)
 {

@@ -2,7 +2,7 @@
 #include "harness/trial/run_steps.h"
 #include <math.h>
 
-// Takes the samples of the comm's rank, whose figures they become.
+// Takes samples of the comm's rank and records its figures.
 static const struct setup *trace_rank(void *tracer, struct comm comm, struct trace *traces)
 {
     struct run *run = tracer;
@@ -18,7 +18,7 @@ static const struct setup *trace_rank(void *tracer, struct comm comm, struct tra
     return &run->setup;
 }
 
-// The mean of a step over the samples, and the share of it in which each rank waits.
+// Averages a step's time over the samples, and the share in which each rank waits.
 static bool estimate(struct run *run, const struct rank_traces *traced)
 {
     size_t samples = run->samples;

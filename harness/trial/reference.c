@@ -1,15 +1,15 @@
-// Reference: steps that are not measured, each on a device that is opened for it and closed after it.
+// Reference: unmeasured steps, each on a device opened for it.
 #include "harness/trial/reference.h"
 #include "harness/step/rounding.h"
 #include "harness/step/setup.h"
 #include <math.h>
 #include <string.h>
 
-// Orders of sums that the reference is held against in f64. One alone can miss the direction in which a model
+// Orders of sums with which the f64 reference is compared. A single one can miss the direction in which a model
 // amplifies errors most (harness/step/rounding.md).
 #define NOISE_ORDERS 3
 
-// Gradients of one step and, if asked, its loss.
+// Gradients of one step and, if requested, its loss.
 static bool gradients_of(struct gradient_set *set, double *loss, const struct trial *trial,
                          const struct setup_options *options, const struct method *method,
                          const void *method_options, struct status *status)
@@ -32,7 +32,7 @@ static bool gradients_of(struct gradient_set *set, double *loss, const struct tr
         *loss = report.sums.loss;
     setup_close(&setup);
     step_report_free(&report);
-    // Not the method's own failure, whatever its kind: the check could not be made.
+    // The check failed, not the method, whatever the kind of failure.
     return done ||
            status_set(status, STATUS_FAILED, "the reference gradient (%s, %s on %s) could not be computed: %.800s",
                       method->name, dtype_name(options->dtype), options->device, reason.message);
@@ -54,7 +54,7 @@ bool reference_take(struct reference *reference, const struct trial *trial, stru
     struct setup_options exact = setup_options_reference(), own = setup_options_of(trial);
     own.optimizer = NULL;
     exact.lora_beside = own.lora_beside;
-    own.memory_limit_bytes = 0; // a limit is for the method that is measured
+    own.memory_limit_bytes = 0; // the limit is for the measured method
     bool done = full_gradients(&reference->gradients, &reference->loss, trial, &exact, status);
     struct gradient_set forward = {0}, reverse = {0};
     for (unsigned order = NOISE_ORDERS; done && order > 0; order--) { // order 1 stays in `reverse`
@@ -64,7 +64,7 @@ bool reference_take(struct reference *reference, const struct trial *trial, stru
         if (done)
             reference->noise = fmax(reference->noise, gradient_relative_l2(&reverse, &reference->gradients));
     }
-    // An f64 trial on the CPU has the reference itself.
+    // An f64 trial on the CPU is its own reference.
     if (done && strcmp(own.device, exact.device) == 0 && own.dtype == exact.dtype &&
         own.kv_gradient_dtype == exact.kv_gradient_dtype && own.gradient_dtype == exact.gradient_dtype &&
         trial->group <= 1) {
@@ -72,7 +72,7 @@ bool reference_take(struct reference *reference, const struct trial *trial, stru
     } else if (done) {
         gradient_set_free(&reverse);
         done = full_gradients(&forward, NULL, trial, &own, status);
-        own.tf32 = false; // so that the difference shows what that rounds
+        own.tf32 = false; // to show what that rounds
         own.reverse_sums = 1;
         done = done && full_gradients(&reverse, NULL, trial, &own, status);
         if (done)
@@ -107,7 +107,7 @@ void reference_free(struct reference *reference)
     gradient_report_free(&reference->floor);
 }
 
-// Raises the verdict's share of the bound to that of an error, and fails beyond it, also of what is not a number.
+// Raises the verdict's share of the bound to an error's, and fails beyond the bound, also for NaN.
 static void check(struct rounding_verdict *verdict, double l2, double floor_l2, double limit,
                   const struct gradient_error *error, const char *what, const struct trial *trial,
                   struct status *status)
@@ -137,7 +137,7 @@ bool reference_judge(struct rounding_verdict *verdict, const struct reference *r
     check(verdict, whole->l2, reference->floor.overall.l2, limit, whole, "the gradient", trial, status);
     for (size_t i = 0, j = 0; i < report->count; i++, j++) {
         const struct tensor_error *tensor = &report->tensors[i];
-        while (strcmp(tensor->name, reference->floor.tensors[j].name) != 0) // of what does not train now
+        while (strcmp(tensor->name, reference->floor.tensors[j].name) != 0) // skips frozen parameters
             j++;
         char what[160];
         snprintf(what, sizeof what, "the gradient of %s", tensor->name);

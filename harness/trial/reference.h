@@ -1,6 +1,5 @@
-// Reference: the gradient that every other is held against: method `full` in f64 on the same rounded weights and
-// tokens; and the noise floor that an error must be seen against: `full` in the trial's own dtype, summed in two
-// orders.
+// Reference: the gradient with which all others are compared: method `full` in f64 on the same rounded weights and
+// tokens; and the noise floor of errors: `full` in the trial's dtype, summed in two orders.
 #pragma once
 #include "harness/spec/trial.h"
 #include "harness/step/rounding.h"
@@ -8,21 +7,21 @@
 struct reference {
     struct gradient_set gradients;
     double loss;
-    double noise; // the largest relative L2 of the reference summed in other orders, in f64 as it is
+    double noise;                 // the largest relative L2 between f64 references summed in different orders
     struct gradient_report floor; // `full` summed in reverse against `full`, both in the trial's dtype
 };
 
-// Computes both on devices of their own, closed on return, so that the measured device's peak knows nothing of
-// them. Release with reference_free, also after a failure. False and a status.
+// Computes both on separate devices, closed on return, so that the measured device's peak is not affected. Returns
+// false and a status on failure. Release with reference_free, also after a failure.
 bool reference_take(struct reference *reference, const struct trial *trial, struct status *status);
 void reference_free(struct reference *reference);
-// What sums in bf16 (dKV, the weights' gradients) alone change: the trial's gradient against that of the same
-// method with sums in f32. Without sums in bf16 a report of nothing. Release it with gradient_report_free, also
-// after a failure. False and a status.
+// The effect of bf16 accumulators (dKV, weight gradients): the trial's gradient against that of the same method
+// with f32 accumulators. An empty report without bf16 accumulators. Returns false and a status on failure. Release
+// with gradient_report_free, also after a failure.
 bool reference_sums(struct gradient_report *sums, const struct gradient_set *set, const struct trial *trial,
                     const void *options, struct status *status);
-// Whether rounding explains how an exact method's gradient, and its noise floor, differ from the reference, overall
-// and tensor by tensor: the bound (harness/step/rounding.h) is known before anything is computed, so that no build
-// excuses its errors by its own noise. False and a status that names the first tensor if not.
+// Checks whether rounding explains the difference of an exact method's gradient, and of its noise floor, from the
+// reference, overall and by tensor. The bound (harness/step/rounding.h) is known in advance, so no build excuses
+// its errors by its own noise. Returns false and a status that names the first failing tensor.
 bool reference_judge(struct rounding_verdict *verdict, const struct reference *reference, const struct trial *trial,
                      const struct gradient_report *report, struct status *status);

@@ -6,8 +6,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-// The store begins with the number of bytes that are complete; entries follow. An entry: its header, the floor's
-// tensors, then of each gradient its name, its size and its values.
+// The store begins with the number of complete bytes, then entries: header, the floor's tensors, then each
+// gradient's name, size and values.
 struct entry {
     XXH128_hash_t setting;
     size_t bytes; // of the whole entry
@@ -32,7 +32,7 @@ int reference_store_open(void)
     return store;
 }
 
-// All that a reference may depend on: the trial without what is asked of the method, and of the measuring.
+// Everything that a reference depends on: the trial without the method and the measurement.
 static XXH128_hash_t setting_of(const struct trial *trial)
 {
     static const char *const others[] = {"method", "measure",   "limits",  "place",
@@ -41,7 +41,7 @@ static XXH128_hash_t setting_of(const struct trial *trial)
     CHECK(setting);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         json_object_del(setting, others[i]);
-    // Of the optimizer what trains with LoRA.
+    // Only whether the optimizer trains beside LoRA matters.
     json_object_set_new(setting, "lora_beside",
                         json_boolean(trial->optimizer && trial->optimizer->lora == LORA_BESIDE));
     char *text = json_dumps(setting, JSON_COMPACT | JSON_SORT_KEYS);
@@ -51,7 +51,7 @@ static XXH128_hash_t setting_of(const struct trial *trial)
     return hash;
 }
 
-// Reads or writes so many bytes at *at, which moves on.
+// Reads or writes bytes at *at and advances it.
 static bool get(int store, void *bytes, size_t count, size_t *at)
 {
     bool whole = io_read_at(store, bytes, count, (off_t)*at) == (ssize_t)count;

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-// From so many tokens on a plan asks a cell that all layers have once. That rounds its seconds and FLOPs in another
-// order than the step does, which below can be the same to the bit.
+// From this many tokens on a plan computes a cell that all layers share once. That sums seconds and FLOPs in
+// another order than the step; below, results equal the step's to the bit.
 #define TOKENS_REMEMBERED (1.0 * (1 << 24))
 
-// A card's words about itself; of the CPU's what multiplies, where that is not the BLAS alone.
+// The card's description, or on the CPU the GEMM library if it is not the BLAS alone.
 static void take_description(struct provenance *provenance, const struct device *device)
 {
     size_t used = strlen(provenance->blas);
@@ -31,7 +31,7 @@ bool run_open_part(struct run *run, const struct comm *ranks)
         return false;
     if (!setup_open(&run->setup, trial, &options, &run->status))
         return false;
-    // A training run's first micro-batch may have none where the next ones have some.
+    // A training run's first micro-batch may have no targets where later ones do.
     if (!trial->planned && !trial->train.steps && !setup_check_targets(&run->setup, trial, &run->status))
         return false;
     struct rank_figures *figures = &run->figures;
@@ -41,7 +41,7 @@ bool run_open_part(struct run *run, const struct comm *ranks)
         setup_remember(&run->setup);
     largest_block_activate(&run->setup, trial);
     take_description(&run->provenance, run->setup.device);
-    // The rates were checked when the trial was decoded.
+    // Rates were checked when the trial was decoded.
     if (trial->profile)
         profile_roofline(trial->profile, trial->dtype, &run->setup.device->roofline, &run->status);
     figures->resident_bytes = run->setup.device->arena.live_bytes;
@@ -54,14 +54,14 @@ bool run_open_part(struct run *run, const struct comm *ranks)
     return true;
 }
 
-// Of the CPU's work: beside a card's, the host's threads wait.
+// Counts instructions on the CPU; beside a card the host's threads only wait.
 static void count_instructions(struct run *run)
 {
     if (strcmp(run->trial->device, "cpu") == 0 && run->world->comm.size == 1)
         event_counter_open(&run->instructions, PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS);
 }
 
-// Of steps on the machine that the profile's rates were measured on, where there is room for it.
+// Opens the reference kernel on the machine of the profile's rates, if it fits.
 static void open_reference_kernel(struct run *run)
 {
     const struct trial *trial = run->trial;

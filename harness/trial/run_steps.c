@@ -54,7 +54,8 @@ void run_set_draw(struct run *run, size_t index)
     run->draws = method->draw && method->draw(run->options, index);
 }
 
-// The failure of a step is its device's; of a draw that the record's other figures are not of, it says which.
+// Takes over a step's failure from its device; for later draws the reason names the draw, because the record's
+// other figures are of the first.
 static bool fine_after(struct run *run, size_t draw)
 {
     const struct status *status = &run->setup.device->status;
@@ -90,8 +91,8 @@ void run_rest(const struct run *run)
     run->world->ops->rest(run->world);
 }
 
-// Whether another sample like the longest so far would end before the trial's time is over; a draw may have more
-// chunks than any before it.
+// Tells whether another sample as long as the longest so far would end before the time limit; a draw may have more
+// chunks than any before.
 static bool time_left(const struct run *run, double longest_ms)
 {
     double limit_s = run->trial->measure.max_seconds, reserve = run->draws ? 2 : 1.25;
@@ -108,7 +109,7 @@ void run_note_peak(struct run *run)
     memcpy(figures->host_peak_by_category, host->peak_by_category, sizeof figures->host_peak_by_category);
 }
 
-// The estimate's mean over the samples, and the sum of squares about it (Welford 1962).
+// Updates the mean of the estimate over the samples, and the sum of squares about it (Welford 1962).
 static void note_estimate(struct run *run, double ms, size_t count)
 {
     double before = ms - run->estimate_ms;
@@ -116,22 +117,23 @@ static void note_estimate(struct run *run, double ms, size_t count)
     run->estimate_squares += before * (ms - run->estimate_ms);
 }
 
-// Whether a sample must ask for the same work as the first one: of a training run's step the last micro-batch's
-// chunks alone are known.
+// Tells whether each sample must do the same work as the first; a training step reports only the last micro-batch's
+// chunks.
 static bool same_work(const struct run *run)
 {
     return index_list_equal(&run->step.drawn_chunks, &run->first.drawn_chunks) &&
            !(run->draws && run->trial->train.accumulate > 1);
 }
 
-// Steps of sequences that say themselves how long documents and prompts are, or of which an optimizer does more in
-// some.
+// Tells whether steps differ: sequences with their own lengths of documents and prompts, or an optimizer with
+// uneven updates.
 static bool steps_differ(const struct trial *trial)
 {
     return (trial->train.steps && trial->data.kind == DATA_BATCH) || (trial->optimizer && trial->optimizer->uneven);
 }
 
-// The fewest of the samples that did the work of the first one: threads that wait retire some, too.
+// Keeps the minimum over samples that did the same work as the first, because waiting threads retire instructions
+// too.
 static void note_instructions(struct run *run, size_t i, double retired)
 {
     double *fewest = &run->record.instructions;
@@ -139,7 +141,7 @@ static void note_instructions(struct run *run, size_t i, double retired)
         *fewest = retired;
 }
 
-// Whether the peak is that of all steps. Where chunks are drawn of windows it is that of the first draw.
+// Tells whether the peak covers all steps. With draws of windows it is that of the first draw.
 static bool notes_all(const struct run *run)
 {
     return steps_differ(run->trial) || (run->trial->train.steps && !run->draws);
@@ -153,7 +155,7 @@ struct record_curve *run_curve(size_t steps)
     curve->given = true;
     for (const struct record_field *list = record_field_find(record_fields, "curve")->members; list->name; list++) {
         struct number_list *numbers = (void *)((char *)curve + list->offset);
-        *numbers = number_list_make(steps + 1); // evaluations come before the first step and after each
+        *numbers = number_list_make(steps + 1); // evaluations precede the first step and follow each
         numbers->count = 0;
     }
     return curve;
@@ -193,8 +195,7 @@ static void note_evaluation(struct record_curve *curve, const struct train *trai
 
 // --- samples
 
-// Counts are those of the first sample, and so is the peak, but where steps are not alike. A sample that walks
-// the same chunks must ask for the same work.
+// Counts and peak are the first sample's, unless steps differ. Samples over the same chunks must do the same work.
 static bool note_sample(struct run *run, size_t i)
 {
     const struct counters *counters = &run->setup.device->counters;
@@ -221,7 +222,7 @@ static bool note_sample(struct run *run, size_t i)
     return true;
 }
 
-// A plan walks one draw, or where it makes an estimate as many as that needs; of ranks all as many as the first.
+// A plan runs one draw, or for an estimate as many as it needs; each rank as many as the first.
 static bool plan_wants_draw(const struct run *run, size_t taken)
 {
     if (run->draws_planned)
@@ -231,14 +232,15 @@ static bool plan_wants_draw(const struct run *run, size_t taken)
            (taken < PLANNED_DRAWS_MIN || error > PLANNED_ERROR * run->estimate_ms);
 }
 
-// As rank 0 says.
+// Rank 0 decides.
 static bool wants_sample(const struct run *run, size_t taken, double longest_ms)
 {
     const struct trial *trial = run->trial;
     bool training = trial->train.steps, wanted = taken < run_samples_max(trial);
     if (trial->planned)
         wanted = plan_wants_draw(run, taken);
-    wanted = taken == 0 || (wanted && (training || time_left(run, longest_ms))); // half a training run is none
+    wanted =
+        taken == 0 || (wanted && (training || time_left(run, longest_ms))); // a training run is never cut short
     run->world->ops->broadcast(run->world, &wanted, sizeof wanted);
     return wanted;
 }
@@ -248,7 +250,7 @@ size_t run_samples_max(const struct trial *trial)
     return trial->planned ? PLANNED_DRAWS_MAX : trial->train.steps ? trial->train.steps : trial->measure.samples;
 }
 
-// Before the first step of a training run, and after those that it is due after.
+// Evaluates before the first step of a training run and after steps when due.
 static bool evaluate(struct run *run)
 {
     struct objective_sums found;
@@ -261,8 +263,7 @@ static bool evaluate(struct run *run)
     return run_fine(run);
 }
 
-// How many times as long the reference kernel takes now as when the profile's rates were measured. NaN: there is
-// none.
+// Time of the reference kernel now over its time when the profile's rates were measured. NaN: no kernel.
 static double slowdown_now(const struct run *run)
 {
     const struct rates *rates = run->setup.device->roofline.rates;
@@ -271,7 +272,7 @@ static double slowdown_now(const struct run *run)
                : NAN;
 }
 
-// Of all threads of this process, so far.
+// Over all threads of this process so far.
 static double processor_ms(void)
 {
     struct timespec time;
@@ -279,7 +280,7 @@ static double processor_ms(void)
     return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
 }
 
-// Walks what a training run takes besides the step that its plan sampled.
+// Runs the shapes of a training run beyond the step that its plan sampled.
 static bool run_shapes(struct run *run)
 {
     const struct train_shapes *shapes = &run->train.shapes;

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-// A time line is recorded with at most this many events: of each run of neighbours the one with the most live
-// bytes, so that thinning never lowers a peak.
+// Maximum events of a recorded time line: each range of neighbours keeps the event with the most live bytes, so
+// that thinning never lowers a peak.
 #define TIMELINE_EVENTS_MAX 4096
 
 void trial_record_open(struct record *record, const struct trial *trial)
@@ -26,7 +26,7 @@ void trial_record_open(struct record *record, const struct trial *trial)
     CHECK(record->trial.json);
 }
 
-// A copy of a part that stands apart from the record.
+// Copies a part that is stored outside the record.
 static void *apart(const void *part, size_t bytes)
 {
     void *copy = malloc(bytes);
@@ -35,7 +35,7 @@ static void *apart(const void *part, size_t bytes)
 
 // --- memory and work
 
-// NaN, and so null, of what is 0 when it was not reached.
+// NaN (null) for a 0 that was not reached.
 static double reached(double value)
 {
     return value > 0 ? value : NAN;
@@ -73,7 +73,7 @@ void trial_record_figures(struct record *record, const struct rank_figures *figu
     record->link_in_bytes = reached(counters->link_bytes[QUEUE_IN]);
 }
 
-// Ranks beyond which those that came to the same are written once.
+// Above this many ranks, equal ranks are written once.
 #define RANKS_EACH 64
 
 static bool same_figures(const struct rank_figures *a, const struct rank_figures *b)
@@ -135,7 +135,7 @@ void trial_record_times(struct record *record, const struct trial *trial, const 
     record_set_times(record);
     record->host_launch_ms = middle(host_launch_ms, drawn);
     double seconds = 1e-3 * (drawn ? record->mean_ms : record->median_ms);
-    // FLOPs are those of the first draw.
+    // FLOPs are the first draw's.
     double counted_seconds = drawn ? 1e-3 * samples->items[0] : seconds;
     record->flops_per_s = counters->flops / counted_seconds;
     record->model_flops_per_s = trial->method->exact ? record->model_flops / seconds : NAN;
@@ -235,7 +235,7 @@ void trial_record_timeline(struct record *record, const struct arena *arena)
     record->timeline = apart(&(struct record_timeline){true, order, events_json(arena)}, sizeof *record->timeline);
 }
 
-// How much longer the power limit makes a step, by its operations.
+// The factor by which the power limit lengthens a step, from its operations.
 static double power_factor(const struct breakdown *breakdown, const struct rates *rates)
 {
     double seconds = 0, flops = 0;
@@ -246,7 +246,7 @@ static double power_factor(const struct breakdown *breakdown, const struct rates
     return seconds > 0 ? rates_limited_s(rates, seconds, flops) / seconds : 1;
 }
 
-// factor: of the estimate; NaN: there is none.
+// factor: of the estimate; NaN: none.
 static void fill_row(struct record_row *to, const struct breakdown_row *row, bool timed, double factor)
 {
     const double shape[] = {(double)row->m, (double)row->n, (double)row->k};

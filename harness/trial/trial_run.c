@@ -1,14 +1,13 @@
-// Trial: its execution in this process: set-up, gradient check, bias, warm-up, samples, time line; in that order,
-// for nothing is timed that was not checked, and an optimizer changes the weights from the first warm-up step on. A
-// planned trial has been decoded to one sample without the rest.
+// Trial: runs in this process: set-up, gradient check, bias, warm-up, samples, time line. This order checks
+// everything before it is timed; an optimizer changes the weights from the first warm-up step on. A planned trial
+// has one sample and nothing else.
 //
-// Where the method draws its chunks, sample i walks draw i, and so does step i of the warm-up: their times are
-// those of independent draws, the same ones whenever the trial is run. All else that is recorded is of draw 0:
-// gradient check, loss, chunks, peak, counts, the step that is taken apart and the time line. A later draw that
-// takes more memory than there is ends the trial as oom.
+// If the method draws chunks, sample i uses draw i, and so does warm-up step i: times are of independent draws, the
+// same in every run of the trial. Everything else recorded is of draw 0: gradient check, loss, chunks, peak,
+// counts, time by operation and the time line. A later draw that exceeds memory ends the trial as oom.
 //
-// Of several ranks each is a process that comes through here, and all take the same steps. What one rank alone
-// does, rank 0, the others wait for at rest. A plan has no processes: one rank is walked after another.
+// With several ranks each process runs this, and all take the same steps. During rank 0's own work the others wait.
+// A plan has no processes: its ranks run one after another.
 #include "harness/trial/trial_run.h"
 #include "harness/calibrate/calibrate.h"
 #include "harness/machine/cores.h"
@@ -41,7 +40,7 @@ static bool take_reference(struct run *run)
     return taken;
 }
 
-// All of them at once, for which the limit is not where a step never has them so.
+// Keeps all gradients at once, without the limit if a step never does.
 static bool run_for_gradients(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
@@ -125,14 +124,14 @@ static bool record_timeline(struct run *run)
 {
     struct arena *arena = &run->setup.device->arena;
     arena_timeline_start(arena);
-    bool done = run_step(run, 0, !run->setup.trainer.keeps_gradients); // else all would be there
+    bool done = run_step(run, 0, !run->setup.trainer.keeps_gradients); // otherwise all gradients would be present
     arena_timeline_stop(arena);
     if (done)
         trial_record_timeline(&run->record, arena);
     return done;
 }
 
-// What finding a peak rate may take of the trial's time.
+// Share of the trial's time for finding a peak rate.
 static double peak_seconds(const struct trial *trial)
 {
     return trial->measure.max_seconds > 0 ? trial->measure.max_seconds / 30 : INFINITY;
@@ -142,7 +141,7 @@ static bool take_breakdown(struct run *run)
 {
     struct device *device = run->setup.device;
     double gemm = run->record.gemm_flops_per_s;
-    // The rates that shares of a roofline are taken of: the profile's, else on the CPU those of now.
+    // Rates for shares of the roofline: the profile's, or on the CPU the current ones.
     if (!run->trial->profile && strcmp(run->trial->device, "cpu") == 0)
         calibrate_roofline(run->trial->dtype, gemm > 0 ? gemm : 0, peak_seconds(run->trial), &device->roofline);
     const struct roofline roofline = device->roofline;
@@ -163,7 +162,7 @@ static void note_device_memory(struct run *run)
         run->record.device_reserved_bytes = (double)device->ops->reserved_bytes(device);
 }
 
-// On rank 0: the figures of all.
+// On rank 0: the figures of all ranks.
 static void gather_ranks(struct run *run)
 {
     run->figures.loss = run->first.sums.loss;
@@ -174,7 +173,7 @@ static void gather_ranks(struct run *run)
     }
 }
 
-// From the set-up to the samples, in a process of its own.
+// Runs one rank from set-up to samples, in its own process.
 static bool measure_rank(struct run *run)
 {
     const struct trial *trial = run->trial;
@@ -188,7 +187,7 @@ static bool measure_rank(struct run *run)
         return false;
     if (trial->measure.pair_sums && !measure_pair_sums(run))
         return false;
-    run->watch = watch_open(run->setup.device); // before the warm-up: what is loaded now does not let the card cool
+    run->watch = watch_open(run->setup.device); // before the warm-up: loading it later would let the card cool
     for (size_t i = 0; i < trial->measure.warmup; i++)
         if (!run_step(run, i, trial->optimizer))
             return false;
@@ -196,7 +195,7 @@ static bool measure_rank(struct run *run)
         return false;
     if (several)
         gather_ranks(run);
-    // Rank 0 knows that of all.
+    // Only rank 0 has the loss of all ranks.
     return trial->planned || !run_is_first(run) || isfinite(run->first.sums.loss) ||
            status_set(&run->status, STATUS_FAILED,
                       "the loss is not finite: a weight is not, or something is too large for %s",
@@ -237,7 +236,7 @@ static void write_reason(const struct run *run, char *reason, size_t bytes)
     text_append(reason, bytes, "%s", run->status.message);
 }
 
-// The numbers of the samples, which become the record's; not `wanted`: none.
+// Moves the samples' numbers into the record; empty unless `wanted`.
 static struct number_list take(const struct run *run, double **numbers, bool wanted)
 {
     struct number_list list = {wanted ? run->samples : 0, *numbers};
@@ -264,14 +263,13 @@ static void record_ranks(struct run *run)
     ranks->oversubscribed = run->world->comm.size * (size_t)run->provenance.threads > cores_usable();
 }
 
-// Fills in the rest of the record. Samples and counts of a failed step measure nothing; where memory stood is why
-// it failed.
+// Fills in the rest of the record. A failed step has no samples and counts, but its memory explains the failure.
 static void record_run(struct run *run)
 {
     const struct trial *trial = run->trial;
     struct record *record = &run->record;
     bool done = record->status == RECORD_OK, alone = trial_ranks(trial) == 1;
-    bool timed = done && !trial->planned; // of a plan the clock measured this program
+    bool timed = done && !trial->planned; // in a plan the clock measured this program
     bool marked = run->setup.device && run->setup.device->ops->mark;
     record->chosen = trial_chosen(trial);
     if (!done && run->setup.device) {
@@ -285,11 +283,11 @@ static void record_run(struct run *run)
     record->slowdown = take(run, &run->slowdown, timed && run->reference_kernel);
     record->sample_chunks = take(run, &run->sample_chunks, done && run->draws);
     struct number_list host_launch_ms =
-        take(run, &run->host_launch_ms, timed && marked); // else the step's time once more
+        take(run, &run->host_launch_ms, timed && marked); // otherwise it would repeat the step's time
     if (run->curve) {
         run->curve->given = done;
         record->curve = run->curve;
-        if (done) // of all micro-batches
+        if (done) // over all micro-batches
             record->loss = run->curve->loss.items[0];
     }
     if (timed && alone)
@@ -313,7 +311,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
 {
     struct run *run = calloc(1, sizeof *run);
     char reason[1280];
-    run->walked = *trial; // what it points to is borrowed, but for the options
+    run->walked = *trial; // borrowed, except the options
     run->walked.options = options_copy(&trial->method->options, trial->options);
     run->trial = &run->walked;
     run->store = store;
@@ -340,7 +338,7 @@ static char *run_and_tell(const struct trial *trial, int store, struct world *wo
     record_run(run);
     run->provenance.clock_mhz_after = provenance_clock_mhz();
     char *line = trial_record_line(&run->record, &run->provenance);
-    if (!run_is_first(run) && !*failed) { // rank 0 tells of all
+    if (!run_is_first(run) && !*failed) { // rank 0 reports for all
         free(line);
         line = NULL;
     }

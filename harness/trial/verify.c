@@ -9,14 +9,14 @@
 
 enum labels { LABELS_NEXT, LABELS_ALL, LABELS_MASKED };
 
-// What differs from SMALL; 0: nothing.
+// Differences from SMALL; 0: none.
 struct shape {
     const char *name;
     size_t context, chunk, batch;
     enum labels labels;
     size_t kv_heads;
     bool tied, qkv_bias, qk_norm, scaled;
-    void (*family)(struct config *config); // makes it one of another family; NULL: nothing
+    void (*family)(struct config *config); // changes it to another family; NULL: no change
     struct lora lora;
 };
 
@@ -53,7 +53,7 @@ static const struct shape shapes[] = {
     {"three sequences", .context = 19, .chunk = 6, .batch = 3},
     {"masked spans", .context = 26, .chunk = 5, .batch = 2, .labels = LABELS_MASKED},
     {"longer than a tile", .context = 300, .chunk = 130, .batch = 1},
-    // Below: other models.
+    // Other models follow.
     {"one key head", .context = 23, .chunk = 8, .batch = 2, .kv_heads = 1},
     {"a key head per query head", .context = 23, .chunk = 8, .batch = 1, .kv_heads = 4},
     {"tied embedding", .context = 23, .chunk = 8, .batch = 1, .tied = true},
@@ -66,7 +66,7 @@ static const struct shape shapes[] = {
     {"LoRA everywhere", .context = 23, .chunk = 8, .batch = 1, .lora = {3, 6, 127, false}},
 };
 
-// Options that change how a walk computes and must not change what; a method takes those it knows.
+// Options that change the computation but not the result; a method uses those that it has.
 static const struct variant {
     const char *option, *value; // NULL: none
 } variants[] = {{NULL, NULL}, {"keep", "all"}, {"inner", "checkpoint"}, {"attention", "kept"}, {"head_chunk", "3"}};
@@ -104,8 +104,8 @@ static struct config config_of(const struct shape *shape)
     return config;
 }
 
-// A file in memory with labels, sequence-major, and the path it can be read at. Masked: the second chunk of every
-// sequence has no target at all, and each chunk after it starts with a token that has none.
+// A file in memory with labels, sequence-major, and its path. Masked: the second chunk of every sequence has no
+// targets, and later chunks start with a token without one.
 static int labels_file(const struct shape *shape, size_t vocab, char *path, size_t path_bytes)
 {
     int file = io_memory_file("labels");
@@ -120,7 +120,7 @@ static int labels_file(const struct shape *shape, size_t vocab, char *path, size
     return file;
 }
 
-// The variant's options; NULL if the method does not know what makes the variant.
+// The variant's options; NULL if the method lacks the option.
 static void *options_of(const struct method *method, const struct shape *shape, const struct variant *variant)
 {
     void *options = options_new(&method->options);
@@ -154,7 +154,7 @@ static void verify_one(struct verify_case *result, const struct trial *trial, co
         gradient_set_take(&set, &setup.model);
         gradient_compare(&errors, &set, &reference->gradients);
         result->error = errors.overall;
-        // A loss of another gradient is wrong as well.
+        // A wrong loss is an error as well.
         double loss_error = fabs(report.sums.loss - reference->loss) / fmax(1, fabs(reference->loss));
         result->good = errors.overall.relative_l2 <= bounds.relative_l2 && errors.overall.max_abs <= bounds.max_abs;
         if (!(loss_error <= bounds.relative_l2)) {
@@ -196,7 +196,7 @@ static bool verify_shape(const struct verify_request *request, const struct shap
                             .lora = shape->lora.rank ? shape->lora : like->lora,
                             .adapter_folder = like->adapter_folder};
     if (!objective_check(like->objective, like->objective_options, trial->batch, 1, &odd))
-        trial->batch++; // of pairs
+        trial->batch++; // for pairs
     snprintf(trial->device, sizeof trial->device, "%s", request->device);
     int labels_fd = shape->labels ? labels_file(shape, trial->config.vocab, labels, sizeof labels) : -1;
     trial->labels = labels_fd >= 0 ? labels : NULL;
@@ -222,7 +222,7 @@ static bool verify_shape(const struct verify_request *request, const struct shap
     reference_free(&reference);
     if (labels_fd >= 0)
         close(labels_fd);
-    free(trial); // what it points to is borrowed
+    free(trial); // its other members are borrowed
     return taken;
 }
 

@@ -2,7 +2,7 @@
 #include "kernels/measure/timer.h"
 #include <string.h>
 
-#define IDLE 0 // the row
+#define IDLE 0 // index of the idle row
 
 static size_t row_of(struct breakdown *b, const struct range *range, enum work work)
 {
@@ -23,8 +23,8 @@ static size_t row_of(struct breakdown *b, const struct range *range, enum work w
     return b->row_count++;
 }
 
-// Adds up the time of the first `count` moments; `end` is the mark after the last of them. Backwards: the first
-// wait is for the last mark, and then all are there.
+// Adds up the time of the first `count` moments; `end` is the mark after the last. Runs backwards, so that the
+// first wait is for the last mark, and no other wait blocks.
 static void add_up(struct breakdown *b, struct device *device, size_t count, size_t end)
 {
     for (size_t i = count; i-- > 0;) {
@@ -35,8 +35,8 @@ static void add_up(struct breakdown *b, struct device *device, size_t count, siz
     memmove(b->begun, b->begun + count, b->begun_count * sizeof *b->begun);
 }
 
-// From here on time is the row's. When all marks are taken, those of the older half are waited for: the device has
-// the other half to go on with.
+// Starts charging time to a row. When all marks are used, waits for the older half while the device continues with
+// the other.
 static void begin(struct breakdown *b, struct device *device, size_t row)
 {
     if (!b->timed || device->ops->dataless || b->begun[b->begun_count - 1].row == row)
@@ -58,7 +58,7 @@ static bool within_head(const struct breakdown *b)
     return false;
 }
 
-// What was counted since is this operation's.
+// Charges the counts since then to this row.
 static void count(struct breakdown *b, struct breakdown_row *row, const struct counters *counters)
 {
     row->flops += counters->flops - b->seen.flops;
@@ -68,7 +68,7 @@ static void count(struct breakdown *b, struct breakdown_row *row, const struct c
     b->seen = *counters;
 }
 
-// What an estimate of the whole is longer than those of its operations: waits for copies.
+// Time of an estimate beyond its operations': waits for copies.
 static double waiting_s(const struct counters *counters)
 {
     return counters_clock_s(counters) - counters->estimate_s;

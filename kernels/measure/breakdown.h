@@ -1,13 +1,13 @@
-// Breakdown: where a step's time goes, by operation; a GEMM's by its shape. FLOPs, bytes and launches are what the
-// operations' fronts count. Time is taken by the device's marks before and after each operation, so that the
-// milliseconds of all rows, idle's among them, are those of the timer; an estimate's are, too, and idle's is that
-// of waits for copies. A device without data has no time.
+// Breakdown: a step's time by operation, GEMMs also by shape. FLOPs, bytes and launches are those of the
+// operations' fronts. Time is measured by device marks around each operation, so that all rows, including idle, add
+// up to the timer's milliseconds; estimates add up too, with waits for copies as idle. A device without data has no
+// time.
 #pragma once
 #include "kernels/device/observer.h"
 
 struct breakdown_row {
     enum work work;
-    const char *operation; // "gemm", as in the device's table; an operation's part has a name of its own
+    const char *operation; // "gemm", as in the device's table; parts of an operation have their own names
     size_t m, n, k;        // of a GEMM
     double ms, estimate_s, flops, bytes_moved;
     uint64_t launches;
@@ -19,7 +19,7 @@ struct breakdown {
     struct observer observer;
     struct breakdown_row *rows; // the first is idle
     size_t row_count, capacity;
-    // The open ranges: their level, and the row that time between ranges inside of them goes to.
+    // The open ranges: their level, and the row charged for time between inner ranges.
     struct {
         enum range_level level;
         size_t row;
@@ -27,15 +27,15 @@ struct breakdown {
     size_t depth;
     bool timed;
     struct counters seen;
-    double waited_s; // of the estimate, before what is timed
-    // Moments at which another row's time began, and which row's; the time of those before is added up.
+    double waited_s; // of the estimate, before the timed part
+    // Moments at which another row's time began, with that row; earlier time is already added.
     struct {
         size_t mark, row;
     } begun[DEVICE_MARKS];
     size_t begun_count, next_mark;
 };
 
-// Takes apart what the device's timer times from here to the stop: one step, or several added up.
+// Divides the time of the device's timer until the stop: one step, or the sum of several.
 void breakdown_start(struct breakdown *breakdown, struct device *device);
 void breakdown_stop(struct breakdown *breakdown, struct device *device);
 void breakdown_free(struct breakdown *breakdown);

@@ -16,7 +16,7 @@ size_t trace_add(struct trace *trace, const struct device *device, struct trace_
         trace->events = realloc(trace->events, trace->capacity * sizeof *trace->events);
         CHECK(trace->events);
     }
-    // What is computed is waited for; copies to and from the host go on.
+    // Includes waiting for computation, but not for copies to and from the host.
     double now = device->counters.clock_s[QUEUE_COMPUTE];
     event.busy_s = now - trace->noted_s;
     trace->noted_s = now;

@@ -1,25 +1,25 @@
-// Trace: what a rank without data says to the others, and what its device does between one word and the next. The
-// traces of all ranks together tell when each has to wait (harness/plan/rank_times.h).
+// Trace: the communication of a rank without data, and its device's busy time between events. The traces of all
+// ranks determine when each waits (harness/plan/rank_times.h).
 #pragma once
 #include "kernels/device/device.h"
 
 enum trace_kind {
-    TRACE_SEND,    // a message to one rank sets out; nobody waits
-    TRACE_RECEIVE, // there is room for one of one rank
-    TRACE_MEET,    // all of a group exchange something, once the last has come
-    TRACE_WAIT     // until a message is gone, or there, or such an exchange is done
+    TRACE_SEND,    // starts a message to one rank, without waiting
+    TRACE_RECEIVE, // posts a receive from one rank
+    TRACE_MEET,    // a collective of a group, complete when the last rank has come
+    TRACE_WAIT     // waits for a message or a collective to complete
 };
 
 struct trace_event {
     enum trace_kind kind;
-    double busy_s;                     // of the rank since the event before
+    double busy_s;                     // of the rank since the previous event
     double sent_bytes, received_bytes; // to and from all others
-    size_t peer;                       // of a message its other end, by number of all ranks
-    size_t stride, size;               // of a meeting: each such group has its ranks `stride` apart
-    size_t event;                      // of a wait, which
+    size_t peer;                       // of a message: world rank of the other end
+    size_t stride, size;               // of a collective: every such group has ranks `stride` apart
+    size_t event;                      // of a wait: the event waited for
 };
 
-// The first rank of the group that a rank is in, where all are in groups of this kind, one beside the other.
+// First rank of a rank's group, if groups of this kind cover all ranks.
 static inline size_t trace_group(size_t rank, size_t stride, size_t size)
 {
     size_t block = stride * size;
@@ -29,14 +29,14 @@ static inline size_t trace_group(size_t rank, size_t stride, size_t size)
 struct trace {
     size_t count, capacity;
     struct trace_event *events;
-    double noted_s; // of the device's clock
+    double noted_s; // device clock at the last event
     double rest_s;  // after the last event
 };
 
-// Of a device whose clock begins anew.
+// Call when the device's clock is reset.
 void trace_begin(struct trace *trace);
-// The event's number. Its busy_s is set here.
+// Sets the event's busy_s and returns its number.
 size_t trace_add(struct trace *trace, const struct device *device, struct trace_event event);
-// The power limit slows all of the step down.
+// Applies the power limit to the whole step.
 void trace_end(struct trace *trace, const struct device *device);
 void trace_free(struct trace *trace);

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-// Zeros on the host, for a batch on this device. NULL and the device's status where there is no room, or where the
-// device has failed before.
+// Zeroed host memory for a batch on this device. Returns NULL with the device's status if there is no room or the
+// device has failed.
 static void *host_new(struct device *device, size_t count, size_t bytes)
 {
     void *values = device->status.code == STATUS_OK ? host_memory_try(count, bytes) : NULL;
@@ -76,7 +76,7 @@ void batch_open(struct batch *opened, struct device *device, const int32_t *ids,
     free(turned_targets);
 }
 
-// The batch's, to be freed; NULL: the device has failed.
+// The batch's targets, to be freed; NULL: the device has failed.
 static int32_t *targets_of(const struct batch *batch, struct device *device)
 {
     int32_t *targets = host_new(device, batch->context * batch->batch, sizeof *targets);
@@ -85,8 +85,8 @@ static int32_t *targets_of(const struct batch *batch, struct device *device)
     return targets;
 }
 
-// What follows a document's last token is another's: it has no target. At a row's end nothing follows, and it keeps
-// what it was given.
+// Removes targets of documents' last tokens, which the next document follows. At a row's end nothing follows, and
+// the given target stays.
 static void end_targets(struct batch *batch, struct device *device)
 {
     size_t rows = batch->context * batch->batch, B = batch->batch;
@@ -102,7 +102,7 @@ static void end_targets(struct batch *batch, struct device *device)
     free(targets);
 }
 
-// To the device, where there is one with data.
+// Copies to the device, if it has data.
 static struct tensor place_integers(struct device *device, const int32_t *values, size_t count)
 {
     struct tensor placed = tensor_new(device, count, 1, DTYPE_I32, CATEGORY_DATA);
@@ -145,7 +145,7 @@ void batch_set_documents(struct batch *batch, struct device *device, const int32
         end_targets(batch, device);
 }
 
-// Of every sequence its prefix, of every row its sequence; of a prefix's, which has no target, any.
+// Sets each sequence's prefix and each row's sequence; a prefix's rows, which have no target, get any.
 static void set_sequences(struct batch *batch, struct device *device, const int32_t *of, size_t count)
 {
     size_t rows = batch->context * batch->batch, B = batch->batch;
@@ -205,7 +205,7 @@ static void release(struct batch *batch, struct device *device)
     tensor_free(device, &batch->weights);
 }
 
-// Of the statistics' dtype; values: [sequences, count], or NULL: not numbers.
+// In the statistics' dtype; values: [sequences, count], or NULL: not numbers.
 static struct tensor place(struct device *device, size_t sequences, size_t count, const double *values)
 {
     size_t rows = count * sequences;
@@ -222,8 +222,8 @@ static struct tensor place(struct device *device, size_t sequences, size_t count
     return placed;
 }
 
-// Rows of a pair's longer sequence count `beyond` from where the shorter has none to hold against them. counts: of
-// the sequences' rows with a target.
+// Rows of a pair's longer sequence beyond the shorter one's length get the weight `beyond`. counts: rows with a
+// target per sequence.
 static void share_out(const struct batch *batch, struct device *device, const int32_t *targets,
                       const int32_t *counts, double beyond)
 {
@@ -241,7 +241,7 @@ static void share_out(const struct batch *batch, struct device *device, const in
     free(shares);
 }
 
-// Of sequences that are desirable their weight, of others minus it, of mismatched ones 0.
+// The weight for desirable sequences, minus the weight for others, 0 for mismatched ones.
 static struct tensor place_values(struct batch *batch, struct device *device, const struct objective_terms *terms,
                                   const int32_t *desirable)
 {
@@ -256,7 +256,7 @@ static struct tensor place_values(struct batch *batch, struct device *device, co
     return placed;
 }
 
-// What rows of the batch gain, [batch, context]; 0 without a target. targets: by row.
+// Advantages of the batch's rows, [batch, context]; 0 without a target. targets: by row.
 static double *row_advantages(const struct batch *batch, struct device *device, const struct batch_values *given,
                               const int32_t *targets)
 {
@@ -271,7 +271,7 @@ static double *row_advantages(const struct batch *batch, struct device *device, 
     return advantages;
 }
 
-// The sequences of a group in which no row gains or loses anything have no targets, and are not counted.
+// Removes the targets and counts of groups whose advantages are all 0.
 static void mask_groups(struct batch *batch, struct device *device, size_t group, const double *advantages,
                         int32_t *targets)
 {
@@ -340,7 +340,7 @@ static void place_gains(struct batch *batch, struct device *device, const double
     free(gains);
 }
 
-// Of sequences, or of their rows, where these have their own; and for a ratio of sequences what both come to.
+// Sets advantages of sequences or rows; for a ratio of sequences also their totals by sign.
 static void place_advantages(struct batch *batch, struct device *device, const struct objective_terms *terms,
                              const struct batch_values *given, bool by_token)
 {
@@ -366,8 +366,7 @@ static void place_advantages(struct batch *batch, struct device *device, const s
     free(targets);
 }
 
-// What the targets say of the sequences, of which a pair's S may be means; and the sum of the weights of rows that
-// have one.
+// Counts rows with targets per sequence, for pairs whose S is a mean, and sums the weights of these rows.
 static void count(struct batch *batch, struct device *device, const double *weights,
                   const struct objective_terms *terms)
 {
@@ -438,7 +437,7 @@ void batch_set_objective(struct batch *batch, struct device *device, const struc
         count(batch, device, batch->weights.data ? given->weights : NULL, &terms);
 }
 
-// Of rows of all tokens those of the pieces, of a tensor and of what is on the host.
+// Keeps only the pieces' rows, in a tensor and in host memory.
 static void keep_rows(struct device *device, struct tensor *t, const struct pieces *pieces, size_t B)
 {
     if (!t->data)
@@ -480,7 +479,7 @@ void batch_share(struct batch *batch, struct device *device, size_t ranks, size_
     batch->context = pieces_count(&pieces);
 }
 
-// Pieces of all ranks, in order.
+// Number of pieces over all ranks, in order.
 static size_t piece_count(const struct batch *batch)
 {
     return PIECES * batch->pieces.ranks;

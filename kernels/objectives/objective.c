@@ -12,7 +12,7 @@ const struct objective *objective_find(const char *name)
 struct objective_terms objective_terms(const struct objective *objective, const void *settings)
 {
     struct objective_terms terms = objective->terms;
-    CHECK(settings || !objective->set || objective == objectives[0]); // whose terms are those of its defaults
+    CHECK(settings || !objective->set || objective == objectives[0]); // with the default settings
     if (objective->set && settings)
         objective->set(&terms, settings);
     return terms;

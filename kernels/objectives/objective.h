@@ -1,8 +1,9 @@
-// Objective: what a step minimises: a function of the rows' log-probs, l = log softmax(logits)[target], so that the
-// gradient of a row's logits is g (onehot - softmax) with one number g = dL/dl per row; and, where it is asked for,
-// of the rows' distributions over the vocabulary (kernels/device/row_objective.h). The walks know none of it.
-//   L = (sum of w f(l) over the rows with a target + sum of what pairs or sequences cost by sums of l) / W
-// One that has sums sees every log-prob in a first pass. To add one: its entry in the array
+// Objective: the function that a step minimises. It depends on the rows' log-probs, l = log
+// softmax(logits)[target], so that the gradient of a row's logits is g (onehot - softmax) with one number g = dL/dl
+// per row; optionally on the rows' distributions over the vocabulary (kernels/device/row_objective.h). Schedules
+// are independent of it.
+// L = (sum of w f(l) over rows with a target + sum of costs of pairs or sequences, by sums of l) / W
+// An objective with sums needs every log-prob in a first pass. To add one: its entry in the array
 // (kernels/objectives/objectives.c); a new f in kernels/device/row_objective.h, a new cost of sums in
 // kernels/device/sequence_objective.h.
 #pragma once
@@ -11,22 +12,22 @@
 #include "kernels/device/row_objective.h"
 #include "kernels/device/sequence_objective.h"
 
-// What w is.
+// The weight w of a row.
 enum row_weights {
     ROWS_ALIKE,       // 1
     ROWS_BY_SEQUENCE, // 1 / the sequence's number of rows with a target
-    ROWS_BY_WEIGHT    // the batch's own
+    ROWS_BY_WEIGHT    // the batch's weights
 };
 
-// What W is, of the whole step (struct normaliser).
+// The divisor W, over the whole step (struct normaliser).
 enum divisor {
-    PER_ROW,      // the number of rows with a target
-    PER_SEQUENCE, // that of sequences
+    PER_ROW,      // rows with a target
+    PER_SEQUENCE, // sequences
     PER_PAIR,
     PER_WEIGHT // the sum of the weights of rows with a target
 };
 
-// What objectives read of the batch.
+// Inputs of objectives from the batch.
 enum batch_value {
     BATCH_WEIGHTS = 1,
     BATCH_OLD = 2,
@@ -36,9 +37,9 @@ enum batch_value {
     BATCH_SAMPLING = 32
 };
 
-// How the log-probs of the engine that sampled tokens, which computes otherwise than the model does, correct what
-// those cost: by a factor exp(o - its own) of each token, or of the sum over a sequence's, either cut to the bounds
-// or, beyond them, 0. Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training".
+// Correction for log-probs of a sampling engine that computes differently from the model: a factor exp(o - the
+// engine's) per token, or of the sum over a sequence, either clipped to the bounds or 0 beyond them. Yao et al.
+// 2025, "Your efficient RL framework secretly brings you off-policy RL training".
 struct sampling {
     enum {
         SAMPLING_OFF,
@@ -51,25 +52,25 @@ struct sampling {
 };
 
 struct objective_terms {
-    struct row_terms rows; // of ROW_CHOSEN the scale is that of the mean over the chosen sequences' rows
+    struct row_terms rows; // the scale of ROW_CHOSEN is for the mean over the chosen sequences' rows
     struct sequence_terms sequences;
     enum row_weights weights;
     enum divisor divisor;
-    double length;     // divides too; 0: nothing does
-    bool desensitised; // rows beyond as many as both of a pair have count `beyond` in S. Liu et al. 2024,
+    double length;     // a further divisor; 0: none
+    bool desensitised; // rows beyond the shorter sequence of a pair have weight `beyond` in S. Liu et al. 2024,
     double beyond;     // arXiv 2409.06411
-    bool deferred;     // where it can, a walk multiplies the slope of a pair's sums in afterwards
+    bool deferred;     // if possible, the slope of a pair's sums is multiplied in afterwards
     struct sampling sampling;
-    size_t masked_group; // sequences of a group, which counts in nothing where all advantages are 0; 0: none
-    double desirable, undesirable; // weights of sequences that are and are not
+    size_t masked_group;           // sequences of a group, which is ignored if all its advantages are 0; 0: none
+    double desirable, undesirable; // weights of desirable and other sequences
     unsigned required, optional;   // sums of enum batch_value
-    unsigned metrics;              // that it has: a sum of 1 << enum objective_metric
+    unsigned metrics;              // its metrics: a sum of 1 << enum objective_metric
 };
 
-// What a step is watched by beside its loss; enum objective_metric says what each is.
+// A metric that monitors a step beside its loss (enum objective_metric).
 struct metric {
     const char *name;
-    enum divisor per; // the mean is over all rows with a target, or over all pairs
+    enum divisor per; // mean over all rows with a target, or over all pairs
 };
 extern const struct metric objective_metrics[OBJECTIVE_METRICS];
 
@@ -78,28 +79,28 @@ struct objective {
     const char *summary; // one line
     const char *source;
     struct option_table options;  // what it can be asked
-    struct objective_terms terms; // but for what the settings say, which set writes; NULL: they say nothing
+    struct objective_terms terms; // without the settings' part, which `set` adds; NULL: settings do not affect it
     void (*set)(struct objective_terms *terms, const void *settings);
-    // What the table cannot say alone of settings, and of a step of so many sequences in so many micro-batches;
-    // NULL: nothing. False sets status.
+    // Checks settings, and a step of this many sequences and micro-batches, beyond the table; NULL: none. Returns
+    // false and sets the status.
     bool (*check)(const void *settings, size_t sequences, size_t micro_batches, struct status *status);
 };
 
-// All objectives, ending in NULL; the first is that of a batch for which none is chosen.
+// All objectives, ending in NULL; the first is a batch's default.
 extern const struct objective *const objectives[];
 const struct objective *objective_find(const char *name);
-// settings, here and below: NULL for the first, which then has its defaults, and for one without options.
+// settings, here and below: NULL for the first, with its defaults, and for one without options.
 struct objective_terms objective_terms(const struct objective *objective, const void *settings);
-// How many sequences, one after another, belong together.
+// Number of consecutive sequences that belong together.
 size_t objective_together(const struct objective *objective, const void *settings);
-// Whether a first pass must see every row's log-prob.
+// Tells whether a first pass must see every row's log-prob.
 bool objective_has_sums(const struct objective *objective, const void *settings);
-// Whether tokens are all that it is of: no values, no pairs.
+// Tells whether it needs only tokens: no values, no pairs.
 bool objective_of_tokens(const struct objective *objective, const void *settings);
-// Whether the number of a sequence's rows is read.
+// Tells whether it reads the number of a sequence's rows.
 bool objective_counts(const struct objective_terms *terms);
 bool objective_check(const struct objective *objective, const void *settings, size_t sequences,
                      size_t micro_batches, struct status *status);
 
-// Whether it has a metric.
+// Tells whether it has a metric.
 bool objective_has_metric(const struct objective *objective, const void *settings, enum objective_metric metric);

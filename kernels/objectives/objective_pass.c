@@ -22,14 +22,14 @@ static double divisor_of(const struct objective_terms *terms, const struct norma
     return total_of(terms->divisor, n) * (terms->length > 0 ? terms->length : 1);
 }
 
-// 1 / W; 0 where nothing counts, so that loss and gradient are 0.
+// 1 / W; 0 if there are no rows, so that loss and gradient are 0.
 static double scale_of(const struct objective_terms *terms, const struct normaliser *n)
 {
     double total = divisor_of(terms, n);
     return total > 0 ? 1 / total : 0;
 }
 
-// Those of the batch's step.
+// The terms for the batch's step.
 static struct objective_terms terms_of(const struct batch *batch)
 {
     struct objective_terms terms = objective_terms(batch->objective, batch->settings);
@@ -39,8 +39,8 @@ static struct objective_terms terms_of(const struct batch *batch)
         terms.sequences.desirable = (double)values / (double)n->desirable;
         terms.sequences.undesirable = -(double)values / (double)others;
     }
-    terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0; // the rest is 1 / W
-    terms.rows.entropy_bonus *= n->rows ? divisor_of(&terms, n) / (double)n->rows : 0; // likewise: a mean over rows
+    terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0; // 1 / W supplies the rest
+    terms.rows.entropy_bonus *= n->rows ? divisor_of(&terms, n) / (double)n->rows : 0;  // a mean over rows
     return terms;
 }
 
@@ -79,8 +79,8 @@ void objective_begin(struct device *device, const struct batch *batch)
         op_zero(device, batch->sums);
 }
 
-// kl: the mean of the mismatched sequences' S over the ranks, none of which gets a gradient by it; at least 0.
-// Those with tokens of the same sequences have the same S.
+// kl: the mean of the mismatched sequences' S over the ranks, at least 0, without a gradient. Ranks with tokens of
+// the same sequences have the same S.
 static double mismatched_mean(struct device *device, const struct comm *replicas, const struct batch *batch)
 {
     double *sums = host_memory_try(batch->sequences, sizeof *sums), total[2] = {0};
@@ -128,7 +128,7 @@ double objective_settle_deferred(struct device *device, const struct batch *batc
     objective_settle(device, &comm_self, batch, loss);
     op_download(device, slopes, batch->sums);
     op_download(device, units, batch->units);
-    size_t longer = units[0] == 0; // one without rows says nothing
+    size_t longer = units[0] == 0; // a sequence without rows says nothing
     double slope = units[longer] == 0 ? 0 : slopes[longer] / units[longer];
     return slope * scale_of(&terms, &batch->normaliser);
 }
@@ -184,7 +184,7 @@ void objective_apply(struct device *device, const struct batch *batch, struct te
     if (!backward)
         block.slopes = none; // not yet
     if (backward || !gathers || terms.rows.kind != ROW_NONE || terms.rows.beta != 0 || reads || spreads) {
-        // What the first pass counted counts once.
+        // The first pass has counted the loss.
         op_objective_rows(device, terms.rows, grad, loss, block, gathers && backward ? 0 : weights.loss * scale,
                           weights.grad * scale);
     }

@@ -1,4 +1,4 @@
-// The objectives that there are, and what each can be asked.
+// The list of objectives and their options.
 #include "kernels/objectives/objective.h"
 #include <stddef.h>
 
@@ -90,12 +90,12 @@ struct dpo_settings {
     double beta, smoothing, gamma, tau, sft, alpha, ld_alpha;
 };
 
-// What tells the kinds of pairs apart beside their cost.
+// Properties of the kinds of pairs besides their cost.
 static const struct pair_traits {
     bool mean;     // S is the mean over a sequence's rows
-    bool alone;    // without a reference
+    bool alone;    // needs no reference
     bool each;     // the cost is not a function of the difference
-    bool smoothed; // by e
+    bool smoothed; // supports e
 } pair_traits[] = {
     [PAIR_SIGMOID] = {.smoothed = true},
     [PAIR_ROBUST] = {.smoothed = true},
@@ -161,7 +161,7 @@ static void dpo_set(struct objective_terms *terms, const void *of_objective)
                                                .tau = settings->tau};
     terms->desensitised = settings->ld_alpha < 1;
     terms->beyond = settings->ld_alpha;
-    // One slope is both sequences', but for a kind or a divergence that has a slope of each.
+    // Both sequences have one slope, unless a kind or divergence has a slope for each.
     bool one_slope = settings->sft == 0 && settings->divergence == DIVERGENCE_REVERSE_KL && !traits->each;
     terms->deferred = settings->defer == 0 && one_slope;
     terms->required = traits->alone ? 0 : BATCH_REFERENCE;
@@ -172,8 +172,8 @@ static bool refuse_effectless(const char *objective, const char *goes_with, stru
     return status_set(status, STATUS_BAD_INPUT, "%s's %s; leave it out", objective, goes_with);
 }
 
-// Of an option that changes nothing beside the others, but is not at its default, what it goes with, as spaco's:
-// its trial would be measured twice under two names. NULL: there is none.
+// Finds an option with no effect beside the others that is not at its default, and says what it needs, as spaco's
+// does; otherwise equal trials would have two names. NULL: none.
 static const char *dpo_effectless(const struct dpo_settings *settings)
 {
     const struct pair_traits *traits = &pair_traits[settings->kind];
@@ -452,7 +452,7 @@ static void grpo_set(struct objective_terms *terms, const void *of_objective)
                      (settings->z_loss > 0 ? HAS(METRIC_Z_LOSS) : 0);
 }
 
-// As dpo_effectless.
+// See dpo_effectless.
 static const char *grpo_effectless(const struct grpo_settings *settings)
 {
     const struct clip *clip = &settings->clip;

@@ -1,14 +1,13 @@
-// Host work: numbers of a device's step that the host computes in its midst, whatever the device. What it reads and
-// writes is in the host's arena, copied over the link and counted; all queues are waited for, and the time that the
-// host takes is in no estimate.
+// Host work: computation on the host in the middle of a device's step, on any device. Its data are in the host's
+// arena, copied over the link and counted; it waits for all queues, and estimates do not include its time.
 #pragma once
 #include "kernels/device/ops.h"
 
-// Memory on the host, not set, until tensor_free.
+// Uninitialised host memory; release with tensor_free.
 struct tensor host_work_new(struct device *device, size_t rows, size_t cols, enum dtype dtype);
-// A copy of t on the host, until tensor_free.
+// A copy of t on the host; release with tensor_free.
 struct tensor host_work_read(struct device *device, struct tensor t);
-// Whether the host is to compute: there are data, and nothing has failed.
+// Tells whether the host must compute: there are data and no failure.
 bool host_work_wanted(const struct device *device);
-// t = from, which is freed.
+// t = from; frees from.
 void host_work_write(struct device *device, struct tensor t, struct tensor *from);

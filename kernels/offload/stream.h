@@ -1,16 +1,16 @@
-// Stream: a tensor that a walk reads part by part, and may write back. On the device a part is a view. What lies on
-// the host comes through two buffers, the next part while one is used; what is made again is made in one.
+// Stream: a tensor that a schedule reads part by part and may write back. On the device a part is a view. A tensor
+// on the host uses two buffers, prefetching the next part; a recomputed one uses one.
 #pragma once
 #include "kernels/offload/double_buffer.h"
 
 struct stream {
     struct device *device;
-    struct tensor whole; // where it lies; one that is made again: its shape, without data
-    bool read_only;      // nobody reads what would be offloaded
-    // NULL: it is not made again. Writes the rows from `row` on.
+    struct tensor whole; // the tensor; if it is recomputed, its shape without data
+    bool read_only;      // offloads would not be read
+    // Recomputes rows from `row` on. NULL: stored.
     void (*make)(void *maker, struct tensor part, size_t row);
     void *maker;
-    // Of the last part that was offloaded, by this stream or by one before it of the same tensor.
+    // Event of the latest offloaded part, by this or an earlier stream of the tensor.
     struct event out;
     // Between open and close:
     struct double_buffer buffers;
@@ -20,13 +20,13 @@ struct stream {
     } spans[2];
 };
 
-// In parts of at most so many rows.
+// Opens it for parts of at most `rows` rows.
 void stream_open(struct stream *stream, size_t rows);
-// Rows [row, row + rows) are acquired next, while the part before them, which has been acquired, is used; nothing
-// is read of the one before that any more.
+// Announces rows [row, row + rows) as the next part, while the acquired part is in use; the part before that is no
+// longer read.
 void stream_prefetch(struct stream *stream, size_t row, size_t rows);
-// The part prefetched first of those not yet acquired. It can be changed.
+// The oldest prefetched part. It may be changed.
 struct tensor stream_acquire(struct stream *stream);
-// The part acquired last goes back.
+// Writes back the part acquired last.
 void stream_offload(struct stream *stream);
 void stream_close(struct stream *stream);

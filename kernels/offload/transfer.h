@@ -1,11 +1,11 @@
-// Transfer: a tensor that is kept on the host and used on the device. While it is there, t is the copy on the
-// device and far what it was.
+// Transfer: a tensor stored on the host and used on the device. Meanwhile t is the copy on the device, and far the
+// host tensor.
 #pragma once
 #include "kernels/device/ops.h"
 
-// t, if it is on the host, becomes a tensor of the device: a copy on its way, or zero.
+// Replaces t, if it is on the host, by a device tensor: an asynchronous copy, or zeros.
 void transfer_prefetch(struct device *device, struct tensor *t, struct tensor *far, bool copied);
-// Sends what t is now back to far, if there is one.
+// Starts to copy t back to far, if there is one.
 void transfer_offload(struct device *device, struct tensor t, struct tensor far);
-// t is on the host again; the copy is freed.
+// Makes t the host tensor again and frees the copy.
 void transfer_release(struct device *device, struct tensor *t, struct tensor *far);

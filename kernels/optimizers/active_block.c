@@ -10,7 +10,8 @@ bool active_block_check(const void *of_optimizer, const struct config *config, e
     return adamw_check(options, config, dtype, status);
 }
 
-// Place `place` of a round of `count`, at random: the end of a Fisher-Yates shuffle, drawn by the round alone.
+// Layer number `place` in a random round over `count`: the end of a Fisher-Yates shuffle that depends only on the
+// round.
 static size_t drawn(size_t seed, size_t round, size_t place, size_t count)
 {
     struct random random = random_named(seed, "turns");

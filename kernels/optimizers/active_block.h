@@ -1,4 +1,4 @@
-// Active block: layers that train one after another, each for so many updates; what optimizers of blocks share.
+// Active block: layers that train one after another, each for an interval of updates; shared by block optimizers.
 #pragma once
 #include "kernels/optimizers/adamw.h"
 
@@ -21,6 +21,6 @@ struct block_options {
             .maximum = OPTION_COUNT_MAX, .help = "layer, from 0, below which none has a turn"                      \
     }
 
-// As struct optimizer's hooks. Checks that the model has the lowest layer, and adamw's options.
+// Hooks of struct optimizer. Checks that the model has the lowest layer, and adamw's options.
 bool active_block_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);
 size_t active_block_layer(const void *options, const struct config *config, size_t number);

@@ -1,5 +1,5 @@
-// Adam with both moments in 8 bits, in blocks of 256 with a scale each; of tensors of less than 4,096 elements, and
-// of the embedding unless it is asked for, in f32. 2.03 bytes of state per element, and 8.
+// Adam with both moments in 8 bits, in blocks of 256 with a scale each; f32 for tensors of less than 4,096 elements
+// and, by default, the embedding. 2.03 bytes of state per element, otherwise 8.
 #include "kernels/optimizers/adam8bit.h"
 #include "kernels/device/dynamic_map.h"
 #include "kernels/optimizers/adamw.h"

@@ -1,5 +1,5 @@
-// AdamW: Adam with decoupled weight decay; moments in f32 or bf16, a master copy of the weights in f32, and new
-// weights in bf16 rounded to nearest or stochastically.
+// AdamW: Adam with decoupled weight decay; moments in f32 or bf16, an f32 master copy of the weights, and new bf16
+// weights rounded to nearest or stochastically.
 #include "kernels/optimizers/adamw.h"
 
 static const struct option rows[] = {

@@ -1,4 +1,4 @@
-// AdamW's options, state and update, for optimizers that are AdamW on a part of the model.
+// AdamW's options, state and update, for optimizers that use AdamW on a part of the model.
 #pragma once
 #include "kernels/trainer/trainer.h"
 #include "kernels/trainer/weight_options.h"
@@ -20,15 +20,15 @@ struct adamw_options {
         OPTION_SEED(struct adamw_options)                                                                          \
     }
 
-// Of a parameter's state, here and where moments are kept otherwise.
+// Indices in a parameter's state, also if moments are stored differently.
 enum { FIRST_MOMENT, SECOND_MOMENT };
 
-// This update of a parameter, of a model whose optimizer_options begin with struct adamw_options.
+// The current update of a parameter; the model's optimizer_options begin with struct adamw_options.
 struct adam_step adamw_step(const struct trainer *trainer, const struct parameter *parameter);
-// As struct optimizer's hooks, of such a model.
+// Hooks of struct optimizer for such a model.
 bool adamw_check(const void *options, const struct config *config, enum dtype dtype, struct status *status);
 void adamw_state(const struct trainer *trainer, const struct parameter *parameter,
                  struct tensor state[PARAMETER_STATES]);
 void adamw_update(struct trainer *trainer, struct parameter *parameter);
-// adamw_update at the rate times ratio, of a parameter whose state has seen so many updates, with this one.
+// adamw_update at the rate times ratio, for a parameter whose state has seen `age` updates, including this one.
 void adamw_update_aged(struct trainer *trainer, struct parameter *parameter, double ratio, size_t age);

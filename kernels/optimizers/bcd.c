@@ -1,7 +1,7 @@
-// BCD: block coordinate descent, AdamW on one layer at a time, the active one, for so many updates, and then on the
-// next with a state that is zero. Embedding, head and the norm before it are frozen. Gradients and state are those
-// of one layer, and a backward pass ends with it. Luo, Yu & Li 2024 (BAdam), arXiv 2404.02827, algorithm 1.
-// Deviation: the published code gives the first block one update less.
+// BCD: block coordinate descent, AdamW on one active layer at a time, for an interval of updates, then on the next
+// with a zero state. Embedding, head and final norm are frozen. Gradients and state are one layer's, and a backward
+// pass stops at it. Luo, Yu & Li 2024 (BAdam), arXiv 2404.02827, algorithm 1. Deviation: the published code gives
+// the first block one update less.
 #include "kernels/optimizers/active_block.h"
 
 static const struct option rows[] = {OPTIONS_BLOCKS, {0}};

@@ -1,8 +1,8 @@
-// BREAD-LoRA: block coordinate descent, and AdamW on the other layers' LoRA factors, W + alpha / rank B A. A
-// layer's own factors rest while it is active, and stay in its products. Algorithm 1; with a higher rate of B
-// (ratio, Hayou et al. 2024, arXiv 2402.12354) it is BREAD-LoRA+. As in the paper the factors' state stays when the
-// turn changes; the published code zeroes it (factor_state = reset). Factors begin as any model's do, where the
-// paper's begin with B = 0.
+// BREAD-LoRA: block coordinate descent, and AdamW on the other layers' LoRA factors, W + alpha / rank B A. The
+// active layer's own factors are not updated but stay in its products. Algorithm 1; with a higher rate for B
+// (ratio, Hayou et al. 2024, arXiv 2402.12354) it is BREAD-LoRA+. As in the paper the factors keep their state when
+// the active block changes; the published code zeroes it (factor_state = reset). Factors start like any model's,
+// whereas the paper starts with B = 0.
 #include "kernels/model/unit_parameters.h"
 #include "kernels/optimizers/bread.h"
 #include <string.h>
@@ -37,7 +37,7 @@ static struct role role(const struct trainer *trainer, const struct parameter *p
                          .keeps = options->factor_state == FACTOR_STATE_KEEP};
 }
 
-// The updates that the state of each layer's factors has seen in earlier turns.
+// Counts the updates that the state of each layer's factors has seen before this block.
 static void turned(struct trainer *trainer)
 {
     const struct bread_lora_options *options = trainer->optimizer_options;

@@ -1,7 +1,7 @@
-// BREAD-SGD: block coordinate descent, and SGD without a state on the other layers, each when its gradient is
-// complete, which is then freed: so a walk of rows keeps one layer's gradients at a time. Section 4.2, algorithm
-// II. Deviations: a whole layer is updated at once, not a matrix after another. With when = end all gradients are
-// kept, and the bits are the same.
+// BREAD-SGD: block coordinate descent, and stateless SGD on the other layers, each updated when its gradient is
+// complete, which is then freed: a layer-by-layer schedule keeps one layer's gradients at a time. Section 4.2,
+// algorithm II. Deviation: updates a whole layer at once instead of matrix by matrix. With when = end all gradients
+// are kept, with the same bits.
 #include "kernels/model/unit_parameters.h"
 #include "kernels/optimizers/bread.h"
 

@@ -1,8 +1,8 @@
-// GaLore: Adam on the gradients of attention's and the MLP's matrices in the few directions that they vary along
-// most, found anew every so many updates; plain Adam on embedding, head, gains and biases. Zhao et al. 2024, arXiv
-// 2403.03507, algorithm 2, with the projection of its code ("std"): of the shorter side.
-//     R = G in P;  N = Adam's step of R;  W -= rate scale (N back from P), then decay as "form" says
-// Moments are not turned with the directions. Deviation: singular vectors come from the Gram matrix in f64.
+// GaLore: Adam on the gradients of attention's and the MLP's matrices, projected to their leading singular
+// directions, which are recomputed every interval of updates; plain Adam on embedding, head, gains and biases. Zhao
+// et al. 2024, arXiv 2403.03507, algorithm 2, with its code's projection ("std") of the shorter side: R = G in P; N
+// = Adam's step of R; W -= rate scale (N back from P), then decay as "form" says. Moments are not rotated with the
+// directions. Deviation: singular vectors come from the Gram matrix in f64.
 #include "kernels/optimizers/galore.h"
 #include "kernels/layers/projector.h"
 #include "kernels/model/unit_parameters.h"
@@ -36,8 +36,8 @@ struct tensor galore_projector(const struct trainer *trainer, const struct param
     return is_layer_matrix(trainer->model, p) ? state_shape(shape.rows, shape.cols, p->value.dtype) : tensor_none();
 }
 
-// How many of the rank's matrices come before this one in the order of their turns: the longest first, for a plan
-// is of the first turn.
+// Index of this matrix in the rank's order of direction updates, longest first, because a plan covers the first
+// update.
 static size_t place_of(const struct trainer *trainer, const struct parameter *p, size_t *matrices)
 {
     size_t before = 0;
@@ -51,8 +51,8 @@ static size_t place_of(const struct trainer *trainer, const struct parameter *p,
     return before;
 }
 
-// Whether update t finds the matrix's directions anew. Of sums that are whole all matrices' at once; of projected
-// ones a matrix's in each update, whose sums alone then are whole, and none more often than all have their turns.
+// Tells whether update t recomputes the matrix's directions. With whole sums, all matrices' at once; with projected
+// sums, one matrix's per update, whose sums alone are then whole, and each at most once per cycle over all.
 static bool finds(const struct trainer *trainer, const struct parameter *p, size_t t)
 {
     const struct galore_options *options = trainer->optimizer_options;
@@ -68,8 +68,7 @@ bool galore_projects(const struct trainer *trainer, const struct parameter *p, s
     return options->sums == SUMS_PROJECTED && !finds(trainer, p, t);
 }
 
-// Until a matrix has its turn its directions are random ones, about as long and orthogonal: not those numbers that
-// random weights of the same seed are.
+// Initial directions are random, about orthonormal, and different from random weights of the same seed.
 void galore_start(struct trainer *trainer, struct parameter *p)
 {
     const struct galore_options *options = trainer->optimizer_options;
@@ -82,15 +81,15 @@ void galore_start(struct trainer *trainer, struct parameter *p)
     }
 }
 
-// W moves by a step of Adam without its rate, which is -N: in blocks of rows, whole groups of those that share
-// random bits (kernels/device/update.h).
+// Updates W by a step of Adam with rate 1, which is -N, in blocks of rows that are whole groups of random bits
+// (kernels/device/update.h).
 static void move(struct trainer *trainer, struct parameter *p, struct tensor n)
 {
     const struct galore_options *options = trainer->optimizer_options;
     struct device *device = trainer->model->device;
     struct adam_step adam = adamw_step(trainer, p);
     size_t rows = p->value.rows, cols = p->value.cols, max = device->ops->rules->block_rows(device, cols) / 8 * 8;
-    double after = adam.form == ADAM_TORCH ? 1 : 1 - adam.rate * adam.decay; // of what decays after the step
+    double after = adam.form == ADAM_TORCH ? 1 : 1 - adam.rate * adam.decay; // for decay after the step
     struct sgd_step step = {.rate = adam.rate, .decay = adam.decay, .decoupled = true, .rounding = adam.rounding};
     for (size_t row = 0; row < rows && device->status.code == STATUS_OK; row += max) {
         size_t count = max < rows - row ? max : rows - row;

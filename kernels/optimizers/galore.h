@@ -1,4 +1,4 @@
-// GaLore's options, state and update, for optimizers that are GaLore with another direction than the gradient's.
+// GaLore's options, state and update, for optimizers that replace the projected gradient by another direction.
 #pragma once
 #include "kernels/optimizers/adamw.h"
 
@@ -9,8 +9,8 @@ struct galore_options {
     int sums;
 };
 
-// What an update of a matrix goes along in place of its projected gradient r, of that shape and r's dtype or a
-// wider one: a new tensor of the category workspace.
+// The direction of a matrix's update instead of its projected gradient r, with r's shape and at least its dtype: a
+// new workspace tensor.
 typedef struct tensor galore_direction(struct trainer *trainer, struct parameter *parameter, struct tensor r);
 
 // In the order of the names below.
@@ -40,7 +40,7 @@ enum { GALORE_STATE_8BIT = STATE_BF16 + 1 };
         OPTION_WHEN(struct adamw_options, UPDATE_AT_END)                                                           \
     }
 
-// As struct optimizer's hooks, of a model whose optimizer_options begin with struct galore_options.
+// Hooks of struct optimizer; the model's optimizer_options begin with struct galore_options.
 void galore_state(const struct trainer *trainer, const struct parameter *parameter,
                   struct tensor state[PARAMETER_STATES]);
 struct tensor galore_projector(const struct trainer *trainer, const struct parameter *parameter);

@@ -1,10 +1,9 @@
-// Natural GaLore: GaLore along the projected gradient times the inverse of the last ones' empirical Fisher matrix,
-// (lambda + sum of g_i g_i^T)^-1 g_s, of a history of s projected gradients g_1 .. g_s, as vectors. Das 2024, arXiv
-// 2410.16029, section 4. By the push-through identity that is H (lambda + H^T H)^-1 e_s, H = [g_1 .. g_s]: of order
-// s, and in f32 as exact where gradients are long as where they are short, which Woodbury's identity, the paper's,
-// is not. Deviations from its code: the projection is GaLore's, of one side. As there the history outlives a change
-// of directions. Memory: the history, s r S in the model's dtype for the longer side S, which its published
-// figures, equal to GaLore's, cannot hold.
+// Natural GaLore: GaLore along the projected gradient times the inverse empirical Fisher matrix of a history of s
+// projected gradients g_1 .. g_s, as vectors: (lambda + sum of g_i g_i^T)^-1 g_s. Das 2024, arXiv 2410.16029,
+// section 4. By the push-through identity this is H (lambda + H^T H)^-1 e_s, H = [g_1 .. g_s]: of order s, and
+// accurate in f32 for gradients of any length, unlike the paper's Woodbury identity. Deviations from its code:
+// GaLore's one-sided projection. As there, the history outlives a change of directions. Memory: the history, s r S
+// in the model's dtype for the longer side S, which the published figures, equal to GaLore's, cannot include.
 #include "kernels/device/eigen.h"
 #include "kernels/layers/projector.h"
 #include "kernels/offload/host_work.h"
@@ -17,7 +16,7 @@ struct natural_galore_options {
     double damping;
 };
 
-#define HISTORY_MAX 256 // of which the Gram matrix is solved on the host
+#define HISTORY_MAX 256 // the host solves its Gram matrix
 
 static const struct option rows[] = {
     OPTIONS_GALORE,
@@ -27,10 +26,10 @@ static const struct option rows[] = {
      .initial = 1e-3, .help = "lambda, which the Fisher matrix begins with"},
     {0}};
 
-// Behind the moments.
+// After the moments.
 enum { HISTORY = ADAM8BIT_STATES };
 
-// Rows in bf16 that have the digits of f32 together: parts of gradients that are alike nearly cancel.
+// Rows in bf16 that together have f32's digits: parts of similar gradients nearly cancel.
 #define BF16_PARTS 3
 
 static void state(const struct trainer *trainer, const struct parameter *p, struct tensor state[PARAMETER_STATES])
@@ -42,8 +41,7 @@ static void state(const struct trainer *trainer, const struct parameter *p, stru
         state[HISTORY] = state_shape(options->history, tensor_count(shape), p->value.dtype);
 }
 
-// Gradient s's part of every one in the direction, (lambda + gram)^-1 e_s: a row for each of `parts`, which add up
-// to it.
+// Coefficients of each gradient in the direction, (lambda + gram)^-1 e_s, as a sum of `parts` rows.
 static void find_parts(struct trainer *trainer, struct tensor parts, struct tensor gram, size_t s)
 {
     const struct natural_galore_options *options = trainer->optimizer_options;
@@ -71,7 +69,7 @@ static void find_parts(struct trainer *trainer, struct tensor parts, struct tens
     host_work_write(device, parts, &found);
 }
 
-// Those that are not yet there are zeros, and have no part.
+// Missing gradients of the history are zeros and do not contribute.
 static struct tensor direction(struct trainer *trainer, struct parameter *p, struct tensor r)
 {
     const struct natural_galore_options *options = trainer->optimizer_options;

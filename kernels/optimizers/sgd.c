@@ -1,4 +1,4 @@
-// SGD, with momentum and weight decay as torch.optim.SGD has them, or decoupled decay.
+// SGD with momentum and weight decay as in torch.optim.SGD, or decoupled decay.
 #include "kernels/trainer/trainer.h"
 #include "kernels/trainer/weight_options.h"
 

@@ -28,14 +28,14 @@ static bool shares_weights(const struct model *model)
     return model->ranks.zero == ZERO_WEIGHTS;
 }
 
-// Those that are kept between steps.
+// Buckets whose gradients are kept between steps.
 static bool shares_gradients(const struct buckets *buckets)
 {
     return buckets->model->ranks.zero >= ZERO_GRADIENTS && !buckets->in_backward;
 }
 
-// Whether values are in the bucket: those that an update of shares makes equal again on every rank, and those that
-// are kept in shares.
+// Tells whether values are in the bucket: because an update of shares must be gathered to every rank, or because
+// shares are stored.
 static bool has_values(const struct bucket *bucket)
 {
     const struct model *model = bucket->all->model;
@@ -49,7 +49,7 @@ bool bucket_has_values(const struct parameter *p)
 
 // ---- views
 
-// Elements of a bucket's tensor, or no tensor, from a block on.
+// Elements of a bucket's tensor from a block on; no tensor stays none.
 static struct tensor view(struct tensor blocks, size_t block, size_t rows, size_t cols)
 {
     struct tensor t = tensor_rows(blocks, block, 0);
@@ -58,7 +58,7 @@ static struct tensor view(struct tensor blocks, size_t block, size_t rows, size_
     return t;
 }
 
-// Codes and scales of a parameter.
+// Sets a parameter's codes and scales.
 static void set_codes(struct parameter *p)
 {
     const struct tensor *parts = p->bucket->values;
@@ -67,7 +67,7 @@ static void set_codes(struct parameter *p)
     p->kept[1] = parts[1].data ? view(parts[1], p->block, scales, 1) : tensor_none();
 }
 
-// The unit's parameters that are in the bucket have their values, and gradients if they train, in these tensors.
+// Points values, and gradients of trainable parameters, of the unit's parameters into these tensors.
 static void set_values(const struct bucket *bucket, size_t unit)
 {
     FOR_PARAMETERS (p, bucket->all->model, unit) {
@@ -90,7 +90,7 @@ static void set_gradients(const struct buckets *buckets, size_t unit)
     }
 }
 
-// Elements of a parameter that are in a share.
+// Elements of a parameter within a share.
 static struct row_range piece_of(const struct parameter *p, struct row_range share)
 {
     size_t first = share.start > p->block ? share.start : p->block, end = p->block + blocks_of(p);
@@ -104,7 +104,7 @@ static struct row_range piece_of(const struct parameter *p, struct row_range sha
     return piece;
 }
 
-// The elements of a unit's parameters in a replica's share of a bucket, of those that have some; their number.
+// Lists the element counts of a unit's parameters in a replica's share of a bucket; returns their number.
 static size_t list_pieces(const struct bucket *bucket, size_t unit, size_t replica, size_t counts[UNIT_PARAMETERS])
 {
     size_t n = 0;
@@ -156,7 +156,8 @@ static struct tensor blocks_new(const struct buckets *buckets, size_t blocks, en
     return tensor_new(buckets->model->device, blocks, BUCKET_BLOCK, dtype, category);
 }
 
-// Values of so many blocks; of codes these, or after them their scales. No tensor where there is no such part.
+// Values of `blocks` blocks; for codes, part 0 is the codes and part 1 their scales. No tensor if there is no such
+// part.
 static struct tensor values_new(const struct bucket *bucket, size_t part, size_t blocks)
 {
     const struct buckets *all = bucket->all;
@@ -217,7 +218,7 @@ static void new_values(struct bucket *bucket)
         struct tensor *values = shares ? &bucket->own_values[part] : &bucket->values[part];
         *values = values_new(bucket, part, blocks);
         if (values->data)
-            op_zero(model->device, *values); // what is between the parameters goes along with them
+            op_zero(model->device, *values); // padding between parameters is transferred too
     }
 }
 
@@ -278,14 +279,14 @@ void bucket_write_codes(const struct parameter *p, size_t first, size_t count, c
     }
 }
 
-// Codes as numbers of their width, which alone devices copy.
+// Codes as numbers of their width, which devices can copy.
 static struct tensor copyable(struct tensor t)
 {
     t.dtype = t.dtype == DTYPE_I32 ? DTYPE_F32 : t.dtype;
     return t;
 }
 
-// Unless they are on their way.
+// Does nothing if they are in transit.
 static void start_values(struct bucket *bucket)
 {
     struct model *model = bucket->all->model;
@@ -339,7 +340,7 @@ void bucket_release(struct buckets *buckets, size_t unit)
     }
 }
 
-// ---- of what trains
+// ---- trainable parameters
 
 // NULL: there are no replicas, or the unit does not train.
 static struct bucket *training_of(const struct buckets *buckets, size_t unit)
@@ -421,7 +422,7 @@ static void start_sum(struct bucket *bucket)
         comm_sum_rows(ranks, model->device, bucket->grads, bucket->owned);
 }
 
-// Ranks have summed their own shares: gathers all of them, where every rank keeps the whole.
+// After ranks have summed their own shares, gathers all of them if every rank keeps the whole.
 static void start_sum_of_all(struct bucket *bucket)
 {
     const struct model *model = bucket->all->model;

@@ -14,7 +14,7 @@ void gradients_close(struct gradients *gradients)
     free(gradients->transits);
 }
 
-// Not set.
+// Uninitialised.
 static struct tensor gradient_new(const struct model *model, const struct parameter *p, enum place place)
 {
     struct tensor shape = p->value;
@@ -29,7 +29,7 @@ void gradients_new_one(struct gradients *gradients, struct parameter *p)
         p->grad = gradient_new(gradients->model, p, gradients->place);
 }
 
-// Allocates the unit's missing gradients, zero, where they live in the walk alone.
+// Allocates the unit's missing gradients, zeroed, if they live only within the backward pass.
 static void make(struct gradients *gradients, size_t unit)
 {
     struct model *model = gradients->model;
@@ -89,7 +89,7 @@ void gradients_acquire(struct gradients *gradients, size_t unit)
     transit->zero = false;
 }
 
-// Waits for gradients on their way to the host, and frees them on the device.
+// Waits for gradients in transit to the host and frees them on the device.
 static void release_offloaded(struct gradients *gradients)
 {
     struct model *model = gradients->model;
@@ -116,26 +116,25 @@ static void offload(struct gradients *gradients, size_t unit)
     transit->offloading = true;
 }
 
-// Summed over ranks.
+// Completes a unit whose gradients are summed over ranks.
 static void complete(struct gradients *gradients, size_t unit)
 {
     struct transit *transit = &gradients->transits[unit];
     if (gradients->buckets->in_backward) {
-        make(gradients, unit); // of a unit that nothing was added to
+        make(gradients, unit); // for a unit without additions
         if (gradients->update(gradients->updater, unit))
             drop(gradients, unit);
         return;
     }
     bucket_keep_share(gradients->buckets, unit);
     release_offloaded(gradients);
-    if (transit->zero) // nothing was added
+    if (transit->zero) // without additions
         gradients_acquire(gradients, unit);
     if (transit->adding)
         offload(gradients, unit);
 }
 
-// Sums that are under way come on; the units of those that are complete are completed. Whether any are under way
-// still.
+// Advances sums in transit and completes the units whose sums are done. Returns whether any are left.
 static bool advance_sums(struct gradients *gradients)
 {
     bool any = false;
@@ -153,7 +152,7 @@ static bool advance_sums(struct gradients *gradients)
 
 void gradients_release(struct gradients *gradients, size_t unit)
 {
-    bucket_add(gradients->buckets, unit); // of a unit that nothing was added to
+    bucket_add(gradients->buckets, unit); // for a unit without additions
     advance_sums(gradients);
     bucket_sum(gradients->buckets, unit);
     if (!bucket_is_summing(gradients->buckets, unit))

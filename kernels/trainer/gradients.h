@@ -1,12 +1,12 @@
-// Gradients: where the sums of what trains are kept between uses: on the device, or on the host; whole, or in
-// shares (bucket.h). On the host a gradient is copied back before it is first added to, unless it is zero, which is
-// then made on the device, and offloaded when its unit is done, once per step. Ranks that take the same layers sum
-// a unit's gradients when it is done.
+// Gradients: storage of gradient sums between uses: on the device or the host, whole or in shares (bucket.h). A
+// gradient on the host is copied back before its first addition, unless it is zero, which is created on the device,
+// and offloaded when its unit is done, once per step. Ranks with the same layers sum a unit's gradients when it is
+// done.
 #pragma once
 #include "kernels/trainer/bucket.h"
 
-// Gradients of a unit that are kept on the host: they count as zero, whatever is kept; they are added to on the
-// device; they are on their way back.
+// State of a unit's gradients on the host: `zero`: they count as zero, whatever is stored; they are being added to
+// on the device; they are being copied back.
 struct transit {
     bool zero, adding, offloading;
     struct event out;
@@ -17,8 +17,8 @@ struct gradients {
     struct buckets *buckets;
     enum place place;
     struct transit *transits; // by unit
-    // Updates a unit whose gradients are complete and live in the walk alone; they are then freed. False: there is
-    // no update, and they stay.
+    // Updates a unit with complete gradients that live only within the backward pass; they are then freed. Returns
+    // false if there is no update, and they stay.
     bool (*update)(void *updater, size_t unit);
     void *updater;
 };
@@ -26,18 +26,18 @@ struct gradients {
 void gradients_open(struct gradients *gradients, struct model *model, struct buckets *buckets, enum place place);
 void gradients_close(struct gradients *gradients);
 
-// Allocates the gradient of a parameter that trains, where it is kept, not set; nothing where it is in a bucket or
-// lives in the walk alone.
+// Allocates a trainable parameter's gradient in its place, uninitialised; does nothing if it is in a bucket or
+// lives only within the backward pass.
 void gradients_new_one(struct gradients *gradients, struct parameter *parameter);
-// Zeroes all that train, and allocates those that are not there; those that live in the walk alone are freed.
+// Zeroes all gradients and allocates missing ones; frees those that live only within the backward pass.
 void gradients_zero(struct gradients *gradients);
-// The unit's gradients can be added to from here to gradients_release.
+// Makes the unit's gradients ready for additions until gradients_release.
 void gradients_acquire(struct gradients *gradients, size_t unit);
-// Sums them over ranks, and starts to copy them to the host. Their memory is freed when the next unit's are
-// released, or settled. Ranks that overlap sums with what they compute do all of this when the sum is there: while
-// the next units' are released, or settled.
+// Sums them over ranks and starts copying them to the host. Their memory is freed when the next unit's are
+// released, or settled. With overlap all of this happens when the sum is complete: while later units' are released,
+// or settled.
 void gradients_release(struct gradients *gradients, size_t unit);
 void gradients_settle(struct gradients *gradients);
-// Adds the parts of a tied table's gradient that both ends of a pipeline have, the lowest rank's first, after the
-// last walk of an update.
+// Sums the tied embedding's gradient over both ends of a pipeline, lowest rank first, after the last micro-batch of
+// an update.
 void gradients_sum_ends(struct gradients *gradients);

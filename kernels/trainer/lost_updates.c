@@ -14,7 +14,7 @@ static double *values_of(struct device *device, struct tensor t)
     return values;
 }
 
-// base: what u was added to; unrounded: their sum.
+// base: the values that u was added to; unrounded: their sum.
 static void add(struct lost_updates *sums, const double *before, const double *after, const double *base,
                 const double *unrounded, size_t count, bool mastered)
 {

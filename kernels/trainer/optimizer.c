@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Every optimizer, once: optimizer_sgd and so on, in the order of lists; the first is that of an entry without a
-// name.
+// Every optimizer once: optimizer_sgd and so on, in the order of lists; the first is the default.
 #define OPTIMIZERS(X)                                                                                              \
     X(adamw)                                                                                                       \
     X(sgd)                                                                                                         \

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-// The distribution of a parameter's values.
+// Distribution of a parameter's values.
 struct distribution {
     struct random random;
     double mean, deviation;
@@ -18,7 +18,7 @@ static struct distribution distribution_of(const struct parameter *parameter, ui
     if (strstr(name, "norm.weight"))
         d.deviation = 0.1;
     else if (strstr(name, "lora_embedding_B"))
-        d.deviation = 1; // as PEFT draws it, for its A is what begins as 0
+        d.deviation = 1; // as in PEFT, where the embedding's A starts as 0
     else if (strstr(name, ".bias") || parameter->factor == FACTOR_B || parameter->transposed)
         d.deviation = 0.02;
     return d;

@@ -4,9 +4,9 @@
 #include "kernels/trainer/lost_updates.h"
 #include <string.h>
 
-#define ZEROS ((size_t)1 << 20) // bytes of the host's that are zeroed at a time
+#define ZEROS ((size_t)1 << 20) // bytes of host memory zeroed at a time
 
-// ---- what trains
+// ---- trainable parameters
 
 static void zero_state(struct device *device, struct tensor t)
 {
@@ -15,7 +15,7 @@ static void zero_state(struct device *device, struct tensor t)
         return;
     }
     if (device->ops->dataless)
-        return; // an upload costs nothing that counts
+        return; // a plan counts no uploads
     size_t size = dtype_bytes(t.dtype), count = tensor_count(t), max = ZEROS / size;
     void *zeros = calloc(count < max ? count : max, size);
     struct tensor chunk = tensor_reshape(t, count, 1);
@@ -24,7 +24,7 @@ static void zero_state(struct device *device, struct tensor t)
     free(zeros);
 }
 
-// Whether update t sums the gradient in the projector's directions; t 0: no update is under way.
+// Tells whether update t accumulates the gradient projected; t 0: no update.
 static bool projects(const struct trainer *trainer, const struct parameter *p, size_t t)
 {
     const struct optimizer *optimizer = trainer->optimizer;
@@ -62,7 +62,7 @@ static void state_new(struct trainer *trainer, struct parameter *p)
     }
 }
 
-// A parameter's role in the present turn.
+// A parameter's role for the active block.
 static struct role role_of(const struct trainer *trainer, const struct parameter *p)
 {
     const struct model *model = trainer->model;
@@ -106,7 +106,7 @@ static void parameter_free(struct device *device, struct parameter *p, bool keep
     }
 }
 
-// keep: all but the state of what keeps it.
+// Frees a unit's gradients and state; keep: except state that persists.
 static void unit_free(struct trainer *trainer, size_t unit, bool keep)
 {
     bucket_free_gradients(&trainer->buckets, unit);
@@ -114,16 +114,16 @@ static void unit_free(struct trainer *trainer, size_t unit, bool keep)
         parameter_free(trainer->model->device, p, keep && role_of(trainer, p).keeps);
 }
 
-// The parameters that train are from here on those whose turn it is, or all: with a gradient and an optimizer's
-// state that is zero, unless it is kept.
+// Selects the parameters that train, of the active block or all, and allocates their gradients and zeroed optimizer
+// state, unless it persists.
 static void choose_trained(struct trainer *trainer)
 {
     struct model *model = trainer->model;
-    for (size_t unit = 0; unit < unit_count(model); unit++) // what one turn has goes before the next one's comes
+    for (size_t unit = 0; unit < unit_count(model); unit++) // frees the previous block's tensors before allocating
         unit_free(trainer, unit, true);
     for (size_t unit = 0; unit < unit_count(model); unit++)
         unit_new(trainer, unit);
-    // A pipeline's ranks have each their own layers, and pass on what those above give them.
+    // Pipeline ranks own different layers, and pass gradients down to the ranks below.
     bool all = ranks_lowest(&model->ranks) && ranks_highest(&model->ranks);
     bool passes = !model->by_turns && (!all || unit_training(model, UNIT_EMBEDDING));
     model->lowest_trained = 0;
@@ -132,7 +132,7 @@ static void choose_trained(struct trainer *trainer)
         model->lowest_trained++;
 }
 
-// ---- turns
+// ---- active blocks
 
 static void activate(struct trainer *trainer, size_t number, size_t layer)
 {
@@ -153,7 +153,7 @@ void trainer_give_turn(struct trainer *trainer, size_t layer)
 
 // ---- the update of a unit
 
-// Whether anything is to be brought.
+// Tells whether anything is offloaded.
 static bool travels(const struct trainer *trainer)
 {
     return trainer->weights.place == PLACE_HOST || trainer->gradients.place == PLACE_HOST ||
@@ -210,7 +210,7 @@ static void update_settle(struct trainer *trainer, size_t unit)
     trainer->crossings[unit] = (struct crossing){0};
 }
 
-// Updates this rank's share of a parameter; it can be empty.
+// Updates this rank's share of a parameter, which can be empty.
 static void update_share(struct trainer *trainer, struct parameter *p)
 {
     struct model *model = trainer->model;
@@ -242,7 +242,7 @@ static void update_unit(struct trainer *trainer, size_t unit)
     update_offload(trainer, unit);
 }
 
-// A unit at a time, while the last one's state is offloaded and the next one's prefetched.
+// Updates unit by unit, while the previous one's state is offloaded and the next one's prefetched.
 static void update_all(struct trainer *trainer)
 {
     size_t units = unit_count(trainer->model);
@@ -296,7 +296,8 @@ void trainer_zero(struct trainer *trainer)
 {
     struct model *model = trainer->model;
     model->micro_batch = 0;
-    for (size_t i = 0; i < model->parameter_count; i++) { // what changes goes before what comes in its place
+    for (size_t i = 0; i < model->parameter_count;
+         i++) { // frees changed gradients before allocating their replacements
         struct parameter *p = &model->parameters[i];
         bool before = p->projected;
         p->projected = projects(trainer, p, model->update);

@@ -1,4 +1,4 @@
-// Weight options: what all optimizers can be asked of the weights that they move, and of their state.
+// Weight options: options that all optimizers share, for weights and state.
 #pragma once
 #include "kernels/base/options.h"
 #include "kernels/model/model.h"
@@ -8,12 +8,12 @@ enum { ROUND_NEAREST, ROUND_STOCHASTIC };
 enum { MASTER_NONE, MASTER_KEPT };
 enum { UPDATE_AT_END, UPDATE_IN_BACKWARD };
 enum { SUMS_WHOLE, SUMS_PROJECTED };
-enum { ORDER_ASCENDING, ORDER_DESCENDING, ORDER_RANDOM }; // of turns (kernels/optimizers/active_block.h)
+enum { ORDER_ASCENDING, ORDER_DESCENDING, ORDER_RANDOM }; // of blocks (kernels/optimizers/active_block.h)
 enum { STATE_AS_GRADIENT, STATE_WIDE, STATE_BF16 };
 
-#define OPTIMIZER_SEED 1 // unless another is given
+#define OPTIMIZER_SEED 1 // default
 
-// The tensor of a parameter's state that is the master of an optimizer with that option.
+// Index of a parameter's master among its state tensors, for optimizers with that option.
 enum { MASTER_STATE = PARAMETER_STATES - 1 };
 
 struct weight_options {
@@ -59,16 +59,15 @@ struct weight_options {
     OPTION("seed", COUNT, options, weights.seed), .maximum = OPTION_COUNT_MAX, .initial = OPTIMIZER_SEED,          \
                                                   .help = "seed of the optimizer's random numbers"
 
-// False and a status if a model in the dtype cannot have such a state.
+// Returns false and a status if a model in the dtype cannot have such a state.
 bool state_check(int state, enum dtype dtype, struct status *status);
-// A tensor of a state: its shape and dtype.
+// A state tensor: its shape and dtype.
 struct tensor state_shape(size_t rows, size_t cols, enum dtype dtype);
 // The dtype of moments, and of a master.
 enum dtype state_dtype(const struct model *model, int state);
 enum dtype master_dtype(const struct model *model);
-// What moves in place of a parameter's weights and is rounded to them, or no tensor: the master that is kept, or
-// what the update under way is to leave besides; and whether it is what the weights are, and not yet set, in an
-// update of that age.
+// The tensor updated in place of a parameter's weights, which are then rounded from it, or no tensor: the stored
+// master, or a copy to leave besides; and whether an update of that age must initialise it from the weights.
 struct tensor weight_master(const struct parameter *parameter);
 bool weight_master_begins(const struct parameter *parameter, size_t age);
 // The rounding of this update of a parameter.

@@ -2,13 +2,13 @@
 #include "kernels/device/queue.h"
 #include <string.h>
 
-// Whether every weight is what a step takes, and where.
+// Tells whether every weight is stored as steps use it, and on the device.
 static bool weights_stay(const struct weights *weights)
 {
     return weights->place == PLACE_DEVICE && weights->buckets->quantisation == QUANTISATION_NONE;
 }
 
-// Leaves the shape alone.
+// Drops the value but keeps its shape.
 static void value_none(struct model *model, struct parameter *p)
 {
     p->value = (struct tensor){.dtype = model->device->ops->dtype,
