@@ -230,8 +230,8 @@ static void unknown_names_are_refused_with_the_known_ones(void **state)
     static const struct {
         const char *name, *message;
     } cases[] = {
-        {"rtx3090",
-         "no profile \"rtx3090\" in experiments/devices; did you mean \"rtx-3090\"? known profiles: a100-40g"},
+        {"rtx3090", "no profile \"rtx3090\" in experiments/devices; did you mean \"rtx-3090\"? known profiles "
+                    "(another card: a similar one's with its own numbers, rtx-3090,memory_bytes=12GiB): a100-40g"},
         {"", "no profile \"\""},
         {"no/such", "no/such: "},
         {"nowhere.json", "nowhere.json: "},

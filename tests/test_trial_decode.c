@@ -202,8 +202,8 @@ static void bad_keys_are_refused_with_the_place(void **state)
         {WITH("'device': 'cuda:01'"), "'cuda:01' numbers no card"},
         {WITH("'device': 'cuda:1.5'"), "'cuda:1.5' numbers no card"},
         {WITH("'device': 'cuda:4294967297'"), "'cuda:4294967297' numbers no card"},
-        {WITH("'profile': 'rxt-3090'"),
-         "key 'profile': no profile 'rxt-3090' in experiments/devices; did you mean 'rtx-3090'? known profiles:"},
+        {WITH("'profile': 'rxt-3090'"), "key 'profile': no profile 'rxt-3090' in experiments/devices; did you mean "
+                                        "'rtx-3090'? known profiles (another card:"},
         {WITH("'profile': 'no/such.json'"), "key 'profile': no/such.json: "},
         {WITH("'profile': 3"), "expected null, or the name or path of a device profile, found 3"},
         {WITH("'kv_gradient_dtype': 'bf16'"), "unknown accumulator of a model in f32: 'bf16'; known names: f32"},

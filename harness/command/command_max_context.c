@@ -245,7 +245,7 @@ static void print_table(const struct arguments *arguments, const struct table *t
     printf("\n\n%-*s %12s %12s", columns.name, "method", batch ? "max batch" : "max context", "its peak");
     if (columns.host)
         printf(" %12s", "on the host");
-    printf(" %18s\n", "floor per token");
+    printf(" %18s\n", "bound per token");
     for (size_t i = 0; i < table->asked.count; i++) {
         const struct trial *trial = &table->asked.trials[i];
         describe(&arguments->flags.trial, trial, text, sizeof text);

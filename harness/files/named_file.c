@@ -34,7 +34,7 @@ static bool unknown(const char *folder, const char *kind, const char *kinds, con
                     struct status *status)
 {
     struct named_files files;
-    char known[64], hint[640];
+    char known[128], hint[704];
     named_files_list(&files, folder);
     snprintf(known, sizeof known, "known %s", kinds);
     names_hint(&files.names, name, known, hint, sizeof hint);

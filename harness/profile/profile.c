@@ -101,7 +101,10 @@ static bool load_file(struct profile *profile, const char *name, struct status *
     char path[PATH_MAX];
     struct json_source source;
     *profile = (struct profile){0};
-    if (!named_file_find(path, FOLDER, "profile", "profiles", name, status))
+    if (!named_file_find(
+            path, FOLDER, "profile",
+            "profiles (another card: a similar one's with its own numbers, rtx-3090,memory_bytes=12GiB)", name,
+            status))
         return false;
     bool ok = json_source_open(&source, path, status) && read_profile(profile, json_field_root(&source), status);
     json_source_close(&source);

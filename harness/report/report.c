@@ -186,8 +186,8 @@ static void print_growth(const struct printer *printer)
 {
     struct text_table table = {0};
     bool batch = printer->pairing->file->axis == PUBLISHED_BATCH;
-    ROW(&table, "series", batch ? "our batches" : "our contexts", "floor", "ours", "ours / floor", "published",
-        "ours / published");
+    ROW(&table, "series", batch ? "our batches" : "our contexts", "lower bound", "ours", "ours / bound",
+        "published", "ours / published");
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
         const struct curve *curve = &printer->pairing->curves[c];
         struct growth growth = growth_of(curve);
