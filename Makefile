@@ -17,7 +17,7 @@ BLAS     := $(shell pkg-config --cflags openblas 2>/dev/null)
 # clang also warns of loops that it does not vectorise as they ask for.
 COMMON   := $(OPT) -g1 -fopenmp -fno-math-errno -Wall -Wextra $(if $(findstring clang,$(CC)),-Wno-pass-failed) $(if $(SANITIZE),,-Werror) $(SANITIZE) $(if $(FILL_FREED),-DFILL_FREED)
 FLAGS    := $(CC) $(CXX) $(strip $(COMMON))
-CFLAGS    = -std=gnu11 $(COMMON)
+CFLAGS    = -std=gnu11 -D_GNU_SOURCE= $(COMMON)
 CXXFLAGS  = -std=c++17 $(COMMON)
 CPPFLAGS := -I. -MMD -MP $(BLAS)
 # gold, where binutils has it, links a hundred tests in half the time.
@@ -292,10 +292,10 @@ lint-format:
 	@echo $(SOURCES) | xargs -n 16 -P $$(nproc) clang-format --dry-run -Werror
 lint-cppcheck:
 	@cppcheck --quiet -j $$(nproc) --error-exitcode=1 --std=c11 --enable=warning,portability,performance --inline-suppr \
-	  --suppressions-list=.cppcheck -I. -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
+	  --suppressions-list=.cppcheck -I. -D_GNU_SOURCE= -DREAL_BITS=32 $(PLAIN) $(REAL) harness/main.c
 lint-tidy:
 	@echo $(PLAIN) $(REAL) harness/main.c | xargs -n 8 -P $$(nproc) sh -c \
-	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -DREAL_BITS=32 -DCUDA_PLUGIN_SOURCES=__FILE__ -DMPI_PLUGIN_SOURCES=__FILE__ $(ANALYZER) 2>/dev/null' clang-tidy
+	  'clang-tidy --quiet "$$@" -- -I. $(BLAS) -std=gnu11 -D_GNU_SOURCE= -DREAL_BITS=32 -DCUDA_PLUGIN_SOURCES=__FILE__ -DMPI_PLUGIN_SOURCES=__FILE__ $(ANALYZER) 2>/dev/null' clang-tidy
 .PHONY: lint-each lint-format lint-cppcheck lint-tidy
 
 man: all ## man pages, from the commands' help

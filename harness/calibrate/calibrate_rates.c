@@ -9,7 +9,6 @@
 //
 // Operands that steps access late (weights, their gradients, keys and values) rotate over as many sets as exceed
 // the caches; recently written ones stay the same. A sample is a batch of runs long enough for the clock.
-#define _GNU_SOURCE // qsort_r
 #include "harness/calibrate/calibrate_rates.h"
 #include "harness/machine/rate_probe.h"
 #include "harness/stats/sample.h"

@@ -1,9 +1,9 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/calibrate/calibrate_steps.h"
 #include "harness/calibrate/calibrate_rates.h"
 #include "harness/machine/reference_kernel.h"
 #include "harness/stats/sample.h"
 #include "harness/step/setup.h"
+#include "harness/text/text.h"
 #include "kernels/base/clock.h"
 #include "kernels/measure/timer.h"
 #include <math.h>
@@ -45,16 +45,15 @@ struct timed_step {
 static bool open_trial(struct trial *trial, const struct calibrated *what, const struct timed_method *method,
                        const struct step_size *size, struct status *status)
 {
-    char *json, chunk[48] = "";
+    char chunk[48] = "";
     if (method->chunk >= 0)
         snprintf(chunk, sizeof chunk, ", \"chunk\": %zu", size->chunks[method->chunk]);
-    CHECK(asprintf(
-              &json,
-              "{\"model\": {\"layers\": 2, \"width\": %zu, \"heads\": %zu, \"kv_heads\": %zu, \"head_dim\": %zu, "
-              "\"ffn\": %zu, \"vocab\": 320}, \"context\": %zu, \"device\": \"%s\", \"dtype\": \"%s\", "
-              "\"method\": {\"name\": \"%s\"%s}}",
-              size->width, size->heads, size->kv_heads, size->head_dim, size->ffn, size->context, what->device,
-              dtype_name(what->dtype), method->name, chunk) > 0);
+    char *json = text_new(
+        "{\"model\": {\"layers\": 2, \"width\": %zu, \"heads\": %zu, \"kv_heads\": %zu, \"head_dim\": %zu, "
+        "\"ffn\": %zu, \"vocab\": 320}, \"context\": %zu, \"device\": \"%s\", \"dtype\": \"%s\", "
+        "\"method\": {\"name\": \"%s\"%s}}",
+        size->width, size->heads, size->kv_heads, size->head_dim, size->ffn, size->context, what->device,
+        dtype_name(what->dtype), method->name, chunk);
     bool fine = trial_decode(trial, json, "calibrate", status);
     free(json);
     return fine;

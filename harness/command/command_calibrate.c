@@ -1,5 +1,4 @@
 // Command: `longbp calibrate`, a device profile of this machine or one of its cards.
-#define _GNU_SOURCE // asprintf
 #include "harness/calibrate/calibrate.h"
 #include "harness/calibrate/card_rates.h"
 #include "harness/files/output_file.h"
@@ -7,6 +6,7 @@
 #include "harness/options/command.h"
 #include "harness/spec/device_kind.h"
 #include "harness/spec/trial.h"
+#include "harness/text/text.h"
 #include "kernels/device/ops.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -84,8 +84,7 @@ static bool read_rates(struct arguments *arguments, struct status *status)
 
 static void write_profile(const struct profile *profile, const char *path, struct status *status)
 {
-    char *json = profile_text(profile), *text;
-    CHECK(asprintf(&text, "%s\n", json) > 0);
+    char *json = profile_text(profile), *text = text_new("%s\n", json);
     if (path)
         output_file_write(path, text, strlen(text), status);
     else

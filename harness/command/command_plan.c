@@ -1,6 +1,5 @@
 // Command: `longbp plan`, the exact bytes, FLOPs, traffic and launches of a step on a device that need not be
 // present, and with a profile an estimate of its time.
-#define _GNU_SOURCE // asprintf
 #include "harness/files/output_file.h"
 #include "harness/options/command.h"
 #include "harness/options/plan_flags.h"
@@ -11,6 +10,7 @@
 #include "harness/report/category_report.h"
 #include "harness/spec/trial_text.h"
 #include "harness/text/size.h"
+#include "harness/text/text.h"
 #include "harness/trial/trial_run.h"
 #include <math.h>
 #include <string.h>
@@ -74,8 +74,7 @@ static bool fits(const struct plan *plan)
 // Writes the record as JSON Lines, as a sweep of one trial would.
 static bool write_timeline(const struct plan *plan, const char *path, struct status *status)
 {
-    char *line = json_dumps(plan->object, JSON_COMPACT), *text;
-    CHECK(line && asprintf(&text, "%s\n", line) > 0);
+    char *line = json_dumps(plan->object, JSON_COMPACT), *text = text_new("%s\n", line);
     bool written = output_file_write(path, text, strlen(text), status);
     free(text);
     free(line);

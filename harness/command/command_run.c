@@ -1,5 +1,4 @@
 // Command: `longbp run`, measures or lists an experiment's trials, or measures one of them again.
-#define _GNU_SOURCE // asprintf
 #include "harness/command/compare_files.h"
 #include "harness/files/program_output.h"
 #include "harness/options/arguments.h"
@@ -14,6 +13,7 @@
 #include "harness/sweep/dry_run.h"
 #include "harness/sweep/sweep.h"
 #include "harness/text/size.h"
+#include "harness/text/text.h"
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -81,7 +81,6 @@ static const struct flag flags[] = {
 static void add_axis(struct arguments *arguments, char *axis)
 {
     arguments->axes = realloc(arguments->axes, (arguments->axis_count + 1) * sizeof *arguments->axes);
-    CHECK(arguments->axes && axis);
     arguments->axes[arguments->axis_count++] = axis;
 }
 
@@ -90,9 +89,8 @@ static void add_key(struct arguments *arguments, const char *key, json_t *value)
 {
     if (!value)
         value = json_string("(not UTF-8)");
-    char *json = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY), *axis;
-    CHECK(json && asprintf(&axis, "%s=%s", key, json) > 0);
-    add_axis(arguments, axis);
+    char *json = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    add_axis(arguments, text_new("%s=%s", key, json));
     free(json);
     json_decref(value);
 }
@@ -165,14 +163,10 @@ static char *rerun_command(const struct arguments *arguments)
     shell_append(&command, "longbp");
     shell_append(&command, "run");
     shell_append(&command, arguments->spec);
-    for (size_t i = 0; i < arguments->axis_count; i++) {
-        shell_append(&command, "--axis");
-        shell_append(&command, arguments->axes[i]);
-    }
-    if (arguments->device) {
-        shell_append(&command, "--device");
-        shell_append(&command, arguments->device);
-    }
+    for (size_t i = 0; i < arguments->axis_count; i++)
+        shell_append_flag(&command, "axis", arguments->axes[i]);
+    if (arguments->device)
+        shell_append_flag(&command, "device", arguments->device);
     return command;
 }
 
@@ -268,7 +262,7 @@ static int print_trial(const struct spec *spec, const char *id, const char *laun
 static bool is_longbp(const char *path)
 {
     char *name, version[16] = "";
-    CHECK(asprintf(&name, "%s%s", strchr(path, '/') ? "" : "./", path) > 0);
+    name = text_new("%s%s", strchr(path, '/') ? "" : "./", path);
     char *arguments[] = {name, "--version", NULL};
     pid_t child;
     FILE *said = program_output_open(&child, arguments);
@@ -300,9 +294,7 @@ static char *against_beside(const char *out)
     size_t bytes = strlen(out), kept = bytes;
     if (bytes > strlen(end) && strcmp(out + bytes - strlen(end), end) == 0)
         kept = bytes - strlen(end);
-    char *path;
-    CHECK(asprintf(&path, "%.*s-against%s", (int)kept, out, out + kept) > 0);
-    return path;
+    return text_new("%.*s-against%s", (int)kept, out, out + kept);
 }
 
 // Runs the sweep and, if it succeeds, compares the two builds' results.
@@ -368,7 +360,7 @@ static int run(const struct arguments *arguments, struct status *status)
         goto cleanup;
     if (!arguments->json)
         spec_doubts_say_cards(&spec);
-    CHECK(asprintf(&out, "results/%s.jsonl", spec.experiment) > 0);
+    out = text_new("results/%s.jsonl", spec.experiment);
     against_out = against_beside(arguments->out ? arguments->out : out);
     struct sweep_options options = {.out = arguments->out ? arguments->out : out,
                                     .rerun = rerun,

@@ -1,5 +1,4 @@
 // Command: `longbp sensors`, readings of every card's sensors at intervals, as CSV.
-#define _GNU_SOURCE // sigtimedwait
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "kernels/base/sensors.h"

@@ -1,7 +1,7 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/data/sequences.h"
 #include "harness/files/file_hash.h"
 #include "harness/files/share.h"
+#include "harness/tensors/folder_path.h"
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,7 +25,6 @@ static void paths_free(struct paths *paths)
 static void add_path(struct paths *paths, char *path)
 {
     paths->items = realloc(paths->items, (paths->count + 1) * sizeof *paths->items);
-    CHECK(paths->items && path);
     paths->items[paths->count++] = path;
 }
 
@@ -40,11 +39,9 @@ static bool list_folder(struct paths *paths, const char *folder, struct status *
     const struct dirent *entry;
     while (entries && (entry = readdir(entries))) {
         size_t length = strlen(entry->d_name), ending = strlen(ENDING);
-        char *path;
         if (*entry->d_name == '.' || length <= ending || strcmp(entry->d_name + length - ending, ENDING) != 0)
             continue;
-        CHECK(asprintf(&path, "%s/%s", folder, entry->d_name) > 0);
-        add_path(paths, path);
+        add_path(paths, folder_file(folder, entry->d_name));
     }
     if (entries)
         closedir(entries);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // AT_EMPTY_PATH
 #include "harness/files/file_stamp.h"
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // statx
 #include "harness/files/input_files.h"
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // memfd_create
 #include "harness/files/io.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // memmem
 #include "harness/files/known_format.h"
 #include <ctype.h>
 #include <string.h>

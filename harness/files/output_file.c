@@ -1,8 +1,8 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/files/output_file.h"
 #include "harness/files/input_files.h"
 #include "harness/files/io.h"
 #include "harness/files/unfinished.h"
+#include "harness/text/text.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -32,7 +32,7 @@ char *output_file_target(const char *path)
         char *slash = strrchr(at, '/'), *next;
         link[bytes] = 0; // a relative target starts at the link's folder
         int folder = *link != '/' && slash ? (int)(slash + 1 - at) : 0;
-        CHECK(asprintf(&next, "%.*s%s", folder, at, link) > 0);
+        next = text_new("%.*s%s", folder, at, link);
         free(at);
         at = next;
     }
@@ -136,7 +136,7 @@ static int open_temporary(struct output_file *file)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     char *folder = folder_of(file->target);
-    CHECK(asprintf(&file->temporary, "%s/longbp-%ld-%09ld.tmp", folder, (long)getpid(), now.tv_nsec) > 0);
+    file->temporary = text_new("%s/longbp-%ld-%09ld.tmp", folder, (long)getpid(), now.tv_nsec);
     free(folder);
     unfinished_add(file->temporary);
     int descriptor = io_open(file->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // pipe2, environ
 #include "harness/files/program_output.h"
 #include "harness/files/io.h"
 #include "kernels/base/status.h"

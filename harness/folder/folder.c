@@ -1,9 +1,9 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/folder/folder.h"
 #include "harness/files/file_hash.h"
 #include "harness/json/json_field.h"
 #include "harness/tensors/safetensors.h"
 #include "harness/tensors/shards.h"
+#include "harness/text/text.h"
 #include "kernels/model/model.h"
 #include "kernels/trainer/random_weights.h"
 #include "kernels/trainer/weights.h"
@@ -42,10 +42,8 @@ static const struct fused_weight *fused_as(const char *name)
 // "model.layers.0.self_attn" and ".q_proj.weight", to be freed.
 static char *part_name(const struct safetensors_tensor *whole, const struct fused_weight *fused, size_t part)
 {
-    char *name;
     int kept = (int)(strlen(whole->name) - strlen(fused->name));
-    CHECK(asprintf(&name, "%.*s%s", kept, whole->name, fused->parts[part]) >= 0);
-    return name;
+    return text_new("%.*s%s", kept, whole->name, fused->parts[part]);
 }
 
 // The part's rows of the whole, from `row` on.

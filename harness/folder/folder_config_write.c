@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/files/output_file.h"
 #include "harness/folder/folder.h"
 #include "harness/folder/folder_family.h"
@@ -102,8 +101,7 @@ bool folder_write_config(const char *folder, const struct config *config, enum d
                           "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or such "
                           "norms and scales together");
     }
-    char *path = NULL;
-    CHECK(asprintf(&path, "%s/config.json", folder) >= 0);
+    char *path = folder_file(folder, "config.json");
     json_t *json = encode(config, family, dtype);
     char *text = json_dumps(json, JSON_INDENT(2));
     bool ok = output_file_write(path, text, strlen(text), status);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/files/unfinished.h"
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
@@ -120,10 +119,9 @@ static bool write_weights(struct writing *w, const char *path, struct status *st
 static bool write_files(struct writing *w, struct status *status)
 {
     bool made;
-    char *weights;
     if (!make_folder(w->folder, &made, status))
         return false;
-    CHECK(asprintf(&weights, "%s/" FOLDER_WEIGHTS, w->folder) > 0);
+    char *weights = folder_file(w->folder, FOLDER_WEIGHTS);
     if (made)
         unfinished_add(w->folder);
     unfinished_add(weights);

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // sched_getaffinity
 #include "harness/machine/cores.h"
 #include <math.h>
 #include <sched.h>

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // sched_getaffinity, on_exit
 #include "harness/machine/environment.h"
 #include "harness/files/io.h"
 #include "harness/files/unfinished.h"

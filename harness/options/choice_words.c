@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/options/choice_words.h"
 #include "harness/options/shell.h"
 #include "harness/spec/method_decode.h"
@@ -86,13 +85,7 @@ void choice_describe(const struct choice *choice, const json_t *first, char *tex
 
 static void add_flag(void *visitor, const char *name, const char *value)
 {
-    char *flag;
-    CHECK(asprintf(&flag, "--%s", name) > 0);
-    for (char *c = flag; *c; c++)
-        *c = *c == '_' ? '-' : *c;
-    shell_append(visitor, flag);
-    shell_append(visitor, value);
-    free(flag);
+    shell_append_flag(visitor, name, value);
 }
 
 void choice_append_flags(const struct choice *choice, bool trains, char **command)

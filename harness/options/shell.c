@@ -1,5 +1,5 @@
-#define _GNU_SOURCE // stpcpy
 #include "harness/options/shell.h"
+#include "harness/text/text.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,4 +23,15 @@ void shell_append(char **command, const char *word)
     if (!plain)
         *end++ = '\'';
     *end = 0;
+}
+
+void shell_append_flag(char **command, const char *name, const char *value)
+{
+    char *flag = text_new("--%s", name);
+    for (char *c = flag; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    shell_append(command, flag);
+    if (value)
+        shell_append(command, value);
+    free(flag);
 }

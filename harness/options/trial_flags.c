@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/options/trial_flags.h"
 #include "harness/json/json_source.h"
 #include "harness/options/argument_words.h"
@@ -6,6 +5,7 @@
 #include "harness/options/option_words.h"
 #include "harness/options/shell.h"
 #include "harness/spec/trial_keys.h"
+#include "harness/text/text.h"
 #include <string.h>
 
 #define FIRST_KEY 0x1000
@@ -49,7 +49,7 @@ static void add_keys(struct trial_flags *flags, const struct trial_key *keys, co
 // "tokens per sequence", "dtype of weights and activations: f64, f32 or bf16 (f32)"
 static char *describe(const struct trial_key *key, const char *otherwise)
 {
-    char standard[160] = "", choices[400], named[500], *doc;
+    char standard[160] = "", choices[400], named[500];
     const char *values = key->values;
     if (key->spelling == SPELLED_NAMED || key->type == KEY_METHOD) {
         const char *list = values + strlen("a name"); // "a name of `longbp list methods`, or" as JSON
@@ -69,9 +69,8 @@ static char *describe(const struct trial_key *key, const char *otherwise)
         snprintf(standard, sizeof standard, METHOD);
     if (otherwise)
         snprintf(standard, sizeof standard, "%s", otherwise);
-    CHECK(asprintf(&doc, "%s%s%s%s%s%s", key->meaning, values ? ": " : "", values ? values : "",
-                   *standard ? " (" : "", standard, *standard ? ")" : "") >= 0);
-    return doc;
+    return text_new("%s%s%s%s%s%s", key->meaning, values ? ": " : "", values ? values : "", *standard ? " (" : "",
+                    standard, *standard ? ")" : "");
 }
 
 static json_t *value_of(const struct trial_key *key, const char *text)
@@ -227,7 +226,7 @@ static char *value_text(const json_t *value)
 static char *object_text(const json_t *object)
 {
     const char *named = json_string_value(json_object_get(object, "name"));
-    char *text = named ? strdup(named) : NULL, *part;
+    char *text = named ? strdup(named) : NULL;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
@@ -236,12 +235,12 @@ static char *object_text(const json_t *object)
             continue;
         char *items = json_is_array(value) ? NULL : value_text(value);
         for (size_t i = 0; i < json_array_size(value); i++) {
-            CHECK(asprintf(&part, "%s%s%s", items ? items : "", i ? "," : "",
-                           json_string_value(json_array_get(value, i))) >= 0);
+            char *part =
+                text_new("%s%s%s", items ? items : "", i ? "," : "", json_string_value(json_array_get(value, i)));
             free(items);
             items = part;
         }
-        CHECK(asprintf(&part, "%s%s%s=%s", text ? text : "", text ? "," : "", key, items ? items : "") >= 0);
+        char *part = text_new("%s%s%s=%s", text ? text : "", text ? "," : "", key, items ? items : "");
         free(items);
         free(text);
         text = part;
@@ -259,14 +258,8 @@ void trial_flags_append(const struct trial_flags *flags, const char *const *with
             value = json_object_get(json_object_get(object, "data"), flag.key->name);
         if (!value || is_named(without, name_of(flag)))
             continue;
-        char *name = respelled(name_of(flag), '_', '-'), *word,
-             *text = json_is_object(value) ? object_text(value) : value_text(value);
-        CHECK(asprintf(&word, "--%s", name) > 0);
-        shell_append(command, word);
-        if (flag.key->type != KEY_BOOL)
-            shell_append(command, text ? text : "");
-        free(word);
-        free(name);
+        char *text = json_is_object(value) ? object_text(value) : value_text(value);
+        shell_append_flag(command, name_of(flag), flag.key->type == KEY_BOOL ? NULL : text ? text : "");
         free(text);
     }
 }

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/page/html.h"
 #include "harness/page/part.h"
 #include "harness/table/record_table.h"

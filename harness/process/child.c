@@ -1,5 +1,4 @@
 // Child: the parent waits for four things at once: the child's record, its stderr, signals, and the timeout.
-#define _GNU_SOURCE // pipe2, sigabbrev_np
 #include "harness/process/child.h"
 #include "harness/files/io.h"
 #include "harness/machine/exit_code.h"

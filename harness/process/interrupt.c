@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // sigset_t, pthread_sigmask
 #include "harness/process/interrupt.h"
 #include "kernels/base/status.h"
 #include <pthread.h>

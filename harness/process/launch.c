@@ -1,7 +1,6 @@
 // Open MPI's mpirun starts the ranks of one machine without a daemon or ssh (plm isolated), over shared memory
 // alone, on any number of processors. Its files are in a folder of the trial's own, which whoever kills it can
 // remove.
-#define _GNU_SOURCE // sigabbrev_np
 #include "harness/process/launch.h"
 #include "harness/machine/cores.h"
 #include "harness/machine/environment.h"

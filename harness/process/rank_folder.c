@@ -1,8 +1,8 @@
 // The owner holds a lock on a file in its folder. Any end of the owner, also SIGKILL, releases it: a folder that
 // can be locked has no owner.
-#define _GNU_SOURCE // asprintf
 #include "harness/process/rank_folder.h"
 #include "harness/files/io.h"
+#include "harness/text/text.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,7 @@ static void remove_all(const char *path)
 
 static int open_lock(const char *folder, int flags)
 {
-    char *path = NULL;
-    CHECK(asprintf(&path, "%s/lock", folder) > 0);
+    char *path = text_new("%s/lock", folder);
     int lock = io_open(path, flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
     free(path);
     return lock;
@@ -53,8 +52,7 @@ static void remove_those_left(const char *parent)
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
         if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
             continue;
-        char *path = NULL;
-        CHECK(asprintf(&path, "%s/%s", parent, entry->d_name) > 0);
+        char *path = text_new("%s/%s", parent, entry->d_name);
         remove_if_left(path);
         free(path);
     }
@@ -78,7 +76,7 @@ bool rank_folder_make(struct rank_folder *folder, struct status *status)
     remove_those_left(parent);
     for (;; rank_folder_remove(folder)) {
         *folder = (struct rank_folder){.lock = -1};
-        CHECK(asprintf(&folder->path, "%s/%sXXXXXX", parent, prefix) > 0);
+        folder->path = text_new("%s/%sXXXXXX", parent, prefix);
         if (!mkdtemp(folder->path)) {
             status_set(status, STATUS_IO, "cannot make a folder for the ranks, %s: %s", folder->path,
                        strerror(errno));

@@ -1,5 +1,5 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/spec/method_decode.h"
+#include "harness/text/text.h"
 #include <math.h>
 #include <string.h>
 
@@ -114,7 +114,7 @@ bool method_decode(const struct method_fields *fields, const struct config *conf
     *unsupported = NULL;
     if (!method->check || method->check(options, config, context, &why))
         return true;
-    CHECK(asprintf(unsupported, "method \"%s\" at context %zu: %s", method->name, context, why.message) > 0);
+    *unsupported = text_new("method \"%s\" at context %zu: %s", method->name, context, why.message);
     if (why.code == STATUS_UNSUPPORTED)
         return true;
     json_field_fail(fields->given.entry, status, "%s", *unsupported);

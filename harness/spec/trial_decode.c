@@ -1,9 +1,9 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/spec/trial_decode.h"
 #include "harness/data/batch_file.h"
 #include "harness/data/shared_prompt.h"
 #include "harness/spec/trial_id.h"
 #include "harness/spec/trial_key_decode.h"
+#include "harness/text/text.h"
 #include <string.h>
 
 struct json_field *trial_field(struct trial_fields *fields, const char *key)
@@ -278,10 +278,10 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
                                "\"%s\" gives layers roles that ranks do not share out; leave \"parallel\" out",
                                optimizer->name);
     if (trial->method->no_gradient && !trial->unsupported)
-        CHECK(asprintf(&trial->unsupported,
-                       "method \"%s\" computes no gradient that optimizer \"%s\" could move weights by; leave the "
-                       "optimizer out, or take another method",
-                       trial->method->name, optimizer->name) > 0);
+        trial->unsupported =
+            text_new("method \"%s\" computes no gradient that optimizer \"%s\" could move weights by; leave the "
+                     "optimizer out, or take another method",
+                     trial->method->name, optimizer->name);
     if (!optimizer_updates_in_backward(optimizer, trial->optimizer_options))
         return true;
     struct json_field when = json_field_get(field, "when");
@@ -289,11 +289,11 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
         return json_field_fail(
             when, status, "\"backward\" frees gradients in the backward pass; place.gradients has nothing to keep");
     if (!trial->method->by_layer && !trial->lora.rank && !trial->unsupported)
-        CHECK(asprintf(&trial->unsupported,
-                       "method \"%s\" completes no gradient before its last chunk, so all of them live at once and "
-                       "\"backward\" saves nothing; give the optimizer \"when\": \"end\", or take a method that "
-                       "walks rows",
-                       trial->method->name) > 0);
+        trial->unsupported =
+            text_new("method \"%s\" completes no gradient before its last chunk, so all of them live at once and "
+                     "\"backward\" saves nothing; give the optimizer \"when\": \"end\", or take a method that "
+                     "walks rows",
+                     trial->method->name);
     return true;
 }
 

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/sweep/sweep.h"
 #include "harness/machine/environment.h"
 #include "harness/machine/exit_code.h"
@@ -12,6 +11,7 @@
 #include "harness/sweep/sweep_possible.h"
 #include "harness/sweep/sweep_table.h"
 #include "harness/sweep/trial_child.h"
+#include "harness/text/text.h"
 #include "harness/trial/reference_store.h"
 #include "harness/trial/trial_record.h"
 #include "kernels/base/random.h"
@@ -81,8 +81,7 @@ bool sweep_trial(const struct spec *spec, const struct trial *trial, size_t roun
     struct trial own = *trial; // borrowed, with the rerun command and round added
     double limit_s = trial->measure.max_seconds;
     bool several = trial_ranks(trial) > 1 && !trial->planned, started = true;
-    char *command;
-    CHECK(asprintf(&command, "%s --trial %s", rerun, trial->id) > 0);
+    char *command = text_new("%s --trial %s", rerun, trial->id);
     own.experiment = spec->experiment;
     own.command = command;
     own.round = round;
@@ -306,10 +305,9 @@ static int run_trials(struct sweep *sweep, size_t left, struct status *status)
 // Caches hashes of model folders by name, so that each folder is read once.
 static uint64_t hash_of_model(json_t *known, const struct trial *trial)
 {
-    char *key;
-    CHECK(asprintf(&key, "%s\n%s\n%s\n%d", trial->model_folder ? trial->model_folder : "",
-                   trial->adapter_folder ? trial->adapter_folder : "",
-                   trial->reference.folder ? trial->reference.folder : "", trial->planned) > 0);
+    char *key = text_new("%s\n%s\n%s\n%d", trial->model_folder ? trial->model_folder : "",
+                         trial->adapter_folder ? trial->adapter_folder : "",
+                         trial->reference.folder ? trial->reference.folder : "", trial->planned);
     json_t *kept = json_object_get(known, key);
     uint64_t hash = kept ? (uint64_t)json_integer_value(kept) : model_hash(trial);
     if (!kept)

@@ -1,9 +1,9 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/sweep/trial_child.h"
 #include "harness/machine/exit_code.h"
 #include "harness/process/child.h"
 #include "harness/process/launch.h"
 #include "harness/record/record.h"
+#include "harness/text/text.h"
 #include "harness/trial/trial_run.h"
 #include "kernels/base/host_memory.h"
 #include <string.h>
@@ -14,8 +14,7 @@ char *trial_child_input(const struct trial *trial)
     json_t *beside = json_pack("{s:o, s:o, s:I, s:s?}", "experiment", record_text(text_or(trial->experiment, "")),
                                "command", record_text(text_or(trial->command, "")), "round",
                                (json_int_t)trial->round, "shares", trial->shares);
-    char *words = json_dumps(beside, JSON_COMPACT), *input;
-    CHECK(words && asprintf(&input, "%s\n%s", trial->canonical, words) > 0);
+    char *words = json_dumps(beside, JSON_COMPACT), *input = text_new("%s\n%s", trial->canonical, words);
     free(words);
     json_decref(beside);
     return input;

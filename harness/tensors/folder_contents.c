@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // versionsort
 #include "harness/tensors/folder_contents.h"
 #include "harness/files/known_format.h"
 #include "harness/tensors/folder_path.h"

@@ -1,5 +1,5 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/tensors/folder_path.h"
+#include "harness/text/text.h"
 #include "kernels/base/status.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 char *folder_file(const char *folder, const char *name)
 {
     char *path = NULL;
-    CHECK(asprintf(&path, "%s/%s", folder, name) >= 0);
+    path = text_new("%s/%s", folder, name);
     return path;
 }
 

@@ -1,8 +1,8 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/train/checkpoint.h"
 #include "harness/files/io.h"
 #include "harness/folder/folder.h"
 #include "harness/tensors/safetensors.h"
+#include "harness/text/text.h"
 #include "harness/train/checkpoint_sums.h"
 #include "kernels/device/ops.h"
 #include <dirent.h>
@@ -19,9 +19,7 @@
 
 static char *path_of(const char *folder, size_t step, const char *end)
 {
-    char *path;
-    CHECK(asprintf(&path, "%s/" NAME "%06zu%s", folder, step, end) > 0);
-    return path;
+    return text_new("%s/" NAME "%06zu%s", folder, step, end);
 }
 
 // The step of a checkpoint with this name; 0: no checkpoint. *finished: it has its final name.
@@ -229,10 +227,10 @@ static char *state_path(const char *checkpoint, const struct model *model, const
 {
     char *path;
     if (world->comm.size == 1)
-        CHECK(asprintf(&path, "%s/" CHECKPOINT_STATE, checkpoint) > 0);
+        path = text_new("%s/" CHECKPOINT_STATE, checkpoint);
     else
-        CHECK(asprintf(&path, "%s/optimizer-%05zu-of-%05zu.safetensors", checkpoint, state_rank(model, world) + 1,
-                       world->comm.size) > 0);
+        path = text_new("%s/optimizer-%05zu-of-%05zu.safetensors", checkpoint, state_rank(model, world) + 1,
+                        world->comm.size);
     return path;
 }
 

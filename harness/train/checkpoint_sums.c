@@ -1,7 +1,8 @@
-#define _GNU_SOURCE // asprintf, getline
 #include "harness/train/checkpoint_sums.h"
 #include "harness/files/file_hash.h"
 #include "harness/files/output_file.h"
+#include "harness/tensors/folder_path.h"
+#include "harness/text/text.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +15,7 @@
 
 static bool hash_file(const char *folder, const char *name, uint64_t *hash, struct status *status)
 {
-    char *path;
-    CHECK(asprintf(&path, "%s/%s", folder, name) > 0);
+    char *path = folder_file(folder, name);
     XXH3_state_t *state = XXH3_createState();
     CHECK(state && XXH3_64bits_reset(state) == XXH_OK);
     bool read = file_hash_add(state, path, status);
@@ -50,7 +50,7 @@ bool checkpoint_sums_write(const char *folder, struct status *status)
 {
     struct dirent **files;
     int count = find_files(folder, &files, status);
-    char *text, *path;
+    char *text, *path = folder_file(folder, CHECKPOINT_SUMS);
     size_t bytes;
     FILE *stream = open_memstream(&text, &bytes);
     bool fine = count >= 0;
@@ -60,7 +60,6 @@ bool checkpoint_sums_write(const char *folder, struct status *status)
         fprintf(stream, LINE, hash, files[i]->d_name);
     }
     CHECK(fclose(stream) == 0);
-    CHECK(asprintf(&path, "%s/" CHECKPOINT_SUMS, folder) > 0);
     fine = fine && output_file_write(path, text, bytes, status);
     free(path);
     free(text);
@@ -85,7 +84,7 @@ static bool check_next(FILE *sums, const char *folder, const char *name, bool re
     if (fine) {
         if (!read)
             hash = strtoull(line + strlen("XXH3_"), NULL, 16);
-        CHECK(asprintf(&expected, LINE, hash, name) > 0);
+        expected = text_new(LINE, hash, name);
         bool same = strcmp(line, expected) == 0;
         free(expected);
         fine = same || status_set(status, STATUS_BAD_INPUT,
@@ -100,8 +99,7 @@ static bool check_next(FILE *sums, const char *folder, const char *name, bool re
 bool checkpoint_sums_check(const char *folder, const char *others, const char *own, bool *known,
                            struct status *status)
 {
-    char *path;
-    CHECK(asprintf(&path, "%s/" CHECKPOINT_SUMS, folder) > 0);
+    char *path = folder_file(folder, CHECKPOINT_SUMS);
     FILE *sums = fopen(path, "re");
     *known = sums || errno != ENOENT;
     bool fine = sums || !*known || status_set(status, STATUS_IO, "%s: %s", path, strerror(errno));

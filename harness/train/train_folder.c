@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // asprintf
 #include "harness/train/train_folder.h"
 #include "harness/files/io.h"
 #include "harness/files/output_file.h"
@@ -22,16 +21,9 @@
 
 #define PATIENCE_S 2.0 // wait for processes that hold a folder to be resumed
 
-static char *path_of(const struct train_folder *folder, const char *name)
-{
-    char *path;
-    CHECK(asprintf(&path, "%s/%s", folder->path, name) > 0);
-    return path;
-}
-
 static bool is_there(const struct train_folder *folder, const char *name)
 {
-    char *path = path_of(folder, name);
+    char *path = folder_file(folder->path, name);
     bool there = access(path, F_OK) == 0;
     free(path);
     return there;
@@ -135,7 +127,7 @@ static void complete_settings(json_t *was, const json_t *settings)
 static bool check_settings(const struct train_folder *folder, const json_t *settings, size_t *steps,
                            struct status *status)
 {
-    char *file = path_of(folder, SETTINGS), path[256] = "", *was_text, *is_text;
+    char *file = folder_file(folder->path, SETTINGS), path[256] = "", *was_text, *is_text;
     json_error_t error;
     json_t *was = json_load_file(file, 0, &error);
     bool same = json_is_object(was) ||
@@ -165,8 +157,7 @@ static bool check_settings(const struct train_folder *folder, const json_t *sett
 
 json_t *train_folder_settings(const char *path)
 {
-    const struct train_folder folder = {.path = path};
-    char *file = path_of(&folder, SETTINGS);
+    char *file = folder_file(path, SETTINGS);
     json_t *settings = json_load_file(file, 0, NULL);
     free(file);
     return settings;
@@ -207,7 +198,7 @@ static bool check_steps(const struct train_folder *folder, const struct training
 
 static bool write_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
 {
-    char *file = path_of(folder, SETTINGS), *text = json_dumps(settings, JSON_INDENT(2));
+    char *file = folder_file(folder->path, SETTINGS), *text = json_dumps(settings, JSON_INDENT(2));
     bool ok = output_file_write(file, text, strlen(text), status);
     free(text);
     free(file);
@@ -219,7 +210,7 @@ static bool begin_longer(struct train_folder *folder, const json_t *settings, st
 {
     static const char *const weights[] = {FOLDER_WEIGHTS, FOLDER_ADAPTER};
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
-        char *path = path_of(folder, weights[i]);
+        char *path = folder_file(folder->path, weights[i]);
         bool removed = unlink(path) == 0 || errno == ENOENT;
         free(path);
         if (!removed)
@@ -259,7 +250,7 @@ static bool cut_steps(struct train_folder *folder, const struct training *traini
 
 static bool open_steps(struct train_folder *folder, const struct training *training, struct status *status)
 {
-    char *path = path_of(folder, STEPS);
+    char *path = folder_file(folder->path, STEPS);
     int file = io_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     free(path);
     if (file < 0)

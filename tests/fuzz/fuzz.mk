@@ -4,7 +4,7 @@ SECONDS  ?= 30
 EXECUTIONS ?= 1e8
 FUZZERS  := $(patsubst tests/fuzz_%.c,%,$(wildcard tests/fuzz_*.c))
 CHECKS   ?= address,undefined
-FUZZ     := clang-14 -I. $(BLAS) -std=gnu11 -g -O2 -fsanitize=fuzzer
+FUZZ     := clang-14 -I. $(BLAS) -std=gnu11 -D_GNU_SOURCE= -g -O2 -fsanitize=fuzzer
 READERS  := $(filter $(BUILD)/harness/% $(BUILD)/methods/%,$(OBJECTS))
 PROGRAMS := $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%)
 $(BUILD)/fuzz/%.o: %.c
