@@ -47,6 +47,12 @@ bool json_field_expected(struct json_field field, struct status *status, const c
     return json_source_error(field.source, field.path, JSON_VALUE, status, "expected %s, found %s", message, found);
 }
 
+json_t *json_refused(bool read)
+{
+    (void)read;
+    return NULL;
+}
+
 bool json_field_object(struct json_field field, const struct names *known, const char *of, struct status *status)
 {
     if (!json_is_object(field.value)) {
@@ -156,4 +162,15 @@ bool json_field_choice(struct json_field field, const struct names *names, const
     names_hint(names, name, name ? "known names" : "expected one of", hint, sizeof hint);
     return name ? json_field_fail(field, status, "unknown %s %s; %s", kind, found, hint)
                 : json_field_fail(field, status, "%s; found %s", hint, found);
+}
+
+bool json_field_enum(struct json_field field, const char *const *names, const char *kind, int *value,
+                     struct status *status)
+{
+    struct names known = {0};
+    size_t index = (size_t)*value;
+    names_add_all(&known, names);
+    bool read = json_field_choice(field, &known, kind, &index, status);
+    *value = (int)index;
+    return read;
 }

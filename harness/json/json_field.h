@@ -24,6 +24,9 @@ bool json_field_fail(struct json_field field, struct status *status, const char 
 bool json_field_expected(struct json_field field, struct status *status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+// What a reader that makes a value returns where it has refused it: NULL.
+json_t *json_refused(bool read);
+
 // An object whose keys are all known. `of` names the object in the message: `unknown key of "lora"`; or NULL.
 bool json_field_object(struct json_field field, const struct names *known, const char *of, struct status *status);
 
@@ -43,3 +46,6 @@ bool json_field_text(struct json_field field, const char *expected, const char *
 // One of the names; sets *value to its index. `kind`, as in "sampler", is used in messages.
 bool json_field_choice(struct json_field field, const struct names *names, const char *kind, size_t *value,
                        struct status *status);
+// The same of an enum whose names end in NULL.
+bool json_field_enum(struct json_field field, const char *const *names, const char *kind, int *value,
+                     struct status *status);

@@ -134,17 +134,6 @@ static bool read_count(struct json_field field, const struct option *option, siz
                                                                    value, status);
 }
 
-static bool read_choice(struct json_field field, const struct option *option, int *value, struct status *status)
-{
-    struct names choices = {0};
-    names_add_all(&choices, option->choices);
-    size_t index = (size_t)*value;
-    if (!json_field_choice(field, &choices, option->name, &index, status))
-        return false;
-    *value = (int)index;
-    return true;
-}
-
 static bool read_list(struct json_field field, const struct option *option, struct index_list *list,
                       struct status *status)
 {
@@ -179,7 +168,7 @@ bool named_option_set(struct json_field field, const struct option *option, void
     case OPTION_NUMBER:
         return json_field_number(field, option->minimum, option->maximum, value, status);
     case OPTION_CHOICE:
-        return read_choice(field, option, value, status);
+        return json_field_enum(field, option->choices, option->name, value, status);
     case OPTION_LIST:
         return read_list(field, option, value, status);
     }

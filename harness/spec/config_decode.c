@@ -46,17 +46,6 @@ static size_t bytes_of(const struct key *key)
     return bytes[key->type];
 }
 
-static bool read_choice(struct json_field field, const struct key *key, int *value, struct status *status)
-{
-    struct names names = {0};
-    size_t index = (size_t)*value;
-    names_add_all(&names, key->choices);
-    if (!json_field_choice(field, &names, key->name, &index, status))
-        return false;
-    *value = (int)index;
-    return true;
-}
-
 static bool read_key(struct json_field shape, const struct key *key, struct config *config, struct status *status)
 {
     struct json_field field = json_field_get(shape, key->name);
@@ -69,7 +58,7 @@ static bool read_key(struct json_field shape, const struct key *key, struct conf
     case FLAG:
         return json_field_bool(field, value, status);
     case CHOICE:
-        return read_choice(field, key, value, status);
+        return json_field_enum(field, key->choices, key->name, value, status);
     }
     return false;
 }

@@ -367,16 +367,16 @@ static bool check_batch(struct json_field field, const struct trial *trial, stru
 
 static bool check_files(const struct trial *trial, struct trial_fields *fields, struct status *status)
 {
-    struct json_field data = *trial_field(fields, "data");
+    struct json_field data = trial_field(fields, "data");
     if (trial->planned) // reads no data
         return true;
-    if (trial->host_folder && !check_folder(*trial_field(fields, "host"), trial->host_folder, status))
+    if (trial->host_folder && !check_folder(trial_field(fields, "host"), trial->host_folder, status))
         return false;
     if (trial->data.path &&
         !(trial->data.kind == DATA_BATCH ? check_batch(data, trial, status)
                                          : check_tokens(data, trial, trial->data.path, false, status)))
         return false;
-    return !trial->labels || check_tokens(*trial_field(fields, "labels"), trial, trial->labels, true, status);
+    return !trial->labels || check_tokens(trial_field(fields, "labels"), trial, trial->labels, true, status);
 }
 
 // Adds an id to an open hash table of indices in trials, from 1; returns false if it exists. Ids are hashes
@@ -398,7 +398,7 @@ static bool check_limits(struct trial_fields *fields, struct status *status)
 {
     static const char *const limits[] = {"memory", "host_memory"};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        struct json_field limit = json_field_get(*trial_field(fields, "limits"), limits[i]);
+        struct json_field limit = json_field_get(trial_field(fields, "limits"), limits[i]);
         if (json_is_number(limit.value))
             return json_field_expected(limit, status, "%s", size_expected(NULL));
     }

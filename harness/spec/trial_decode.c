@@ -6,18 +6,21 @@
 #include "harness/text/text.h"
 #include <string.h>
 
-struct json_field *trial_field(struct trial_fields *fields, const char *key)
+struct json_field trial_field(const struct trial_fields *fields, const char *path)
 {
+    const char *dot = strchr(path, '.');
+    char key[32];
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(path, "."), path);
     size_t i = trial_key_find(key);
     CHECK(i < trial_key_count());
-    return &fields->keys[i];
+    return dot ? json_field_get(fields->keys[i], dot + 1) : fields->keys[i];
 }
 
 // Reads the tokens of a row of a batch file's groups, which determine the chunks to draw and shares.
 static bool read_row_tokens(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct json_field *share = method_fields_share(&fields->method);
-    bool trains = json_field_given(fields->keys[trial_key_find("train")]);
+    bool trains = json_field_given(trial_field(fields, "train"));
     struct batch_data data = {0};
     if (trial->data.kind != DATA_BATCH || trial->group <= 1 || trial->batch % trial->group ||
         !trial->method->largest_draw || (trains && !share))
@@ -49,8 +52,8 @@ static json_t *decode_method(struct trial *trial, const struct trial_fields *fie
 // Checks the data of a training run: windows of tokens have targets everywhere and no other information.
 static bool check_train_data(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
-    struct json_field field = fields->keys[trial_key_find("train")];
-    struct json_field batch = fields->keys[trial_key_find("batch")];
+    struct json_field field = trial_field(fields, "train");
+    struct json_field batch = trial_field(fields, "batch");
     const char *key = trial->labels                                 ? "labels"
                       : trial->packing.count || trial->packing.mean ? "documents"
                       : trial->prompt                               ? "prompt"
@@ -58,7 +61,7 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
                                                                     : NULL;
     if (trial->train.shuffle && trial->data.kind == DATA_RANDOM && !trial->planned)
         return json_field_fail(
-            json_field_get(field, "shuffle"), status,
+            trial_field(fields, "train.shuffle"), status,
             "is of the order of data, and random tokens have none; leave it out, or give \"data\"");
     if (trial->data.kind == DATA_BATCH)
         return batch.value ||
@@ -70,10 +73,10 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
                                "{\"batch\": PATH} (--batch FILE), whose labels and documents are its own",
                                key);
     if (trial->context == 1)
-        return json_field_fail(fields->keys[trial_key_find("context")], status,
+        return json_field_fail(trial_field(fields, "context"), status,
                                "a window of 1 token has no next one to predict; give 2 or more");
     return trial->planned || objective_of_tokens(trial->objective, trial->objective_options) ||
-           json_field_fail(fields->keys[trial_key_find("objective")], status,
+           json_field_fail(trial_field(fields, "objective"), status,
                            "\"%s\" needs more than windows of tokens: give \"data\" as {\"batch\": PATH} (--batch "
                            "FILE), a batch "
                            "file or a folder of such",
@@ -83,7 +86,7 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
 static bool check_train_reference(const struct trial *trial, const struct trial_fields *fields,
                                   struct status *status)
 {
-    struct json_field field = fields->keys[trial_key_find("reference")];
+    struct json_field field = trial_field(fields, "reference");
     if (trial->reference.kind == REFERENCE_RANDOM && !trial->planned)
         return json_field_fail(
             field, status,
@@ -100,13 +103,13 @@ static bool check_train_reference(const struct trial *trial, const struct trial_
 static bool check_evaluation(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct training *train = &trial->train;
-    struct json_field field = fields->keys[trial_key_find("train")];
+    struct json_field field = trial_field(fields, "train");
     bool evaluates = train->evaluate.path || train->held_out > 0;
     const char *key = train->evaluate_every     ? "evaluate_every"
                       : train->evaluate_windows ? "evaluate_windows"
                                                 : NULL;
     if (train->evaluate.path && train->held_out > 0)
-        return json_field_fail(json_field_get(field, "evaluate"), status,
+        return json_field_fail(trial_field(fields, "train.evaluate"), status,
                                "and \"held_out\" are two ways to say what is evaluated");
     return evaluates || !key ||
            json_field_fail(json_field_get(field, key), status,
@@ -114,7 +117,7 @@ static bool check_evaluation(const struct trial *trial, const struct trial_field
 }
 
 // Checks the keys of schedule wsd together.
-static bool check_wsd(const struct training *train, struct json_field field, struct status *status)
+static bool check_wsd(const struct training *train, const struct trial_fields *fields, struct status *status)
 {
     bool cycled = train->cycles < 0.5 || train->cycles > 0.5;
     const char *key = train->stable_steps                 ? "stable_steps"
@@ -124,49 +127,49 @@ static bool check_wsd(const struct training *train, struct json_field field, str
                       : cycled                            ? "cycles"
                                                           : NULL;
     if (train->schedule != SCHEDULE_WSD)
-        return !key || json_field_fail(json_field_get(field, key), status,
+        return !key || json_field_fail(json_field_get(trial_field(fields, "train"), key), status,
                                        "is of schedule wsd; give \"schedule\" wsd, or leave it out");
     if (!train->decay_steps)
-        return json_field_fail(json_field_get(field, "schedule"), status,
+        return json_field_fail(trial_field(fields, "train.schedule"), status,
                                "wsd ends with a decay; give its steps, \"decay_steps\", or take constant");
     if (train->warmup_type != RAMP_LINEAR && !train->warmup)
-        return json_field_fail(json_field_get(field, "warmup_type"), status,
+        return json_field_fail(trial_field(fields, "train.warmup_type"), status,
                                "there is no warm-up; give its steps, \"warmup\", or leave this out");
     if (train->decay_type != RAMP_COSINE && cycled)
-        return json_field_fail(json_field_get(field, "cycles"), status,
+        return json_field_fail(trial_field(fields, "train.cycles"), status,
                                "is of a cosine; give \"decay_type\" cosine, or leave this out");
     if (train->cycles <= 0)
-        return json_field_fail(json_field_get(field, "cycles"), status,
+        return json_field_fail(trial_field(fields, "train.cycles"), status,
                                "never lets the rate fall; give a number above 0, or take \"schedule\" constant");
     return train->stable_steps || train->decay_steps <= train->steps - train->warmup ||
            json_field_fail(
-               json_field_get(field, "decay_steps"), status,
+               trial_field(fields, "train.decay_steps"), status,
                "with the %zu steps of \"warmup\" they are more than the run of %zu steps; give at most %zu, or "
                "\"stable_steps\", after which the decay begins wherever the run ends",
                train->warmup, train->steps, train->steps - train->warmup);
 }
 
 // Refuses values of the rate that would have no effect.
-static bool check_rate(const struct training *train, struct json_field field, struct status *status)
+static bool check_rate(const struct training *train, const struct trial_fields *fields, struct status *status)
 {
     if (train->warmup > train->steps)
         return json_field_fail(
-            json_field_get(field, "warmup"), status,
+            trial_field(fields, "train.warmup"), status,
             "is longer than the run of %zu steps, which would never reach its rate; give at most "
             "%zu, or more \"steps\"",
             train->steps, train->steps);
     if (train->min_lr_ratio > 0 && train->schedule == SCHEDULE_CONSTANT)
-        return json_field_fail(json_field_get(field, "min_lr_ratio"), status,
+        return json_field_fail(trial_field(fields, "train.min_lr_ratio"), status,
                                "is where a schedule ends, and a constant rate has none; give \"schedule\" linear, "
                                "cosine or wsd, or leave it out");
-    return check_wsd(train, field, status);
+    return check_wsd(train, fields, status);
 }
 
 // Checks combinations of keys.
 static bool check_train(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct training *train = &trial->train;
-    struct json_field field = fields->keys[trial_key_find("train")];
+    struct json_field field = trial_field(fields, "train");
     if (trial->method->no_gradient)
         return json_field_fail(field, status, "method \"%s\" has no gradient to train by", trial->method->name);
     if (!trial->optimizer)
@@ -180,19 +183,19 @@ static bool check_train(const struct trial *trial, const struct trial_fields *fi
                                "within the backward pass; leave it out, or give \"when\": \"end\"");
     if (train->clip > 0 && !optimizer_keeps_gradients(trial->optimizer, trial->optimizer_options))
         return json_field_fail(
-            json_field_get(field, "clip"), status,
+            trial_field(fields, "train.clip"), status,
             "needs the norm of whole gradients, and the optimizer's \"sums\": \"projected\" makes "
             "none; leave one of the two out");
     if (train->clip > 0 && trial->gradients_place == PLACE_HOST)
-        return json_field_fail(json_field_get(field, "clip"), status,
+        return json_field_fail(trial_field(fields, "train.clip"), status,
                                "all gradients are scaled at once, which needs them on the device; leave it out, or "
                                "\"place\": {\"gradients\": \"host\"}");
-    return check_rate(train, field, status) && check_evaluation(trial, fields, status);
+    return check_rate(train, fields, status) && check_evaluation(trial, fields, status);
 }
 
 static bool check_objective(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
-    struct json_field objective = fields->keys[trial_key_find("objective")];
+    struct json_field objective = trial_field(fields, "objective");
     struct status why = {0}, biased = {0};
     size_t micro_batches = trial->train.steps ? trial->train.accumulate : 1;
     if (!objective_check(trial->objective, trial->objective_options, trial->batch, micro_batches, &why))
@@ -217,8 +220,8 @@ static bool check_objective(const struct trial *trial, const struct trial_fields
 // Checks prompts, and groups that share them.
 static bool check_prompt(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
-    struct json_field prompt = fields->keys[trial_key_find("prompt")];
-    struct json_field group = fields->keys[trial_key_find("group")];
+    struct json_field prompt = trial_field(fields, "prompt");
+    struct json_field group = trial_field(fields, "group");
     bool file = trial->data.kind == DATA_BATCH;
     if (trial->prompt && (file || trial->labels))
         return json_field_fail(prompt, status, "%s says by its labels where prompts end; leave this out",
@@ -245,7 +248,7 @@ static bool check_prompt(const struct trial *trial, const struct trial_fields *f
 static bool check_optimizer(struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct optimizer *optimizer = trial->optimizer;
-    struct json_field field = fields->keys[trial_key_find("optimizer")];
+    struct json_field field = trial_field(fields, "optimizer");
     if (optimizer->lora == LORA_NEVER && trial->lora.rank)
         return json_field_fail(field, status,
                                "\"%s\" moves weights, which \"lora\" freezes; leave one of the two out",
@@ -256,7 +259,7 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
                                optimizer->name);
     if (optimizer->lora == LORA_BESIDE && trial->quantisation)
         return json_field_fail(
-            fields->keys[trial_key_find("weights")], status,
+            trial_field(fields, "weights"), status,
             "quantised weights cannot train, and with optimizer \"%s\" they do; leave one of the "
             "two out",
             optimizer->name);
@@ -284,7 +287,7 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
                      trial->method->name, optimizer->name);
     if (!optimizer_updates_in_backward(optimizer, trial->optimizer_options))
         return true;
-    struct json_field when = json_field_get(field, "when");
+    struct json_field when = trial_field(fields, "optimizer.when");
     if (trial->gradients_place == PLACE_HOST)
         return json_field_fail(
             when, status, "\"backward\" frees gradients in the backward pass; place.gradients has nothing to keep");
@@ -298,22 +301,23 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
 }
 
 // Checks that nodes are of equal size and that there are several.
-static bool check_node(const struct trial *trial, struct json_field field, struct status *status)
+static bool check_node(const struct trial *trial, const struct trial_fields *fields, struct status *status)
 {
     const struct parallel *parallel = &trial->parallel;
+    struct json_field node = trial_field(fields, "parallel.node");
     size_t replicas = parallel->data * parallel->sequence;
     if (parallel->node <= 1)
         return true;
     if (replicas % parallel->node || replicas == parallel->node)
         return json_field_fail(
-            field, status,
+            node, status,
             "%zu ranks per node do not divide the %zu ranks of data and sequence into two or more nodes",
             parallel->node, replicas);
     if (parallel->sum == SUM_ENGINE)
         return json_field_fail(
-            field, status, "is of sums by the devices, and \"sum\" leaves them to the engine; give one of the two");
+            node, status, "is of sums by the devices, and \"sum\" leaves them to the engine; give one of the two");
     if (parallel->overlap)
-        return json_field_fail(field, status,
+        return json_field_fail(node, status,
                                "sums in two steps that are waited for, and \"overlap\" waits for none; give one of "
                                "the two");
     return true;
@@ -324,50 +328,47 @@ static bool check_together(struct trial *trial, const struct trial_fields *field
     if (trial->train.steps && !check_train(trial, fields, status))
         return false;
     if (trial->optimizer_place == PLACE_HOST && !trial->optimizer) {
-        size_t i = trial_key_find("place");
-        return json_field_fail(json_field_get(fields->keys[i], "optimizer"), status,
+        return json_field_fail(trial_field(fields, "place.optimizer"), status,
                                "there is no optimizer; give \"optimizer\", or leave it out");
     }
     if (trial->parallel.zero && trial->parallel.data * trial->parallel.sequence == 1)
-        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "zero"), status,
+        return json_field_fail(trial_field(fields, "parallel.zero"), status,
                                "shares out what ranks of \"data\" or \"sequence\" would each have whole, and "
                                "there is one; give one of the two, or leave it out");
     if (trial_ranks(trial) > TRIAL_RANKS_MAX)
-        return json_field_fail(fields->keys[trial_key_find("parallel")], status, "are %zu ranks; at most %d can be",
+        return json_field_fail(trial_field(fields, "parallel"), status, "are %zu ranks; at most %d can be",
                                trial_ranks(trial), TRIAL_RANKS_MAX);
     if (trial->kv_gradient_stochastic && trial->parallel.sequence > 1)
-        return json_field_fail(fields->keys[trial_key_find("kv_gradient_dtype")], status,
+        return json_field_fail(trial_field(fields, "kv_gradient_dtype"), status,
                                "\"" BF16_STOCHASTIC "\" is of sums that one rank keeps: ranks of \"sequence\" add "
                                "theirs to each other's, rounded to nearest; give \"bf16\" or \"f32\"");
     struct status why = {0};
     if (trial->interconnect && !interconnect_reach(trial->interconnect, trial_ranks(trial), &why))
-        return json_field_fail(fields->keys[trial_key_find("interconnect")], status, "%s", why.message);
+        return json_field_fail(trial_field(fields, "interconnect"), status, "%s", why.message);
     if (trial->parallel.exchange && trial->parallel.sequence == 1)
-        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "exchange"), status,
+        return json_field_fail(trial_field(fields, "parallel.exchange"), status,
                                "is between ranks of \"sequence\", and there is one; give \"sequence\", or leave it "
                                "out");
     if (trial->parallel.sum && trial->parallel.data * trial->parallel.sequence == 1)
-        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "sum"), status,
+        return json_field_fail(trial_field(fields, "parallel.sum"), status,
                                "is of gradients over ranks of \"data\" or \"sequence\", and there is one; give one "
                                "of the two, or leave it out");
     if (trial->parallel.overlap && trial->parallel.data * trial->parallel.sequence == 1)
-        return json_field_fail(json_field_get(fields->keys[trial_key_find("parallel")], "overlap"), status,
+        return json_field_fail(trial_field(fields, "parallel.overlap"), status,
                                "is of what ranks of \"data\" or \"sequence\" send each other, and there is one; "
                                "give one of the two, or leave it out");
-    if (!check_node(trial, json_field_get(fields->keys[trial_key_find("parallel")], "node"), status))
+    if (!check_node(trial, fields, status))
         return false;
     if (trial->optimizer && !check_optimizer(trial, fields, status))
         return false;
     if (trial->gemm_algorithms && !trial_is_of_card(trial))
-        return json_field_fail(fields->keys[trial_key_find("gemm_algorithms")], status,
+        return json_field_fail(trial_field(fields, "gemm_algorithms"), status,
                                "are of cuBLASLt, and \"device\" is \"%s\"; leave this out", trial->device);
-    size_t labels = trial_key_find("labels");
     if (trial->labels && trial->data.kind == DATA_BATCH)
-        return json_field_fail(fields->keys[labels], status, "%s has labels of its own; leave this out",
+        return json_field_fail(trial_field(fields, "labels"), status, "%s has labels of its own; leave this out",
                                trial->data.path);
-    size_t documents = trial_key_find("documents");
     if ((trial->packing.count || trial->packing.mean) && trial->data.kind == DATA_BATCH)
-        return json_field_fail(fields->keys[documents], status,
+        return json_field_fail(trial_field(fields, "documents"), status,
                                "%s says where its documents are, in a tensor \"documents\"; leave this out",
                                trial->data.path);
     return check_prompt(trial, fields, status) && check_objective(trial, fields, status);
@@ -381,7 +382,7 @@ static struct json_field source_of(const struct trial_key *key, const struct tri
     struct json_field field = fields->keys[key - trial_keys];
     if (field.value || !key->told || trial->data.kind != DATA_BATCH)
         return field;
-    field = json_field_get(fields->keys[trial_key_find("data")], "batch");
+    field = trial_field(fields, "data.batch");
     field.value = NULL;
     return field;
 }
@@ -444,7 +445,7 @@ static bool decode(struct trial *trial, const char *json, const char *origin, bo
     ok = ok && json_field_object(root, &known, NULL, status);
     for (size_t i = 0; ok && i < trial_key_count(); i++)
         fields.keys[i] = json_field_get(root, trial_keys[i].name);
-    ok = ok && method_fields_read(&fields.method, *trial_field(&fields, "method"), status) &&
+    ok = ok && method_fields_read(&fields.method, trial_field(&fields, "method"), status) &&
          trial_decode_fields(trial, &fields, &defaults, status);
     trial_defaults_free(&defaults);
     if (ok && trial->unsupported) {

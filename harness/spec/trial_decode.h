@@ -11,8 +11,8 @@ struct trial_fields {
     bool suited; // absent keys have the device's own defaults, rather than the records'
 };
 
-// The field of a key by its name.
-struct json_field *trial_field(struct trial_fields *fields, const char *key);
+// The field of a key, or of a member of one: "train", "train.clip".
+struct json_field trial_field(const struct trial_fields *fields, const char *path);
 // trial_decode for fields; a trial whose method does not fit its model or context is marked unsupported. Release
 // with trial_free, also after a failure.
 bool trial_decode_fields(struct trial *trial, const struct trial_fields *fields, struct trial_defaults *defaults,

@@ -5,17 +5,6 @@
 
 // --- reading: starts from the default
 
-static bool read_choice(const struct trial_key *key, struct json_field field, int *value, struct status *status)
-{
-    struct names names = {0};
-    size_t index = (size_t)key->initial;
-    names_add_all(&names, key->choices);
-    if (!json_field_choice(field, &names, key->kind, &index, status))
-        return false;
-    *value = (int)index;
-    return true;
-}
-
 static bool read_text(const struct trial_key *key, struct json_field field, char **value, struct status *status)
 {
     char expected[160];
@@ -101,7 +90,8 @@ static bool read_simple(const struct trial_key *key, struct trial *trial, struct
         *(double *)value = key->initial;
         return json_field_number(field, key->minimum, key->maximum, value, status);
     case KEY_CHOICE:
-        return read_choice(key, field, value, status);
+        *(int *)value = (int)key->initial;
+        return json_field_enum(field, key->choices, key->kind, value, status);
     case KEY_TEXT:
         return read_text(key, field, value, status);
     case KEY_SIZE:

@@ -7,12 +7,6 @@
 #include "kernels/trainer/lost_updates.h"
 #include <string.h>
 
-static char *copy_text(const char *text)
-{
-    char *copy = strdup(text);
-    return copy;
-}
-
 json_t *decode_model(struct trial *trial, struct json_field field, struct status *status)
 {
     json_t *canonical;
@@ -38,10 +32,8 @@ static json_t *decode_numbered_device(struct trial *trial, struct json_field fie
 {
     struct device_name parsed;
     struct status why = {0};
-    if (!device_name_parse(&parsed, name, &why)) {
-        json_field_fail(field, status, "%s", why.message);
-        return NULL;
-    }
+    if (!device_name_parse(&parsed, name, &why))
+        return json_refused(json_field_fail(field, status, "%s", why.message));
     snprintf(trial->device, sizeof trial->device, "%s", parsed.card ? name : parsed.device);
     return json_string(trial->device);
 }
@@ -81,10 +73,8 @@ json_t *decode_profile(struct trial *trial, struct json_field field, struct stat
         return NULL;
     trial->profile = calloc(1, sizeof *trial->profile);
     if (!profile_load(trial->profile, name, &why) ||
-        !profile_roofline(trial->profile, trial->dtype, &roofline, &why)) {
-        json_field_fail(field, status, "%s", why.message);
-        return NULL;
-    }
+        !profile_roofline(trial->profile, trial->dtype, &roofline, &why))
+        return json_refused(json_field_fail(field, status, "%s", why.message));
     return json_string(name);
 }
 
@@ -97,10 +87,8 @@ json_t *decode_interconnect(struct trial *trial, struct json_field field, struct
     if (!json_field_text(field, "null, or the name or path of interconnect", &name, status))
         return NULL;
     trial->interconnect = calloc(1, sizeof *trial->interconnect);
-    if (!interconnect_load(trial->interconnect, name, &why)) {
-        json_field_fail(field, status, "%s", why.message);
-        return NULL;
-    }
+    if (!interconnect_load(trial->interconnect, name, &why))
+        return json_refused(json_field_fail(field, status, "%s", why.message));
     return json_string(name);
 }
 
@@ -109,13 +97,11 @@ static json_t *decode_text(struct trial *trial, struct json_field field, struct 
     const char *path = NULL;
     if (!json_field_text(json_field_get(field, "text"), "the path of a text file", &path, status))
         return NULL;
-    if (trial->config.vocab < 256) {
-        json_field_fail(field, status,
-                        "text is read as bytes, which needs a vocabulary of at least 256; the model has %zu",
-                        trial->config.vocab);
-        return NULL;
-    }
-    trial->data = (struct data_source){DATA_BYTES, copy_text(path)};
+    if (trial->config.vocab < 256)
+        return json_refused(json_field_fail(
+            field, status, "text is read as bytes, which needs a vocabulary of at least 256; the model has %zu",
+            trial->config.vocab));
+    trial->data = (struct data_source){DATA_BYTES, strdup(path)};
     return json_pack("{s:s}", "text", path);
 }
 
@@ -126,7 +112,7 @@ static json_t *decode_described(struct trial *trial, const char *path)
     enum data_kind kind = DATA_ARRAY;
     if (!trial->planned && !tokens_kind(path, trial->config.vocab, &kind, &unread))
         kind = DATA_ARRAY;
-    trial->data = (struct data_source){kind, copy_text(path)};
+    trial->data = (struct data_source){kind, strdup(path)};
     return json_pack("{s:s}", kind == DATA_BYTES ? "text" : "tokens", path);
 }
 
@@ -142,7 +128,7 @@ static json_t *decode_tokens(struct trial *trial, struct json_field field, struc
         return decode_described(trial, path);
     if (!json_field_choice(dtype, &dtypes, "dtype of tokens", &index, status))
         return NULL;
-    trial->data = (struct data_source){index == 0 ? DATA_U16 : DATA_U32, copy_text(path)};
+    trial->data = (struct data_source){index == 0 ? DATA_U16 : DATA_U32, strdup(path)};
     return json_pack("{s:s, s:s}", "tokens", path, "dtype", dtypes.items[index]);
 }
 
@@ -151,7 +137,7 @@ static json_t *decode_batch_file(struct trial *trial, struct json_field field, s
     const char *path = NULL;
     if (!json_field_text(json_field_get(field, "batch"), "the path of a batch file", &path, status))
         return NULL;
-    trial->data = (struct data_source){DATA_BATCH, copy_text(path)};
+    trial->data = (struct data_source){DATA_BATCH, strdup(path)};
     return json_pack("{s:s}", "batch", path);
 }
 
@@ -175,18 +161,14 @@ json_t *decode_data(struct trial *trial, struct json_field field, struct status 
     const char *name = json_string_value(field.value);
     if (!field.value || (name && !strcmp(name, "random")))
         return json_string("random");
-    if (!json_is_object(field.value)) {
-        json_field_expected(field, status, "\"random\", %s", expected);
-        return NULL;
-    }
+    if (!json_is_object(field.value))
+        return json_refused(json_field_expected(field, status, "\"random\", %s", expected));
     if (!json_field_object(field, &keys, "data", status))
         return NULL;
     bool text = json_field_get(field, "text").value, tokens = json_field_get(field, "tokens").value;
     bool batch = json_field_get(field, "batch").value;
-    if (text + tokens + batch != 1 || (!tokens && json_field_get(field, "dtype").value)) {
-        json_field_fail(field, status, "expected one of %s", expected);
-        return NULL;
-    }
+    if (text + tokens + batch != 1 || (!tokens && json_field_get(field, "dtype").value))
+        return json_refused(json_field_fail(field, status, "expected one of %s", expected));
     return text     ? decode_text(trial, field, status)
            : tokens ? decode_tokens(trial, field, status)
                     : decode_batch_file(trial, field, status);
@@ -212,11 +194,9 @@ json_t *decode_documents(struct trial *trial, struct json_field field, struct st
                    ? json_pack("{s:I}", "mean", (json_int_t)packing->mean)
                    : NULL;
     if (!json_is_integer(field.value) && !json_is_string(field.value) &&
-        (!list || json_array_size(field.value) == 0)) {
-        json_field_expected(field, status,
-                            "null, a number of tokens such as 512 or 32K, a list of such, or {\"mean\": 512}");
-        return NULL;
-    }
+        (!list || json_array_size(field.value) == 0))
+        return json_refused(json_field_expected(
+            field, status, "null, a number of tokens such as 512 or 32K, a list of such, or {\"mean\": 512}"));
     packing->count = list ? json_array_size(field.value) : 1;
     packing->lengths = calloc(packing->count, sizeof *packing->lengths);
     json_t *lengths = json_array();
@@ -299,7 +279,7 @@ static bool read_reference_folder(struct trial *trial, const char *path, struct 
     struct config config;
     struct status why = {0};
     trial->reference.kind = REFERENCE_FOLDER;
-    trial->reference.folder = copy_text(path);
+    trial->reference.folder = strdup(path);
     if (trial->planned)
         return true;
     if (!folder_read_config(path, &config, &why))
@@ -319,21 +299,18 @@ json_t *decode_reference(struct trial *trial, struct json_field field, struct st
     if (json_field_given(field)) {
         if (!json_field_text(field, "null, file, random, adapter-off or a model's folder", &text, status))
             return NULL;
-    } else if (!(text = usual_reference(trial))) {
-        json_field_fail(field, status,
-                        "missing; objective \"%s\" needs a reference: the folder of a model, or with \"lora\" "
-                        "adapter-off, or a batch file with reference_logprobs",
-                        trial->objective->name);
-        return NULL;
-    }
+    } else if (!(text = usual_reference(trial)))
+        return json_refused(
+            json_field_fail(field, status,
+                            "missing; objective \"%s\" needs a reference: the folder of a model, or with \"lora\" "
+                            "adapter-off, or a batch file with reference_logprobs",
+                            trial->objective->name));
     for (int kind = REFERENCE_FILE; kind <= REFERENCE_ADAPTER_OFF; kind++) {
         if (strcmp(text, reference_names[kind]) != 0)
             continue;
         const char *fault = reference_fault(trial, kind);
-        if (fault) {
-            json_field_fail(field, status, "%s", fault);
-            return NULL;
-        }
+        if (fault)
+            return json_refused(json_field_fail(field, status, "%s", fault));
         trial->reference.kind = kind;
         return json_string(text);
     }
@@ -362,19 +339,15 @@ json_t *decode_weights(struct trial *trial, struct json_field field, struct stat
         names_add(&names, quantisation_name(q));
     if (!json_field_choice(field, &names, "quantisation", &index, status))
         return NULL;
-    if (!trial->lora.rank) {
-        json_field_fail(
+    if (!trial->lora.rank)
+        return json_refused(json_field_fail(
             field, status,
-            "quantised weights cannot train; give \"lora\", whose factors train, or leave \"weights\" out");
-        return NULL;
-    }
-    if (saves_projection(trial)) {
-        json_field_fail(
+            "quantised weights cannot train; give \"lora\", whose factors train, or leave \"weights\" out"));
+    if (saves_projection(trial))
+        return json_refused(json_field_fail(
             field, status,
             "quantised weights cannot train, and modules_to_save of \"lora\" has some of theirs; leave one of "
-            "the two out");
-        return NULL;
-    }
+            "the two out"));
     trial->quantisation = QUANTISATION_NF4 + (enum quantisation)index;
     return json_string(names.items[index]);
 }
@@ -438,20 +411,16 @@ json_t *decode_host(struct trial *trial, struct json_field field, struct status 
     const char *path = NULL;
     if (!json_field_given(field))
         return json_null();
-    if (json_is_string(field.value)) {
-        json_field_expected(field, status, "folder=DIR, in a spec {\"folder\": PATH}");
-        return NULL;
-    }
+    if (json_is_string(field.value))
+        return json_refused(json_field_expected(field, status, "folder=DIR, in a spec {\"folder\": PATH}"));
     if (!json_field_object(field, &keys, "host", status) ||
         !json_field_text(json_field_get(field, "folder"), "a folder for what is kept on the host", &path, status))
         return NULL;
-    if (!path || (!trial->planned && strcmp(trial->device, "cpu") != 0)) {
-        json_field_fail(field, status,
-                        path ? "a card's copies need pinned memory, which a folder is not"
-                             : "expected null or {\"folder\": PATH}");
-        return NULL;
-    }
-    trial->host_folder = copy_text(path);
+    if (!path || (!trial->planned && strcmp(trial->device, "cpu") != 0))
+        return json_refused(json_field_fail(field, status,
+                                            path ? "a card's copies need pinned memory, which a folder is not"
+                                                 : "expected null or {\"folder\": PATH}"));
+    trial->host_folder = strdup(path);
     return json_pack("{s:s}", "folder", path);
 }
 
