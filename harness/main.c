@@ -1,4 +1,4 @@
-// longbp: the command that is named first.
+// longbp: runs the command that its first argument names.
 #include "harness/files/input_files.h"
 #include "harness/files/io.h"
 #include "harness/machine/environment.h"
@@ -33,7 +33,7 @@ static int print_commands(void) // for the man pages
     return EXIT_FINE;
 }
 
-// `longbp --complete WORD...`, for a shell: what may stand in place of the last word.
+// `longbp --complete WORD...`: prints completions of the last word, for a shell.
 static int complete(int argc, char **argv)
 {
     const struct command *command = argc > 2 ? command_find(argv[1]) : NULL;
@@ -68,7 +68,7 @@ static int start(int argc, char **argv)
     return command ? command_start(command, argc - 1, argv + 1) : command_unknown(name);
 }
 
-// A result that did not reach stdout is no result, whoever ends the program: argp does after --help.
+// Reports a result that did not reach stdout, even if argp ends the program after --help.
 static void check_stdout(void)
 {
     if (!io_flush(stdout)) {
@@ -79,11 +79,11 @@ static void check_stdout(void)
 
 int main(int argc, char **argv)
 {
-    prctl(PR_SET_NAME, "longbp"); // "exe" where the program has started itself anew, through /proc/self/exe
+    prctl(PR_SET_NAME, "longbp"); // "exe" after a restart through /proc/self/exe
     environment_open_streams();
-    json_set_alloc_funcs(malloc, free); // those that never fail (kernels/base/host_memory.h)
+    json_set_alloc_funcs(malloc, free); // versions that never fail (kernels/base/host_memory.h)
     input_files_watch();
-    signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error of write, which is told
+    signal(SIGXFSZ, SIG_IGN); // a file size limit becomes a write error, which is reported
     CHECK(atexit(check_stdout) == 0);
     return environment_leave(start(argc, argv));
 }

@@ -1,4 +1,4 @@
-// Auto: no walk of its own. The harness puts the fastest exact method that fits in its place
+// Auto: a placeholder without a schedule; the harness replaces it by the fastest exact method that fits
 // (harness/plan/choice.h).
 #include "methods/method.h"
 

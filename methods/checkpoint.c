@@ -1,13 +1,12 @@
-// Layer-level gradient checkpointing: the forward keeps layers' inputs; the backward rebuilds a layer, then walks
-// it. Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F + A / 2; a rebuilt layer
-// stops before its down-projection, whose output its own backward does not need. Memory per token: L d e, plus one
-// layer's activations and one gradient of width d. In S segments, the highest of m layers: L - S - (m - 1) layers'
-// forward more, and fewer inputs (methods/schedule/layer_schedule.h). With offload = inputs what is kept is kept on
-// the host, and goes over the link once each way (a stage's input, which is read for its layers' forward, too,
-// comes twice); the device holds two layers' inputs, for the next one comes back while a layer is walked. With
-// attention = kept so is what attention gave, H D e and H statistics more per token and layer, and attention is not
-// computed again: at most 4 F - A / 2 (LightSeq: Li et al. 2024, arXiv 2310.03294, whose checkpoints are at
-// attention's output).
+// Layer-level gradient checkpointing: the forward keeps layers' inputs; the backward recomputes a layer, then runs
+// it backward. Chen et al. 2016, arXiv 1604.06174, with one segment per layer. Cost: at most 4 F + A / 2; a
+// recomputed layer stops before its down-projection, whose output its backward does not need. Memory per token: L d
+// e, plus one layer's activations and one gradient of width d. In S segments, the highest of m layers: L - S - (m -
+// 1) more layer forwards, and fewer inputs (methods/schedule/layer_schedule.h). With offload = inputs they are kept
+// on the host and cross the link once each way (a segment's input, which its layers' forward reads too, returns
+// twice); the device holds two layers' inputs, because the next one is prefetched. With attention = kept,
+// attention's output is kept too, H D e and H statistics more per token and layer, and attention is not recomputed:
+// at most 4 F - A / 2 (LightSeq: Li et al. 2024, arXiv 2310.03294, with checkpoints at attention's output).
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 #include "methods/schedule/layer_schedule.h"
@@ -76,8 +75,7 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
 {
     const struct checkpoint_options *options = of_method;
     (void)context;
-    // Of the layer that is walked the cell has what attention gave; of one segment that of the layer below comes
-    // back.
+    // The current layer's cell includes attention's output; in one segment the layer below's is prefetched.
     double attention = options->attention == LAYER_ATTENTION_KEPT ? cost_attention(model) : 0;
     double kept = layer_schedule_kept(model, &options->segments, options->attention);
     bool one = options->segments.count <= 1 && options->segments.starts.count <= 1;

@@ -2,9 +2,9 @@
 #include "methods/sampler.h"
 #include "methods/schedule/chunks.h"
 
-// The subsets of K chunks as bit masks: all of them, or for `uniform` those with t bits, in rising order.
+// Subsets of K chunks as bit masks in increasing order: all of them, or for `uniform` those with t bits.
 struct subsets {
-    size_t chunks, count; // count is cut short at one more than asked for
+    size_t chunks, count; // count is limited to one more than requested
     uint64_t mask, end;
     bool same_size;
 };
@@ -51,7 +51,7 @@ static void advance(struct subsets *s)
     s->mask = ripple | ((ripple ^ s->mask) >> 2) / lowest;
 }
 
-// Makes `fixed` give the estimate that the sampler of `options` would give for the subset; returns the subset's
+// Makes `fixed` reproduce the estimate of the sampler in `options` for the subset; returns the subset's
 // probability.
 static double fix(struct spaco_options *fixed, const struct spaco_options *options, const struct subsets *s)
 {

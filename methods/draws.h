@@ -3,7 +3,7 @@
 #include "methods/method.h"
 #include "methods/spaco_options.h"
 
-// method.h's each_draw. False and a status (unsupported) where there are more than max sets, or where sampler fixed
-// cannot repeat an estimate.
+// method.h's each_draw. Returns false and a status (unsupported) if there are more than max sets, or if sampler
+// fixed cannot reproduce an estimate.
 bool draws_each(const void *spaco_options, size_t context, size_t max, draw_visit *visit, void *visitor,
                 struct status *status);

@@ -1,6 +1,6 @@
-// Forward: the loss and no gradient, a layer at a time over the whole context: what inference on the same tokens
-// costs on this core, the reference kernel of a step that leaves most of its backward pass out. Cost: F. Memory per
-// token: d e, and 2 G D e of one layer; one cell.
+// Forward: computes the loss without a gradient, layer by layer over the whole context: the cost of inference on
+// the same tokens, and the reference for steps that skip most of their backward. Cost: F. Memory per token: d e,
+// and 2 G D e for one layer; one cell.
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 #include "methods/schedule/forward_pass.h"

@@ -1,6 +1,7 @@
-// Full backprop: every cell of one chunk C = T keeps its activations; the layers are walked downward. The
-// reference. Cost: 3 F + A / 2. Memory per token: L (2 d + 2 H D + 2 G D + 2 f) e + L (H + 2) statistics. Deviation
-// from a framework's autograd: what costs no GEMM to rebuild is not kept, unless keep is `all`.
+// Full backprop: every cell of one chunk C = T keeps its activations; the backward runs layer by layer downward.
+// The reference. Cost: 3 F + A / 2. Memory per token: L (2 d + 2 H D + 2 G D + 2 f) e + L (H + 2) statistics.
+// Deviation from a framework's autograd: results that are recomputed without a GEMM are not kept, unless keep is
+// `all`.
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 
@@ -35,7 +36,7 @@ static void run(struct step *step)
         kv_project(model, step->batch, l, all, x[l], kv[l], &kept[l], how);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
         struct kv seen = kv_gather(model, step->batch, kv[l]);
-        unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
+        unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], &kept[l], how);
         kv_gathered_free(model, step->batch, &seen);
         unit_release(model, unit_of_layer(l));
@@ -45,7 +46,7 @@ static void run(struct step *step)
         }
     }
 
-    struct tensor grad = x[layers]; // the head turns its input into its gradient, and so does every layer
+    struct tensor grad = x[layers]; // the head and each layer replace their input by its gradient
     head_first_pass(model, step->batch, grad, options->head_chunk, step->loss);
     head_backward(model, step->batch, grad, 0, options->head_chunk, (struct loss_weights){.loss = 1, .grad = 1},
                   step->loss);

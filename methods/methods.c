@@ -3,7 +3,7 @@
 #include "methods/method.h"
 #include <string.h>
 
-// Every method, once: method_full and so on, in the order of lists and labels.
+// Every method once: method_full and so on, in the order of lists and labels.
 #define METHODS(X)                                                                                                 \
     X(full)                                                                                                        \
     X(checkpoint)                                                                                                  \
@@ -32,7 +32,7 @@ bool method_check_objective(const struct method *method, const void *options, co
     return !method->check_sums || !objective_has_sums(objective, settings) || method->check_sums(options, status);
 }
 
-// Whether a method before number i has an option of the row's name.
+// Tells whether a method before number i has an option of the row's name.
 static bool is_named_before(size_t i, const struct option *row)
 {
     for (size_t m = 0; m < i; m++)

@@ -1,5 +1,5 @@
-// Null: no gradient at all. It takes no time, or fails, hangs, stops, crashes or runs out of memory on request, so
-// that the harness itself can be tested.
+// Null: computes no gradient. It takes no time, or fails, hangs, stops, crashes or runs out of memory on request,
+// to test the harness.
 #include "methods/method.h"
 #include "methods/schedule/pipeline.h"
 #include <signal.h>
@@ -53,7 +53,7 @@ static void behave(struct device *device, enum behaviour behaviour)
     case BEHAVIOUR_HANG:
         for (;;)
             sleep(1);
-    case BEHAVIOUR_STOP: // it answers nothing any more
+    case BEHAVIOUR_STOP: // stops responding
         raise(SIGSTOP);
         break;
     case BEHAVIOUR_OOM: {
@@ -71,8 +71,7 @@ static void behave(struct device *device, enum behaviour behaviour)
     }
 }
 
-// A token goes up the pipeline and down again: the loss, which nobody adds to. Replicas meet when their units are
-// done.
+// Sends an empty loss up the pipeline and down again. Replicas synchronise when their units are done.
 static void go_round(struct step *step)
 {
     pipeline_take_input(step->model, step->loss);
@@ -89,13 +88,13 @@ static void run(struct step *step)
     size_t rank = comm_world_rank(pipeline, pipeline->rank);
     double seconds = options->seconds;
     struct timespec pause = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
-    bool planned = model->device->ops->dataless; // a plan takes no time and comes to an end
+    bool planned = model->device->ops->dataless; // a plan takes no time and always ends
     if (!planned)
         nanosleep(&pause, NULL);
     go_round(step);
     if (!planned && rank == options->at_rank)
         behave(model->device, options->behaviour);
-    go_round(step); // the others wait for the one that is gone
+    go_round(step); // the others wait for the missing rank
     unit_done_all(model);
 }
 

@@ -2,7 +2,7 @@
 #include "kernels/base/random.h"
 #include <string.h>
 
-// t. The budget of a fixed set defaults to its size.
+// t. A fixed set's budget defaults to its size.
 static double budget(const struct spaco_options *options)
 {
     if (options->sampler == SAMPLER_FIXED && options->budget == 0)
@@ -10,7 +10,7 @@ static double budget(const struct spaco_options *options)
     return options->budget;
 }
 
-// Probability of chunk i when `taken` chunks to its right were taken.
+// Probability of chunk i if `taken` chunks to its right were drawn.
 static double sequential_probability(const struct spaco_options *options, size_t count, size_t i, size_t taken)
 {
     double t = budget(options), minimum = options->minimum > 0 ? options->minimum : t / count / 2;
@@ -93,7 +93,7 @@ void draw_free(struct draw *draw)
     *draw = (struct draw){0};
 }
 
-// Of a draw: that it has so many chunks. What is left out at either end is nothing beside one in a million.
+// Probability of a draw that exceeds the reported count. Neglected tails are tiny compared with one in a million.
 #define RARE    1e-6
 #define NOTHING 1e-15
 
@@ -105,7 +105,7 @@ size_t sampler_max_drawn(const struct spaco_options *options, size_t count)
     if (options->sampler == SAMPLER_UNIFORM)
         return options->budget < count ? options->budget : count;
     bool sequential = options->sampler == SAMPLER_SEQUENTIAL;
-    double *mass = calloc(count + 2, sizeof *mass); // of as many chunks, from those that were passed
+    double *mass = calloc(count + 2, sizeof *mass); // probability of each count so far
     size_t min = 0, max = 0;
     CHECK(mass);
     mass[0] = 1;

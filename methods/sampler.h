@@ -1,11 +1,10 @@
-// Sampler: which chunks SpaCO backpropagates through, and the factors that make up for the others.
-// t: budget, K: chunks. A contribution that hops through p chunks survives only if all p were drawn.
+// Sampler: selects the chunks that SpaCO backpropagates through, and the factors that compensate for the others. t:
+// budget, K: chunks. A contribution over p chunks survives only if all p were drawn.
 //   uniform     t of K without replacement; factor K / t. Biased towards short chains (Li et al. 2025).
 //   bernoulli   each chunk with probability t / K; factor K / t. Unbiased: the draws are independent.
 //   sequential  right to left, with probability p = clip(budget left / chunks left, minimum, 1); factor 1 / p.
-//   Unbiased
-//               for any p > 0 that depends on earlier draws alone, at nearly the fixed cost of uniform.
-//   fixed       the chunks given; factor K / t, or with compensation sequential what that sampler would have used.
+//               Unbiased for any p > 0 that depends on earlier draws alone, at nearly the fixed cost of uniform.
+//   fixed       the given chunks; factor K / t, or with compensation sequential that sampler's factor.
 #pragma once
 #include "methods/schedule/chunks.h"
 #include "methods/spaco_options.h"
@@ -13,16 +12,16 @@
 struct draw {
     struct index_list chunks; // left to right
     double *loss_factor;      // [chunks.count] s: of the chunk's loss
-    double *kv_factor;        // [chunks.count] s': of the gradient that comes in through its keys and values
+    double *kv_factor;        // [chunks.count] s': of the gradient arriving at its keys and values
 };
 
-// The seed of draw `index` of a trial whose steps each walk a draw of their own: of draw 0 sampler_seed itself, of
-// the others a number made of both, at most 2^53, so that it may be given as sampler_seed to repeat the draw.
+// The seed of draw `index` of a trial with a draw per step: for draw 0 sampler_seed itself, otherwise a number
+// derived from both, at most 2^53, so that it can be given as sampler_seed to repeat the draw.
 size_t sampler_seed_of(size_t sampler_seed, size_t index);
-// count chunks in all. The draw depends on options->sampler_seed alone. Release with draw_free.
+// count: number of chunks. The draw depends on options->sampler_seed alone. Release with draw_free.
 struct draw sampler_draw(const struct spaco_options *options, size_t count);
 void draw_free(struct draw *draw);
-// The chunks that no draw has more of, but for one in a million: of uniform and fixed what each has.
+// The number of chunks that only one draw in a million exceeds; for uniform and fixed the exact number.
 size_t sampler_max_drawn(const struct spaco_options *options, size_t count);
 // Probability that the sampler draws exactly this set (left to right). For fixed: 1 for its own set.
 double sampler_probability(const struct spaco_options *options, size_t count, const struct index_list *chunks);

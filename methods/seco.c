@@ -1,10 +1,9 @@
-// SeCO: the forward keeps keys and values alone; the chunks are walked right to left, each rebuilt on its own.
-// Li et al. 2025, arXiv 2505.16710, Algorithm 1.
-// Cost: at most 4 F + A / 2: the last chunk needs no first pass, in the first pass the top layer stops after its
-// keys and values, and no second pass projects them again (but keys that are normed). With inner checkpoint at most
-// 5 F + A / 2. Memory per token: L 2 G D (e + a), plus one chunk's activations; stages and offload: see
-// methods/schedule/chunk_schedule.h. Deviations: the published code runs the savings above in full and concatenates
-// the prefix; the gradient is the same.
+// SeCO: the forward keeps only keys and values; the chunks are recomputed and run backward right to left. Li et al.
+// 2025, arXiv 2505.16710, Algorithm 1. Cost: at most 4 F + A / 2: the last chunk needs no first pass, in the first
+// pass the top layer stops after its keys and values, and second passes do not project them again (except normed
+// keys). With inner checkpoint at most 5 F + A / 2. Memory per token: L 2 G D (e + a), plus one chunk's
+// activations; segments and offload: see methods/schedule/chunk_schedule.h. Deviations: the published code does not
+// use these savings and concatenates the prefix; the gradient is the same.
 #include "methods/method.h"
 #include "methods/schedule/chunk_schedule.h"
 
@@ -17,7 +16,7 @@ static const struct option option_rows[] = {OPTION_CHUNK(struct chunk_options, t
                                             OPTION_OFFLOAD(struct chunk_options, "none", "kv"),
                                             {0}};
 
-// Its list of chunks is to be freed.
+// Its list of chunks must be freed.
 static struct chunk_schedule schedule_of(const struct chunk_options *options, size_t context)
 {
     struct chunk_schedule schedule = {.chunks = chunks_of(context, options->chunk), .share = 1, .whole = true};

@@ -74,14 +74,14 @@ static const struct option option_rows[] = {
     OPTION_OFFLOAD(struct chunk_options, "none", "kv"),
     {0}};
 
-// Of the chunks, to be expected.
+// Expected share of drawn chunks.
 static double share_of(const struct spaco_options *options, size_t count)
 {
     double budget = options->budget ? options->budget : options->drawn_chunks.count;
     return budget / (double)count;
 }
 
-// Of a draw, which it reads.
+// Schedule of a draw, from which it borrows.
 static struct chunk_schedule schedule_of(const struct spaco_options *options, struct chunks chunks,
                                          const struct draw *draw)
 {
@@ -104,8 +104,8 @@ static void run(struct step *step)
     draw_free(&draw);
 }
 
-// Of an option that changes nothing beside the others, but is not at its default, what it goes with: its trial
-// would be measured twice under two names. NULL: there is none.
+// Finds an option with no effect beside the others that is not at its default, and says what it needs; otherwise
+// equal trials would have two names. NULL: none.
 static const char *effectless(const struct spaco_options *options)
 {
     bool fixed = options->sampler == SAMPLER_FIXED;
@@ -181,8 +181,8 @@ static bool redraw(void *given, size_t index)
     return options->sampler != SAMPLER_FIXED;
 }
 
-// The last chunks: the cache then reaches to the end, and no chunk attends to more keys than the last one. If
-// that is a shorter one, also those before it, of which more gradients are kept.
+// The last chunks: the cache then covers all chunks, and the last chunk attends to the most keys. If the last is
+// shorter, also the chunks before it, which keep more gradients.
 static bool largest_draw(void *given, size_t context, size_t index)
 {
     struct spaco_options *options = given;
@@ -214,14 +214,14 @@ static size_t whole(const void *given, size_t context)
     return chunks_of(context, options->common.chunk).count;
 }
 
-// Every chunk is drawn.
+// Draws every chunk.
 static void make_exact(void *given, size_t context)
 {
     struct spaco_options *options = given;
     options->budget = chunks_of(context, options->common.chunk).count;
 }
 
-// Of the draw that sampler_seed names.
+// For the draw of sampler_seed.
 static double lower_bound_bytes(const struct model *model, const void *given, size_t context)
 {
     const struct spaco_options *options = given;

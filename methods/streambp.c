@@ -1,16 +1,15 @@
-// StreamBP: checkpoints as in methods/checkpoint.c, but a layer is rebuilt and walked chunk by chunk, right to
-// left; its keys and values are rebuilt once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A / 2; a
-// rebuilt cell stops before its down-projection. Memory per token: L d e, plus one layer's keys, values and their
-// gradients, and one gradient of width d. In S segments, the highest of m layers: L - S - (m - 1) layers' forward
-// more, and fewer inputs (methods/schedule/layer_schedule.h). With offload = inputs the device holds none of them,
-// with inputs+gradient no gradient either (methods/schedule/layer_stream.h). attention = kept is as in
+// StreamBP: checkpoints as in methods/checkpoint.c, but recomputes a layer and runs it backward chunk by chunk,
+// right to left; its keys and values are recomputed once. Luo et al. 2025, arXiv 2506.03077. Cost: at most 4 F + A
+// / 2; a recomputed cell stops before its down-projection. Memory per token: L d e, plus one layer's keys, values
+// and their gradients, and one gradient of width d. In S segments, the highest of m layers: L - S - (m - 1) more
+// layer forwards, and fewer inputs (methods/schedule/layer_schedule.h). With offload = inputs the device holds none
+// of them, with inputs+gradient no gradient either (methods/schedule/layer_stream.h). attention = kept is as in
 // methods/checkpoint.c. Deviations: the published code projects K and V again for [0, end of chunk) at every chunk
-// and repeats them to all query heads; its loss counts labels before shifting. Here as the paper's equations say,
-// and the loss is exact. The forward is streamed too: else its own scratch, not the backward's, would set the peak.
-// Where ranks share the tokens and keys and values go round, or queries to the ranks of their heads
-// (parallel.exchange), that is done once for a layer: attention is of the whole layer, forward and backward, and
-// what stands behind it, the widest, is chunk by chunk where it is rebuilt and walked. Memory then: and of one
-// layer q, o and the gradient of o.
+// and repeats them for all query heads; its loss counts labels before shifting. Here as in the paper's equations,
+// with the exact loss. The forward is streamed too; otherwise its scratch would set the peak. With ring attention
+// or exchanged heads (parallel.exchange), attention runs over the whole layer, forward and backward, and only the
+// wider part after it is recomputed and run chunk by chunk. Further memory then: one layer's q, o and the gradient
+// of o.
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 #include "methods/schedule/layer_stream.h"
@@ -33,7 +32,7 @@ static const struct option option_rows[] = {
     OPTION_ATTENTION(struct streambp_options),
     {0}};
 
-// Keys and values of a layer.
+// Projects keys and values of a layer.
 static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
 {
     struct model *model = step->model;
@@ -58,7 +57,7 @@ static void prefetch(struct stream *x, struct stream *grad, struct span chunk, s
     stream_prefetch(grad, chunk.start * B, chunk.count * B);
 }
 
-// What the chunks have left of keys and values, where ranks share the tokens.
+// Backward of the projections after the chunks, if ranks share the tokens.
 static void project_backward(struct step *step, size_t l, struct stream *x, struct stream *grad, struct kv grad_kv,
                              struct chunks chunks)
 {
@@ -78,7 +77,7 @@ static void project_backward(struct step *step, size_t l, struct stream *x, stru
     stream_close(x);
 }
 
-// Chunks from the right: each chunk's gradient is spent when that of its input is complete, so it takes its place.
+// Chunks from the right: a chunk's output gradient is not needed once its input's is complete, which replaces it.
 static void backward(struct step *step, size_t l, struct stream *x, struct kept_attention attention,
                      struct stream *grad, size_t next)
 {
@@ -115,8 +114,8 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     kv_free(model, &grad_kv);
 }
 
-// Whether attention is of whole layers: where ranks do not gather keys and values, they exchange something to
-// attend.
+// Tells whether attention runs over whole layers: ranks that do not gather keys and values exchange data within
+// attention.
 static bool attends_whole(const struct ranks *ranks)
 {
     return ranks->sequence.size > 1 && ranks->exchange != EXCHANGE_GATHER;
@@ -161,7 +160,7 @@ static void run(struct step *step)
 {
     const struct streambp_options *options = step->options;
     bool whole = attends_whole(&step->model->ranks);
-    if (whole && options->offload) { // who asks for ranks is told before (harness/step/ranks.h)
+    if (whole && options->offload) { // requests with ranks are refused earlier (harness/step/ranks.h)
         status_set(&step->model->device->status, STATUS_UNSUPPORTED, "layers on the host come by chunks");
         return;
     }

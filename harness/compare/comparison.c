@@ -26,7 +26,7 @@ const struct comparison_count_words comparison_counts[COMPARISON_COUNTS] = {
 
 // --- pairs
 
-// The rounds of a list: what the revision and the machine of its last record measured.
+// Keeps the rounds of a list that have the revision and machine of its last record.
 static void keep_rounds(struct comparison *comparison, struct record_list *list)
 {
     const struct record *last = record_list_last(list);
@@ -84,7 +84,7 @@ static void name_trials(struct comparison *comparison)
     for (size_t i = 0; i < comparison->count; i++) {
         struct trial_comparison *trial = &comparison->trials[i];
         comparison->named[i] = trial->new ? trial->new : trial->base;
-        CHECK(comparison->named[i]); // each is of one file at least
+        CHECK(comparison->named[i]); // it is in at least one file
         snprintf(trial->context, sizeof trial->context, "%.0f", comparison->named[i]->trial.context);
     }
     trial_names_open(&comparison->names, comparison->named, comparison->count, true);
@@ -97,7 +97,7 @@ struct trial_name comparison_name(const struct comparison *comparison, const str
 
 // --- status
 
-// 0: a result; 1: an end that a sweep expects; 2: a fault.
+// 0: a result; 1: an end that sweeps expect; 2: a fault.
 static int severity(enum record_status status)
 {
     return status == RECORD_OK ? 0 : status == RECORD_CRASH || status == RECORD_FAILED ? 2 : 1;
@@ -106,7 +106,7 @@ static int severity(enum record_status status)
 // How the rounds of one side ended.
 struct ends {
     int worst;         // severity
-    unsigned statuses; // bit i: some round ended with status i, and none worse
+    unsigned statuses; // bit i: some round ended with status i, and none with a worse severity
     size_t ok;
 };
 
@@ -124,7 +124,7 @@ static struct ends ends_of(const struct record_list *rounds)
     return ends;
 }
 
-// The last of the rounds that ended worst; of those, one that ended as none of the other side's did.
+// The last of the rounds with the worst severity; among those, one whose status the other side does not have.
 static const struct record *worst_round(const struct record_list *rounds, unsigned statuses, unsigned others)
 {
     const struct record *worst = NULL;
@@ -137,7 +137,7 @@ static const struct record *worst_round(const struct record_list *rounds, unsign
     return worst;
 }
 
-// A trial that one side alone has: none must vanish, and a new one must not come with a fault.
+// Judges a trial of one side: a missing one is worse, and a new one must not be a fault.
 static enum verdict judge_single(const struct record *base, const struct record *new)
 {
     CHECK(base || new);
@@ -146,8 +146,7 @@ static enum verdict judge_single(const struct record *base, const struct record 
     return severity(new->status) == 2 || new->status == RECORD_TIMEOUT ? VERDICT_WORSE : VERDICT_NONE;
 }
 
-// A plan foresees what is out of memory, under the same limit; a measurement may end otherwise for what no plan
-// knows of.
+// A plan predicts out of memory under the same limit; other failures of a measurement are beyond plans.
 static enum verdict judge_planned_status(const struct record *base, const struct record *new)
 {
     bool base_planned = record_is_planned(base);
@@ -169,7 +168,7 @@ static enum verdict judge_status(struct trial_comparison *trial, const struct co
         return options->rules.settings ? VERDICT_NONE : judge_single(base, new);
     if (record_one_is_planned(base, new))
         return judge_planned_status(base, new);
-    // Another machine may be too slow for the limit of time.
+    // Another machine may be too slow for the time limit.
     if (options->deterministic && base->status == RECORD_OK && new->status == RECORD_TIMEOUT)
         return VERDICT_UNDECIDED;
     if (after.worst > before.worst || (before.ok && !after.ok))
@@ -196,7 +195,7 @@ static enum verdict judge_inputs(const struct trial_comparison *trial)
     return same ? VERDICT_SAME : VERDICT_CHANGED;
 }
 
-// The first round of NEW whose bits are not those of BASE's last.
+// The first round of NEW whose bits differ from BASE's last.
 static struct gradient_bits compare_bits(const struct trial_comparison *trial)
 {
     struct gradient_bits bits = {0};
@@ -241,7 +240,7 @@ static struct time_trial time_of(const struct trial_comparison *trial, const str
                                .unusable = times->unusable};
 }
 
-// Processor time does not grow where threads wait for each other longer than before: the clock judges that.
+// Processor time hides longer waits between threads, which the wall clock judges.
 static void judge_waits(struct comparison *comparison)
 {
     struct round_times *clocks = calloc(comparison->count + 1, sizeof *clocks);
@@ -335,7 +334,7 @@ static void append_times(struct comparison *comparison)
                     TIME_ROUNDS_MAX);
 }
 
-// Why nothing better can be said than that it changed, or that it is undecided.
+// Explains the verdicts changed and undecided.
 static void explain(struct comparison *comparison)
 {
     char *reason = comparison->reason;
@@ -388,7 +387,7 @@ bool comparison_is_whole(const struct result_file *file, struct status *status)
                       file->path, file->torn_line);
 }
 
-// An id is a hash of its trial: another trial under it was written by hand.
+// An id is a hash of its trial: another trial with the same id was edited by hand.
 static bool ids_hold(const struct comparison *comparison, struct status *status)
 {
     const char *key = NULL, *id = "";

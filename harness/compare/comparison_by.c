@@ -32,7 +32,7 @@ static bool find_key(struct compared_key *by, const char *name, struct status *s
     return status_set(status, STATUS_BAD_INPUT, "--by: no key \"%.40s\"; %s", name, hint);
 }
 
-// NULL: the trial has none. A new reference.
+// A new reference; NULL: the trial has none.
 static json_t *value_in(const struct compared_key *by, const struct record *record)
 {
     return by->key ? recorded_key_value(by->key, record) : json_incref((json_t *)record_option(record, by->name));
@@ -43,16 +43,16 @@ static json_t *value_in(const struct compared_key *by, const struct record *reco
 struct side {
     json_t *value; // owned
     size_t count;
-    const struct record **records; // [count], that have it, at least one
+    const struct record **records; // [count], with this value, at least one
 };
 
 struct sides {
     size_t count;
     struct side *sides;
-    bool exact; // sizes are told to the byte, for some are not told apart otherwise
+    bool exact; // sizes are shown in bytes, because rounding would hide a difference
 };
 
-// Does nothing if the record's trial does not have the key.
+// Ignores records without the key.
 static void add_record(struct sides *sides, const struct compared_key *by, const struct record *record)
 {
     json_t *value = value_in(by, record);
@@ -95,8 +95,8 @@ static void free_sides(struct sides *sides)
     free(sides->sides);
 }
 
-// A side's records by a hash, as ids are, of what they have in common with those of a trial that differs in these
-// keys and this option alone.
+// Keys a side's records by a hash of everything but these keys and this option, so that trials that differ only in
+// them match.
 static struct keyed_records keyed_without(const struct side *side, const char *const *keys, const char *option,
                                           struct interned *interned)
 {
@@ -112,7 +112,7 @@ static struct keyed_records keyed_without(const struct side *side, const char *c
     return keyed;
 }
 
-// --- their names
+// --- names of sides
 
 static void name_method(const struct sides *sides, const struct side *side, char *text, size_t bytes)
 {
@@ -142,7 +142,7 @@ static void name_side(const struct compared_key *by, const struct sides *sides, 
         trial_key_text(by->key ? by->key : &option, side->value, text, bytes);
 }
 
-// --- a plan and what was measured
+// --- a plan against a measurement
 
 static bool is_by_device(const struct compared_key *by)
 {
@@ -155,8 +155,8 @@ static bool one_is_planned(const struct compared_key *by, const struct side *bas
     return is_by_device(by) && record_one_is_planned(base->records[0], new->records[0]);
 }
 
-// ", profile h200-141g", ", no profile" or ", card NVIDIA H200": what of a plan, or of what was measured, the
-// device does not say.
+// ", profile h200-141g", ", no profile" or ", card NVIDIA H200": the origin of a plan or a measurement beyond its
+// device.
 static void append_origin(const struct side *side, struct interned *interned, char *text, size_t bytes)
 {
     bool planned = record_is_planned(side->records[0]);
@@ -253,7 +253,7 @@ static void compare_sides(struct comparison *comparison, const struct compared_k
     keyed_records_free(&sides[1]);
 }
 
-// --- all
+// --- comparison
 
 static bool is_same_file(const struct result_file *a, const struct result_file *b)
 {
@@ -271,7 +271,7 @@ static void name_files(const struct result_file *files, size_t count, char *text
         snprintf(text, bytes, "%.200s%s has", files[0].path, count == 2 ? ", given twice," : "");
 }
 
-// Names the command that makes the side that is missing.
+// Names the command that makes the missing side.
 static bool tell_other_device(const struct record *record, const char *files, struct status *status)
 {
     const char *device = text_or(record->trial.device, "cpu");

@@ -80,7 +80,7 @@ static json_t *trial_json(const struct comparison *comparison, const struct tria
                              "time", time_json(trial)));
 }
 
-// All but the trials one by one.
+// Everything but the individual trials.
 static json_t *summary_json(const struct comparison *comparison)
 {
     json_t *trials = json_pack("{s:I, s:I, s:I}", "both", I(comparison->both), "base_only",

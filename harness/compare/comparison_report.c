@@ -44,7 +44,7 @@ static void write_bits(const struct comparison *comparison, const char *before, 
     fputc('\n', stream);
 }
 
-// ": round 3 of BASE, rounds 1, 2 of NEW", of what is left out and has numbers.
+// ": round 3 of BASE, rounds 1, 2 of NEW", for rounds left out that have numbers.
 static void write_left_rounds(const uint64_t *left, FILE *stream)
 {
     const char *separator = ": ";
@@ -63,7 +63,7 @@ static void write_left_rounds(const uint64_t *left, FILE *stream)
     }
 }
 
-// before: of each line.
+// before: start of each line.
 static void write_counts(const struct comparison *comparison, const char *before, FILE *stream)
 {
     const size_t *trials = comparison->by_verdict;
@@ -192,7 +192,7 @@ static void count_group(const struct comparison_row *row, void *data)
     counts[row->verdict]++;
 }
 
-// All trials and groups, and the verdict, so that the suite is not passed where the command fails.
+// Writes all trials and groups, and the verdict, so that the suite fails when the command does.
 static void write_suite(const struct titled_comparison *item, FILE *stream)
 {
     const struct comparison *comparison = &item->comparison;

@@ -1,5 +1,4 @@
-// Comparison report: comparisons as a table for people, as a comment or as test results for a pull request, or as
-// JSON for programs.
+// Comparison report: comparisons as a table, as a comment or test results for a pull request, or as JSON.
 #pragma once
 #include "harness/compare/comparison.h"
 #include <stdio.h>
@@ -7,42 +6,40 @@
 enum comparison_format {
     COMPARISON_TEXT,
     COMPARISON_MARKDOWN,
-    COMPARISON_JUNIT, // XML as test runners write it: a case for each trial, of which worse fails and open is
-                      // skipped, and one for the verdict, of which "cannot tell" is an error
+    COMPARISON_JUNIT, // XML for test runners: a case per trial (worse fails, undecided is skipped) and one for the
+                      // verdict, where undecided is an error
     COMPARISON_JSON,
     COMPARISON_FORMATS
 };
-// COMPARISON_FORMATS if there is no such format.
+// COMPARISON_FORMATS for unknown names.
 enum comparison_format comparison_format_find(const char *name);
 
 struct titled_comparison {
-    const char *title; // NULL: of two files, which needs none
+    const char *title; // NULL: a comparison of two files
     struct comparison comparison;
 };
 
-// --- Comparison by a key: the settings of one file, or of several together, held against each other: trials that
-// differ in this key alone.
+// --- Comparison by a key: compares the settings in one or several files: trials that differ only in this key.
 //
-// By device, a plan and what was measured may differ besides in what either alone has: the profile and the
-// interconnect that estimates are made from, what is measured, and a limit of memory that no trial of one side has.
-// Their title says the plan's profile and the card that was measured, and a note that a plan of no card in
-// particular is one.
+// By device, a plan and a measurement may also differ in what only one of them has: the estimates' profile and
+// interconnect, what is measured, and a memory limit that no trial of one side has. Their title names the plan's
+// profile and the measured card; a note marks plans of no particular card.
 
 struct comparison_by {
     size_t count;
-    struct titled_comparison *items; // [count]: the first value that the files have, and each of the others
-    struct interned interned;        // what pairs the records
+    struct titled_comparison *items; // [count]: the first value in the files against each of the others
+    struct interned interned;        // the keys that pair records
 };
 
-// key: NULL compares two files by id, as one item without a title; else of a trial, or an option of its method;
-// "method": the method with all its options. Records without the option are left out. False and a status if there
-// is no such key, or the files have fewer than two values of it. Release with comparison_by_free, also after a
-// failure.
+// key: NULL compares two files by id, as one item without a title; otherwise a key of trials, or an option of their
+// method; "method": the method with all its options. Ignores records without the option. Returns false and a status
+// if there is no such key, or the files have fewer than two values of it. Release with comparison_by_free, also
+// after a failure.
 bool comparison_by_make(struct comparison_by *by, const struct result_file *files, size_t file_count,
                         const char *key, const struct comparison_options *options, struct status *status);
 void comparison_by_free(struct comparison_by *by);
 
-// --- in words
+// --- output
 
 // Writes the changes and a summary of each comparison; all: every trial.
 void comparison_write(const struct titled_comparison *comparisons, size_t count, enum comparison_format format,
@@ -62,5 +59,5 @@ void comparison_write(const struct titled_comparison *comparisons, size_t count,
 // said, null. GROUP is {"axis", "name", "trials", "verdict", "ratio", "low", "high"}.
 // Comparisons with a title are an array, each with its "title". New reference.
 json_t *comparison_json(const struct comparison *comparison, bool all);
-// Writes the same, a trial a line, with its title if it has one.
+// Writes the same, one trial per line, with the title if there is one.
 void comparison_json_write(const struct comparison *comparison, bool all, const char *title, FILE *stream);

@@ -16,13 +16,13 @@ static bool any_told(const struct trial_comparison *trial)
     return any;
 }
 
-// Changed bits are worth a line by themselves where nothing explains them but the program.
+// Changed bits have a line of their own if only the program explains them.
 static bool bits_shown(const struct trial_comparison *trial, bool all)
 {
     return trial->bits.changed && (all || !trial->bits.causes);
 }
 
-// Whether the status alone says something: it changed, or one side has none.
+// Tells whether the status is worth a row: it changed, or one side has none.
 static bool status_shown(const struct trial_comparison *trial)
 {
     const struct record *base = trial->statuses[0], *new = trial->statuses[1];
@@ -34,7 +34,7 @@ bool comparison_trial_shown(const struct trial_comparison *trial, bool all)
     return all || trial->verdict > VERDICT_SAME || any_told(trial) || status_shown(trial) || bits_shown(trial, all);
 }
 
-// The row that is being written, its reader, and how many that has read.
+// The current row, its reader, and the number of rows read.
 struct writing {
     struct comparison_row row;
     const struct comparison_reader *reader;
@@ -113,7 +113,7 @@ static void write_value(double value, bool bytes, int digits, char *text, size_t
         snprintf(text, size, "%.*g", digits, value);
 }
 
-// A value that is no count gets as many digits as tell the two apart.
+// Values that are no counts get as many digits as needed to differ.
 static void write_values(struct comparison_row *row, const struct quantity_change *change, bool bytes)
 {
     int digits = 4;

@@ -41,7 +41,7 @@ static int order_of(size_t a, size_t b)
     return (a > b) - (a < b);
 }
 
-// Only commits of one place are two builds of one revision, or without git.
+// Commits with equal places are two builds of one revision, or git is not available.
 static int compare_commits(const void *a, const void *b)
 {
     const struct history_commit *left = a, *right = b;
@@ -54,11 +54,11 @@ static int compare_commits(const void *a, const void *b)
     return order ? order : order_of(left->first, right->first);
 }
 
-// Takes the place of each revision, full or cut off, among the commits that lead to the HEAD of the repository that
-// longbp is started in, the oldest first. False if there is no git, no repository, or a revision that is not there.
+// Sets each revision's place, given in full or shortened, among the ancestors of HEAD in the current repository,
+// oldest first. Returns false without git, without a repository, or for an unknown revision.
 static bool ask_git(const struct history *history, size_t *places)
 {
-    enum { MIN = 7 }; // digits of a revision that is cut off
+    enum { MIN = 7 }; // digits of a shortened revision
     char *arguments[] = {"git", "rev-list", "--topo-order", "--reverse", "HEAD", NULL}, *line = NULL;
     size_t capacity = 0, found = 0;
     pid_t child;
@@ -91,7 +91,7 @@ static void order_commits(struct history *history)
 
 // --- trials
 
-// Writes the trial's records, by commit, to *end, which moves on.
+// Writes the trial's records, by commit, to *end and advances it.
 static void find_points(struct history *history, struct history_trial *trial, const struct record_list *list,
                         const struct record ***end)
 {
@@ -150,7 +150,7 @@ static void add_records(struct keyed_records *keyed, const struct history_point 
         keyed_records_add(keyed, point->records[i], point->record->id);
 }
 
-// Each trial of the commit against the last commit before it that has the trial, with all records of both.
+// Compares each trial of the commit with the last earlier commit that has the trial, using all records of both.
 static void compare_commit(struct history *history, size_t commit)
 {
     struct comparison_options options = {.threshold = TIME_THRESHOLD};
@@ -163,7 +163,7 @@ static void compare_commit(struct history *history, size_t commit)
                 add_records(&new, &history->trials[i].points[p]);
             }
     comparison_make_sides(comparison, &base, &new, &options);
-    // Most commits have one round of each trial, whose times say nothing: they are left out.
+    // Most commits have one round per trial, whose times are inconclusive and left out.
     if (comparison->time.rounds == 1) {
         comparison_free(comparison);
         options.deterministic = true;

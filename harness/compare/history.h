@@ -1,20 +1,19 @@
-// History: records of many commits, trial by trial: how every figure went, and at which commit it changed.
+// History: the records of many commits, trial by trial: each figure's course, and the commits that changed it.
 //
-// A commit is the revision that records carry; what was built from changed files is a commit of its own after it.
-// At each commit every trial that it has is compared (comparison.h) with what it was at the last commit before that
-// has it: figures that are the same in every run change where they are not equal, times where the test of `compare`
-// says so.
+// A commit is a revision in records; a build from changed files counts as a commit after it. Each trial of a commit
+// is compared (comparison.h) with the last earlier commit that has it: deterministic figures change if they are not
+// equal, times by the test of `compare`.
 #pragma once
 #include "harness/compare/comparison.h"
 #include "harness/record/results.h"
 
 struct history_commit {
-    const char *revision; // "unknown": the records do not say
+    const char *revision; // "unknown" if records lack it
     bool dirty;
-    const char *time;             // of its first record; "": not known
-    size_t first, place;          // its first record's place, and the commit's in git's order; 0 without git
-    size_t trials;                // that it has
-    struct comparison comparison; // of those that an earlier commit has, too
+    const char *time;             // of its first record; "": unknown
+    size_t first, place;          // index of its first record, and the commit's place in git's order; 0 without git
+    size_t trials;                // number of its trials
+    struct comparison comparison; // of the trials that an earlier commit has too
 };
 
 struct history_point {
@@ -31,23 +30,23 @@ struct history_trial {
 
 struct history { // of one experiment
     const char *experiment;
-    bool by_git; // the commits' order is git's; else that of their first records' times
+    bool by_git; // commits are in git's order; otherwise by the time of their first records
     size_t commit_count, trial_count;
-    struct history_commit *commits; // [commit_count], the oldest first
-    struct history_trial *trials;   // [trial_count], in the order in which the records first have them
-    const struct record **records;  // what points point to
+    struct history_commit *commits; // [commit_count], oldest first
+    struct history_trial *trials;   // [trial_count], in order of first occurrence in the records
+    const struct record **records;  // storage of the points' records
 };
 
 struct histories {
     size_t count;
-    struct history *items; // [count], in the order in which the records first have the experiments
+    struct history *items; // [count], in order of first occurrence in the records
 };
 
 // The records are borrowed. Release with histories_free.
 void histories_make(struct histories *histories, const struct record *const *records, size_t count);
 void histories_free(struct histories *histories);
-// How many trials several commits have.
+// Number of trials that several commits have.
 size_t history_compared(const struct history *history);
-// The trial's comparison at a commit; NULL: it was not compared there.
+// The trial's comparison at a commit; NULL: not compared there.
 const struct trial_comparison *history_change(const struct history *history, const struct history_trial *trial,
                                               size_t commit);

@@ -67,7 +67,7 @@ static void print_commits(const struct history_report *report, const struct hist
                 stream);
 }
 
-// The table that the changes of a commit go to.
+// The table for a commit's changes.
 struct changes_to {
     struct text_table *table;
     const struct history_commit *commit;
@@ -93,14 +93,14 @@ static void print_changes(const struct history_report *report, const struct hist
     print_table(report, "What changed", &table, stream);
 }
 
-// --- how a figure of a trial went
+// --- trends of figures
 
 struct trend {
     const char *name;
     bool time, bytes;
     double first, last, min, max;
-    size_t points, changes; // that know it; at which it changed
-    struct words changed;   // at which commits
+    size_t points, changes; // points with a value; changes among them
+    struct words changed;   // the commits of the changes
 };
 
 static double time_of(const struct record *record)
@@ -131,12 +131,13 @@ static void trend_add(struct trend *trend, const struct history_commit *commit, 
                     commit->revision);
 }
 
-// A deterministic figure changes where it is another number.
+// A deterministic figure changes if its value does.
 static struct trend quantity_trend(const struct history *history, const struct history_trial *trial,
                                    const struct quantity *quantity)
 {
     struct trend trend = {.name = quantity->name, .bytes = quantity_is_bytes(quantity)};
-    const struct record *last = NULL; // whose value was told of: what creeps adds up, until it is a change
+    const struct record *last =
+        NULL; // with the value last reported, so that small steps add up until they are a change
     for (size_t p = 0; p < trial->count; p++) {
         const struct history_point *point = &trial->points[p];
         double value = point->record->status == RECORD_OK ? quantity_of(point->record, quantity) : NAN;
@@ -148,7 +149,7 @@ static struct trend quantity_trend(const struct history *history, const struct h
     return trend;
 }
 
-// A time changes where the test of `compare` says so.
+// A time changes by the test of `compare`.
 static struct trend time_trend(const struct history *history, const struct history_trial *trial)
 {
     struct trend trend = {.name = "time_ms", .time = true};
@@ -216,7 +217,7 @@ static void print_trends(const struct history_report *report, const struct histo
     fputs(*separator == ',' ? "\n" : "", stream);
 }
 
-// --- for programs
+// --- JSON
 
 static void set(json_t *object, const char *key, json_t *value)
 {

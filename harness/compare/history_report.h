@@ -1,4 +1,4 @@
-// History report: the commits, what changed at which, and how every figure went, as tables or as JSON.
+// History report: commits, their changes, and the course of every figure, as tables or JSON.
 #pragma once
 #include "harness/compare/history.h"
 #include "harness/table/text_table.h"
@@ -6,8 +6,8 @@
 
 struct history_report {
     enum table_format format; // text, markdown or JSON
-    bool all;                 // figures that never changed, too
-    bool compared;            // not of experiments without a trial that several commits have
+    bool all;                 // also figures that never changed
+    bool compared;            // only experiments with a trial that several commits have
 };
 
 // JSON, an array: {"experiment", "order": "git" or "time",

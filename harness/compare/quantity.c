@@ -9,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Errors below this are rounding in f64, whatever the noise floor came to.
+// Errors below this are f64 rounding, whatever the measured noise floor.
 #define ERROR_MIN 1e-12
 // Root mean square of the relative error of rounding once, over the dtype's epsilon: an error uniform within half a
 // unit in the last place over a mantissa m of density 1 / (m ln 2), m from 1 to 2: 1 / sqrt(8 ln 2).
 #define ROUNDING_RMS 0.4247
-// How many floors a tensor's own error may be and still be noise.
+// Errors of a single tensor up to this many floors count as noise.
 #define TENSOR_FLOORS 32
-// How far counts of instructions of one build may be apart, of which threads that wait for others retire some.
+// Relative difference of instruction counts between runs of one build, because waiting threads retire instructions.
 #define INSTRUCTIONS_NOISE 0.03
 
-// In the order of the table of `compare --help`.
+// In the order of the table in `compare --help`.
 static const struct kind {
-    const char *name, *rule; // name: where the quantities' own do not say it
+    const char *name, *rule; // name: if the quantities' own do not say it
     bool counted;            // with --exact less is worse
     bool both_ways;          // less is worse
-    bool of_all_draws;       // draws of other chunks make it no other
+    bool of_all_draws;       // comparable between different draws
 } kinds[COMPARED_KINDS] = {
     [COMPARED_COUNT] = {NULL, "more: worse; less: better, with --exact worse", .counted = true},
     [COMPARED_HOST] = {NULL, "the same; null is 0", .counted = true},
@@ -40,7 +40,7 @@ static const struct kind {
     [COMPARED_BIAS] = {NULL, "likewise", .of_all_draws = true},
 };
 
-// Adds those of a kind; their new number.
+// Adds the quantities of a kind; returns the new count.
 static size_t add_quantities(struct quantity *all, size_t count, enum field_compared kind,
                              const struct record_field *fields, const struct record_field *parent)
 {
@@ -159,15 +159,15 @@ double quantity_of(const struct record *record, const struct quantity *quantity)
     const void *owner =
         parent ? record_field_members(parent, (const char *)record + parent->offset) : (const void *)record;
     double value = *(const double *)(const void *)((const char *)owner + field->offset);
-    // Null means that nothing was kept on the host, in a record that tells of its step, and of a step's loss that
-    // it is not finite.
+    // Null means that nothing was kept on the host, if the record has a step; for a step's loss that it is not
+    // finite.
     if (isnan(value) && kind == COMPARED_HOST && !isnan(record->peak_bytes))
         return 0;
     bool computed = record->status == RECORD_OK && !record_is_planned(record);
     return isnan(value) && kind == COMPARED_LOSS && computed ? INFINITY : value;
 }
 
-// --- tolerances, of BASE and the dtype
+// --- tolerances, from BASE and the dtype
 
 // s^2.
 static double scatter(const struct record *record, size_t steps)
@@ -179,16 +179,16 @@ static double scatter(const struct record *record, size_t steps)
     return squares / (2 * (double)steps);
 }
 
-// Loss noise: how far the losses that two training runs end with may be apart while both learn as well.
+// Loss noise: the tolerance between the final losses of two training runs that learn equally well.
 //
-// Rounding in another order grows over steps, and what is drawn is drawn anew under another seed, so that two good
-// runs end elsewhere. How far such a mean over n steps is from another one of its kind shows in how much the steps
-// themselves scatter: twice the standard error of the difference,
+// Rounding in another order grows over steps, and another seed draws other data, so two good runs end differently.
+// The variation of a mean over n steps shows in the scatter of the steps: twice the standard error of the
+// difference,
 //   2 sqrt(s^2 (1 / n_base + 1 / n_new)),  s^2 = sum of (loss_i - loss_(i-1))^2 / 2n
 // over the steps of record_last_loss of BASE. s^2 is half the mean square successive difference (von Neumann, Kent,
-// Bellinson and Hart 1941), which a loss that falls all the while hardly raises. BASE alone says it, or a run that
-// diverges would be excused by its own scatter. A loss on held-out data, a mean over more tokens, is given as much.
-// In nats; 0 of runs of one step, which end before anything was learned.
+// Bellinson and Hart 1941), to which a steadily falling loss adds little. Only BASE counts; otherwise a diverging
+// run would be excused by its own scatter. A loss on held-out data, a mean over more tokens, has the same
+// tolerance. In nats; 0 for runs of one step.
 static double loss_noise(const struct record *base, const struct record *new)
 {
     size_t base_steps = record_last_steps(base), new_steps = record_last_steps(new);
@@ -197,9 +197,8 @@ static double loss_noise(const struct record *base, const struct record *new)
     return 2 * sqrt(scatter(base, base_steps) * (1 / (double)base_steps + 1 / (double)new_steps));
 }
 
-// The noise floor of a record is one draw: the difference that one other order of sums makes. In bf16, whose sums
-// are in f32, it may change no result at all in one build and some in the next, each by a whole unit in the last
-// place.
+// A record's noise floor is a sample: the difference due to one other order of sums. In bf16, with f32
+// accumulators, it may change no result in one build and some in the next, each by a whole unit in the last place.
 static double floor_of(const struct record *base)
 {
     enum dtype dtype = DTYPE_F64;
@@ -214,22 +213,22 @@ static double error_slack(const struct record *base)
     return fmax(2 * floor_of(base), ERROR_MIN);
 }
 
-// A tensor has no floor of its own. Up to some floors its error is noise; beyond, that of a sampled gradient, which
-// is large but known to rounding.
+// A tensor has no floor of its own. An error of up to some floors is noise; a larger one is that of a sampled
+// gradient, known up to rounding.
 static double tensor_slack(const struct record *base, double error)
 {
     double noise = fmin(error, TENSOR_FLOORS * floor_of(base));
     return fmax(2 * fmax(noise, floor_of(base)), ERROR_MIN);
 }
 
-// Whether instructions may be compared: of one processor, as many threads, and waits of one kind.
+// Tells whether instructions are comparable: same processor, number of threads and kind of waits.
 static bool counted_alike(const struct record *base, const struct record *new)
 {
     return record_same_machine(base, new) && record_waits_alike(base, new);
 }
 
-// How far two runs of one build may be apart, at BASE's value, of which one that is not finite says nothing; NaN:
-// the two cannot be compared.
+// The difference allowed between two runs of one build, at BASE's value; 0 for infinite values; NaN: not
+// comparable.
 static double noise_of(const struct quantity *quantity, double value, const struct record *base,
                        const struct record *new)
 {
@@ -266,11 +265,11 @@ bool quantity_changed(const struct quantity *quantity, const struct record *base
 
 // --- changes
 
-// A quantity, or a part of it.
+// A quantity, or a part of one.
 struct figure {
     const struct quantity *quantity;
-    const char *name; // of a tensor alone its own
-    size_t place;     // of the category, or most likely of the tensor
+    const char *name; // for a single tensor its name
+    size_t place;     // index of the category, or likely index of the tensor
 };
 
 static bool has_parts(const double *tally)
@@ -281,7 +280,7 @@ static bool has_parts(const double *tally)
     return any;
 }
 
-// A category that a record does not name held nothing.
+// Categories that a record does not name are 0.
 static double figure_of(const struct record *record, const struct figure *figure)
 {
     const struct record_field *field = figure->quantity->field;
@@ -294,21 +293,21 @@ static double figure_of(const struct record *record, const struct figure *figure
     return tensor ? tensor->relative_l2 : NAN;
 }
 
-// The least and the largest value of a figure in the rounds of one side.
+// The minimum and the maximum of a figure over the rounds of one side.
 struct extremes {
     double min, max;
-    bool known, gap; // by some round that was ok; by some not
+    bool known, gap; // in some ok round; missing in some
 };
 
 struct judging {
     const struct record_list *base, *new;
-    const struct record *before, *after; // the last of either that was ok
+    const struct record *before, *after; // the last ok record of each
     const struct quantity_rules *rules;
     bool planned, exact;
     struct quantity_changes changes;
 };
 
-// Instructions count in rounds that are comparable with BASE's last; other quantities always do.
+// Uses instructions only of rounds comparable with BASE's last; other quantities always.
 static struct extremes extremes_of(const struct judging *judging, const struct record_list *list,
                                    const struct figure *figure)
 {
@@ -321,7 +320,7 @@ static struct extremes extremes_of(const struct judging *judging, const struct r
         double value = figure_of(record, figure);
         extremes.known |= !isnan(value);
         extremes.gap |= isnan(value);
-        extremes.min = fmin(extremes.min, value); // without those that are not known
+        extremes.min = fmin(extremes.min, value); // ignores unknown values
         extremes.max = fmax(extremes.max, value);
     }
     return extremes;
@@ -332,14 +331,14 @@ static double finite_of(const struct extremes *extremes)
     return isfinite(extremes->max) ? extremes->max : extremes->min;
 }
 
-// The judgement of two values that are known.
+// The judgement of two known values.
 struct judged {
     enum verdict verdict;
     bool allowed;
 };
 
-// Less by more than the slack is better, or with exact worse, and more by more than the slack is worse. Nothing is
-// said of how much more or less than a value that is not finite another one is.
+// A decrease beyond the slack is better (with exact worse), an increase beyond it worse. For infinite values the
+// verdict has no amount.
 static struct judged judge_value(double base, double new, double slack, double allowance, bool exact)
 {
     double more = new - base;
@@ -363,7 +362,7 @@ static bool same_objective(const struct record *base, const struct record *new)
     return same;
 }
 
-// Whether two values are not of one thing: a loss of other data or of another setting, or what is of other chunks.
+// Tells whether two values are not comparable: losses of other data or settings, or values of other chunks.
 static bool is_of_another(const struct judging *judging, enum field_compared kind, double noise)
 {
     bool setting = judging->rules->settings && (kind == COMPARED_LOSS || kind == COMPARED_RUN_LOSS);
@@ -383,7 +382,7 @@ static void add(struct judging *judging, const struct figure *figure, struct qua
     changes->items[changes->count++] = change;
 }
 
-// The largest values are judged, and the least; what is told is what is worse.
+// Judges maxima and minima; reports the worse change.
 static void judge_extremes(const struct judging *judging, const struct figure *figure, const struct extremes *base,
                            const struct extremes *new, double noise, struct quantity_change *change)
 {
@@ -409,7 +408,7 @@ static void judge_extremes(const struct judging *judging, const struct figure *f
         change->allowed = allowance->text;
 }
 
-// Adds how a figure changed, if it did.
+// Adds a figure's change, if any.
 static void judge(struct judging *judging, const struct figure *figure)
 {
     struct extremes base = extremes_of(judging, judging->base, figure),
@@ -436,8 +435,8 @@ static void judge(struct judging *judging, const struct figure *figure)
         add(judging, figure, change);
 }
 
-// Parts of a peak that fell may grow: nothing was asked of them, but where a plan is held against what was
-// measured.
+// Parts of a peak that did not grow may grow, because they have no limit of their own, except between a plan and a
+// measurement.
 static void judge_parts(struct judging *judging, const struct quantity *parts)
 {
     const struct figure whole = {.quantity = whole_of(parts)};

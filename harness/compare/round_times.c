@@ -4,13 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-// --- processor time: what a trial's own threads took of the processors. It stands in for the time of samples that
-// other programs disturbed. Waits are not in it, and it is longer than the time where threads work side by side.
+// --- processor time: the time that a trial's own threads ran. It replaces the time of samples that other programs
+// disturbed. It excludes waits, and exceeds wall time if threads run in parallel.
 
-// The share of the samples' time that one thread must have run in.
+// The minimum share of the samples' time in which a single thread runs.
 #define RUNNING_MIN 0.95
 
-// Whether the record has it of each sample, and of work alone: threads that spin while they wait take some, too.
+// Tells whether the record has it for each sample, for work alone: spinning threads use processor time too.
 static bool processor_time_known(const struct record *record)
 {
     const struct number_list *times = &record->cpu_ms;
@@ -28,11 +28,11 @@ static double sum(const struct number_list *list)
     return all;
 }
 
-// Whether the samples were disturbed: by the machine's load (record_disturbed), or, of one thread whose record does
-// not know the load, by what of their time it did not run in.
+// Tells whether the samples were disturbed: by the machine's load (record_disturbed) or, for one thread without a
+// known load, by time in which it did not run.
 static bool processor_time_wanted(const struct record *record)
 {
-    // On a machine without other load, a thread that did not run waited for something of its own, such as a disk.
+    // Without other load, a thread that did not run waited for something of its own, such as a disk.
     bool told = record->load.given && isfinite(record->load.other_cores);
     bool alone = !told && record->provenance.threads == 1 && record->cpu_ms.count == record->samples_ms.count;
     return record_disturbed(record) || record_perhaps_disturbed(record) ||
@@ -41,7 +41,7 @@ static bool processor_time_wanted(const struct record *record)
 
 // --- rounds
 
-// The timed records of BASE, then those of NEW, each in its order.
+// The timed records of BASE, then of NEW, each in order.
 struct timed {
     size_t counts[2], all;
     const struct record **records; // [all], to be freed
@@ -68,7 +68,7 @@ static size_t min_count(const struct timed *timed)
     return timed->counts[timed->counts[1] < timed->counts[0]];
 }
 
-// The way in which threads waited that both sides have most rounds of, the latest of equals.
+// Keeps the kind of waits with the most rounds on both sides, the latest on ties.
 static struct timed timed_alike(const struct record_list *const *lists, const struct timed *all)
 {
     struct timed max = timed_of(lists, all->records[all->all - 1]);
@@ -88,7 +88,7 @@ static const struct number_list *times_of(const struct record *record, bool proc
     return processor_time ? &record->cpu_ms : &record->samples_ms;
 }
 
-// The median over all records of the logarithm of draw i, which tells a large draw from a slow one; 0: no draws.
+// The median logarithm of draw i over all records, which separates large draws from slow ones; 0: no draws.
 static double draw_level(const struct timed *timed, size_t draw, bool processor_time)
 {
     double *values = calloc(timed->all + 1, sizeof *values), level = 0;
@@ -105,9 +105,8 @@ static double draw_level(const struct timed *timed, size_t draw, bool processor_
     return level;
 }
 
-// The mean logarithm of the faster half of a record's samples, without their draws' levels. A draw of no chunk
-// takes next to no time: held against the same one, it would only hide what the others show. NaN: there are no
-// others.
+// The mean logarithm of the faster half of a record's samples, relative to their draws' levels. Draws without
+// chunks take almost no time and would hide the others. NaN: there are no others.
 static double time_of(const struct record *record, const struct timed *timed, bool processor_time)
 {
     const struct number_list *times = times_of(record, processor_time), *columns = &record->sample_chunks;
@@ -143,7 +142,7 @@ static bool is_numbered(const struct timed *timed)
     return numbered;
 }
 
-// For each record of BASE, from the last one on, the last one of NEW that is free and of its round; `all`: none.
+// For each record of BASE, from the last one on, the last unpaired one of NEW in its round; `all`: none.
 static size_t *find_partners(const struct timed *timed, bool numbered)
 {
     size_t *partners = calloc(timed->counts[0] + 1, sizeof *partners);

@@ -4,27 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ERROR_MIN    0.01 // of a trial's log ratio, whatever its rounds say: placement of memory and code
-#define STANDS_OUT   4    // errors; a group of three trials or more one less, for there are fewer groups
-#define EXCESS_MIN   0.05 // and by so much, as a ratio
-#define DISTURBED    0.10 // of a round's time over the least
-#define CHANCE_MAX   0.01 // trials that look slower for no reason, in all
-#define PAIRED_BELOW 0.5  // the error of least times
+#define ERROR_MIN    0.01 // of a trial's log ratio, at least: placement of memory and code
+#define STANDS_OUT   4    // errors; one less for a group of three trials or more, because there are fewer groups
+#define EXCESS_MIN   0.05 // and by this ratio
+#define DISTURBED    0.10 // of a round's time over the minimum
+#define CHANCE_MAX   0.01 // expected number of trials that look slower by chance
+#define PAIRED_BELOW 0.5  // times the error of minimum times
 #define NEARLY       0.02 // below the threshold, as a logarithm
 
-// The data of all trials that can be judged.
+// Data of all judged trials.
 struct sheet {
     const struct time_trial **trials; // [count]
-    size_t count, rounds, places;     // rounds: the most that a trial has; places: of rounds that any has
-    double *numbers;                  // what the following lie in
-    double *level[2], *medians; // [places]: what a round did to all trials of BASE and of NEW; log(new / base)
-    double *min[2], *gaps;      // [count], [2 count]: the least time, and how far the second lies above it
-    double *ratios;             // [count]: logarithms, new / base
-    double *values;             // [count + rounds], scratch
-    bool paired;                // ratios are medians over the rounds, not ratios of least times
-    double error;               // of a ratio; infinite: one round
+    size_t count, rounds, places;     // rounds: maximum per trial; places: distinct rounds over all trials
+    double *numbers;                  // storage of the following
+    double *level[2],
+        *medians;          // [places]: common change of a round over all trials of BASE and of NEW; log(new / base)
+    double *min[2], *gaps; // [count], [2 count]: minimum time, and the distance of the second smallest from it
+    double *ratios;        // [count]: logarithms, new / base
+    double *values;        // [count + rounds], scratch
+    bool paired;           // ratios are medians over rounds rather than ratios of minimum times
+    double error;          // of a ratio; infinite: one round
     size_t gap_count;
-    double gap;    // the median; infinite: one round
+    double gap;    // median gap; infinite: one round
     double middle; // the median log ratio of all trials
 };
 
@@ -38,7 +39,7 @@ static size_t place_of(const struct time_trial *trial, size_t round)
     return trial->places ? (size_t)trial->places[round] : round;
 }
 
-// Which of the trial's rounds is at that place; their count: none.
+// Index of the trial's round at this place; the number of rounds if there is none.
 static size_t round_at(const struct time_trial *trial, size_t place)
 {
     size_t round = 0;
@@ -47,7 +48,7 @@ static size_t round_at(const struct time_trial *trial, size_t place)
     return round;
 }
 
-// Without what its round did to all trials.
+// A time relative to its round's common change.
 static double time_of(const struct sheet *sheet, size_t at, size_t side, size_t round)
 {
     const struct time_trial *trial = sheet->trials[at];
@@ -59,8 +60,8 @@ static double median(const double *values, size_t count)
     return sample_quantile(values, count, 0.5);
 }
 
-// The median over the trials that have the round of how far its time lies off the trial's median. A single trial
-// shows nothing that all share.
+// A round's common change: the median, over trials that have it, of the distance of its time from the trial's
+// median. A single trial shows no common change.
 static double level_of(const struct sheet *sheet, size_t side, size_t place)
 {
     size_t found = 0;
@@ -86,7 +87,7 @@ static void find_min(struct sheet *sheet, size_t at, size_t side)
         sheet->gaps[sheet->gap_count++] = second - min;
 }
 
-// The median gap once all least times are found.
+// Finds all minimum times; returns the median gap.
 static double find_all_min(struct sheet *sheet)
 {
     sheet->gap_count = 0;
@@ -105,13 +106,13 @@ static void find_levels(struct sheet *sheet)
     sheet->gap = find_all_min(sheet);
     if (sheet->gap < without)
         return;
-    // A disturbance of one trial at a time says nothing about a round.
+    // Without common changes if they do not reduce the gap: disturbances then hit single trials.
     memset(sheet->level[0], 0, 2 * sheet->places * sizeof(double));
     sheet->gap = find_all_min(sheet);
 }
 
-// Over the gap of a trial's times the standard deviation of the difference of two least ones: of so many normal
-// values each, sqrt 2 times the least one's standard deviation over the median of the second's distance to it.
+// Standard deviation of the difference of two minima divided by the gap: sqrt 2 times the standard deviation of the
+// minimum of this many normal values over the median distance to the second smallest.
 static double error_per_gap(size_t rounds)
 {
     static const double factors[] = {1.23, 1.52, 1.67, 1.77, 1.84, 1.90, 1.94, 1.98, 2.02};
@@ -119,7 +120,7 @@ static double error_per_gap(size_t rounds)
     return factors[at < last ? at : last];
 }
 
-// Over the median absolute deviation of so many normal values the standard deviation of their median. The factors
+// Standard deviation of the median of this many normal values over their median absolute deviation. The factors
 // make that deviation unbiased (Croux and Rousseeuw 1992, section 3).
 static double error_per_deviation(size_t rounds)
 {
@@ -134,7 +135,7 @@ static double pair_of(const struct time_trial *trial, size_t round)
     return trial->new[round] - trial->base[round];
 }
 
-// Fills in ratios with the trials' medians over the rounds; returns their error.
+// Sets ratios to the trials' medians over rounds; returns their error.
 static double find_paired(struct sheet *sheet)
 {
     double *deviations = sheet->values + sheet->rounds;
@@ -152,8 +153,8 @@ static double find_paired(struct sheet *sheet)
     return found ? median(deviations, found) : INFINITY;
 }
 
-// Takes the least times, which rare disturbances leave alone, unless pairs are far less off: the machine's speed
-// changes by more than what disturbs it.
+// Uses minimum times, which rare disturbances do not affect, unless pairs have a much smaller error because the
+// machine's speed varies more than disturbances do.
 static void find_ratios(struct sheet *sheet)
 {
     double min = sheet->gap * error_per_gap(sheet->rounds), paired = find_paired(sheet);
@@ -190,8 +191,8 @@ static void sheet_make(struct sheet *sheet, const struct time_trial *trials, siz
     find_ratios(sheet);
 }
 
-// The share of rounds that something disturbed, as if one more round were: none seen is not none. In pairs these
-// are the ones that lie as far off the trial's ratio, above or below.
+// The share of disturbed rounds, plus one, because none observed does not mean none. In pairs, rounds as far from
+// the trial's ratio in either direction.
 static double disturbed_share(const struct sheet *sheet)
 {
     size_t disturbed = 1, rounds = 2;
@@ -210,7 +211,7 @@ static double disturbed_share(const struct sheet *sheet)
 
 // --- all trials
 
-// Rounds that fewer than half of the trials have say nothing about all.
+// Rounds that less than half of the trials have are ignored.
 static struct sample_mean mean_of_rounds(const struct sheet *sheet)
 {
     size_t rounds = 0;
@@ -234,7 +235,7 @@ static double threshold_of(const struct time_change *change, size_t trials)
     return log(1 + change->threshold * (all ? 1 : 1 + 0.5 / sqrt((double)trials)));
 }
 
-// Whether both files have the very same measurements.
+// Tells whether both files have identical measurements.
 static bool is_one_file(const struct sheet *sheet)
 {
     bool same = true;
@@ -256,7 +257,7 @@ static enum verdict judge_all(const struct time_change *change, struct sample_me
 
 // --- a trial, or a group of them
 
-// The log ratios of some trials: their mean, and the least and the largest that half of them reach.
+// Log ratios of some trials: their mean, and the bounds of the middle half.
 struct part {
     size_t trials;
     double mean, low, high;
@@ -288,14 +289,14 @@ static struct part part_of(const struct sheet *sheet, int axis, const char *name
     return part;
 }
 
-// The evidence on parts of the trials, were there so many rounds.
+// The evidence on subsets of trials, given this many rounds.
 struct evidence {
     double middle;  // the median log ratio of all trials
     double error;   // of a trial's log ratio
-    bool no_chance; // that chance slows a trial in every round is out of the question
+    bool no_chance; // chance cannot slow a trial in every round
 };
 
-// That so many rounds of a trial are disturbed that its ratio is: all, in pairs half of them.
+// Probability that a trial's ratio is disturbed: all of its rounds, in pairs half of them.
 static double chance_of(const struct sheet *sheet, double disturbed, size_t rounds)
 {
     double sum = 0, n = (double)rounds;
@@ -328,7 +329,7 @@ static enum verdict judge_part(const struct time_change *change, const struct pa
     return part->mean + error <= limit ? VERDICT_SAME : VERDICT_UNDECIDED;
 }
 
-// In a group that is slower, a trial that is slower by itself is so, too.
+// In a group that is slower, a trial that is also slower by itself is judged worse.
 static enum verdict judge_in_group(const struct time_group *group, const struct time_trial *trial)
 {
     bool within = belongs(trial, group->axis, group->name);
@@ -337,7 +338,7 @@ static enum verdict judge_in_group(const struct time_group *group, const struct 
     return within && group->verdict == VERDICT_BETTER && trial->ratio.high < 1 ? VERDICT_BETTER : VERDICT_NONE;
 }
 
-// As if nothing had changed.
+// Judges as unchanged.
 static void judge_same(struct time_trial *trial)
 {
     bool judged = trial->rounds && !trial->unusable;
@@ -357,7 +358,7 @@ static void judge_trials(struct time_change *change, const struct sheet *sheet, 
         struct part part = part_of_one(sheet, at++);
         trial->ratio = sample_ratio(part.mean, 2 * evidence.error);
         trial->verdict = judge_part(change, &part, &evidence);
-        if (sheet->count == 1) { // nothing tells it from all
+        if (sheet->count == 1) { // it is all trials
             trial->ratio = change->all.ratio;
             trial->verdict = change->all.verdict;
         }
@@ -378,7 +379,7 @@ static bool has_group(const struct time_change *change, int axis, const char *na
     return false;
 }
 
-// Every group of at least two trials that is not all of them.
+// Judges every group of at least two trials, but not all trials.
 static void judge_groups(struct time_change *change, const struct sheet *sheet)
 {
     struct evidence evidence = evidence_of(change, sheet, sheet->rounds);
@@ -402,7 +403,7 @@ static void judge_groups(struct time_change *change, const struct sheet *sheet)
     }
 }
 
-// --- how many rounds would do
+// --- number of rounds required
 
 static bool settled(const struct time_change *change, const struct sheet *sheet, struct sample_mean mean,
                     size_t rounds)

@@ -1,9 +1,9 @@
-// Time change: whether a build became slower, from the times that trials took in rounds of two builds on a machine
-// that is never quiet.
+// Time change: decides whether a build became slower, from trials' times in rounds of two builds on a noisy
+// machine.
 //
-// A trial's time in a round is the geometric mean of the faster half of its samples: whatever disturbs a machine
-// adds time and takes none away (Chen and Revels 2016). Of drawn chunks, sample i is first divided by the median
-// of draw i over both builds.
+// A trial's time in a round is the geometric mean of the faster half of its samples, because disturbances only add
+// time (Chen and Revels 2016). With drawn chunks, sample i is first divided by the median of draw i over both
+// builds.
 //
 //   all trials   Round k of NEW is held against round k of BASE, which were taken in turn: what a machine's
 //                speed does from round to round it does to both. A round is one value, the median over the
@@ -35,42 +35,42 @@
 
 #define TIME_AXES      3
 #define TIME_THRESHOLD 0.10
-// The machine is too restless if even so many rounds would not do.
+// The machine is too noisy if even this many rounds do not suffice.
 #define TIME_ROUNDS_MAX 30
 
 struct time_trial {
     const char *groups[TIME_AXES]; // its method, context and dtype
-    size_t rounds;                 // that both builds have; 0: it was not timed
-    const double *base, *new;      // [rounds]: logarithms of its time in each, borrowed
-    const double *places;          // [rounds]: which round each is, from 0; NULL: the first ones; borrowed
-    const char *unusable;          // NULL, or why the two may not be compared
-    // Filled in:
+    size_t rounds;                 // on both sides; 0: not timed
+    const double *base, *new;      // [rounds]: logarithms of its times, borrowed
+    const double *places;          // [rounds]: index of each round, from 0; NULL: the first ones; borrowed
+    const char *unusable;          // why the two cannot be compared, or NULL
+    // Results:
     enum verdict verdict; // none: not timed
-    const char *reason;   // of undecided, else ""
-    struct shift ratio;   // new / base; all NaN: unusable; one round has no interval
+    const char *reason;   // for undecided, else ""
+    struct shift ratio;   // new / base; all NaN: unusable; a single round has no interval
 };
 
 struct time_group {
     int axis;         // -1: all trials
     const char *name; // one of a trial's groups, borrowed
     size_t trials;
-    enum verdict verdict; // none: all trials are worse, and nothing is known of these
+    enum verdict verdict; // none: all trials are worse, and this group is undecided
     struct shift ratio;
 };
 
 struct time_change {
     double threshold;
-    size_t timed, judged, rounds; // trials; trials with a ratio; the most rounds that a trial has
+    size_t timed, judged, rounds; // trials; trials with a ratio; maximum rounds per trial
     struct time_group all, *groups;
     size_t group_count;
-    bool paired;          // ratios are medians over the rounds, not ratios of least times
+    bool paired;          // ratios are medians over rounds rather than ratios of minimum times
     double error;         // of a trial's log ratio
     double disturbed;     // q
-    size_t rounds_wanted; // how many would settle what is undecided; 0: nothing is that rounds would settle, or:
-    bool restless;        // not even TIME_ROUNDS_MOST would
-    enum verdict verdict; // the worst of all
+    size_t rounds_wanted; // rounds needed to settle undecided verdicts; 0: rounds would not help, or:
+    bool restless;        // not even TIME_ROUNDS_MAX would
+    enum verdict verdict; // the worst
 };
 
-// Judges every trial, every group of two trials and more, and all of them. Release with time_change_free.
+// Judges every trial, every group of two or more trials, and all trials. Release with time_change_free.
 void time_change_judge(struct time_change *change, double threshold, struct time_trial *trials, size_t count);
 void time_change_free(struct time_change *change);

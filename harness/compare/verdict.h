@@ -1,12 +1,12 @@
-// Verdict: how something changed from BASE to NEW, ordered so that the verdict over several is the largest.
+// Verdict: the kind of change from BASE to NEW, ordered so that the verdict over several is the maximum.
 #pragma once
 
 enum verdict {
-    VERDICT_NONE, // there is nothing to judge
+    VERDICT_NONE, // nothing to judge
     VERDICT_SAME,
     VERDICT_BETTER,
-    VERDICT_CHANGED,   // the two are not of one kind: other data, another model, other chunks
-    VERDICT_UNDECIDED, // they may be the same or worse
+    VERDICT_CHANGED,   // not comparable: other data, another model, other chunks
+    VERDICT_UNDECIDED, // possibly the same or worse
     VERDICT_WORSE,
     VERDICT_COUNT
 };

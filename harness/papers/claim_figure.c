@@ -24,12 +24,12 @@ static size_t length_of(const char *const *texts)
     return count;
 }
 
-// One side of a figure: records, what pairs them, and their values.
+// One side of a figure: records, their pairing keys, and their values.
 struct side {
-    struct results every, results; // results: one of each trial
+    struct results every, results; // results: one per trial
     char **rests;                  // [count]
     double *values;                // [count]
-    struct number_list *rounds;    // [count], the values of the rounds that the record is of
+    struct number_list *rounds;    // [count], values per round of the record
 };
 
 static double value_of(const struct record_column *column, const struct record *record)
@@ -41,7 +41,7 @@ static double value_of(const struct record_column *column, const struct record *
     return number;
 }
 
-// The values of the rounds that each trial's record is of, the last one last.
+// Collects the values of each trial's rounds, the last one last.
 static void take_rounds(struct side *side, const struct record_column *column)
 {
     for (size_t i = 0; i < side->results.count; i++) {
@@ -104,7 +104,7 @@ static void side_close(struct side *side)
 
 // --- figures
 
-// Whether a value takes the place of the one before it.
+// Tells whether a value replaces the previous one.
 static bool comes_first(enum claim_take take, double value, double context, const struct claim_figure *before)
 {
     if (isnan(before->value))
@@ -129,7 +129,7 @@ static void consider(struct claim_figure *figure, enum claim_take take, struct s
     struct claim_figure found = *figure;
     if (first)
         found = (struct claim_figure){value.estimate, value.low, value.high, planned, record->trial.context};
-    // Another pair that may be greater, or less, bounds what the greatest or the least may be, too.
+    // A pair that may be the extreme one also bounds the extreme value.
     if (take == TAKE_MAX_RATIO) {
         found.low = fmax(figure->low, value.low);
         found.high = fmax(figure->high, value.high);
@@ -147,7 +147,7 @@ static void take_one(struct claim_figure *figure, enum claim_take take, const st
                  record_is_planned(ours->results.records[i]));
 }
 
-// A ratio of times is one of rounds.
+// Times are compared round by round.
 static struct shift ratio_of(const char *field, const struct side *ours, size_t i, const struct side *others,
                              size_t j)
 {
@@ -166,7 +166,7 @@ static void take_pairs(struct claim_figure *figure, const struct claim_query *qu
                              record_is_planned(others->results.records[j]));
 }
 
-// The greatest of those that agree with this rest; its record in *record.
+// The maximum over records with this rest; its record in *record.
 static double greatest_of(const struct side *side, const char *rest, const struct record **record)
 {
     double greatest = NAN;

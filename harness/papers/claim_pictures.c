@@ -19,7 +19,7 @@ static bool is_about(const json_t *claim, const char *picture)
     return false;
 }
 
-// What is claimed, up to the first of the figures that are held against it, which is the one that was published.
+// Appends the claim, up to its first figure, the published one.
 static void append_claim(char *text, size_t bytes, const json_t *claim)
 {
     const char *words = text_at(claim, "claim");

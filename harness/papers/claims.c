@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TEXTS_MAX CLAIM_PICTURES_MAX // of a list
+#define TEXTS_MAX CLAIM_PICTURES_MAX // per list
 
 static const char *const verdict_names[] = {"reproduced",   "not reproduced", "cannot tell",
                                             "planned only", "not run",        NULL};
@@ -29,7 +29,7 @@ struct texts {
     const char *items[TEXTS_MAX + 1];
 };
 
-// A list of texts, or nothing.
+// Reads an optional list of texts.
 static bool read_texts(struct json_field field, struct texts *texts, struct status *status)
 {
     *texts = (struct texts){0};
@@ -67,7 +67,7 @@ static const char *file_named(const struct claim_files *files, const char *path)
     return NULL;
 }
 
-// Records as they are named, or beside the program; or those of the files that there are.
+// Finds records under their names or beside the program; or among the given files.
 static void find_records(struct texts *records, char found[TEXTS_MAX][PATH_MAX], const struct claim_files *files)
 {
     size_t kept = 0;
@@ -86,7 +86,7 @@ static void find_records(struct texts *records, char found[TEXTS_MAX][PATH_MAX],
 #define OF_THE_REPOSITORY                                                                                          \
     "; recorded results come with the repository, not with an installed program: run this in a clone of it"
 
-// The first that is not there, and errno.
+// The first missing file, with errno.
 static const char *missing_file(const struct texts *files)
 {
     for (size_t i = 0; files->items[i]; i++)
@@ -95,7 +95,7 @@ static const char *missing_file(const struct texts *files)
     return NULL;
 }
 
-// taken: against what the claim has figures.
+// taken: the baselines with figures so far.
 static bool take_figure(struct claim *claim, bool taken[BASELINE_COUNT], struct json_field field,
                         const struct claim_files *files, struct status *status)
 {
@@ -136,7 +136,7 @@ static bool keeps(const struct claim *claim, double value)
     return claim->at_min ? value >= claim->bound : value <= claim->bound;
 }
 
-// The first that is measured, in the file's order, else the first that is planned.
+// Uses the first measured figure in the file's order, else the first planned one.
 static void decide(struct claim *claim, struct json_field figures)
 {
     claim->decided_by = -1;

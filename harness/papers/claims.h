@@ -1,8 +1,8 @@
-// Claims: what papers say of their methods (experiments/claims.json), held against records.
+// Claims: claims of papers about their methods (experiments/claims.json), compared with records.
 //
-// A claim has figures (claim_figure.h), against the published form of checkpointing, against this core's lean
-// checkpoint, or against neither, and a bound for the one that decides it: the first, in the file's order, that is
-// measured; if none is, the first that is planned.
+// A claim has figures (claim_figure.h) against the published form of checkpointing, this core's lean checkpoint, or
+// neither, and a bound for the deciding figure: the first measured one in the file's order, otherwise the first
+// planned one.
 #pragma once
 #include "harness/json/json_source.h"
 #include "harness/papers/claim_figure.h"
@@ -10,7 +10,7 @@
 enum claim_verdict {
     CLAIM_REPRODUCED,
     CLAIM_NOT_REPRODUCED,
-    CLAIM_CANNOT_TELL, // measured, but the bound lies within what the figure may be
+    CLAIM_CANNOT_TELL, // measured, but the bound lies within the figure's range
     CLAIM_PLANNED_ONLY,
     CLAIM_NOT_RUN,
     CLAIM_VERDICTS
@@ -24,7 +24,7 @@ extern const char *const claim_baseline_names[];
 
 struct claim_judgement {
     enum claim_verdict verdict;
-    bool holds; // of a plan: whether the figure keeps the bound; else whether it is reproduced
+    bool holds; // for a plan: whether the figure meets the bound; else whether it is reproduced
 };
 
 #define CLAIM_PICTURES_MAX 16
@@ -32,11 +32,11 @@ struct claim_judgement {
 struct claim {
     const char *id, *paper, *text, *published, *source,
         *cause;                                   // borrowed from the file; cause: "" if there is none
-    const char *pictures[CLAIM_PICTURES_MAX + 1]; // that are about it (claim_pictures.h), ending in NULL
-    bool at_min;                                  // else at most
+    const char *pictures[CLAIM_PICTURES_MAX + 1]; // that illustrate it (claim_pictures.h), ending in NULL
+    bool at_min;                                  // the bound is a minimum, otherwise a maximum
     double bound;
-    struct claim_figure figures[BASELINE_COUNT]; // value NaN: the claim has none
-    int decided_by;                              // one of these; -1: not run
+    struct claim_figure figures[BASELINE_COUNT]; // value NaN: not in the claim
+    int decided_by;                              // index of the deciding figure; -1: not run
     struct claim_judgement committed, found;
 };
 
@@ -46,16 +46,16 @@ struct claims {
     struct claim *items; // [count]
 };
 
-// Paths of records that stand for those of the same name in a claims file; of the others nothing is known.
+// Paths of records that replace those of equal names in a claims file; other records count as missing.
 struct claim_files {
     size_t count;
     const char *const *paths;
 };
 
-// Reads the claims and takes their figures. files: NULL: records are looked for where the claims say, from the
-// folder that longbp is started in, else beside the program. False and a status that names file and line if
-// anything in the claims is wrong, or a file cannot be read. Release with claims_close, also after a failure.
+// Reads the claims and computes their figures. files: NULL: records are searched for in the current folder, then
+// beside the program. Returns false and a status with file and line if the claims are wrong, or a file cannot be
+// read. Release with claims_close, also after a failure.
 bool claims_open(struct claims *claims, const char *path, const struct claim_files *files, struct status *status);
 void claims_close(struct claims *claims);
-// Whether the verdict is another than the file has it.
+// Tells whether the verdict differs from the file's.
 bool claim_changed(const struct claim *claim);

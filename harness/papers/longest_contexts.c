@@ -34,7 +34,7 @@ static bool is_auto(const json_t *method)
     return strcmp(text(method, "name"), method_auto.name) == 0;
 }
 
-// Adds words to a list, once.
+// Adds words to a list unless it has them.
 static void add_words(char *list, size_t bytes, const char *separator, const char *words)
 {
     if (*words && !strstr(list, words))
@@ -60,15 +60,15 @@ static bool is_one_on_a_card(const json_t *setting)
     return !batch || batch == cards_of(setting);
 }
 
-// Tokens of each sequence where the largest batch is told; else 0.
+// Tokens per sequence in a max-batch output; else 0.
 static size_t batch_sequence(const json_t *output)
 {
     bool batches = json_object_get(json_array_get(json_object_get(output, "methods"), 0), "max_batch");
     return batches ? count_at(json_object_get(output, "setting"), "context") : 0;
 }
 
-// Whether the point, which is of one sequence on a card, is of the same model, training, cards, quantisation,
-// optimizer and kind of memory.
+// Tells whether a point (one sequence per card) has the output's model, training, cards, quantisation, optimizer
+// and kind of memory.
 static bool is_of_setting(const struct published_point *point, const json_t *output)
 {
     const json_t *setting = json_object_get(output, "setting"), *optimizer = json_object_get(setting, "optimizer");
@@ -87,7 +87,7 @@ static bool is_beside(const struct published_point *point, const json_t *output)
     return !batch_sequence(output) && is_of_setting(point, output);
 }
 
-// Stages are this program's, and no paper's.
+// Segments are this program's option; papers have none.
 static bool has_segments(const json_t *method)
 {
     static const char *const names[] = {"segments", "segment_starts"};
@@ -102,13 +102,13 @@ static bool has_segments(const json_t *method)
     return any;
 }
 
-// Whether the row is of the point's method, as the paper walks it.
+// Tells whether the row has the point's method with the paper's options.
 static bool is_of(const struct published_point *point, const json_t *method)
 {
     return *point->method && recorded_method_is(method, point, 0) && !has_segments(method);
 }
 
-// The longest reported of a row of ours; NaN if there is none.
+// The longest reported context for a row of ours; NaN if there is none.
 static double reported(struct longest_contexts *contexts, const struct published *published, const json_t *output,
                        const json_t *method)
 {
@@ -132,10 +132,10 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
     json_t *said = json_copy((json_t *)setting);
     size_t batch = count_at(setting, "batch"), cards = cards_of(json_object_get(output, "setting")),
            sequence = batch_sequence(output);
-    json_object_del(said, "device"); // every one is planned
+    json_object_del(said, "device"); // all are planned
     json_object_del(said, "context");
     json_object_del(said, "batch");
-    json_object_del(said, "kv_gradient_dtype"); // which are told behind
+    json_object_del(said, "kv_gradient_dtype"); // appended later
     json_object_del(said, "gradient_dtype");
     setting_describe(said, 0, words, bytes);
     json_decref(said);
@@ -158,7 +158,7 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
         text_append(words, bytes, ", and %s of the host", size);
 }
 
-// "chunk 256, segments 6": what tells most, and what differs from its default.
+// "chunk 256, segments 6": main options, and those that differ from the defaults.
 static void list_options(const json_t *method, char *list, size_t bytes)
 {
     const struct method *own = method_find(text(method, "name"));
@@ -175,7 +175,7 @@ static void list_options(const json_t *method, char *list, size_t bytes)
     json_decref(defaults);
 }
 
-// Of auto with what it walks at that context.
+// For auto with the method chosen at that context.
 static void label_row(struct longest_row *row, const json_t *output, const json_t *method)
 {
     const json_t *choice = json_object_get(output, "choice"), *walked = json_object_get(choice, "method");
@@ -231,7 +231,7 @@ static void add_ours(struct longest_contexts *contexts, const json_t *output, co
     row->limit[strcspn(row->limit, ":")] = 0;
 }
 
-// Points of others, once each: beside the output, in its group; NULL: the rest.
+// Adds other methods' points, once each: with the output in its group; NULL: the rest.
 static void add_others(struct longest_contexts *contexts, const json_t *output, const struct published *published,
                        bool *taken)
 {
@@ -265,7 +265,7 @@ static bool some_published(const struct longest_contexts *contexts)
     return found;
 }
 
-// Whether longest contexts are reported of the output's model, training and card.
+// Tells whether longest contexts are reported for the output's model, training and card.
 static bool is_reported_of(const json_t *output, const struct published *published)
 {
     bool found = false;
@@ -277,7 +277,7 @@ static bool is_reported_of(const json_t *output, const struct published *publish
     return found;
 }
 
-// The rows of one output.
+// Adds the rows of one output.
 static bool add_output(struct longest_contexts *contexts, const char *path, const json_t *output,
                        const struct published *published, struct status *status)
 {
@@ -311,7 +311,7 @@ static struct longest_group group_of(const json_t *output)
     return group;
 }
 
-// Of outputs that follow one another with the same words. Their number.
+// Opens a group for consecutive outputs with the same description. Returns their number.
 static size_t open_group(struct longest_contexts *contexts, json_t *const *outputs, const char *path)
 {
     struct longest_group group = group_of(outputs[0]), next = group;

@@ -18,13 +18,13 @@ static json_t *trial_of(const json_t *setting, json_t *row)
     return NULL;
 }
 
-// An output, by its number among all that are opened together.
+// An output and its number.
 struct output {
     const char *path;
     size_t number;
 };
 
-// Takes over the trial.
+// Takes ownership of the trial.
 static json_t *record_of(const struct output *output, size_t number, json_t *trial, json_t *row)
 {
     static const char *const kept[] = {"peak_bytes", "host_peak_bytes", "flops"};
@@ -34,11 +34,11 @@ static json_t *record_of(const struct output *output, size_t number, json_t *tri
                                "longest", "status", "ok", "trial", trial);
     CHECK(record);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        json_object_set(record, kept[i], json_object_get(row, kept[i])); // where the row has it
+        json_object_set(record, kept[i], json_object_get(row, kept[i])); // if the row has it
     return record;
 }
 
-// What the row says, as a record among the others. Nothing fits: none.
+// Adds a row as a record; none if nothing fits.
 static void add_record(const struct output *output, size_t number, const json_t *setting, json_t *row,
                        json_t *records)
 {

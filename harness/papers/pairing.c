@@ -32,7 +32,7 @@ static const char *kv_gradient_dtype_of(const struct record *record)
     return text_or(record->trial.kv_gradient_dtype, "");
 }
 
-// Whether the paper's points of a method say a chunk; *any: whether it has points of it at all.
+// Tells whether the paper gives a chunk for a method's points; *any: whether it has points of the method.
 static bool says_chunk(const struct published_file *file, const char *method, bool *any)
 {
     bool says = false;
@@ -45,8 +45,8 @@ static bool says_chunk(const struct published_file *file, const char *method, bo
     return says;
 }
 
-// What all records of a curve have in common: the trial, but for its axis and what is drawn; with chunk 0, which
-// does not tell curves apart, but for the chunk. A new reference.
+// The common setting of a curve's records: the trial without its axis and drawn chunks; with chunk 0, if chunks do
+// not distinguish curves, also without the chunk. A new reference.
 static json_t *curve_setting(const struct record *record, enum published_axis axis, size_t chunk)
 {
     json_t *trial = record_trial_json(&record->trial), *setting = trial_recorded(trial),
@@ -98,12 +98,12 @@ static struct pair make_pair(const struct published_file *file, const struct rec
     return pair;
 }
 
-// Records while they become curves.
+// State while records are grouped into curves.
 struct sorting {
     struct pairing *pairing;
-    json_t *places; // {setting: which of the curves}
+    json_t *places; // {setting: index of the curve}
     size_t key_count;
-    const struct trial_key *keys[TRIAL_KEYS_MAX]; // in which the records of a curve agree, besides the method
+    const struct trial_key *keys[TRIAL_KEYS_MAX]; // in which a curve's records agree, besides the method
 };
 
 static struct curve *new_curve(const struct sorting *sorting, json_t *setting, const char *text)
@@ -117,7 +117,7 @@ static struct curve *new_curve(const struct sorting *sorting, json_t *setting, c
     return &pairing->curves[at];
 }
 
-// Without looking at the whole of the setting; NULL: take that look.
+// Quick lookup by single keys; NULL: compare the whole setting.
 static struct curve *surely_of(const struct sorting *sorting, const struct record *record)
 {
     for (size_t i = 0; i < sorting->pairing->curve_count; i++) {
@@ -199,7 +199,7 @@ static size_t method_rank(const char *name)
     return rank;
 }
 
-// By method, then chunk, in the order of the records between equals; models stay together as they came.
+// By method, then chunk; equal curves stay in the records' order, and models together.
 static bool comes_before(const struct curve *a, const struct curve *b)
 {
     size_t i = method_rank(a->method), j = method_rank(b->method);
@@ -222,7 +222,7 @@ static bool rivals(const struct curve *a, const struct curve *b)
     return strcmp(a->model, b->model) == 0 && strcmp(a->method, b->method) == 0 && a->chunk == b->chunk;
 }
 
-// Whether the curve and one of its rivals differ in this key of a trial, or option of the method.
+// Tells whether the curve and a similar one differ in this trial key or method option.
 static bool tells_apart(const struct pairing *pairing, const struct curve *curve, const char *key,
                         const char *option)
 {
@@ -239,7 +239,7 @@ static bool tells_apart(const struct pairing *pairing, const struct curve *curve
     return differ;
 }
 
-// Whether the paper's points say which they have of an option.
+// Tells whether the paper's points specify an option.
 static bool is_published(const struct published_file *file, const char *option)
 {
     for (size_t i = 0; i < file->count; i++)
@@ -249,8 +249,8 @@ static bool is_published(const struct published_file *file, const char *option)
     return false;
 }
 
-// The options that are not the default and tell it apart or are the paper's; those of its baselines by what they
-// are.
+// Appends options that are not defaults and distinguish the curve or are specified in the paper; for baselines, in
+// words.
 static void append_options(const struct pairing *pairing, struct curve *curve)
 {
     const struct method *method = method_find(curve->method);
@@ -281,7 +281,7 @@ static void append_options(const struct pairing *pairing, struct curve *curve)
     json_decref(defaults);
 }
 
-// A curve is called by its method and chunk, and by whatever else tells it from another of the same.
+// Labels a curve by method and chunk, and by whatever distinguishes it from similar ones.
 static void label_curve(const struct pairing *pairing, struct curve *curve)
 {
     for (size_t i = 0; i < pairing->curve_count; i++)

@@ -1,41 +1,41 @@
-// Pairing: our records of an experiment beside the points that a paper reports for it, curve by curve.
+// Pairing: our records of an experiment beside a paper's points, curve by curve.
 #pragma once
 #include "harness/record/published.h"
 #include "harness/record/record.h"
 
-// One context or batch of a curve. Memory: bytes. Time: ms, measured or else a profile's estimate. Where the
-// paper's are of a sample, ours are the step's over its batch.
+// One context or batch of a curve. Memory in bytes; time in ms, measured or else estimated. If the paper's values
+// are per sample, ours are the step's divided by its batch.
 struct pair {
-    double at;                               // the context or the batch, as the file's axis says
-    size_t number;                           // as it came into its curve
+    double at;                               // the context or the batch, according to the file's axis
+    size_t number;                           // order of addition to its curve
     const struct record *record;             // NULL: not run
     const struct published_point *published; // NULL: not reported
-    double ours, floor, limit;               // floor: the lower bound, bytes; NaN: there is none
-    double drawn_chunks;                     // drawn, mean over the draws of a time; NaN: not drawn
+    double ours, floor, limit;               // floor: the lower bound in bytes; NaN: none
+    double drawn_chunks;                     // mean number of drawn chunks of a time; NaN: not drawn
     bool oom, estimated;
 };
 
-// Records whose trials differ in nothing but what the file's points run along, measurement, how many chunks are
-// drawn, and where the paper's series has no chunk, chunk.
+// Records whose trials differ only in the axis of the file's points, the measurement, the number of drawn chunks
+// and, if the paper's series has no chunk, the chunk.
 struct curve {
-    char label[160]; // without the model; "as autograd": logits at once, and all kept
-    json_t *setting; // what the trials have in common, with the method
+    char label[160]; // without the model; "as autograd": all logits at once, everything kept
+    json_t *setting; // common part of the trials, with the method
     const char *model, *method, *kv_gradient_dtype;
-    size_t chunk;         // 0: not told apart by it
-    bool published_chunk; // the paper tells its series apart by chunk
-    bool again;           // an earlier curve is held against the same points
+    size_t chunk;         // 0: not distinguished by chunk
+    bool published_chunk; // the paper distinguishes its series by chunk
+    bool again;           // an earlier curve is compared with the same points
     size_t count;
-    struct pair *pairs; // by what they are at
+    struct pair *pairs; // by axis value
 };
 
 struct pairing {
     const struct published_file *file;
     size_t curve_count;
-    struct curve *curves; // by model as in the records, then methods as in the program's list, then chunks
-    size_t missing;       // points with a counterpart among our methods, but no record
+    struct curve *curves; // by model in the records' order, then methods in the program's order, then chunks
+    size_t missing;       // points with one of our methods, but no record
 };
 
-// records: of the file's experiment, each trial once. Both are borrowed. Release with pairing_free.
+// records: of the file's experiment, one per trial. Both are borrowed. Release with pairing_free.
 void pairing_make(struct pairing *pairing, const struct published_file *file, const struct record *const *records,
                   size_t count);
 void pairing_free(struct pairing *pairing);

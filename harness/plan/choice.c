@@ -6,13 +6,13 @@
 #include "harness/text/size.h"
 #include <string.h>
 
-// Whether the trial leaves its method to be chosen.
+// Tells whether the trial's method is to be chosen.
 static bool is_open(const struct trial *trial)
 {
     return !trial->method->run;
 }
 
-// " 512 bytes too few (limits.memory)": what is missing of a limit, appended; nothing where it suffices.
+// Appends " 512 bytes too few (limits.memory)" if a limit is exceeded.
 static void say_missing(char *text, size_t bytes, size_t peak_bytes, size_t limit_bytes, const char *key)
 {
     size_t used = strlen(text);
@@ -39,10 +39,9 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
         space->families[nearest->family].trial->method->name, device, step->peak_bytes, kept, missing);
 }
 
-#define PLACES 8 // of weights, gradients and optimizer state, on the device or on the host each
+#define PLACES 8 // combinations of device and host for weights, gradients and optimizer state
 
-// What a trial may have on the host, by number; false: no other than one with a lower number, or what its decoder
-// refuses.
+// Sets combination `number` of offload targets; returns false if it equals a lower one or the decoder refuses it.
 static bool set_places(struct trial *trial, size_t number)
 {
     const struct optimizer *optimizer = trial->optimizer;
@@ -60,8 +59,9 @@ static bool set_places(struct trial *trial, size_t number)
     return true;
 }
 
-// Every exact method that ranks can share as is asked; with memory on the host in every choice of places. What they
-// point to is the trial's, but for the options. To be freed; their number. none: why a method is none of them.
+// Lists every exact method that ranks can share as requested; with host memory, with every combination of offload
+// targets. Except for options, members are borrowed from the trial. To be freed; returns their number. none: why a
+// method is excluded.
 static size_t list_trials(const struct trial *trial, bool host, struct trial **trials, struct status *none)
 {
     size_t count = 0;
@@ -106,7 +106,7 @@ static void take(struct trial *trial, const struct family *family, size_t index)
     trial->chosen = true;
 }
 
-// Rank 0 chooses: what the estimates are made of may differ from machine to machine.
+// Rank 0 chooses, because estimates may differ between machines.
 static bool choose(struct trial *trial, const struct world *world, struct planned_limits limits,
                    struct status *status)
 {
@@ -148,12 +148,12 @@ bool choose_method(struct trial *trial, struct planned_limits limits, struct sta
     return !is_open(trial) || (ranks_possible(trial, status) && choose(trial, &alone, limits, status));
 }
 
-// What this rank has, if its machine's memory is for so many.
+// The limits of this rank, if `ranks_beside` ranks share its machine.
 static bool own_limits(const struct trial *trial, const struct world *world, size_t ranks_beside,
                        struct planned_limits *limits, struct status *status)
 {
     char name[RANK_DEVICE_BYTES];
-    // Nothing is kept on a host whose memory, or folder, was not given.
+    // Nothing is offloaded to a host without a given memory limit or folder.
     size_t host_bytes = trial->host_folder ? NO_LIMIT : 0;
     *limits = (struct planned_limits){trial->memory_limit_bytes,
                                       trial->host_memory_limit_bytes ? trial->host_memory_limit_bytes : host_bytes};
@@ -169,14 +169,14 @@ static bool own_limits(const struct trial *trial, const struct world *world, siz
     if (device->arena.limit_bytes == ARENA_LIMIT_NOTHING)
         status_set(status, STATUS_OOM, "no method fits: nothing is left on %s (%s)", name,
                    device->arena.limit_what);
-    bool one_memory = device->arena.beside; // of the device and of the host
+    bool one_memory = device->arena.beside; // device and host share it
     if (!limits->device_bytes)
         limits->device_bytes = device->arena.limit_bytes / (one_memory ? ranks_beside : 1);
     device_close(device);
     return status->code == STATUS_OK;
 }
 
-// The largest of everyone's numbers, or the smallest.
+// The maximum or minimum over all ranks.
 static size_t among_ranks(const struct world *world, size_t own, bool largest)
 {
     size_t *all = calloc(world->comm.size, sizeof *all);
@@ -194,7 +194,7 @@ bool choose_within(struct trial *trial, const struct world *world, struct status
     struct planned_limits limits;
     if (!is_open(trial))
         return true;
-    // On the machine that has most of them; of ranks that are not started yet, on this one.
+    // The maximum number per machine; for ranks not yet started, all on this one.
     size_t beside = world->comm.size > 1 ? among_ranks(world, world->local_rank, true) + 1 : trial_ranks(trial);
     if (!ranks_possible(trial, status) || !own_limits(trial, world, beside, &limits, status))
         return false;

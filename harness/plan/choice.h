@@ -1,14 +1,12 @@
-// Choice: what a trial walks that asks for method auto: the fastest exact method that fits, with its options.
+// Choice: replaces method auto of a trial by the fastest exact method that fits, with its options.
 #pragma once
 #include "harness/plan/planned_step.h"
 #include "kernels/comm/world.h"
 
-// Puts the choice in the place of the trial's method and options, and on the host, where there is memory, what the
-// trial has on the device and the choice has there. Limits are of each rank. Of a method that is given it does
-// nothing. False and a status (oom: nothing fits).
+// Sets the trial's method and options, and offload targets if there is host memory. Limits are per rank. Does
+// nothing for other methods. Returns false and a status (oom: nothing fits).
 bool choose_method(struct trial *trial, struct planned_limits limits, struct status *status);
-// The same within the trial's limits; without them of a plan within what its profile says is usable, less its
-// reserve, and nothing on the host, of a device within what it and the host have free. Of ranks, which all come
-// here, one choice, within what the one with the least has; of the memory of a machine each has a part. Rank 0
-// alone says what is wrong, and the others wait to be ended.
+// The same within the trial's limits. Limits default to the profile's usable bytes less its reserve for plans
+// (without offload), to free memory otherwise. All ranks call this and get one choice, for the rank with the least
+// memory; ranks of a machine share its memory. Only rank 0 reports an error.
 bool choose_within(struct trial *trial, const struct world *world, struct status *status);

@@ -1,6 +1,6 @@
-// Each family's floor bounds what it can hold from above. The family of the highest bound is searched first; one
-// whose bound, or whose step one longer than the longest found so far, does not fit is left out. Families are
-// searched at their lowest candidate, which takes the least memory.
+// Each family's lower bound gives an upper bound of its extent. Families are searched in order of that bound; a
+// family is skipped if its bound, or its step at one more than the longest found so far, does not fit. A family is
+// searched at its lowest candidate, which takes the least memory.
 #include "harness/plan/longest.h"
 #include "harness/step/ranks_possible.h"
 #include <math.h>
@@ -18,14 +18,14 @@ struct search {
     struct status *status;
 };
 
-// Down to whole units, but one at least.
+// Rounds down to whole units, at least one.
 static void set_extent(struct trial *trial, enum extent extent, size_t value)
 {
     size_t unit = extent_unit(trial, extent), units = value / unit;
     *(extent == EXTENT_BATCH ? &trial->batch : &trial->context) = unit * (units ? units : 1);
 }
 
-// The most that the family can hold by its floor and by what it keeps on the host.
+// The family's maximum extent by its lower bound and its host memory.
 static bool bound_of(struct search *search, const struct family *family, double *max)
 {
     struct planned_step bound;
@@ -33,8 +33,8 @@ static bool bound_of(struct search *search, const struct family *family, double 
     *max = 0;
     if (!planned_bound(&bound, trial, family->options, &search->memos, search->status))
         return false;
-    // Tokens that are walked are less by prompts that are shared: more with every sequence, as many at any context.
-    // Of ranks that share them each has an even part, but for its pieces' last tokens.
+    // Shared prompts reduce the tokens of a step: proportionally to sequences, independently of the context. Ranks
+    // that share tokens each have an equal part, apart from rounding.
     double per_token = bound.lower_bound_bytes_per_token, tokens = (double)bound.tokens,
            ranks = (double)trial->parallel.sequence, sequences = (double)trial_sequences(trial, 0).count,
            uneven = ranks > 1 ? PIECES * ranks * sequences : 0,
@@ -58,7 +58,7 @@ static bool bound_of(struct search *search, const struct family *family, double 
 
 static bool search_family(struct search *search, const struct family *family, double max)
 {
-    struct trial tried = *family->trial; // what it points to is borrowed, but for the options
+    struct trial tried = *family->trial; // borrowed, except the options
     struct family at_max = *family;
     struct max_context *best = &search->longest->found, found;
     struct planned_step step;
@@ -70,7 +70,7 @@ static bool search_family(struct search *search, const struct family *family, do
     set_extent(&tried, search->extent, best->largest + extent_unit(&tried, search->extent));
     bool fine = planned_step(&step, &tried, tried.options, search->limits, &search->memos, search->status);
     bool longer = fine && step.fits;
-    if (longer || (fine && !best->largest && !*best->reason)) // the first tells why nothing goes
+    if (longer || (fine && !best->largest && !*best->reason)) // the first one explains why nothing fits
         fine = max_context_find(&found, &tried, search->extent, search->limits.device_bytes, (size_t)max / 4,
                                 search->status);
     if (fine && longer && found.largest > best->largest)
@@ -92,7 +92,7 @@ static bool search_all(struct search *search, const struct space *space)
         size_t next = 0;
         for (size_t f = 1; f < space->count; f++)
             next = max[f] > max[next] ? f : next;
-        if (n == 0 || max[next] > (double)search->longest->found.largest) // the first tells why nothing goes
+        if (n == 0 || max[next] > (double)search->longest->found.largest) // the first one explains why nothing fits
             fine = search_family(search, &space->families[next], max[next]);
         max[next] = -1;
     }

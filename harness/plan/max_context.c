@@ -1,5 +1,5 @@
-// Max context: doubling finds a context that is too long; between it and the longest that fits the peak is all but
-// linear in the context, so that a guess from two peaks is mostly right, and bisection does the rest.
+// Max context: doubling finds a context that is too long. Between it and the longest that fits, the peak is nearly
+// linear in the context, so a guess from two peaks is usually right, and bisection does the rest.
 #include "harness/plan/max_context.h"
 #include "harness/plan/rank_traces.h"
 #include "harness/spec/method_decode.h"
@@ -10,12 +10,12 @@
 #include <string.h>
 
 #define CONTEXT_MAX ((size_t)INT32_MAX) // token positions are i32 on devices
-#define BATCH_MAX   ((size_t)1 << 20)   // as of a trial
+#define BATCH_MAX   ((size_t)1 << 20)   // as in a trial
 
-// FORBIDDEN: the method's options, or the prompt, do not go with such a context.
+// FORBIDDEN: the method's options, or the prompt, do not allow the context.
 enum outcome { FITS, TOO_LONG, FORBIDDEN };
 
-// A context that does not go, in units of the granularity, and why.
+// A context that is not possible, in units of the granularity, and why.
 struct barrier {
     size_t units;
     bool memory;
@@ -24,18 +24,18 @@ struct barrier {
 
 struct search {
     const struct trial *trial;
-    struct trial *tried; // at the context that is tried
+    struct trial *tried; // at the context being tried
     struct setup_options options;
     struct step_report report;
     struct max_context *result;
     enum extent extent;
-    size_t fits, fitted_before; // units: the two longest that fit, and their peaks
+    size_t fits, fitted_before; // in units: the two longest that fit, and their peaks
     double fits_bytes, before_bytes;
-    struct barrier barrier, last; // the shortest known above what fits; that of the last attempt
+    struct barrier barrier, last; // the shortest known above those that fit; that of the latest attempt
     struct status status;
 };
 
-// Tokens per chunk; 1: there are none.
+// Tokens per chunk; 1: no chunks.
 static size_t chunk_of(const struct trial *trial)
 {
     return options_count(&trial->method->options, trial->options, "chunk", 1);
@@ -47,7 +47,7 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
     size_t count = ranks_fit(trial, &why) ? trial_ranks(trial) : 1, max = 0;
     bool ok = true;
     for (size_t rank = 0; ok && rank < count; rank++) {
-        if (split_data(trial_split(trial), rank) > 0 && !trial->parallel.zero) // which has what the first one has
+        if (split_data(trial_split(trial), rank) > 0 && !trial->parallel.zero) // same as the first one
             continue;
         struct setup setup;
         struct setup_options options = setup_options_of(trial);
@@ -66,7 +66,7 @@ bool max_context_resident(const struct trial *trial, size_t by_category[CATEGORY
     return ok;
 }
 
-// What a rank's step took; its bytes if no rank's before took more.
+// Records a rank's step; its bytes if no earlier rank took more.
 static void note_peak(struct max_context *found, const struct trial *tried, const struct setup *setup)
 {
     const struct arena *arena = &setup->device->arena;
@@ -104,12 +104,12 @@ static void note_failure(struct search *search, size_t units, bool memory, const
     snprintf(search->last.reason, sizeof search->last.reason, "%.500s", reason);
 }
 
-// Ranks' steps, one after another.
+// State while ranks' steps run one after another.
 struct tracing {
     struct search *search;
     struct max_context *found;
     struct status *status;
-    struct setup setup; // of the last
+    struct setup setup; // of the latest
     double *flops;      // [ranks]
 };
 
@@ -130,7 +130,7 @@ static const struct setup *trace_rank(void *tracer, struct comm comm, struct tra
         training_step_take(&step, &search->report);
         *tracing->status = setup->device->status;
     } else if (tracing->status->code != STATUS_OOM) {
-        search->status = *tracing->status; // at whatever context
+        search->status = *tracing->status; // at any context
     }
     if (tracing->status->code != STATUS_OK)
         return NULL;
@@ -154,7 +154,7 @@ static void plan_ranks(struct search *search, struct max_context *found, struct 
     free(tracing.flops);
 }
 
-// Draw `index` of those of which one takes the most memory. False: there is none.
+// Selects draw `index` of the candidates for the maximum memory. Returns false if there is none.
 static bool take_draw(struct search *search, size_t index)
 {
     struct trial *tried = search->tried;
@@ -175,8 +175,7 @@ static void plan_draws(struct search *search, struct max_context *found, struct 
     }
 }
 
-// Plans one step of every rank that walks unlike the others, with the optimizer's, which may bring to the device
-// what is kept on the host.
+// Plans one step of every distinct rank, with the optimizer's update, which may bring offloaded data to the device.
 static enum outcome attempt(struct search *search, size_t units)
 {
     struct trial *tried = search->tried;
@@ -201,7 +200,7 @@ static enum outcome attempt(struct search *search, size_t units)
     plan_draws(search, &found, &status);
     if (status.code == STATUS_OK)
         note_fit(search, units, &found);
-    else // of memory, or of what the device takes
+    else // of memory, or of the device's sizes
         note_failure(search, units, status.code == STATUS_OOM, status.message);
     return status.code == STATUS_OK ? FITS : TOO_LONG;
 }
@@ -211,8 +210,8 @@ static size_t units_max(const struct search *search)
     return (search->extent == EXTENT_BATCH ? BATCH_MAX : CONTEXT_MAX) / search->result->granularity;
 }
 
-// Upwards from `units` until something does not go. Whatever is forbidden before anything fitted is passed over: a
-// budget needs its chunks.
+// Doubles from `units` until it fails. Forbidden values before anything fits are skipped: a budget needs enough
+// chunks.
 static void double_up(struct search *search, size_t units)
 {
     size_t max = units_max(search);
@@ -232,7 +231,7 @@ static void double_up(struct search *search, size_t units)
     search->barrier = search->last;
 }
 
-// Where the limit would be if the peak grew on as it last did.
+// Extrapolates to the limit from the last two peaks.
 static size_t guess(const struct search *search, size_t limit_bytes)
 {
     double growth =
@@ -243,20 +242,20 @@ static size_t guess(const struct search *search, size_t limit_bytes)
     return units > (double)search->fits && units < (double)search->barrier.units ? (size_t)units : 0;
 }
 
-// Until what fits and what does not are neighbours.
+// Narrows until the fitting and failing values are adjacent.
 static void close_in(struct search *search, size_t limit_bytes)
 {
-    size_t low = search->fits; // nothing below it is of interest: it fits, or is forbidden
+    size_t low = search->fits; // smaller values are irrelevant: they fit, or are forbidden
     size_t guessed = guess(search, limit_bytes), beside = 0;
     while (search->barrier.units - low > 1 && search->status.code == STATUS_OK) {
         size_t units = guessed                                          ? guessed
                        : beside > low && beside < search->barrier.units ? beside
                                                                         : low + (search->barrier.units - low) / 2;
         enum outcome outcome = attempt(search, units);
-        // Beside a good guess lies the other side of the limit.
+        // A good guess is adjacent to the limit.
         beside = !guessed ? 0 : outcome == FITS ? units + 1 : units - 1;
         guessed = 0;
-        // Forbidden before anything fitted: too short.
+        // Forbidden before anything fits: too short.
         if (outcome == FITS || (outcome == FORBIDDEN && !search->fits))
             low = units;
         else
@@ -264,7 +263,7 @@ static void close_in(struct search *search, size_t limit_bytes)
     }
 }
 
-// A shorter last chunk can make a longer context take less: one more chunk is tried before it is believed.
+// A shorter last chunk can reduce memory at a longer context, so one more chunk is tried.
 static bool goes_on(struct search *search)
 {
     const struct trial *trial = search->trial;
@@ -285,15 +284,15 @@ bool max_context_find(struct max_context *result, const struct trial *trial, enu
     bool whole_chunks = trial->method->largest_draw && extent == EXTENT_CONTEXT;
     *result = (struct max_context){.granularity = whole_chunks ? chunk_of(trial) : extent_unit(trial, extent)};
     struct status why = {0};
-    if (!(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(
-            trial, &why)) { // which is this method's result, not the end of the others
+    if (!(extent == EXTENT_BATCH ? ranks_fit : ranks_possible)(trial,
+                                                               &why)) { // a result of this method; others go on
         snprintf(result->reason, sizeof result->reason, "%.500s", why.message);
         return true;
     }
     struct search *search = calloc(1, sizeof *search);
     struct trial *tried = malloc(sizeof *tried);
     CHECK(search && tried);
-    *tried = *trial; // what it points to is borrowed, but for the options
+    *tried = *trial; // borrowed, except the options
     tried->options = options_copy(&trial->method->options, trial->options);
     *search = (struct search){
         .trial = trial, .tried = tried, .options = setup_options_of(trial), .result = result, .extent = extent};

@@ -50,7 +50,7 @@ bool estimates_tell_apart(struct estimate_range range, double a_seconds, double 
     return fmax(a_seconds, b_seconds) > fmin(a_seconds, b_seconds) * range.apart;
 }
 
-// What joins the ranks; NULL: they say more than can be timed.
+// The ranks' interconnect; NULL: too many events to time.
 static const struct interconnect *planned_interconnect(const struct trial *trial)
 {
     static const struct interconnect nominal = {
@@ -73,7 +73,7 @@ static size_t no_workspace(const struct device *device, struct attention_shape s
     return 0;
 }
 
-// The same rules, but that every operation runs at once.
+// The same rules, but every operation runs at once.
 static struct device_rules at_once(const struct device_rules *rules)
 {
     struct device_rules own = *rules;
@@ -83,9 +83,9 @@ static struct device_rules at_once(const struct device_rules *rules)
     return own;
 }
 
-#define ROUNDING 1e-9 // sums are rounded in another order than a step's own
+#define ROUNDING 1e-9 // sums are rounded in another order than the step's
 
-// Of a step of which no queue waits.
+// Time of a step in which no queue waits.
 static double bound_s(const struct device *device)
 {
     const struct counters *counters = &device->counters;
@@ -95,19 +95,19 @@ static double bound_s(const struct device *device)
     return (1 - ROUNDING) * rates_limited_s(device->roofline.rates, seconds, counters->flops);
 }
 
-// What a step is planned with, and what it comes to.
+// Inputs and results of planning a step.
 struct plan {
-    struct trial trial; // what it points to is borrowed, but for the options: those of the largest draw
+    struct trial trial; // borrowed, except the options: those of the largest draw
     bool bound;
     struct planned_limits limits;
     struct planned_memos *memos;
     struct setup setup;
-    struct device_ops ops; // of a bound
+    struct device_ops ops; // for a bound
     struct device_rules rules;
     struct planned_step *step;
-    bool ran;            // then it is memory that is too little, or a size that the device does not take
-    struct trace *trace; // of a rank, what it says; NULL: nobody asks
-    double *flops;       // [ranks] of those that were walked
+    bool ran;            // a failure is then lack of memory, or a size that the device does not support
+    struct trace *trace; // communication of a rank; NULL: not recorded
+    double *flops;       // [ranks] of those that ran
 };
 
 // The optimizer of a training run steps without its batch.
@@ -139,7 +139,7 @@ static void take_step(struct plan *plan)
     step_report_free(&report);
 }
 
-// The run that the trial's step is one of; NULL and a status if its data cannot be read.
+// The training run of the trial's step; NULL and a status if its data cannot be read.
 static const struct train *train_of(struct planned_memos *memos, const struct trial *trial, struct status *status)
 {
     struct world alone;
@@ -155,8 +155,8 @@ static const struct train *train_of(struct planned_memos *memos, const struct tr
     return NULL;
 }
 
-// Walks all shapes of the training run but the first, of which the setup then has the batch. The peaks are those of
-// the run, which does not take the batch that the setup was opened with.
+// Runs all shapes of the training run but the first, and leaves the first one's batch in the setup. Peaks are the
+// run's, which does not use the setup's original batch.
 static bool run_shapes(struct plan *plan, struct status *status)
 {
     struct setup *setup = &plan->setup;
@@ -183,7 +183,7 @@ static struct setup_options options_within(const struct trial *trial, struct pla
     return how;
 }
 
-// One rank, or all there is: what it takes.
+// Plans one rank, or a whole trial without ranks.
 static struct planned_step plan_rank(struct plan *plan, const struct comm *comm)
 {
     const struct trial *trial = &plan->trial;
@@ -223,7 +223,7 @@ static bool is_fine(const struct planned_step *step)
     return step->why.code == STATUS_OK;
 }
 
-// The bytes of what has most in a place, and the time of the slowest; what is not fine stands for all.
+// Combines steps: maximum bytes per place, and the longest time; a failure stands for all.
 static void add_step(struct planned_step *all, const struct planned_step *own)
 {
     size_t host_bytes = own->host_peak_bytes > all->host_peak_bytes ? own->host_peak_bytes : all->host_peak_bytes;
@@ -275,7 +275,7 @@ static void plan_ranks(struct plan *plan)
     free(plan->flops);
 }
 
-// Of a stage's first rank. Without overlap it waits as long for its meetings whatever the sizes of its chunks.
+// Bounds a stage's first rank. Without overlap its waits for collectives do not depend on chunk sizes.
 static struct planned_step bound_rank(struct plan *plan, size_t rank)
 {
     struct comm comm = comm_planned(rank, trial_ranks(&plan->trial));
@@ -291,7 +291,7 @@ static struct planned_step bound_rank(struct plan *plan, size_t rank)
     return step;
 }
 
-// The first rank of each stage, and what they take on average: no less than the most of one.
+// Averages over the first rank of each stage: a lower bound of the maximum.
 static void bound_stages(struct plan *plan)
 {
     const struct parallel *parallel = &plan->trial.parallel;
@@ -315,7 +315,7 @@ static void bound_stages(struct plan *plan)
     mean->peak_bytes = mean->lower_bound_bytes;
 }
 
-// Whether the method takes these options, and ranks can share it with them; else it is not one to be chosen.
+// Tells whether the method accepts these options, and ranks can share it; otherwise it is no candidate.
 static bool is_possible(const struct trial *trial, struct status *why)
 {
     const struct method *method = trial->method;
@@ -325,7 +325,7 @@ static bool is_possible(const struct trial *trial, struct status *why)
            status_set(why, STATUS_BAD_INPUT, "%s", status.message);
 }
 
-// Draw `index` of those of which one takes the most memory. False: there is none.
+// Selects draw `index` of the candidates for the maximum memory. Returns false if there is none.
 static bool take_draw(struct plan *plan, const void *options, size_t index)
 {
     const struct method *method = plan->trial.method;

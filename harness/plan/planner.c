@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-// --- what is known of a family
+// --- families
 
 static const struct family *family_of(const struct planner *planner, size_t f)
 {
@@ -14,8 +14,7 @@ static bool within(const struct planned_limits *limits, const struct planned_ste
     return step->peak_bytes <= limits->device_bytes && step->host_peak_bytes <= limits->host_bytes;
 }
 
-// Whether some candidate may: by the method's floor, and by what is kept on the host, which the candidates have in
-// common.
+// Tells whether some candidate may fit: by the method's lower bound, and by host bytes, which the candidates share.
 static bool can_fit(const struct planner *planner, size_t f, const struct planned_limits *limits)
 {
     const struct planned_step *bound = &planner->bounds[f];
@@ -23,16 +22,16 @@ static bool can_fit(const struct planner *planner, size_t f, const struct planne
            bound->lower_bound_bytes <= limits->device_bytes;
 }
 
-// Whether attention may have a mask, which the device's own kernels take: all of a chunk, if it hides a key from
-// one query.
+// Tells whether attention may have a mask, for which the device's own kernels run a whole chunk if any key is
+// hidden from a query.
 static bool may_be_masked(const struct trial *trial)
 {
     return trial->config.sliding_window > 0 || trial->packing.count > 0 || trial->packing.mean > 0 ||
            trial->group > 1 || trial->data.kind == DATA_BATCH;
 }
 
-// Whether a higher candidate takes no more time: so by a roofline and by rates that rise, unless a step may wait
-// for copies or for other ranks, or attention has a rate of its own where it has a mask.
+// Tells whether a higher candidate takes no more time: by a roofline and by rising rates, unless a step may wait
+// for copies or ranks, or masked attention has its own rate.
 static bool is_rising(const struct planner *planner, size_t f)
 {
     return !planner->measured && planner->bounds[f].host_peak_bytes == 0 &&
@@ -49,15 +48,15 @@ static bool bound_at(struct planner *planner, size_t f, size_t index, struct pla
     return fine;
 }
 
-// What is known of a candidate: its step, if it was planned to the end; else that it does not fit into the limits.
+// Results for a candidate: its step if it was planned completely, otherwise that it exceeds the limits.
 struct planned_before {
-    double bound_s; // 0: not known
+    double bound_s; // 0: unknown
     bool known;
     struct planned_limits limits;
     struct planned_step step;
 };
 
-// From before, if that answers it.
+// Looks up an earlier result, if it answers the question.
 static bool recall(const struct planned_before *before, struct planned_limits limits, struct planned_step *step)
 {
     if (!before->known || (!before->step.fits && (limits.device_bytes > before->limits.device_bytes ||
@@ -83,8 +82,8 @@ static bool plan_at(struct planner *planner, struct planned_limits limits, struc
     return fine;
 }
 
-// The bound of a family's highest candidate. Where things are kept changes the bytes before the step alone, and
-// makes no step faster: of a trial's families but the first it is that of the dominating family.
+// Finds the bound of a family's highest candidate. Offload targets only change the bytes before the step and make
+// no step faster, so other families of a trial use the dominating family's bound.
 static bool find_bound(struct planner *planner, size_t f, size_t first_of_trial, struct status *status)
 {
     const struct family *family = family_of(planner, f);
@@ -136,16 +135,15 @@ void planner_close(struct planner *planner)
     *planner = (struct planner){0};
 }
 
-// --- the fastest
+// --- the fastest candidate
 
-// What is left of a family. First, of candidates [low, high] the highest that fits is looked for, which is the
-// fastest if the family is rising; of any other family the candidates below it come then, from the highest,
-// candidate `high` next.
+// The remaining part of a family. First finds the highest candidate in [low, high] that fits, which is the fastest
+// in a rising family; in other families candidates below it follow in descending order, `high` next.
 struct search_node {
-    size_t low, high, bottom; // below candidate `bottom` the dominating family fits, which takes no more time
+    size_t low, high, bottom; // below candidate `bottom` the dominating family fits and takes no more time
     bool open, halved, asked,
-        descending; // halved: the highest candidate did not fit; asked: the family's least does
-    double bound_s; // of all candidates that are left
+        descending; // halved: the highest candidate did not fit; asked: the family's minimum does
+    double bound_s; // of all remaining candidates
 };
 
 static bool is_better(const struct planned_step *a, const struct planned_step *b)
@@ -153,7 +151,7 @@ static bool is_better(const struct planned_step *a, const struct planned_step *b
     return !b->fits || a->seconds < b->seconds || (a->seconds == b->seconds && a->peak_bytes < b->peak_bytes);
 }
 
-// The open node of the least bound; count: there is none that could still be better.
+// The open node with the lowest bound; count: none could still improve.
 static size_t most_promising(const struct search_node *nodes, size_t count, const struct candidate *best,
                              double margin)
 {
@@ -165,8 +163,8 @@ static size_t most_promising(const struct search_node *nodes, size_t count, cons
                                                                                                         : found;
 }
 
-// The bound of the candidates that are left, which is that of the highest. Where things are kept makes no step
-// faster: it is the dominating family's, which is then asked for once.
+// Tightens the bound to the remaining candidates', the highest one's. Offload targets make no step faster: uses the
+// dominating family's, computed once.
 static bool tighten(struct planner *planner, struct search_node *node, size_t f, struct status *status)
 {
     size_t dominating = family_of(planner, f)->dominating;
@@ -181,8 +179,8 @@ static bool tighten(struct planner *planner, struct search_node *node, size_t f,
     return true;
 }
 
-// Whether the family's least may fit, and with it some candidate of the family; by the bounds, by the dominating
-// family's, which keeps more on the device, and by its lowest candidate, which may be the best, too.
+// Tells whether the family's minimum, and so some candidate, may fit: by the bounds, by the dominating family's,
+// which keeps more on the device, and by its lowest candidate, which may be the best too.
 static bool min_fits(struct planner *planner, struct planned_limits limits, size_t f, struct candidate *best,
                      bool *fits, struct status *status)
 {
@@ -200,7 +198,7 @@ static bool min_fits(struct planner *planner, struct planned_limits limits, size
     return fine;
 }
 
-// What is left when a candidate has been planned.
+// The remaining part after a candidate has been planned.
 static bool go_on(struct planner *planner, struct search_node *node, size_t f, const struct candidate *planned,
                   struct status *status)
 {
@@ -226,8 +224,8 @@ static bool go_on(struct planner *planner, struct search_node *node, size_t f, c
     return !node->open || tighten(planner, node, f, status);
 }
 
-// Leaves out the candidates at which the dominating family is known to fit, and with them all below: there it fits,
-// too, or takes no less time. The highest candidate, of one chunk, may take less memory than the one below it.
+// Drops candidates at which the dominating family is known to fit, and all below: it fits there too, in no more
+// time. The highest candidate, one chunk, may take less memory than the one below it.
 static void leave_to_dominating(struct planner *planner, struct planned_limits limits, struct search_node *node,
                                 size_t f)
 {
@@ -245,7 +243,7 @@ static void leave_to_dominating(struct planner *planner, struct planned_limits l
     }
 }
 
-// Plans one candidate of the node: the highest, and when that did not fit the middle of those that are left.
+// Plans one candidate of the node: the highest, then the middle of the rest.
 static bool visit(struct planner *planner, struct planned_limits limits, struct search_node *node, size_t f,
                   struct candidate *best, struct status *status)
 {
@@ -265,7 +263,7 @@ static bool visit(struct planner *planner, struct planned_limits limits, struct 
     return go_on(planner, node, f, &tried, status);
 }
 
-// Within a margin: nothing that fits takes less time than the best by more.
+// Searches within a margin: nothing that fits is faster than the best by more.
 static bool search(struct planner *planner, struct planned_limits limits, double margin, struct candidate *best,
                    struct status *status)
 {
@@ -276,7 +274,7 @@ static bool search(struct planner *planner, struct planned_limits limits, double
     for (size_t f = 0; f < count; f++) {
         const struct planned_step *bound = &planner->bounds[f];
         size_t candidates = family_of(planner, f)->candidates;
-        bool over = !within(&limits, bound); // the highest candidate is
+        bool over = !within(&limits, bound); // the highest candidate exceeds it
         nodes[f] = (struct search_node){.high = over && candidates > 1 ? candidates - 2 : candidates - 1,
                                         .open = can_fit(planner, f, &limits) && (!over || candidates > 1),
                                         .halved = over,
@@ -289,13 +287,13 @@ static bool search(struct planner *planner, struct planned_limits limits, double
     return fine;
 }
 
-// What a family's lowest candidate takes, about: by the floor, where its method has one.
+// The approximate bytes of a family's lowest candidate: by the lower bound if its method has one.
 static size_t min_bytes(const struct planned_step *bound)
 {
     return bound->lower_bound_bytes_per_token > 0 ? bound->lower_bound_bytes : bound->peak_bytes;
 }
 
-// Whether a is nearer to the limits than b.
+// Tells whether a is nearer to the limits than b.
 static bool is_nearer(const struct planned_limits *limits, const struct planned_step *a,
                       const struct planned_step *b)
 {
@@ -305,7 +303,7 @@ static bool is_nearer(const struct planned_limits *limits, const struct planned_
     return min_bytes(a) < min_bytes(b) || (min_bytes(a) == min_bytes(b) && a->peak_bytes < b->peak_bytes);
 }
 
-// The lowest candidate of the family that comes nearest.
+// Plans the lowest candidate of the nearest family.
 static bool plan_min(struct planner *planner, struct candidate *min, struct status *status)
 {
     size_t found = 0;
@@ -327,13 +325,13 @@ bool planner_fastest(struct planner *planner, struct candidate *fastest, struct 
 
 bool planner_unlimited(struct planner *planner, struct candidate *fastest, struct status *status)
 {
-    size_t host_bytes = planner->limits.host_bytes ? NO_LIMIT : 0; // nothing is kept on a host that was not given
+    size_t host_bytes = planner->limits.host_bytes ? NO_LIMIT : 0; // without host memory nothing is offloaded
     return search(planner, (struct planned_limits){NO_LIMIT, host_bytes}, 0, fastest, status);
 }
 
-// --- the front
+// --- the Pareto front
 
-// Behind the fastest, of points whose times are within the margin all but the one of the least memory.
+// After the fastest, keeps among points with times within the margin only the one with the least memory.
 static size_t thin(struct candidate *points, size_t count)
 {
     size_t kept = 0;
@@ -346,8 +344,8 @@ static size_t thin(struct candidate *points, size_t count)
     return kept;
 }
 
-// The fastest in less and less memory, until nothing fits. A point that turns out no slower than one of more
-// memory, which the margin allows, takes its place.
+// Finds the fastest within decreasing memory limits until nothing fits. A point that is no slower than one with
+// more memory, possible within the margin, replaces it.
 bool planner_pareto_front(struct planner *planner, const struct candidate *fastest, struct candidate **points,
                           size_t *count, struct status *status)
 {

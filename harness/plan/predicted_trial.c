@@ -5,11 +5,11 @@
 #include "harness/text/size.h"
 #include <math.h>
 
-// Of method auto, what it chooses with the memory that is free now; its options are then the trial's own.
+// With method auto, its choice for the memory that is free now; the options then belong to the trial.
 static bool choose(struct trial *chosen, const struct trial *trial, struct status *why)
 {
     struct world alone;
-    *chosen = *trial; // what it points to is borrowed, but for the options
+    *chosen = *trial; // borrowed, except the options
     chosen->options = options_copy(&trial->method->options, trial->options);
     world_open_alone(&alone);
     return choose_within(chosen, &alone, why);

@@ -7,45 +7,45 @@ struct transfer {
     double sent_s, room_s, gone_s; // or UNKNOWN
 };
 
-// Messages from one of the timed ranks to another, in their order.
+// Messages from one timed rank to another, in order.
 struct channel {
     size_t from, to;
     const struct link_level *level;
-    size_t sent, received; // that were asked for
+    size_t sent, received; // numbers of posted ones
     size_t capacity;
     struct transfer *transfers;
-    double free_s; // when the last has gone
+    double free_s; // end of the latest message
 };
 
 struct meeting {
-    size_t come;     // of its members
-    double latest_s; // of those
+    size_t come;     // members that have arrived
+    double latest_s; // latest arrival
 };
 
-// Ranks that meet, again and again.
+// Ranks that perform collectives with each other.
 struct group {
     size_t first, stride, size;
-    size_t member_count, *members; // of the timed ranks
-    size_t counted;                // of the rank whose addresses are being found
+    size_t member_count, *members; // among the timed ranks
+    size_t counted;                // for the rank whose addresses are being computed
     size_t capacity;
     struct meeting *meetings;
 };
 
-// Which message or meeting an event is: of a channel, or of a group, and its number there.
+// The message or collective of an event: index of a channel or group, and number in it.
 struct address {
     size_t of, number;
-    double come_s, done_s; // of a meeting: the rank has come to it, and is done; or UNKNOWN
+    double come_s, done_s; // of a collective: arrival and end at this rank; or UNKNOWN
 };
 
 struct timed {
     struct timed_rank *rank;
-    size_t next; // event
-    bool comes;  // to it, and waits
+    size_t next; // next event
+    bool comes;  // arriving, and waits
     double clock_s;
-    struct address *addresses; // [trace->count] of the events that are messages and meetings
-    size_t meeting;            // the event that its links come to next, or one before it
-    bool waits;                // they have come to it
-    double free_s;             // when they are done with the one before
+    struct address *addresses; // [trace->count] for events that are messages and collectives
+    size_t meeting;            // the event that its links process next, or one before
+    bool waits;                // its links have arrived there
+    double free_s;             // end of the previous one on its links
 };
 
 struct simulation {
@@ -73,7 +73,7 @@ static void *room_for(void *items, size_t *capacity, size_t count, size_t bytes)
     return items;
 }
 
-// The timed rank of a number; all that anybody speaks to are there.
+// The index of a rank among the timed ones, which include all communication partners.
 static size_t timed_of(const struct simulation *s, size_t number)
 {
     size_t low = 0, high = s->count;
@@ -140,12 +140,12 @@ static struct address meeting_of(struct simulation *s, const struct timed_rank *
     return (struct address){i, group->counted++, UNKNOWN, UNKNOWN};
 }
 
-// Which message or meeting each event is.
+// Finds the message or collective of each event.
 static void find_addresses(struct simulation *s, size_t own)
 {
     struct timed *timed = &s->timed[own];
     const struct trace *trace = timed->rank->trace;
-    size_t peers[2] = {SIZE_MAX, SIZE_MAX}, channels[2] = {0, 0}; // of the last send, and the last receive
+    size_t peers[2] = {SIZE_MAX, SIZE_MAX}, channels[2] = {0, 0}; // of the latest send and receive
     timed->addresses = calloc(trace->count + 1, sizeof *timed->addresses);
     CHECK(timed->addresses);
     for (size_t i = 0; i < s->group_count; i++)
@@ -166,7 +166,7 @@ static void find_addresses(struct simulation *s, size_t own)
     }
 }
 
-// Both ends are known: when it has gone.
+// Computes a message's end once both ends are known.
 static void carry(struct channel *channel, struct transfer *transfer, double bytes)
 {
     if (transfer->sent_s == UNKNOWN || transfer->room_s == UNKNOWN)
@@ -177,7 +177,7 @@ static void carry(struct channel *channel, struct transfer *transfer, double byt
 
 static void come_next(struct simulation *s, struct timed *timed);
 
-// All have come to it.
+// Computes a collective once all ranks have arrived.
 static void begin(struct simulation *s, const struct group *group, const struct meeting *meeting)
 {
     for (size_t i = 0; i < group->member_count; i++) {
@@ -196,11 +196,12 @@ static void begin(struct simulation *s, const struct group *group, const struct 
         come_next(s, &s->timed[group->members[i]]);
 }
 
-// Its links, done with a meeting, come to the next that the rank has come to, if there is one.
+// Moves a rank's links to its next collective, if it has arrived there.
 static void come_next(struct simulation *s, struct timed *timed)
 {
     const struct trace *trace = timed->rank->trace;
-    size_t end = timed->next < trace->count ? timed->next + 1 : trace->count; // of what the rank has come to
+    size_t end =
+        timed->next < trace->count ? timed->next + 1 : trace->count; // end of the events that the rank has reached
     while (timed->meeting < end && trace->events[timed->meeting].kind != TRACE_MEET)
         timed->meeting++;
     if (timed->waits || timed->meeting == end || timed->addresses[timed->meeting].come_s == UNKNOWN)
@@ -220,7 +221,7 @@ static void come(struct simulation *s, struct timed *timed)
     come_next(s, timed);
 }
 
-// False: it is not known yet until when.
+// Returns false if the end of the wait is not yet known.
 static bool wait_for(struct simulation *s, struct timed *timed, const struct trace_event *event)
 {
     struct address address = timed->addresses[event->event];
@@ -247,7 +248,7 @@ static void ask(struct simulation *s, struct timed *timed, const struct trace_ev
     carry(channel, transfer, event->sent_bytes);
 }
 
-// From where it stands to where it has to wait. Whether it went on.
+// Advances a rank to its next wait. Returns whether it advanced.
 static bool go_on(struct simulation *s, struct timed *timed)
 {
     const struct trace *trace = timed->rank->trace;
@@ -255,7 +256,7 @@ static bool go_on(struct simulation *s, struct timed *timed)
     bool waits = false;
     while (!waits && timed->next < trace->count) {
         const struct trace_event *event = &trace->events[timed->next];
-        if (!timed->comes) { // else it has to wait, and has computed before
+        if (!timed->comes) { // otherwise it is waiting and has computed before
             timed->clock_s += event->busy_s;
             timed->comes = true;
         }

@@ -2,9 +2,9 @@
 #include "harness/plan/rank_times.h"
 #include <string.h>
 
-// Of a stage, the last that were asked for.
+// Traces kept per stage, the most recent ones.
 #define TRACES_KNOWN 256
-// Up to so many ranks of the same sequences each is walked for itself.
+// Up to this many ranks with the same sequences are traced individually.
 #define SHARES_TRACED 64
 
 static struct ranks ranks_at(const struct rank_traces *traced, size_t rank)
@@ -14,7 +14,7 @@ static struct ranks ranks_at(const struct rank_traces *traced, size_t rank)
     return ranks_of(&comm, trial_split(trial), &trial->config, trial->context);
 }
 
-// As many layers, and the same neighbours.
+// Tells whether two stages have equally many layers and the same kind of neighbours.
 static bool stages_alike(const struct rank_traces *traced, size_t stage, size_t other)
 {
     struct ranks a = ranks_at(traced, stage * traced->replicas), b = ranks_at(traced, other * traced->replicas);
@@ -22,9 +22,9 @@ static bool stages_alike(const struct rank_traces *traced, size_t stage, size_t 
            ranks_highest(&a) == ranks_highest(&b);
 }
 
-// The q-th shares of the tokens, which cost alike where nothing but the order of tokens masks them and all pieces
-// are as long: what one of a share's two pieces sees less than another share's, the other sees more. But for the
-// first share and for the last, whose pieces lie side by side.
+// Tells whether two shares of tokens cost the same, which holds if only the order of tokens masks them and all
+// pieces have equal length: one piece of a share sees more as the other sees less. Except the first and the last
+// share, whose pieces are adjacent.
 static bool shares_alike(const struct trial *trial, size_t q, size_t other)
 {
     size_t ranks = trial->parallel.sequence, last = ranks - 1;
@@ -32,14 +32,14 @@ static bool shares_alike(const struct trial *trial, size_t q, size_t other)
                           trial->context % (PIECES * ranks) == 0 && !trial->config.sliding_window);
 }
 
-// Have the same place in their nodes; the first node's sums are added to nobody's.
+// Tells whether replicas have the same index in their nodes; the first node's sums are not added to others.
 static bool places_alike(const struct trial *trial, size_t replica, size_t other)
 {
     size_t node = trial->parallel.node;
     return node <= 1 || (replica % node == other % node && (replica < node) == (other < node));
 }
 
-// Of replicas of the stage that is open. The first adds what it has to nobody's.
+// Tells whether replicas of the open stage cost the same. The first one's sums are not added to others.
 static bool replicas_alike(const struct rank_traces *traced, size_t replica, size_t other)
 {
     const struct trial *trial = traced->trial;
@@ -61,7 +61,7 @@ static bool trace(struct rank_traces *traced, size_t rank)
     return traced->open;
 }
 
-// The ranks of a stage, from the last to the first. Most are as the one before them.
+// Traces the ranks of a stage, from the last to the first. Most equal the previous one.
 static bool trace_stage(struct rank_traces *traced, size_t stage)
 {
     size_t first = stage * traced->replicas, known[TRACES_KNOWN], count = 0;
@@ -108,9 +108,9 @@ bool rank_traces_open(struct rank_traces *traced)
     return true;
 }
 
-// Of every stage the replicas that were walked in any, and those that share their sequences. With them all that any
-// of them sends messages to is there: ranks of a pipeline send them to the same replica of others, and those that
-// share sequences to each other. Meetings are of all replicas, or of these.
+// Lists for every stage the replicas traced in any stage, and those that share their sequences. This includes all
+// communication partners: pipeline ranks send to the same replica of other stages, and ranks that share sequences
+// to each other; collectives are over all replicas, or over these.
 static size_t list_timed(const struct rank_traces *traced, size_t sample, struct timed_rank **timed)
 {
     size_t n = 0, together = traced->trial->parallel.sequence;

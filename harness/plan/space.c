@@ -44,7 +44,7 @@ static void add_family(struct space *space, const struct trial *trial, const voi
     space->candidates += family->candidates;
 }
 
-// Every pick of the rows from this one on, on top of what the options hold already.
+// Adds every combination of the rows from this one on, with the options set so far.
 static void add_picks(struct space *space, const struct trial *trial, void *options, const struct option *row,
                       const struct option *ascending, size_t depth, size_t *picks, size_t *min)
 {
@@ -63,14 +63,14 @@ static void add_picks(struct space *space, const struct trial *trial, void *opti
     }
 }
 
-// Of trials of one space.
+// For trials of one space.
 static bool differs_in_places_alone(const struct trial *a, const struct trial *b)
 {
     return a->method == b->method && a->kv_gradient_dtype == b->kv_gradient_dtype &&
            a->kv_gradient_stochastic == b->kv_gradient_stochastic && a->quantisation == b->quantisation;
 }
 
-// Families of such trials are as many, in one order.
+// Such trials have equally many families, in the same order.
 static void find_dominating(struct space *space, const struct trial *trials, size_t count)
 {
     size_t *first = calloc(count + 1, sizeof *first);

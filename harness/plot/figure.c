@@ -15,7 +15,7 @@ static double context_of(const struct record *record)
     return record->trial.context;
 }
 
-// A chunk of 0, or above the context, is the whole context; NaN: the method has no chunks.
+// A chunk of 0, or above the context, is the whole context; NaN: no chunks.
 static double chunk_of(const struct record *record)
 {
     double chunk = record_option_number(record, "chunk"), context = context_of(record);
@@ -32,7 +32,7 @@ static bool is_oom(const struct record *record)
     return record->status == RECORD_OOM;
 }
 
-// NaN: the method has no such option.
+// NaN: no such option.
 static double budget_of(const struct record *record)
 {
     const struct method *method = method_find(record_method(record));
@@ -45,7 +45,7 @@ static void row_start(struct figure_table *table, const struct series_table *all
     figure_table_row(table, (size_t)(series - all->series) + 1, series->method, series->rank, "%s", series->label);
 }
 
-// Insertion sort of a series by one key; the order of the file decides between equals.
+// Insertion sort of a series by one key; stable.
 static void sort_series(struct series *series, double (*key)(const struct record *record))
 {
     for (size_t i = 1; i < series->record_count; i++) {
@@ -63,7 +63,7 @@ static bool any(const struct record *record)
     return true;
 }
 
-// How many different values of key the series has, of those records that count.
+// Number of distinct key values among the counted records of the series.
 static size_t distinct(const struct series *series, double (*key)(const struct record *),
                        bool (*counts)(const struct record *))
 {
@@ -77,7 +77,7 @@ static size_t distinct(const struct series *series, double (*key)(const struct r
     return found;
 }
 
-// Series of the records that are wanted, so that each has rows. Release with series_free.
+// Series of the wanted records, each with some. Release with series_free.
 static void wanted_series(struct series_table *all, const struct record *const *records, size_t count,
                           bool (*wanted)(const struct record *), const char *const *omit, bool prefixed)
 {
@@ -91,7 +91,7 @@ static void wanted_series(struct series_table *all, const struct record *const *
     free(kept);
 }
 
-// Draw 0, whose peak a record has, may have no chunk: that says nothing of what a step takes.
+// Draw 0, whose peak is recorded, may have no chunk and then says nothing about a step.
 static bool is_empty_draw(const struct record *record, const struct record *const *records, size_t count)
 {
     (void)records, (void)count;
@@ -111,7 +111,7 @@ static bool has_time(const struct record *record)
 
 static const char *const along_context[] = {"context", NULL};
 
-// Both figures against context: one row per record, and one curve at least must have two contexts.
+// Tables against context: one row per record; some curve must have two contexts.
 static bool against_context(const struct record *const *records, size_t count, struct figure_table *table,
                             const char *columns, bool (*wanted)(const struct record *),
                             void (*row)(struct figure_table *, const struct record *))
@@ -133,7 +133,7 @@ static bool against_context(const struct record *const *records, size_t count, s
     return enough;
 }
 
-// A trial that ran out of memory has no peak: what it holds at that point is below what it needs.
+// A trial that ran out of memory has no peak: its memory at that point is below its need.
 static void memory_row(struct figure_table *table, const struct record *record)
 {
     bool oom = is_oom(record);
@@ -230,8 +230,8 @@ static const struct figure chunk = {
     .point_needs = PEAK_NEEDED,
 };
 
-// The exact method's record that an estimate's time is held against, with the same chunk: what a budget saves.
-// NULL: there is none, or the time is of one draw, which says nothing of the sampler's.
+// The exact method's record with the same chunk, to which an estimate's time is compared. NULL: none, or the time
+// is of a single draw.
 static const struct record *whole_schedule(const struct record *const *records, size_t count,
                                            const struct record *record)
 {
@@ -245,8 +245,8 @@ static const struct record *whole_schedule(const struct record *const *records, 
     return NULL;
 }
 
-// The ratio of mean times: of several rounds with its interval of 95 %, of one with two standard errors of the mean
-// over draws.
+// The ratio of mean times: for several rounds with its interval of 95 %, for one with two standard errors of the
+// mean over draws.
 static struct shift time_over_whole(const struct record *record, const struct record *whole)
 {
     if (!whole)
@@ -260,7 +260,7 @@ static struct shift time_over_whole(const struct record *record, const struct re
 
 static bool has_budget(const struct record *record)
 {
-    return is_ok(record) && isfinite(budget_of(record)) && !record->curve->given; // whose figure is another
+    return is_ok(record) && isfinite(budget_of(record)) && !record->curve->given; // another figure shows it
 }
 
 static bool has_no_share(const struct record *record, const struct record *const *records, size_t count)
@@ -321,7 +321,7 @@ static const struct figure sparsity = {
         "samples that each walked a draw of their own beside seco with the same chunk, or \"bias\": true",
 };
 
-// An exact method's: what a sampled estimate strays by is no rounding, and belongs to the sparsity figure.
+// For exact methods: the error of a sampled estimate is not rounding, and belongs to the sparsity figure.
 static bool has_gradient(const struct record *record)
 {
     const struct method *method = method_find(record_method(record));
@@ -333,7 +333,7 @@ static const char *sums_dtype(const struct record *record, bool kv)
     return text_or(kv ? record->trial.kv_gradient_dtype : record->trial.gradient_dtype, "");
 }
 
-// The dtype, and the accumulators' where they are not the only ones of that dtype: "bf16, kv gradients bf16".
+// The dtype, and the accumulators' if they vary for that dtype: "bf16, kv gradients bf16".
 static void dtype_label(const struct record *record, const struct record *const *records, size_t count, char *text,
                         size_t bytes)
 {

@@ -1,5 +1,5 @@
-// Figure: a question that a picture answers, the records it needs, and the table it is drawn from.
-// plots/NAME.gp draws the table. To add one: a function here, its entry in the array, and its script.
+// Figure: a kind of picture: the records it needs and the table it is drawn from, by plots/NAME.gp. To add one: a
+// function here, its entry in the array, and its script.
 #pragma once
 #include "harness/plot/figure_table.h"
 #include "harness/record/published.h"
@@ -8,29 +8,28 @@
 #include <stddef.h>
 
 struct figure {
-    const char *name;   // of the script, and the end of the picture's name
-    const char *panels; // "time,memory": what each of several is called; NULL: one
-    const char *needs;  // the records it is drawn from, for the message when there are none
-    bool one_context;   // a picture is of one context
-    bool own_axes;      // has no curves, or axes as published: not to be set
-    bool row_panels;    // its rows say their panels, which depend on what was recorded
-    bool every_commit;  // of all records of a trial; else of the last
-    bool times;         // shows them: of a machine each, unless of every_commit, and whether they were disturbed
-    bool estimates;     // of plans it shows estimates of time
-    bool peaks;         // shows those of steps, which of draws are the first one's
-    const char *part;   // of what `measure` asks for it shows this besides times and bytes; NULL: nothing
-    const char *const *within; // keys of a trial, besides the method, that vary within one picture; ending in NULL
-    const char *along; // the chunk of the horizontal axis along which it may have thousands of points; NULL: none
-    bool logarithmic;  // that axis is, however far it reaches
-    // Fills in the table. False if the records do not hold what the figure needs: then what was filled in is of no
-    // use. A value that is not there is NaN; bytes, ms and ratios are plain numbers.
+    const char *name;          // name of the script, and suffix of picture names
+    const char *panels;        // names of several panels, "time,memory"; NULL: one
+    const char *needs;         // the required records, for the message if there are none
+    bool one_context;          // a picture shows one context
+    bool own_axes;             // has no curves, or the published axes: cannot be set
+    bool row_panels;           // panels are named in rows and depend on the records
+    bool every_commit;         // uses all records of a trial, otherwise the last
+    bool times;                // shows times: of one machine, unless every_commit, and with marks of disturbance
+    bool estimates;            // shows estimated times of plans
+    bool peaks;                // shows peaks of steps, for draws the first one's
+    const char *part;          // the part of `measure` that it shows besides times and bytes; NULL: none
+    const char *const *within; // trial keys, besides the method, that vary within a picture; ending in NULL
+    const char *along;         // the column of a horizontal axis with possibly thousands of points; NULL: none
+    bool logarithmic;          // that axis is always logarithmic
+    // Fills in the table. Returns false if the records lack what the figure needs; the table is then discarded.
+    // Missing values are NaN; bytes, ms and ratios are plain numbers.
     bool (*tabulate)(const struct record *const *records, size_t count, struct figure_table *table);
-    // Whether a record that is otherwise as the figure needs them has no point in the table, among others of its
-    // picture, and what it would need to have one; NULL: each has.
+    // Tells whether a suitable record has no point in the table, among others of its picture, and what is missing;
+    // NULL: all have one.
     bool (*is_pointless)(const struct record *record, const struct record *const *records, size_t count);
     const char *point_needs;
-    // The same beside what is published of the quantity for the experiment, where something is; NULL: none is
-    // shown.
+    // The same beside published points of the quantity for the experiment, if any; NULL: never.
     enum published_quantity quantity;
     bool (*tabulate_beside)(const struct record *const *records, size_t count, const struct published_file *file,
                             struct figure_table *table);

@@ -1,5 +1,5 @@
-// What sums in bf16 cost in accuracy: a row per chunk size, a series per method and pair of dtypes of its sums
-// (dKV, the weights' gradients dW).
+// Accumulator error: the effect of bf16 accumulators on accuracy: a row per chunk size, a series per method and
+// pair of accumulator dtypes (dKV, weight gradients dW).
 #include "harness/plot/figure.h"
 #include "harness/spec/trial.h"
 #include "harness/table/series.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-// A chunk of 0 is the whole context; NaN: the method has no chunks.
+// A chunk of 0 is the whole context; NaN: no chunks.
 static double chunks_of(const struct record *record)
 {
     double chunk = record_option_number(record, "chunk");
@@ -35,7 +35,7 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     static const char *const omit[] = {"chunk", NULL};
     const struct record **kept = calloc(count + 1, sizeof *kept);
     CHECK(kept);
-    size_t written = 0, narrow = 0; // series; points of a series with sums in bf16, at most
+    size_t written = 0, narrow = 0; // series; maximum points of a series with bf16 accumulators
     figure_table_columns(table, "chunks\trelative_l2\tnoise_floor\tsums_relative_l2");
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
         size_t kept_count = 0;

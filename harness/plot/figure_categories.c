@@ -1,5 +1,5 @@
-// Where a step's time goes: milliseconds by category, a row for each series; of plans estimates. Where chunks are
-// drawn the step is that of draw 0, and the label says of how many.
+// Time by category: milliseconds of a step by category, a row per series; estimates for plans. With drawn chunks
+// the step is draw 0's, and the label has its number of chunks.
 #include "harness/plot/figure.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
@@ -14,7 +14,7 @@ static bool is_estimate(const struct record *record)
     return !isfinite(record->categories->step_ms);
 }
 
-// False if the record does not say.
+// Returns false if the record lacks them.
 static bool times_of(const struct record *record, double ms[WORK_COUNT])
 {
     const struct record_row *rows = record->categories->rows.items;
@@ -54,7 +54,7 @@ static bool tabulate(const struct record *const *records, size_t count, struct f
     series_make(&all, kept, kept_count, nothing, true);
     for (size_t s = 0; s < all.count; s++) {
         const struct series *series = &all.series[s];
-        const struct record *record = series->records[series->record_count - 1]; // the last one recorded
+        const struct record *record = series->records[series->record_count - 1]; // the latest one
         times_of(record, ms);
         char draw[40] = "";
         if (step_time_is_drawn(record))

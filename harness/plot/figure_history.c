@@ -1,5 +1,5 @@
-// History: time and peak memory of every trial that several commits have, over what they were at its first, from
-// commit to commit, and where `longbp history` says that they changed.
+// History: time and peak memory of every trial with several commits, relative to its first, by commit, with the
+// changes that `longbp history` finds.
 #include "harness/compare/history.h"
 #include "harness/plot/figure.h"
 #include "harness/record/step_time.h"
@@ -23,7 +23,7 @@ static bool has_changed_time(const struct history *history, const struct history
     return change && (change->time->verdict == VERDICT_WORSE || change->time->verdict == VERDICT_BETTER);
 }
 
-// How many of the trials before this one, which are series, have its method.
+// Number of earlier trials (series) with this trial's method.
 static size_t rank_of(const struct history *history, size_t at)
 {
     size_t rank = 0;

@@ -1,6 +1,6 @@
-// Ranks over an interconnect: the estimated time of a step against how many share it, how much of it the busiest
-// waits, and what the one that sends the most sends; a series per method, interconnect, exchange and ZeRO's level.
-// One rank alone, which neither waits nor sends, stands in every series over its interconnect.
+// Ranks over an interconnect: estimated step time against the number of ranks, the busiest rank's waiting time, and
+// the largest amount sent; a series per method, interconnect, exchange and ZeRO level. A single rank, which neither
+// waits nor sends, is in every series over its interconnect.
 #include "harness/plot/figure.h"
 #include "harness/table/series.h"
 #include "harness/text/text.h"
@@ -10,9 +10,9 @@
 
 #define KINDS_MAX 32
 
-// What tells series apart besides the method and its options.
+// Distinguishes series besides the method and its options.
 struct kind {
-    const char *interconnect, *exchange; // "": no tokens are shared
+    const char *interconnect, *exchange; // "": tokens are not shared
     double zero;
 };
 
@@ -51,7 +51,7 @@ static bool is_of(const struct record *record, struct kind kind)
                             : is_timed(record) && same(kind_of(record), kind);
 }
 
-// In the order of the records.
+// In the records' order.
 static size_t find_kinds(const struct record *const *records, size_t count, struct kind kinds[KINDS_MAX])
 {
     size_t found = 0;
@@ -65,7 +65,7 @@ static size_t find_kinds(const struct record *const *records, size_t count, stru
     return found;
 }
 
-// How many kinds before this one have the same interconnect.
+// Number of earlier kinds with the same interconnect.
 static size_t shares_before(const struct kind *kinds, size_t kind)
 {
     size_t count = 0;
@@ -74,7 +74,7 @@ static size_t shares_before(const struct kind *kinds, size_t kind)
     return count;
 }
 
-// How many interconnects there are before that of this kind.
+// Number of interconnects before this kind's.
 static size_t interconnect_before(const struct kind *kinds, size_t kind)
 {
     size_t first = 0, count = 0;

@@ -1,4 +1,4 @@
-// Lost updates: what rounding weights to bf16 leaves of an optimizer's updates, a series per way of rounding and a
+// Lost updates: the part of an optimizer's updates that rounding weights to bf16 loses, a series per rounding and a
 // row per rate; means over a training run's steps.
 #include "harness/plot/figure.h"
 #include "kernels/base/status.h"
@@ -8,7 +8,7 @@
 
 struct row {
     char label[120];
-    char *key; // method and optimizer but for the rate: what a series has alike
+    char *key; // method and optimizer without the rate: common to a series
     double rate, unchanged, lost;
 };
 
@@ -60,7 +60,7 @@ static int by_label(const void *a, const void *b)
     return order ? order : (x->rate > y->rate) - (x->rate < y->rate);
 }
 
-// Two rates of one label at least.
+// Some label must have two rates.
 static bool tabulate(const struct record *const *records, size_t count, struct figure_table *table)
 {
     struct row *rows = calloc(count + 1, sizeof *rows);

@@ -1,12 +1,12 @@
-// What is resident with each optimizer, and what a step takes: a row per record, in groups of an optimizer with its
-// options and LoRA; after a group's the peaks of runs that are published, by optimizer and what trains.
+// Memory by optimizer: resident bytes and a step's peak: a row per record, grouped by optimizer with options and
+// LoRA; after a group the published peaks of runs, by optimizer and trainable parameters.
 #include "harness/plot/figure.h"
 #include "kernels/base/status.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK "run" // of points that are of a whole run, and not of a part of it
+#define MARK "run" // of points for a whole run instead of a part
 
 struct group_name {
     char text[96];
@@ -18,7 +18,7 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-// The optimizer with what changes what it keeps, but for when a unit is updated.
+// The optimizer with options that affect its memory, except when a unit is updated.
 static struct group_name name_of(const struct record *record)
 {
     const json_t *optimizer = record->trial.optimizer, *rank = json_object_get(optimizer, "rank");
@@ -41,7 +41,7 @@ static bool counts(const struct record *record)
            isfinite(record->resident_bytes) && !json_is_object(record->trial.train);
 }
 
-// The number of a record's group, from 1, in the order in which they come.
+// A record's group number, from 1, in order of occurrence.
 static size_t group_of(const struct record *const *records, size_t count, size_t i)
 {
     struct group_name own = name_of(records[i]);
@@ -57,7 +57,7 @@ static size_t group_of(const struct record *const *records, size_t count, size_t
     return group;
 }
 
-// bytes: resident, peak, published; NaN: not of this row.
+// bytes: resident, peak, published; NaN: not in this row.
 static void put_row(struct figure_table *table, size_t series, const char *method, const char *label, size_t group,
                     const char *name, const double bytes[3])
 {
@@ -74,7 +74,7 @@ static bool is_beside(const struct published_point *point, const struct record *
            strcmp(point->optimizer, text_of(record->trial.optimizer, "name")) == 0;
 }
 
-// Whether number i is the last of its group, and the group the first that the point is beside.
+// Tells whether record i is the last of its group, and the group the first that matches the point.
 static bool is_put_behind(const struct record *const *records, size_t count, size_t i,
                           const struct published_point *point)
 {

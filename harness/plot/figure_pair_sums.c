@@ -1,5 +1,5 @@
-// How far the difference of a pair's log-probs is off by the dtype of its sums: a series per accumulator, a row per
-// context.
+// Pair sums: the error of a pair's difference of log-probs by accumulator dtype: a series per accumulator, a row
+// per context.
 #include "harness/plot/figure.h"
 #include "kernels/base/status.h"
 #include <math.h>
@@ -24,7 +24,7 @@ static double error_of(const struct record *record, size_t accumulator)
     return *(const double *)error;
 }
 
-// What is 0 throughout has no place on a logarithmic axis, and says so.
+// A series of zeros cannot be shown on a logarithmic axis, and is labelled so.
 static void put_series(struct figure_table *table, const struct record *const *records, size_t count,
                        size_t accumulator)
 {

@@ -1,4 +1,4 @@
-// How well a step's time was said before: a row per trial, a series per method.
+// Prediction: estimated against measured step times: a row per trial, a series per method.
 #include "harness/plot/figure.h"
 #include "harness/report/prediction_report.h"
 #include "methods/method.h"

@@ -1,5 +1,5 @@
-// What a prompt that is walked once saves: a row per size of the groups that share it, a series per method and
-// length of the prompt; each value over that of sequences which all walk their own.
+// Shared prompts: the saving of a prompt shared by a group: a row per group size, a series per method and prompt
+// length; values are relative to sequences without sharing.
 #include "harness/plot/figure.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
@@ -9,7 +9,7 @@
 
 #define PROMPTS_MAX 16
 
-// Records that are older than the keys have neither.
+// Older records lack the keys.
 static double group_of(const struct record *record)
 {
     return isnan(record->trial.group) ? 1 : record->trial.group;
@@ -20,7 +20,7 @@ static double prompt_of(const struct record *record)
     return isnan(record->trial.prompt) ? 0 : record->trial.prompt;
 }
 
-// Measured over measured, with an interval where there are several rounds; else estimated over estimated.
+// Measured times with an interval if there are several rounds; otherwise estimates.
 static struct shift time_ratio(const struct record *record, const struct record *apart)
 {
     struct shift measured = step_time_ratio(record, apart);
@@ -36,7 +36,7 @@ static int by_group(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// The lengths of prompts, in the order of the records.
+// The lengths of prompts, in the records' order.
 static size_t find_prompts(const struct record *const *records, size_t count, double prompts[PROMPTS_MAX])
 {
     size_t found = 0;
@@ -50,7 +50,8 @@ static size_t find_prompts(const struct record *const *records, size_t count, do
     return found;
 }
 
-// Rows of one series, whose first record is of sequences apart; how many, and *shared where some share a prompt.
+// Adds the rows of one series, whose first record has no sharing; returns their number; *shared: some share a
+// prompt.
 static size_t put_series(struct figure_table *table, const struct series *series, size_t number, double prompt,
                          size_t rank, bool *shared)
 {

@@ -1,11 +1,11 @@
-// The figures of published points: our curves as lines, the paper's points as marks, a panel for each model or,
-// with one model, for each method that the paper tells apart by chunk.
+// Published points: our curves as lines, the paper's points as marks, with a panel per model or, for one model, per
+// method that the paper distinguishes by chunk.
 #include "harness/papers/pairing.h"
 #include "harness/plot/figure.h"
 #include <math.h>
 #include <string.h>
 
-// What a panel is called; curves with the same name share it.
+// A panel's name; curves with equal names share it.
 struct panel_name {
     char text[160];
 };
@@ -57,7 +57,7 @@ static struct panel_name panel_of(const struct pairing *pairing, const struct cu
     return name;
 }
 
-// The panel's number, from 1, in the order in which the curves come; "other methods" stand last.
+// The panel's number, from 1, in the order of curves; "other methods" come last.
 static size_t panel_index(const struct pairing *pairing, size_t curve)
 {
     struct panel_name own = panel_of(pairing, &pairing->curves[curve]);
@@ -75,7 +75,7 @@ static size_t panel_index(const struct pairing *pairing, size_t curve)
     return index;
 }
 
-// How many earlier curves of its panel are of the same method and chunk.
+// Number of earlier curves in its panel with the same method and chunk.
 static size_t rank_of(const struct pairing *pairing, size_t curve)
 {
     const struct curve *own = &pairing->curves[curve];
@@ -88,7 +88,7 @@ static size_t rank_of(const struct pairing *pairing, size_t curve)
     return rank;
 }
 
-// Whether an earlier curve of its panel stands beside the same point already.
+// Tells whether an earlier curve of its panel has the same point.
 static bool is_drawn(const struct pairing *pairing, size_t curve, const struct published_point *point)
 {
     for (size_t i = 0; i < curve; i++) {
@@ -123,7 +123,7 @@ static void curve_rows(struct figure_table *table, const struct pairing *pairing
     }
 }
 
-// At least one point must be beside one of ours.
+// Some point must match one of ours.
 static bool tabulate(const struct record *const *records, size_t count, const struct published_file *file,
                      struct figure_table *table)
 {

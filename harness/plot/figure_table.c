@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// --- made
+// --- construction
 
 static const char *word_of(struct figure_table *table, const char *text)
 {
@@ -84,7 +84,7 @@ size_t figure_table_find(const struct figure_table *table, const char *column)
     return SIZE_MAX;
 }
 
-// --- rows left out
+// --- removing rows
 
 static void drop_rows(struct figure_table *table, const bool *kept)
 {
@@ -96,7 +96,7 @@ static void drop_rows(struct figure_table *table, const bool *kept)
     table->cell_count = rows * table->column_count;
 }
 
-// Numbers that are left of those from 1 on are counted from 1 again.
+// Renumbers the remaining values from 1.
 static void count_anew(struct figure_table *table, size_t column)
 {
     size_t greatest = 0;
@@ -126,10 +126,10 @@ void figure_table_keep(struct figure_table *table, const bool *rows)
     }
 }
 
-// --- thinned
+// --- thinning
 
-#define ROWS_MAX   2000 // that are all shown
-#define ROWS_SHOWN 1000 // of more
+#define ROWS_MAX   2000 // maximum without thinning
+#define ROWS_SHOWN 1000 // otherwise
 #define SPANS_MIN  32   // of a panel's width
 #define SPANS_MAX  200
 
@@ -154,7 +154,7 @@ static bool is_tick(double value)
     return frexp(value, &exponent) == 0.5;
 }
 
-// The row with the least, or the greatest, number of a chunk that was met in a span.
+// Notes the row with the minimum, or maximum, of a column within a span.
 static void note(size_t *at, const struct figure_table *table, size_t row, size_t column, double sign)
 {
     double own = sign * figure_table_at(table, row, column)->number;
@@ -162,7 +162,7 @@ static void note(size_t *at, const struct figure_table *table, size_t row, size_
         *at = row;
 }
 
-// Rows `from` to before `to`, of one series.
+// Marks rows `from` to before `to`, of one series.
 static void mark_series(const struct figure_table *table, size_t from, size_t to, size_t along,
                         const struct spans *spans, bool *kept)
 {
@@ -201,7 +201,7 @@ void figure_table_thin(struct figure_table *table, const char *along, bool logar
         series = fmax((double)series, figure_table_at(table, i, COLUMN_SERIES)->number);
     }
     spans.logarithmic = spans.min > 0 && (logarithmic || spans.greatest > 16 * spans.min);
-    size_t count = ROWS_SHOWN / 2 / series; // the least and the greatest of each
+    size_t count = ROWS_SHOWN / 2 / series; // the minimum and the maximum of each
     spans.count = count < SPANS_MIN ? SPANS_MIN : count > SPANS_MAX ? SPANS_MAX : count;
     for (size_t from = 0, to; from < table->row_count; from = to) {
         double number = figure_table_at(table, from, COLUMN_SERIES)->number;
@@ -214,7 +214,7 @@ void figure_table_thin(struct figure_table *table, const char *along, bool logar
     free(kept);
 }
 
-// --- as text
+// --- output
 
 static bool is_beyond(double value)
 {

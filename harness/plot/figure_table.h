@@ -1,4 +1,4 @@
-// Figure table: what a picture is drawn from, as cells up to where gnuplot reads it.
+// Figure table: the data of a picture, in cells until gnuplot reads them.
 #pragma once
 #include "harness/json/interned.h"
 #include <stdbool.h>
@@ -9,8 +9,8 @@ struct figure_cell {
     double number;    // NaN: none
 };
 
-// The first four chunks of every table: a series' number from 1, its method, its label and its rank, which says
-// how it looks among those of its method.
+// The first four columns of every table: a series' number from 1, its method, its label, and its rank among its
+// method's series, which determines its look.
 enum { COLUMN_SERIES, COLUMN_METHOD, COLUMN_LABEL, COLUMN_RANK, COLUMNS_OF_ALL };
 
 // Zeroed: empty.
@@ -19,15 +19,15 @@ struct figure_table {
     const char **columns;      // [column_count]
     struct figure_cell *cells; // [row_count][column_count]
     struct interned words;
-    size_t thinned_from; // rows before figure_table_thin left some out; 0: all are there
+    size_t thinned_from; // rows before figure_table_thin; 0: not thinned
 };
 
-// Adds chunks behind those that every table has, named as scripts know them: "context\tpeak_bytes".
+// Adds columns with the names that scripts use: "context\tpeak_bytes".
 void figure_table_columns(struct figure_table *table, const char *names);
-// Begins a row, once the one before has all its cells.
+// Begins a row after the previous one is complete.
 void figure_table_row(struct figure_table *table, size_t series, const char *method, size_t rank, const char *label,
                       ...) __attribute__((format(printf, 5, 6)));
-// The cells of the row, one chunk after another.
+// Add the row's cells, column by column.
 void figure_table_word(struct figure_table *table, const char *word);
 void figure_table_numbers(struct figure_table *table, const double *values, size_t count);
 #define FIGURE_NUMBERS(table, ...)                                                                                 \
@@ -38,17 +38,15 @@ static inline const struct figure_cell *figure_table_at(const struct figure_tabl
 {
     return &table->cells[row * table->column_count + column];
 }
-// SIZE_MAX: there is no such chunk.
+// SIZE_MAX: no such column.
 size_t figure_table_find(const struct figure_table *table, const char *column);
-// Leaves the rows that are marked. Numbers that go from 1 without a gap, of series, groups and panels, do so again.
+// Keeps the marked rows and renumbers series, groups and panels from 1.
 void figure_table_keep(struct figure_table *table, const bool *rows);
-// Leaves no more rows than a picture can show. Among rows of a series whose numbers in the chunk `along` lie
-// within a few pixels of each other those with the least and the greatest number of any chunk stay, and powers of
-// two. The axis is linear, or logarithmic: if that is said, or it reaches more than 16 times as far as it begins
-// (plots/context.gp).
+// Removes rows that a picture cannot show. Among rows of a series within a few pixels along the column `along`,
+// keeps the minimum and the maximum of every column, and powers of two. The axis is logarithmic if requested or if
+// it spans more than a factor of 16 (plots/context.gp).
 void figure_table_thin(struct figure_table *table, const char *along, bool logarithmic);
-// Whether a number is beyond what gnuplot's axes hold: not 0 and below 1e-60, or above 1e60.
+// Tells whether a number is beyond gnuplot's axes: not 0 and below 1e-60, or above 1e60.
 bool figure_table_beyond(const struct figure_table *table);
-// Tab-separated with a header line, to be freed: whole numbers exactly, others to 9 digits, NaN where there is
-// none.
+// Tab-separated with a header line, to be freed: whole numbers exactly, others to 9 digits, NaN for missing ones.
 char *figure_table_text(const struct figure_table *table);

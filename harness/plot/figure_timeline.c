@@ -1,4 +1,4 @@
-// What is in memory while a step runs: a time line of each series.
+// Time line: live memory during a step, one time line per series.
 #include "harness/plot/figure.h"
 #include "harness/spec/trial.h"
 #include "harness/table/series.h"
@@ -16,7 +16,7 @@ static bool has_timeline(const struct record *record)
            json_array_size(record->timeline->events) > 1;
 }
 
-// As many steps as a picture can show.
+// Number of steps that a picture can show.
 #define TIMELINE_STEPS 400
 
 static double event_value(const json_t *events, size_t event, size_t column)
@@ -25,7 +25,7 @@ static double event_value(const json_t *events, size_t event, size_t column)
     return json_is_number(value) ? json_number_value(value) : 0;
 }
 
-// The event with the most live bytes from `start` on, within one of TIMELINE_STEPS equal spans of the axis; *end is
+// The event with the most live bytes from `start` on within one of TIMELINE_STEPS equal spans of the axis; *end:
 // the first event after that span.
 static size_t highest_of_step(const json_t *events, size_t categories, size_t axis, size_t start, size_t *end)
 {
@@ -46,20 +46,20 @@ static size_t highest_of_step(const json_t *events, size_t categories, size_t ax
     return highest;
 }
 
-// One record's events as the corners of its steps: at each change a row with what was live before it and one with
-// what is live after it. Thinned so that no peak is lost.
+// Converts a record's events to corners of steps: at each change a row with the live bytes before and one with
+// those after. Thinning keeps every peak.
 static void timeline_rows(struct figure_table *table, const struct series_table *all, const struct series *series,
                           const struct record *record, size_t categories)
 {
     const json_t *events = record->timeline->events;
-    // A plan has no clock; its steps lie along the FLOPs.
+    // A plan has no clock; its axis is FLOPs.
     bool planned = trial_plans_on(record->trial.device);
     size_t count = json_array_size(events);
     double *values = calloc(2 + categories, sizeof *values);
     CHECK(values);
     for (size_t start = 0, end; start < count; start = end) {
         size_t highest = highest_of_step(events, categories, planned ? 1 : 0, start, &end);
-        // The step's end is where the last event is, whatever was higher just before.
+        // A step ends at its last event, whatever was higher just before.
         size_t shown[] = {highest, count - 1};
         for (size_t i = 0; i < (end == count && highest != count - 1 ? 2 : 1); i++) {
             values[0] = planned ? NAN : event_value(events, shown[i], 0);
@@ -91,10 +91,10 @@ static bool tabulate_timeline(const struct record *const *records, size_t count,
     series_make(&all, kept, kept_count, none, true);
     free(kept);
     figure_table_columns(table, "ms\tflops");
-    // This program's categories, in its order: they are the same in all records of a schema.
+    // This program's categories in order, which are the same in all records of a schema.
     const json_t *order = NULL;
     for (size_t s = 0; s < all.count; s++) {
-        // One time line each: the last one recorded.
+        // One time line each: the latest one.
         const struct series *series = &all.series[s];
         const struct record *record = series->records[series->record_count - 1];
         if (!order) {

@@ -1,6 +1,5 @@
-// Training runs: the loss as it falls, a series per run and a row per evaluation, or per fortieth of the steps
-// where nothing was evaluated; the metrics of their objectives likewise; and the loss that is left at the end
-// against the rate.
+// Training runs: the loss over training, a series per run and a row per evaluation, or per fortieth of the steps
+// without evaluations; objectives' metrics likewise; and the final loss against the rate.
 #include "harness/plot/figure.h"
 #include "harness/table/series.h"
 #include "harness/table/setting.h"
@@ -11,10 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define RUNS_MAX 14 // that one picture can show
+#define RUNS_MAX 14 // maximum per picture
 #define PARTS    40
 
-// As a run evaluates: rising, and none behind its last step.
+// Evaluations are in increasing order, none after the last step.
 static bool evaluates_in_order(const struct record_curve *curve)
 {
     const struct number_list *at = &curve->evaluation_step;
@@ -30,7 +29,7 @@ static bool has_curve(const struct record *record)
            record->samples_ms.count == record->curve->loss.count && evaluates_in_order(record->curve);
 }
 
-// The records that have one, as series. Release with series_free.
+// Series of the records with curves. Release with series_free.
 static void curves_of(const struct record *const *records, size_t count, struct series_table *all)
 {
     static const char *const nothing[] = {NULL};
@@ -68,12 +67,12 @@ static const json_t *part_of(const struct record *record, enum part part)
     return part == TRAIN ? trial->train : part == OPTIMIZER ? trial->optimizer : trial->objective;
 }
 
-// Keys that go along a figure's axis, ending in NULL: they tell no curve from another.
+// Keys along a figure's axis, ending in NULL, which do not distinguish curves.
 static const char *const of_steps[] = {
     "steps", "warmup", "stable_steps", "decay_steps", "evaluate_every", "evaluate_windows", NULL};
 static const char *const of_rates[] = {"rate", NULL};
 
-// Whether another run has that key of the part otherwise.
+// Tells whether another run has a different value of the key.
 static bool differs(const struct record *record, enum part part, const char *key,
                     const struct record *const *records, size_t count)
 {
@@ -86,8 +85,8 @@ static bool differs(const struct record *record, enum part part, const char *key
     return !same;
 }
 
-// What of a run's settings another run has otherwise, but for the keys along the axis. Where they are optimizers or
-// objectives of several names, the name and the options that are not its defaults.
+// Appends settings in which other runs differ, except keys along the axis. For optimizers or objectives of several
+// names, the name and options that are not its defaults.
 static void append_differences(char *label, size_t bytes, const struct record *record, const char *const *along,
                                const struct record *const *records, size_t count)
 {
@@ -122,8 +121,8 @@ struct run {
     const struct record *record;
     const char *method;
     char label[240];
-    size_t place; // of the first run of its series that has its label
-    double rate;  // NaN: it has none
+    size_t place; // of the first run of its series with its label
+    double rate;  // NaN: none
 };
 
 struct runs {
@@ -169,7 +168,7 @@ static double mean(const struct number_list *list, size_t first, size_t end)
     return end > first && end <= list->count ? sum(list, first, end) / (double)(end - first) : NAN;
 }
 
-// What is shown of the steps first .. end - 1, at whose end was evaluation number i, if there are any.
+// Shows steps first .. end - 1, which evaluation i follows, if there are any.
 typedef void put_part(struct figure_table *table, const struct record *record, double seconds, size_t first,
                       size_t end, size_t i);
 
@@ -283,7 +282,7 @@ const struct figure figure_metrics = {
 
 // --- rates
 
-// Those of one label together, in the order of the first of each.
+// Groups labels, in the order of their first occurrence.
 static int by_rate(const void *a, const void *b)
 {
     const struct run *x = a, *y = b;
@@ -291,7 +290,7 @@ static int by_rate(const void *a, const void *b)
                                 : (x->rate > y->rate) - (x->rate < y->rate);
 }
 
-// The number of series and, in *most, of rates that one of them has.
+// Returns the number of series; *max: the maximum number of rates of one.
 static size_t put_rates(const struct record *const *records, size_t count, struct figure_table *table, size_t *max)
 {
     struct runs runs;
@@ -323,7 +322,7 @@ static bool tabulate_rates(const struct record *const *records, size_t count, st
     return max >= 3;
 }
 
-// Behind ours a series for each of the paper's, which stand together in its file.
+// Adds a series for each of the paper's after ours; they are contiguous in its file.
 static bool tabulate_rates_beside(const struct record *const *records, size_t count,
                                   const struct published_file *file, struct figure_table *table)
 {

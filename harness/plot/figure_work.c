@@ -1,5 +1,5 @@
-// Work against context: what a step is planned to take, FLOPs and the time that is estimated of them; a series for
-// each method with its options, and each way to share a step.
+// Work against context: planned FLOPs and estimated time of a step; a series per method with its options, and per
+// way to share a step.
 #include "harness/plot/figure.h"
 #include "harness/record/step_time.h"
 #include "harness/table/series.h"
@@ -20,7 +20,7 @@ static int by_context(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Whether some series has two contexts.
+// Tells whether some series has two contexts.
 static bool goes_along(const struct series_table *all)
 {
     for (size_t s = 0; s < all->count; s++)
@@ -30,7 +30,7 @@ static bool goes_along(const struct series_table *all)
     return false;
 }
 
-// Where every chunk stands at one context alone, as a share of it does, it varies along a curve.
+// If every chunk occurs at only one context, as a share of it does, it varies along a curve.
 static bool chunks_vary(const struct series_table *all)
 {
     bool several = false;

@@ -40,8 +40,8 @@ char *gnuplot_scripts(const char *given, struct status *status)
     return NULL;
 }
 
-// NAME="value": letters and spaces as they are, every other byte as an octal escape, so that nothing in a value
-// means anything to gnuplot. Digits too: after an escape they would be taken as its own.
+// NAME="value": letters and spaces unchanged, every other byte as an octal escape, so that no character of a value
+// is special to gnuplot. Digits too: after an escape they would extend it.
 static char *assignment(const struct gnuplot_variable *variable)
 {
     char *text = malloc(strlen(variable->name) + 4 * strlen(variable->value) + 4);
@@ -65,7 +65,7 @@ static void close_file(int file)
         close(file);
 }
 
-// A file in memory that holds the text; -1 and a status if there is none.
+// A file in memory with the text; -1 and a status on failure.
 static int memory_file(const char *text, struct status *status)
 {
     int file = io_memory_file("gnuplot");
@@ -76,7 +76,7 @@ static int memory_file(const char *text, struct status *status)
     return -1;
 }
 
-// All that was written to the file, with a 0 after it, to be freed; NULL and a status if it cannot be read.
+// The file's contents with a 0 appended, to be freed; NULL and a status on failure.
 static char *contents(int file, size_t *bytes, struct status *status)
 {
     struct stat info = {0};
@@ -97,24 +97,24 @@ static char *contents(int file, size_t *bytes, struct status *status)
     return NULL;
 }
 
-// Starts gnuplot in the folder of the scripts. It is given no path that anybody named, for a leading | or < of one
-// would run it as a command: the table is its descriptor 3, the picture its stdout, a script a plain name.
+// Starts gnuplot in the scripts' folder. It gets no user-given path, because it would run one with a leading | or <
+// as a command: the table is descriptor 3, the picture its stdout, the script a plain name.
 static int start(pid_t *child, const char *folder, char **arguments, int table, int picture, int messages)
 {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    unsetenv("GNUTERM"); // it would open that terminal first, which may not be there
+    unsetenv("GNUTERM"); // gnuplot would open that terminal first, which may be missing
     int error = posix_spawn_file_actions_addchdir_np(&actions, folder);
     error = error ? error : posix_spawn_file_actions_adddup2(&actions, messages, STDERR_FILENO);
     error = error ? error : posix_spawn_file_actions_adddup2(&actions, picture, STDOUT_FILENO);
-    // Last, for any of the others may be 3.
+    // Last, because any of the others may be 3.
     error = error ? error : posix_spawn_file_actions_adddup2(&actions, table, TABLE_DESCRIPTOR);
     error = error ? error : posix_spawnp(child, "gnuplot", &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }
 
-// Waits for it, and shows its messages if it failed, else those that a script means to be shown: "notice: ...".
+// Waits for it; shows its messages if it failed, otherwise only a script's "notice: ...".
 static bool finish(pid_t child, int messages, struct status *status)
 {
     static const char notice[] = "notice: ";
@@ -144,14 +144,14 @@ char *gnuplot_draw(const char *folder, const char *name, const struct gnuplot_va
     CHECK(arguments);
     size_t used = 0;
     arguments[used++] = "gnuplot";
-    arguments[used++] = "--default-settings"; // what a user has set for gnuplot is no part of a picture
+    arguments[used++] = "--default-settings"; // ignores the user's gnuplot settings
     for (size_t i = 0; i < count + OWN; i++) {
         arguments[used++] = "-e";
         arguments[used++] = assignment(i < count ? &variables[i] : &own[i - count]);
     }
     arguments[used] = script;
-    // Its messages are kept back: it warns of every series that has nothing to show in a panel. What it draws is
-    // too: it does not tell when it could not be written.
+    // Messages are buffered, because gnuplot warns of every empty series in a panel. So is the picture, because
+    // gnuplot does not report write errors.
     int input = memory_file(table, status), output = memory_file("", status), messages = memory_file("", status);
     bool open = input >= 0 && output >= 0 && messages >= 0;
     pid_t child;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-// Keys, each with the number of different keys that were met before it. Zeroed: empty.
+// Numbers distinct keys in order of first occurrence. Zeroed: empty.
 struct numbering {
     size_t count, capacity;
     struct numbered *items; // [capacity], a hash table
@@ -15,7 +15,7 @@ struct numbering {
 
 struct numbered {
     XXH128_hash_t hash;
-    size_t after; // the key's number and 1; 0: free
+    size_t after; // the key's number + 1; 0: free
 };
 
 // The slot that holds the hash, or the free slot for it. capacity: a power of two.
@@ -40,7 +40,7 @@ static void numbering_grow(struct numbering *numbering)
     numbering->capacity = capacity;
 }
 
-// The number of a key of so many bytes; a new key's is the count before. Keys are told apart by hashes of 128 bits.
+// The number of a key; a new key gets the count before it. Keys are compared by 128-bit hashes.
 static size_t numbering_of(struct numbering *numbering, const void *key, size_t bytes)
 {
     XXH128_hash_t hash = XXH3_128bits(key, bytes);
@@ -60,16 +60,16 @@ static void numbering_free(struct numbering *numbering)
 
 #define COUNTS_MAX 8
 
-// A trial at a glance: trials with one glance are the same, for each is its text and its counts (record_trial).
+// A cheap identity of a trial: its interned text and its counts (record_trial).
 struct glance {
     const void *text;
-    double counts[COUNTS_MAX]; // 0: left out, or none
+    double counts[COUNTS_MAX]; // 0: absent, or none
 };
 
-// Names by what they are of at a glance, each made once.
+// Names computed once per distinct identity.
 struct names_at_glance {
     struct numbering glances, names;
-    size_t *numbers; // [glances.count], of the names
+    size_t *numbers; // [glances.count], indices of names
 };
 
 struct grouping_work {
@@ -77,9 +77,9 @@ struct grouping_work {
     const struct record_field *counts[COUNTS_MAX]; // of a trial
     size_t count_count;
     struct names_at_glance settings; // with experiment and machine
-    struct names_at_glance texts;    // of trials without their measurement and counts
+    struct names_at_glance texts;    // of trials without measurement and counts
     struct numbering machines, groups, trials;
-    size_t *places; // [trials.count], each in its group
+    size_t *places; // [trials.count], index of each in its group
 };
 
 static void find_counts(struct grouping_work *work)
@@ -108,14 +108,14 @@ static struct glance glance_of(const struct grouping_work *work, const struct re
     return glance;
 }
 
-// NULL: the glance is new, and a name is to be added.
+// NULL: the identity is new, and a name must be added.
 static const size_t *known(struct names_at_glance *names, const void *glance, size_t bytes)
 {
     size_t before = names->glances.count, number = numbering_of(&names->glances, glance, bytes);
     return number < before ? &names->numbers[number] : NULL;
 }
 
-// Adds the name of the glance that known() has just added. Returns the name's number.
+// Adds the name of the identity that known() has just added. Returns the name's number.
 static size_t add_name(struct names_at_glance *names, const char *name)
 {
     size_t count = names->glances.count;
@@ -164,7 +164,7 @@ static size_t kind_of(struct grouping_work *work, const struct record *record, c
     return number;
 }
 
-// The number of the trial's text without its measurement and its counts.
+// The number of the trial's text without measurement and counts.
 static size_t text_of(struct grouping_work *work, const struct record_trial *trial)
 {
     const void *text = glance_of(work, trial).text;
@@ -193,14 +193,14 @@ static void add_record(struct group *group, const struct record *record, const c
     group->origins[group->count++] = origin;
 }
 
-// Whether its trial asked for that part of `measure`.
+// Tells whether its trial requested that part of `measure`.
 static bool has_part(const struct record *record, const char *part)
 {
     const json_t *value = json_object_get(json_object_get(record_trial_rest(&record->trial), "measure"), part);
     return json_is_true(value) || (json_is_string(value) && strcmp(json_string_value(value), "none") != 0);
 }
 
-// The place of the record's trial in its group, which has this number; that after all: it has none yet.
+// The index of the record's trial in group `number`; one past the end if it has none yet.
 static size_t *place_of(struct grouping_work *work, const struct group *group, size_t number,
                         const struct record *record)
 {
@@ -218,8 +218,8 @@ static size_t *place_of(struct grouping_work *work, const struct group *group, s
     return &work->places[trial];
 }
 
-// Adds the record, or lets one of it and that of the same trial, measured in another way, count: the last, but not
-// in place of one that alone has what the figure shows.
+// Adds the record, or keeps one of it and another measurement of the same trial: the last, unless only the other
+// has what the figure shows.
 static void add_trial(struct grouping_work *work, struct group *group, size_t number, const struct record *record,
                       const char *origin)
 {

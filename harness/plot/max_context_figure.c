@@ -14,23 +14,23 @@ static const struct longest_group *group_of(const struct longest_contexts *conte
     return row->group ? &contexts->groups[row->group - 1] : NULL;
 }
 
-// Whether it is drawn over the number of cards: contexts of several.
+// Tells whether it is drawn over the number of cards: contexts for several cards.
 static bool is_over_cards(const struct longest_group *group)
 {
     return group && group->cards > 1 && !group->batch_sequence;
 }
 
-// Whether its rows are drawn as dots: contexts of one card, or batches.
+// Tells whether its rows are drawn as dots: contexts for one card, or batches.
 static bool is_dotted(const struct longest_group *group, bool batches)
 {
     return group && batches == (group->batch_sequence > 0) && !is_over_cards(group);
 }
 
-// The rows of one picture: the dots of one kind of card, or what is alike over several cards.
+// The rows of one picture: dots for one kind of card, or equal settings over several numbers of cards.
 struct rows {
     bool batches;
     const char *card, *alike;     // alike NULL: the dots
-    struct series_choice *series; // which panels, groups here, are chosen
+    struct series_choice *series; // selected panels, which are groups here
 };
 
 static bool has_group(const struct rows *rows, const struct longest_group *group)
@@ -69,7 +69,7 @@ static size_t write_rows(const struct longest_contexts *contexts, const struct r
     return series;
 }
 
-// Over several cards, of what is alike but for their number: a series for each method with its options.
+// Over several numbers of cards: a series for each method with its options.
 static size_t write_cards(const struct longest_contexts *contexts, const struct rows *rows,
                           struct figure_table *table)
 {
@@ -99,7 +99,7 @@ static const char *file_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-// "From a.json and 3 other files; beside TRL's guide and 2 other sources": of the rows alone.
+// "From a.json and 3 other files; beside TRL's guide and 2 other sources": for these rows.
 static void list_sources(const struct longest_contexts *contexts, const struct rows *rows, char *text, size_t bytes)
 {
     const char *first = NULL, *beside = NULL;
@@ -119,7 +119,7 @@ static void list_sources(const struct longest_contexts *contexts, const struct r
         beside = beside ? beside : source;
         sources += !known;
     }
-    CHECK(first); // of rows that are drawn
+    CHECK(first); // of the drawn rows
     snprintf(text, bytes, "From %s", file_of(first));
     if (files > 1)
         text_append(text, bytes, " and %zu other file%s", files - 1, files > 2 ? "s" : "");
@@ -129,7 +129,7 @@ static void list_sources(const struct longest_contexts *contexts, const struct r
         text_append(text, bytes, " and %zu other source%s", sources - 1, sources > 2 ? "s" : "");
 }
 
-// Whether a row of ours has a published value.
+// Tells whether a row of ours has a published value.
 static bool any_published(const struct longest_contexts *contexts, const struct rows *rows)
 {
     bool any = false;
@@ -151,7 +151,7 @@ static bool draw(const struct max_context_request *request, const struct longest
              *contexts->revisions ? contexts->revisions : "unknown",
              rows->batches ? "" : ", with one sequence on a card where nothing else is said",
              beside ? "; published: " : "", beside ? contexts->sources : "");
-    if (rows->batches ? contexts->batches_reported : *contexts->sources) // what it shows is what a paper is about
+    if (rows->batches ? contexts->batches_reported : *contexts->sources) // papers are about what it shows
         claim_pictures_find(picture.kind, claim, sizeof claim);
     picture.form = request->form;
     picture.claim = *claim ? claim : NULL;
@@ -160,7 +160,7 @@ static bool draw(const struct max_context_request *request, const struct longest
     return picture_draw(&picture, status);
 }
 
-// How many kinds of cards the dots are of, up to a group.
+// Number of kinds of cards among the dots, up to a group.
 static size_t card_kinds(const struct longest_contexts *contexts, bool batches, size_t up_to)
 {
     size_t kinds = 0;
@@ -186,7 +186,7 @@ static bool draw_card(const struct max_context_request *request, const struct lo
     return fine;
 }
 
-// Contexts of one card, or batches: max-context.FORMAT, of several kinds of cards max-context-CARD.FORMAT for each.
+// Contexts for one card, or batches: max-context.FORMAT, for several kinds of cards max-context-CARD.FORMAT each.
 static bool draw_rows(const struct max_context_request *request, const struct longest_contexts *contexts,
                       bool batches, struct status *status)
 {
@@ -216,7 +216,7 @@ static bool draw_rows(const struct max_context_request *request, const struct lo
     return fine;
 }
 
-// A picture for what is alike but for the number of cards; the first is cards.FORMAT, the next cards-2.
+// A picture per setting over numbers of cards; the first is cards.FORMAT, the next cards-2.
 static bool draw_cards(const struct max_context_request *request, const struct longest_contexts *contexts,
                        struct status *status)
 {

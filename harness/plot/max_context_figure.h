@@ -1,6 +1,6 @@
-// Max-context figures: the longest context of each method, card by card, from what `longbp max-context --json`
-// printed, and over several cards that share a step as a line over their number; published longest contexts beside
-// them. The largest batch likewise, from what `longbp max-batch --json` printed.
+// Max-context figures: the longest context of each method, by card, from `longbp max-context --json`, and as lines
+// over the number of cards that share a step, beside published longest contexts; the largest batch from `longbp
+// max-batch --json`.
 #pragma once
 #include "harness/plot/picture.h"
 #include "harness/record/published.h"

@@ -18,7 +18,7 @@ static const struct unit {
     double mm;
 } units[] = {{"mm", 1}, {"cm", 10}, {"in", 25.4}};
 
-// Digits with a point at most, and the text after them; 0 if there are none.
+// Digits with at most one point, and the text after them; 0 if there are none.
 static double read_number(const char **text)
 {
     char digits[24], *end;
@@ -80,10 +80,9 @@ static bool make_folder(const char *path, struct status *status)
     return true;
 }
 
-#define MM_PER_UNIT (25.4 / 96) // the scripts count in 1/96 inch
+#define MM_PER_UNIT (25.4 / 96) // the scripts' unit is 1/96 inch
 
-// A picture that gnuplot drew has no size of its own: writes it into the head of the file, to be freed, as large as
-// fits into what is asked.
+// Sets the size in the head of gnuplot's SVG, which has none, as large as fits the request; to be freed.
 static char *svg_of_size(const char *svg, struct picture_size size, size_t *bytes)
 {
     const char *box = strstr(svg, "viewBox=\"");
@@ -101,14 +100,14 @@ static char *svg_of_size(const char *svg, struct picture_size size, size_t *byte
     return sized;
 }
 
-// Whether gnuplot's notices about the picture come with this format: the first one that is drawn.
+// Tells whether gnuplot's notices are shown with this format: only with the first.
 static bool is_telling(const char *formats, const char *format)
 {
     bool first = strncmp(formats, format, strlen(format)) == 0;
     return first || (strncmp(formats, "tsv,", 4) == 0 && is_telling(formats + 4, format));
 }
 
-// As gnuplot draws it, to be freed; NULL and a status if it failed.
+// The picture as gnuplot draws it, to be freed; NULL and a status on failure.
 static char *drawn_by(const struct picture *picture, const char *table, const char *format, size_t *bytes,
                       struct status *status)
 {
@@ -146,7 +145,7 @@ static char *drawn_by(const struct picture *picture, const char *table, const ch
     return gnuplot_draw(form->scripts, picture->figure, variables, count, table, bytes, status);
 }
 
-// A picture's table as text, and what of it is drawn.
+// A picture's table as text, and the drawn part of it.
 struct texts {
     const char *whole, *drawn;
 };
@@ -216,7 +215,7 @@ static bool draw_all(const struct picture *picture, const struct texts *table, s
     return drawn;
 }
 
-// A picture's texts, in one order.
+// A picture's texts in a fixed order.
 enum { TEXTS = 7 };
 static void texts_of(struct picture *picture, const char **texts[TEXTS])
 {

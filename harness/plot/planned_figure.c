@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Writes the table of an output. False if it is none.
+// Writes the table of an output. Returns false for other files.
 typedef bool write_table(const json_t *output, struct figure_table *table);
 
 static const char *text(const json_t *object, const char *key)
@@ -22,7 +22,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-// The series of a row: as many as there were different labels before it.
+// The series of a row: the number of distinct labels before it.
 static size_t series_of(const char *label, char (*labels)[200], size_t *count)
 {
     size_t i = 0;
@@ -131,7 +131,7 @@ static bool draw(const struct planned_request *request, const char *path, const 
     return fine;
 }
 
-// A file, or a pipe. NULL and a status if it cannot be read.
+// Loads a file or a pipe. Returns NULL and a status if it cannot be read.
 static json_t *load(const char *path, struct status *status)
 {
     struct stat is;

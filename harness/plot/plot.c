@@ -20,10 +20,10 @@
 #include <math.h>
 #include <string.h>
 
-// Pictures of one context each, of the longest ones: a sweep may have a hundred contexts.
+// Number of longest contexts with a picture each; a sweep may have a hundred contexts.
 #define CONTEXTS_DRAWN 4
 
-// To be freed; NULL if these records do not make one.
+// To be freed; NULL if these records do not suffice.
 static struct figure_table *tabulate(const struct figure *figure, const struct published_file *published,
                                      const struct record *const *records, size_t count)
 {
@@ -39,7 +39,7 @@ static struct figure_table *tabulate(const struct figure *figure, const struct p
     return NULL;
 }
 
-// Adds a word to a list with commas, once. Past the limit the list ends in "...".
+// Adds a word to a comma-separated list unless it has it. Beyond the limit the list ends in "...".
 static void list_add(char *list, size_t bytes, const char *word)
 {
     char probe[PATH_MAX + 8], whole[PATH_MAX + 8];
@@ -54,7 +54,7 @@ static void list_add(char *list, size_t bytes, const char *word)
         snprintf(list + used, bytes - used, "%s%s", used ? ", " : "", word);
 }
 
-// Two lines below a picture: where its numbers are from, and the machine they were measured on.
+// Two lines below a picture: the sources of its numbers, and the machine that they were measured on.
 static void captions(const struct figure *figure, const struct group *group, char source[400], char machine[400])
 {
     char files[240] = "", revisions[80] = "", machines[320] = "";
@@ -119,8 +119,7 @@ static void captions(const struct figure *figure, const struct group *group, cha
     }
 }
 
-// "chunk-ablation" and "chunk" would say the same twice: the figure's name is left out where the experiment's
-// begins with it.
+// Omits the figure's name if the experiment's begins with it, as in "chunk-ablation" and "chunk".
 static void picture_name(const char *experiment, const struct figure *figure, const char *suffix, char *name,
                          size_t bytes)
 {
@@ -139,7 +138,7 @@ struct drawing {
     const char *suffix;
 };
 
-// The context of all of a group; 0: they differ.
+// The common context of a group; 0: they differ.
 static double context_of(const struct group *group)
 {
     double context = group->records[0]->trial.context;
@@ -173,13 +172,13 @@ static bool draw(const struct picture_form *form, const struct drawing *drawing,
     return picture_draw(&picture, status);
 }
 
-// Whether two groups would be one but for their contexts.
+// Tells whether two groups differ only in context.
 static bool alike(const struct group *a, const struct group *b)
 {
     return a->kind == b->kind;
 }
 
-// How many of the groups that are alike have a table, and a longer context than `shorter`.
+// Number of such groups with a table and a longer context than `shorter`.
 static size_t longer_contexts(const struct grouping *grouping, const struct group *group, double shorter)
 {
     size_t count = 0;
@@ -195,7 +194,7 @@ static bool is_drawn(const struct grouping *grouping, const struct group *group)
     return group->table && longer_contexts(grouping, group, group->context) < CONTEXTS_DRAWN;
 }
 
-// What tells the pictures of one experiment apart: the settings that differ.
+// Distinguishes the pictures of one experiment by the settings that differ.
 static void suffix_of(const struct grouping *grouping, const struct group *group, char *text, size_t bytes)
 {
     json_t **rivals = calloc(grouping->count + 1, sizeof *rivals);
@@ -210,7 +209,7 @@ static void suffix_of(const struct grouping *grouping, const struct group *group
     free(rivals);
 }
 
-// Says which contexts are in no picture although others are, once for all groups that are alike.
+// Reports contexts without a picture although others have one, once for groups that differ only in context.
 static void say_left_out(const struct grouping *grouping, const struct group *group, const struct figure *figure)
 {
     char lacking[200] = "", shorter[200] = "", name[300], suffix[200], context[32];
@@ -236,7 +235,7 @@ static void say_left_out(const struct grouping *grouping, const struct group *gr
     }
 }
 
-// Says which records of a picture have no point in it.
+// Reports records of a picture that have no point in it.
 static void say_pointless(const struct group *group, const struct figure *figure, const char *suffix)
 {
     char pointless[400] = "", name[300];
@@ -259,7 +258,7 @@ static void say_pointless(const struct group *group, const struct figure *figure
     fprintf(stderr, "%s: no point of %s, which would need %s\n", name, pointless, figure->point_needs);
 }
 
-// Says that records are in no picture for others of their trials.
+// Reports records left out in favour of others of their trials.
 static void say_repeated(const struct group *group, const struct figure *figure, const char *suffix)
 {
     char name[300];
@@ -270,7 +269,7 @@ static void say_repeated(const struct group *group, const struct figure *figure,
                 name, group->repeated);
 }
 
-// Says which times of a picture are disturbed: a picture without captions (--style bare) does not.
+// Reports disturbed times of a picture, because captions may be off (--style bare).
 static void say_disturbed(const struct group *group, const struct figure *figure, const char *suffix)
 {
     char name[300];
@@ -289,7 +288,7 @@ static void say_disturbed(const struct group *group, const struct figure *figure
                 name, perhaps, group->count);
 }
 
-// Says of each machine that it is in no picture, where others of its experiment are.
+// Reports machines without a picture although others of their experiment have one.
 static void say_machines(const struct grouping *grouping, const struct figure *figure)
 {
     json_t *drawn = json_object(), *told = json_object(); // experiments, and those with a machine
@@ -314,7 +313,7 @@ static void say_machines(const struct grouping *grouping, const struct figure *f
     json_decref(drawn);
 }
 
-// Every picture of one figure; *drawn counts them.
+// Draws every picture of one figure; *drawn counts them.
 static bool draw_figure(const struct picture_form *form, const struct results *results,
                         const struct published *published, const struct figure *figure, size_t *drawn,
                         struct status *status)
@@ -387,7 +386,7 @@ static bool is_asked_for(const struct plot_request *request, const struct figure
            (!panel || figure->row_panels || (figure->panels && word_list_has(figure->panels, panel)));
 }
 
-// Whether a figure that is asked for has the panel whatever is recorded.
+// Tells whether a requested figure has the panel for any records.
 static bool is_panel(const struct plot_request *request)
 {
     bool found = false;
@@ -396,7 +395,7 @@ static bool is_panel(const struct plot_request *request)
     return found;
 }
 
-// The panel that no picture has: which was meant, and which there are.
+// Reports an unknown panel, with a suggestion and the known ones.
 static bool tell_panel(const struct plot_request *request, const struct series_choice *series,
                        struct status *status)
 {
@@ -436,7 +435,7 @@ static bool nothing_drawn(const struct plot_request *request, const struct resul
                       "none of these %zu records can be drawn: what is needed stands above", results->count);
 }
 
-// Without the folder that nobody named, nothing is published.
+// A missing default folder means that nothing is published.
 static bool load_published(struct published *published, const struct plot_request *request, struct status *status)
 {
     struct status why = {0};
@@ -446,9 +445,9 @@ static bool load_published(struct published *published, const struct plot_reques
     return false;
 }
 
-// All records that are asked for, and of those that count of each trial the last.
+// All requested records, and the last of each trial among those that count.
 struct plotted {
-    struct results read, every, last; // read: what the others are of, unless the request has it
+    struct results read, every, last; // read: owner of the others' records, unless the request has them
 };
 
 static bool open_records(struct plotted *plotted, const struct plot_request *request, struct status *status)
@@ -479,7 +478,7 @@ bool plot(const struct plot_request *request, struct status *status)
     struct picture_queue chosen = {0};
     form.queue = request->series || request->form.panel
                      ? &chosen
-                     : NULL; // else pictures would be there before a name is told to be none
+                     : NULL; // otherwise a wrong name would be reported after pictures were drawn
     const struct max_context_request bars = {request->max_context_paths, request->max_context_count, &form};
     const struct planned_request pareto_fronts = {request->advice_paths, request->advice_count, &form},
                                  frontiers = {request->frontier_paths, request->frontier_count, &form};

@@ -1,32 +1,32 @@
-// Plot: chooses from recorded results the figures that they can draw, writes their tables, and has them drawn.
-// A picture is of one setting (model, dtype, device, ...): records that differ in it never share a picture.
+// Plot: selects the figures that recorded results allow, makes their tables and draws them. A picture shows one
+// setting (model, dtype, device, ...): records with different settings never share a picture.
 #pragma once
 #include "harness/plot/picture.h"
 #include "harness/record/results.h"
 #include <stddef.h>
 
 struct plot_request {
-    const char *const *paths; // result files; a trial that is in several counts as in the last
+    const char *const *paths; // result files; a trial in several counts as in the last
     size_t path_count;
-    const struct results *records;        // all of those files, in which they stay; NULL: reads them
-    const char *const *max_context_paths; // outputs of `longbp max-context --json`: one picture of all of them
+    const struct results *records;        // all records of those files, which keep them; NULL: reads them
+    const char *const *max_context_paths; // outputs of `longbp max-context --json`: one picture of all
     size_t max_context_count;
     const char *const *advice_paths, *const *frontier_paths; // of `advise` and `frontier --json`: a picture each
     size_t advice_count, frontier_count;
-    const char *const *conditions; // of the results' records that count (record_filter.h)
+    const char *const *conditions; // conditions for the records that count (record_filter.h)
     size_t condition_count;
-    const char *series;       // that are shown, as series_choice_open takes them
-    struct picture_form form; // scripts NULL: as gnuplot_scripts finds them; its series are those above
-    const char *figures;      // names, with commas; NULL: all that can be drawn
-    const char *published;    // folder of the published points; NULL: as published_load finds it, if it is there
+    const char *series;       // shown series, see series_choice_open
+    struct picture_form form; // scripts NULL: see gnuplot_scripts; its series are those above
+    const char *figures;      // comma-separated names; NULL: all that can be drawn
+    const char *published;    // folder of the published points; NULL: see published_load, if it exists
 };
 
-// Writes the names of all figures separated: by "," as request->figures takes them.
+// Writes the names of all figures, separated: by "," as in request->figures.
 void plot_figures(const char *separator, char *text, size_t bytes);
-// Writes the panels of the figures that have several: "memory (memory, host), time (time, per-token)".
+// Writes the panels of figures that have several: "memory (memory, host), time (time, per-token)".
 void plot_panels(char *text, size_t bytes);
-// Draws EXPERIMENT-FIGURE, or of one panel EXPERIMENT-FIGURE-panel-PANEL, in every format and prints the path of
-// each picture; those of one context are drawn of the longest four, and what is left out is said on stderr. False
-// and a status if a file is wrong, if nothing can be drawn (the message says what each figure needs; no failure
-// where pictures are taken), or if drawing failed.
+// Draws EXPERIMENT-FIGURE, or for one panel EXPERIMENT-FIGURE-panel-PANEL, in every format and prints each path.
+// Figures of one context are drawn for the longest four; others are reported on stderr. Returns false and a status
+// if a file is wrong, if nothing can be drawn (with what each figure needs; no failure if pictures are passed on),
+// or if drawing failed.
 bool plot(const struct plot_request *request, struct status *status);

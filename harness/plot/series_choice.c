@@ -12,7 +12,7 @@ void series_choice_open(struct series_choice *choice, const char *list, const ch
     *choice = (struct series_choice){.panel = panel};
     for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
         end = at + word_list_first(at);
-        while (*end && end[1] == ' ') // a label's own comma
+        while (*end && end[1] == ' ') // a comma within a label
             end += 1 + word_list_first(end + 1);
         choice->names = realloc(choice->names, (choice->count + 1) * sizeof *choice->names);
         CHECK(choice->names && (choice->names[choice->count++] = strndup(at, (size_t)(end - at))));
@@ -36,7 +36,7 @@ static void see(char *seen, size_t bytes, const char *label)
         text_append(seen, bytes, "%s", entry);
 }
 
-// Whether the label is the name, or begins with it up to a comma.
+// Tells whether the label is the name, or begins with it up to a comma.
 static bool begins(const char *label, const char *name)
 {
     size_t length = strlen(name);
@@ -85,13 +85,13 @@ bool series_choice_apply(struct series_choice *choice, struct figure_table *tabl
     return any;
 }
 
-// One that was not found: which was meant among what was seen, and that.
+// Reports an unknown name, with a suggestion and the names seen.
 static bool tell(const struct series_choice *choice, const char *name, struct status *status)
 {
     struct names names = {0};
     char *labels = strdup(choice->seen), *heads = strdup(choice->seen), *rest = labels, *word;
     CHECK(labels && heads);
-    while ((word = strsep(&rest, "\"")) && names.count + 2 < NAMES_MAX) { // what stands between is blank
+    while ((word = strsep(&rest, "\"")) && names.count + 2 < NAMES_MAX) { // the separators are blank
         char *head = heads + (word - labels);
         head[strcspn(head, ",\"")] = 0;
         if (names_find(&names, head) == names.count)

@@ -32,8 +32,8 @@ struct column {
     size_t offset, bytes; // bytes: of a text; 0: a number
     double unit;          // of a value; 0: a count or a rate
     enum published_quantity quantity;
-    bool fraction;   // it need not be whole
-    bool per_sample; // of a value: it is of a sequence
+    bool fraction;   // fractions are allowed
+    bool per_sample; // of a value: per sequence
 };
 
 #define TEXT(member)                                                                                               \
@@ -75,7 +75,7 @@ static const struct column columns[] = {
     VALUE("gigabytes", 1e9, PUBLISHED_RESIDENT, false),
 };
 
-// What is being read: the file, its line, and what its columns are.
+// State of the reader: file, line and columns.
 struct reader {
     struct published_file *file;
     size_t line, column_count;
@@ -147,7 +147,7 @@ static bool read_number(const struct reader *reader, const struct column *column
     return true;
 }
 
-// Of any method that has the option: of which one the point is may come after it.
+// Accepts choices of any method, because the method column may come later.
 static bool is_choice(const char *option, const char *word)
 {
     bool found = false;
@@ -192,7 +192,7 @@ static bool read_field(const struct reader *reader, const struct column *column,
         memcpy(member, word, bytes);
         return true;
     }
-    // Counts may be left open; what the values run along and they themselves may not.
+    // Counts may be empty; the value and its axis may not.
     if (!*word && !is_value(column) && strcmp(column->name, published_axis_name(reader->file->axis)) != 0)
         return true;
     if (!read_number(reader, column, word, &number))

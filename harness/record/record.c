@@ -84,7 +84,7 @@ bool record_disturbed(const struct record *record)
 {
     const struct record_load *load = &record->load;
     double threads = record->provenance.threads, others = load->other_cores + load->stolen_cores;
-    // False where one is not known: no comparison with NaN holds.
+    // False if one is unknown: comparisons with NaN are false.
     return load->given && (threads + others - load->cores > threads / 20 || load->waited_cores > threads / 20);
 }
 
@@ -104,7 +104,7 @@ static double sum_of(const struct number_list *list)
     return sum;
 }
 
-// Whether the one thread, which waits for no other, was not running for a tenth of the samples' time.
+// Tells whether a single thread, which waits for no other, did not run for a tenth of the samples' time.
 static bool stood_still(const struct record *record)
 {
     return record->provenance.threads == 1 && record->cpu_ms.count &&
@@ -125,8 +125,8 @@ void record_card(const struct record *record, char *name, size_t size)
     snprintf(name, size, "%.*s", (int)strcspn(card, ","), card);
 }
 
-// From "Zen" on of "OpenBLAS 0.3.21, core Zen; ...": the kind of processor that the BLAS has code for. Several
-// kinds have one name.
+// The part of "OpenBLAS 0.3.21, core Zen; ..." from "Zen" on: the BLAS's kind of processor, which several models
+// share.
 static const char *core_of(const char *blas)
 {
     static const char before[] = "core ";
@@ -182,7 +182,7 @@ bool record_one_is_limited(const struct record *a, const struct record *b)
     return (left->memory > 0) != (right->memory > 0) || (left->host_memory > 0) != (right->host_memory > 0);
 }
 
-// A draw of no chunk is in the counts alone.
+// A draw without chunks appears only in the counts.
 static bool knows_columns(const struct record *record)
 {
     return record->drawn_chunks.count || (record->sample_chunks.count && record->sample_chunks.items[0] == 0);

@@ -1,19 +1,19 @@
 // Record: one line of JSON per trial of a sweep, appended and synced when the trial ends.
 //
-// Its fields, with units and when they are null: record_fields.c, printed by `longbp list fields`. The structs here
-// hold a record in memory, member by member of that table.
+// record_fields.c has its fields, with units and the meaning of null; `longbp list fields` prints them. These
+// structs hold a record in memory, member by member of that table.
 //
-// Where chunks are drawn all but the times is of draw 0, the one that sampler_seed names: a plan's bytes and
-// counts are then those of the run, and two runs' are equal. A number that is not finite is null (decimals of an
-// exact gradient too). What a trial did not come to is null. A planned trial ("device": "plan-cpu" or "plan-cuda")
-// has no loss, no samples and no gradient; its bytes and counts are those of a step on the device that it is like.
+// If chunks are drawn, everything but times is of draw 0, which sampler_seed names: plans and runs then have equal
+// bytes and counts. Numbers that are not finite are null (also decimals of an exact gradient), and so are values
+// that the trial did not reach. A planned trial ("device": "plan-cpu" or "plan-cuda") has no loss, samples or
+// gradient; its bytes and counts are those of a step on the described device.
 #pragma once
 #include "kernels/device/arena.h"
 #include "kernels/device/objective_sums.h"
 #include <jansson.h>
 
 #define RECORD_SCHEMA 2
-// Below this every whole number is a double.
+// Whole numbers below this are exact doubles.
 #define RECORD_EXACT_MAX  0x1p53
 #define RECORD_ROUNDS_MAX 1000
 
@@ -29,7 +29,7 @@ enum record_status {
     RECORD_STATUS_COUNT
 };
 const char *record_status_name(enum record_status status);
-// RECORD_STATUS_COUNT if there is no such status.
+// RECORD_STATUS_COUNT for unknown names.
 enum record_status record_status_from_name(const char *name);
 
 struct number_list {
@@ -40,10 +40,10 @@ struct number_list {
 struct record_parts {
     size_t count;
     void *items;              // [count] structs of the field's kind
-    const char *const *names; // [count], of a map; NULL: of rows
+    const char *const *names; // [count], for a map; NULL: rows
 };
 
-// A key of a trial that no reader asks for by name: a number, a text, JSON, true or false, or an object's struct.
+// A trial's key without a member of its own: a number, a text, JSON, true or false, or an object's struct.
 union record_value {
     double number;
     const char *text;
@@ -52,7 +52,7 @@ union record_value {
     const void *object;
 };
 
-// An object of a trial's, its keys in their table's order.
+// An object in a trial, with its keys in the table's order.
 struct record_members {
     bool given;
     union record_value others[16];
@@ -73,10 +73,10 @@ struct record_parallel {
 
 struct record_trial {
     bool given;
-    const json_t *json;         // the whole of it; NULL: see rest
-    struct interned_item *rest; // the same with 0 for its counts, in which trials of a sweep differ; NULL: see json
-    // Keys that readers ask for by name (record_fields.c); objects are never NULL, here and in a record: of what is
-    // null all is, and is not given.
+    const json_t *json;         // the whole trial; NULL: see rest
+    struct interned_item *rest; // the same with 0 for its counts, which vary within a sweep; NULL: see json
+    // Keys with members (record_fields.c). Objects are never NULL, here and in a record: a null object has `given`
+    // false and null members.
     const json_t *model, *lora, *objective, *optimizer, *method, *train;
     const char *dtype, *device, *profile, *interconnect, *kv_gradient_dtype, *gradient_dtype;
     double batch, context, prompt, group;
@@ -120,14 +120,14 @@ struct record_pair_sums {
     double difference, f64_error, f32_error, bf16_error, bf16_once_error;
 };
 
-// Of a training run: a number of each step, and of each evaluation.
+// For training runs: values per step and per evaluation.
 struct record_curve {
     bool given;
     struct number_list loss, gradient_norm, evaluation_step, evaluation_loss, unchanged_weights, lost_updates;
     struct number_list metrics[OBJECTIVE_METRICS], evaluation_metrics[OBJECTIVE_METRICS];
 };
 
-// Of a trial over several ranks: a number of each, in their order, or of so many as are alike.
+// For several ranks: values per rank in order, or per group of equal ranks.
 struct record_ranks {
     bool given;
     double count;
@@ -168,15 +168,15 @@ struct record_provenance {
 };
 
 struct record;
-// The records that one of several rounds was joined from (rounds.h), the earliest first. No field: count 0 in a
-// record as it was written, which is its own only round.
+// The records that one of several rounds was joined from (rounds.h), earliest first. Not a field: count is 0 in a
+// record as written, which is its only round.
 struct record_rounds {
     size_t count;
     const struct record **items; // [count], borrowed
 };
 
-// record_fields.h says what is null in each. Texts and JSON are borrowed; so are lists, parts and what stands apart
-// of a record that was read (record_read.h), one that was filled in owns them (record_json.h).
+// record_fields.h defines null for each. Texts and JSON are borrowed; in a record that was read (record_read.h) so
+// are lists, parts and separate structs, which a record filled in by the program owns (record_json.h).
 struct record {
     double schema, round;
     const char *id, *experiment, *reason, *profile, *estimate, *command;
@@ -209,67 +209,63 @@ struct record {
     struct record_rounds rounds;
 };
 
-// The name of the method that was run; "" if the record does not say.
+// The method's name; "" if unknown.
 const char *record_method(const struct record *record);
-// An option of the method, as it was asked for: "25%", or the number of chunks that was given; NULL: it has none
-// of that name.
+// An option of the method as requested: "25%", or the given number of chunks; NULL: it has no such option.
 const json_t *record_option(const struct record *record, const char *name);
-// As a number, of what was asked for as a share the one that it became; NaN: it is none.
+// The same as a number, for a share the resulting count; NaN: not a number.
 double record_option_number(const struct record *record, const char *name);
-// How many steps are the last quarter of a training run; at least one; 0: it is no such run.
+// Number of steps in the last quarter of a training run, at least one; 0: not a training run.
 size_t record_last_steps(const struct record *record);
-// Of a training run the loss that it ends with, in nats: the mean over its last quarter of steps; and that of what
-// was evaluated last. NaN: it is no such run, or nothing was evaluated.
+// A training run's final loss in nats, the mean over its last quarter of steps; and the last evaluation's. NaN: not
+// a training run, or nothing was evaluated.
 double record_last_loss(const struct record *record);
 double record_held_out_loss(const struct record *record);
-// The tensor of that name, most likely at that place; NULL: there is none.
+// The tensor of this name, likely at this index; NULL: none.
 const struct record_tensor *record_tensor_find(const struct record_gradient *gradient, const char *name,
                                                size_t place);
-// Whether something else ran on the processors that the samples needed: on more than a twentieth of them, on
-// average, or the record's own threads waited for as many. False where the record does not say.
+// Tells whether other programs ran on processors that the samples needed: on more than a twentieth of them on
+// average, or the record's own threads waited for as many. False if unknown.
 bool record_disturbed(const struct record *record);
-// How many processors something else took while the samples ran, on average, as far as the record says: those that
-// other programs and the host took, else those that its own threads waited for. NaN: it does not say.
+// Average number of processors that other programs and the host used while the samples ran, or else those that the
+// record's threads waited for. NaN: unknown.
 double record_cores_taken(const struct record *record);
-// Whether the record does not say, but one of two signs was there: before the samples the machine's load was more
-// than its cores and half of the record's threads, which is more than the sweep itself leaves behind; or the one
-// thread of the record was not running for a tenth of the samples' time.
+// For records without these data, two signs of disturbance: before the samples the machine's load exceeded its
+// cores and half of the record's threads, more than a sweep itself causes; or a single thread did not run for a
+// tenth of the samples' time.
 bool record_perhaps_disturbed(const struct record *record);
-// The name of the card that a record was measured on, without the driver and the libraries behind it; "" on the
-// CPU.
+// The card's name without driver and libraries; "" on the CPU.
 void record_card(const struct record *record, char *name, size_t size);
-// Whether both read the same data, and the same model; what a record of an earlier version does not say is taken
-// for the same.
+// Tells whether both used the same data and model; values missing in older records count as equal.
 bool record_same_data(const struct record *a, const struct record *b);
 bool record_same_model(const struct record *a, const struct record *b);
-// Whether its gradient was checked in vain: the bound on rounding cannot tell a right one from a wrong one.
+// Tells whether the rounding bound was too wide to judge the gradient.
 bool record_gradient_undecided(const struct record *record);
-// Whether its device computes nothing, but counts: plan-cpu, plan-cuda.
+// Tells whether the device only counts: plan-cpu, plan-cuda.
 bool record_is_planned(const struct record *record);
-// Whether it is planned for a card, and for none in particular: without a profile, which says how many
-// multiprocessors a card has. Bytes and launches follow from these.
+// Tells whether it is a plan for no particular card: without a profile, whose number of multiprocessors determines
+// bytes and launches.
 bool record_is_of_no_card(const struct record *record);
-// Whether one of the two is planned, and the other was measured.
+// Tells whether one is planned and the other measured.
 bool record_one_is_planned(const struct record *a, const struct record *b);
-// Whether one of the two has a limit of memory, of the device or of the host, that the other has not.
+// Tells whether only one has a limit of device or host memory.
 bool record_one_is_limited(const struct record *a, const struct record *b);
-// Whether both say which chunks draw 0 has, and those are not the same.
+// Tells whether both have the chunks of draw 0, and these differ.
 bool record_other_chunks(const struct record *a, const struct record *b);
-// Whether both are of one processor, by its name and by what the BLAS takes it for, or card, and of as many
-// threads.
+// Tells whether both have the same processor (by its name and the BLAS's name) or card, and number of threads.
 bool record_same_machine(const struct record *a, const struct record *b);
-// What the samples were timed on, however many threads it had: a card, or "AMD EPYC (Zen)", a processor and what
-// the BLAS takes it for; "" where there are none.
+// The machine of the samples, for any number of threads: a card, or "AMD EPYC (Zen)", a processor and the BLAS's
+// name for it; "" without samples.
 enum { RECORD_MACHINE_BYTES = 200 };
 void record_machine(const struct record *record, char *name, size_t size);
-// Whether records have samples of several machines.
+// Tells whether records have samples of several machines.
 bool records_of_several_machines(const struct record *const *records, size_t count);
-// Whether threads waited for each other in one way, spinning for as long: one thread never waits, and what a record
-// does not say is taken for the same.
+// Tells whether threads waited in the same way, spinning equally long: a single thread never waits, and missing
+// values count as equal.
 bool record_waits_alike(const struct record *a, const struct record *b);
 static inline const char *text_or(const char *text, const char *without)
 {
     return text ? text : without;
 }
-// A JSON string; bad UTF-8, which a crashed program may print, becomes '?'.
+// A JSON string; invalid UTF-8, which a crashed program may print, becomes '?'.
 json_t *record_text(const char *value);

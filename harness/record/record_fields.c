@@ -7,12 +7,12 @@
 
 #define FIELDS static const struct record_field
 
-// A member of a struct in record.h is written under its own name.
+// A field named like its member in record.h.
 #define FIELD(owner, member) .name = #member, .offset = offsetof(struct owner, member)
-// Of a map or rows: the size of one of its parts.
+// The fields of a map's or rows' parts, and their size.
 #define PARTS(of, part) .members = of, .part_bytes = sizeof(struct part)
 
-// An object that few records have, or many have alike, stands apart. Its null is made when the program starts.
+// A separate struct for an object that few records have or many share. Its null value is made at program start.
 #define APART(of, part)                                                                                            \
     .members = of, .part_bytes = sizeof(struct part), .absent = &(struct part)                                     \
     {                                                                                                              \
@@ -24,7 +24,7 @@
         0                                                                                                          \
     }
 
-// Made from its keys when the program starts.
+// Made from the trial keys at program start.
 static struct record_field trial_fields[TRIAL_KEYS_MAX + 1];
 
 FIELDS tensor_fields[] = {
@@ -92,7 +92,7 @@ FIELDS pair_sums_fields[] = {
      .meaning = "of rows in bf16, each sum rounded to it once"},
     {0}};
 
-// Of each step, and of what is held out.
+// A metric per step, and on held-out data.
 #define METRIC(metric, key, of, said)                                                                              \
     {.name = key,                                                                                                  \
      .offset = offsetof(struct record_curve, metrics[metric]),                                                     \
@@ -479,9 +479,9 @@ void record_fields_clear(const struct record_field *fields, void *owner)
         clear_field(field, (char *)owner + field->offset);
 }
 
-// --- a trial's fields, from its keys
+// --- a trial's fields, made from its keys
 
-// The struct of an object of a trial's, or of the trial: what it has by name, and its room for all other keys.
+// The struct of a trial, or of an object in it: its named members, and room for all other keys.
 struct room {
     const char *object; // "": the trial; NULL: any other
     size_t bytes, others, capacity;
@@ -563,7 +563,7 @@ static void make_fields(struct record_field *fields, const struct trial_key *key
                                        .meaning = keys->meaning,
                                        .null = keys->null};
         CHECK(others <= room->capacity);
-        if (!keys->members || keys->null) // what may be null is JSON
+        if (!keys->members || keys->null) // keys that may be null are JSON
             continue;
         const struct room *inner = room_of(keys->name);
         struct record_field *members = calloc(TRIAL_KEYS_MAX, sizeof *members);
@@ -576,7 +576,7 @@ static void make_fields(struct record_field *fields, const struct trial_key *key
     }
 }
 
-// Makes the null of all that stands apart.
+// Makes the null values of all separate structs.
 static void make_absent(const struct record_field *fields)
 {
     for (const struct record_field *field = fields; field->name; field++) {

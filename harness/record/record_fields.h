@@ -1,11 +1,11 @@
-// Record fields: one table of all that a record holds. Records are written, read and checked (record_json.h,
-// record_read.h) and described (`longbp list fields`) by it alone. A trial's fields are made from its keys
+// Record fields: one table of all fields of a record. It alone determines how records are written, read, checked
+// (record_json.h, record_read.h) and described (`longbp list fields`). A trial's fields are made from its keys
 // (harness/spec/trial_keys.h).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
-// Each with what holds it in a struct of record.h.
+// Types, with the member type in record.h.
 enum field_type {
     FIELD_ANY,      // const json_t *; NULL: null
     FIELD_BOOL,     // int; -1: null
@@ -19,21 +19,21 @@ enum field_type {
     FIELD_NUMBER,   // double, of any sign
     FIELD_ARRAY,    // const json_t *, an array of anything; NULL: null
     FIELD_OBJECT,   // with members a struct of them that begins with `bool given`, else const json_t *
-    FIELD_TRIAL,    // such a struct, with the JSON it was read from after `given`, which is what is written
+    FIELD_TRIAL,    // such a struct, with its original JSON, which is written, after `given`
     FIELD_ROWS,     // struct record_parts: an array of objects, each a struct of `members`
     FIELD_MAP,      // struct record_parts: an object of objects, each with its name
-    FIELD_TALLY, // const double * to [CATEGORY_COUNT], counts by category (kernels/device/arena.h); NaN: not named
+    FIELD_TALLY,    // const double * to [CATEGORY_COUNT], counts by category (kernels/device/arena.h); NaN: absent
 };
 
-// How a list without numbers is written.
+// How an empty list is written.
 enum field_none { NONE_NULL, NONE_EMPTY, NONE_LEFT_OUT };
 
-// How `compare` holds two records' values against each other, as harness/compare/quantity.c says of each.
+// How `compare` treats a field (harness/compare/quantity.c).
 enum field_compared {
     COMPARED_NOT,
     COMPARED_COUNT,
-    COMPARED_HOST,  // a count of what is kept on the host; null: 0
-    COMPARED_PARTS, // a tally, of the count in the row before it
+    COMPARED_HOST,  // bytes on the host; null: 0
+    COMPARED_PARTS, // a tally, whose total is the row before
     COMPARED_INSTRUCTIONS,
     COMPARED_LOSS,
     COMPARED_RUN_LOSS,
@@ -43,39 +43,39 @@ enum field_compared {
     COMPARED_KINDS
 };
 
-// How the rounds of a trial become one record (rounds.h).
+// How the rounds of a trial are joined (rounds.h).
 enum field_rounds {
-    ROUNDS_LAST,      // the last round's
+    ROUNDS_LAST,      // the last round's value
     ROUNDS_MEAN,      // the mean over the rounds
-    ROUNDS_SAMPLES,   // a list, of each sample: all of them; of draws each one's mean over the rounds
-    ROUNDS_RATE,      // over the time of a step
-    ROUNDS_DRAW_RATE, // over that of draw 0
-    ROUNDS_TIMES,     // what rounds.c makes of the samples
+    ROUNDS_SAMPLES,   // a list per sample: all of them; with draws each one's mean over the rounds
+    ROUNDS_RATE,      // inverse to the time of a step
+    ROUNDS_DRAW_RATE, // inverse to that of draw 0
+    ROUNDS_TIMES,     // computed by rounds.c from the samples
 };
 
 struct record;
 struct record_field {
     const char *name;
-    size_t offset; // in the struct of what it is a field of
+    size_t offset; // in the struct that contains the field
     enum field_type type;
-    bool list; // of numbers, in a struct number_list: one per sample, per chunk or per rank
+    bool list; // of numbers, in a struct number_list: per sample, per chunk or per rank
     enum field_none none;
-    bool required;                      // whatever the record's status; all others may be null or absent
+    bool required;                      // for every status; other fields may be null or absent
     const char *unit;                   // NULL: none
-    const char *meaning;                // NULL: the name says it
-    const char *null;                   // when it is null or absent besides not having been reached; NULL: never
+    const char *meaning;                // NULL: the name suffices
+    const char *null;                   // when it is null or absent although the trial got there; NULL: never
     const struct record_field *members; // ending in a NULL name
-    size_t part_bytes;                  // of a map's or rows' struct, and of an object's that stands apart
-    const void *absent;                 // NULL, or what stands for null of an object that few records have, or many
-                                        // have alike, or of a tally: it stands apart, and a record points to it
+    size_t part_bytes;                  // of a map's or rows' struct, or of a separate object
+    const void *absent; // NULL, or the shared null value of a tally or of an object that few records have or many
+                        // share: records point to a separate struct
     enum field_rounds rounds;
     enum field_compared compared;
-    // The name and the value that are compared in place of a list; NULL: the field itself.
+    // The name and value compared in place of a list; NULL: the field itself.
     const char *compared_as;
     double (*compared_by)(const struct record *record);
 };
 
-// Of the record itself, ending in a NULL name.
+// Fields of the record, ending in a NULL name.
 extern const struct record_field record_fields[];
 
 // The struct of an object with members.

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-// owner: the struct that the fields are of.
+// owner: the struct that contains the fields.
 static json_t *fields_json(const struct record_field *fields, const void *owner);
 static void free_fields(const struct record_field *fields, void *owner);
 
@@ -56,7 +56,7 @@ json_t *record_trial_json(const struct record_trial *trial)
     for (const struct record_field *field = trial_fields(); field->name; field++) {
         const void *value = (const char *)trial + field->offset;
         const double *count = value;
-        if (field->type == FIELD_COUNT && *count < RECORD_EXACT_MAX) // no NaN is
+        if (field->type == FIELD_COUNT && *count < RECORD_EXACT_MAX) // false for NaN
             CHECK(json_object_set_new(whole, field->name, json_integer((json_int_t)*count)) == 0);
     }
     return whole;
@@ -99,7 +99,7 @@ static json_t *parts_json(const struct record_field *field, const struct record_
     return all;
 }
 
-// A category that is not named is left out; null if none is.
+// Omits absent categories; null if all are absent.
 static json_t *tally_json(const double *counts)
 {
     json_t *object = json_object();
@@ -175,9 +175,9 @@ json_t *record_json(const struct record *record)
     return fields_json(record_fields, record);
 }
 
-// --- a part of it
+// --- parts of a record
 
-// What is after the keys; NULL: nothing. A new reference.
+// The value at the keys; NULL: none. A new reference.
 static json_t *value_in(const json_t *json, const char *const *keys)
 {
     for (; *keys; keys++)
@@ -230,7 +230,7 @@ static json_t *value_in_tally(const double *counts, const char *const *keys)
     return NULL;
 }
 
-// owner: the struct that the field of that depth is of.
+// owner: the struct that contains the field of that depth.
 static json_t *value_at(const struct record_path *path, size_t depth, const void *owner)
 {
     const struct record_field *field = path->fields[depth];

@@ -1,20 +1,20 @@
-// Record lists: the records of either side of a comparison by their keys, and which lists belong together.
+// Record lists: the records of both sides of a comparison, grouped by key and matched.
 #pragma once
 #include "harness/record/record.h"
 
 // The records of one key, in their side's order.
 struct record_list {
     const char *key;
-    size_t count, first;             // first: its place in the side
+    size_t count, first;             // first: index in the side of its first record
     const struct record **records;   // [count]
-    const struct record_list *match; // of the same key in the other side; NULL: it has none
+    const struct record_list *match; // the other side's list of this key; NULL: none
 };
 
 struct record_lists {
     size_t count;
     struct record_list *lists;           // [count], by key
-    const struct record_list **in_order; // [count], as the side first has them
-    const struct record **records;       // of all
+    const struct record_list **in_order; // [count], by first occurrence in the side
+    const struct record **records;       // storage of all lists
 };
 
 // The records of one side, borrowed, each with its key.
@@ -28,7 +28,7 @@ void keyed_records_free(struct keyed_records *keyed);
 
 // Release with record_lists_free.
 void record_lists_make(struct record_lists *lists, const struct keyed_records *side);
-// Finds each list's match.
+// Sets each list's match.
 void record_lists_match(struct record_lists *a, struct record_lists *b);
 void record_lists_free(struct record_lists *lists);
 const struct record *record_list_last(const struct record_list *list);

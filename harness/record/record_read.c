@@ -1,6 +1,6 @@
 #define _GNU_SOURCE // mempcpy
-// A line is read in one walk over the table of fields, which builds no tree: four times as fast as jansson, which
-// decodes what is rare, such as a string with escapes, and says what is wrong with a text that is no JSON.
+// Reads a line in one pass over the table of fields, without a tree: four times as fast as jansson, which decodes
+// rare values, such as strings with escapes, and reports errors of invalid JSON.
 #include "harness/record/record_read.h"
 #include "harness/json/json_source.h"
 #include "harness/record/record_fields.h"
@@ -16,10 +16,10 @@
 #define FIELDS_MAX 96
 #define COUNTS_MAX 16
 #define DEPTH_MAX  16
-// The largest struct that stands apart, or is a part.
+// The largest separate struct, or part.
 #define PART_BYTES_MAX 512
 
-// A value as it stands in the line, quotes and braces included.
+// A value's text in the line, with quotes or braces.
 struct slice {
     const char *text;
     size_t bytes;
@@ -31,17 +31,17 @@ struct bytes {
 };
 
 struct reading {
-    const char *at; // what is left of the line
+    const char *at; // the rest of the line
     const char *where;
     struct interned *interned;
-    struct slice path[DEPTH_MAX]; // the names of the values around, in quotes, or the numbers of rows
+    struct slice path[DEPTH_MAX]; // names of the enclosing values, in quotes, or row numbers
     size_t depth;
-    const struct record_field *trial; // the fields of its trial, once it is met
-    bool unknown;                     // the trial has keys that no field is of
-    size_t count_count;               // of the trial's counts, as they stand in it
+    const struct record_field *trial; // fields of its trial, once it is found
+    bool unknown;                     // the trial has unknown keys
+    size_t count_count;               // number of counts in the trial, in text order
     struct slice counts[COUNTS_MAX];
-    struct bytes arrays, names; // that are being read, one within the other; names of a map's parts
-    struct status wrong;        // the first that is
+    struct bytes arrays, names; // being read, nested; names of a map's parts
+    struct status wrong;        // the first error
 };
 
 // "trial.measure."
@@ -57,8 +57,7 @@ static void path_text(const struct reading *reading, char *text, size_t bytes)
     }
 }
 
-// The value that is being read is not what it must be. Returns false, as do all that follow where the line is
-// wrong.
+// Reports that the current value is wrong. Returns false, as do all later calls.
 static bool refuse(struct reading *reading, const char *what)
 {
     char path[300];
@@ -114,7 +113,7 @@ static bool take_string(struct reading *reading, struct slice *string)
     return string->bytes >= 2 && start[string->bytes - 1] == '"';
 }
 
-// NULL: it is no string of JSON.
+// NULL: not a JSON string.
 static const char *text_of(const struct reading *reading, struct slice string)
 {
     const char *inside = string.text + 1, *text;
@@ -136,7 +135,7 @@ static bool read_string(struct reading *reading, const char **text)
     return take_string(reading, &string) && (*text = text_of(reading, string));
 }
 
-// How many there are.
+// Returns how many there are.
 static size_t skip_digits(struct reading *reading)
 {
     const char *first = reading->at;
@@ -185,7 +184,7 @@ static bool read_json(struct reading *reading, char opening, const json_t **json
     return (*json = interned_json(reading->interned, value.text, value.bytes));
 }
 
-// A key and its colon; what is left is then the value.
+// Reads a key and its colon, up to the value.
 static bool take_key(struct reading *reading, struct slice *key)
 {
     skip_space(reading);
@@ -207,7 +206,7 @@ static void append(struct bytes *to, const void *item, size_t bytes)
     to->count += bytes;
 }
 
-// The innermost array, which began at `start`; it is taken off.
+// Takes off the innermost array, which began at `start`.
 static void *array_from(struct reading *reading, struct bytes *from, size_t start)
 {
     size_t bytes = from->count - start;
@@ -215,7 +214,7 @@ static void *array_from(struct reading *reading, struct bytes *from, size_t star
     return bytes ? (void *)interned_text(reading->interned, from->items + start, bytes) : NULL;
 }
 
-// A number that is not finite is null: of a step in which nothing was to move no share was lost.
+// A number that is not finite is null, such as the lost share of an empty update.
 static bool read_item(struct reading *reading, enum field_type type, double *value)
 {
     *value = NAN;
@@ -267,7 +266,7 @@ static bool read_status(struct reading *reading, enum record_status *status)
 
 static bool read_members(struct reading *reading, const struct record_field *fields, void *owner);
 
-// The name of a map's part, which it has not had yet.
+// Reads the name of a map's part, which must be new.
 static bool read_name(struct reading *reading, struct slice *key)
 {
     const char *name = take_key(reading, key) ? text_of(reading, *key) : NULL;
@@ -306,7 +305,7 @@ static bool read_parts(struct reading *reading, const struct record_field *field
         return true;
     size_t start = reading->arrays.count;
     do {
-        struct slice name = {NULL, parts->count++}; // a number
+        struct slice name = {NULL, parts->count++}; // its index
         if ((named && !read_name(reading, &name)) || !read_part(reading, field, name))
             return false;
     } while (take(reading, ','));
@@ -315,7 +314,7 @@ static bool read_parts(struct reading *reading, const struct record_field *field
     return take(reading, closing);
 }
 
-// A trial that begins here and was read, with 0 for its counts.
+// Interns the trial that begins here, with 0 for its counts.
 static struct interned_item *rest_of(const struct reading *reading, const char *start)
 {
     struct slice trial = slice_from(reading, start);
@@ -344,7 +343,7 @@ static bool read_struct(struct reading *reading, const struct record_field *fiel
         return true;
     struct interned_item *rest = rest_of(reading, start);
     ((struct record_trial *)value)->rest = rest;
-    return !reading->unknown || interned_item_json(rest); // which has no key twice
+    return !reading->unknown || interned_item_json(rest); // has no duplicate key
 }
 
 static bool read_tally(struct reading *reading, double *counts)
@@ -410,7 +409,7 @@ static bool read_value(struct reading *reading, const struct record_field *field
     return false;
 }
 
-// Which of the fields are met: they mostly stand in the table's order.
+// Fields seen so far, usually in the table's order.
 struct met {
     bool seen[FIELDS_MAX];
     size_t count, next;
@@ -422,7 +421,7 @@ static bool is_key(struct slice key, const char *name)
     return key.text[1] == *name && (key.text[2] == name[1] || !name[1]) && slice_is(key, name);
 }
 
-// Its place; that of the closing NULL: there is none of this name.
+// The field's index; that of the closing NULL if there is none of this name.
 static size_t find(const struct record_field *fields, const struct met *met, struct slice key)
 {
     for (size_t i = met->next; fields[i].name; i++)
@@ -447,7 +446,7 @@ static bool has_required(struct reading *reading, const struct record_field *fie
                       path, fields[i].name);
 }
 
-// Null is what an earlier version wrote of a trial's key that this one has no more.
+// Ignores keys of earlier versions with a null value.
 static bool skip_unknown(struct reading *reading, const struct record_field *fields, struct slice key)
 {
     struct names known = {0};
@@ -464,7 +463,7 @@ static bool skip_unknown(struct reading *reading, const struct record_field *fie
                       name, hint);
 }
 
-// A value that begins here was read. What is no exact number stays in the trial's text.
+// Notes a count whose value begins here. Inexact numbers stay in the trial's text.
 static void note_count(struct reading *reading, const struct record_field *field, const char *start,
                        const void *value)
 {
@@ -510,9 +509,9 @@ static bool read_members(struct reading *reading, const struct record_field *fie
     return (!any || take(reading, '}')) && has_required(reading, fields, &met);
 }
 
-// --- what the table does not say
+// --- checks beyond the table
 
-// Each sample has its number of chunks; a plan has the chunks alone. And each has its slowdown, if any has.
+// Each sample has a number of chunks (a plan has only chunks), and a slowdown if any has.
 static bool check_samples(struct reading *reading, const struct record *record)
 {
     const struct {
@@ -555,7 +554,7 @@ static bool check(struct reading *reading, const struct record *record)
     return check_samples(reading, record);
 }
 
-// A line that is no JSON, or a record of another version, which may differ in anything else, is told as that.
+// Reports invalid JSON, or a record of another version, as such rather than by its first wrong field.
 static bool tell(const struct reading *reading, const char *text, size_t bytes, struct status *status)
 {
     json_error_t error;

@@ -12,8 +12,8 @@ json_t *recorded_key_value(const struct trial_key *key, const struct record *rec
     json_t *value = field->members ? NULL : record_field_json(field, at);
     if (value && !json_is_null(value))
         return value;
-    // Only the trial itself tells null from what its version did not know, and an object from one of fewer members.
-    // A count has its value above, unless it is none.
+    // Only the full trial distinguishes null from an unknown key, and an object from an older one with fewer
+    // members. Counts have their value above.
     json_decref(value);
     return trial_key_recorded(key, record_trial_rest(&record->trial));
 }
@@ -23,7 +23,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-// a, b: what holds the field's value, in a trial of either record.
+// a, b: storage of the field's value in each trial.
 static bool alike(const struct record_field *field, const void *a, const void *b)
 {
     double x, y;
@@ -58,7 +58,7 @@ bool recorded_key_alike(const struct trial_key *key, const struct record *a, con
     return alike(field, (const char *)&a->trial + field->offset, (const char *)&b->trial + field->offset);
 }
 
-// Whether two values are equal, as far as both say: an earlier version had fewer members.
+// Tells whether two values are equal in all members that both have: earlier versions had fewer.
 static bool agree(const json_t *a, const json_t *b)
 {
     const char *name;

@@ -2,14 +2,14 @@
 #include "harness/spec/method_decode.h"
 #include <string.h>
 
-// NULL: there is no such method.
+// NULL: unknown method.
 static const struct method *method_of(const json_t *entry)
 {
     const char *name = json_string_value(json_object_get(entry, "name"));
     return name ? method_find(name) : NULL;
 }
 
-// The options, to be released with options_free; NULL if the method has no such options.
+// The options, to be released with options_free; NULL if the method does not accept them.
 static void *read_options(const json_t *entry, const struct method *method)
 {
     struct json_source source;
@@ -45,7 +45,7 @@ static bool same_options(const struct method *method, const void *a, const void 
     return same;
 }
 
-// Sets what the point gives; false if the method has no such option.
+// Applies the point's values; returns false if the method lacks an option.
 static bool apply(const struct published_point *point, const struct method *method, void *options)
 {
     char chunk[24];

@@ -1,13 +1,12 @@
-// Recorded method: the method of a record with its options, read back by its table, so that its hooks say what a
-// record does not: nobody here knows a method's options but by name.
+// Recorded method: a record's method with its options, decoded by its table, so that its hooks are available; this
+// code knows options only by name.
 #pragma once
 #include "harness/record/published.h"
 #include <jansson.h>
 
-// entry: what a record holds as its trial's method, {"name": "seco", "chunk": 128}; what it leaves out is the
-// default. Whether the method leaves its chunks to chance; false also for a method that this program does not
-// have.
+// entry: a record's method, {"name": "seco", "chunk": 128}; absent options have their defaults. Tells whether the
+// method draws chunks at random; false for unknown methods.
 bool recorded_method_draws(const json_t *entry);
-// Whether what a paper's point says of method and options is what the entry says. context: tokens, of a point that
-// may ask for more chunks than there are; 0: as it is said.
+// Tells whether a paper's point has the entry's method and options. context: tokens, for points that may request
+// more chunks than exist; 0: as given.
 bool recorded_method_is(const json_t *entry, const struct published_point *point, size_t context);

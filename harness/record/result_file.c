@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Whether a last line without its newline is what is left of a record: it has a record's first bytes or, after
-// other records, some of them. Anything else is not ours.
+// Tells whether an unterminated last line is an incomplete record: it has a record's first bytes or, after other
+// records, some of them. Other lines are no records of this program.
 static bool is_torn(const char *tail, size_t bytes, bool first)
 {
     char start[40];
@@ -21,14 +21,14 @@ static bool is_torn(const char *tail, size_t bytes, bool first)
     return matched == length || !first;
 }
 
-// Of a training run's own file, steps.jsonl.
+// A line of a training run's steps.jsonl.
 static bool is_step(const json_t *line)
 {
     return !json_object_get(line, "schema") && json_object_get(line, "step") &&
            (json_object_get(line, "loss") || json_object_get(line, "evaluation_loss"));
 }
 
-// wrong: what the reader of records says.
+// wrong: the record reader's error.
 static bool refuse(const struct result_line *line, const char *where, const struct status *wrong,
                    struct status *status)
 {
@@ -58,7 +58,7 @@ static bool is_json(const struct result_line *line)
     return value;
 }
 
-// Some file systems leave zeros after a power cut where something was about to be written.
+// Some file systems leave zeros after a power cut instead of the data being written.
 static size_t trailing_zeros(const struct result_line *line)
 {
     size_t zeros = 0;
@@ -67,14 +67,14 @@ static size_t trailing_zeros(const struct result_line *line)
     return zeros;
 }
 
-// A function that is called with each record, and the store of the records' texts.
+// A callback for each record, and the storage of its texts.
 struct visit {
     result_visit *function;
     void *visitor;
     struct interned *interned;
 };
 
-// False if the line is not a record, or is not wanted. A last line that is torn is left out.
+// Returns false if the line is no record or is unwanted. Skips a torn last line.
 static bool visit_line(struct result_file *file, char *text, struct result_line *line, const struct visit *visit,
                        struct status *status)
 {
@@ -96,7 +96,7 @@ static bool visit_line(struct result_file *file, char *text, struct result_line 
         return refuse(line, where, &wrong, status);
     file->intact_bytes = file->bytes - zeros;
     file->unterminated = !whole;
-    file->torn_line = zeros ? line->number : 0; // of the next record, which is not there
+    file->torn_line = zeros ? line->number : 0; // of the missing next record
     line->record = &record;
     bool goes_on = visit->function(visit->visitor, line, status);
     line->record = NULL;
@@ -142,7 +142,7 @@ static bool scan(struct result_file *file, const char *path, const struct visit 
     return fine;
 }
 
-// Texts of records that were visited are let go now and then.
+// Texts of visited records are released at intervals.
 #define SCANNED_TEXTS_MAX 1000
 
 struct scanning {
@@ -169,9 +169,9 @@ bool result_file_scan(struct result_file *file, const char *path, result_visit *
     return fine;
 }
 
-// Records as they are read, and what they borrow from.
+// Records being kept, and the storage they borrow from.
 struct kept {
-    struct line_set *lines; // that were read before
+    struct line_set *lines; // earlier lines
     size_t repeated, count, capacity;
     struct record *records;
     struct interned interned;
@@ -224,7 +224,7 @@ bool result_file_read_next(struct result_file *file, const char *path, struct li
     return fine;
 }
 
-// Records that are wanted: each is read a second time, to be kept.
+// Wanted records, which are read a second time to be kept.
 struct wanted {
     struct kept kept;
     result_wanted *function;

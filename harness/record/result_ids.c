@@ -21,7 +21,7 @@ static int by_id(const void *a, const void *b)
     return memcmp(a, b, sizeof((struct result_id *)0)->id);
 }
 
-// Sorts what was added and joins what has the same id.
+// Sorts the additions and merges equal ids.
 static void settle(struct result_ids *ids)
 {
     if (ids->sorted == ids->count)

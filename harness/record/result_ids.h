@@ -1,4 +1,4 @@
-// Result ids: which trials a result file has records of, and how many, in a few bytes for each.
+// Result ids: the trials of a result file and their numbers of records, in a few bytes each.
 #pragma once
 #include "harness/record/record.h"
 #include <stddef.h>
@@ -6,14 +6,14 @@
 
 struct result_id {
     uint8_t id[16];
-    uint32_t records, ok, bad;      // how many there are, and how many of them ended ok, and as failed or crash
-    uint64_t data_hash, model_hash; // of what they read (record_fields.c); 0: not known
+    uint32_t records, ok, bad;      // all, those that ended ok, and those that failed or crashed
+    uint64_t data_hash, model_hash; // of their inputs (record_fields.c); 0: unknown
 };
 
 struct result_ids {
     size_t count, capacity;
-    struct result_id *items; // by id, each once, but for those added since the last look-up
-    size_t sorted;           // how many of them are
+    struct result_id *items; // by id, unique except for additions since the last look-up
+    size_t sorted;           // number of sorted items
 };
 
 // Counts a record.

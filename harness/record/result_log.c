@@ -19,16 +19,16 @@ static bool io_failed(const struct result_log *log, const char *what, struct sta
     return status_set(status, STATUS_IO, "%s: cannot %s: %s", log->path, what, strerror(errno));
 }
 
-// Makes the folder of the file, should it be missing (one level).
+// Creates the file's folder if it is missing (one level).
 static void make_folder(const char *path)
 {
     char *copy = strdup(path);
     CHECK(copy);
-    mkdir(dirname(copy), 0777); // if this fails, opening the file will say why
+    mkdir(dirname(copy), 0777); // if this fails, opening the file reports why
     free(copy);
 }
 
-// Whether the path still leads to the file we hold: another sweep may have moved it away before we had the lock.
+// Tells whether the path still leads to the locked file, which another sweep may have moved before.
 static bool is_current(const struct result_log *log)
 {
     struct stat ours, theirs;
@@ -39,11 +39,11 @@ static bool is_current(const struct result_log *log)
 static void close_file(struct result_log *log)
 {
     if (log->file >= 0)
-        close(log->file); // gives up the lock
+        close(log->file); // releases the lock
     log->file = -1;
 }
 
-// A pipe that is opened for reading, too, takes records that nobody ever reads: open then waits for somebody.
+// A pipe opened for reading too would accept records that nobody reads; this way open waits for a reader.
 static int open_file(const char *path)
 {
     struct stat file;
@@ -63,7 +63,7 @@ static bool open_locked(struct result_log *log, struct status *status)
             return io_failed(log, "open it for writing", status);
         log->regular = S_ISREG(file.st_mode);
         if (!log->regular) {
-            signal(SIGPIPE, SIG_IGN); // a reader that has gone is an error of write, which is told
+            signal(SIGPIPE, SIG_IGN); // a closed pipe becomes a write error, which is reported
             return true;
         }
         if (!io_lock(log->file, LOCK_EX | LOCK_NB)) {
@@ -89,7 +89,7 @@ static bool note_id(void *ids, const struct result_line *line, struct status *st
 
 struct trials {
     struct result_ids ids;
-    bool have_all; // of those that another file has
+    bool have_all; // all of them are in another file
 };
 
 static bool look_up(void *visitor, const struct result_line *line, struct status *status)
@@ -100,7 +100,7 @@ static bool look_up(void *visitor, const struct result_line *line, struct status
     return true;
 }
 
-// Whether a file has records of no trial but these: nothing is lost with it.
+// Tells whether a file has records of these trials only, so that replacing it loses nothing.
 static bool are_all(struct trials *trials, const char *path)
 {
     struct result_file file;
@@ -111,8 +111,8 @@ static bool are_all(struct trials *trials, const char *path)
     return read && trials->have_all;
 }
 
-// FILE.bak, to be freed; where older results are there of trials that FILE does not have, as after a sweep that
-// was to measure them anew and never came to its end, FILE.bak.2 and so on.
+// FILE.bak, to be freed; or FILE.bak.2 and so on, if it has trials that FILE lacks, as after an unfinished sweep
+// that was to measure them again.
 static char *backup_of(const char *file)
 {
     struct result_file moved;
@@ -152,7 +152,7 @@ static bool cut(struct result_log *log)
     return io_truncate(log->file, log->end) && io_sync(log->file);
 }
 
-// Of what it holds the ids, read without changing anything.
+// Reads the ids of existing records, without changes.
 static bool read_existing(struct result_log *log, struct status *status)
 {
     struct status reason = {0};
@@ -170,7 +170,7 @@ static bool read_existing(struct result_log *log, struct status *status)
                               reason.message);
 }
 
-// From where the last whole record ends.
+// Continues after the last complete record.
 static bool resume(struct result_log *log, struct status *status)
 {
     if (!read_existing(log, status))

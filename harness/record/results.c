@@ -17,7 +17,7 @@ static uint32_t *slot_of(const struct results *results, const struct record *rec
     }
 }
 
-// For that many places, and half as many again.
+// For this many places, and half as many again.
 static void make_slots(struct results *results, size_t count)
 {
     while (2 * results->slots < 3 * count)
@@ -47,7 +47,7 @@ void results_begin(struct results *results, bool every)
     *results = (struct results){.every = every};
 }
 
-// A place after all.
+// Appends a place.
 static size_t new_place(struct results *results)
 {
     results->found[results->count] = 0;
@@ -61,7 +61,7 @@ size_t results_place(const struct results *results, const struct record *record)
     return place ? place - 1 : results->count;
 }
 
-// Where a record stands: that of its trial in its experiment, else after all.
+// A record's place: its trial's in its experiment, else a new one.
 static size_t place_of(struct results *results, const struct record *record)
 {
     size_t at = results->every ? results->count : results_place(results, record);
@@ -81,7 +81,7 @@ static void drop_joined(struct results *results, size_t at)
     results->joined[at] = NULL;
 }
 
-// What stands in the place with the record after it.
+// Joins the record of a place with the next one of its trial.
 static void join(struct results *results, size_t at, const struct record *record)
 {
     struct record *joined = malloc(sizeof *joined);

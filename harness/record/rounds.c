@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// As far as both lists reach.
+// Compares as far as both lists reach.
 static bool begin_alike(const struct number_list *a, const struct number_list *b)
 {
     bool same = true;
@@ -58,7 +58,7 @@ static struct number_list join_draws(const struct number_list *a, size_t rounds,
 static struct number_list join_lists(const struct number_list *a, size_t rounds, const struct number_list *b,
                                      bool drawn)
 {
-    if (!a->count || !b->count) // not known of all
+    if (!a->count || !b->count) // unknown in one
         return (struct number_list){0};
     return drawn ? join_draws(a, rounds, b) : join_samples(a, b);
 }
@@ -90,12 +90,13 @@ static struct record_rounds join_rounds(const struct record *earlier, const stru
 }
 
 struct joining {
-    size_t count;                // of earlier rounds
-    bool drawn, samples;         // samples: these alone are joined, else all but these
-    double faster, first_faster; // how many times as fast as the later round all are, and draw 0 in all of them
+    size_t count;        // of earlier rounds
+    bool drawn, samples; // samples: joins only these, else all others
+    double faster,
+        first_faster; // factors by which all rounds together, and draw 0, are faster than the later round
 };
 
-// Fields of the record, or of an object in it; `joined` has the later round's values.
+// Joins fields of the record, or of an object in it; `joined` has the later round's values.
 static void join_fields(const struct joining *joining, const struct record_field *fields, const void *earlier,
                         const void *later, void *joined)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// NaN of an empty list.
+// NaN for an empty list.
 static double mean_of(const struct number_list *list)
 {
     double sum = 0;
@@ -28,7 +28,7 @@ static bool is_one_draw(const struct record *record)
     return step_time_is_drawn(record) && !has_draws(record);
 }
 
-// +infinity of an empty list.
+// +infinity for an empty list.
 static double fastest_of(const struct number_list *samples)
 {
     double fastest = INFINITY;
@@ -47,7 +47,7 @@ struct step_time step_time_of(const struct record *record)
         time.ms = record->mean_ms;
         time.low = time.ms - 2 * error;
         time.high = time.ms + 2 * error;
-        if (time.low <= 0) // few draws, far apart; a logarithmic axis has no place for 0 either
+        if (time.low <= 0) // few draws, far apart; a logarithmic axis cannot show 0
             time.low = fmin(fastest_of(&record->samples_ms), time.ms);
         time.drawn_chunks = mean_of(&record->sample_chunks);
         return time;
@@ -97,7 +97,7 @@ struct shift round_ratio(const struct number_list *times, const struct number_li
     return sample_ratio(mean.estimate, sample_half_interval(mean, rounds, 0));
 }
 
-// The time of each round that the record is of.
+// The times of each joined round.
 static struct number_list times_of_rounds(const struct record *record)
 {
     const struct record_rounds *rounds = &record->rounds;

@@ -1,37 +1,35 @@
-// Step time: what a record says that one step takes: the median of its samples or, where each walked a draw of
-// chunks of its own, their mean, which estimates the expectation over draws without bias; the median would not.
+// Step time: a record's time of one step: the median of its samples or, if each drew its own chunks, their mean, an
+// unbiased estimate of the expectation over draws.
 #pragma once
 #include "harness/record/record.h"
 #include "harness/stats/sample.h"
 #include <stdbool.h>
 
-// ms; what is not known is NaN.
+// ms; NaN: unknown.
 struct step_time {
     double ms;
-    // The fastest and the slowest sample; of a mean over draws two standard errors either way, down to the fastest
-    // sample where they would reach below 0.
+    // The fastest and the slowest sample; for a mean over draws two standard errors either way, limited to the
+    // fastest sample below 0.
     double low, high;
-    double drawn_chunks; // drawn, mean over the draws
+    double drawn_chunks; // mean number of drawn chunks
 };
 
-// Whether its method drew chunks: a draw for each sample, or all the same.
+// Tells whether the method drew chunks, once per sample or once for all.
 bool step_time_is_drawn(const struct record *record);
-// Not known: without samples, and of a method that draws its chunks whose samples all walked one draw (a record
-// without sample_chunks), which is luck.
+// Unknown without samples, and for drawn chunks if all samples used one draw (a record without sample_chunks),
+// which is chance.
 struct step_time step_time_of(const struct record *record);
-// What the step would have taken at the speed that its profile's rates are of: of the samples over their slowdowns.
-// Of draws their mean. NaN: without slowdowns.
+// The step's time at the speed of its profile's rates: samples divided by their slowdowns; for draws their mean.
+// NaN: without slowdowns.
 double step_time_at_profile_speed(const struct record *record);
-// The same of a record's estimate_ms, which has no samples.
+// The same for estimate_ms, which has no samples.
 struct step_time step_time_estimate(const struct record *record);
 // The mean of the samples, for ratios of means; the median if there are none.
 double step_time_mean(const struct record *record);
-// How many times as long one trial takes as another, from rounds in which both were measured, all times > 0: of the
-// last rounds that both lists have the geometric mean of times[i] / over[i] and its interval of 95 %; of one round
-// from 0 to infinity. Samples of one process are alike, and what changes about a machine from round to round does
-// so for both: a round is one value, the ratio of its two times, and of these the mean's interval is Student's
-// (1908).
+// Ratio of one trial's time to another's, from rounds in which both were measured, all times > 0: the geometric
+// mean of times[i] / over[i] over the last rounds that both have, with its interval of 95 %; for one round from 0
+// to infinity. Samples of one process are alike, and changes of the machine between rounds affect both, so each
+// round counts as one ratio; their mean has Student's interval (1908).
 struct shift round_ratio(const struct number_list *times, const struct number_list *over);
-// How many times as long a record's step takes as that of another: the ratio of the rounds that both have, each
-// over each in turn (round_ratio). NaN: one has no time.
+// Ratio of a record's step time to another's, from their common rounds (round_ratio). NaN: one has no time.
 struct shift step_time_ratio(const struct record *record, const struct record *over);

@@ -8,22 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-// A line of the table: an operation, or the sum over several.
+// A line of the table: an operation, or the sum of several.
 struct line {
     enum work work;
     char name[64];
-    double launches, ms, estimate_ms, flops, bytes_moved; // ms, estimate_ms: NaN if not known
+    double launches, ms, estimate_ms, flops, bytes_moved; // ms, estimate_ms: NaN if unknown
 };
 
 struct printer {
     const struct category_report *report;
     bool planned;     // ms are estimates
-    double step_ms;   // sum of all lines
+    double step_ms;   // sum over all lines
     double flop_unit; // 1e9 or 1e12
     FILE *stream;
 };
 
-// WORK_COUNT: a category that this program does not know.
+// WORK_COUNT: an unknown category.
 static struct line line_of(const struct record_row *row)
 {
     const char *category = text_or(row->category, "?"), *operation = text_or(row->operation, "?");
@@ -57,7 +57,7 @@ static double time_of(const struct line *line)
     return isfinite(line->ms) ? line->ms : line->estimate_ms;
 }
 
-// What takes longest comes first; without times what has most FLOPs.
+// Sorts by time, or without times by FLOPs.
 static int by_time(const void *a, const void *b)
 {
     const struct line *x = a, *y = b;
@@ -83,7 +83,7 @@ static struct text_table_word percent(double share)
 static void add_line(const struct printer *p, struct text_table *table, const struct line *line)
 {
     double ms = time_of(line), gigabytes = line->bytes_moved / 1e9, flops = line->flops / p->flop_unit;
-    // Where there is nothing to move or to multiply, no rate is 0.
+    // Without bytes or FLOPs there is no rate.
     double bytes_of = gigabytes > 0 ? gigabytes : NAN, flops_of = flops > 0 ? flops : NAN;
     ROW(table, line->name, text_table_number(line->launches > 0 ? line->launches : NAN, 0).text,
         text_table_number(ms, 3).text, percent(ms / p->step_ms).text, text_table_number(flops_of, 3).text,
@@ -92,7 +92,7 @@ static void add_line(const struct printer *p, struct text_table *table, const st
         percent(p->planned || !(line->estimate_ms > 0) ? NAN : line->estimate_ms / ms).text);
 }
 
-// A category's sum, and below it, where they are several or of a shape, its operations.
+// Adds a category's sum and, if there are several or they have shapes, its operations.
 static void add_category(const struct printer *p, struct text_table *table, enum work work,
                          const struct line *lines, size_t count)
 {
@@ -133,7 +133,7 @@ static void print_table(struct printer *p, struct line *lines, size_t count)
     text_table_free(&table);
 }
 
-// Which step these times are of, and which rates the shares.
+// Names the step of these times, and the rates of the shares.
 static void print_rates(const struct printer *p, const struct record *record)
 {
     const struct record_roofline *roofline = &record->categories->roofline;

@@ -14,7 +14,7 @@ static struct claim_words verdict_words(struct claim_judgement judgement)
     return words;
 }
 
-// "21,693", as papers print tokens.
+// "21,693", as papers write numbers of tokens.
 static void add_number(struct claim_words *words, double value)
 {
     char digits[400];

@@ -1,5 +1,4 @@
-// Claims report: claims as a table: what was published, what is ours, what is left of it over each baseline, and
-// the verdict.
+// Claims report: claims as a table: the published value, our figures against each baseline, and the verdict.
 #pragma once
 #include "harness/papers/claims.h"
 #include "harness/table/text_table.h"

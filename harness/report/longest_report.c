@@ -46,7 +46,7 @@ static void print_group(const struct longest_contexts *contexts, size_t group, e
     text_table_free(&table);
 }
 
-// What the groups tell of.
+// Title for the groups' contents.
 static const char *title_of(size_t contexts, size_t batches)
 {
 #define CONTEXTS "longest contexts, of one sequence on a card but where it says more"

@@ -1,4 +1,4 @@
-// Longest report: the longest contexts as tables, ours beside what others report.
+// Longest report: longest contexts as tables, ours beside reported ones.
 #pragma once
 #include "harness/papers/longest_contexts.h"
 #include "harness/table/text_table.h"

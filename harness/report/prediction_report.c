@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define APART 1.1 // times that differ by less are not told apart
+#define APART 1.1 // smaller ratios of times count as equal
 
 static const char *const nothing[] = {NULL};
 
@@ -35,7 +35,7 @@ static int by_measured(const void *a, const void *b)
                            &((const struct predicted_time *)b)->measured_ms);
 }
 
-// How many of the ascending values are less.
+// Number of smaller values among the ascending ones.
 static size_t count_less(const double *values, size_t count, double value)
 {
     size_t low = 0, high = count;
@@ -49,8 +49,8 @@ static size_t count_less(const double *values, size_t count, double value)
     return low;
 }
 
-// A tree of partial sums (Fenwick 1994): sums[i] counts what was added at the places before i that its lowest bit
-// reaches back to.
+// A tree of partial sums (Fenwick 1994): sums[i] counts additions at the places before i that its lowest bit
+// covers.
 static void add_at(size_t *sums, size_t count, size_t place)
 {
     for (size_t i = place + 1; i <= count; i += i & -i)
@@ -69,7 +69,7 @@ struct predicted_order predicted_order_of(struct predicted_time *times, size_t c
 {
     struct predicted_order order = {0};
     double *estimates = malloc((count + 1) * sizeof *estimates);
-    size_t *sums = calloc(count + 1, sizeof *sums), faster = 0; // faster: so many are so by enough
+    size_t *sums = calloc(count + 1, sizeof *sums), faster = 0; // faster: number of pairs that differ enough
     CHECK(estimates && sums);
     qsort(times, count, sizeof *times, by_measured);
     for (size_t i = 0; i < count; i++)
@@ -92,7 +92,7 @@ struct comparable {
     struct predicted_time time;
 };
 
-// Those of one setting and context stand together.
+// Groups records of one setting and context.
 static int compare_comparable(const void *a, const void *b)
 {
     const struct comparable *left = a, *right = b;
@@ -109,7 +109,7 @@ static char *setting_text(const struct record *record)
     return text;
 }
 
-// ms: what each counts with; NaN: it does not.
+// ms: each record's time; NaN: ignored.
 static struct predicted_order order_of(const struct record *const *records, const double *ms, size_t count)
 {
     struct predicted_order order = {0};

@@ -25,8 +25,7 @@ static void add_words(const struct printer *printer, struct text_table *text, co
     free(words);
 }
 
-// Names of baselines that are longer make a column of numbers too wide: its title has the method alone, and a note
-// what it stands for.
+// Longer names of baselines would widen number columns: the title then has only the method, and a note explains it.
 #define BASE_NAME_MAX 16
 
 static bool has_long_base(const struct record_table *table)
@@ -54,7 +53,7 @@ static void add_titles(const struct printer *printer, struct text_table *text, c
     free(titles);
 }
 
-// The card that all were measured on; "" on the CPU, and where there are several.
+// The card of all records; "" on the CPU, or if there are several.
 static void common_card(const struct results *results, char *card, size_t size)
 {
     char other[160];
@@ -66,7 +65,7 @@ static void common_card(const struct results *results, char *card, size_t size)
     }
 }
 
-// What all rows have in common, which their settings do not say.
+// Writes the common values of all rows that their settings omit.
 static void write_common(const struct printer *printer, const struct results *results)
 {
     char words[400], card[160];
@@ -132,7 +131,7 @@ static void write_undecided(const struct printer *printer)
             undecided, printer->table->row_count, bound);
 }
 
-// before: of each note.
+// before: start of each note.
 static void write_several(const struct results *results, const char *before, FILE *stream)
 {
     size_t rounds = results_of_rounds(results), several = results_of_several(results);
@@ -147,7 +146,7 @@ static void write_several(const struct results *results, const char *before, FIL
                 before, several, results->count);
 }
 
-// before: of each note.
+// before: start of each note.
 static void write_disturbed(const struct record_table *table, const char *before, FILE *stream)
 {
     size_t disturbed = 0, perhaps = 0;
@@ -172,7 +171,7 @@ static void write_disturbed(const struct record_table *table, const char *before
                 before, perhaps, table->row_count);
 }
 
-// Says of ratios of times that they have no interval; every: each row is a round by itself.
+// Notes ratios of times without an interval; every: each row is a separate round.
 static void write_one_round(const struct record_table *table, bool every, FILE *stream)
 {
     size_t alone = 0;
@@ -232,7 +231,7 @@ static void write_for_people(const struct printer *printer, const struct results
     free(silent);
 }
 
-// --- for programs
+// --- csv and json
 
 static void write_quoted(const char *text, FILE *stream)
 {
@@ -286,7 +285,7 @@ static void write_csv(const struct printer *printer)
     }
 }
 
-// What stands before a value of the column, {"name": or ,"name": to be freed.
+// The text before a column's value, {"name": or ,"name": to be freed.
 static char *json_lead(const struct record_table *table, size_t column)
 {
     json_t *name = json_string(table->columns[column].name);
@@ -297,7 +296,7 @@ static char *json_lead(const struct record_table *table, size_t column)
     return lead;
 }
 
-// Not by way of an object a row, whose names would be looked up and written letter by letter again.
+// Writes directly, because an object per row would look up and escape its names again.
 static void write_json(const struct printer *printer)
 {
     const struct record_table *table = printer->table;

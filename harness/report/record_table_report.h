@@ -1,18 +1,18 @@
-// Record table's report: the table for people as text, markdown or LaTeX, with units in words and what says nothing
-// left out; for programs as csv (RFC 4180: a header, lines that end in CR LF, what needs it in quotes; a null is
-// empty, lists and objects are JSON) or as an array of JSON objects, with values as they are.
+// Record table's report: the table as text, markdown or LaTeX, with units in words and without uninformative
+// columns; or as csv (RFC 4180: a header, lines that end in CR LF, quotes if needed; null is empty, lists and
+// objects are JSON) or a JSON array of objects, with plain values.
 #pragma once
 #include "harness/table/record_table.h"
 #include "harness/table/text_table.h"
 
 struct record_table_request {
     enum table_format format;
-    // "setting,context,peak_bytes" (record_columns.h); NULL: for people the setting, the gradient's error where a
-    // row's is an estimate, what a step takes and its peak, for programs every field that is no table itself.
+    // "setting,context,peak_bytes" (record_columns.h). NULL: printed tables have the setting, the gradient's error
+    // of estimates, step time and peak; csv and json have every field that is no table itself.
     const char *columns;
-    const char *sort; // "context", "peak_bytes:desc"; NULL: as the files have them
+    const char *sort; // "context", "peak_bytes:desc"; NULL: the files' order
 };
 
-// Writes the table that is asked for. False and a status, and nothing written, if a column is not known.
+// Writes the requested table. Returns false and a status, and writes nothing, for an unknown column.
 bool record_table_report(const struct record_table_request *request, const struct results *results, FILE *stream,
                          struct status *status);

@@ -31,10 +31,10 @@ static double line_slope(const struct line *line)
     return line->count < 2 || spread <= 0 ? NAN : (n * line->xy - line->x * line->y) / spread;
 }
 
-// Growth of a curve per token: least-squares slopes over all contexts that have a value; NaN with fewer than two.
+// Growth of a curve per token: least-squares slopes over all contexts with a value; NaN with fewer than two.
 struct growth {
     double floor, ours, published; // floor: of the lower bounds, at our contexts
-    double min, max;               // contexts of ours
+    double min, max;               // range of our contexts
 };
 static struct growth growth_of(const struct curve *curve)
 {
@@ -56,9 +56,9 @@ static struct growth growth_of(const struct curve *curve)
     return growth;
 }
 
-// Ratios of a curve, ours over published, over the points that have both.
+// Ratios of a curve, ours over published, over points with both.
 struct ratios {
-    size_t count, above, oom; // above: points with a ratio above 1; oom: published, but out of memory here
+    size_t count, above, oom; // above: ratios above 1; oom: published, but out of memory here
     double mean;              // geometric
     double worst, worst_at;
 };
@@ -104,8 +104,8 @@ static struct word label_word(const struct curve *curve, bool models)
 struct printer {
     const struct report_request *request;
     const struct pairing *pairing;
-    bool models;   // more than one: labels begin with it
-    bool markdown; // the tables are
+    bool models;   // several: labels begin with the model
+    bool markdown; // tables are markdown
     FILE *stream;
 };
 
@@ -144,7 +144,7 @@ static void print_points(const struct printer *printer)
     bool memory = is_memory(printer);
     double unit = memory ? 0x1p20 : 1e3;
     int decimals = memory ? 1 : 3;
-    // The last word ends the row where nothing is drawn.
+    // The last word ends the row if nothing is drawn.
     ROW(&table, "series", axis_of(printer), memory ? "published MiB" : "published s",
         memory ? "ours MiB" : "ours s", "ratio", drawn ? "chunks drawn" : NULL);
     for (size_t c = 0; c < printer->pairing->curve_count; c++) {
@@ -205,7 +205,7 @@ static void print_growth(const struct printer *printer)
                 &table);
 }
 
-// What "ours" and "published" are.
+// Explains "ours" and "published".
 static void print_head(const struct printer *printer)
 {
     const struct pairing *pairing = printer->pairing;
@@ -334,7 +334,7 @@ size_t report_published_write(const struct report_request *request, const struct
     return written;
 }
 
-// Everything but the table; how many parts there were. False and a status if a file is wrong.
+// Writes everything but the table and counts the parts. Returns false and a status if a file is wrong.
 static bool write_parts(const struct report_request *request, const struct results *results,
                         const struct published *published, size_t *written, FILE *stream, struct status *status)
 {

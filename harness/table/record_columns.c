@@ -13,10 +13,10 @@ json_t *record_column_value(const struct record_column *column, const struct rec
     if (!empty)
         return value;
     json_decref(value);
-    return json_null(); // as where the record leaves the field out
+    return json_null(); // as for absent fields
 }
 
-// --- what there is
+// --- available columns
 
 static bool is_free(const struct record_field *field)
 {
@@ -42,7 +42,7 @@ static void note_names(json_t *keys, const struct record_parts *parts)
             CHECK(json_object_set_new(keys, parts->names[i], json_true()) == 0);
 }
 
-// The keys of one field in all records: most have the very value of the record before.
+// Notes a field's keys over all records; most equal the previous record's.
 static void note_field(json_t *free_keys, const struct record_field *field, const char *name, size_t offset,
                        const struct results *results)
 {
@@ -59,7 +59,7 @@ static void note_field(json_t *free_keys, const struct record_field *field, cons
     }
 }
 
-// offset: of what the fields are of, in a record.
+// offset: of the struct with the fields, in a record.
 static void note_keys_of(json_t *free_keys, const struct record_field *fields, const char *parent, size_t offset,
                          const struct results *results)
 {
@@ -73,7 +73,7 @@ static void note_keys_of(json_t *free_keys, const struct record_field *fields, c
     }
 }
 
-// Where a field is: its name, and the keys that lead to it.
+// A field's position: its name, and the keys that lead to it.
 struct position {
     char *name;
     json_t *path;
@@ -102,8 +102,8 @@ static void add_known(struct record_columns *columns, const struct position *pos
 static void add_fields(struct record_columns *columns, const struct record_field *fields,
                        const struct position *parent, bool flat);
 
-// What is in a field: of an object its members or, where it has none, the keys that records have there; of a map
-// the members of each of its objects.
+// Adds a field's parts: members of an object, or the keys that records have there; for a map the members of each
+// object.
 static void add_parts(struct record_columns *columns, const struct record_field *field,
                       const struct position *parent, bool flat)
 {
@@ -126,8 +126,8 @@ static void add_parts(struct record_columns *columns, const struct record_field 
     }
 }
 
-// An object is known, but its parts are the columns. What has no parts that are the same in all records is a table
-// of its own.
+// Objects are known, but their parts are the columns. Objects whose parts vary between records are tables of their
+// own.
 static void add_fields(struct record_columns *columns, const struct record_field *fields,
                        const struct position *parent, bool flat)
 {
@@ -158,7 +158,7 @@ static void add_key(struct record_columns *columns, const char *key, const char 
     position_free(&position);
 }
 
-// A key is no mistake that all of these records leave out, for their method does not have it or none trains.
+// Keys that all of these records omit, because of their method or without training, are still known.
 static void add_keys(struct record_columns *columns)
 {
     const struct option *option;
@@ -188,7 +188,7 @@ void record_columns_close(struct record_columns *columns)
     *columns = (struct record_columns){0};
 }
 
-// --- what is asked for
+// --- requested columns
 
 static struct record_column field_column(const struct record_columns *columns, const char *name, const char *path)
 {
@@ -217,7 +217,7 @@ struct record_column *record_columns_flat(const struct record_columns *columns, 
     return flat;
 }
 
-// "gradient.tensors.NAME.hash", as `longbp list fields` has it: a field that it may stand for, or NULL.
+// The field that a name such as "gradient.tensors.NAME.hash" of `longbp list fields` may stand for, or NULL.
 static const char *example_of(const struct record_columns *columns, const char *name)
 {
     const char *stands = strstr(name, ".NAME."), *key;
@@ -258,7 +258,7 @@ static bool unknown(const struct record_columns *columns, const char *asked_by, 
                       nearest ? "\"? " : "");
 }
 
-// A name as axes have it: a key of a trial, an option of its method.
+// A short name as in axes: a key of a trial, or an option of its method.
 static bool find_short(const struct record_columns *columns, const char *name, struct record_column *column)
 {
     static const char *const paths[] = {"trial.%.100s", "trial.method.%.100s"};

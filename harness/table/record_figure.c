@@ -30,7 +30,7 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-// The quantile q of sorted numbers, linear between them.
+// The quantile q of sorted numbers, linearly interpolated.
 static double quantile(const double *sorted, size_t count, double q)
 {
     double place = q * (double)(count - 1);

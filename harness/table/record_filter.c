@@ -13,12 +13,12 @@ struct condition {
     struct record_column column;
     char **values; // [value_count], owned: "1024", or "[0,3]"
     size_t value_count;
-    json_t *other; // what records have that do not meet it: {"512": null}
+    json_t *other; // values of records that do not meet it: {"512": null}
 };
 
 enum { VALUES_TOLD = 12 };
 
-// A list or an object as it is told: to be freed.
+// A list or an object as text, to be freed.
 static char *json_words(const json_t *value)
 {
     char *words = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
@@ -26,7 +26,7 @@ static char *json_words(const json_t *value)
     return words;
 }
 
-// Whether they are told alike, however the word is spaced.
+// Tells whether the word is the value's text, ignoring spaces.
 static bool is_told(const json_t *value, const char *word)
 {
     json_t *asked = json_loads(word, 0, NULL);
@@ -55,7 +55,7 @@ static bool is_word(const json_t *value, const char *word)
     return strcmp(word, "null") == 0;
 }
 
-// As it would be asked for.
+// Notes a value as users would write it.
 static void note_value(json_t *noted, const json_t *value)
 {
     if (json_object_size(noted) > VALUES_TOLD)
@@ -70,7 +70,7 @@ static void note_value(json_t *noted, const json_t *value)
     free(text);
 }
 
-// The option of a method that the column is; NULL: it is none.
+// The method option of the column; NULL: another column.
 static const struct option *option_of(const struct record_column *column)
 {
     const char *const *keys = column->path.keys;
@@ -79,7 +79,7 @@ static const struct option *option_of(const struct record_column *column)
     return option ? methods_option_find(keys[2]) : NULL;
 }
 
-// The share, "25%", that an option of the method was given as; NULL: it was given none.
+// The share, "25%", given for the method option; NULL: none.
 static const json_t *share_in(const struct record_column *column, const struct record *record)
 {
     return option_of(column) ? json_object_get(record->shares, column->path.keys[2]) : NULL;
@@ -104,9 +104,9 @@ static bool holds(void *chooser, const struct record *record)
     return found;
 }
 
-// --- what is told
+// --- messages
 
-// "full, seco, ...": what records have.
+// "full, seco, ...": the records' values.
 struct values_there {
     char text[600];
 };
@@ -127,14 +127,14 @@ static struct values_there values_there(const json_t *values)
     return there;
 }
 
-// The condition that left none of so many records.
+// Reports the condition that leaves none of `count` records.
 static bool tell_none(const struct condition *condition, size_t count, struct status *status)
 {
     return status_set(status, STATUS_BAD_INPUT, "--where %.100s: none of these %zu records; \"%.60s\" is %s there",
                       condition->text, count, condition->name, values_there(condition->other).text);
 }
 
-// The value of a list that none of the records has.
+// Reports a value of a list that no record has.
 static bool tell_unknown(const struct condition *condition, const char *value, const struct results *results,
                          struct status *status)
 {
@@ -153,7 +153,7 @@ static bool tell_unknown(const struct condition *condition, const char *value, c
     return false;
 }
 
-// Whether a value of a list is a condition itself, "chunk=512".
+// Tells whether a value of a list is a condition itself, "chunk=512".
 static bool is_condition(const struct record_columns *columns, const char *value)
 {
     size_t bytes = strcspn(value, "=");
@@ -202,7 +202,7 @@ static bool has_numbers(const struct record_column *column, const struct results
     return numbers;
 }
 
-// "32K" of tokens as records have it, "32768"; of other numbers it is refused.
+// Converts "32K" of tokens to records' "32768"; refused for other numbers.
 static bool read_tokens(struct condition *condition, const struct results *results, struct status *status)
 {
     const struct record_column *column = &condition->column;
@@ -253,7 +253,7 @@ static void free_condition(struct condition *condition)
     json_decref(condition->other);
 }
 
-// Which values of the list some record has; returns how many.
+// Marks the values of the list that some record has; returns their number.
 static size_t find_values(const struct condition *condition, const struct results *results, bool *found)
 {
     size_t count = 0;
@@ -270,14 +270,14 @@ static size_t find_values(const struct condition *condition, const struct result
     return count;
 }
 
-// A status that no trial ended with is still one: scripts ask for every kind of failure.
+// A status that no trial has is accepted, because scripts query every kind of failure.
 static bool is_status(const struct condition *condition, const char *value)
 {
     return strcmp(condition->name, "status") == 0 && record_status_from_name(value) < RECORD_STATUS_COUNT;
 }
 
-// Each value of a list is one that a record has, whatever the other conditions leave of them; where none has any,
-// the condition leaves none. unknown: also one is told that is no other condition.
+// Checks that some record has each value of a list, whatever the other conditions; if none has any, the condition
+// selects nothing. unknown: also reports a single value that is no other condition.
 static bool check_list(const struct condition *condition, const struct results *results,
                        const struct record_columns *columns, bool unknown, struct status *status)
 {
@@ -296,7 +296,7 @@ static bool check_list(const struct condition *condition, const struct results *
     return fine;
 }
 
-// some: it is told where a condition leaves no record of those that there were.
+// some: reports a condition that leaves no record.
 static bool filter(struct results *results, const char *const *texts, size_t count, bool some,
                    struct status *status)
 {

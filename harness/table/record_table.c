@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define DIGITS          4 // of a time, and of any other number that is not whole
+#define DIGITS          4 // of a time, and of other numbers that are not whole
 #define INTERVAL_DIGITS 3 // of an interval's ends
 
 const json_t *record_table_value(const struct record_table *table, size_t row, size_t column)
@@ -29,7 +29,7 @@ static bool add_column(struct record_table *table, const char *asked_by, const c
     return found;
 }
 
-// The names "a,b,c" are taken apart and must stay.
+// Splits the names "a,b,c", which must stay in memory.
 static bool choose_columns(struct record_table *table, struct status *status)
 {
     if (!table->names) {
@@ -73,7 +73,7 @@ static void take_values(struct record_table *table)
             table->values[r * table->column_count + c] = record_table_compute(table, r, c);
 }
 
-// --- what ratios are over
+// --- baselines of ratios
 
 struct row_place {
     const struct record_trial *trial;
@@ -88,7 +88,7 @@ static int by_tokens(const struct row_place *a, const struct row_place *b)
     return (x->batch > y->batch) - (x->batch < y->batch);
 }
 
-// Rows of one context and batch together, in their order.
+// Groups rows by context and batch, in their order.
 static int by_place(const void *a, const void *b)
 {
     const struct row_place *left = a, *right = b;
@@ -114,12 +114,12 @@ static bool same_timed_step(const struct record *first, const struct record *sec
     return strcmp(a, b) == 0;
 }
 
-// The rows by context and batch, and which of them the baseline's method measured.
+// The rows by context and batch, and which of them have the baseline's method.
 struct bases {
     struct row_place *places; // [row_count]
     bool *of_method;          // [row_count]
-    // A trial that has several rows, as each of its records may be one, is a baseline round by round, from the last
-    // row on: the row of the same trial before each row, and how many come behind it. SIZE_MAX: none.
+    // A trial with several rows (one per record) is a baseline round by round, from the last row: the row of the
+    // same trial before each row, and the number after it. SIZE_MAX: none.
     size_t *before, *behind; // [row_count]
 };
 
@@ -132,7 +132,7 @@ static char *trial_key_of(const struct record *record)
 
 static void find_rounds(const struct record_table *table, struct bases *bases)
 {
-    json_t *seen = json_object(); // {trial: its row before}
+    json_t *seen = json_object(); // {trial: its previous row}
     CHECK(seen);
     for (size_t i = 0; i < table->row_count; i++) {
         char *key = trial_key_of(table->rows[i].record);
@@ -153,7 +153,7 @@ static int by_address(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-// Marks the rows of the first row's method, with its options; what the method is called among all.
+// Marks the rows of the first row's method with its options; returns its name among all methods.
 static const char *find_method(struct record_table *table, struct bases *bases)
 {
     static const char *const none[] = {NULL};
@@ -178,7 +178,7 @@ static const char *find_method(struct record_table *table, struct bases *bases)
     return name;
 }
 
-// The row of a baseline's trial that was measured in the same round as a row; SIZE_MAX: none.
+// The row of a baseline's trial from the same round; SIZE_MAX: none.
 static size_t same_round(const struct bases *bases, size_t head, size_t row)
 {
     size_t behind = bases->behind[row];
@@ -189,8 +189,8 @@ static size_t same_round(const struct bases *bases, size_t head, size_t row)
 
 typedef bool same_rows(const struct record *first, const struct record *second);
 
-// Those of rows `from` to before `to`, of one context and batch, that are baselines: of rows that are the same the
-// first, or the last of its trial. How many.
+// Finds the baselines among rows from `from` to before `to`, of one context and batch: the first of equal rows, or
+// the last of its trial. Returns their number.
 static size_t find_heads(const struct record_table *table, const struct bases *bases, size_t from, size_t to,
                          same_rows *same, size_t *heads)
 {
@@ -209,7 +209,7 @@ static size_t find_heads(const struct record_table *table, const struct bases *b
     return count;
 }
 
-// found: of each row the baseline; NULL: it has none.
+// found: the baseline of each row; NULL: none.
 static void find_same(const struct record_table *table, const struct bases *bases, same_rows *same,
                       const struct record **found)
 {
@@ -236,14 +236,15 @@ static bool same_device(const struct record *a, const struct record *b)
     return strcmp(text_or(a->trial.device, ""), text_or(b->trial.device, "")) == 0 && same_timed_step(a, b);
 }
 
-// What tells baselines from others of their method with the same step, ", f32"; "" if nothing does. A new string.
+// Distinguishes baselines from others of their method with the same step, ", f32"; "" if nothing does. A new
+// string.
 static char *base_suffix(const struct record_table *table, const struct bases *bases)
 {
     const struct record **records = calloc(table->row_count + 1, sizeof *records);
     struct trial_names names;
     size_t count = 0;
     CHECK(records);
-    // Of one step those that have a baseline of their method.
+    // Considers steps that have a baseline of their method.
     for (size_t i = 0; i < table->row_count; i++) {
         const struct table_row *row = &table->rows[bases->places[i].at];
         if (!bases->of_method[bases->places[i].at] || !row->base)
@@ -264,8 +265,8 @@ static char *base_suffix(const struct record_table *table, const struct bases *b
     return suffix;
 }
 
-// What memory and time of each row are told as a multiple of: one method's with its options, that of the first row,
-// at the row's model, context, batch and kind of device, of times on the row's machine.
+// Finds each row's baseline for memory and time: the first row's method with its options, at the row's model,
+// context, batch and kind of device, for times also the row's machine.
 static void find_bases(struct record_table *table)
 {
     size_t count = table->row_count;
@@ -304,7 +305,7 @@ struct sorted_row {
     bool descending;
 };
 
-// Numbers before texts, and whatever is neither last.
+// Numbers before texts, other values last.
 static int rank_of(const json_t *value)
 {
     return json_is_number(value) ? 0 : json_is_string(value) ? 1 : 2;
@@ -367,7 +368,7 @@ static void name_row(struct record_table *table, size_t row, const struct trial_
     table->rows[row].name = interned_text(&table->words, name.text, strlen(name.text));
 }
 
-// Names the rows of the experiment that row `first` is of.
+// Names the rows of the experiment of row `first`.
 static void name_experiment(struct record_table *table, size_t first, bool *named)
 {
     const char *experiment = table->rows[first].record->experiment;
@@ -399,7 +400,7 @@ static void name_rows(struct record_table *table, const struct results *results)
     trial_names_close(&names);
 }
 
-// A table that says the experiment of a row says in its setting no more than differs within the experiment.
+// With an experiment column, names only contain differences within the experiment.
 static void take_rows(struct record_table *table, const struct results *results)
 {
     bool apart = false, *named = calloc(results->count + 1, sizeof *named);
@@ -418,7 +419,7 @@ static void take_rows(struct record_table *table, const struct results *results)
     free(named);
 }
 
-// A ratio's title ends in the name of what it is over.
+// A ratio's title ends in its baseline's name.
 static void take_titles(struct record_table *table)
 {
     table->titles = calloc(table->column_count + 1, sizeof *table->titles);
@@ -470,9 +471,9 @@ void record_table_close(struct record_table *table)
     *table = (struct record_table){0};
 }
 
-// --- for people
+// --- printed words
 
-// "1240", "12.4", "0.124": so many digits, and none of a whole number cut off.
+// "1240", "12.4", "0.124": with `digits` digits, and all digits of whole parts.
 static void write_digits(double value, int digits, char *text, size_t bytes)
 {
     int before = value != 0 ? (int)floor(log10(fabs(value))) + 1 : 1;
@@ -494,7 +495,7 @@ static char *scaled_words(double value, const char *unit)
     return words;
 }
 
-// "1.190 (1.11 to 1.27)"; of one round the ratio alone. To be freed.
+// "1.190 (1.11 to 1.27)"; for one round without interval. To be freed.
 static char *ratio_words(const struct table_row *row)
 {
     struct shift ratio = table_row_time_ratio(row);
@@ -535,8 +536,8 @@ static char *words_of(const struct record_column *column, const json_t *value)
     return strdup(text);
 }
 
-// Of a step that ran out of memory, which would have taken more than it had, and than the limit if that was in its
-// way. Takes the words and gives new ones.
+// For a step that ran out of memory: it needs more than it had, and than the limit if that was reached. Frees the
+// words and returns new ones.
 static char *more_than(const struct record *record, char *words)
 {
     double limit = record->trial.limits->memory;
@@ -554,7 +555,7 @@ const char *record_table_mark(const struct record *record)
     return record_disturbed(record) ? "*" : record_perhaps_disturbed(record) ? "?" : "";
 }
 
-// Behind a time, or a ratio of times, that something else running made longer, a mark. Takes the words, too.
+// Adds a mark to a time, or a ratio of times, that other programs lengthened. Frees the words and returns new ones.
 static char *marked(const struct table_row *row, bool ratio, char *words)
 {
     const char *mark = record_table_mark(row->record);

@@ -1,4 +1,4 @@
-// Record table: records as one table: a row each, in an order, with the columns that are asked for.
+// Record table: records as rows of a table, sorted, with requested columns.
 #pragma once
 #include "harness/json/interned.h"
 #include "harness/table/record_columns.h"
@@ -6,36 +6,35 @@
 struct record_table {
     size_t column_count, row_count;
     struct record_column *columns; // [column_count]
-    struct table_row *rows;        // [row_count], in the order asked for
+    struct table_row *rows;        // [row_count], in the requested order
     json_t **values;               // [row_count * column_count]
     const char **titles;           // [column_count]
-    const char *base_name;         // of what ratios are over: "full", or "full, f32" where it has several dtypes
+    const char *base_name;         // of ratios: "full", or "full, f32" if it has several dtypes
     struct record_columns known;
-    char *names;           // what the columns were asked for by
+    char *names;           // storage of the columns' names
     struct interned words; // the names of the rows
 };
 
-// The table of these records with the columns "a,b,c", in an order. Ratios are over one method with its options,
-// the first record's: of the row's model, context, batch and kind of device, of times also of its machine, whatever
-// the order of rows; where it has no such record there is no ratio. False and a status if a column is not known.
-// Release with record_table_close, also after a failure.
+// Makes a table of records with the columns "a,b,c", sorted. The baseline of ratios is the first record's method
+// with its options, at the row's model, context, batch and kind of device, for times also its machine, whatever the
+// order; without such a record there is no ratio. Returns false and a status for an unknown column. Release with
+// record_table_close, also after a failure.
 bool record_table_open(struct record_table *table, const struct results *results, const char *columns,
                        const char *sort, struct status *status);
-// The same without its values, of which record_table_compute gives one at a time: of many rows they take much
-// memory.
+// The same without values, which record_table_compute then makes one at a time, to save memory.
 bool record_table_open_rows(struct record_table *table, const struct results *results, const char *columns,
                             const char *sort, struct status *status);
 void record_table_close(struct record_table *table);
 // A value, a new reference.
 json_t *record_table_compute(const struct record_table *table, size_t row, size_t column);
-// A value, borrowed; of a table that has its values, as is what follows.
+// A value, borrowed; this and the following need a table with values.
 const json_t *record_table_value(const struct record_table *table, size_t row, size_t column);
-// The same in words for people: "1240", "530 MiB", "-"; a time that something else may have made longer has a mark,
-// and a ratio of times its interval. To be freed.
+// The value in words: "1240", "530 MiB", "-"; disturbed times have a mark, ratios of times an interval. To be
+// freed.
 char *record_table_words(const struct record_table *table, size_t row, size_t column);
-// "*" if something else ran beside the record's samples, "?" if it may have (record.h), "" else.
+// "*" if other programs ran during the record's samples, "?" if they may have (record.h), else "".
 const char *record_table_mark(const struct record *record);
-// What heads the column of a table for people.
+// The column's title for printed tables.
 const char *record_table_title(const struct record_table *table, size_t column);
-// Whether the column says nothing: null in every row, or that every row is ok.
+// Tells whether the column has no information: null in every row, or ok in every row.
 bool record_table_is_silent(const struct record_table *table, size_t column);

@@ -14,8 +14,8 @@ static size_t method_rank(const char *name)
     return rank;
 }
 
-// The place of an option in a label: where the method with the most options that has it has it in its table; those
-// that no method has come last.
+// The position of an option in labels: that in the table of the method with the most options that has it; unknown
+// options come last.
 static size_t key_rank(const char *key)
 {
     size_t rank = SIZE_MAX, max = 0;
@@ -32,7 +32,7 @@ static size_t key_rank(const char *key)
     return rank;
 }
 
-// Whether a label that begins with the method's name has the option even if it tells no series apart.
+// Tells whether labels that begin with the method's name always have the option.
 static bool is_telling(const char *key)
 {
     const struct option *option = methods_option_find(key);
@@ -46,7 +46,7 @@ static int compare_keys(const void *a, const void *b)
     return i != j ? (i < j ? -1 : 1) : strcmp(left, right);
 }
 
-// The names of all options of all records but `omit` and the method's name, in the order of labels.
+// The names of all options of all records except `omit` and the method's name, in label order.
 static size_t collect_keys(const struct record *const *records, size_t count, const char *const *omit,
                            const char ***keys)
 {
@@ -120,7 +120,7 @@ static int compare_records(const struct record *a, const struct record *b, const
     return order;
 }
 
-// Appends one option: "chunk 128", "sampler uniform"; 0, which is no number of chunks, in words.
+// Appends an option: "chunk 128", "sampler uniform"; 0 chunks in words.
 static void append_option(struct series *series, const char *key, const json_t *value)
 {
     const char *comma = *series->label ? ", " : "";
@@ -143,7 +143,7 @@ static const json_t *option_of(const struct series_table *table, size_t series, 
     return record_option(table->series[series].records[0], key);
 }
 
-// The first series from `low` on, or `high`, whose option comes after the value by more than `beyond`: -1 also
+// The first series from `low` on, or `high`, whose option sorts after the value by more than `beyond`: -1 also
 // finds the value itself.
 static size_t bound(const struct series_table *table, size_t low, size_t high, const char *key, const json_t *value,
                     int beyond)
@@ -161,14 +161,13 @@ static size_t bound(const struct series_table *table, size_t low, size_t high, c
 // The series of one method, from `first` to before `last`.
 struct siblings {
     size_t first, last;
-    bool *differs;    // [keys]: two of them have other values of the option
-    bool *named;      // [keys]: it tells one of them from others
-    json_t *defaults; // of the method's options; NULL: it is not known
+    bool *differs;    // [keys]: some series differ in the option
+    bool *named;      // [keys]: some label needs it
+    json_t *defaults; // of the method's options; NULL: unknown
 };
 
-// Whether an option is needed where the options before it do not yet tell the series from another one of its
-// method. Those that begin like it stand beside it, from `first` to before `last`: the ends tell whether all have
-// its value.
+// Finds the options that distinguish the series from others of its method, given the options before. Series with
+// equal earlier options are adjacent, from `first` to before `last`: if the ends have its value, all have.
 static void find_told(const struct series_table *table, size_t own, const struct siblings *siblings,
                       const struct sorting *sorting, bool *tells)
 {
@@ -183,8 +182,8 @@ static void find_told(const struct series_table *table, size_t own, const struct
     }
 }
 
-// Of an option in which any differ, a value that is not the default is said, too, where another option has told the
-// series already; a list, which is long, only where one is said of another series.
+// Labels also include values that are not the default, of options in which series differ; a list, which is long,
+// only if another series has one.
 static void label(struct series_table *table, size_t own, const struct siblings *siblings,
                   const struct sorting *sorting, bool *told)
 {
@@ -204,7 +203,7 @@ static void label(struct series_table *table, size_t own, const struct siblings 
         snprintf(series->label, sizeof series->label, "%s", series->method);
 }
 
-// Of the series of one method from `first` on; the first one behind them.
+// Labels the series of one method from `first` on; returns the end.
 static size_t label_siblings(struct series_table *table, size_t first, const struct sorting *sorting)
 {
     const struct method *method = method_find(table->series[first].method);
@@ -247,7 +246,7 @@ static int compare_sorted(const void *a, const void *b, void *context)
     return order ? order : (left->at > right->at) - (left->at < right->at);
 }
 
-// The records by series, in their own order within each.
+// Sorts the records by series, keeping their order within each.
 static struct sorted *sort_records(const struct record *const *records, size_t count, struct sorting *sorting)
 {
     struct sorted *sorted = calloc(count + 1, sizeof *sorted);
@@ -258,7 +257,7 @@ static struct sorted *sort_records(const struct record *const *records, size_t c
     return sorted;
 }
 
-// The series that begins with the first of these records; how many are of it.
+// Adds the series of the first of these records; returns its number of records.
 static size_t add_series(struct series_table *table, const struct sorted *sorted, size_t count,
                          const struct sorting *sorting)
 {

@@ -1,5 +1,5 @@
-// Series: the curves of a figure. Records of one method with the same options are one series, labelled by no more
-// options than are needed to tell it from the others.
+// Series: the curves of a figure. Records of one method with equal options are one series, labelled with only the
+// options needed to distinguish it.
 #pragma once
 #include "harness/record/record.h"
 #include <stdbool.h>
@@ -15,10 +15,10 @@ struct series {
 
 struct series_table {
     size_t count;
-    struct series *series; // by method in the order of the program's list, then by options, numbers by size
+    struct series *series; // by method in the program's order, then by options, numbers by size
 };
 
-// Sorts records into series. omit: names of options that vary within a series, ending in NULL. prefixed: labels
+// Groups records into series. omit: names of options that vary within a series, ending in NULL. prefixed: labels
 // begin with the method's name. The records are borrowed. Release with series_free.
 void series_make(struct series_table *table, const struct record *const *records, size_t count,
                  const char *const *omit, bool prefixed);

@@ -29,7 +29,7 @@ json_t *setting_of_record(const struct record *record, const char *const *within
     return setting;
 }
 
-// Whether the value of the first record is that of all.
+// Tells whether all records have the first one's value.
 static bool all_say(const struct trial_key *key, const json_t *value, const struct record *const *records,
                     size_t count)
 {
@@ -67,7 +67,7 @@ static const char *name_of(const json_t *value)
     return name ? name : "";
 }
 
-// A preset's name, a folder's last part, or the shape of what has no name of its own.
+// A preset's name, a folder's last part, or an unnamed model's shape.
 static void append_model(char *text, size_t bytes, const json_t *model)
 {
     const char *name = name_of(model);
@@ -82,7 +82,7 @@ static void append_model(char *text, size_t bytes, const json_t *model)
     }
 }
 
-// What an optimizer or an objective can be asked; NULL: it is neither.
+// The options of an optimizer or an objective; NULL: neither.
 static const struct option_table *table_of(const char *key, const json_t *value)
 {
     const struct optimizer *optimizer = strcmp(key, "optimizer") ? NULL : optimizer_find(name_of(value));
@@ -90,7 +90,7 @@ static const struct option_table *table_of(const char *key, const json_t *value)
     return optimizer ? &optimizer->options : objective ? &objective->options : NULL;
 }
 
-// "adamw rate=0.5": a value's name, and its options as far as they are not the table's defaults.
+// "adamw rate=0.5": a value's name, and options that differ from the defaults.
 static void append_named(char *text, size_t bytes, const json_t *value, const struct option_table *table)
 {
     json_t *defaults = named_options_json(name_of(value), table, NULL), *option;
@@ -119,7 +119,7 @@ bool setting_named(const char *key, const json_t *value, char *text, size_t byte
     return table || is_model;
 }
 
-// Before whatever follows.
+// Separates from the following words.
 static const char *comma(const char *text)
 {
     return *text ? ", " : "";
@@ -130,7 +130,7 @@ static const struct trial_key *key_of(const char *name)
     return &trial_keys[trial_key_find(name)];
 }
 
-// " alpha=32": all of an object but the member that is told before.
+// " alpha=32": an object's members except `told`.
 static void append_rest(char *text, size_t bytes, const char *key, const json_t *object, const char *told)
 {
     char words[300];
@@ -167,7 +167,7 @@ static void append_optimizer(char *text, size_t bytes, const json_t *optimizer)
     setting_named("optimizer", optimizer, text, bytes);
 }
 
-// The usual one goes without saying.
+// The default is omitted.
 static void append_objective(char *text, size_t bytes, const json_t *objective)
 {
     if (json_is_object(objective) || strcmp(name_of(objective), objectives[0]->name) != 0)
@@ -234,12 +234,12 @@ static void append_group(char *text, size_t bytes, const json_t *group)
         text_append(text, bytes, "groups of %lld", (long long)json_integer_value(group));
 }
 
-// Keys with words of their own, in the order in which settings have them; those without come between.
+// Keys with their own wording, in order; other keys come between.
 static const struct wording {
     const char *key;
     void (*append)(char *text, size_t bytes, const json_t *value);
-    bool whole;       // it is given the value as it is; else what differs from the default
-    const char *told; // and this member; NULL: no more
+    bool whole;       // gets the whole value; otherwise the difference from the default
+    const char *told; // plus this member; NULL: none
 } before[] = {{.key = "model", .append = append_model, .whole = true},
               {.key = "lora", .append = append_lora, .told = "rank"},
               {.key = "weights", .append = append_quantised},
@@ -267,21 +267,21 @@ static const struct wording *wording_of(const char *key)
     return NULL;
 }
 
-// What of the value differs from the default, and the member that is told in any case.
+// The difference of the value from the default, and the member `told`.
 static json_t *telling_part(const json_t *setting, const struct trial_key *key, const json_t *value,
                             const char *told)
 {
     const char *name = json_string_value(json_object_get(setting, "dtype"));
     enum dtype dtype;
     if (!name || !dtype_from_name(name, &dtype))
-        dtype = DTYPE_F32; // whose defaults hold where models of several have the same value
+        dtype = DTYPE_F32; // for models of several dtypes with the same value
     json_t *part = trial_key_difference(key, value, dtype), *member = told ? json_object_get(value, told) : NULL;
     if (json_is_object(part) && member)
         json_object_set(part, told, member);
     return part;
 }
 
-// Appends the words of a key's value, none where it goes without saying.
+// Appends the words of a key's value, none for a default.
 static void append_words(char *text, size_t bytes, const json_t *setting, const struct trial_key *key,
                          const json_t *value)
 {
@@ -352,7 +352,7 @@ static json_t *differing_part(const char *key, const json_t *value, json_t *cons
     return part;
 }
 
-// As a description has it; also what goes without saying there, of a value that is no object.
+// Appends the described value; includes defaults of values that are no objects.
 static void append_value(char *text, size_t bytes, const json_t *setting, const char *name, const json_t *value,
                          json_t *const *all, size_t count)
 {

@@ -37,7 +37,7 @@ void text_table_row(struct text_table *table, const char *const *words)
     table->rows++;
 }
 
-// --- words that a format would take for its own signs
+// --- escaping
 
 struct escape {
     char sign;
@@ -70,7 +70,7 @@ static bool needs_escapes(const char *word, const struct escape *escapes)
     return needs;
 }
 
-// The word itself, or one that is kept in `words`.
+// The word, or an escaped one stored in `words`.
 static const char *escaped(const char *word, enum table_format format, struct interned *words)
 {
     const struct escape *escapes = format == TABLE_LATEX      ? latex_escapes
@@ -134,12 +134,11 @@ static void print_row(const char *const *words, size_t columns, const int *width
     fputs(look->after, stream);
 }
 
-// As wide as a terminal may be taken for. A table that is wider has its first column's words in several lines,
-// which are broken after commas, or between words.
+// Assumed terminal width. In wider tables the first column's words wrap after commas or between words.
 #define TEXT_WIDTH      120
 #define FIRST_WIDTH_MIN 40
 
-// How wide the first column of a text is.
+// The width of the first column.
 static int first_width(const int *widths, size_t columns)
 {
     int others = 0;
@@ -149,8 +148,8 @@ static int first_width(const int *widths, size_t columns)
     return widths[0] < room ? widths[0] : room;
 }
 
-// How many bytes of the words stand in a line that has room for so many: up to the last comma in its second half,
-// else up to the last space that it has room for, else up to the next.
+// The bytes of the words that fit a line: up to the last comma in its second half, else up to the last space that
+// fits, else up to the next.
 static size_t line_bytes(const char *words, size_t room)
 {
     size_t bytes = strlen(words), comma = 0, space = 0;

@@ -23,7 +23,7 @@ static json_t *add_differing(json_t *members, const json_t *first, const json_t 
     return members;
 }
 
-// In what of a key the records differ: NULL: nothing; true: its value; an object: these members.
+// The differences between records in a key: NULL: none; true: its value; an object: these members.
 static json_t *differing(const struct trial_key *key, const struct record *const *records, size_t count)
 {
     json_t *first = recorded_key_value(key, records[0]), *found = NULL;
@@ -44,7 +44,7 @@ static json_t *differing(const struct trial_key *key, const struct record *const
     return found;
 }
 
-// "kv_gradient_dtype bf16": the value, or of an object those of its members.
+// "kv_gradient_dtype bf16": the value, or these members of an object.
 static void append_value(char *text, size_t bytes, const struct trial_key *key, json_t *value,
                          const json_t *members, bool exact)
 {
@@ -64,8 +64,7 @@ static void append_key(char *text, size_t bytes, const struct trial_key *key, js
                        bool exact)
 {
     char words[200] = "";
-    bool whole =
-        strcmp(key->name, "model") != 0 || !json_is_object(members); // shapes may differ in what no name says
+    bool whole = strcmp(key->name, "model") != 0 || !json_is_object(members); // shapes may differ in unnamed ways
     if (whole && setting_named(key->name, value, words, sizeof words))
         text_append(text, bytes, ", %s %s", key->name, words);
     else
@@ -135,7 +134,7 @@ static void find_series(struct trial_names *names)
     free(places);
 }
 
-// Whether each record has what its dtype makes the default, or does not say what it has.
+// Tells whether each record has its dtype's default, or lacks the value.
 static bool go_without_saying(const struct trial_key *key, const struct record *const *records, size_t count)
 {
     struct trial_defaults defaults = {0};
@@ -151,7 +150,7 @@ static bool go_without_saying(const struct trial_key *key, const struct record *
     return all;
 }
 
-// In what of a key the names of these records are to tell them apart.
+// The part of a key that distinguishes these records' names.
 static json_t *telling(const struct trial_key *key, const struct record *const *records, size_t count)
 {
     json_t *found = differing(key, records, count);
@@ -162,7 +161,7 @@ static json_t *telling(const struct trial_key *key, const struct record *const *
     return found;
 }
 
-// Whether some values of the key are not the same, and rounded to the same words.
+// Tells whether some different values have the same rounded words.
 static bool is_ambiguous(const struct trial_key *key, const struct record *const *records, size_t count)
 {
     json_t *said = json_object();

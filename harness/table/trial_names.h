@@ -1,4 +1,4 @@
-// Trial names: records of several trials in words, no more than tell each from the others.
+// Trial names: short names that distinguish the records of several trials.
 #pragma once
 #include "harness/record/record.h"
 #include "harness/spec/trial_keys.h"
@@ -10,16 +10,16 @@ struct trial_name {
 
 struct trial_names {
     const struct record *const *records; // [count], borrowed
-    size_t count, *series;               // [count]: which of the table's each is of
+    size_t count, *series;               // [count]: each record's series in the table
     struct series_table table;
-    bool framed, machines;             // said: context, dtype and device; the machine
-    json_t *differing[TRIAL_KEYS_MAX]; // what of the key names say; NULL: nothing
-    bool exact[TRIAL_KEYS_MAX];        // its sizes are said to the byte, for some are not told apart otherwise
+    bool framed, machines;             // include context, dtype and device; the machine
+    json_t *differing[TRIAL_KEYS_MAX]; // parts of keys in names; NULL: none
+    bool exact[TRIAL_KEYS_MAX];        // sizes in bytes, because rounding would hide differences
 };
 
-// What names of these records say, which stay where they are until trial_names_close: the method with the options
-// that tell it from the others of its name, and the keys in which the trials differ, and the machine if they were
-// measured on several. framed: context, dtype and device are said of each, even where they are the same in all.
+// Prepares names of these records, which must stay until trial_names_close: the method with its distinguishing
+// options, keys in which trials differ, and the machine if there are several. framed: always includes context,
+// dtype and device.
 void trial_names_open(struct trial_names *names, const struct record *const *records, size_t count, bool framed);
 struct trial_name trial_names_at(const struct trial_names *names, size_t record);
 void trial_names_close(struct trial_names *names);

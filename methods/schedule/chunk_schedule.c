@@ -2,49 +2,49 @@
 #include "methods/schedule/cost.h"
 #include "methods/schedule/pipeline.h"
 
-// Chunks whose inputs come meanwhile from the rank below, where each has a place of its own: a link's latency may
-// be several chunks' time.
+// Number of chunks whose inputs are requested in advance from the rank below, if each has its own buffer: a link's
+// latency may be several chunks' time.
 #define AHEAD 8
 
-// A tensor that comes from a neighbour, or goes to one.
+// A tensor in transit from or to a neighbour.
 struct transfer {
     struct tensor t;
     struct delivery delivery;
-    bool owned; // freed when it has gone
+    bool owned; // freed after sending
 };
 
-// A walk and what it keeps.
+// State of a schedule.
 struct state {
     struct step *step;
     const struct chunk_schedule *schedule;
     struct segments segments;
-    bool gathers;   // the objective wants every chunk's log-probs first
-    bool deferred;  // or on the way, where they only multiply the gradient by a number
-    bool all;       // the first pass goes to the end
+    bool gathers;   // the objective needs every chunk's log-probs first
+    bool deferred;  // or during the pass, if they only scale the gradient
+    bool all;       // the first pass covers all chunks
     size_t needed;  // chunks of the first pass
-    size_t reached; // chunks up to the last that is drawn
+    size_t reached; // chunks up to the last drawn one
     size_t sampled; // tokens of the drawn chunks
-    // [segments], of each but the lowest its input: [tokens of the needed B, d]. That of the highest becomes its
-    // own gradient, and then of every segment below.
+    // [segments], the input of each segment except the lowest: [needed tokens B, d]. The highest's is replaced by
+    // its gradient, then by each lower segment's.
     struct tensor *x;
-    struct kv_store kv;               // of a segment at a time: [T B, G D], their gradients [sampled B, G D]
+    struct kv_store kv;               // of one segment at a time: [T B, G D], their gradients [sampled B, G D]
     struct key_segment *key_segments; // [drawn.count]
-    struct tensor inputs;             // [sampled B, d], of the drawn chunks, as they came from the rank below
-    // Between ranks: the inputs of chunks, the first `coming` of which have been asked for, and of these so many
-    // drawn ones; the gradient of the next chunk's output; and the last that was sent.
+    struct tensor inputs;             // [sampled B, d], the drawn chunks' inputs from the rank below
+    // Between ranks: inputs of chunks, of which the first `coming` (and `coming_drawn` drawn ones) are requested;
+    // the gradient of the next chunk's output; and the latest tensor sent.
     struct transfer *arrivals; // [needed]
     size_t coming, coming_drawn;
-    struct transfer turn, leaving;
+    struct transfer output_gradient, leaving;
 };
 
-// Of the first so many chunks.
+// Tokens of the first `count` chunks.
 static size_t tokens_of(const struct chunk_schedule *schedule, size_t count)
 {
     struct span last = chunk_span(schedule->chunks, count ? count - 1 : 0);
     return count ? last.start + last.count : 0;
 }
 
-// Chunks up to the last that is drawn.
+// Chunks up to the last drawn one.
 static size_t reached_of(const struct chunk_schedule *schedule)
 {
     return schedule->drawn.count ? schedule->drawn.items[schedule->drawn.count - 1] + 1 : 0;
@@ -59,16 +59,16 @@ static size_t sampled_of(const struct chunk_schedule *schedule)
     return tokens;
 }
 
-// Of a first pass over these parts of the tokens, and drawn chunks with so many of them.
+// Cost of a first pass over `reached` of the tokens, with `sampled` of them in drawn chunks.
 static struct segment_cost cost_of(const struct model *model, double reached, double sampled)
 {
-    // The gradient takes the place of the highest stage's input.
+    // The gradient replaces the highest segment's input.
     return (struct segment_cost){.input = cost_hidden(model) * reached,
                                  .layer = cost_kv(model) * reached + cost_kv_gradients(model) * sampled,
                                  .below = cost_hidden(model) * reached};
 }
 
-// Of the rank's layers.
+// The segments of the rank's layers.
 static struct segments rank_segments(const struct model *model, const struct chunk_options *options, double share)
 {
     const struct ranks *ranks = &model->ranks;
@@ -89,7 +89,7 @@ static struct tensor hidden(struct state *state, size_t tokens, enum category ca
                       model->device->ops->dtype, category);
 }
 
-// Every chunk comes to the head, and nobody takes a gradient before the walk has ended.
+// Possible if every chunk reaches the head and no gradient is consumed before the end.
 static bool can_defer(const struct step *step, const struct chunk_schedule *schedule)
 {
     const struct model *model = step->model;
@@ -131,7 +131,7 @@ static void state_close(struct state *state)
     segments_free(&state->segments);
 }
 
-// Keys and values of a stage's layers, of the first so many chunks.
+// Opens keys and values of a segment's layers, for the first `count` chunks.
 static void kv_open(struct state *state, struct segment segment, size_t count)
 {
     const struct chunk_options *options = state->step->options;
@@ -140,7 +140,7 @@ static void kv_open(struct state *state, struct segment segment, size_t count)
                   tokens_of(state->schedule, count) * state->step->batch->batch);
 }
 
-// Behind a chunk of a first pass: the next one of the same segment, or else the layer `above`.
+// After a chunk of a first pass: the next one of the same segment, or else the layer `above`.
 static struct chunk_next next_of_pass(const struct state *state, struct segment segment, size_t c, size_t above)
 {
     bool same = c + 1 < state->needed;
@@ -148,21 +148,21 @@ static struct chunk_next next_of_pass(const struct state *state, struct segment 
     return (struct chunk_next){.any = true, .layer = same ? segment.first : above, .same = same, .rows = rows};
 }
 
-// Chunks whose keys and values segment s keeps.
+// Number of chunks whose keys and values segment s keeps.
 static size_t count_in(const struct state *state, size_t s)
 {
     return s + 1 == state->segments.count ? state->needed : state->reached;
 }
 
-// Whether the first pass has chunk c's keys and values in segment s.
+// Tells whether the first pass has chunk c's keys and values in segment s.
 static bool is_cached(const struct state *state, size_t s, size_t c)
 {
     bool highest = s + 1 == state->segments.count;
     return (highest && state->gathers) || c + 1 < count_in(state, s);
 }
 
-// Behind drawn chunk j of the second pass, or, of all of them, behind the first pass: the next one to the left in
-// segment s, or the first of the segment below.
+// After drawn chunk j of the second pass, or after the first pass: the next one to the left in segment s, or the
+// first of the segment below.
 static struct chunk_next next_of_schedule(const struct state *state, size_t s, size_t j)
 {
     struct chunk_next next = {.any = j > 0 || (s > 0 && state->schedule->drawn.count > 0), .same = j > 0};
@@ -175,7 +175,7 @@ static struct chunk_next next_of_schedule(const struct state *state, size_t s, s
     return next;
 }
 
-// A stage's forward alone, to the input of the one above. Nothing else is kept.
+// A segment's forward alone, up to the input of the segment above. Keeps nothing else.
 static void pass_through(struct state *state, size_t s)
 {
     struct segment segment = state->segments.items[s];
@@ -191,7 +191,7 @@ static void pass_through(struct state *state, size_t s)
     kv_store_close(&state->kv);
 }
 
-// The layers below the lowest segment, which are not walked back: its input, a layer at a time.
+// Runs the layers below the lowest segment, which have no backward: its input, layer by layer.
 static struct tensor pass_below(struct state *state)
 {
     struct tensor x = tensor_none();
@@ -212,7 +212,7 @@ static struct tensor pass_below(struct state *state)
     return x;
 }
 
-// Where a drawn chunk's input is kept that came from the rank below.
+// Buffer for a drawn chunk's input from the rank below.
 static struct tensor input_of(struct state *state, size_t j)
 {
     size_t row = 0, B = state->step->batch->batch;
@@ -222,8 +222,8 @@ static struct tensor input_of(struct state *state, size_t j)
                        chunk_span(state->schedule->chunks, state->schedule->drawn.items[j]).count * B);
 }
 
-// Asks for inputs from the rank below: the chunk's, the next one's, and of those after it, as far as they have a
-// place where they stay.
+// Requests inputs from the rank below: this chunk's, the next one's, and of later ones those with their own
+// buffers.
 static void start_inputs(struct state *state, size_t work)
 {
     const struct chunk_schedule *schedule = state->schedule;
@@ -256,7 +256,7 @@ static void drop(struct state *state, struct transfer *transfer)
     *transfer = (struct transfer){0};
 }
 
-// Sends the parcel's tensor by `start`, once the one before it has gone; it goes while the walk goes on.
+// Sends the tensor by `start`, after the previous one has been sent; does not wait.
 static void leave(struct state *state, struct transfer transfer,
                   struct delivery (*start)(struct model *model, struct tensor t))
 {
@@ -265,7 +265,7 @@ static void leave(struct state *state, struct transfer transfer,
     state->leaving = transfer;
 }
 
-// Chunk c of a stage's first pass, or of the rank's. x: its input; no tensor: it is the embedding.
+// Chunk c of a segment's first pass, or the rank's. x: its input; no tensor: the embedding.
 static void cache_chunk(struct state *state, size_t s, size_t c, struct tensor x, bool loss)
 {
     struct model *model = state->step->model;
@@ -283,8 +283,8 @@ static void cache_chunk(struct state *state, size_t s, size_t c, struct tensor x
         leave(state, (struct transfer){.t = y, .owned = true}, pipeline_start_output);
 }
 
-// First pass: whatever the drawn chunks attend to. In the highest segment with all losses everything; with an
-// objective that gathers all chunks to the head, the drawn ones too.
+// First pass: everything that drawn chunks attend to. In the highest segment with all losses, all chunks; with an
+// objective that gathers, all chunks up to the head, including drawn ones.
 static void fill_cache(struct state *state, size_t s)
 {
     const struct chunk_schedule *schedule = state->schedule;
@@ -306,7 +306,7 @@ static void fill_cache(struct state *state, size_t s)
     }
 }
 
-// The drawn chunks' keys alone have gradients: per layer one buffer, in which they lie side by side.
+// Only the drawn chunks' keys have gradients, stored contiguously in one buffer per layer.
 static void list_key_segments(struct state *state)
 {
     const struct chunk_schedule *schedule = state->schedule;
@@ -316,7 +316,7 @@ static void list_key_segments(struct state *state)
     }
 }
 
-// How many of them chunk j reads; one, of all keys up to its end, where all have gradients.
+// Number of these segments that chunk j reads; one, of all keys up to its end, if all have gradients.
 static size_t key_segments_read(struct state *state, size_t j)
 {
     const struct chunk_schedule *schedule = state->schedule;
@@ -326,7 +326,7 @@ static size_t key_segments_read(struct state *state, size_t j)
     return schedule->whole ? 1 : j + 1;
 }
 
-// What the chunks to the right sent to the keys of chunk j, before it adds its own.
+// Scales the gradients that chunks to the right added to the keys of chunk j, before it adds its own.
 static void scale(struct state *state, struct segment segment, size_t j)
 {
     const struct chunk_schedule *schedule = state->schedule;
@@ -340,15 +340,16 @@ static void scale(struct state *state, struct segment segment, size_t j)
     }
 }
 
-// Where the gradient of drawn chunk j's output is to come, from the rank above.
-static void open_turn(struct state *state, size_t j)
+// Allocates the gradient of drawn chunk j's output, which the rank above sends.
+static void open_output_gradient(struct state *state, size_t j)
 {
     struct span chunk = chunk_span(state->schedule->chunks, state->schedule->drawn.items[j]);
-    state->turn = (struct transfer){.t = hidden(state, chunk.count, CATEGORY_ACTIVATIONS), .owned = true};
+    state->output_gradient =
+        (struct transfer){.t = hidden(state, chunk.count, CATEGORY_ACTIVATIONS), .owned = true};
 }
 
-// One chunk of the second pass. Where the first did not see it, its output goes up, and its gradient comes in its
-// place. What the next chunk needs comes while this one goes down.
+// One chunk of the second pass. If the first pass did not run it, sends its output up and receives the gradient in
+// its place. Requests the next chunk's inputs while this one runs backward.
 static void run_chunk(struct state *state, struct chunk_work *work, size_t j)
 {
     struct model *model = state->step->model;
@@ -358,8 +359,8 @@ static void run_chunk(struct state *state, struct chunk_work *work, size_t j)
         work->x = work->grad = take_input(state, state->schedule->drawn.items[j]);
     if (!highest) {
         if (work->first)
-            open_turn(state, j);
-        own = state->turn;
+            open_output_gradient(state, j);
+        own = state->output_gradient;
         work->grad = own.t;
         work->y = work->cached ? tensor_none() : own.t;
     }
@@ -373,8 +374,8 @@ static void run_chunk(struct state *state, struct chunk_work *work, size_t j)
     }
     pipeline_wait(model, &own.delivery);
     if (!highest && j > 0) {
-        open_turn(state, j - 1);
-        state->turn.delivery = pipeline_start_gradient(model, state->turn.t);
+        open_output_gradient(state, j - 1);
+        state->output_gradient.delivery = pipeline_start_gradient(model, state->output_gradient.t);
     }
     chunk_descend(state->step, work);
     if (lowest) {
@@ -393,7 +394,7 @@ static void run_backward(struct state *state, size_t s)
     bool highest = s + 1 == state->segments.count;
     size_t B = state->step->batch->batch;
     if (schedule->drawn.count) {
-        // All chunks' are read and written by every chunk; those of a few stay.
+        // With all chunks drawn, every chunk reads and writes all of them; those of a few stay on the device.
         kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE, state->sampled * B);
     }
     list_key_segments(state);
@@ -466,7 +467,8 @@ double chunk_schedule_kept(const struct model *model, const struct chunk_options
                            const struct chunk_schedule *schedule)
 {
     struct segments segments = rank_segments(model, options, schedule->share);
-    // With all losses the highest segment alone goes to the end: a bound for several has the others' part.
+    // With all losses only the highest segment covers all chunks: a bound for several segments uses the others'
+    // part.
     size_t chunks = schedule->all_losses && segments.count == 1 ? schedule->chunks.count : reached_of(schedule);
     double context = (double)tokens_of(schedule, schedule->chunks.count),
            reached = (double)tokens_of(schedule, chunks) / context,

@@ -11,19 +11,19 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
     return tensor_new(model->device, rows, model->config.width, model->device->ops->dtype, category);
 }
 
-// Layer l's keys and values on the way up, of which the first `layers` are read; of the highest layer's the first
-// `highest`. The next layer's are prefetched meanwhile.
+// Acquires layer l's keys and values on the way up, of which the first `rows` rows are read, of the highest layer
+// `highest`. Prefetches the next layer's.
 static struct kv acquire_kv_upward(struct kv_store *kv, size_t l, struct segment segment, size_t rows,
                                    size_t highest)
 {
-    if (!double_buffer_is_ahead(&kv->buffers)) // the walk's first chunk, or one layer in one slot
+    if (!double_buffer_is_ahead(&kv->buffers)) // the first chunk, or one layer in one buffer
         kv_store_prefetch(kv, l, (struct kv_prefix){.kv = l + 1 < segment.end ? rows : highest});
     if (l + 1 < segment.end)
         kv_store_prefetch(kv, l + 1, (struct kv_prefix){.kv = l + 2 < segment.end ? rows : highest});
     return kv_store_acquire(kv, l, (struct kv_prefix){0}).kv;
 }
 
-// Beside the chunk's last layer.
+// Prefetches during the chunk's last layer.
 static void prefetch_next(struct model *model, struct kv_store *kv, struct chunk_next next)
 {
     if (next.any && next.layer == 0)
@@ -34,7 +34,7 @@ static void prefetch_next(struct model *model, struct kv_store *kv, struct chunk
         kv_store_prefetch(kv, next.layer, (struct kv_prefix){.kv = next.rows});
 }
 
-// What of a layer is read on the way down: keys and values to the chunk's last, and their gradients.
+// The part of a layer read on the way down: keys and values up to the chunk's end, and their gradients.
 static struct kv_prefix prefix_downward(const struct chunk_work *work, size_t batch)
 {
     struct kv_prefix prefix = {.kv = (work->chunk.start + work->chunk.count) * batch, .fresh = work->first};
@@ -43,8 +43,8 @@ static struct kv_prefix prefix_downward(const struct chunk_work *work, size_t ba
     return prefix;
 }
 
-// Layer l's, which were prefetched, and their gradients, in the chunk's key segments. The next layer's are
-// prefetched meanwhile.
+// Acquires layer l's prefetched keys and values, and their gradients, in the chunk's key segments. Prefetches the
+// next layer's.
 static struct kv acquire_kv_downward(const struct chunk_work *work, size_t l, size_t batch)
 {
     size_t row = 0;
@@ -81,7 +81,7 @@ void chunk_forward(struct step *step, struct segment segment, struct span chunk,
         if (highest && output != CHUNK_LOSS)
             prefetch_next(model, kv, next);
         else
-            unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
+            unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         bool continues = !highest || output != CHUNK_KV;
         struct activations cell = {0};
         kv_project(model, step->batch, l, chunk, x, own, continues ? &cell : NULL, KEEP_NOTHING);
@@ -110,13 +110,13 @@ static bool under_head(const struct step *step, const struct chunk_work *work)
     return work->segment.end == step->model->config.layers;
 }
 
-// Behind layer l of a rebuild comes the layer above; behind the last one the head, if it is there, and the way
-// down, which begins with the last one again.
+// After layer l of a recomputation prefetches the layer above; after the last one the head, if it is on this rank,
+// and the first layer of the way down, which is the last one again.
 static void prefetch_upward(struct model *model, const struct chunk_work *work, size_t l, size_t batch)
 {
     bool highest = l + 1 == work->segment.end, top = l + 1 == model->config.layers;
     unit_prefetch(model,
-                  highest && !top ? unit_of_layer(l) : unit_of_layer(l + 1)); // above the last layer: the head
+                  highest && !top ? unit_of_layer(l) : unit_of_layer(l + 1)); // after the last layer: the head
     if (highest && work->kv->buffers.count > 1)
         kv_store_prefetch(work->kv, l, prefix_downward(work, batch));
 }
@@ -166,7 +166,7 @@ void chunk_descend(struct step *step, struct chunk_work *work)
     struct tensor *x = work->inputs, grad = work->grad;
     size_t first = work->segment.first, end = work->segment.end, B = step->batch->batch;
     bool inner = options->inner == INNER_CHECKPOINT, top = under_head(step, work);
-    if (!double_buffer_is_ahead(&work->kv->buffers)) // one layer in one slot
+    if (!double_buffer_is_ahead(&work->kv->buffers)) // one layer in one buffer
         kv_store_prefetch(work->kv, end - 1, prefix_downward(work, B));
     if (top) {
         grad = x[end];
@@ -174,7 +174,7 @@ void chunk_descend(struct step *step, struct chunk_work *work)
         done(step, work, unit_of_head(model));
     }
     if (top && model->config.tied && !ranks_lowest(&model->ranks))
-        done(step, work, UNIT_EMBEDDING); // this rank's part of it, that of the head
+        done(step, work, UNIT_EMBEDDING); // this rank's part, which is the head's
     for (size_t l = end; l-- > first;) {
         struct kv kv = acquire_kv_downward(work, l, B);
         unit_acquire(model, unit_of_layer(l));

@@ -29,7 +29,7 @@ double cost_kv_gradients(const struct model *model)
 {
     return 2 * kv_width(model) * dtype_bytes(model->kv_gradient_dtype);
 }
-// Of how many ranks a row's keys and values are here at once, at the least.
+// Minimum number of ranks whose keys and values of a layer are resident at once.
 static double ranks_at_once(const struct model *model)
 {
     double ranks = (double)model->ranks.sequence.size, heads = (double)model->config.kv_heads;
@@ -62,7 +62,7 @@ double cost_cell(const struct model *model)
         statistics += c->whole_qk_norm ? 2 : c->heads + c->kv_heads;
     }
     if (c->norms != NORMS_BEFORE) {
-        elements += 2.0 * c->width; // what the blocks make, before its norm
+        elements += 2.0 * c->width; // block outputs before their norms
         statistics += c->norms == NORMS_AROUND ? 2 : 0;
     }
     return elements * element(model) + statistics * statistic(model);

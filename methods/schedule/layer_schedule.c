@@ -18,7 +18,7 @@ struct activations layer_cell(struct kept_attention attention, struct span chunk
     return attention.kept ? kept : own;
 }
 
-// The output of layer l: [T B, d], chunk by chunk.
+// Computes the output of layer l: [T B, d], chunk by chunk.
 static struct tensor forward(struct step *step, size_t l, struct chunks chunks, struct tensor x,
                              struct kept_attention attention)
 {
@@ -33,7 +33,7 @@ static struct tensor forward(struct step *step, size_t l, struct chunks chunks, 
         kv_project(model, step->batch, l, chunk, chunk_rows(x, chunk, B), kv, NULL, KEEP_NOTHING);
     }
     kv = kv_gather_take(model, step->batch, kv);
-    unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
+    unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
     for (size_t c = 0; c < chunks.count; c++) {
         struct span chunk = chunk_span(chunks, c);
         struct activations cell = layer_cell(attention, chunk, B, ATTENTION_WRITE);
@@ -47,18 +47,18 @@ static struct tensor forward(struct step *step, size_t l, struct chunks chunks, 
     return y;
 }
 
-// A walk and what it keeps.
+// State of a schedule.
 struct state {
     struct step *step;
     const struct layer_schedule *schedule;
     struct chunks chunks;
     struct segments segments;
     struct offload inputs;       // number l: [T B, d], input of layer l
-    struct offload o, logsumexp; // number l: what attention gave there
+    struct offload o, logsumexp; // number l: attention's output there
 };
 
-// A layer's input costs what a stage's does; that of a stage's lowest layer is its own. Attention of a lower
-// stage's highest layer is rebuilt.
+// A layer's input costs as much as a segment's; that of a segment's lowest layer is the segment's. Attention of a
+// lower segment's highest layer is recomputed.
 static struct segment_cost cost_of(const struct model *model, enum layer_attention attention)
 {
     double input = cost_hidden(model), kept = attention == LAYER_ATTENTION_KEPT ? cost_attention(model) : 0;
@@ -78,7 +78,8 @@ static struct tensor embedding(const struct state *state)
     return x;
 }
 
-// What attention gives in layer l is put by: before the layer's forward, which writes it, and behind it.
+// Allocates attention's output of layer l before the layer's forward, which writes it; the next function stores it
+// afterwards.
 static struct kept_attention attention_new(struct state *state, bool kept)
 {
     const struct step *step = state->step;
@@ -107,7 +108,7 @@ static void attention_release(struct state *state, size_t l)
     offload_release(&state->logsumexp, l);
 }
 
-// Whether a forward of layer l comes right before its segment is walked, and keeps what attention gives.
+// Tells whether the forward of layer l directly precedes its segment's backward and keeps attention's output.
 static bool keeps_attention(const struct state *state, size_t segment, size_t l)
 {
     return state->schedule->attention == LAYER_ATTENTION_KEPT &&
@@ -135,8 +136,8 @@ static void attention_free(struct state *state, size_t l)
     offload_free(&state->logsumexp, l);
 }
 
-// Up through layers [first, end) from the lowest one's input x. Those of layers `keep` are put by on the way, and
-// what attention gives in all of them if they are walked next.
+// Runs layers [first, end) from the lowest one's input x. Stores the inputs of layers `keep`, and attention's
+// output of all of them if their backward is next.
 static struct tensor climb(struct state *state, size_t first, size_t end, struct tensor x, struct segment keep,
                            bool runs_next)
 {
@@ -148,7 +149,7 @@ static struct tensor climb(struct state *state, size_t first, size_t end, struct
         struct tensor y = forward(state->step, l, state->chunks, x, of_layer);
         attention_offload(state, l, of_layer);
         if (keeps && l > first)
-            attention_release(state, l - 1); // its copy had this layer's time
+            attention_release(state, l - 1); // its copy has had this layer's time
         if (offload_has(&state->inputs, l))
             offload_release(&state->inputs, l);
         else
@@ -172,7 +173,7 @@ static void prefetch(struct state *state, size_t l)
         offload_prefetch(&state->inputs, l);
 }
 
-// The inputs of the layers above a stage's lowest, once more. That of the highest is read at once.
+// Recomputes the inputs of the layers above a segment's lowest. The highest's is read at once.
 static void rebuild(struct state *state, struct segment segment)
 {
     size_t highest = segment.end - 1;
@@ -183,7 +184,7 @@ static void rebuild(struct state *state, struct segment segment)
     }
 }
 
-// Layers downward. grad: [T B, d], that of the output of the highest, becomes that of the input of the lowest.
+// Runs layers backward. grad: [T B, d], of the highest layer's output, becomes that of the lowest's input.
 static void descend(struct state *state, size_t s, struct tensor grad)
 {
     struct segment segment = state->segments.items[s];
@@ -242,7 +243,7 @@ void layer_schedule_run(struct step *step, const struct layer_schedule *schedule
                   (struct segment){segment.first, highest ? segment.end : segment.first + 1}, highest);
     }
 
-    // The gradient of the layer above; it becomes that of the layer's input in its place.
+    // The gradient of the layer's output, which its backward replaces by its input's.
     struct tensor grad = x;
     head_first_pass(model, step->batch, grad, schedule->head_chunk, step->loss);
     prefetch(&state, layers - 1);
@@ -271,7 +272,7 @@ double layer_schedule_kept(const struct model *model, const struct segment_optio
     struct segment_cost cost = cost_of(model, attention);
     struct segments segments = layer_segments(model, options, attention);
     double kept = segments_kept(&segments, cost);
-    bool embedding = segments.count == 1 || model->lowest_trained > 0; // then the lowest layer's is kept, too
+    bool embedding = segments.count == 1 || model->lowest_trained > 0; // then the lowest layer's is kept too
     segments_free(&segments);
     return kept + (embedding ? 2 : 1) * cost_hidden(model);
 }

@@ -1,11 +1,11 @@
-// Layer: one layer of the whole context; what checkpoint and StreamBP walk, upward keeping layers' inputs, then
-// downward. With one segment every layer's input is kept; with several, while the layers go up, those of the
-// segments, and then of one segment after another from the highest those of its layers; the embedding is looked up
-// again. Of L layers in S segments, the highest of m, L - S - (m - 1) layers are run once more on the way up: a
-// stage's highest layer is not, nor is any of the highest segment. Of m_j layers in segment j from the top, at most
-// max (S - j + m_j - 1) inputs are kept. With attention = kept what attention gave is kept, too, of every layer
-// that a forward runs right before its segment is walked: all but the highest of each segment but the highest (Li
-// et al. 2024, arXiv 2310.03294).
+// Layer schedule: checkpoint's and StreamBP's, one layer of the whole context at a time: upward keeping layers'
+// inputs, then downward. With one segment every layer's input is kept. With several, the way up keeps the segments'
+// inputs; then, from the highest, each segment's layers' inputs are recomputed; the embedding is looked up again.
+// With L layers in S segments, the highest of m, L - S - (m - 1) layers run once more: all but each segment's
+// highest layer and the highest segment's. With m_j layers in segment j from the top, at most max (S - j + m_j - 1)
+// inputs are kept. With attention = kept, attention's output is kept too for every layer whose forward directly
+// precedes its segment's backward: all but the highest of each segment but the highest (Li et al. 2024, arXiv
+// 2310.03294).
 #pragma once
 #include "kernels/offload/stream.h"
 #include "methods/schedule/chunks.h"
@@ -13,7 +13,7 @@
 #include "methods/schedule/segments.h"
 #include "methods/schedule/step.h"
 
-// What attention gives in a layer's forward, for a backward that rebuilds the layer: computed once more, or kept.
+// Attention in the recomputation of a layer: computed again, or kept from the forward.
 enum layer_attention { LAYER_ATTENTION_REBUILT, LAYER_ATTENTION_KEPT };
 
 #define OPTION_ATTENTION(options)                                                                                  \
@@ -25,34 +25,34 @@ enum layer_attention { LAYER_ATTENTION_REBUILT, LAYER_ATTENTION_KEPT };
         .nth = option_nth_choice                                                                                   \
     }
 
-// What attention gave in a layer: o: [T B, H D], logsumexp: [T B, H].
+// Attention's output in a layer: o: [T B, H D], logsumexp: [T B, H].
 struct kept_attention {
     bool kept;
     struct tensor o, logsumexp;
 };
 
 struct layer_schedule {
-    size_t chunk, head_chunk; // tokens of a cell on the way up
-    enum place kept;          // where the layers' inputs are kept, and what attention gave
+    size_t chunk, head_chunk; // tokens of a cell in the forward
+    enum place kept;          // where layers' inputs and attention's outputs are kept
     enum layer_attention attention;
     const struct segment_options *segments;
     // grad: [T B, d], the gradient of the layer's output, becomes that of its input x: [T B, d]. next: the unit
-    // that the walk goes to then, to be prefetched.
+    // that follows, to be prefetched.
     void (*backward)(struct step *step, size_t layer, struct stream *x, struct kept_attention attention,
                      struct stream *grad, size_t next);
 };
 
-// The segments asked for: a layer's input costs what a stage's does, and where attention is kept that besides.
+// The requested segments, with a layer's input costing as much as a segment's, plus attention's output if kept.
 struct segments layer_segments(const struct model *model, const struct segment_options *options,
                                enum layer_attention attention);
-// The unit that the walk goes to after the backward of layer l of segment s: the layer below; from a stage's lowest
-// layer the lowest of the segment below, whose layers are rebuilt first.
+// The unit after the backward of layer l in segment s: the layer below; after a segment's lowest layer, the lowest
+// of the segment below, whose layers are recomputed first.
 size_t layer_next(const struct segments *segments, size_t s, size_t l);
-// The cell of a chunk, of which attention's part is to be written, or written; the cell's own if none is kept.
+// A chunk's cell whose attention output is to be written or read; the cell's own if none is kept.
 struct activations layer_cell(struct kept_attention attention, struct span chunk, size_t batch,
                               enum attention_output output);
 // Both tensors are on the device.
 void layer_schedule_run(struct step *step, const struct layer_schedule *schedule);
-// Bytes per token of the most that it keeps at any moment: layers' inputs, what attention gave, and the gradient.
+// Maximum bytes per token that it keeps: layers' inputs, attention's outputs, and the gradient.
 double layer_schedule_kept(const struct model *model, const struct segment_options *segments,
                            enum layer_attention attention);

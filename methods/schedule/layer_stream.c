@@ -2,17 +2,17 @@
 #include "kernels/device/ops.h"
 #include "methods/schedule/cost.h"
 
-// A walk and what it keeps.
+// State of a schedule.
 struct state {
     struct step *step;
     const struct layer_schedule *schedule;
     struct chunks chunks;
     struct segments segments;
-    struct tensor *far;     // [layers] on the host: [T B, d], inputs of layers; none of layer 0
-    struct tensor x;        // [T B, d], the layer that goes up, in place
-    struct event *in, *out; // [chunks] of x: it is there; it has been copied
+    struct tensor *far;     // [layers] on the host: [T B, d], inputs of layers except layer 0
+    struct tensor x;        // [T B, d], the current layer's input and output, in place
+    struct event *in, *out; // [chunks] of x: written; copied to the host
     struct tensor grad;     // [T B, d], on the device or on the host
-    struct event grad_out;  // its last part is there
+    struct event grad_out;  // its last part is complete
 };
 
 static struct tensor hidden(struct state *state, enum place place)
@@ -27,7 +27,7 @@ static struct tensor rows_of(const struct state *state, struct tensor t, size_t 
     return chunk_rows(t, chunk_span(state->chunks, c), state->step->batch->batch);
 }
 
-// Up through layers [first, end). The inputs of layers `keep` go to the host as they are written.
+// Runs layers [first, end). The inputs of layers `keep` are copied to the host as they are written.
 static void climb(struct state *state, size_t first, size_t end, struct segment keep)
 {
     struct model *model = state->step->model;
@@ -45,7 +45,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
                        NULL, KEEP_NOTHING);
         }
         kv = kv_gather_take(model, state->step->batch, kv);
-        unit_prefetch(model, unit_of_layer(l + 1)); // above the last layer: the head
+        unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         for (size_t c = 0; c < state->chunks.count; c++) {
             struct span chunk = chunk_span(state->chunks, c);
             struct tensor x = rows_of(state, state->x, c);
@@ -65,7 +65,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
     }
 }
 
-// The layer that goes up is the input of the stage's lowest.
+// Makes the input of the segment's lowest layer the current one.
 static void begin(struct state *state, struct segment segment)
 {
     struct device *device = state->step->model->device;
@@ -81,7 +81,7 @@ static void begin(struct state *state, struct segment segment)
     }
 }
 
-// The inputs of the layers above a stage's lowest, once more.
+// Recomputes the inputs of the layers above a segment's lowest.
 static void rebuild(struct state *state, struct segment segment)
 {
     if (segment.end - segment.first == 1)
@@ -111,7 +111,7 @@ static void descend(struct state *state, size_t s)
         struct stream grad = {.device = model->device, .whole = state->grad, .out = state->grad_out};
         grad.read_only = l == state->segments.items[0].first && !embeds;
         if (l == 0) {
-            x.whole = state->grad; // its shape
+            x.whole = state->grad; // for its shape
             x.whole.place = PLACE_DEVICE;
             x.whole.data = NULL;
             x.make = look_up;
@@ -128,7 +128,7 @@ static void descend(struct state *state, size_t s)
     }
 }
 
-// The gradient of the highest layer's output leaves the device.
+// Offloads the gradient of the highest layer's output.
 static void send_gradient(struct state *state)
 {
     struct device *device = state->step->model->device;
@@ -139,7 +139,7 @@ static void send_gradient(struct state *state)
     tensor_free(device, &state->x);
 }
 
-// Tokens in order, as if they came at once.
+// Adds the embedding's gradient in token order, as if at once.
 static void embed_gradient(struct state *state)
 {
     struct model *model = state->step->model;

@@ -1,7 +1,7 @@
 #include "methods/schedule/options.h"
 
 #define CHUNK_MIN  128
-#define CHUNKS_MAX 256 // of a context: more take hardly less memory
+#define CHUNKS_MAX 256 // per context: more save hardly any memory
 
 bool option_nth_choice(const struct option *option, void *value, size_t index, size_t layers, size_t context)
 {
@@ -34,7 +34,7 @@ bool option_nth_block(const struct option *option, void *value, size_t index, si
     (void)option, (void)layers;
     size_t block = index == 1 ? 2048 : 256;
     *(size_t *)value = block;
-    return index == 0 || (index == 1 && context > 256); // which is else one block of either
+    return index == 0 || (index == 1 && context > 256); // otherwise both are one block
 }
 
 bool option_nth_run(const struct option *option, void *value, size_t index, size_t layers, size_t context)

@@ -1,16 +1,16 @@
-// Options that several methods share, for structs that have such members.
+// Options that several methods share, for structs with such members.
 #pragma once
 #include "kernels/base/options.h"
 
-// Values of `nth`: every choice; powers of two of tokens, such that a context has at most 256 chunks, and the
-// whole context; blocks of 256 and 2,048 tokens; numbers of runs of layers: 1, 2, 3, 4, 6, 8, 12 and so on, up
-// to one for each layer.
+// Candidates of `nth`: every choice; powers of two of tokens with at most 256 chunks per context, and the whole
+// context; blocks of 256 and 2,048 tokens; numbers of segments: 1, 2, 3, 4, 6, 8, 12 and so on, up to one per
+// layer.
 bool option_nth_choice(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 bool option_nth_chunk(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 bool option_nth_run(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 bool option_nth_block(const struct option *option, void *value, size_t index, size_t layers, size_t context);
 
-// ascends: whether a step in longer chunks takes no more time; not where some of them are drawn.
+// ascends: a step in longer chunks takes no more time; false if only some chunks are drawn.
 #define OPTION_CHUNK(options, ascends)                                                                             \
     {                                                                                                              \
         .name = "chunk", .type = OPTION_COUNT, .offset = offsetof(options, chunk), .minimum = 1,                   \

@@ -1,11 +1,11 @@
-// Pipeline: what a rank that has some of the layers gets from the ranks that have those below and above, a chunk
-// at a time. At the bottom and at the top, and so on one rank alone, where there is nobody to ask, nothing is done.
+// Pipeline: exchanges of a rank with the ranks that hold the layers below and above, chunk by chunk. Without a
+// neighbour, and so on a single rank, they do nothing.
 #pragma once
 #include "kernels/model/model.h"
 
-// x, y, grad: [C B, d] of a chunk: the input of the rank's lowest layer and the output of its highest; the
-// gradient of that output, and of that input. Each sets out, and is the transport's until it has been waited for;
-// chunks in one order on both sides.
+// x, y, grad: [C B, d] of a chunk: input of the rank's lowest layer, output of its highest, that output's gradient,
+// and that input's. Asynchronous: a tensor belongs to the transport until the wait. Both sides use the same order
+// of chunks.
 struct delivery pipeline_start_input(struct model *model, struct tensor x);
 struct delivery pipeline_start_output(struct model *model, struct tensor y);
 struct delivery pipeline_start_gradient(struct model *model, struct tensor grad);

@@ -29,21 +29,21 @@ bool segments_check(const struct segment_options *options, size_t layers, struct
     return true;
 }
 
-// By the segment below `above` others, of so many, with so many layers.
+// Bytes kept by a segment of `lengths` layers with `above` others above it, of `count`.
 static double kept(size_t count, size_t above, size_t lengths, struct segment_cost cost)
 {
     return (double)(count - 1 - above) * cost.input + (double)lengths * cost.layer +
            (above ? cost.below : cost.top) + (lengths > 1 ? cost.several : 0);
 }
 
-// Layer by layer to the segment that keeps least with one more: what the fullest then keeps is the least possible.
+// Adds each layer to the segment that then keeps least: the resulting maximum is minimal.
 static double min_kept(size_t count, size_t layers, struct segment_cost cost)
 {
     size_t *lengths = calloc(count, sizeof *lengths);
     double max = 0;
     CHECK(lengths);
     for (size_t l = 0; l < layers; l++) {
-        size_t best = l; // each has one at least
+        size_t best = l; // each has at least one
         for (size_t above = 0; l >= count && above < count; above++) {
             best = above == 0 ||
                            kept(count, above, lengths[above] + 1, cost) < kept(count, best, lengths[best] + 1, cost)
@@ -68,7 +68,7 @@ struct segments segments_of(const struct segment_options *options, size_t layers
         size_t first = end - 1;
         if (starts->count)
             first = starts->items[i];
-        // One layer at least for each segment below.
+        // Leaves at least one layer for each segment below.
         while (!starts->count && first > i && (i == 0 || kept(count, count - 1 - i, end - first + 1, cost) <= max))
             first--;
         segments.items[i] = (struct segment){first, end};

@@ -1,6 +1,6 @@
-// Segments: the layers cut into runs of layers, bottom up. The forward keeps the inputs of the segments alone; the
-// backward runs a segment once more, from its input, for what the method's own walk of it keeps. The first input is
-// the embedding, and is looked up again.
+// Segments: the layers divided into ranges, bottom up. The forward keeps only the segments' inputs; the backward
+// runs a segment forward again from its input, keeping what the method's own backward of it needs. The first input
+// is the embedding, which is looked up again.
 #pragma once
 #include "kernels/base/status.h"
 #include "methods/schedule/options.h"
@@ -10,7 +10,7 @@ struct segment {
     size_t first, end;
 };
 
-// What a method is asked: how many, from 1 to the number of layers, or the first layers of them all. Zeroed: one.
+// The option: a number from 1 to the number of layers, or the first layers of all segments. Zeroed: one.
 struct segment_options {
     size_t count;
     struct index_list starts;
@@ -31,13 +31,13 @@ struct segment_options {
     }
 #define SEGMENTS_MAX 4096
 
-// Bytes per token that are kept while a segment is walked back.
+// Bytes per token kept during a segment's backward.
 struct segment_cost {
-    double input;   // of itself and of every segment below, but for the lowest
-    double layer;   // of each of its layers
-    double top;     // besides, of the highest segment
-    double below;   // besides, of any other
-    double several; // besides, of one with two layers or more
+    double input;   // for itself and every segment below, except the lowest
+    double layer;   // for each of its layers
+    double top;     // extra for the highest segment
+    double below;   // extra for any other
+    double several; // extra for one with two layers or more
 };
 
 struct segments {
@@ -45,14 +45,14 @@ struct segments {
     struct segment *items;
 };
 
-// False and a status: a list that does not begin with 0 or goes on beyond the layers, more segments than layers, or
-// both a number and a list.
+// Returns false and a status for a list that does not begin with 0 or exceeds the layers, more segments than
+// layers, or both a number and a list.
 bool segments_check(const struct segment_options *options, size_t layers, struct status *status);
-// Those asked for. Of a number, the sizes that keep least at any moment; among them those that run the fewest
-// layers twice, the highest segment as long as may be. Release with stages_free.
+// The requested segments. A number is divided to minimise the maximum kept, then the layers run twice, with the
+// longest possible highest segment. Release with segments_free.
 struct segments segments_of(const struct segment_options *options, size_t layers, struct segment_cost cost);
-// Without the layers below `lowest`, which are not walked back.
+// Removes the layers below `lowest`, which have no backward.
 void segments_raise(struct segments *segments, size_t lowest);
 void segments_free(struct segments *segments);
-// The most that is kept at any moment, in bytes per token.
+// The maximum kept at any moment, in bytes per token.
 double segments_kept(const struct segments *segments, struct segment_cost cost);

@@ -1,4 +1,4 @@
-// Step: what a method's schedule works on, and what it reports.
+// Step: the input and the report of a method's schedule.
 #pragma once
 #include "kernels/attention/kv_ranks.h"
 #include "kernels/layers/cell.h"
@@ -6,20 +6,20 @@
 #include "kernels/model/unit.h"
 #include "methods/schedule/options.h"
 
-// Report of a step, besides the gradients, which are in the model's parameters. Zeroed before the first step;
+// Report of a step, besides the gradients, which are in the model's parameters. Zero it before the first step;
 // release with step_report_free after the last.
 struct step_report {
-    struct objective_sums sums; // as objective_sums_read has them
+    struct objective_sums sums; // see objective_sums_read
     double ms,
         host_launch_ms; // of the walk: until the device had done it, and until the host had asked for all of it
     struct index_list drawn_chunks; // that were drawn, left to right
 };
 
-// One step's setting, shared by all walks.
+// Input of one step, the same for all schedules.
 struct step {
     struct model *model;
     const struct batch *batch;
     const void *options; // the method's own struct
-    struct tensor loss;  // as objective_sums_new has it
+    struct tensor loss;  // see objective_sums_new
     struct step_report *report;
 };
