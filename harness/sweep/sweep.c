@@ -5,11 +5,10 @@
 #include "harness/process/launch.h"
 #include "harness/record/record_read.h"
 #include "harness/record/result_log.h"
+#include "harness/report/record_table_report.h"
 #include "harness/step/model_hash.h"
 #include "harness/step/ranks.h"
 #include "harness/step/step_data.h"
-#include "harness/sweep/sweep_possible.h"
-#include "harness/sweep/sweep_table.h"
 #include "harness/sweep/trial_child.h"
 #include "harness/text/text.h"
 #include "harness/trial/reference_store.h"
@@ -17,6 +16,154 @@
 #include "kernels/base/random.h"
 #include <string.h>
 #include <unistd.h>
+
+// --- whether any trial can be measured here at all
+
+#define PROBE_SECONDS 60
+
+// The latest probe, reused because trials of one device are adjacent.
+struct probe {
+    char device[16];
+    enum dtype dtype;
+    bool there, interrupted;
+    struct status why;
+};
+
+// Runs the smallest trial that opens the device. Only an unavailable device counts as a failure.
+static bool ask(struct probe *probe)
+{
+    json_t *trial = json_pack("{s:s, s:s, s:s, s:i, s:s, s:{s:i, s:i, s:s}}", "model", "tiny", "dtype",
+                              dtype_name(probe->dtype), "device", probe->device, "context", 2, "method", "null",
+                              "measure", "warmup", 0, "samples", 1, "gradient", "none");
+    char *json = json_dumps(trial, JSON_COMPACT);
+    struct child_result result = {0};
+    struct status ignored = {0};
+    struct record record;
+    int signals = child_signals_open(&ignored);
+    bool run = signals >= 0 && child_run(NULL, NULL, json, -1, PROBE_SECONDS, signals, &result, &ignored);
+    struct interned interned = {0};
+    bool read =
+        run && result.line && record_read(&record, result.line, strlen(result.line), &interned, "record", &ignored);
+    bool there = !read || record.status != RECORD_UNSUPPORTED;
+    if (!there)
+        status_set(&probe->why, STATUS_BAD_INPUT, "%s", text_or(record.reason, ""));
+    probe->interrupted = result.interrupted;
+    interned_free(&interned);
+    child_result_free(&result);
+    child_signals_close(signals);
+    free(json);
+    json_decref(trial);
+    return there;
+}
+
+static bool has_device(struct probe *probe, const struct trial *trial)
+{
+    bool asked = strcmp(probe->device, trial->device) == 0 && probe->dtype == trial->dtype;
+    if (trial->planned || strcmp(trial->device, "cpu") == 0)
+        return true;
+    if (!asked) {
+        *probe = (struct probe){.dtype = trial->dtype};
+        snprintf(probe->device, sizeof probe->device, "%s", trial->device);
+        probe->there = ask(probe);
+    }
+    return probe->there;
+}
+
+static bool is_possible(struct probe *probe, const struct trial *trial, const char *words, struct status *why)
+{
+    if (trial->unsupported)
+        return status_set(why, STATUS_BAD_INPUT, "%s", trial->unsupported);
+    if (!has_device(probe, trial)) {
+        *why = probe->why;
+        return false;
+    }
+    if (trial_ranks(trial) == 1 || trial->planned)
+        return true;
+    struct launch launch = {0};
+    bool possible = ranks_launch_open(&launch, trial, NULL, ranks_of_trial, words, why);
+    launch_close(&launch);
+    return possible;
+}
+
+// Returns false and the first trial's reason if no trial can be measured: its device or the launcher of its ranks
+// is missing. Each device is probed in a process of its own. launch: starts a trial's ranks (launch.h); NULL:
+// mpirun. interrupted: a signal came; then returns false without a status.
+static bool sweep_possible(const struct spec *spec, const char *launch, bool *interrupted, struct status *status)
+{
+    struct probe probe = {0};
+    struct status first = {0};
+    bool possible = false;
+    for (size_t i = 0; !possible && !probe.interrupted && i < spec->trial_count; i++) {
+        struct trial trial;
+        struct status why = {0};
+        possible = !spec_trial(spec, i, &trial, &why) || is_possible(&probe, &trial, launch, &why);
+        if (!possible && first.code == STATUS_OK)
+            first = why;
+        trial_free(&trial);
+    }
+    *interrupted = probe.interrupted;
+    if (probe.interrupted)
+        return false;
+    return possible || spec->trial_count == 0 ||
+           status_set(status, STATUS_BAD_INPUT, "none of the %zu trials can be measured here: %.900s",
+                      spec->trial_count, first.message);
+}
+
+// --- the table that a sweep ends with
+
+#define ROWS_MAX 200
+
+// Its place among the spec's trials; their count: it is none of them.
+static size_t place_of(const struct spec *spec, const struct record *record)
+{
+    size_t i = 0;
+    while (i < spec->trial_count && strcmp(spec->trials[i].id, record->id) != 0)
+        i++;
+    return i;
+}
+
+static bool is_wanted(void *spec, const struct record *record)
+{
+    return place_of(spec, record) < ((const struct spec *)spec)->trial_count;
+}
+
+// In the spec's order, those of one trial as they were.
+static void sort_records(const struct spec *spec, struct result_file *file)
+{
+    struct record *sorted = calloc(file->count + 1, sizeof *sorted);
+    size_t *places = calloc(file->count + 1, sizeof *places), n = 0;
+    for (size_t i = 0; i < file->count; i++)
+        places[i] = place_of(spec, &file->records[i]);
+    for (size_t place = 0; place < spec->trial_count; place++)
+        for (size_t i = 0; i < file->count; i++)
+            if (places[i] == place)
+                sorted[n++] = file->records[i];
+    free(places);
+    free(file->records);
+    file->records = sorted;
+}
+
+// Writes a table of the spec's trials that have records in the result file, in the spec's order, with the last
+// record of each. If it would be too long, names the command that shows it. Keeps only the shown records in memory.
+// Returns false and a status if the file cannot be read.
+static bool sweep_table_write(const struct spec *spec, const char *path, FILE *stream, struct status *status)
+{
+    if (spec->trial_count > ROWS_MAX) {
+        fprintf(stream, "%zu trials; longbp report %s shows them\n", spec->trial_count, path);
+        return true;
+    }
+    const struct record_table_request request = {0};
+    struct result_file file;
+    struct results results;
+    bool fine = result_file_read_some(&file, path, is_wanted, (void *)spec, status);
+    sort_records(spec, &file);
+    result_file_warn(&file);
+    results_begin(&results, false);
+    results_add(&results, &file);
+    fine = fine && record_table_report(&request, &results, stream, status);
+    results_close(&results);
+    return fine;
+}
 
 // A trial's process ends its samples itself at max_seconds; this much later it hangs.
 #define GRACE_SECONDS 1
