@@ -1,12 +1,10 @@
 // Command: `longbp grad`, one step's gradient on given tokens, written to a file.
 #include "harness/command/rank_command.h"
-#include "harness/data/doubtful_labels.h"
 #include "harness/data/token_summary.h"
 #include "harness/files/output_file.h"
 #include "harness/options/command.h"
 #include "harness/options/spec_doubts.h"
 #include "harness/options/trial_flags.h"
-#include "harness/plan/choice.h"
 #include "harness/record/record.h"
 #include "harness/spec/method_decode.h"
 #include "harness/step/ranks.h"
@@ -132,8 +130,9 @@ static void gather(const struct world *world, double *loss, size_t *peak_bytes)
     free(losses);
 }
 
-static bool compute(const struct trial *trial, const struct world *world, const char *out, struct status *status)
+static bool compute(const struct trial *trial, const struct world *world, void *context, struct status *status)
 {
+    const char *out = ((struct arguments *)context)->out;
     struct setup setup;
     struct setup_options options = setup_options_of(trial);
     struct step_report report = {0};
@@ -166,12 +165,6 @@ static bool compute(const struct trial *trial, const struct world *world, const 
     return done;
 }
 
-static int code_of(bool done, const struct status *status)
-{
-    bool step_failed = status->code == STATUS_OOM || status->code == STATUS_FAILED;
-    return done ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
-}
-
 // Refuses plans, which have no data, and methods that compute only the loss.
 static bool has_gradient(const struct trial *trial, struct status *status)
 {
@@ -202,29 +195,18 @@ int command_grad(int argc, char **argv)
     struct status status = {0};
     struct trial trial = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
-    bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                has_gradient(&trial, &status) &&
-                (arguments.as_rank ||
-                 token_summary_say(&trial.data, trial.config.vocab, trial.context * trial.batch, false, &status));
-    int code = EXIT_FINE;
-    if (done && !arguments.as_rank)
-        spec_doubts_say_trial_folders(&trial);
-    if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH)
-        doubtful_labels_say(trial.data.path);
-    if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
-        code = rank_command_start(&trial, "grad", arguments.launch, argc, argv, &status);
-        done = status.code == STATUS_OK;
-    } else if (done) {
-        struct world world;
-        world_open_alone(&world);
-        done = (!arguments.as_rank || rank_command_join(&world, &trial, &status)) &&
-               choose_within(&trial, &world, &status) && compute(&trial, &world, arguments.out, &status);
-        if (!done && arguments.as_rank)
-            rank_command_fail(&world, argv[0], code_of(false, &status), &status);
-        world_close(&world);
+    int code = EXIT_BAD_INPUT;
+    if (complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
+        has_gradient(&trial, &status) &&
+        (arguments.as_rank ||
+         token_summary_say(&trial.data, trial.config.vocab, trial.context * trial.batch, false, &status))) {
+        if (!arguments.as_rank)
+            spec_doubts_say_trial(&trial);
+        code =
+            rank_command_run(&trial, arguments.launch, arguments.as_rank, compute, &arguments, argc, argv, &status);
     }
-    command_end(argv[0], &status);
-    code = done ? code : code_of(done, &status);
+    if (command_end(argv[0], &status) != EXIT_FINE)
+        code = rank_command_code(&status);
     trial_free(&trial);
     trial_flags_close(&arguments.flags);
     return code;

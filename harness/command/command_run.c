@@ -378,12 +378,10 @@ static int run(const struct arguments *arguments, struct status *status)
     } else if (arguments->dry_run) {
         code = dry_run_write(&spec, options.out, options.retry, stdout, status) ? EXIT_FINE : EXIT_BAD_INPUT;
     } else if (arguments->trial) {
-        spec_doubts_say_folders(&spec);
-        spec_doubts_say_data(&spec);
+        spec_doubts_say(&spec);
         code = print_trial(&spec, arguments->trial, arguments->launch, rerun, status);
     } else {
-        spec_doubts_say_folders(&spec);
-        spec_doubts_say_data(&spec);
+        spec_doubts_say(&spec);
         code = measure(&spec, &options, arguments->compare, status);
     }
 cleanup:

@@ -1,12 +1,10 @@
 // Command: `longbp train`, a training run on a file of tokens or on batch files.
 #include "harness/command/rank_command.h"
-#include "harness/data/doubtful_labels.h"
 #include "harness/data/token_summary.h"
 #include "harness/folder/folder.h"
 #include "harness/options/command.h"
 #include "harness/options/spec_doubts.h"
 #include "harness/options/trial_flags.h"
-#include "harness/plan/choice.h"
 #include "harness/process/interrupt.h"
 #include "harness/step/ranks.h"
 #include "harness/sweep/progress.h"
@@ -26,6 +24,7 @@ struct arguments {
     struct trial_flags flags;
     const char *tokens, *token_dtype, *out, *launch;
     bool resume, lost_updates, as_rank;
+    bool interrupted; // the run
     size_t sequences, checkpoint, keep_checkpoints;
     enum progress_detail detail;
 };
@@ -322,9 +321,9 @@ static bool begin(struct running *run, struct status *status)
 
 // With several ranks an interrupt ends all at once, like any failure: their checkpoints could be of different
 // steps.
-static bool train(const struct trial *trial, const struct arguments *arguments, const struct world *world,
-                  bool *interrupted, struct status *status)
+static bool train(const struct trial *trial, const struct world *world, void *context, struct status *status)
 {
+    struct arguments *arguments = context;
     struct running *run = calloc(1, sizeof *run);
     run->arguments = arguments;
     run->trial = trial;
@@ -340,7 +339,7 @@ static bool train(const struct trial *trial, const struct arguments *arguments, 
     bool begun = ok && !nothing_left && begin(run, status);
     if (!nothing_left)
         ok = begun && take_steps(run, status);
-    *interrupted = run->interrupted;
+    arguments->interrupted = run->interrupted;
     if (begun && run->folder.steps && run->folder.step && (!ok || run->interrupted))
         fprintf(stderr, "%s: stopped; the same command with --resume goes on after step %zu\n", arguments->out,
                 run->folder.step);
@@ -378,13 +377,6 @@ static bool check_trial(const struct trial *trial, const struct arguments *argum
     return !arguments->lost_updates || trial->measure.lost_updates ||
            status_set(status, STATUS_BAD_INPUT,
                       "--lost-updates is of weights in bf16 (--dtype bf16) that sgd or adamw moves");
-}
-
-// Exit code of a failure.
-static int code_of(const struct status *status)
-{
-    bool step_failed = status->code == STATUS_OOM || status->code == STATUS_FAILED;
-    return step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
 }
 
 // Adds this command's default optimizer to the help.
@@ -428,35 +420,20 @@ int command_train(int argc, char **argv)
             "(on a card with --deterministic). Values of --chunk and the like are spelled as in specs."};
     struct status status = {0};
     struct trial trial = {0};
-    bool interrupted = false;
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
-    bool done = complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
-                check_trial(&trial, &arguments, &status) &&
-                (arguments.as_rank || check_tokens(&trial, arguments.detail == PROGRESS_QUIET, &status));
-    int code = EXIT_FINE;
-    if (done && !arguments.as_rank)
-        spec_doubts_say_trial_folders(&trial);
-    if (done && !arguments.as_rank && trial.data.kind == DATA_BATCH) {
-        doubtful_labels_say(trial.data.path);
-        if (trial.train.evaluate.path &&
-            (!trial.data.path || strcmp(trial.data.path, trial.train.evaluate.path) != 0))
-            doubtful_labels_say(trial.train.evaluate.path);
+    int code = EXIT_BAD_INPUT;
+    if (complete(&arguments, &status) && trial_flags_decode(&arguments.flags, NULL, &trial, &status) &&
+        check_trial(&trial, &arguments, &status) &&
+        (arguments.as_rank || check_tokens(&trial, arguments.detail == PROGRESS_QUIET, &status))) {
+        if (!arguments.as_rank)
+            spec_doubts_say_trial(&trial);
+        code =
+            rank_command_run(&trial, arguments.launch, arguments.as_rank, train, &arguments, argc, argv, &status);
     }
-    if (done && trial_ranks(&trial) > 1 && !arguments.as_rank) {
-        code = rank_command_start(&trial, "train", arguments.launch, argc, argv, &status);
-        done = status.code == STATUS_OK;
-    } else if (done) {
-        struct world world;
-        world_open_alone(&world);
-        done = (!arguments.as_rank || rank_command_join(&world, &trial, &status)) &&
-               choose_within(&trial, &world, &status) && train(&trial, &arguments, &world, &interrupted, &status);
-        if (!done && arguments.as_rank)
-            rank_command_fail(&world, argv[0], code_of(&status), &status);
-        code = interrupted ? EXIT_INTERRUPTED : EXIT_FINE;
-        world_close(&world);
-    }
-    command_end(argv[0], &status);
-    code = done ? code : code_of(&status);
+    if (command_end(argv[0], &status) != EXIT_FINE)
+        code = rank_command_code(&status);
+    else if (arguments.interrupted)
+        code = EXIT_INTERRUPTED;
     trial_free(&trial);
     trial_flags_close(&arguments.flags);
     return code;

@@ -2,6 +2,7 @@
 #include "harness/files/io.h"
 #include "harness/machine/environment.h"
 #include "harness/machine/exit_code.h"
+#include "harness/plan/choice.h"
 #include "harness/process/interrupt.h"
 #include "harness/process/launch.h"
 #include "harness/step/ranks.h"
@@ -70,25 +71,23 @@ static int run_launcher(struct launch *launch, const char *name, struct status *
     return ended;
 }
 
-int rank_command_start(const struct trial *trial, const char *name, const char *words, int argc, char **argv,
-                       struct status *status)
+static int start_ranks(const struct trial *trial, const char *words, int argc, char **argv, struct status *status)
 {
     struct launch launch = {0};
     const char **arguments = calloc((size_t)argc + 2, sizeof *arguments);
-    arguments[0] = name;
-    for (int i = 1; i < argc; i++)
-        arguments[i] = argv[i];
+    memcpy(arguments, argv, (size_t)argc * sizeof *arguments);
+    arguments[0] = strrchr(argv[0], ' ') + 1;
     arguments[argc] = "--as-rank";
     int ended = -1;
     environment_choose_spins(words ? 1 : trial_ranks(trial)); // a launcher may spread them over machines
     if (ranks_launch_open(&launch, trial, NULL, arguments, words, status))
-        ended = run_launcher(&launch, name, status);
+        ended = run_launcher(&launch, arguments[0], status);
     launch_close(&launch);
     free(arguments);
     return status->code != STATUS_OK ? EXIT_BAD_INPUT : WIFEXITED(ended) ? WEXITSTATUS(ended) : EXIT_CHECK_FAILED;
 }
 
-bool rank_command_join(struct world *world, const struct trial *trial, struct status *status)
+static bool join(struct world *world, const struct trial *trial, struct status *status)
 {
     if (!world_open_mpi(world, status))
         return false;
@@ -99,8 +98,25 @@ bool rank_command_join(struct world *world, const struct trial *trial, struct st
     return world_join(world, trial->device, status);
 }
 
-void rank_command_fail(const struct world *world, const char *name, int code, const struct status *status)
+int rank_command_code(const struct status *status)
 {
-    fprintf(stderr, "%s: rank %zu of %zu: %s\n", name, world->comm.rank, world->comm.size, status->message);
-    _exit(code);
+    bool step_failed = status->code == STATUS_OOM || status->code == STATUS_FAILED;
+    return status->code == STATUS_OK ? EXIT_FINE : step_failed ? EXIT_CHECK_FAILED : EXIT_BAD_INPUT;
+}
+
+int rank_command_run(struct trial *trial, const char *launch, bool as_rank, rank_run *run, void *context, int argc,
+                     char **argv, struct status *status)
+{
+    struct world world;
+    if (trial_ranks(trial) > 1 && !as_rank)
+        return start_ranks(trial, launch, argc, argv, status);
+    world_open_alone(&world);
+    bool done = (!as_rank || join(&world, trial, status)) && choose_within(trial, &world, status) &&
+                run(trial, &world, context, status);
+    if (!done && as_rank) {
+        fprintf(stderr, "%s: rank %zu of %zu: %s\n", argv[0], world.comm.rank, world.comm.size, status->message);
+        _exit(rank_command_code(status));
+    }
+    world_close(&world);
+    return rank_command_code(status);
 }

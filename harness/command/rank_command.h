@@ -4,12 +4,13 @@
 #include "kernels/comm/world.h"
 #include <stdbool.h>
 
-// Runs `longbp COMMAND` with these arguments (without argv[0]) and --as-rank as every rank of the trial, started by
-// `words` (harness/process/launch.h). Returns the exit code; a status if they cannot be started.
-int rank_command_start(const struct trial *trial, const char *command, const char *words, int argc, char **argv,
-                       struct status *status);
-// Joins as one of the ranks. Returns false and a status if the others are missing. Release with world_close.
-bool rank_command_join(struct world *world, const struct trial *trial, struct status *status);
-// Prints why this rank failed and exits; the launcher ends the other ranks.
-void rank_command_fail(const struct world *world, const char *name, int code, const struct status *status)
-    __attribute__((noreturn));
+// What one process computes of a trial, alone or as one of its ranks. Returns false and a status if it failed.
+typedef bool rank_run(const struct trial *trial, const struct world *world, void *context, struct status *status);
+
+// Runs a trial of a command, argv[0] "longbp COMMAND", after choosing the method of auto: of several ranks, starts
+// the same command as every rank, by `launch` (harness/process/launch.h); as_rank: joins as one of them, and exits
+// if it fails, so that the launcher ends the others. Returns the exit code; a status if the trial failed.
+int rank_command_run(struct trial *trial, const char *launch, bool as_rank, rank_run *run, void *context, int argc,
+                     char **argv, struct status *status);
+// The exit code of a status: a failed step is a failed check, and everything else bad input.
+int rank_command_code(const struct status *status);

@@ -6,6 +6,14 @@
 #include <jansson.h>
 #include <string.h>
 
+// Whether the name comes for the first time.
+static bool is_new(json_t *said, const char *name)
+{
+    bool known = json_object_get(said, name);
+    json_object_set_new(said, name, json_true());
+    return !known;
+}
+
 static void say_file(const struct trial *trial, const char *path)
 {
     struct data_source source = {trial->data.kind, (char *)path};
@@ -16,82 +24,67 @@ static void say_file(const struct trial *trial, const char *path)
         token_summary_say(&source, trial->config.vocab, trial->batch * trial->context, false, &unread);
 }
 
-// Once per file, because each trial is a separate process.
-void spec_doubts_say_data(const struct spec *spec)
+// Once per file, because each trial is a separate process. said: what was reported, here and below.
+static void say_data(const struct trial *trial, json_t *said)
 {
-    json_t *said = json_object(); // by path
-    size_t count = spec_varies(spec, trial_key_find("data")) || spec_varies(spec, trial_key_find("train"))
-                       ? spec->trial_count
-                       : 1;
-    for (size_t i = 0; i < count; i++) {
-        struct trial trial;
-        struct status ignored = {0};
-        bool reads = spec_trial(spec, i, &trial, &ignored) && (trial.data.kind == DATA_BATCH || !trial.planned);
-        const char *const paths[] = {trial.data.path, trial.train.evaluate.path};
-        for (size_t p = 0; reads && p < sizeof paths / sizeof *paths; p++)
-            if (paths[p] && !json_object_get(said, paths[p])) {
-                json_object_set_new(said, paths[p], json_true());
-                say_file(&trial, paths[p]);
-            }
-        trial_free(&trial);
-    }
-    json_decref(said);
+    const char *const paths[] = {trial->data.path, trial->train.evaluate.path};
+    for (size_t i = 0; (trial->data.kind == DATA_BATCH || !trial->planned) && i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] && is_new(said, paths[i]))
+            say_file(trial, paths[i]);
 }
 
-// Once per folder. said: paths already reported.
+// Once per folder.
 static void say_folders(const struct trial *trial, json_t *said)
 {
     const char *const folders[] = {trial->model_folder, trial->reference.folder};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-        if (folders[i] && !json_object_get(said, folders[i])) {
-            json_object_set_new(said, folders[i], json_true());
+        if (folders[i] && is_new(said, folders[i]))
             folder_say(folders[i]);
-        }
 }
 
-void spec_doubts_say_trial_folders(const struct trial *trial)
+// Warns about a card's estimates beside the CPU's times or bytes, which is seldom intended; once per profile.
+static void say_card(const struct trial *trial, json_t *said)
 {
-    json_t *said = json_object();
-    say_folders(trial, said);
-    json_decref(said);
+    bool card = trial->profile && trial->profile->multiprocessors.value > 0;
+    if (card && !trial_is_of_card(trial) && is_new(said, trial->profile->name))
+        fprintf(stderr, "longbp: profile %s is of a card, but trials %s: estimates of time are of the card alone\n",
+                trial->profile->name, trial->planned ? "are planned as on the CPU" : "run on the CPU");
 }
 
-void spec_doubts_say_folders(const struct spec *spec)
+// Visits the trials that may differ in one of the keys, which end in NULL; the first alone if none may.
+static void visit(const struct spec *spec, const char *const *keys,
+                  void (*say)(const struct trial *trial, json_t *said))
 {
     json_t *said = json_object();
-    bool varies = spec_varies(spec, trial_key_find("model")) || spec_varies(spec, trial_key_find("reference")) ||
-                  spec_varies(spec, trial_key_find("objective"));
+    bool varies = false;
+    for (; *keys; keys++)
+        varies |= spec_varies(spec, trial_key_find(*keys));
     for (size_t i = 0; i < (varies ? spec->trial_count : 1); i++) {
         struct trial trial;
         struct status ignored = {0};
         if (spec_trial(spec, i, &trial, &ignored))
-            say_folders(&trial, said);
+            say(&trial, said);
         trial_free(&trial);
     }
     json_decref(said);
 }
 
-// Warns about a card's estimates beside the CPU's times or bytes, which is seldom intended; once per profile.
+void spec_doubts_say_trial(const struct trial *trial)
+{
+    json_t *said = json_object();
+    say_folders(trial, said);
+    if (trial->data.kind == DATA_BATCH)
+        say_data(trial, said);
+    json_decref(said);
+}
+
+void spec_doubts_say(const struct spec *spec)
+{
+    visit(spec, (const char *const[]){"model", "reference", "objective", NULL}, say_folders);
+    visit(spec, (const char *const[]){"data", "train", NULL}, say_data);
+}
+
 void spec_doubts_say_cards(const struct spec *spec)
 {
-    json_t *said = json_object(); // by profile
-    bool varies = spec_varies(spec, trial_key_find("profile")) || spec_varies(spec, trial_key_find("device")) ||
-                  spec_varies(spec, trial_key_find("dtype"));
-    for (size_t i = 0; i < (varies ? spec->trial_count : 1); i++) {
-        struct trial trial;
-        struct status ignored = {0};
-        bool card =
-            spec_trial(spec, i, &trial, &ignored) && trial.profile && trial.profile->multiprocessors.value > 0;
-        const char *does = !card || trial_is_of_card(&trial) ? NULL
-                           : trial.planned                   ? "are planned as on the CPU"
-                                                             : "run on the CPU";
-        if (does && !json_object_get(said, trial.profile->name)) {
-            json_object_set_new(said, trial.profile->name, json_true());
-            fprintf(stderr,
-                    "longbp: profile %s is of a card, but trials %s: estimates of time are of the card alone\n",
-                    trial.profile->name, does);
-        }
-        trial_free(&trial);
-    }
-    json_decref(said);
+    visit(spec, (const char *const[]){"profile", "device", "dtype", NULL}, say_card);
 }
