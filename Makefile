@@ -47,7 +47,7 @@ all: $(BUILD)/longbp ## build the program (the default)
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /\1\t/p' Makefile kernels/cuda/cuda.mk tests/emulator/emulator.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk tests/valgrind/valgrind.mk | expand -t 20
 
-# What a program is linked with: of the objects those that it needs. Thin: it holds their names.
+# The library that programs link with, each taking the objects that it needs. Thin: it holds their names.
 LIBRARY  := $(BUILD)/longbp.a
 $(LIBRARY): $(OBJECTS)
 	$(call say,AR,$@)
@@ -162,10 +162,10 @@ $(BUILD)/coarse/longbp: $(BUILD)/harness/main.o $(BUILD)/tests/coarse_gemm.o $(L
 $(if $(SANITIZE),,test-programs) run/tests/check_rounding: $(BUILD)/coarse/longbp
 
 SIMT_TESTS := $(filter $(BUILD)/tests/test_simt_%,$(TESTS))
-# What every operation is held to, on whatever device.
+# The requirements of every operation, on each device.
 CASES    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/cases/*.c))
 $(BUILD)/tests/test_ops: $(CASES)
-# What fuzzers read, over again (tests/fuzz/fuzz.mk).
+# Inputs that fuzzers kept, read again (tests/fuzz/fuzz.mk).
 $(BUILD)/tests/test_kept_inputs: $(patsubst tests/fuzz_%.c,$(BUILD)/tests/kept/%.o,$(wildcard tests/fuzz_*.c))
 # Steps whose gradient is wrong, or that do other work.
 $(BUILD)/tests/test_verify $(BUILD)/tests/test_samples: override LDLIBS += -Wl,--wrap=method_step
@@ -219,8 +219,8 @@ run/$(BUILD)/tests/test_plugins: $(BUILD)/tests/stub_plugin.so
 $(BUILD)/tests/%.so: tests/%.c
 	$(call say,LINK,$@)
 	$(Q)$(CC) -I. -MMD -MP -std=gnu11 -O2 -fPIC -shared -Wall -Wextra -Werror -o $@ $< -ldl -lgcc_s
-# An allocation that is too large is refused, as it is without the sanitizers: programs are to say so. What is freed stays
-# poisoned for 16 MiB of what is freed after it: the default of 256 costs some suites a fifth of their time, in new pages.
+# An allocation that is too large is refused, as it is without the sanitizers: programs are to say so. Freed memory stays
+# poisoned until 16 MiB more are freed: the default of 256 costs some suites a fifth of their time, in new pages.
 ASAN     := allocator_may_return_null=1:quarantine_size_mb=16
 # Open MPI does not free all that it takes.
 $(addprefix run/$(BUILD)/tests/,test_batch_command test_ranks test_ranks_command test_ranks_ends test_replicas test_replica_updates test_monitored_ranks test_train_ranks test_train_ranks_command test_auto_ranks): export ASAN_OPTIONS := $(ASAN):detect_leaks=0
@@ -271,7 +271,7 @@ fuzz-configs: all ## random config.json against transformers, as far as PYTHON=p
 $(PYTORCH): run/tools/%: all
 	@$(SUITE) $* sh -c 'cd / && exec $(PYTHON) $(CURDIR)/tools/$*.py $(if $(filter build,$(BUILD)),,--longbp $(abspath $(BUILD))/longbp)'
 
-# What is timed is in the library.
+# The timed code is in the library.
 $(BUILD)/bench/%.o: CXXFLAGS += -O1
 $(BUILD)/bench/bench_%: $(BUILD)/bench/bench_%.o $(LIBRARY)
 	$(call say,LINK,$@)

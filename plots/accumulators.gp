@@ -1,4 +1,4 @@
-# What sums in bf16 cost, against the number of chunks that are added up: on the left the error against the f64 reference, on
+# The cost of bf16 accumulators, against the number of chunks that are added up: on the left the error against the f64 reference, on
 # the right what the dtype of the sums alone changes. The dotted line is the noise floor: full with sums in f32, in another
 # order.
 load scripts.'/style.gp'

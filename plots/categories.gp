@@ -1,4 +1,4 @@
-# Where a step's time goes: one bar per method, stacked by category, its length the step's time; in a part that has room for
+# Time of a step by category: one bar per method, stacked by category, its length the step's time; in a part that has room for
 # it its share of the step.
 load scripts.'/style.gp'
 

@@ -47,7 +47,7 @@ set xrange [low_end : high_end]
 step = larger(10 ** floor(log10(most)), 1)
 step = most / step < 2 && step > 1 ? step / 5 : most / step < 5 && step > 1 ? step / 2 : step
 tick_at(v) = sprintf("'%s' %.17g", thousands(v), v)
-# Of few decades 2 and 5 times a power of ten, too.
+# Few decades have 2 and 5 times a power of ten, too.
 within = most / least < 300 ? '1 2 5' : '1'
 eval 'set xtics ('.tick_at(decades ? 1 : 0).')'
 if (decades) {

@@ -1,4 +1,4 @@
-# What rounding weights to bf16 leaves of an optimizer's updates, against the rate: the share of weights that were to move and
+# An optimizer's updates after rounding weights to bf16, against the rate: the share of weights that were to move and
 # stayed as they were, and the share of the updates that is lost. Means over the steps.
 load scripts.'/style.gp'
 

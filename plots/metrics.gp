@@ -1,4 +1,4 @@
-# What the objectives of training runs are watched by, against steps: of held-out sequences where these were evaluated, else means
+# Metrics of the objectives of training runs, against steps: of held-out sequences where these were evaluated, else means
 # of a few steps. A panel for each metric that a run has.
 load scripts.'/style.gp'
 

@@ -1,4 +1,4 @@
-# What is resident with each optimizer, and what a step takes: a bar for each method in an optimizer's group, the resident
+# Resident bytes of each optimizer, and the peak of a step: a bar for each method in an optimizer's group, the resident
 # part in full colour; behind it, as hollow marks, published peaks of whole runs.
 load scripts.'/style.gp'
 array group[series_count]

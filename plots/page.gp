@@ -11,7 +11,7 @@ setting = wrapped(setting, int((width - 40) / 6.1))
 if (exists('claim')) { setting = wrapped(claim, int((width - 40) / 6.1))."\n".setting }
 source = wrapped(source, int((width - 40) / 6.1))
 machine = wrapped(machine, int((width - 40) / 6.1))
-# What they take beyond one line each; what is not there takes none.
+# Their height beyond one line each; an absent one takes none.
 above = (heading eq '' ? -24 : 24 * (lines(heading) - 1)) + (bare ? -20 : 17 * (lines(setting) - 1))
 below = bare ? -30 : 17 * (lines(source) + lines(machine) - 2)
 height = height + above + below

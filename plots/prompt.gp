@@ -1,4 +1,4 @@
-# What a prompt that is walked once saves, against the number of sequences that share it: FLOPs, peak memory and time of a
+# Savings by a prompt that is computed once, against the number of sequences that share it: FLOPs, peak memory and time of a
 # step, each over that of the same sequences which all walk their own.
 load scripts.'/style.gp'
 

@@ -1,4 +1,4 @@
-# What the two figures of published points share: one panel each for the table's panels, our curves as lines, the paper's
+# Common part of the two figures of published points: one panel each for the table's panels, our curves as lines, the paper's
 # points as marks of the same colour, filled for the first series of a method and chunk, hollow for those behind it. The
 # script that loads it sets unit and time (0, 1).
 axis = ''
@@ -73,7 +73,7 @@ foot_count = 2 + (!time && limit > 0) + (!time && ooms > 0)
 height = bottom + 120 + (slim ? 18 * (foot_count - 1) : 0) + (autograd ? 4 + 18 * lines(autograd_words) : 0)
 load scripts.'/page.gp'
 
-# What the marks mean, once for all panels.
+# Legend of the marks, once for all panels.
 foot_x(wide_x) = slim ? 25 : wide_x
 foot_y(row) = bottom + 68 + (slim ? 18 * row : 0)
 set arrow 900 from screen across(foot_x(25)),down(foot_y(0)) to screen across(foot_x(25) + 34),down(foot_y(0)) nohead lw 2 lc rgb pale front
@@ -99,5 +99,5 @@ panel_right(p) = panel_left(p) + room - 70
 panel_top(p) = 118 + ((p - 1) / across_count) * pitch
 # Rows of a panel and of a series in it.
 inside(i, p, name) = int(column('series')) == i && panel[i] == p ? column(name) : NaN
-# What is drawn first in a panel is wider, so that it is seen behind what is drawn onto it.
+# The first curve of a panel is wider, so that it is seen behind later ones.
 wide_by(i) = 1 + 1.4 * ((sum [k=1:series_count] (panel[k] == panel[i])) - 1 - place_in[i]) / legend_entries

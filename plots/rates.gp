@@ -30,7 +30,7 @@ set multiplot
 do for [p=1:words(names)] {
     name = word(names, p)
     if (!shows(name)) { continue }
-    # What diverged is left out of the panel's height.
+    # Diverged runs are left out of the panel's height.
     set yrange [*:*]
     stats data using name nooutput
     set yrange [STATS_min - 0.05 * (STATS_up_quartile - STATS_min) : STATS_max > 2 * STATS_up_quartile ? STATS_up_quartile * 1.25 : STATS_max + 0.05 * (STATS_up_quartile - STATS_min)]

@@ -1,4 +1,4 @@
-# What a budget of chunks costs and buys, at one context: mean time over draws against the mean time of the walk over all
+# Cost and gain of a budget of chunks, at one context: mean time over draws against the mean time of a schedule of all
 # columns, bias of the estimate's expectation, and root mean square error of one estimate. A panel without records is left
 # out.
 load scripts.'/style.gp'

@@ -1,5 +1,5 @@
-# What all figures share: the table's series, one colour and mark per method, lines and fonts. A script loads this file,
-# sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws to stdout. What may be given besides:
+# Common part of all figures: the table's series, one colour and mark per method, lines and fonts. A script loads this file,
+# sets width, height, heading and the panels' bottom (pixels), loads page.gp, and draws to stdout. Optional settings:
 # given_title, given_width and given_height (1/96 inch, the paper's unit of pixels), given_log (x, y, x,y or none), given_style
 # (some of bare, grey, serif), claim (what the picture is about, above the setting). By hand:
 # gnuplot -e "data='T.tsv'; format='svg'; scripts='plots'; setting=''; source=''; machine=''" plots/memory.gp > P.svg
@@ -57,7 +57,7 @@ of(i, name) = int(column('series')) == i ? column(name) : NaN
 tint(i) = rank[i] < 3 ? colour(method[i]) : hue(rank[i] - 3 + 3 * (place(method[i]) - 1))
 mark_of(i) = mark(method[i], rank[i])
 lined(i) = 0
-# What is drawn first is wider, so that it is seen behind what is drawn onto it.
+# The first curve is wider, so that it is seen behind later ones.
 wide_by(i) = 1 + 0.7 * (series_count - i) / series_count
 
 # How many rows have a number in the column: stats data using (count(column(...))), after known = 0.
@@ -130,14 +130,14 @@ most_lines(e) = e > legend_entries ? 1 : larger(lines(legend_words(e)), most_lin
 rows_for(most) = (legend_entries = series_count + words(legend_extra), legend_step = (width - 40) / columns_for(most), \
                   legend_down = (legend_entries + columns_for(most) - 1) / columns_for(most), legend_pitch = 2 + 18 * most_lines(1), \
                   int(ceil(legend_down * legend_pitch / 20.0)))
-# Where it begins, in pixels below the panels.
+# Its top, in pixels below the panels.
 legend_below = 68
 
 # The unit in which so many bytes can be read.
 memory_unit(bytes) = bytes > 8 * 2.0**30 ? 'GiB' : bytes > 2 * 2.0**20 ? 'MiB' : 'KiB'
 memory_unit_bytes(bytes) = bytes > 8 * 2.0**30 ? 2.0**30 : bytes > 2 * 2.0**20 ? 2.0**20 : 2.0**10
 memory_text(bytes) = sprintf('%.2f ', bytes / memory_unit_bytes(bytes)).memory_unit(bytes)
-# What is drawn of a series has its name, by which a page shows and hides it: end the clause in @named. What a page tells of a
+# Everything drawn of a series has its name, by which a page shows and hides it: end the clause in @named. What a page tells of a
 # mark under the pointer is columns of its row: a clause for [i=1:pointed] with told(i, 'context ours_bytes:ours') as its third
 # column that ends in @under_pointer. Pictures that are files have no such marks.
 named = 'title label[i] noenhanced'

@@ -18,7 +18,7 @@ tint(i) = method[i] eq 'spaco' && rank[i] ? hue(rank[i] - 1) : colour(method[i])
 stats data using shown nooutput
 low = STATS_min
 high = STATS_max
-# What was learnt in the first tenth is left out of the picture's height, where that is no large part of the points.
+# The first tenth of a run is left out of the picture's height, where that is no large part of the points.
 stats data using along nooutput
 furthest = STATS_max
 few = STATS_records < 12 * series_count

@@ -1,4 +1,4 @@
-# What a step is planned to take against context: on the left the time that is estimated of it; on the right FLOPs per token, of
+# Planned time and work of a step against context: on the left the time that is estimated of it; on the right FLOPs per token, of
 # all ranks.
 load scripts.'/style.gp'
 load scripts.'/context.gp'

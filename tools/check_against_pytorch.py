@@ -254,7 +254,7 @@ def scale_of(adapter):
 
 
 def apart(tensors, config):
-    """What Phi-3 keeps in one tensor as the projections that it consists of."""
+    """Splits the tensors that Phi-3 fuses into their projections."""
     dim = config["head_dim"]
     heads, kv_heads, ffn = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim, config["intermediate_size"]
     parts = {"qkv_proj": {"q_proj": heads, "k_proj": kv_heads, "v_proj": kv_heads},

@@ -205,7 +205,7 @@ METHODS = [["full"], ["streambp", "--chunk", CHUNK], ["seco", "--chunk", CHUNK]]
 
 
 def factor(schedule, warmup, done):
-    """What the rate of the step after `done` is multiplied by. longbp's first step of a warm-up over w has 1 / w, but under wsd."""
+    """The factor of the rate of the step after `done`. longbp's first step of a warm-up over w has 1 / w, but under wsd."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     if schedule == "wsd":
         return get_wsd_schedule(optimizer, warmup, 9, STEPS, decay_type="1-sqrt", min_lr_ratio=0.1).lr_lambdas[0](done)

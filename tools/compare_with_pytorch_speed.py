@@ -1,24 +1,23 @@
 #!/usr/bin/env python3
-"""Times a step of `longbp` and the same step in PyTorch, in turn, and tells ours over theirs.
+"""Times a step of `longbp` and the same step in PyTorch, in turn, and prints ours over theirs.
 
 Run by hand on an idle machine, after `make`:  tools/compare_with_pytorch_speed.py [--threads 2] [--rounds 7]
 or, on one with a card:  LONGBP_CUDA=build/longbp-cuda.so tools/compare_with_pytorch_speed.py --device cuda
-Needs torch and numpy. A round is one sample of ours in a process of its own, after one step that is not counted, then one
-of theirs after the same; a machine's drift falls on both. Writes a list of JSON, one object per method and context, and a table.
+Needs torch and numpy. A round is one sample of ours in a process of its own, after one uncounted step, then one of theirs
+alike; a machine's drift falls on both. Writes a list of JSON, one object per method and context, and a table.
 
-Theirs is the decoder below: `full` is autograd over the fused attention, `checkpoint` is torch.utils.checkpoint around every
-layer, `seco` is SeCO (arXiv 2505.16710) as its paper tells it, on autograd. full and checkpoint run in four variants: eager or
-with torch.compile of a layer and of the loss; with the loss of the whole context at once, or in chunks of tokens whose
-gradient is computed with their loss, so that no logits are kept (as Liger Kernel does, arXiv 2410.10989, and its chunk).
-seco, whose chunks have a loss each, runs eager. Ours is held against eager and against the fastest variant. Before anything
-is timed the gradient of every variant is held against f32's on a small model.
+The decoder below is theirs. `full` is autograd over the fused attention, `checkpoint` is torch.utils.checkpoint around every
+layer, `seco` is SeCO (arXiv 2505.16710) by its paper, on autograd. full and checkpoint run in four variants: eager or with
+torch.compile of a layer and of the loss; with the loss of the whole context at once, or in chunks of tokens whose gradient
+is computed with their loss, so that no logits are kept (as Liger Kernel does, arXiv 2410.10989, with its chunk). seco, whose
+chunks have a loss each, runs eager. Ours is compared with eager and with the fastest variant. The gradient of every variant
+is first checked against f32's on a small model.
 
-On a card all weights train, and of a model in bf16 both sides keep gradients in bf16. No attention of theirs writes all
-scores. Memory is that of a step, weights and gradients with it: of ours the most live in its arena (`peak_bytes`), of theirs
-torch.cuda.max_memory_allocated; and beside it what the driver counts after the steps, with the CUDA context and what the
-allocator holds. Both sides use one card: while ours runs, PyTorch has let go of gradients and of what it holds free, but keeps
-its context and its weights. They are taken off what the driver counts then, but ours has that much less of the card. What
-does not fit is a row that says so.
+On a card all weights train, and in bf16 both sides keep gradients in bf16. No attention of theirs writes all scores. Memory
+is that of a step with weights and gradients: ours the arena's peak (`peak_bytes`), theirs torch.cuda.max_memory_allocated;
+and the driver's count after the steps, with the CUDA context and the allocator's reserve. Both sides use one card: while ours
+runs, PyTorch has freed gradients and its reserve, but keeps its context and weights, which are subtracted from the driver's
+count; ours has that much less of the card. A case that does not fit is a row that says so.
 """
 import argparse
 import contextlib
@@ -329,7 +328,7 @@ def median(values):
 
 
 def compare(longbp, spec, method, context, arguments, deadline):
-    """What a row tells, of as many rounds as are wanted, or of those that end before the deadline, at least one."""
+    """A row's figures over as many rounds as are wanted, or as end before the deadline, at least one."""
     on_card = arguments.device == "cuda"
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
     model = Model(spec["model"], context, device=arguments.device, dtype=arguments.dtype, dense=not on_card)
@@ -470,7 +469,7 @@ def variants_named(text):
 
 
 def set_defaults(arguments):
-    """What was not asked for, by the device."""
+    """Defaults that depend on the device."""
     name, contexts, chunk, rounds, samples, dtype, seconds = {
         "cpu": ("speed.json", "2048,4096", 256, 7, 1, "f32", float("inf")),
         "cuda": ("cuda-pytorch.json", "32768,8192", 2048, 3, 2, "bf16", 150)}[arguments.device]

@@ -7,7 +7,7 @@ Needs torch and transformers.
 
 A key counts as read if it is a field of the family's configuration class, or if the source of that class, of the classes
 that the family's causal model consists of, or of what these share (masks, caches, RoPE, the choice of a class) takes it
-from a configuration. What a model takes while it is built and run is recorded too, and must be among those: else the
+from a configuration. Keys that a model takes while it is built and run are recorded too, and must be among those: else the
 sources are read wrongly. Options of generation, which the class drops, are listed apart, and so are all types of models that
 transformers knows.
 """
@@ -85,7 +85,7 @@ def read_in(source, configs=CONFIGS):
 
 
 def sources_of(config_class, model):
-    """Of classes and files, and by what names a configuration goes there."""
+    """Sources of classes and files, with the names that a configuration has there."""
     for path in SHARED:
         with open(f"{ROOT}/{path}.py") as file:
             yield file.read(), CONFIGS

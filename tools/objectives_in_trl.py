@@ -1,5 +1,5 @@
 """Objectives as Hugging Face's TRL has them: its trainers' own loss methods, called on log-probs without a trainer, and label
-smoothing as transformers has it, for check_against_pytorch.py. What TRL computes otherwise, or not in f64, is left out,
+smoothing as transformers has it, for check_against_pytorch.py. Objectives that TRL computes otherwise, or not in f64, are left out,
 with the reason."""
 from types import SimpleNamespace
 from unittest.mock import MagicMock, patch
@@ -20,7 +20,7 @@ DIVERGENCES = {"reverse-kl": "reverse_kl", "forward-kl": "forward_kl", "js": "js
 
 
 def trainer(**settings):
-    """What a loss method reads of its trainer; all that is logged besides goes nowhere."""
+    """The part of a trainer that a loss method reads; its logs go nowhere."""
     accelerator = MagicMock(device=torch.device("cpu"), num_processes=1)
     accelerator.gather_for_metrics = accelerator.gather = lambda x: x
     return MagicMock(accelerator=accelerator, aux_loss_enabled=False, **settings)
@@ -32,12 +32,12 @@ def token_mean(l, mask, batch, options):
 
 
 def apart(x):
-    """Of sequences in pairs first all chosen, then all rejected ones."""
+    """Sequences in pairs, first all chosen, then all rejected ones."""
     return torch.cat([x[0::2], x[1::2]])
 
 
 def likelihood(l, mask):
-    """Of the chosen sequences."""
+    """The mean over the chosen sequences."""
     return -(l * mask)[0::2].sum() / mask[0::2].sum()
 
 

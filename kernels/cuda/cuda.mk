@@ -19,7 +19,7 @@ CUDA_BASE := $(filter-out $(addprefix kernels/,$(addprefix base/,host_memory.c p
 CUDA_C    := $(wildcard kernels/cuda/plugin/*.c)
 CUDA_PIC  := $(patsubst %.c,$(BUILD)/pic/%.o,$(CUDA_C) $(CUDA_BASE)) \
              $(patsubst %.cu,$(BUILD)/pic/%.o,$(wildcard kernels/cuda/kernels/*.cu))
-# What both the real one and the emulated one are made of. The program needs the hash, too, without nvcc.
+# The sources of both the real and the emulated plug-in. The program needs their hash, too, without nvcc.
 CUDA_SOURCES := $(sort $(CUDA_BASE) $(wildcard $(addprefix kernels/,base/*.h comm/*.h device/*.h measure/*.h $(addprefix cuda/,*.h plugin/*.[ch] kernels/*.h kernels/*.cu kernels/*.cuh))))
 CUDA_HOLDERS := $(addprefix $(BUILD)/,kernels/cuda/plugin.o pic/kernels/cuda/plugin/cuda.o emulated/kernels/cuda/plugin/cuda.o tests/test_plugins.o)
 $(CUDA_HOLDERS): $(BUILD)/CUDA.sources
@@ -60,7 +60,7 @@ GRAPHS    := $(if $(NVCC),cuda $(BUILD)/tests/cuda/check_graphs $(BUILD)/stubs/l
 test-cuda-graphs: $(GRAPHS)
 	@$(SUITE) cuda-graphs $(if $(NVCC),env LD_LIBRARY_PATH=$(BUILD)/stubs:$(CUDA)/lib64:$(CUDA)/lib $(BUILD)/tests/cuda/check_graphs,--left-out "there is no nvcc")
 
-# What the plug-in holds. Some toolkits have no cuobjdump: tools/dependencies brings it.
+# Check of the plug-in's contents. Some toolkits have no cuobjdump: tools/dependencies brings it.
 CUOBJDUMP ?= $(firstword $(shell command -v cuobjdump 2>/dev/null) \
              $(wildcard $(CUDA)/bin/cuobjdump build/python/nvidia/*/bin/cuobjdump))
 test-cuda-code: $(if $(NVCC),cuda)

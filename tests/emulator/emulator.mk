@@ -2,7 +2,7 @@
 # are this folder's. Attention's blocks and tiles are small, so that small tests have many; test_simt_ops has the tiles of
 # cards.
 EMULATED  := $(BUILD)/emulated
-# What it needs of a toolkit: headers.
+# It needs a toolkit's headers alone.
 CAN_EMULATE := $(wildcard $(CUDA)/include/cudnn.h)
 HEADERS   := $(if $(filter-out /usr,$(CUDA)),-isystem $(CUDA)/include)
 $(EMULATED)/%.o: CPPFLAGS += $(CUDA_BUILT_FOR) -fPIC -fvisibility=hidden \
@@ -86,7 +86,7 @@ $(eval $(call EMULATED_RUN,traps,$(EMULATED)/tests/emulator/test_traps))
 test-cuda-emulated: $(if $(CAN_EMULATE),$(EMULATED_RUNS)) ## every operation and method of the CUDA device, run on the CPU
 	@$(if $(CAN_EMULATE),,$(SUITE) emulated --left-out "there are no headers of CUDA and cuDNN")
 
-# What a machine with a GPU is sent through, at sizes for this one.
+# The course of a machine with a GPU, at sizes for this one.
 REHEARSAL := $(EMULATION) $(if $(CAN_EMULATE),$(BUILD)/bench/bench_ops)
 test-rehearse: $(REHEARSAL) ## tools/cuda-all on the emulated device, killed at random moments
 	@$(SUITE) rehearse $(if $(CAN_EMULATE),env OMP_NUM_THREADS=1 OMPI_MCA_mpi_yield_when_idle=1 $(EMULATED)/tests/emulator/test_rehearse,--left-out "there are no headers of CUDA and cuDNN")

@@ -1,6 +1,6 @@
 """Browser: a headless Chromium that a test drives, by the DevTools protocol over two pipes; needs no package.
 
-What goes wrong in a page (an exception, an error on the console, a request for anything but the page) is in `complaints`.
+Faults of a page (an exception, an error on the console, a request for anything but the page) are in `complaints`.
 """
 import base64
 import fcntl
