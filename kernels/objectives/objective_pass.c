@@ -39,8 +39,9 @@ static struct objective_terms terms_of(const struct batch *batch)
         terms.sequences.desirable = (double)values / (double)n->desirable;
         terms.sequences.undesirable = -(double)values / (double)others;
     }
-    terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0; // 1 / W supplies the rest
-    terms.rows.entropy_bonus *= n->rows ? divisor_of(&terms, n) / (double)n->rows : 0;  // a mean over rows
+    // 1 / W supplies the rest.
+    terms.rows.scale *= n->chosen_rows ? (double)n->pairs / (double)n->chosen_rows : 0;
+    terms.rows.entropy_bonus *= n->rows ? divisor_of(&terms, n) / (double)n->rows : 0; // a mean over rows
     return terms;
 }
 
