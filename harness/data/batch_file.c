@@ -34,9 +34,22 @@ static const struct batch_tensor {
 };
 #define BATCH_TENSORS (sizeof batch_tensors / sizeof *batch_tensors)
 
-static void *member_of(struct batch_data *file, const struct batch_tensor *row)
+static void *values_at(const struct batch_data *data, const struct batch_tensor *row)
 {
-    return (char *)file + row->offset;
+    void *values;
+    memcpy(&values, (const char *)data + row->offset, sizeof values);
+    return values;
+}
+
+// Number of values per sequence.
+static size_t values_of(const struct batch_tensor *row, size_t context)
+{
+    return row->extent == PER_SEQUENCE ? 1 : context;
+}
+
+static size_t bytes_of(const struct batch_tensor *row, size_t context)
+{
+    return values_of(row, context) * (row->kind == INTEGERS ? sizeof(int32_t) : sizeof(double));
 }
 
 // "labels[1, 7]", "advantages[3]"
@@ -174,19 +187,13 @@ static struct range range_of(const struct batch_tensor *row, const struct batch_
     return range;
 }
 
-// Number of values per sequence.
-static size_t values_of(const struct batch_tensor *row, size_t context)
-{
-    return row->extent == PER_SEQUENCE ? 1 : context;
-}
-
 static bool take_integers(const struct batch_tensor *row, const struct safetensors_tensor *tensor, size_t from,
                           size_t count, size_t vocab, struct batch_data *into, size_t to, const char *path,
                           struct status *status)
 {
     struct range range = range_of(row, into, vocab);
     char text[80];
-    int32_t *values = *(int32_t **)member_of(into, row) + to;
+    int32_t *values = (int32_t *)values_at(into, row) + to;
     for (size_t i = 0; i < count; i++) {
         int64_t value = safetensors_integer(tensor, from + i);
         if ((value < range.minimum || value > range.maximum) && !(range.none && value == NO_TARGET))
@@ -223,7 +230,7 @@ static bool take_numbers(const struct batch_tensor *row, const struct safetensor
     char text[80];
     struct bounds bounds = bounds_of(row);
     bool always = row->extent == PER_SEQUENCE || row->offset == AT(weights);
-    double *values = *(double **)member_of(into, row) + to;
+    double *values = (double *)values_at(into, row) + to;
     safetensors_values(tensor, from, count, values);
     for (size_t i = 0; i < count; i++) {
         // Positions without a target need no valid log-prob.
@@ -296,18 +303,17 @@ bool batch_file_room(const struct batch_file *file, size_t sequences, struct bat
     for (size_t i = 0; i < BATCH_TENSORS; i++) {
         const struct batch_tensor *row = &batch_tensors[i];
         const struct safetensors_tensor *tensor;
-        size_t bytes = row->kind == INTEGERS ? sizeof(int32_t) : sizeof(double);
         if (!find(&file->tensors, row, &tensor, status))
             return false;
         if (!tensor)
             continue;
         if (!check_shape(&file->tensors, row, tensor, data, status))
             return false;
-        void *values = host_memory_try(sequences * values_of(row, file->context), bytes);
+        void *values = host_memory_try(sequences, bytes_of(row, file->context));
         if (!values)
             return status_set(status, STATUS_OOM, "%s: no room on the host for %s of %zu sequences",
                               file->tensors.path, row->name, sequences);
-        memcpy(member_of(data, row), &values, sizeof values);
+        memcpy((char *)data + row->offset, &values, sizeof values);
     }
     data->batch = sequences;
     return true;
@@ -356,43 +362,22 @@ bool batch_file_read(struct batch_data *data, const char *path, size_t context, 
     return ok;
 }
 
-static void keep(void *items, size_t first, size_t count, size_t bytes)
-{
-    if (items)
-        memmove(items, (char *)items + first * bytes, count * bytes);
-}
-
 void batch_data_keep(struct batch_data *data, size_t first, size_t count)
 {
-    size_t row = first * data->context, rows = count * data->context;
     CHECK(!data->of && first + count <= data->batch);
-    keep(data->ids, row, rows, sizeof *data->ids);
-    keep(data->labels, row, rows, sizeof *data->labels);
-    keep(data->lengths, first, count, sizeof *data->lengths);
-    keep(data->documents, row, rows, sizeof *data->documents);
-    keep(data->weights, row, rows, sizeof *data->weights);
-    keep(data->old_logprobs, row, rows, sizeof *data->old_logprobs);
-    keep(data->reference_logprobs, row, rows, sizeof *data->reference_logprobs);
-    keep(data->sampling_logprobs, row, rows, sizeof *data->sampling_logprobs);
-    keep(data->advantages, first, count, sizeof *data->advantages);
-    keep(data->token_advantages, row, rows, sizeof *data->token_advantages);
-    keep(data->desirable, first, count, sizeof *data->desirable);
+    for (size_t i = 0; i < BATCH_TENSORS; i++) {
+        char *values = values_at(data, &batch_tensors[i]);
+        size_t each = bytes_of(&batch_tensors[i], data->context);
+        if (values)
+            memmove(values, values + first * each, count * each);
+    }
     data->batch = count;
 }
 
 void batch_data_free(struct batch_data *data)
 {
+    for (size_t i = 0; i < BATCH_TENSORS; i++)
+        free(values_at(data, &batch_tensors[i]));
     free(data->of);
-    free(data->ids);
-    free(data->labels);
-    free(data->lengths);
-    free(data->documents);
-    free(data->weights);
-    free(data->old_logprobs);
-    free(data->reference_logprobs);
-    free(data->sampling_logprobs);
-    free(data->advantages);
-    free(data->token_advantages);
-    free(data->desirable);
     *data = (struct batch_data){0};
 }
