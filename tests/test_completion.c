@@ -323,7 +323,7 @@ static void help_has_the_commands_own_defaults(void **state)
     }
 }
 
-// Names stand at the left, what they are for in one chunk, and no line is wider than a terminal.
+// Names stand at the left, their meanings in one column, and no line is wider than a terminal.
 static void help_stays_in_its_columns(void **state)
 {
     struct scratch *scratch = *state;
