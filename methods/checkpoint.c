@@ -10,6 +10,7 @@
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 #include "methods/schedule/layer_schedule.h"
+#include <math.h>
 
 struct checkpoint_options {
     size_t head_chunk;
@@ -34,22 +35,23 @@ static void backward(struct step *step, size_t l, struct stream *of_x, struct ke
     const struct checkpoint_options *options = step->options;
     struct model *model = step->model;
     struct span all = {0, step->batch->context};
-    struct activations rebuilt = layer_cell(attention, all, step->batch->batch, ATTENTION_WRITTEN);
-    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
+    struct activations rebuilt = layer_cell(attention, all, step->batch->batch, OUTPUT_WRITTEN);
+    struct carry kv =
+        carry_new(model, l, PLACE_DEVICE, (struct carry_size){all.count, step->batch->batch, all.count});
     unit_acquire(model, unit_of_layer(l));
     kv_project(model, step->batch, l, all, x, kv, &rebuilt, options->keep);
-    kv = kv_gather_take(model, step->batch, kv);
+    kv = carry_gather_take(model, step->batch, kv);
     cell_forward(model, step->batch, l, all, x, kv, tensor_none(), &rebuilt, options->keep);
     unit_prefetch(model, next);
     cell_backward_mlp(model, l, all, &rebuilt, grad);
-    struct kv grad_kv = kv_gradients_new(model, step->batch);
-    struct key_segment keys = kv_segment(step->batch, grad_kv);
-    cell_backward_attention(model, step->batch, l, all, &rebuilt, kv, &keys, 1, grad);
-    kv_free(model, &kv);
-    if (kv_gradients_sum(model, step->batch, &grad_kv))
+    struct carry grad_kv = carry_gradients_new(model, step->batch, l);
+    struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
+    cell_backward_mixer(model, step->batch, l, all, &rebuilt, kv, &keys, 1, grad);
+    carry_free(model, &kv);
+    if (carry_gradients_sum(model, step->batch, &grad_kv))
         kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
     unit_release(model, unit_of_layer(l));
-    kv_free(model, &grad_kv);
+    carry_free(model, &grad_kv);
 }
 
 static void run(struct step *step)
@@ -76,13 +78,18 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     const struct checkpoint_options *options = of_method;
     (void)context;
     // The current layer's cell includes attention's output; in one segment the layer below's is prefetched.
-    double attention = options->attention == LAYER_ATTENTION_KEPT ? cost_attention(model) : 0;
+    double attention = 0, cell = 0;
+    for (size_t l = model->lowest_trained; l < model->config.layers; l++) {
+        double outputs = options->attention == LAYER_ATTENTION_KEPT ? cost_outputs(model, l) : 0;
+        attention = fmax(attention, outputs);
+        cell = fmax(cell, cost_cell(model, l) - outputs);
+    }
     double kept = layer_schedule_kept(model, &options->segments, options->attention);
     bool one = options->segments.count <= 1 && options->segments.starts.count <= 1;
     double few = 3 * cost_hidden(model) + (one ? 2 : 1) * attention;
     if (options->offload == LAYER_OFFLOAD_INPUTS && kept > few)
         kept = few;
-    return kept + cost_layer_kv(model) + cost_cell(model) - attention;
+    return kept + cost_layer_carry(model, 0, false) + cell;
 }
 
 const struct method method_checkpoint = {

@@ -19,10 +19,11 @@ static void run(struct step *step)
     unit_done_all(step->model);
 }
 
-static double lower_bound_bytes(const struct model *model, const void *options, size_t context)
+static double lower_bound_bytes(const struct model *model, const void *of_method, size_t context)
 {
-    (void)options, (void)context;
-    return cost_hidden(model) + cost_kv(model);
+    const struct forward_options *options = of_method;
+    (void)context;
+    return cost_hidden(model) + cost_layer_carry(model, options->chunk, false);
 }
 
 const struct method method_forward = {

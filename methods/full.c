@@ -21,9 +21,10 @@ static void run(struct step *step)
     size_t layers = model->config.layers, lowest = model->lowest_trained;
     size_t rows = step->batch->context * step->batch->batch;
     struct span all = {0, step->batch->context};
+    struct carry_size size = {step->batch->context, step->batch->batch, step->batch->context};
     enum dtype dtype = device->ops->dtype;
     struct tensor *x = calloc(layers + 1, sizeof *x); // x[l]: [T B, d], input of layer l
-    struct kv *kv = calloc(layers, sizeof *kv);       // [T B, G D] each
+    struct carry *kv = calloc(layers, sizeof *kv);
     struct activations *kept = calloc(layers, sizeof *kept);
     CHECK(x && kv && kept);
 
@@ -31,17 +32,17 @@ static void run(struct step *step)
     embed_forward(model, step->batch, x[0], 0);
     for (size_t l = 0; l < layers; l++) {
         enum keep how = l < lowest ? KEEP_NOTHING : options->keep;
-        kv[l] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        kv[l] = carry_new(model, l, PLACE_DEVICE, size);
         unit_acquire(model, unit_of_layer(l));
         kv_project(model, step->batch, l, all, x[l], kv[l], &kept[l], how);
         x[l + 1] = tensor_new(device, rows, model->config.width, dtype, CATEGORY_ACTIVATIONS);
-        struct kv seen = kv_gather(model, step->batch, kv[l]);
+        struct carry seen = carry_gather(model, step->batch, kv[l]);
         unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         cell_forward(model, step->batch, l, all, x[l], seen, x[l + 1], &kept[l], how);
-        kv_gathered_free(model, step->batch, &seen);
+        carry_gathered_free(model, step->batch, &seen);
         unit_release(model, unit_of_layer(l));
         if (how == KEEP_NOTHING) {
-            kv_free(model, &kv[l]);
+            carry_free(model, &kv[l]);
             tensor_free(device, &x[l]);
         }
     }
@@ -55,15 +56,15 @@ static void run(struct step *step)
         unit_acquire(model, unit_of_layer(l));
         unit_prefetch(model, l > lowest ? unit_of_layer(l - 1) : UNIT_NONE);
         cell_backward_mlp(model, l, all, &kept[l], grad);
-        struct kv seen = kv_gather_take(model, step->batch, kv[l]);
-        struct kv grad_kv = kv_gradients_new(model, step->batch);
-        struct key_segment keys = kv_segment(step->batch, grad_kv);
-        cell_backward_attention(model, step->batch, l, all, &kept[l], seen, &keys, 1, grad);
-        kv_free(model, &seen);
-        if (kv_gradients_sum(model, step->batch, &grad_kv))
+        struct carry seen = carry_gather_take(model, step->batch, kv[l]);
+        struct carry grad_kv = carry_gradients_new(model, step->batch, l);
+        struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
+        cell_backward_mixer(model, step->batch, l, all, &kept[l], seen, &keys, 1, grad);
+        carry_free(model, &seen);
+        if (carry_gradients_sum(model, step->batch, &grad_kv))
             kv_project_backward(model, step->batch, l, all, x[l], grad_kv, grad);
         unit_release(model, unit_of_layer(l));
-        kv_free(model, &grad_kv);
+        carry_free(model, &grad_kv);
         tensor_free(device, &x[l]);
         unit_done(model, unit_of_layer(l));
     }
@@ -79,8 +80,10 @@ static void run(struct step *step)
 static double lower_bound_bytes(const struct model *model, const void *options, size_t context)
 {
     (void)options, (void)context;
-    return (model->config.layers - model->lowest_trained) *
-           (cost_hidden(model) + cost_kv(model) + cost_cell(model));
+    double bytes = 0;
+    for (size_t l = model->lowest_trained; l < model->config.layers; l++)
+        bytes += cost_hidden(model) + cost_carry(model, l, 0) + cost_cell(model, l);
+    return bytes;
 }
 
 const struct method method_full = {

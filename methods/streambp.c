@@ -13,6 +13,7 @@
 #include "methods/method.h"
 #include "methods/schedule/cost.h"
 #include "methods/schedule/layer_stream.h"
+#include <math.h>
 
 struct streambp_options {
     size_t chunk, head_chunk;
@@ -32,12 +33,11 @@ static const struct option option_rows[] = {
     OPTION_ATTENTION(struct streambp_options),
     {0}};
 
-// Projects keys and values of a layer.
-static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
+// Projects a layer's carry: keys and values.
+static void project(struct step *step, size_t l, struct stream *x, struct carry kv, size_t chunk)
 {
     struct model *model = step->model;
-    struct span all = {0, step->batch->context};
-    size_t n = x->whole.rows, max = kv_block_rows(model, n);
+    size_t n = x->whole.rows, max = kv_block_rows(model, l, n, chunk * step->batch->batch);
     stream_open(x, max);
     for (size_t row = 0; row < n && model->device->status.code == STATUS_OK; row += max) {
         size_t next = row + max;
@@ -45,10 +45,10 @@ static void project(struct step *step, size_t l, struct stream *x, struct kv kv)
             stream_prefetch(x, 0, max);
         if (next < n)
             stream_prefetch(x, next, n - next < max ? n - next : max);
-        kv_project_block(model, l, all, row, stream_acquire(x), kv);
+        kv_project_block(model, step->batch, l, row, stream_acquire(x), kv);
     }
     stream_close(x);
-    kv_rotate(model, step->batch, l, all, kv);
+    kv_finish(model, step->batch, l, kv);
 }
 
 static void prefetch(struct stream *x, struct stream *grad, struct span chunk, size_t B)
@@ -58,8 +58,8 @@ static void prefetch(struct stream *x, struct stream *grad, struct span chunk, s
 }
 
 // Backward of the projections after the chunks, if ranks share the tokens.
-static void project_backward(struct step *step, size_t l, struct stream *x, struct stream *grad, struct kv grad_kv,
-                             struct chunks chunks)
+static void project_backward(struct step *step, size_t l, struct stream *x, struct stream *grad,
+                             struct carry grad_kv, struct chunks chunks)
 {
     size_t B = step->batch->batch;
     stream_open(x, chunks.chunk * B);
@@ -83,19 +83,19 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
 {
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
-    size_t B = step->batch->batch, rows = step->batch->context * B;
+    size_t B = step->batch->batch;
     struct chunks chunks = chunks_of(step->batch->context, options->chunk);
-    struct kv kv = kv_new(model, rows, model->device->ops->dtype, CATEGORY_KV_CACHE);
-    struct kv grad_kv = kv_gradients_new(model, step->batch);
-    struct key_segment keys = kv_segment(step->batch, grad_kv);
+    struct carry kv = carry_new(model, l, PLACE_DEVICE, (struct carry_size){step->batch->context, B, chunks.chunk});
+    struct carry grad_kv = carry_gradients_new(model, step->batch, l);
+    struct carry_segment keys = carry_segment_of(step->batch, grad_kv);
     unit_acquire(model, unit_of_layer(l));
-    project(step, l, x, kv);
-    kv = kv_gather_take(model, step->batch, kv);
+    project(step, l, x, kv, chunks.chunk);
+    kv = carry_gather_take(model, step->batch, kv);
     stream_open(x, chunks.chunk * B);
     stream_open(grad, chunks.chunk * B);
     for (size_t c = chunks.count; c-- > 0;) {
         struct span chunk = chunk_span(chunks, c);
-        struct activations rebuilt = layer_cell(attention, chunk, B, ATTENTION_WRITTEN);
+        struct activations rebuilt = layer_cell(attention, chunk, B, OUTPUT_WRITTEN);
         if (c + 1 == chunks.count)
             prefetch(x, grad, chunk, B);
         if (c > 0)
@@ -107,11 +107,11 @@ static void backward(struct step *step, size_t l, struct stream *x, struct kept_
     }
     stream_close(grad);
     stream_close(x);
-    kv_free(model, &kv);
-    if (kv_gradients_sum(model, step->batch, &grad_kv))
+    carry_free(model, &kv);
+    if (carry_gradients_sum(model, step->batch, &grad_kv))
         project_backward(step, l, x, grad, grad_kv, chunks);
     unit_release(model, unit_of_layer(l));
-    kv_free(model, &grad_kv);
+    carry_free(model, &grad_kv);
 }
 
 // Tells whether attention runs over whole layers: ranks that do not gather keys and values exchange data within
@@ -126,34 +126,34 @@ static void backward_whole(struct step *step, size_t l, struct stream *of_x, str
 {
     const struct streambp_options *options = step->options;
     struct model *model = step->model;
-    const struct config *config = &model->config;
     struct tensor x = of_x->whole, grad = of_grad->whole;
     struct span all = {0, step->batch->context};
     struct chunks chunks = chunks_of(step->batch->context, options->chunk);
     size_t B = step->batch->batch;
-    struct activations row = layer_cell(attention, all, B, ATTENTION_WRITTEN);
-    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
+    struct activations row = layer_cell(attention, all, B, OUTPUT_WRITTEN);
+    struct carry kv = carry_new(model, l, PLACE_DEVICE, (struct carry_size){all.count, B, all.count});
     unit_acquire(model, unit_of_layer(l));
-    project(step, l, of_x, kv);
-    kv = kv_gather_take(model, step->batch, kv);
-    cell_attend_forward(model, step->batch, l, x, kv, &row, options->keep);
-    struct tensor grad_o =
-        tensor_new(model->device, x.rows, config->heads * config->head_dim, x.dtype, CATEGORY_WORKSPACE);
+    project(step, l, of_x, kv, all.count);
+    kv = carry_gather_take(model, step->batch, kv);
+    cell_mix_forward(model, step->batch, l, x, kv, &row, options->keep);
+    size_t cols = config_mixer(&model->config, l)->outputs(model, l).cols[0];
+    struct tensor grad_o = tensor_new(model->device, x.rows, cols, x.dtype, CATEGORY_WORKSPACE);
     for (size_t c = chunks.count; c-- > 0;) {
         struct span chunk = chunk_span(chunks, c);
-        struct activations output = {.attention = ATTENTION_WRITTEN, .o = chunk_rows(row.o, chunk, B)};
+        struct activations output = {.output = OUTPUT_WRITTEN};
+        output.mixer.own[0] = chunk_rows(row.mixer.own[0], chunk, B);
         cell_output_forward(model, l, chunk, chunk_rows(x, chunk, B), &output, options->keep);
         unit_prefetch(model, next);
         cell_output_backward(model, l, chunk, &output, chunk_rows(grad_o, chunk, B), chunk_rows(grad, chunk, B));
     }
-    struct kv grad_kv = kv_gradients_new(model, step->batch);
-    cell_attend_backward(model, step->batch, l, &row, kv, kv_segment(step->batch, grad_kv), grad_o, grad);
+    struct carry grad_kv = carry_gradients_new(model, step->batch, l);
+    cell_mix_backward(model, step->batch, l, &row, kv, carry_segment_of(step->batch, grad_kv), grad_o, grad);
     tensor_free(model->device, &grad_o);
-    kv_free(model, &kv);
-    if (kv_gradients_sum(model, step->batch, &grad_kv))
+    carry_free(model, &kv);
+    if (carry_gradients_sum(model, step->batch, &grad_kv))
         kv_project_backward(model, step->batch, l, all, x, grad_kv, grad);
     unit_release(model, unit_of_layer(l));
-    kv_free(model, &grad_kv);
+    carry_free(model, &grad_kv);
 }
 
 static void run(struct step *step)
@@ -196,10 +196,15 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     double row = options->offload ? layer_stream_kept(model, options->offload == LAYER_OFFLOAD_INPUTS_GRADIENT)
                                   : layer_schedule_kept(model, &options->segments, options->attention);
     if (attends_whole(&model->ranks)) {
-        double o = cost_attention(model), wide = 2 * (double)model->config.heads * model->config.head_dim;
-        row += wide * dtype_bytes(model->device->ops->dtype) + (options->attention == LAYER_ATTENTION_KEPT ? 0 : o);
+        double outputs = 0, wide = 0; // of the layer with most; q and the gradient of o
+        for (size_t l = 0; l < model->config.layers; l++) {
+            struct pair_shape shape = config_mixer(&model->config, l)->outputs(model, l);
+            wide = fmax(wide, 2 * (double)shape.cols[0] * dtype_bytes(shape.dtype[0]));
+            outputs = fmax(outputs, cost_outputs(model, l));
+        }
+        row += wide + (options->attention == LAYER_ATTENTION_KEPT ? 0 : outputs);
     }
-    return row + cost_layer_kv(model) + cost_layer_kv_gradients(model);
+    return row + cost_layer_carry(model, options->chunk, true);
 }
 
 const struct method method_streambp = {

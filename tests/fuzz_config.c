@@ -2,6 +2,7 @@
 // RoPE's frequencies that are finite.
 #define _GNU_SOURCE // memfd_create
 #include "harness/folder/folder.h"
+#include "kernels/model/block.h"
 #include "tests/fuzzed_file.h"
 #include <math.h>
 

@@ -184,7 +184,7 @@ static void an_update_is_that_of_adamw_on_one_layer(void **state)
     trainer_begin(&one.trainer, 3, 1);
     assert_int_equal(one.model.lowest_trained, LAYERS - 2);
     assert_int_equal(one.trainer.update.age, 1);
-    const struct parameter *p = one.model.layers[LAYERS - 2].up.weight;
+    const struct parameter *p = one.model.layers[LAYERS - 2].mlp.out->weight;
     double *moment = read_values(&one, p->state[0]);
     for (size_t i = 0; i < tensor_count(p->value); i++)
         assert_true(moment[i] == 0);

@@ -211,7 +211,8 @@ static void states_of_factors_stay_or_go(void **state)
         struct fixture f =
             fixture_of(DTYPE_F64, factors, "bread-lora", reset ? "interval=1 factor_state=reset" : "interval=1");
         fixture_open(&f);
-        const struct parameter *p = f.model.layers[3].v.lora_b;
+        const struct parameter *p =
+            model_parameter(&f.model, "base_model.model.model.layers.3.self_attn.v_proj.lora_B.weight");
         for (size_t t = 1; t <= LAYERS + 1; t++) {
             double *before = t > 1 && p->state[0].data ? read_values(&f, p->state[0]) : NULL;
             trainer_begin(&f.trainer, t, 1);

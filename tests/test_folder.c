@@ -318,7 +318,8 @@ static void lora_factors_come_from_the_adapter(void **state)
     struct safetensors_item items[8];
     size_t count = 0, values = 0;
     for (size_t l = 0; l < 2; l++) {
-        const struct projection *projections[] = {&bench.model.layers[l].q, &bench.model.layers[l].down};
+        const struct projection *projections[] = {bench.model.layers[l].mixer.parameters,
+                                                  bench.model.layers[l].mlp.out}; // q, down
         for (int i = 0; i < 4; i++) {
             const struct parameter *p = i % 2 ? projections[i / 2]->lora_b : projections[i / 2]->lora_a;
             items[count++] = (struct safetensors_item){p->name, DTYPE_F64, 2, {p->value.rows, p->value.cols}};
@@ -339,11 +340,11 @@ static void lora_factors_come_from_the_adapter(void **state)
     assert_true(folder_check_adapter(bench.scratch.folder, &bench.config, &lora, &status));
     assert_true(folder_read_adapter(bench.scratch.folder, &bench.model, DTYPE_F64, &status));
     double a[32];
-    tensor_read(bench.device, bench.model.layers[0].q.lora_a->value, a);
+    tensor_read(bench.device, model_parameter(&bench.model, items[0].name)->value, a);
     for (int i = 0; i < 32; i++)
         assert_true(a[i] == i + 0.5);
     read_weights(&bench, DTYPE_F32); // which leaves the adapter aside
-    expect_random(&bench, bench.model.layers[0].q.lora_a, 0, DTYPE_F32, DTYPE_F32);
+    expect_random(&bench, model_parameter(&bench.model, items[0].name), 0, DTYPE_F32, DTYPE_F32);
 
     items[7].name = "base_model.model.model.layers.1.mlp.down_proj.lora_C.weight";
     assert_true(safetensors_create(&writer, path.text, items, 8, &status));

@@ -166,8 +166,10 @@ static void check_steps(const char *optimizer, size_t history, size_t ffn)
                           "damping=%g",
                           rate, decay, RANK, INTERVAL, history, damping);
     fixture_open(&f);
-    const struct layer *layer = &f.model.layers[1];
-    const struct parameter *tested[] = {layer->q.weight, layer->k.weight, layer->gate.weight, layer->down.weight};
+    const struct parameter *tested[] = {model_parameter(&f.model, "model.layers.1.self_attn.q_proj.weight"),
+                                        model_parameter(&f.model, "model.layers.1.self_attn.k_proj.weight"),
+                                        model_parameter(&f.model, "model.layers.1.mlp.gate_proj.weight"),
+                                        model_parameter(&f.model, "model.layers.1.mlp.down_proj.weight")};
     struct plain plains[COUNT(tested)];
     for (size_t k = 0; k < COUNT(tested); k++)
         plains[k] = plain_of(&f, tested[k]);
@@ -226,7 +228,7 @@ static void natural_gradients_keep_their_digits(void **state)
         fixture_set_optimizer(&f, optimizer_find("natural-galore"), "rank=%d history=%d beta1=0 damping=1e-3", RANK,
                               KEPT);
         fixture_open(&f);
-        struct parameter *p = f.model.layers[2].up.weight;
+        struct parameter *p = model_parameter(&f.model, "model.layers.2.mlp.up_proj.weight");
         for (size_t t = 1; t <= UPDATES; t++) {
             trainer_begin(&f.trainer, t, 1);
             trainer_zero(&f.trainer);
@@ -271,7 +273,8 @@ static void rounding_has_no_bias(void **state)
     fixture_set_optimizer(&f, optimizer_find("galore"), "rate=%.17g scale=1 rank=1 round=stochastic",
                           0.3 * spacing / part);
     fixture_open(&f);
-    struct parameter *tested[] = {f.model.layers[0].gate.weight, f.model.layers[0].up.weight};
+    struct parameter *tested[] = {model_parameter(&f.model, "model.layers.0.mlp.gate_proj.weight"),
+                                  model_parameter(&f.model, "model.layers.0.mlp.up_proj.weight")};
     double *found[2], *ones = zeros((size_t)2 * HALF);
     for (size_t i = 0; i < (size_t)2 * HALF; i++)
         ones[i] = 1;

@@ -173,7 +173,7 @@ static void eight_bits_are_those_of_a_plain_reference(void **state)
     double m_scale[BLOCKS] = {0}, v_scale[BLOCKS] = {0};
     for (size_t i = 0; i < COUNT_ALL; i++)
         w[i] = first_weight(i, 0);
-    const struct parameter *p = f.model.layers[0].gate.weight;
+    const struct parameter *p = model_parameter(&f.model, "model.layers.0.mlp.gate_proj.weight");
     for (size_t t = 1; t <= 20; t++) {
         trainer_begin(&f.trainer, t, 1);
         write_all(&f, true, noise, t);
@@ -273,7 +273,7 @@ static double *moved(const char *options, size_t t, struct fixture *f)
     write_all(f, true, one, 0);
     trainer_begin(&f->trainer, t, 1);
     trainer_update(&f->trainer);
-    return values_of(f, f->model.layers[1].up.weight);
+    return values_of(f, model_parameter(&f->model, "model.layers.1.mlp.up_proj.weight"));
 }
 
 static void stochastic_rounding_has_no_bias(void **state)
@@ -296,7 +296,7 @@ static void stochastic_rounding_has_no_bias(void **state)
         }
         double sigma = sqrt(down * (1 - down) * (double)count);
         assert_true(fabs((double)lower - down * (double)count) < 4 * sigma);
-        double *other = values_of(&f, f.model.layers[2].up.weight);
+        double *other = values_of(&f, model_parameter(&f.model, "model.layers.2.mlp.up_proj.weight"));
         assert_memory_not_equal(other, results[r], count * sizeof *other);
         free(other);
         fixture_close(&f);
@@ -324,7 +324,7 @@ static void a_master_keeps_what_rounding_loses(void **state)
         trainer_begin(&f.trainer, t, 1);
         trainer_update(&f.trainer);
     }
-    double *found = values_of(&f, f.model.layers[1].up.weight);
+    double *found = values_of(&f, model_parameter(&f.model, "model.layers.1.mlp.up_proj.weight"));
     for (size_t i = 0; i < (size_t)WIDTH * WIDTH; i++)
         assert_true(found[i] == 1 - 3 * spacing); // 10 * 0.3
     free(found);

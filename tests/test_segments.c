@@ -125,7 +125,7 @@ static void sizes_keep_least(void **state)
                 double least = INFINITY;
                 cut(sizes, count, 0, layers, costs[i], &least, &highest);
                 struct segments segments = segments_of(&(struct segment_options){.count = count}, layers, costs[i]);
-                assert_true(segments_kept(&segments, costs[i]) == least);
+                assert_true(segments_kept(&segments, costs[i], NULL) == least);
                 struct segment top = segments.items[count - 1];
                 assert_int_equal(top.end - top.first, highest);
                 size_t next = 0;

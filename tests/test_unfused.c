@@ -37,7 +37,7 @@ static uint64_t spared_by_full(const struct fixture *f)
     uint64_t spared = 0;
     for (size_t l = 0; l < f->config.layers; l++) {
         const struct layer *w = &f->model.layers[l];
-        spared += (w->attention_norm != NULL) + !w->attention_out_norm + !w->mlp_out_norm;
+        spared += (w->mixer.norm != NULL) + !w->mixer.out_norm + !w->mlp.out_norm;
     }
     return spared;
 }
@@ -56,7 +56,7 @@ static void check(struct fixture *f, struct fixture *plan, const struct method *
     if (taken[0].loss != taken[1].loss || memcmp(taken[0].gradients, taken[1].gradients, bytes) != 0)
         fail_msg("%s %s: other bits", method->name, how);
     // Layers without a norm of their input have nothing to spare.
-    bool spares = f->model.layers[0].attention_norm;
+    bool spares = f->model.layers[0].mixer.norm;
     bool fewer = taken[0].counters.launches < taken[1].counters.launches &&
                  taken[0].counters.bytes_moved < taken[1].counters.bytes_moved;
     if (taken[0].peak_bytes != taken[1].peak_bytes || taken[0].counters.flops != taken[1].counters.flops ||

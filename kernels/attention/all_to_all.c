@@ -141,13 +141,14 @@ static struct tensor of_heads_new(struct model *model, struct attention_shape sh
                       CATEGORY_WORKSPACE);
 }
 
-void all_to_all_attend(struct model *model, const struct batch *batch, size_t layer, const struct activations *a,
-                       struct tensor q, struct kv kv)
+void all_to_all_attend(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
+                       struct tensor q, struct carry kv)
 {
     struct device *device = model->device;
     size_t heads = model->config.heads;
     struct attention_shape shape = shape_of(model, batch, layer);
-    struct tensor own_o = rows_of_heads(model, a->o), own_sums = rows_of_sums(model, a->logsumexp);
+    struct tensor own_o = rows_of_heads(model, kept->own[ATTENTION_O]),
+                  own_sums = rows_of_sums(model, kept->own[ATTENTION_LOGSUMEXP]);
     struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, q), heads);
     struct tensor o = of_heads_new(model, shape, own_o, shape.head_dim);
     struct tensor logsumexp = of_heads_new(model, shape, own_sums, 1);
@@ -160,15 +161,16 @@ void all_to_all_attend(struct model *model, const struct batch *batch, size_t la
 }
 
 void all_to_all_attend_backward(struct model *model, const struct batch *batch, size_t layer,
-                                const struct activations *a, struct tensor q, struct kv kv, struct kv grad_kv,
+                                const struct kept *kept, struct tensor q, struct carry kv, struct carry grad_kv,
                                 struct tensor grad_q)
 {
     struct device *device = model->device;
     size_t heads = model->config.heads;
     struct attention_shape shape = shape_of(model, batch, layer);
     struct tensor spread_q = heads_spread(model, batch, rows_of_heads(model, q), heads);
-    struct tensor o = heads_spread(model, batch, rows_of_heads(model, a->o), heads);
-    struct tensor logsumexp = heads_spread(model, batch, rows_of_sums(model, a->logsumexp), heads);
+    struct tensor o = heads_spread(model, batch, rows_of_heads(model, kept->own[ATTENTION_O]), heads);
+    struct tensor logsumexp =
+        heads_spread(model, batch, rows_of_sums(model, kept->own[ATTENTION_LOGSUMEXP]), heads);
     struct tensor own_grad = rows_of_heads(model, grad_q);
     struct tensor grad = heads_spread(model, batch, own_grad, heads); // in place
     struct key_segment keys = {.count = batch->pieces.context, .grad_k = grad_kv.k, .grad_v = grad_kv.v};

@@ -2,8 +2,7 @@
 // (Jacobs et al. 2023, arXiv 2309.14509). Queries go to the ranks of their heads, and what those make of them comes
 // back; so do keys and values (kv_ranks.h). A head of keys that the queries of several ranks read is with each.
 #pragma once
-#include "kernels/attention/activations.h"
-#include "kernels/attention/kv.h"
+#include "kernels/model/carry.h"
 #include "kernels/objectives/batch.h"
 
 // Whether so many heads of queries, and of keys, can be shared out: as many to each rank, and those of keys as
@@ -20,10 +19,10 @@ struct tensor heads_spread(struct model *model, const struct batch *batch, struc
 void heads_collect(struct model *model, const struct batch *batch, struct tensor own, size_t heads,
                    struct tensor share);
 
-// The batch's own tokens, all of them: a->o and a->logsumexp of q. kv: of all tokens and this rank's heads.
-void all_to_all_attend(struct model *model, const struct batch *batch, size_t layer, const struct activations *a,
-                       struct tensor q, struct kv kv);
+// The batch's own tokens, all of them: o and logsumexp of q, in kept. kv: of all tokens and this rank's heads.
+void all_to_all_attend(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
+                       struct tensor q, struct carry kv);
 // grad_q: that of o, becomes that of q. grad_kv, as kv, += what this rank's queries give.
 void all_to_all_attend_backward(struct model *model, const struct batch *batch, size_t layer,
-                                const struct activations *a, struct tensor q, struct kv kv, struct kv grad_kv,
+                                const struct kept *kept, struct tensor q, struct carry kv, struct carry grad_kv,
                                 struct tensor grad_q);

@@ -16,12 +16,12 @@ bool attend_sends(const struct model *model, const struct batch *batch)
 
 // Each run of the chunk's queries over the keys up to its end.
 void attend(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-            const struct activations *a, struct tensor q, struct kv kv)
+            const struct kept *kept, struct tensor q, struct carry kv)
 {
     enum exchange exchange = exchange_of(model, batch);
     if (exchange != EXCHANGE_GATHER) {
         CHECK(chunk.count == batch->context);
-        (exchange == EXCHANGE_RING ? ring_attend : all_to_all_attend)(model, batch, layer, a, q, kv);
+        (exchange == EXCHANGE_RING ? ring_attend : all_to_all_attend)(model, batch, layer, kept, q, kv);
         return;
     }
     struct token_run runs[PIECES];
@@ -29,12 +29,14 @@ void attend(struct model *model, const struct batch *batch, size_t layer, struct
     for (size_t i = 0; i < count; i++) {
         size_t B = q.rows / chunk.count, row = (runs[i].first - chunk.start) * B, rows = runs[i].count * B;
         op_attention_forward(model->device, attention_shape_of(&model->config, batch, layer, runs[i], B),
-                             tensor_rows(a->o, row, rows), tensor_rows(a->logsumexp, row, rows),
-                             tensor_rows(q, row, rows), kv.k, kv.v);
+                             tensor_rows(kept->own[ATTENTION_O], row, rows),
+                             tensor_rows(kept->own[ATTENTION_LOGSUMEXP], row, rows), tensor_rows(q, row, rows),
+                             kv.k, kv.v);
     }
 }
 
-struct key_segment segment_before(struct key_segment segment, size_t end, size_t B)
+// The segment as far as the keys before `end` go.
+static struct key_segment segment_before(struct key_segment segment, size_t end, size_t B)
 {
     size_t count = end > segment.start ? end - segment.start : 0;
     segment.count = segment.count < count ? segment.count : count;
@@ -58,28 +60,28 @@ static struct key_rounding rounding_of(const struct model *model, size_t layer)
 }
 
 static struct key_segment *rounded_segments(const struct model *model, size_t layer,
-                                            const struct key_segment *segments, size_t count)
+                                            const struct carry_segment *segments, size_t count)
 {
     struct key_segment *rounded = malloc(count * sizeof *rounded);
     struct key_rounding rounding = rounding_of(model, layer);
     CHECK(rounded);
     for (size_t i = 0; i < count; i++) {
-        rounded[i] = segments[i];
-        rounded[i].rounding = rounding;
+        const struct carry_segment *segment = &segments[i];
+        rounded[i] =
+            (struct key_segment){segment->start, segment->count, segment->grad.k, segment->grad.v, rounding};
     }
     return rounded;
 }
 
 void attend_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                     const struct activations *a, struct tensor q, struct kv kv, const struct key_segment *segments,
-                     size_t segment_count, struct tensor grad_q)
+                     const struct kept *kept, struct tensor q, struct carry kv,
+                     const struct carry_segment *segments, size_t segment_count, struct tensor grad_q)
 {
     enum exchange exchange = exchange_of(model, batch);
     if (exchange != EXCHANGE_GATHER) {
         CHECK(chunk.count == batch->context && segment_count == 1);
-        struct kv grad_kv = {segments->grad_k, segments->grad_v};
-        (exchange == EXCHANGE_RING ? ring_attend_backward : all_to_all_attend_backward)(model, batch, layer, a, q,
-                                                                                        kv, grad_kv, grad_q);
+        (exchange == EXCHANGE_RING ? ring_attend_backward : all_to_all_attend_backward)(
+            model, batch, layer, kept, q, kv, segments->grad, grad_q);
         return;
     }
     struct token_run runs[PIECES];
@@ -91,8 +93,9 @@ void attend_backward(struct model *model, const struct batch *batch, size_t laye
         struct key_segment alone = segment_before(rounded[0], runs[i].start + runs[i].count, B);
         op_attention_backward(model->device, attention_shape_of(&model->config, batch, layer, runs[i], B), of_run,
                               false, segment_count == 1 ? &alone : rounded, segment_count, of_run,
-                              tensor_rows(a->o, row, rows), tensor_rows(a->logsumexp, row, rows),
-                              tensor_rows(q, row, rows), kv.k, kv.v);
+                              tensor_rows(kept->own[ATTENTION_O], row, rows),
+                              tensor_rows(kept->own[ATTENTION_LOGSUMEXP], row, rows), tensor_rows(q, row, rows),
+                              kv.k, kv.v);
     }
     free(rounded);
 }

@@ -3,6 +3,17 @@
 #include "kernels/model/config.h"
 #include "kernels/objectives/batch.h"
 
+// What a cell keeps of attention: its outputs, o: [n, H D] and logsumexp: [n, H], and what its mixer keeps besides.
+enum attention_kept {
+    ATTENTION_O,
+    ATTENTION_LOGSUMEXP,
+    ATTENTION_Q,      // [n, H D], rotated; with qk_norm as projected, before its norm
+    ATTENTION_K,      // [n, G D], as projected, before its norm; with qk_norm only
+    ATTENTION_RSTD_Q, // [n H, 1], [n G, 1], or [n, 1] of whole rows
+    ATTENTION_RSTD_K,
+    ATTENTION_KEPT
+};
+
 // Of a run of tokens of B sequences.
 struct attention_shape attention_shape_of(const struct config *config, const struct batch *batch, size_t layer,
                                           struct token_run run, size_t B);

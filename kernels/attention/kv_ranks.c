@@ -24,9 +24,9 @@ static struct row_range *owned_rows(const struct model *model, const struct batc
     return owned;
 }
 
-static struct kv gather(struct model *model, const struct batch *batch, struct kv own)
+static struct carry gather(struct model *model, const struct batch *batch, struct carry own)
 {
-    struct kv all = kv_new(model, batch->pieces.context * batch->batch, own.k.dtype, own.k.category);
+    struct carry all = carry_like(model, own, batch->pieces.context * batch->batch, own.k.dtype, own.k.category);
     batch_copy_own(batch, model->device, all.k, own.k, true);
     batch_copy_own(batch, model->device, all.v, own.v, true);
     for (size_t i = 0; i < PIECES; i++) {
@@ -38,46 +38,45 @@ static struct kv gather(struct model *model, const struct batch *batch, struct k
     return all;
 }
 
-struct kv kv_gather(struct model *model, const struct batch *batch, struct kv own)
+struct carry carry_gather(struct model *model, const struct batch *batch, struct carry own)
 {
     if (!brings(model, batch))
         return own;
     size_t heads = model->config.kv_heads;
-    return gathers(model)
-               ? gather(model, batch, own)
-               : (struct kv){heads_spread(model, batch, own.k, heads), heads_spread(model, batch, own.v, heads)};
+    return gathers(model) ? gather(model, batch, own)
+                          : (struct carry){.k = heads_spread(model, batch, own.k, heads),
+                                           .v = heads_spread(model, batch, own.v, heads)};
 }
 
-void kv_gathered_free(struct model *model, const struct batch *batch, struct kv *gathered)
+void carry_gathered_free(struct model *model, const struct batch *batch, struct carry *gathered)
 {
     if (brings(model, batch))
-        kv_free(model, gathered);
+        carry_free(model, gathered);
 }
 
-struct kv kv_gather_take(struct model *model, const struct batch *batch, struct kv own)
+struct carry carry_gather_take(struct model *model, const struct batch *batch, struct carry own)
 {
-    struct kv all = kv_gather(model, batch, own);
+    struct carry all = carry_gather(model, batch, own);
     if (brings(model, batch))
-        kv_free(model, &own);
+        carry_free(model, &own);
     return all;
 }
 
-static struct tensor gradient_new(struct model *model, const struct batch *batch)
+struct carry carry_gradients_new(struct model *model, const struct batch *batch, size_t layer)
 {
     bool brought = brings(model, batch);
-    size_t tokens = brought ? batch->pieces.context : batch->context, heads = model->config.kv_heads;
-    struct tensor t =
-        tensor_new(model->device, tokens * batch->batch,
-                   (brought && !gathers(model) ? heads_here(model, heads) : heads) * model->config.head_dim,
-                   model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
-    op_zero(model->device, t);
-    return t;
-}
-
-struct kv kv_gradients_new(struct model *model, const struct batch *batch)
-{
-    struct kv gradients = {.k = gradient_new(model, batch)};
-    gradients.v = gradient_new(model, batch);
+    size_t tokens = brought ? batch->pieces.context : batch->context;
+    struct carry_size size = {tokens, batch->batch, tokens};
+    struct carry gradients = {0};
+    if (brought && !gathers(model)) {
+        size_t cols = heads_here(model, model->config.kv_heads) * model->config.head_dim;
+        gradients.k.cols = gradients.v.cols = cols;
+        gradients =
+            carry_like(model, gradients, tokens * batch->batch, model->kv_gradient_dtype, CATEGORY_KV_GRADIENTS);
+    } else {
+        gradients = carry_gradient_new(model, layer, PLACE_DEVICE, size);
+    }
+    carry_zero(model, gradients);
     return gradients;
 }
 
@@ -95,7 +94,7 @@ static void take_own(struct model *model, const struct batch *batch, struct tens
     *gradients = own;
 }
 
-bool kv_gradients_sum(struct model *model, const struct batch *batch, struct kv *gradients)
+bool carry_gradients_sum(struct model *model, const struct batch *batch, struct carry *gradients)
 {
     if (!brings(model, batch))
         return batch_is_shared(batch);

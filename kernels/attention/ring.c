@@ -16,10 +16,10 @@ static struct pieces pieces_at(const struct model *model, const struct batch *ba
 // Of tensors of keys and values, or their gradients: they go to the right, and others come from the left.
 struct passing {
     struct delivery delivery;
-    struct kv out, in;
+    struct carry out, in;
 };
 
-static void pass_begin(struct model *model, struct passing *passing, struct kv out, struct kv in)
+static void pass_begin(struct model *model, struct passing *passing, struct carry out, struct carry in)
 {
     const struct comm *ranks = &model->ranks.sequence;
     size_t right = (ranks->rank + 1) % ranks->size, left = owner_at(ranks, 1);
@@ -30,17 +30,17 @@ static void pass_begin(struct model *model, struct passing *passing, struct kv o
 }
 
 // What has gone is freed, unless it is the rank's own; what has come is returned.
-static struct kv pass_end(struct model *model, struct passing *passing, const struct kv *own)
+static struct carry pass_end(struct model *model, struct passing *passing, const struct carry *own)
 {
     comm_wait(&model->ranks.sequence, model->device, &passing->delivery);
     if (!own || passing->out.k.data != own->k.data)
-        kv_free(model, &passing->out);
+        carry_free(model, &passing->out);
     return passing->in;
 }
 
-static struct kv block_new(struct model *model, const struct batch *batch, struct pieces of, struct kv like)
+static struct carry block_new(struct model *model, const struct batch *batch, struct pieces of, struct carry like)
 {
-    return kv_new(model, pieces_count(&of) * batch->batch, like.k.dtype, like.k.category);
+    return carry_like(model, like, pieces_count(&of) * batch->batch, like.k.dtype, like.k.category);
 }
 
 // A run of queries, and a piece of keys that it sees some of: itself, or one before it.
@@ -78,17 +78,18 @@ static bool pair_of(const struct model *model, const struct batch *batch, size_t
     return seen;
 }
 
-static void attend_to(struct model *model, const struct batch *batch, size_t layer, const struct activations *a,
-                      struct tensor q, const struct pieces *of, struct kv block)
+static void attend_to(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
+                      struct tensor q, const struct pieces *of, struct carry block)
 {
     struct device *device = model->device;
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
         if (!pair_of(model, batch, layer, of, i, &pair))
             continue;
-        struct tensor o = tensor_rows(a->o, pair.query_row, pair.query_rows), o_here = o;
-        struct tensor sums = tensor_rows(a->logsumexp, pair.query_row, pair.query_rows), sums_here = sums;
-        struct kv kv = kv_rows(block, pair.key_row, pair.key_rows);
+        struct tensor o = tensor_rows(kept->own[ATTENTION_O], pair.query_row, pair.query_rows), o_here = o;
+        struct tensor sums = tensor_rows(kept->own[ATTENTION_LOGSUMEXP], pair.query_row, pair.query_rows),
+                      sums_here = sums;
+        struct carry kv = carry_rows(block, pair.key_row, pair.key_rows);
         if (!pair.own) {
             o_here = tensor_new(device, o.rows, o.cols, o.dtype, CATEGORY_WORKSPACE);
             sums_here = tensor_new(device, sums.rows, sums.cols, sums.dtype, CATEGORY_WORKSPACE);
@@ -103,11 +104,11 @@ static void attend_to(struct model *model, const struct batch *batch, size_t lay
     }
 }
 
-void ring_attend(struct model *model, const struct batch *batch, size_t layer, const struct activations *a,
-                 struct tensor q, struct kv kv)
+void ring_attend(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
+                 struct tensor q, struct carry kv)
 {
     size_t ranks = model->ranks.sequence.size;
-    struct kv block = kv;
+    struct carry block = kv;
     for (size_t stop = 0; stop < ranks; stop++) {
         struct passing passing;
         struct pieces here = pieces_at(model, batch, stop);
@@ -116,40 +117,42 @@ void ring_attend(struct model *model, const struct batch *batch, size_t layer, c
             struct pieces next = pieces_at(model, batch, stop + 1);
             pass_begin(model, &passing, block, block_new(model, batch, next, kv));
         }
-        attend_to(model, batch, layer, a, q, &here, block);
+        attend_to(model, batch, layer, kept, q, &here, block);
         if (!last)
             block = pass_end(model, &passing, &kv);
     }
-    kv_free(model, &block);
+    carry_free(model, &block);
 }
 
 static void attend_to_backward(struct model *model, const struct batch *batch, size_t layer,
-                               const struct activations *a, struct tensor q, const struct pieces *of,
-                               struct kv block, struct kv grad_block, struct tensor grad_o, struct tensor grad_q)
+                               const struct kept *kept, struct tensor q, const struct pieces *of,
+                               struct carry block, struct carry grad_block, struct tensor grad_o,
+                               struct tensor grad_q)
 {
     struct pair pair;
     for (size_t i = 0; i < PIECES * PIECES; i++) {
         if (!pair_of(model, batch, layer, of, i, &pair))
             continue;
         size_t row = pair.query_row, rows = pair.query_rows;
-        struct kv kv = kv_rows(block, pair.key_row, pair.key_rows);
-        struct kv grad = kv_rows(grad_block, pair.key_row, pair.key_rows);
+        struct carry kv = carry_rows(block, pair.key_row, pair.key_rows);
+        struct carry grad = carry_rows(grad_block, pair.key_row, pair.key_rows);
         struct key_segment keys = {.count = pair.shape.keys, .grad_k = grad.k, .grad_v = grad.v};
         op_attention_backward(model->device, pair.shape, tensor_rows(grad_q, row, rows), !pair.own, &keys, 1,
-                              tensor_rows(grad_o, row, rows), tensor_rows(a->o, row, rows),
-                              tensor_rows(a->logsumexp, row, rows), tensor_rows(q, row, rows), kv.k, kv.v);
+                              tensor_rows(grad_o, row, rows), tensor_rows(kept->own[ATTENTION_O], row, rows),
+                              tensor_rows(kept->own[ATTENTION_LOGSUMEXP], row, rows), tensor_rows(q, row, rows),
+                              kv.k, kv.v);
     }
 }
 
 // A block's gradients travel behind it, from the rank right of its own on, and are sent on when this rank's have
 // been added; those of the rank's own come last, to what it has added itself.
-void ring_attend_backward(struct model *model, const struct batch *batch, size_t layer, const struct activations *a,
-                          struct tensor q, struct kv kv, struct kv grad_kv, struct tensor grad_q)
+void ring_attend_backward(struct model *model, const struct batch *batch, size_t layer, const struct kept *kept,
+                          struct tensor q, struct carry kv, struct carry grad_kv, struct tensor grad_q)
 {
     struct device *device = model->device;
     size_t ranks = model->ranks.sequence.size;
     struct tensor grad_o = tensor_new(device, grad_q.rows, grad_q.cols, grad_q.dtype, CATEGORY_WORKSPACE);
-    struct kv block = kv, grads = grad_kv;
+    struct carry block = kv, grads = grad_kv;
     if (grad_q.rows > 0)
         op_copy(device, grad_o, grad_q);
     for (size_t stop = 0; stop < ranks; stop++) {
@@ -158,10 +161,10 @@ void ring_attend_backward(struct model *model, const struct batch *batch, size_t
         bool last = stop + 1 == ranks;
         if (!last)
             pass_begin(model, &passing, block, block_new(model, batch, next, kv));
-        attend_to_backward(model, batch, layer, a, q, &here, block, grads, grad_o, grad_q);
+        attend_to_backward(model, batch, layer, kept, q, &here, block, grads, grad_o, grad_q);
         if (!last)
             block = pass_end(model, &passing, &kv);
-        struct kv others = block_new(model, batch, next, grad_kv);
+        struct carry others = block_new(model, batch, next, grad_kv);
         if (stop > 0) {
             pass_begin(model, &passing, grads, others);
             others = pass_end(model, &passing, NULL);
@@ -173,7 +176,7 @@ void ring_attend_backward(struct model *model, const struct batch *batch, size_t
     }
     op_accumulate(device, grad_kv.k, grads.k);
     op_accumulate(device, grad_kv.v, grads.v);
-    kv_free(model, &grads);
-    kv_free(model, &block);
+    carry_free(model, &grads);
+    carry_free(model, &block);
     tensor_free(device, &grad_o);
 }

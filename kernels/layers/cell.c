@@ -1,154 +1,190 @@
 #include "kernels/layers/cell.h"
-#include "kernels/attention/attend.h"
-#include "kernels/layers/cell_parts.h"
-#include "kernels/layers/mlp.h"
+#include "kernels/device/observer.h"
+#include "kernels/layers/block_ends.h"
+#include "kernels/layers/cell_memo.h"
+#include "kernels/model/unit.h"
 
-// Returns the queries as attention reads them: a->q, or with qk_norm, where that is kept, a scratch tensor beside
-// it. Projects them, and the keys once more whose norm's backward needs them, unless kv_project did.
-static struct tensor queries(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                             struct tensor x, struct activations *a, enum keep how)
+static void push_range(struct model *model, const char *name, size_t layer, size_t start)
 {
-    const struct config *c = &model->config;
-    struct rotated of = rotated_queries(model, layer), keys = rotated_keys(model, layer);
-    size_t n = x.rows;
-    bool keeping = how != KEEP_NOTHING;
-    if (keeping && of.norm)
-        a->rstd_q = statistic(model, n * rotated_norms(model, of), 1);
-    if (!a->q.data) {
-        struct projected to = projected_queries(model, layer, n, a, how);
-        if (keeping && keys.norm && !a->k_projected.data && !batch_is_shared(batch)) {
-            to.k = a->k_projected = activation(model, n, c->kv_heads * c->head_dim);
-            to.rstd_k = a->rstd_k = statistic(model, n * rotated_norms(model, keys), 1);
-        }
-        projections_forward(model, layer, x, &to);
-    }
-    struct tensor q = keeping && of.norm ? scratch(model, n, a->q.cols) : a->q;
-    rotate(model, batch, of, q, a->rstd_q, a->q, chunk);
-    return q;
+    range_push(model->device, (struct range){.level = RANGE_CELL, .name = name, .layer = layer, .start = start});
 }
 
-// x_mid += the norm of o's projection.
-static void add_normed_output(struct model *model, const struct layer *w, struct tensor x_mid,
-                              struct activations *a, bool keeping)
+static const struct mixer *mixer_of(const struct model *model, size_t layer)
 {
-    struct device *device = model->device;
-    size_t n = x_mid.rows, max = block_rows(model, n);
-    struct tensor normed = scratch(model, max, x_mid.cols);
-    if (keeping) {
-        a->attention_out = activation(model, n, x_mid.cols);
-        a->rstd_attention_out = statistic(model, n, 1);
-    }
-    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
-        size_t row = b.row, rows = b.count;
-        struct tensor y = tensor_rows(normed, 0, rows),
-                      out = keeping ? tensor_rows(a->attention_out, row, rows) : y;
-        projection_forward(model, &w->o, out, tensor_rows(a->o, row, rows), false);
-        norm_forward(model, w->attention_out_norm, y, tensor_rows(a->rstd_attention_out, row, rows), out);
-        op_accumulate(device, tensor_rows(x_mid, row, rows), y);
-    }
-    tensor_free(device, &normed);
+    return config_mixer(&model->config, layer);
 }
 
-// Of a: q, if keeping with what its backward needs; o and logsumexp.
-static void attention_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                              struct tensor x, struct kv kv, struct activations *a, enum keep how)
+static bool sends(const struct model *model, const struct batch *batch, size_t layer)
 {
-    struct device *device = model->device;
-    const struct config *c = &model->config;
-    size_t n = x.rows;
-    struct tensor q = queries(model, batch, layer, chunk, x, a, how);
-    if (a->attention == ATTENTION_OWN) {
-        a->o = activation(model, n, c->heads * c->head_dim);
-        a->logsumexp = statistic(model, n, c->heads);
+    const struct mixer *mixer = mixer_of(model, layer);
+    return mixer->sends && mixer->sends(model, batch);
+}
+
+// What the cost of a part with the mixer depends on.
+static struct cell_key key_of(struct cell_at at, enum cell_part part, size_t rows)
+{
+    struct token_run runs[PIECES] = {{0}};
+    pieces_runs(&at.batch->pieces, at.chunk, runs);
+    return (struct cell_key){.part = part,
+                             .rows = rows,
+                             .start = runs[0].start,
+                             .count = runs[0].count,
+                             .further_start = runs[1].start,
+                             .further_count = runs[1].count,
+                             .alike = at.model->layers[at.layer].alike,
+                             .documents = at.batch->documents};
+}
+
+void kv_project(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
+                struct carry kv, struct activations *cell, enum keep how)
+{
+    struct cell_at at = {model, batch, layer, chunk};
+    struct activations none = {0}, *a = cell ? cell : &none;
+    struct memo_use use;
+    bool ahead = cell && !model->device->unfused;
+    if (x.rows == 0)
+        return;
+    struct cell_key key = key_of(at, CELL_KV_PROJECT, x.rows);
+    key.start = kv.border && key.start > 0; // of a state: whether there is one to the left
+    key.further_start = 0;
+    key.how = how;
+    key.ahead = ahead;
+    push_range(model, "kv_project", layer, chunk.start);
+    if (!cell_memo_begin(model, &use, key, a)) {
+        mixer_of(model, layer)->project(at, x, kv, &a->mixer, how, ahead);
+        cell_memo_end(model, &use, a);
     }
-    if (a->attention != ATTENTION_WRITTEN)
-        attend(model, batch, layer, chunk, a, q, kv);
-    if (q.data != a->q.data)
-        tensor_free(device, &q);
-    if (how == KEEP_NOTHING)
-        tensor_free(device, &a->q);
+    range_pop(model->device);
+}
+
+size_t kv_block_rows(const struct model *model, size_t layer, size_t rows, size_t chunk_rows)
+{
+    return mixer_of(model, layer)->project_block ? block_rows(model, layer, rows) : chunk_rows;
+}
+
+void kv_project_block(struct model *model, const struct batch *batch, size_t layer, size_t row, struct tensor x,
+                      struct carry kv)
+{
+    const struct mixer *mixer = mixer_of(model, layer);
+    size_t B = batch->batch;
+    if (!mixer->project_block) {
+        kv_project(model, batch, layer, (struct span){row / B, x.rows / B}, x, kv, NULL, KEEP_NOTHING);
+        return;
+    }
+    push_range(model, "kv_project", layer, row / B);
+    const size_t key[] = {CELL_KV_PROJECT_BLOCK, x.rows, model->layers[layer].alike};
+    struct memo_use use;
+    if (!memo_begin(model->device, &use, key, sizeof key)) {
+        mixer->project_block(model, layer, row, x, kv);
+        memo_end(model->device, &use, key, sizeof key);
+    }
+    range_pop(model->device);
+}
+
+void kv_finish(struct model *model, const struct batch *batch, size_t layer, struct carry kv)
+{
+    const struct mixer *mixer = mixer_of(model, layer);
+    if (batch->context == 0 || !mixer->finish)
+        return;
+    push_range(model, "kv_finish", layer, 0);
+    mixer->finish((struct cell_at){model, batch, layer, {0, batch->context}}, kv);
+    range_pop(model->device);
+}
+
+void kv_project_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                         struct tensor x, struct carry grad_kv, struct tensor grad)
+{
+    if (x.rows == 0)
+        return;
+    grad_kv = carry_rows(grad_kv, chunk.start * (x.rows / chunk.count), x.rows);
+    push_range(model, "kv_project_backward", layer, chunk.start);
+    mixer_of(model, layer)->project_backward((struct cell_at){model, batch, layer, chunk}, x, grad_kv, grad);
+    range_pop(model->device);
 }
 
 // x_mid, which may be x.
 static void output_forward(struct model *model, size_t layer, struct tensor x, struct tensor x_mid,
                            struct activations *a, bool keeping)
 {
-    const struct layer *w = &model->layers[layer];
-    bool apart = x_mid.data != x.data;
-    if (!w->attention_out_norm && apart) {
-        projection_forward_onto(model, &w->o, x_mid, x, a->o);
+    struct device *device = model->device;
+    const struct block *block = &model->layers[layer].mixer;
+    struct kept *kept = &a->mixer;
+    if (!block->out_norm) {
+        block_output(model, block, kept, 0, tensor_none(), x_mid, x, kept->own[0]);
         return;
     }
-    if (apart)
-        op_copy(model->device, x_mid, x);
-    if (w->attention_out_norm)
-        add_normed_output(model, w, x_mid, a, keeping);
-    else
-        projection_forward(model, &w->o, x_mid, a->o, true);
+    size_t n = x.rows, max = block_rows(model, layer, n);
+    struct tensor normed = scratch(model, max, x.cols);
+    if (x_mid.data != x.data)
+        op_copy(device, x_mid, x);
+    if (keeping)
+        block_keep_output(model, block, kept, n);
+    for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
+        struct tensor y = tensor_rows(x_mid, b.row, b.count);
+        block_output(model, block, kept, b.row, tensor_rows(normed, 0, b.count), y, y,
+                     tensor_rows(kept->own[0], b.row, b.count));
+    }
+    tensor_free(device, &normed);
 }
 
-static void forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                    struct tensor x, struct kv kv, struct tensor y, struct activations *a, enum keep how)
+static void forward(struct cell_at at, struct tensor x, struct carry kv, struct tensor y, struct activations *a,
+                    enum keep how)
 {
+    struct model *model = at.model;
     bool keeping = how != KEEP_NOTHING;
-    attention_forward(model, batch, layer, chunk, x, kv, a, how);
+    mixer_of(model, at.layer)->forward(at, x, kv, a, how);
     // Nothing kept: x_mid is built where y will be.
     struct tensor x_mid = keeping ? activation(model, x.rows, model->config.width) : y;
-    output_forward(model, layer, x, x_mid, a, keeping);
+    output_forward(model, at.layer, x, x_mid, a, keeping);
     if (keeping)
         a->x_mid = x_mid;
     else
-        activations_free(model, a);
-    mlp_forward(model, layer, x_mid, y, a, how);
+        activations_free(model->device, a);
+    config_mlp(&model->config, at.layer)->forward(model, at.layer, x_mid, y, &a->mlp, how);
 }
 
 void cell_forward(struct model *model, const struct batch *batch, size_t layer, struct span chunk, struct tensor x,
-                  struct kv kv, struct tensor y, struct activations *a, enum keep how)
+                  struct carry kv, struct tensor y, struct activations *a, enum keep how)
 {
+    struct cell_at at = {model, batch, layer, chunk};
     struct memo_use use = {0};
     if (x.rows == 0) {
-        if (a->attention != ATTENTION_WRITTEN)
-            attend(model, batch, layer, chunk, a, tensor_none(), kv); // with the others
+        mixer_of(model, layer)->forward(at, tensor_none(), kv, a, how); // with the others
         return;
     }
-    struct cell_key key = cell_key_of(model, batch, CELL_FORWARD, layer, chunk, x.rows);
+    struct cell_key key = key_of(at, CELL_FORWARD, x.rows);
     key.how = how;
     key.has_output = y.data != NULL;
     key.in_place = y.data == x.data;
-    cell_range_push(model, "cell_forward", layer, chunk.start);
+    push_range(model, "cell_forward", layer, chunk.start);
     a->x = x;
-    if (attend_sends(model, batch) || !cell_memo_begin(model, &use, key, a)) {
-        forward(model, batch, layer, chunk, x, kv, y, a, how);
+    if (sends(model, batch, layer) || !cell_memo_begin(model, &use, key, a)) {
+        forward(at, x, kv, y, a, how);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
 }
 
-void cell_attend_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
-                         struct kv kv, struct activations *a, enum keep how)
+void cell_mix_forward(struct model *model, const struct batch *batch, size_t layer, struct tensor x,
+                      struct carry kv, struct activations *a, enum keep how)
 {
-    struct span all = {0, batch->context};
     a->x = x;
-    if (x.rows > 0) {
-        cell_range_push(model, "cell_attend_forward", layer, 0);
-        attention_forward(model, batch, layer, all, x, kv, a, how);
-        range_pop(model->device);
-    } else if (a->attention != ATTENTION_WRITTEN) {
-        attend(model, batch, layer, all, a, tensor_none(), kv); // with the others
-    }
+    push_range(model, "cell_mix_forward", layer, 0);
+    mixer_of(model, layer)->forward((struct cell_at){model, batch, layer, {0, batch->context}}, x, kv, a, how);
+    range_pop(model->device);
 }
 
 void cell_output_forward(struct model *model, size_t layer, struct span chunk, struct tensor x,
                          struct activations *a, enum keep how)
 {
-    CHECK(a->attention == ATTENTION_WRITTEN);
+    CHECK(a->output == OUTPUT_WRITTEN);
     if (x.rows == 0)
         return;
-    cell_range_push(model, "cell_output_forward", layer, chunk.start);
+    push_range(model, "cell_output_forward", layer, chunk.start);
     a->x = x;
     a->x_mid = activation(model, x.rows, model->config.width);
     output_forward(model, layer, x, a->x_mid, a, true);
-    mlp_forward(model, layer, a->x_mid, tensor_none(), a, how);
+    config_mlp(&model->config, layer)->forward(model, layer, a->x_mid, tensor_none(), &a->mlp, how);
     range_pop(model->device);
 }
 
@@ -163,130 +199,111 @@ void cell_backward_mlp(struct model *model, size_t layer, struct span chunk, str
                                  .alike = model->layers[layer].alike};
     if (grad.rows == 0)
         return;
-    cell_range_push(model, "cell_backward_mlp", layer, chunk.start);
+    push_range(model, "cell_backward_mlp", layer, chunk.start);
     unit_add(model, unit_of_layer(layer));
     if (!cell_memo_begin(model, &use, key, a)) {
-        mlp_backward(model, layer, a, grad);
+        config_mlp(&model->config, layer)->backward(model, layer, a->x_mid, &a->mlp, grad);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
 }
 
-// grad_o: that of what attention made, from that of x_mid, through the norm of its projection if it has one.
-static void output_backward(struct model *model, const struct layer *w, struct tensor grad_o, struct activations *a,
+// grad_output: that of the mixer's first output, from grad, that of x_mid.
+static void output_backward(struct model *model, size_t layer, struct tensor grad_output, struct activations *a,
                             struct tensor grad)
 {
     struct device *device = model->device;
-    if (!w->attention_out_norm) {
-        projection_backward(model, &w->o, grad_o, grad, a->o);
+    const struct block *block = &model->layers[layer].mixer;
+    struct kept *kept = &a->mixer;
+    if (!block->out_norm) {
+        projection_backward(model, block->out, grad_output, grad, kept->own[0]);
         return;
     }
-    size_t n = grad.rows, max = block_rows(model, n);
+    size_t n = grad.rows, max = block_rows(model, layer, n);
     struct tensor grad_out = scratch(model, max, grad.cols);
     for (struct blocks b = blocks_of(device, n, max); blocks_next(&b);) {
-        size_t row = b.row, rows = b.count;
-        struct tensor block = tensor_rows(grad_out, 0, rows);
-        norm_backward(model, w->attention_out_norm, block, false, tensor_rows(grad, row, rows),
-                      tensor_rows(a->attention_out, row, rows), tensor_rows(a->rstd_attention_out, row, rows));
-        projection_backward(model, &w->o, tensor_rows(grad_o, row, rows), block, tensor_rows(a->o, row, rows));
+        struct tensor made =
+            block_output_gradient(model, block, kept, b.row, grad_out, tensor_rows(grad, b.row, b.count));
+        projection_backward(model, block->out, tensor_rows(grad_output, b.row, b.count), made,
+                            tensor_rows(kept->own[0], b.row, b.count));
     }
     tensor_free(device, &grad_out);
-    tensor_free(device, &a->attention_out);
+    tensor_free(device, &kept->out);
 }
 
-// grad_q: that of o, becomes that of q. grad: that of x_mid, becomes that of x, or is spent. Frees the activations.
-static void attention_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                               struct activations *a, struct kv kv, const struct key_segment *segments,
-                               size_t segment_count, struct tensor grad_q, struct tensor grad)
+static void backward_mixer(struct cell_at at, struct activations *a, struct carry kv,
+                           const struct carry_segment *segments, size_t segment_count, struct tensor grad)
 {
-    struct device *device = model->device;
-    const struct layer *w = &model->layers[layer];
-    size_t n = grad.rows;
-    struct tensor q = a->q;
-    if (w->q_norm) {
-        q = scratch(model, n, a->q.cols);
-        rotate(model, batch, rotated_queries(model, layer), q, tensor_none(), a->q, chunk);
-    }
-    attend_backward(model, batch, layer, chunk, a, q, kv, segments, segment_count, grad_q);
-    if (w->q_norm)
-        tensor_free(device, &q);
-    if (batch_is_shared(batch)) {
-        projections_backward(model, batch, layer, chunk, a, &grad_q, NULL, grad);
-    } else {
-        const struct key_segment *own = &segments[segment_count - 1];
-        size_t B = n / chunk.count;
-        CHECK(own->start <= chunk.start && chunk.start + chunk.count <= own->start + own->count);
-        struct kv grad_kv = kv_rows((struct kv){own->grad_k, own->grad_v}, (chunk.start - own->start) * B, n);
-        projections_backward(model, batch, layer, chunk, a, &grad_q, &grad_kv, grad);
-    }
-    activations_free(model, a);
-}
-
-static void backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                               struct activations *a, struct kv kv, const struct key_segment *segments,
-                               size_t segment_count, struct tensor grad)
-{
-    struct tensor grad_o = scratch(model, grad.rows, model->config.heads * model->config.head_dim);
-    output_backward(model, &model->layers[layer], grad_o, a, grad);
-    attention_backward(model, batch, layer, chunk, a, kv, segments, segment_count, grad_o, grad); // in place
-    tensor_free(model->device, &grad_o);
+    struct model *model = at.model;
+    const struct mixer *mixer = mixer_of(model, at.layer);
+    struct tensor grad_output = scratch(model, grad.rows, mixer->outputs(model, at.layer).cols[0]);
+    output_backward(model, at.layer, grad_output, a, grad);
+    mixer->backward(at, a, kv, segments, segment_count, grad_output, grad);
+    activations_free(model->device, a);
+    tensor_free(model->device, &grad_output);
 }
 
 void cell_output_backward(struct model *model, size_t layer, struct span chunk, struct activations *a,
-                          struct tensor grad_o, struct tensor grad)
+                          struct tensor grad_output, struct tensor grad)
 {
     cell_backward_mlp(model, layer, chunk, a, grad);
     if (grad.rows > 0) {
-        cell_range_push(model, "cell_output_backward", layer, chunk.start);
-        output_backward(model, &model->layers[layer], grad_o, a, grad);
-        activations_free(model, a);
+        push_range(model, "cell_output_backward", layer, chunk.start);
+        output_backward(model, layer, grad_output, a, grad);
+        activations_free(model->device, a);
         range_pop(model->device);
     }
 }
 
-void cell_attend_backward(struct model *model, const struct batch *batch, size_t layer, struct activations *a,
-                          struct kv kv, struct key_segment keys, struct tensor grad_q, struct tensor grad)
+void cell_mix_backward(struct model *model, const struct batch *batch, size_t layer, struct activations *a,
+                       struct carry kv, struct carry_segment segment, struct tensor grad_output, struct tensor grad)
 {
-    struct span all = {0, batch->context};
-    if (grad.rows == 0) {
-        attend_backward(model, batch, layer, all, a, tensor_none(), kv, &keys, 1, tensor_none());
-        return;
-    }
-    cell_range_push(model, "cell_attend_backward", layer, 0);
-    attention_backward(model, batch, layer, all, a, kv, &keys, 1, grad_q, grad);
+    struct cell_at at = {model, batch, layer, {0, batch->context}};
+    push_range(model, "cell_mix_backward", layer, 0);
+    mixer_of(model, layer)->backward(at, a, kv, &segment, 1, grad_output, grad);
+    activations_free(model->device, a);
     range_pop(model->device);
 }
 
-// grad: that of x_mid, becomes that of x, or is spent.
-void cell_backward_attention(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                             struct activations *a, struct kv kv, const struct key_segment *segments,
-                             size_t segment_count, struct tensor grad)
+// The first segment's tokens before the chunk's end.
+static size_t tokens_read(struct carry_segment segment, const struct cell_key *key)
 {
+    size_t end = key->further_count ? key->further_start + key->further_count : key->start + key->count;
+    size_t count = end > segment.start ? end - segment.start : 0;
+    return count < segment.count ? count : segment.count;
+}
+
+// grad: that of x_mid, becomes that of x, or is spent.
+void cell_backward_mixer(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
+                         struct activations *a, struct carry kv, const struct carry_segment *segments,
+                         size_t segment_count, struct tensor grad)
+{
+    struct cell_at at = {model, batch, layer, chunk};
     struct memo_use use = {0};
     if (grad.rows == 0) {
-        attend_backward(model, batch, layer, chunk, a, tensor_none(), kv, segments, segment_count, tensor_none());
+        mixer_of(model, layer)->backward(at, a, kv, segments, segment_count, tensor_none(), grad);
         return;
     }
-    struct cell_key key = cell_key_of(model, batch, CELL_BACKWARD_ATTENTION, layer, chunk, grad.rows);
+    struct cell_key key = key_of(at, CELL_BACKWARD_MIXER, grad.rows);
     key.training = unit_training(model, unit_of_layer(layer));
     key.descends = model_descends(model, layer);
-    size_t end = key.further_count ? key.further_start + key.further_count : key.start + key.count;
     key.segment_start = segments[0].start;
-    key.segment_count = segment_before(segments[0], end, grad.rows / chunk.count).count;
-    key.segment_dtype = segments[0].grad_k.dtype;
-    cell_range_push(model, "cell_backward_attention", layer, chunk.start);
-    bool again = segment_count == 1 && !attend_sends(model, batch); // many have too many forms to come twice
+    key.segment_count = tokens_read(segments[0], &key);
+    key.segment_dtype = segments[0].grad.t[0].dtype;
+    key.scaled = segments[0].factor != 0 && segments[0].factor != 1;
+    push_range(model, "cell_backward_mixer", layer, chunk.start);
+    bool again = segment_count == 1 && !sends(model, batch, layer); // many have too many forms to come twice
     if (!again || !cell_memo_begin(model, &use, key, a)) {
-        backward_attention(model, batch, layer, chunk, a, kv, segments, segment_count, grad);
+        backward_mixer(at, a, kv, segments, segment_count, grad);
         cell_memo_end(model, &use, a);
     }
     range_pop(model->device);
 }
 
 void cell_backward(struct model *model, const struct batch *batch, size_t layer, struct span chunk,
-                   struct activations *a, struct kv kv, const struct key_segment *segments, size_t segment_count,
-                   struct tensor grad)
+                   struct activations *a, struct carry kv, const struct carry_segment *segments,
+                   size_t segment_count, struct tensor grad)
 {
     cell_backward_mlp(model, layer, chunk, a, grad);
-    cell_backward_attention(model, batch, layer, chunk, a, kv, segments, segment_count, grad);
+    cell_backward_mixer(model, batch, layer, chunk, a, kv, segments, segment_count, grad);
 }

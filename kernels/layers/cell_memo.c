@@ -8,12 +8,12 @@ bool cell_memo_begin(struct model *model, struct memo_use *use, struct cell_key 
     if (!device->memo)
         return false;
     if (device->status.code != STATUS_OK) { // the rest of the walk does nothing but free
-        if (key.part == CELL_BACKWARD_ATTENTION || (key.part == CELL_FORWARD && key.how == KEEP_NOTHING))
-            activations_free(model, a);
+        if (key.part == CELL_BACKWARD_MIXER || (key.part == CELL_FORWARD && key.how == KEEP_NOTHING))
+            activations_free(device, a);
         return true;
     }
     key.without_adapter = model->without_adapter;
-    key.attention = a->attention;
+    key.output = a->output;
     for (size_t i = 0; i < ACTIVATIONS_OWNED; i++)
         key.held |= (size_t)(a->owned[i].data != NULL) << i;
     if (!memo_begin(device, use, &key, sizeof key))

@@ -5,9 +5,10 @@
 // Operations that work row by row run over blocks of at most this many of their `rows` rows, so that their scratch
 // does not grow with the chunk: a whole context can be one cell. GEMMs of a block still run at full speed; the
 // widest are the MLP's.
-static inline size_t block_rows(const struct model *model, size_t rows)
+static inline size_t block_rows(const struct model *model, size_t layer, size_t rows)
 {
-    size_t max = model->device->ops->rules->block_rows(model->device, model->config.ffn);
+    size_t width = config_mlp(&model->config, layer)->width(&model->config, layer);
+    size_t max = model->device->ops->rules->block_rows(model->device, width);
     return rows < max ? rows : max;
 }
 

@@ -9,13 +9,13 @@ void layer_forward(struct model *model, const struct batch *batch, size_t layer,
     bool whole = chunk == 0 || chunk > context || model->ranks.exchange != EXCHANGE_GATHER;
     bool shared = batch_is_shared(batch);
     chunk = whole ? context : chunk;
-    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
+    struct carry kv = carry_new(model, layer, PLACE_DEVICE, (struct carry_size){context, B, chunk});
     unit_acquire(model, unit_of_layer(layer));
     for (size_t start = 0; start < context && shared; start += chunk) {
         struct span span = {start, context - start < chunk ? context - start : chunk};
         kv_project(model, batch, layer, span, tensor_rows(x, start * B, span.count * B), kv, NULL, KEEP_NOTHING);
     }
-    kv = kv_gather_take(model, batch, kv);
+    kv = carry_gather_take(model, batch, kv);
     unit_prefetch(model, unit_of_layer(layer + 1));
     for (size_t start = 0; start < context; start += chunk) {
         struct span span = {start, context - start < chunk ? context - start : chunk};
@@ -26,5 +26,5 @@ void layer_forward(struct model *model, const struct batch *batch, size_t layer,
         cell_forward(model, batch, layer, span, rows, kv, rows, &cell, KEEP_NOTHING);
     }
     unit_release(model, unit_of_layer(layer));
-    kv_free(model, &kv);
+    carry_free(model, &kv);
 }

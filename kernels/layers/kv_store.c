@@ -1,18 +1,23 @@
 #include "kernels/layers/kv_store.h"
 #include "kernels/device/ops.h"
 
-static struct kv kv_new_in(struct model *model, enum place place, size_t rows, enum dtype dtype,
-                           enum category category)
+// A buffer on the device for any layer's carry: each tensor as large as the largest.
+static struct carry near_new(struct model *model, const struct kv_store *store, const struct carry *far)
 {
-    size_t cols = model->config.kv_heads * model->config.head_dim;
-    return (struct kv){tensor_new_in(model->device, place, rows, cols, dtype, category),
-                       tensor_new_in(model->device, place, rows, cols, dtype, category)};
+    struct carry near = {0};
+    for (size_t i = 0; i < CARRY_TENSORS; i++) {
+        struct tensor *t = &near.t[i];
+        for (size_t l = store->first; l < store->end; l++)
+            *t = tensor_bytes(far[l].t[i]) > tensor_bytes(*t) ? far[l].t[i] : *t;
+        if (t->cols > 0)
+            *t = tensor_new(model->device, t->rows, t->cols, t->dtype, t->category);
+    }
+    return near;
 }
 
 void kv_store_open(struct kv_store *store, struct model *model, size_t first, size_t end, enum place place,
-                   size_t rows)
+                   struct carry_size size)
 {
-    enum dtype dtype = model->device->ops->dtype;
     *store = (struct kv_store){.model = model, .first = first, .end = end, .place = place};
     store->buffers = (struct double_buffer){
         .device = model->device, .far = place == PLACE_HOST, .count = end - first > 1 ? 2 : 1};
@@ -20,34 +25,51 @@ void kv_store_open(struct kv_store *store, struct model *model, size_t first, si
     store->grad = calloc(end, sizeof *store->grad);
     CHECK(store->kv && store->grad);
     for (size_t l = first; l < end; l++)
-        store->kv[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_CACHE);
+        store->kv[l] = carry_new(model, l, place, size);
     for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++)
-        store->near[i] = kv_new(model, rows, dtype, CATEGORY_KV_CACHE);
+        store->near[i] = near_new(model, store, store->kv);
 }
 
-void kv_store_open_gradients(struct kv_store *store, enum place place, size_t rows)
+void kv_store_open_gradients(struct kv_store *store, enum place place, struct carry_size size)
 {
     struct model *model = store->model;
-    enum dtype dtype = model->kv_gradient_dtype;
     store->grad_place = place;
     store->buffers.far |= place == PLACE_HOST;
     for (size_t l = store->first; l < store->end; l++) {
-        store->grad[l] = kv_new_in(model, place, rows, dtype, CATEGORY_KV_GRADIENTS);
-        if (place == PLACE_DEVICE) {
-            op_zero(model->device, store->grad[l].k);
-            op_zero(model->device, store->grad[l].v);
-        }
+        store->grad[l] = carry_gradient_new(model, l, place, size);
+        if (place == PLACE_DEVICE)
+            carry_zero(model, store->grad[l]);
     }
     for (size_t i = 0; place == PLACE_HOST && i < store->buffers.count; i++)
-        store->near_grad[i] = kv_new(model, rows, dtype, CATEGORY_KV_GRADIENTS);
+        store->near_grad[i] = near_new(model, store, store->grad);
 }
 
-static void prefetch(struct device *device, struct kv near, struct kv far, size_t rows)
+static void prefetch(struct device *device, struct carry near, struct carry far, size_t rows)
 {
-    if (rows > 0) {
-        copy_in(device, tensor_rows(near.k, 0, rows), tensor_rows(far.k, 0, rows));
-        copy_in(device, tensor_rows(near.v, 0, rows), tensor_rows(far.v, 0, rows));
+    near = carry_rows(near, 0, rows), far = carry_rows(far, 0, rows);
+    for (size_t i = 0; i < CARRY_TENSORS; i++)
+        if (far.t[i].rows > 0 && far.t[i].cols > 0)
+            copy_in(device, near.t[i], far.t[i]);
+}
+
+// A layer's carry in the buffer that may be larger.
+static struct carry as_layer(struct carry buffer, struct carry far)
+{
+    for (size_t i = 0; i < CARRY_TENSORS; i++) {
+        far.t[i].data = buffer.t[i].data;
+        far.t[i].place = PLACE_DEVICE;
     }
+    return far;
+}
+
+static struct carry near_kv(const struct kv_store *store, size_t layer, size_t buffer)
+{
+    return store->place == PLACE_HOST ? as_layer(store->near[buffer], store->kv[layer]) : store->kv[layer];
+}
+static struct carry near_grad(const struct kv_store *store, size_t layer, size_t buffer)
+{
+    return store->grad_place == PLACE_HOST ? as_layer(store->near_grad[buffer], store->grad[layer])
+                                           : store->grad[layer];
 }
 
 void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix prefix)
@@ -55,9 +77,10 @@ void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix pr
     struct device *device = store->model->device;
     size_t i = double_buffer_prefetch_begin(&store->buffers);
     if (store->place == PLACE_HOST)
-        prefetch(device, store->near[i], store->kv[layer], prefix.kv);
+        prefetch(device, near_kv(store, layer, i), store->kv[layer],
+                 prefix.projects && !store->kv[layer].border ? 0 : prefix.kv);
     if (store->grad_place == PLACE_HOST && !prefix.fresh)
-        prefetch(device, store->near_grad[i], store->grad[layer], prefix.grad);
+        prefetch(device, near_grad(store, layer, i), store->grad[layer], prefix.grad);
     double_buffer_prefetch_end(&store->buffers);
 }
 
@@ -65,28 +88,24 @@ void kv_store_prefetch(struct kv_store *store, size_t layer, struct kv_prefix pr
 static struct kv_layer near(const struct kv_store *store, size_t layer)
 {
     size_t i = double_buffer_current(&store->buffers);
-    return (struct kv_layer){.kv = store->place == PLACE_HOST ? store->near[i] : store->kv[layer],
-                             .grad = store->grad_place == PLACE_HOST ? store->near_grad[i] : store->grad[layer]};
+    return (struct kv_layer){near_kv(store, layer, i), near_grad(store, layer, i)};
 }
 
 struct kv_layer kv_store_acquire(struct kv_store *store, size_t layer, struct kv_prefix prefix)
 {
-    struct device *device = store->model->device;
     double_buffer_acquire(&store->buffers);
     struct kv_layer got = near(store, layer);
-    if (store->grad_place == PLACE_HOST && prefix.fresh && prefix.grad) {
-        op_zero(device, tensor_rows(got.grad.k, 0, prefix.grad));
-        op_zero(device, tensor_rows(got.grad.v, 0, prefix.grad));
-    }
+    if (store->grad_place == PLACE_HOST && prefix.fresh && prefix.grad)
+        carry_zero(store->model, carry_rows(got.grad, 0, prefix.grad));
     return got;
 }
 
-static void offload(struct kv_store *store, struct kv far, struct kv near, size_t row, size_t rows)
+static void offload(struct kv_store *store, struct carry far, struct carry near, size_t row, size_t rows)
 {
-    if (rows > 0) {
-        double_buffer_offload(&store->buffers, tensor_rows(far.k, row, rows), tensor_rows(near.k, row, rows));
-        double_buffer_offload(&store->buffers, tensor_rows(far.v, row, rows), tensor_rows(near.v, row, rows));
-    }
+    near = carry_rows(near, row, rows), far = carry_rows(far, row, rows);
+    for (size_t i = 0; i < CARRY_TENSORS; i++)
+        if (far.t[i].rows > 0 && far.t[i].cols > 0)
+            double_buffer_offload(&store->buffers, far.t[i], near.t[i]);
 }
 
 void kv_store_offload(struct kv_store *store, size_t layer, size_t row, size_t rows)
@@ -106,12 +125,12 @@ void kv_store_close(struct kv_store *store)
     struct model *model = store->model;
     double_buffer_close(&store->buffers);
     for (size_t l = store->first; l < store->end; l++) {
-        kv_free(model, &store->grad[l]);
-        kv_free(model, &store->kv[l]);
+        carry_free(model, &store->grad[l]);
+        carry_free(model, &store->kv[l]);
     }
     for (size_t i = 0; i < 2; i++) {
-        kv_free(model, &store->near_grad[i]);
-        kv_free(model, &store->near[i]);
+        carry_free(model, &store->near_grad[i]);
+        carry_free(model, &store->near[i]);
     }
     free(store->grad);
     free(store->kv);

@@ -1,20 +1,6 @@
 #include "kernels/layers/rotation.h"
 #include "kernels/layers/norm.h"
 
-// Scores are products of queries and keys: queries alone are multiplied by the gain of both.
-struct rotated rotated_queries(const struct model *model, size_t layer)
-{
-    const struct config *c = &model->config;
-    double gain = config_rope_gain(c, config_rope_is_local(c, layer));
-    return (struct rotated){layer, c->heads, model->layers[layer].q_norm,
-                            (c->query_scale > 0 ? c->query_scale : 1) * gain * gain};
-}
-
-struct rotated rotated_keys(const struct model *model, size_t layer)
-{
-    return (struct rotated){layer, model->config.kv_heads, model->layers[layer].k_norm, 0};
-}
-
 size_t rotated_norms(const struct model *model, struct rotated of)
 {
     return model->config.whole_qk_norm ? 1 : of.heads;

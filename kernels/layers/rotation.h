@@ -11,8 +11,6 @@ struct rotated {
     const struct parameter *norm; // NULL: none
     double scale;                 // 0: 1
 };
-struct rotated rotated_queries(const struct model *model, size_t layer);
-struct rotated rotated_keys(const struct model *model, size_t layer);
 // Rows of their norm per row of theirs: one per head, or one of all.
 size_t rotated_norms(const struct model *model, struct rotated of);
 // The norm alone, if any: of rows x: [n, heads * D] to y, rstd: [n * rotated_norms, 1] or no tensor.

@@ -375,16 +375,6 @@ size_t config_window(const struct config *c, size_t layer)
     return full ? 0 : c->sliding_window;
 }
 
-size_t config_parameters(const struct config *c)
-{
-    size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    size_t layer =
-        (c->norms == NORMS_AROUND ? 4 : 2) * c->width + c->width * (2 * q + 2 * kv) + 3 * c->width * c->ffn;
-    layer += c->qkv_bias ? q + 2 * kv : 0;
-    layer += !c->qk_norm ? 0 : c->whole_qk_norm ? q + kv : 2 * c->head_dim;
-    return c->layers * layer + c->width + c->vocab * c->width * (c->tied ? 1 : 2);
-}
-
 bool config_rope_is_local(const struct config *c, size_t layer)
 {
     return c->local_rope_theta > 0 && config_window(c, layer) > 0;

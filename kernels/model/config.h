@@ -16,8 +16,9 @@ struct rope_scaling {
     double attention_factor; // of yarn; 0: none
 };
 
-// Of so many layers, the first, each may see all keys where the others have a window.
+// Number of layers, from the lowest, each of which may see all keys where the others have a window.
 #define CONFIG_FULL_LAYERS 256
+#define CONFIG_KINDS       256
 
 // Where the norms of a layer's two blocks, attention and MLP, stand: before what a block reads; after what it
 // makes, before that is added (OLMo 2); or both (Gemma 3).
@@ -53,6 +54,8 @@ struct config {
     // first ones: bit l % 64 of number l / 64.
     size_t sliding_window;
     uint64_t full_layers[CONFIG_FULL_LAYERS / 64];
+    // Each layer's kinds, as numbers in mixers[] and mlps[] (block.h); layers beyond the last entry have its kinds.
+    uint8_t mixers[CONFIG_KINDS], mlps[CONFIG_KINDS];
 };
 
 // Array of presets, ending with an empty name.
@@ -70,8 +73,6 @@ bool config_check(const struct config *config, struct status *status);
 bool config_set_full(struct config *config, size_t layer);
 // The window of a layer; 0: none.
 size_t config_window(const struct config *config, size_t layer);
-// Number of weights.
-size_t config_parameters(const struct config *config);
 // RoPE's angular frequencies, scaling applied: head_dim / 2 values. local: of layers with a window.
 void config_rope_frequencies(const struct config *config, bool local, double *frequencies);
 // What rotated queries and keys are multiplied by, likewise: 1 but for yarn.

@@ -1,19 +1,6 @@
 #include "kernels/model/flops.h"
 #include "kernels/model/unit_parameters.h"
 
-// Pairs of a query and a key that it sees, per sequence. window 0: none.
-static double pairs_seen(const struct batch *batch, size_t window)
-{
-    size_t T = batch->context, max = window && window < T ? window : T;
-    double pairs = (double)max * (max + 1) / 2 + (double)(T - max) * max;
-    for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
-        size_t start = (size_t)batch->starts[row], seen = row / batch->batch + 1 - start; // of the document
-        seen += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
-        pairs = (row ? pairs : 0) + (double)(seen < max ? seen : max);
-    }
-    return batch->starts ? pairs / (double)batch->batch : pairs;
-}
-
 // LoRA's part of a token's work, in weights that multiply: the factors, and modules that are saved whole, whose
 // gradients are taken.
 struct lora_work {
@@ -44,23 +31,52 @@ static struct lora_work lora_work(const struct config *c, const struct lora *lor
     return work;
 }
 
-// of_*: how often a weight, a factor of LoRA and a pair of attention are multiplied, in those of a forward.
-static double flops(const struct config *c, const struct lora_work *lora, const struct batch *batch,
-                    double of_weight, double of_factor, double of_attention)
+// Weights of a block that a token is multiplied by.
+static double weights_of(const struct config *c, const struct block_kind *kind, size_t layer)
 {
-    size_t context = batch->context;
-    double q = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
-    double layer = 2 * c->width * q + 2 * c->width * kv + 3.0 * c->width * c->ffn;
-    double weights = (double)c->vocab * c->width + c->layers * layer; // per token
-    double whole = 0, windows = 0;                                    // layers without a window and with one
-    for (size_t l = 0; l < c->layers; l++)
-        *(config_window(c, l) ? &windows : &whole) += l < lora->lowest ? 1 / of_attention : 1;
-    weights -= (double)lora->lowest * layer * (1 - 1 / of_weight);
-    double attention = of_attention * 4 * pairs_seen(batch, 0) * q * whole;
-    if (windows > 0)
-        attention += of_attention * 4 * pairs_seen(batch, c->sliding_window) * q * windows;
+    double weights = 0;
+    if (kind->weights)
+        return kind->weights(c, layer);
+    for (size_t i = 0; kind->parameters[i].name; i++) {
+        struct block_shape shape = kind->shape(c, i);
+        weights += (double)shape.out * (double)shape.in;
+    }
+    return weights;
+}
+
+// FLOPs of one layer's forward, of a token and its weights, and of a sequence besides: as in the layer before,
+// where cells of the two cost the same.
+struct layer_flops {
+    const struct mixer *mixer;
+    const struct mlp *mlp;
+    size_t layer;
+    double weights, mixing;
+};
+static void next_layer(struct layer_flops *last, const struct config *c, size_t layer, const struct batch *batch)
+{
+    const struct mixer *mixer = config_mixer(c, layer);
+    const struct mlp *mlp = config_mlp(c, layer);
+    bool alike = last->mixer == mixer && (!mixer->alike || mixer->alike(c, layer, last->layer));
+    double mixing = alike ? last->mixing : mixer->flops ? mixer->flops(c, layer, batch) : 0;
+    double weights = last->mixer == mixer && last->mlp == mlp
+                         ? last->weights
+                         : weights_of(c, &mixer->kind, layer) + weights_of(c, &mlp->kind, layer);
+    *last = (struct layer_flops){mixer, mlp, layer, weights, mixing};
+}
+
+// of_*: how often a weight, a factor of LoRA and a product of a mixer's are multiplied, in those of a forward.
+static double flops(const struct config *c, const struct lora_work *lora, const struct batch *batch,
+                    double of_weight, double of_factor, double of_mixing)
+{
+    double weights = of_weight * (double)c->vocab * (double)c->width, mixing = 0; // per token, per sequence
+    struct layer_flops layer = {0};
+    for (size_t l = 0; l < c->layers; l++) {
+        next_layer(&layer, c, l, batch);
+        weights += (l < lora->lowest ? 1 : of_weight) * layer.weights;
+        mixing += (l < lora->lowest ? 1 : of_mixing) * layer.mixing;
+    }
     double factors = of_factor * lora->factors + (of_factor > 1 ? lora->saved : 0);
-    return batch->batch * (context * (2 * of_weight * weights + 2 * factors) + attention);
+    return (double)batch->batch * ((double)batch->context * (2 * weights + 2 * factors) + mixing);
 }
 
 double model_forward_flops(const struct config *c, const struct lora *lora, const struct batch *batch)

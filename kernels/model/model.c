@@ -98,31 +98,64 @@ static void add_input_factors(struct model *model)
     }
 }
 
-// A projection under its Hugging Face name "self_attn.q_proj"; its LoRA factors under PEFT's.
-static struct projection add_projection(struct model *model, size_t layer, const char *name, size_t out, size_t in,
-                                        bool bias, enum lora_target target)
+// A module of a block under its Hugging Face name, with its LoRA factors under PEFT's.
+static void add_module(struct model *model, size_t layer, const struct block_kind *kind, size_t index,
+                       struct block *block)
 {
-    struct projection p = {.weight = add_to_layer(model, out, in, layer, name, ".weight")};
-    if (bias) {
-        p.bias = add_to_layer(model, 1, out, layer, name, ".bias");
-        p.bias->vector = true;
+    const struct block_parameter *row = &kind->parameters[index];
+    struct block_shape shape = kind->shape(&model->config, index);
+    struct projection *p = &block->parameters[index], *parts[BLOCK_PARAMETERS] = {p};
+    size_t out = row->joins ? 0 : shape.out, count = row->joins ? row->joins : 1;
+    for (size_t i = 0; i < row->joins; i++) {
+        parts[i] = p - row->joins + i;
+        out += parts[i]->weight->value.rows;
     }
-    add_factors(model, layer, target, name, out, in, 1, (struct projection *[]){&p});
-    return p;
+    if (!row->joins && shape.in == 0 && shape.out > 0)
+        p->weight = add_gain(model, shape.out, layer, row->name);
+    else if (!row->joins && shape.out > 0)
+        p->weight = add_to_layer(model, shape.out, shape.in, layer, row->name, ".weight");
+    if (shape.bias) {
+        p->bias = add_to_layer(model, 1, shape.out, layer, row->name, ".bias");
+        p->bias->vector = true;
+    }
+    if (row->target)
+        add_factors(model, layer, row->target, row->name, out, parts[0]->weight->value.cols, count, parts);
 }
 
-// The lowest layer whose projections have factors of the same ranks.
-static size_t alike(const struct lora *lora, size_t layer)
+static void add_block(struct model *model, size_t layer, const struct block_kind *kind, const char *norm,
+                      const char *out_norm, struct block *block)
 {
-    size_t other = lora->table ? 0 : layer;
-    for (size_t i = 0; other < layer && i < LORA_TARGETS; i++) {
-        bool outside = 1u << i & (LORA_EMBEDDING | LORA_HEAD);
-        if (!outside && lora->table[other * LORA_TARGETS + i].rank != lora->table[layer * LORA_TARGETS + i].rank) {
-            other++;
-            i = SIZE_MAX; // from the first on
-        }
+    const struct config *c = &model->config;
+    if (c->norms != NORMS_AFTER)
+        block->norm = add_gain(model, c->width, layer, norm);
+    for (size_t i = 0; kind->parameters[i].name; i++) {
+        add_module(model, layer, kind, i, block);
+        block->out = &block->parameters[i];
     }
-    return other;
+    if (c->norms != NORMS_BEFORE)
+        block->out_norm = add_gain(model, c->width, layer, out_norm);
+}
+
+static bool is_alike(const struct config *c, const struct lora *lora, size_t layer, size_t other)
+{
+    const struct mixer *mixer = config_mixer(c, layer);
+    bool alike = mixer == config_mixer(c, other) && config_mlp(c, layer) == config_mlp(c, other) &&
+                 (!mixer->alike || mixer->alike(c, layer, other));
+    for (size_t i = 0; lora->table && i < LORA_TARGETS; i++) {
+        bool outside = 1u << i & (LORA_EMBEDDING | LORA_HEAD);
+        alike &=
+            outside || lora->table[other * LORA_TARGETS + i].rank == lora->table[layer * LORA_TARGETS + i].rank;
+    }
+    return alike;
+}
+
+static size_t module_count(const struct block_kind *kind)
+{
+    size_t count = 0;
+    while (kind->parameters[count].name)
+        count++;
+    CHECK(count <= BLOCK_PARAMETERS);
+    return count;
 }
 
 void model_list(struct model *model, const struct config *config, const struct lora *lora)
@@ -130,45 +163,25 @@ void model_list(struct model *model, const struct config *config, const struct l
     const struct config *c = config;
     *model = (struct model){.config = *config, .lora = *lora, .ranks = ranks_alone(config)};
     model->config.tied = config->tied && !lora->untied;
-    // Embedding, head and their factors, and a norm; per layer at most six norms, and seven projections of weight,
-    // bias and two factors.
-    model->parameters = calloc(7 + c->layers * (6 + 7 * 4), sizeof *model->parameters);
+    // The embedding, the head, their factors and a norm; each layer's four norms, and its modules with weight, bias
+    // and two factors.
+    size_t count = 7;
+    for (size_t l = 0; l < c->layers; l++)
+        count += 4 + 4 * (module_count(&config_mixer(c, l)->kind) + module_count(&config_mlp(c, l)->kind));
+    model->parameters = calloc(count, sizeof *model->parameters);
     model->layers = calloc(c->layers, sizeof *model->layers);
     CHECK(model->parameters && model->layers);
-    size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    bool before = c->norms != NORMS_AFTER, after = c->norms != NORMS_BEFORE;
+    const char *mlp_norm = c->norms == NORMS_BEFORE ? "post_attention_layernorm" : "pre_feedforward_layernorm";
     model->input.weight = model->embedding = add(model, c->vocab, c->width, "model.embed_tokens.weight");
     add_input_factors(model);
     for (size_t l = 0; l < c->layers; l++) {
         struct layer *layer = &model->layers[l];
         layer->first = &model->parameters[model->parameter_count];
-        layer->alike = alike(lora, l);
-        if (before)
-            layer->attention_norm = add_gain(model, c->width, l, "input_layernorm");
-        layer->q = add_projection(model, l, "self_attn.q_proj", q, c->width, c->qkv_bias, LORA_Q);
-        layer->k = add_projection(model, l, "self_attn.k_proj", kv, c->width, c->qkv_bias, LORA_K);
-        layer->v = add_projection(model, l, "self_attn.v_proj", kv, c->width, c->qkv_bias, LORA_V);
-        add_factors(model, l, LORA_QKV, "self_attn.qkv_proj", q + 2 * kv, c->width, 3,
-                    (struct projection *[]){&layer->q, &layer->k, &layer->v});
-        if (c->qk_norm) {
-            size_t whole = c->whole_qk_norm;
-            layer->q_norm = add_gain(model, whole ? q : c->head_dim, l, "self_attn.q_norm");
-            layer->k_norm = add_gain(model, whole ? kv : c->head_dim, l, "self_attn.k_norm");
-        }
-        layer->o = add_projection(model, l, "self_attn.o_proj", c->width, q, false, LORA_O);
-        if (after)
-            layer->attention_out_norm = add_gain(model, c->width, l, "post_attention_layernorm");
-        if (before) {
-            layer->mlp_norm =
-                add_gain(model, c->width, l, after ? "pre_feedforward_layernorm" : "post_attention_layernorm");
-        }
-        layer->gate = add_projection(model, l, "mlp.gate_proj", c->ffn, c->width, false, LORA_GATE);
-        layer->up = add_projection(model, l, "mlp.up_proj", c->ffn, c->width, false, LORA_UP);
-        add_factors(model, l, LORA_GATE_UP, "mlp.gate_up_proj", 2 * c->ffn, c->width, 2,
-                    (struct projection *[]){&layer->gate, &layer->up});
-        layer->down = add_projection(model, l, "mlp.down_proj", c->width, c->ffn, false, LORA_DOWN);
-        if (after)
-            layer->mlp_out_norm = add_gain(model, c->width, l, "post_feedforward_layernorm");
+        while (!is_alike(c, lora, l, layer->alike))
+            layer->alike++;
+        add_block(model, l, &config_mixer(c, l)->kind, "input_layernorm", "post_attention_layernorm",
+                  &layer->mixer);
+        add_block(model, l, &config_mlp(c, l)->kind, mlp_norm, "post_feedforward_layernorm", &layer->mlp);
     }
     model->final_norm = gain(model, add(model, 1, c->width, "model.norm.weight"));
     model->head = model->config.tied ? model->embedding : add(model, c->vocab, c->width, "lm_head.weight");

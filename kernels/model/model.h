@@ -3,7 +3,7 @@
 // (trainer.h) keeps the parameters' values and gradients.
 #pragma once
 #include "kernels/device/ops.h"
-#include "kernels/model/lora.h"
+#include "kernels/model/block.h"
 #include "kernels/model/ranks.h"
 
 #define PARAMETER_STATES 5
@@ -51,12 +51,16 @@ struct projection {
     double lora_scale;
 };
 
-// Norms, of a block's input and of its output, where they are; else NULL.
+struct block {
+    struct parameter *norm, *out_norm; // of its input, and of its output before that is added; NULL: none
+    struct projection parameters[BLOCK_PARAMETERS]; // by its kind's table: weight NULL: absent; of a gain it alone
+    const struct projection *out;                   // the last of these
+};
+
 struct layer {
     struct parameter *first; // of its parameters, which are one after another
-    struct parameter *attention_norm, *attention_out_norm, *mlp_norm, *mlp_out_norm, *q_norm, *k_norm;
-    struct projection q, k, v, o, gate, up, down;
-    size_t alike; // the lowest layer whose factors have the same ranks
+    struct block mixer, mlp;
+    size_t alike; // the lowest layer of the same kinds, whose factors have the same ranks: its cells cost as much
 };
 
 // The parameters' values and gradients are its keeper's to allocate (trainer.h).

@@ -27,9 +27,9 @@ struct state {
     // [segments], the input of each segment except the lowest: [needed tokens B, d]. The highest's is replaced by
     // its gradient, then by each lower segment's.
     struct tensor *x;
-    struct kv_store kv;               // of one segment at a time: [T B, G D], their gradients [sampled B, G D]
-    struct key_segment *key_segments; // [drawn.count]
-    struct tensor inputs;             // [sampled B, d], the drawn chunks' inputs from the rank below
+    struct kv_store kv; // of one segment at a time: carries of all tokens, gradients of the drawn ones
+    struct carry_segment *key_segments; // [drawn.count]
+    struct tensor inputs;               // [sampled B, d], the drawn chunks' inputs from the rank below
     // Between ranks: inputs of chunks, of which the first `coming` (and `coming_drawn` drawn ones) are requested;
     // the gradient of the next chunk's output; and the latest tensor sent.
     struct transfer *arrivals; // [needed]
@@ -59,21 +59,30 @@ static size_t sampled_of(const struct chunk_schedule *schedule)
     return tokens;
 }
 
-// Cost of a first pass over `reached` of the tokens, with `sampled` of them in drawn chunks.
-static struct segment_cost cost_of(const struct model *model, double reached, double sampled)
+// Bytes per token that a layer keeps in a first pass over `reached` of the tokens, with `sampled` of them in drawn
+// chunks.
+static double layer_kept(const struct model *model, size_t l, size_t chunk, double reached, double sampled)
 {
+    return cost_carry(model, l, chunk) * reached + cost_carry_gradient(model, l) * sampled;
+}
+
+static struct segment_cost cost_of(const struct model *model, size_t chunk, double reached, double sampled)
+{
+    const struct ranks *ranks = &model->ranks;
     // The gradient replaces the highest segment's input.
-    return (struct segment_cost){.input = cost_hidden(model) * reached,
-                                 .layer = cost_kv(model) * reached + cost_kv_gradients(model) * sampled,
-                                 .below = cost_hidden(model) * reached};
+    struct segment_cost cost = {.input = cost_hidden(model) * reached, .below = cost_hidden(model) * reached};
+    for (size_t l = ranks->first_layer; l < ranks->end_layer; l++)
+        cost.layer += layer_kept(model, l, chunk, reached, sampled);
+    cost.layer /= (double)(ranks->end_layer - ranks->first_layer);
+    return cost;
 }
 
 // The segments of the rank's layers.
 static struct segments rank_segments(const struct model *model, const struct chunk_options *options, double share)
 {
     const struct ranks *ranks = &model->ranks;
-    struct segments segments =
-        segments_of(&options->segments, ranks->end_layer - ranks->first_layer, cost_of(model, 1, share));
+    struct segments segments = segments_of(&options->segments, ranks->end_layer - ranks->first_layer,
+                                           cost_of(model, options->chunk, 1, share));
     for (size_t s = 0; s < segments.count; s++) {
         segments.items[s].first += ranks->first_layer;
         segments.items[s].end += ranks->first_layer;
@@ -131,13 +140,18 @@ static void state_close(struct state *state)
     segments_free(&state->segments);
 }
 
-// Opens keys and values of a segment's layers, for the first `count` chunks.
+static struct carry_size carry_size_of(const struct state *state, size_t tokens)
+{
+    return (struct carry_size){tokens, state->step->batch->batch, state->schedule->chunks.chunk};
+}
+
+// Opens the carries of a segment's layers, for the first `count` chunks.
 static void kv_open(struct state *state, struct segment segment, size_t count)
 {
     const struct chunk_options *options = state->step->options;
     kv_store_open(&state->kv, state->step->model, segment.first, segment.end,
                   options->offload == CHUNK_OFFLOAD_KV ? PLACE_HOST : PLACE_DEVICE,
-                  tokens_of(state->schedule, count) * state->step->batch->batch);
+                  carry_size_of(state, tokens_of(state->schedule, count)));
 }
 
 // After a chunk of a first pass: the next one of the same segment, or else the layer `above`.
@@ -312,7 +326,7 @@ static void list_key_segments(struct state *state)
     const struct chunk_schedule *schedule = state->schedule;
     for (size_t i = 0; !schedule->whole && i < schedule->drawn.count; i++) {
         struct span span = chunk_span(schedule->chunks, schedule->drawn.items[i]);
-        state->key_segments[i] = (struct key_segment){.start = span.start, .count = span.count};
+        state->key_segments[i] = (struct carry_segment){.start = span.start, .count = span.count};
     }
 }
 
@@ -322,11 +336,12 @@ static size_t key_segments_read(struct state *state, size_t j)
     const struct chunk_schedule *schedule = state->schedule;
     struct span span = chunk_span(schedule->chunks, schedule->drawn.items[j]);
     if (schedule->whole)
-        state->key_segments[0] = (struct key_segment){.start = 0, .count = span.start + span.count};
+        state->key_segments[0] = (struct carry_segment){.start = 0, .count = span.start + span.count};
     return schedule->whole ? 1 : j + 1;
 }
 
-// Scales the gradients that chunks to the right added to the keys of chunk j, before it adds its own.
+// Scales the gradients that chunks to the right added to the keys of chunk j, before it adds its own. A state's
+// gradient passes through the chunk as it is: its factor applies where it enters the chunk's tokens.
 static void scale(struct state *state, struct segment segment, size_t j)
 {
     const struct chunk_schedule *schedule = state->schedule;
@@ -334,9 +349,10 @@ static void scale(struct state *state, struct segment segment, size_t j)
     for (size_t i = 0; schedule->kv_factor && i < j; i++)
         row += state->key_segments[i].count * B;
     for (size_t l = segment.first; schedule->kv_factor && j + 1 < schedule->drawn.count && l < segment.end; l++) {
-        struct kv grad = kv_rows(state->kv.grad[l], row, state->key_segments[j].count * B);
-        op_scale(state->step->model->device, grad.k, schedule->kv_factor[j]);
-        op_scale(state->step->model->device, grad.v, schedule->kv_factor[j]);
+        struct carry grad = carry_rows(state->kv.grad[l], row, state->key_segments[j].count * B);
+        state->key_segments[j].factor = schedule->kv_factor[j];
+        for (size_t i = 0; !grad.border && i < CARRY_TENSORS; i++)
+            op_scale(state->step->model->device, grad.t[i], schedule->kv_factor[j]);
     }
 }
 
@@ -395,7 +411,8 @@ static void run_backward(struct state *state, size_t s)
     size_t B = state->step->batch->batch;
     if (schedule->drawn.count) {
         // With all chunks drawn, every chunk reads and writes all of them; those of a few stay on the device.
-        kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE, state->sampled * B);
+        kv_store_open_gradients(&state->kv, schedule->whole ? state->kv.place : PLACE_DEVICE,
+                                carry_size_of(state, state->sampled));
     }
     list_key_segments(state);
     for (size_t j = schedule->drawn.count; j-- > 0;) {
@@ -473,15 +490,22 @@ double chunk_schedule_kept(const struct model *model, const struct chunk_options
     double context = (double)tokens_of(schedule, schedule->chunks.count),
            reached = (double)tokens_of(schedule, chunks) / context,
            sampled = (double)sampled_of(schedule) / context;
-    struct segment_cost cost = cost_of(model, reached, sampled);
+    struct segment_cost cost = cost_of(model, options->chunk, reached, sampled);
     double others = cost_input(model) * sampled + (model->lowest_trained > 0 ? cost_hidden(model) * reached : 0);
-    if (options->offload == CHUNK_OFFLOAD_KV) {
-        double buffer = cost_kv(model) * reached + (schedule->whole ? cost_kv_gradients(model) : 0);
-        cost.layer = schedule->whole ? 0 : cost_kv_gradients(model) * sampled;
-        cost.several = buffer;
-        others += buffer;
+    double *layers = calloc(model->config.layers, sizeof *layers), buffer = 0;
+    CHECK(layers);
+    bool offload = options->offload == CHUNK_OFFLOAD_KV;
+    for (size_t l = 0; l < model->config.layers; l++) {
+        double gradient = cost_carry_gradient(model, l),
+               near = cost_carry(model, l, options->chunk) * reached + (schedule->whole ? gradient : 0);
+        layers[l] = !offload          ? layer_kept(model, l, options->chunk, reached, sampled)
+                    : schedule->whole ? 0
+                                      : gradient * sampled;
+        buffer = offload && near > buffer ? near : buffer;
     }
-    double kept = segments_kept(&segments, cost) + others;
+    cost.several = buffer;
+    double kept = segments_kept(&segments, cost, layers) + others + buffer;
+    free(layers);
     segments_free(&segments);
     return kept;
 }

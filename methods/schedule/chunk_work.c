@@ -11,15 +11,15 @@ static struct tensor hidden(struct model *model, size_t rows, enum category cate
     return tensor_new(model->device, rows, model->config.width, model->device->ops->dtype, category);
 }
 
-// Acquires layer l's keys and values on the way up, of which the first `rows` rows are read, of the highest layer
-// `highest`. Prefetches the next layer's.
-static struct kv acquire_kv_upward(struct kv_store *kv, size_t l, struct segment segment, size_t rows,
-                                   size_t highest)
+// Acquires layer l's carry on the way up, of which the first `rows` rows are read. projects: no cell of the highest
+// layer runs. Prefetches the next layer's.
+static struct carry acquire_kv_upward(struct kv_store *kv, size_t l, struct segment segment, size_t rows,
+                                      bool projects)
 {
     if (!double_buffer_is_ahead(&kv->buffers)) // the first chunk, or one layer in one buffer
-        kv_store_prefetch(kv, l, (struct kv_prefix){.kv = l + 1 < segment.end ? rows : highest});
+        kv_store_prefetch(kv, l, (struct kv_prefix){.kv = rows, .projects = projects && l + 1 == segment.end});
     if (l + 1 < segment.end)
-        kv_store_prefetch(kv, l + 1, (struct kv_prefix){.kv = l + 2 < segment.end ? rows : highest});
+        kv_store_prefetch(kv, l + 1, (struct kv_prefix){.kv = rows, .projects = projects && l + 2 == segment.end});
     return kv_store_acquire(kv, l, (struct kv_prefix){0}).kv;
 }
 
@@ -43,9 +43,8 @@ static struct kv_prefix prefix_downward(const struct chunk_work *work, size_t ba
     return prefix;
 }
 
-// Acquires layer l's prefetched keys and values, and their gradients, in the chunk's key segments. Prefetches the
-// next layer's.
-static struct kv acquire_kv_downward(const struct chunk_work *work, size_t l, size_t batch)
+// Acquires layer l's prefetched carry, and its gradients, in the chunk's key segments. Prefetches the next layer's.
+static struct carry acquire_kv_downward(const struct chunk_work *work, size_t l, size_t batch)
 {
     size_t row = 0;
     struct kv_prefix prefix = prefix_downward(work, batch);
@@ -53,10 +52,8 @@ static struct kv acquire_kv_downward(const struct chunk_work *work, size_t l, si
         kv_store_prefetch(work->kv, l - 1, prefix);
     struct kv_layer layer = kv_store_acquire(work->kv, l, prefix);
     for (size_t i = 0; i < work->key_segment_count; i++) {
-        struct key_segment *segment = &work->key_segments[i];
-        struct kv grad = kv_rows(layer.grad, row, segment->count * batch);
-        segment->grad_k = grad.k;
-        segment->grad_v = grad.v;
+        struct carry_segment *segment = &work->key_segments[i];
+        segment->grad = carry_rows(layer.grad, row, segment->count * batch);
         row += segment->count * batch;
     }
     return layer.kv;
@@ -76,7 +73,7 @@ void chunk_forward(struct step *step, struct segment segment, struct span chunk,
     size_t start = chunk.start * step->batch->batch;
     for (size_t l = segment.first; l < segment.end; l++) {
         bool highest = l + 1 == segment.end;
-        struct kv own = acquire_kv_upward(kv, l, segment, start, output == CHUNK_KV ? 0 : start);
+        struct carry own = acquire_kv_upward(kv, l, segment, start, output == CHUNK_KV);
         unit_acquire(model, unit_of_layer(l));
         if (highest && output != CHUNK_LOSS)
             prefetch_next(model, kv, next);
@@ -142,8 +139,7 @@ void chunk_rebuild(struct step *step, struct chunk_work *work)
     for (size_t l = first; l < end; l++) {
         enum keep how = inner ? KEEP_NOTHING : options->keep;
         bool continues = !inner || l + 1 < end || top || work->y.data;
-        struct kv kv =
-            acquire_kv_upward(work->kv, l, work->segment, read, inner && !top && !work->y.data ? 0 : read);
+        struct carry kv = acquire_kv_upward(work->kv, l, work->segment, read, inner && !top && !work->y.data);
         unit_acquire(model, unit_of_layer(l));
         if (!work->cached) {
             kv_project(model, step->batch, l, chunk, x[l], kv, continues ? &work->kept[l] : NULL, how);
@@ -176,7 +172,7 @@ void chunk_descend(struct step *step, struct chunk_work *work)
     if (top && model->config.tied && !ranks_lowest(&model->ranks))
         done(step, work, UNIT_EMBEDDING); // this rank's part, which is the head's
     for (size_t l = end; l-- > first;) {
-        struct kv kv = acquire_kv_downward(work, l, B);
+        struct carry kv = acquire_kv_downward(work, l, B);
         unit_acquire(model, unit_of_layer(l));
         if (inner)
             cell_forward(model, step->batch, l, chunk, x[l], kv, tensor_none(), &work->kept[l], options->keep);

@@ -50,9 +50,9 @@ struct chunk_work {
     bool cached;         // its keys and values are already in kv
     bool first, last;    // no chunk of the segment runs before, after it
     struct chunk_next next;
-    // The keys with gradients, contiguous in kv; the last segment is the chunk's own. Their tensors are set layer
-    // by layer.
-    struct key_segment *key_segments;
+    // The tokens whose carries take gradients, contiguous in kv; the last segment is the chunk's own. Their tensors
+    // are set layer by layer.
+    struct carry_segment *key_segments;
     size_t key_segment_count;
     struct loss_weights weights;
     // [C B, d]: x as above; y becomes the highest layer's output, if it is a tensor and there is a layer above;

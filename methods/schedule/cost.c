@@ -8,9 +8,16 @@ static double statistic(const struct model *model)
 {
     return dtype_bytes(dtype_statistic(model->device->ops->dtype));
 }
-static double kv_width(const struct model *model)
+static double pair_bytes(struct pair_shape shape)
 {
-    return model->config.kv_heads * model->config.head_dim;
+    double bytes = 0;
+    for (size_t i = 0; i < CARRY_TENSORS; i++)
+        bytes += (double)shape.cols[i] * dtype_bytes(shape.dtype[i]);
+    return bytes;
+}
+static const struct mixer *mixer_of(const struct model *model, size_t layer)
+{
+    return config_mixer(&model->config, layer);
 }
 
 double cost_input(const struct model *model)
@@ -21,13 +28,15 @@ double cost_hidden(const struct model *model)
 {
     return model->config.width * element(model);
 }
-double cost_kv(const struct model *model)
+double cost_carry(const struct model *model, size_t layer, size_t chunk)
 {
-    return 2 * kv_width(model) * element(model);
+    struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
+    return pair_bytes(shape.value) * (!shape.at_borders ? 1 : chunk ? 1 / (double)chunk : 0);
 }
-double cost_kv_gradients(const struct model *model)
+double cost_carry_gradient(const struct model *model, size_t layer)
 {
-    return 2 * kv_width(model) * dtype_bytes(model->kv_gradient_dtype);
+    struct carry_shape shape = mixer_of(model, layer)->carry(model, layer);
+    return shape.at_borders ? 0 : pair_bytes(shape.grad);
 }
 // Minimum number of ranks whose keys and values of a layer are resident at once.
 static double ranks_at_once(const struct model *model)
@@ -38,32 +47,31 @@ static double ranks_at_once(const struct model *model)
            : exchange == EXCHANGE_ALL_TO_ALL && heads < ranks ? ranks / heads
                                                               : 1;
 }
-double cost_layer_kv(const struct model *model)
+double cost_layer_carry(const struct model *model, size_t chunk, bool gradient)
 {
-    return cost_kv(model) * ranks_at_once(model);
-}
-double cost_layer_kv_gradients(const struct model *model)
-{
-    return cost_kv_gradients(model) * ranks_at_once(model);
+    double max = 0;
+    for (size_t l = model->lowest_trained; l < model->config.layers; l++) {
+        double bytes = cost_carry(model, l, chunk) + (gradient ? cost_carry_gradient(model, l) : 0);
+        max = bytes > max ? bytes : max;
+    }
+    return max * ranks_at_once(model);
 }
 
-double cost_attention(const struct model *model)
+double cost_outputs(const struct model *model, size_t layer)
 {
-    const struct config *c = &model->config;
-    return (double)(c->heads * c->head_dim) * element(model) + (double)c->heads * statistic(model);
+    return pair_bytes(mixer_of(model, layer)->outputs(model, layer));
 }
 
-double cost_cell(const struct model *model)
+// The statistics of a block's norms, what it adds before the second, and the rest.
+static double cost_block(const struct model *model, size_t layer, const struct block_kind *kind)
 {
-    const struct config *c = &model->config;
-    double elements = 2.0 * c->heads * c->head_dim + c->width + 2.0 * c->ffn, statistics = c->heads + 2;
-    if (c->qk_norm) {
-        elements += kv_width(model);
-        statistics += c->whole_qk_norm ? 2 : c->heads + c->kv_heads;
-    }
-    if (c->norms != NORMS_BEFORE) {
-        elements += 2.0 * c->width; // block outputs before their norms
-        statistics += c->norms == NORMS_AROUND ? 2 : 0;
-    }
-    return elements * element(model) + statistics * statistic(model);
+    enum norms norms = model->config.norms;
+    return (norms != NORMS_AFTER ? statistic(model) : 0) +
+           (norms != NORMS_BEFORE ? statistic(model) + cost_hidden(model) : 0) + kind->kept_bytes(model, layer);
+}
+
+double cost_cell(const struct model *model, size_t layer)
+{
+    return cost_hidden(model) + cost_block(model, layer, &mixer_of(model, layer)->kind) +
+           cost_block(model, layer, &config_mlp(&model->config, layer)->kind);
 }

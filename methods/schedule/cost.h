@@ -3,15 +3,17 @@
 #pragma once
 #include "kernels/model/model.h"
 
-double cost_input(const struct model *model);        // d e if a rank below sends the lowest layer's input, else 0
-double cost_hidden(const struct model *model);       // d e
-double cost_kv(const struct model *model);           // 2 G D e
-double cost_kv_gradients(const struct model *model); // 2 G D a
-// For a whole layer: P ranks that share tokens and gather hold P times as much per own token; ranks that exchange
-// heads, if there are fewer heads, P / G times as much.
-double cost_layer_kv(const struct model *model);
-double cost_layer_kv_gradients(const struct model *model);
-// Attention's output, kept from the forward: H D e, and a statistic per head.
-double cost_attention(const struct model *model);
-// A lean cell keeps besides its input, keys and values: q, o, x_mid, gate, up and the statistics.
-double cost_cell(const struct model *model);
+double cost_input(const struct model *model);  // d e if a rank below sends the lowest layer's input, else 0
+double cost_hidden(const struct model *model); // d e
+// A layer's carry, of attention 2 G D e, and its gradient, 2 G D a. A state costs one per chunk, nothing in a
+// single chunk (chunk 0), and its gradient nothing.
+double cost_carry(const struct model *model, size_t layer, size_t chunk);
+double cost_carry_gradient(const struct model *model, size_t layer);
+// For the layer with the most: P ranks that share tokens and gather hold P times as much per own token; ranks that
+// exchange heads, if there are fewer heads, P / G times as much.
+double cost_layer_carry(const struct model *model, size_t chunk, bool gradient);
+// A mixer's outputs, kept from the forward: attention's H D e, and a statistic per head.
+double cost_outputs(const struct model *model, size_t layer);
+// A lean cell keeps besides its input and carry: with attention and a dense MLP q, o, x_mid, gate, up and the
+// statistics.
+double cost_cell(const struct model *model, size_t layer);

@@ -10,12 +10,15 @@ static struct tensor hidden(struct step *step)
 }
 
 struct activations layer_cell(struct kept_attention attention, struct span chunk, size_t B,
-                              enum attention_output output)
+                              enum mixer_output output)
 {
-    struct activations own = {0}, kept = {.attention = output,
-                                          .o = chunk_rows(attention.o, chunk, B),
-                                          .logsumexp = chunk_rows(attention.logsumexp, chunk, B)};
-    return attention.kept ? kept : own;
+    struct activations cell = {0};
+    if (attention.kept) {
+        cell.output = output;
+        for (size_t i = 0; i < MIXER_OUTPUTS; i++)
+            cell.mixer.own[i] = chunk_rows(attention.t[i], chunk, B);
+    }
+    return cell;
 }
 
 // Computes the output of layer l: [T B, d], chunk by chunk.
@@ -24,7 +27,7 @@ static struct tensor forward(struct step *step, size_t l, struct chunks chunks, 
 {
     struct model *model = step->model;
     size_t B = step->batch->batch;
-    struct kv kv = kv_new(model, x.rows, x.dtype, CATEGORY_KV_CACHE);
+    struct carry kv = carry_new(model, l, PLACE_DEVICE, (struct carry_size){chunks.context, B, chunks.chunk});
     struct tensor y = hidden(step);
     bool shared = batch_is_shared(step->batch); // then all keys and values come first
     unit_acquire(model, unit_of_layer(l));
@@ -32,18 +35,18 @@ static struct tensor forward(struct step *step, size_t l, struct chunks chunks, 
         struct span chunk = chunk_span(chunks, c);
         kv_project(model, step->batch, l, chunk, chunk_rows(x, chunk, B), kv, NULL, KEEP_NOTHING);
     }
-    kv = kv_gather_take(model, step->batch, kv);
+    kv = carry_gather_take(model, step->batch, kv);
     unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
     for (size_t c = 0; c < chunks.count; c++) {
         struct span chunk = chunk_span(chunks, c);
-        struct activations cell = layer_cell(attention, chunk, B, ATTENTION_WRITE);
+        struct activations cell = layer_cell(attention, chunk, B, OUTPUT_WRITE);
         struct tensor part = chunk_rows(x, chunk, B);
         if (!shared)
             kv_project(model, step->batch, l, chunk, part, kv, &cell, KEEP_NOTHING);
         cell_forward(model, step->batch, l, chunk, part, kv, chunk_rows(y, chunk, B), &cell, KEEP_NOTHING);
     }
     unit_release(model, unit_of_layer(l));
-    kv_free(model, &kv);
+    carry_free(model, &kv);
     return y;
 }
 
@@ -53,15 +56,18 @@ struct state {
     const struct layer_schedule *schedule;
     struct chunks chunks;
     struct segments segments;
-    struct offload inputs;       // number l: [T B, d], input of layer l
-    struct offload o, logsumexp; // number l: attention's output there
+    struct offload inputs;                 // number l: [T B, d], input of layer l
+    struct offload outputs[MIXER_OUTPUTS]; // number l: attention's output there
 };
 
 // A layer's input costs as much as a segment's; that of a segment's lowest layer is the segment's. Attention of a
 // lower segment's highest layer is recomputed.
 static struct segment_cost cost_of(const struct model *model, enum layer_attention attention)
 {
-    double input = cost_hidden(model), kept = attention == LAYER_ATTENTION_KEPT ? cost_attention(model) : 0;
+    size_t layers = model->config.layers;
+    double input = cost_hidden(model), kept = 0;
+    for (size_t l = 0; attention == LAYER_ATTENTION_KEPT && l < layers; l++)
+        kept += cost_outputs(model, l) / (double)layers;
     return (struct segment_cost){.input = input, .layer = input + kept, .top = -input, .below = -input - kept};
 }
 
@@ -78,34 +84,35 @@ static struct tensor embedding(const struct state *state)
     return x;
 }
 
+static size_t outputs_of(const struct state *state, size_t l)
+{
+    struct model *model = state->step->model;
+    struct pair_shape shape = config_mixer(&model->config, l)->outputs(model, l);
+    return shape.cols[1] ? 2 : 1;
+}
+
 // Allocates attention's output of layer l before the layer's forward, which writes it; the next function stores it
 // afterwards.
-static struct kept_attention attention_new(struct state *state, bool kept)
+static struct kept_attention attention_new(struct state *state, size_t l, bool kept)
 {
-    const struct step *step = state->step;
-    const struct config *c = &step->model->config;
-    struct device *device = step->model->device;
-    size_t rows = step->batch->context * step->batch->batch;
+    struct model *model = state->step->model;
+    struct pair_shape shape = config_mixer(&model->config, l)->outputs(model, l);
+    size_t rows = state->step->batch->context * state->step->batch->batch;
     struct kept_attention attention = {.kept = kept};
-    if (kept) {
-        attention.o =
-            tensor_new(device, rows, c->heads * c->head_dim, device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
-        attention.logsumexp =
-            tensor_new(device, rows, c->heads, dtype_statistic(device->ops->dtype), CATEGORY_HIDDEN_CHECKPOINTS);
-    }
+    for (size_t i = 0; kept && i < outputs_of(state, l); i++)
+        attention.t[i] =
+            tensor_new(model->device, rows, shape.cols[i], shape.dtype[i], CATEGORY_HIDDEN_CHECKPOINTS);
     return attention;
 }
 static void attention_offload(struct state *state, size_t l, struct kept_attention attention)
 {
-    if (attention.kept) {
-        offload_put(&state->o, l, attention.o);
-        offload_put(&state->logsumexp, l, attention.logsumexp);
-    }
+    for (size_t i = 0; attention.kept && i < outputs_of(state, l); i++)
+        offload_put(&state->outputs[i], l, attention.t[i]);
 }
 static void attention_release(struct state *state, size_t l)
 {
-    offload_release(&state->o, l);
-    offload_release(&state->logsumexp, l);
+    for (size_t i = 0; i < outputs_of(state, l); i++)
+        offload_release(&state->outputs[i], l);
 }
 
 // Tells whether the forward of layer l directly precedes its segment's backward and keeps attention's output.
@@ -116,24 +123,20 @@ static bool keeps_attention(const struct state *state, size_t segment, size_t l)
 }
 static void attention_prefetch(struct state *state, size_t segment, size_t l)
 {
-    if (keeps_attention(state, segment, l)) {
-        offload_prefetch(&state->o, l);
-        offload_prefetch(&state->logsumexp, l);
-    }
+    for (size_t i = 0; keeps_attention(state, segment, l) && i < outputs_of(state, l); i++)
+        offload_prefetch(&state->outputs[i], l);
 }
 static struct kept_attention attention_acquire(struct state *state, size_t segment, size_t l)
 {
     struct kept_attention attention = {.kept = keeps_attention(state, segment, l)};
-    if (attention.kept) {
-        attention.o = offload_acquire(&state->o, l);
-        attention.logsumexp = offload_acquire(&state->logsumexp, l);
-    }
+    for (size_t i = 0; attention.kept && i < outputs_of(state, l); i++)
+        attention.t[i] = offload_acquire(&state->outputs[i], l);
     return attention;
 }
 static void attention_free(struct state *state, size_t l)
 {
-    offload_free(&state->o, l);
-    offload_free(&state->logsumexp, l);
+    for (size_t i = 0; i < MIXER_OUTPUTS; i++)
+        offload_free(&state->outputs[i], l);
 }
 
 // Runs layers [first, end) from the lowest one's input x. Stores the inputs of layers `keep`, and attention's
@@ -143,7 +146,7 @@ static struct tensor climb(struct state *state, size_t first, size_t end, struct
 {
     bool keeps = runs_next && state->schedule->attention == LAYER_ATTENTION_KEPT;
     for (size_t l = first; l < end; l++) {
-        struct kept_attention of_layer = attention_new(state, keeps);
+        struct kept_attention of_layer = attention_new(state, l, keeps);
         if (l >= keep.first && l < keep.end && is_kept(state, l))
             offload_put(&state->inputs, l, x);
         struct tensor y = forward(state->step, l, state->chunks, x, of_layer);
@@ -232,8 +235,8 @@ void layer_schedule_run(struct step *step, const struct layer_schedule *schedule
                           .chunks = chunks_of(step->batch->context, schedule->chunk),
                           .segments = layer_segments(model, schedule->segments, schedule->attention)};
     offload_open(&state.inputs, model->device, schedule->kept, layers);
-    offload_open(&state.o, model->device, schedule->kept, layers);
-    offload_open(&state.logsumexp, model->device, schedule->kept, layers);
+    for (size_t i = 0; i < MIXER_OUTPUTS; i++)
+        offload_open(&state.outputs[i], model->device, schedule->kept, layers);
     size_t lowest = state.segments.items[0].first;
     struct tensor x = climb(&state, 0, lowest, embedding(&state), (struct segment){0}, false);
     for (size_t s = 0; s < state.segments.count; s++) {
@@ -260,8 +263,8 @@ void layer_schedule_run(struct step *step, const struct layer_schedule *schedule
     embed_backward(model, step->batch, grad, 0);
     unit_done(model, UNIT_EMBEDDING);
     tensor_free(model->device, &grad);
-    offload_close(&state.logsumexp);
-    offload_close(&state.o);
+    for (size_t i = MIXER_OUTPUTS; i-- > 0;)
+        offload_close(&state.outputs[i]);
     offload_close(&state.inputs);
     segments_free(&state.segments);
 }
@@ -269,9 +272,13 @@ void layer_schedule_run(struct step *step, const struct layer_schedule *schedule
 double layer_schedule_kept(const struct model *model, const struct segment_options *options,
                            enum layer_attention attention)
 {
-    struct segment_cost cost = cost_of(model, attention);
     struct segments segments = layer_segments(model, options, attention);
-    double kept = segments_kept(&segments, cost);
+    double *layers = calloc(model->config.layers, sizeof *layers);
+    CHECK(layers);
+    for (size_t l = 0; l < model->config.layers; l++)
+        layers[l] = cost_hidden(model) + (attention == LAYER_ATTENTION_KEPT ? cost_outputs(model, l) : 0);
+    double kept = segments_kept(&segments, cost_of(model, attention), layers);
+    free(layers);
     bool embedding = segments.count == 1 || model->lowest_trained > 0; // then the lowest layer's is kept too
     segments_free(&segments);
     return kept + (embedding ? 2 : 1) * cost_hidden(model);

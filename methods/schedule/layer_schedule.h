@@ -25,10 +25,10 @@ enum layer_attention { LAYER_ATTENTION_REBUILT, LAYER_ATTENTION_KEPT };
         .nth = option_nth_choice                                                                                   \
     }
 
-// Attention's output in a layer: o: [T B, H D], logsumexp: [T B, H].
+// Outputs of a layer's mixer; attention's are o: [T B, H D] and logsumexp: [T B, H].
 struct kept_attention {
     bool kept;
-    struct tensor o, logsumexp;
+    struct tensor t[MIXER_OUTPUTS];
 };
 
 struct layer_schedule {
@@ -50,7 +50,7 @@ struct segments layer_segments(const struct model *model, const struct segment_o
 size_t layer_next(const struct segments *segments, size_t s, size_t l);
 // A chunk's cell whose attention output is to be written or read; the cell's own if none is kept.
 struct activations layer_cell(struct kept_attention attention, struct span chunk, size_t batch,
-                              enum attention_output output);
+                              enum mixer_output output);
 // Both tensors are on the device.
 void layer_schedule_run(struct step *step, const struct layer_schedule *schedule);
 // Maximum bytes per token that it keeps: layers' inputs, attention's outputs, and the gradient.

@@ -33,9 +33,10 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
     struct model *model = state->step->model;
     struct device *device = model->device;
     bool shared = batch_is_shared(state->step->batch); // then all keys and values come first
+    struct carry_size size = {state->chunks.context, state->step->batch->batch, state->chunks.chunk};
     for (size_t l = first; l < end; l++) {
         bool kept = l + 1 >= keep.first && l + 1 < keep.end;
-        struct kv kv = kv_new(model, state->x.rows, state->x.dtype, CATEGORY_KV_CACHE);
+        struct carry kv = carry_new(model, l, PLACE_DEVICE, size);
         if (kept)
             state->far[l + 1] = hidden(state, PLACE_HOST);
         unit_acquire(model, unit_of_layer(l));
@@ -44,7 +45,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
             kv_project(model, state->step->batch, l, chunk_span(state->chunks, c), rows_of(state, state->x, c), kv,
                        NULL, KEEP_NOTHING);
         }
-        kv = kv_gather_take(model, state->step->batch, kv);
+        kv = carry_gather_take(model, state->step->batch, kv);
         unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
         for (size_t c = 0; c < state->chunks.count; c++) {
             struct span chunk = chunk_span(state->chunks, c);
@@ -61,7 +62,7 @@ static void climb(struct state *state, size_t first, size_t end, struct segment 
                 state->out[c] = copy_out_written(device, rows_of(state, state->far[l + 1], c), x);
         }
         unit_release(model, unit_of_layer(l));
-        kv_free(model, &kv);
+        carry_free(model, &kv);
     }
 }
 

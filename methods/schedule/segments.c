@@ -29,11 +29,15 @@ bool segments_check(const struct segment_options *options, size_t layers, struct
     return true;
 }
 
-// Bytes kept by a segment of `lengths` layers with `above` others above it, of `count`.
-static double kept(size_t count, size_t above, size_t lengths, struct segment_cost cost)
+// Bytes kept by a segment with `above` others above it, of `count`, whose `length` layers keep `layers`.
+static double kept_with(size_t count, size_t above, size_t length, double layers, struct segment_cost cost)
 {
-    return (double)(count - 1 - above) * cost.input + (double)lengths * cost.layer +
-           (above ? cost.below : cost.top) + (lengths > 1 ? cost.several : 0);
+    return (double)(count - 1 - above) * cost.input + layers + (above ? cost.below : cost.top) +
+           (length > 1 ? cost.several : 0);
+}
+static double kept(size_t count, size_t above, size_t length, struct segment_cost cost)
+{
+    return kept_with(count, above, length, (double)length * cost.layer, cost);
 }
 
 // Adds each layer to the segment that then keeps least: the resulting maximum is minimal.
@@ -93,12 +97,16 @@ void segments_free(struct segments *segments)
     *segments = (struct segments){0};
 }
 
-double segments_kept(const struct segments *segments, struct segment_cost cost)
+double segments_kept(const struct segments *segments, struct segment_cost cost, const double *layers)
 {
     double max = 0;
     for (size_t i = 0; i < segments->count; i++) {
         struct segment segment = segments->items[i];
-        double now = kept(segments->count, segments->count - 1 - i, segment.end - segment.first, cost);
+        size_t length = segment.end - segment.first;
+        double sum = layers ? 0 : (double)length * cost.layer;
+        for (size_t l = segment.first; layers && l < segment.end; l++)
+            sum += layers[l];
+        double now = kept_with(segments->count, segments->count - 1 - i, length, sum, cost);
         max = now > max ? now : max;
     }
     return max;

@@ -34,7 +34,7 @@ struct segment_options {
 // Bytes per token kept during a segment's backward.
 struct segment_cost {
     double input;   // for itself and every segment below, except the lowest
-    double layer;   // for each of its layers
+    double layer;   // for each of its layers, on average
     double top;     // extra for the highest segment
     double below;   // extra for any other
     double several; // extra for one with two layers or more
@@ -54,5 +54,5 @@ struct segments segments_of(const struct segment_options *options, size_t layers
 // Removes the layers below `lowest`, which have no backward.
 void segments_raise(struct segments *segments, size_t lowest);
 void segments_free(struct segments *segments);
-// The maximum kept at any moment, in bytes per token.
-double segments_kept(const struct segments *segments, struct segment_cost cost);
+// The maximum kept at any moment, in bytes per token. layers: by layer; NULL: cost.layer for each.
+double segments_kept(const struct segments *segments, struct segment_cost cost, const double *layers);

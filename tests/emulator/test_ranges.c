@@ -61,7 +61,7 @@ static void test_ranges_of_a_step(void **state)
     assert_int_equal(count(ranges, "2 cell_forward, layer 2, token 0\n"), 1);
     assert_int_equal(count(ranges, "2 cell_forward, layer 2, token 32\n"), 1);
     assert_int_equal(count(ranges, "2 cell_backward_mlp, layer 1, token 32\n"), 1);
-    assert_int_equal(count(ranges, "2 cell_backward_attention, layer 1, token 0\n"), 1);
+    assert_int_equal(count(ranges, "2 cell_backward_mixer, layer 1, token 0\n"), 1);
     assert_int_equal(count(ranges, "2 head_backward, token 32\n"), 1);
     // Attention's backward: two columns, three layers; within it glue, and within that the engines.
     assert_int_equal(count(ranges, "3 attention_backward\n4 attention_glue\n5 attention_backward\n"), 6);

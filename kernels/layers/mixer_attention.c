@@ -1,0 +1,394 @@
+// Attention: o = softmax(q k^T) v per head, over the keys of the chunk and of those to its left; q, k, v are
+// projected from the norm of x, or x. Its carry is keys and values.
+#include "kernels/attention/attend.h"
+#include "kernels/attention/attention_shape.h"
+#include "kernels/layers/block_ends.h"
+#include "kernels/layers/rotation.h"
+
+enum { Q, K, V, QKV, Q_NORM, K_NORM, O };
+
+static const struct block_parameter parameters[] = {
+    [Q] = {"self_attn.q_proj", LORA_Q}, [K] = {"self_attn.k_proj", LORA_K},
+    [V] = {"self_attn.v_proj", LORA_V}, [QKV] = {"self_attn.qkv_proj", LORA_QKV, .joins = 3},
+    [Q_NORM] = {"self_attn.q_norm"},    [K_NORM] = {"self_attn.k_norm"},
+    [O] = {"self_attn.o_proj", LORA_O}, {0}};
+
+static size_t q_cols(const struct config *c)
+{
+    return c->heads * c->head_dim;
+}
+static size_t kv_cols(const struct config *c)
+{
+    return c->kv_heads * c->head_dim;
+}
+
+static struct block_shape shape(const struct config *c, size_t parameter)
+{
+    size_t q = q_cols(c), kv = kv_cols(c), none = 0;
+    const struct block_shape shapes[] = {
+        [Q] = {q, c->width, c->qkv_bias},
+        [K] = {kv, c->width, c->qkv_bias},
+        [V] = {kv, c->width, c->qkv_bias},
+        [QKV] = {0},
+        [Q_NORM] = {!c->qk_norm        ? none
+                    : c->whole_qk_norm ? q
+                                       : c->head_dim},
+        [K_NORM] = {!c->qk_norm        ? none
+                    : c->whole_qk_norm ? kv
+                                       : c->head_dim},
+        [O] = {c->width, q},
+    };
+    return shapes[parameter];
+}
+
+static const struct block *block_of(const struct model *model, size_t layer)
+{
+    return &model->layers[layer].mixer;
+}
+
+// Scores are products of queries and keys: queries alone are multiplied by the gain of both.
+static struct rotated rotated_queries(const struct model *model, size_t layer)
+{
+    const struct config *c = &model->config;
+    double gain = config_rope_gain(c, config_rope_is_local(c, layer));
+    return (struct rotated){layer, c->heads, block_of(model, layer)->parameters[Q_NORM].weight,
+                            (c->query_scale > 0 ? c->query_scale : 1) * gain * gain};
+}
+
+static struct rotated rotated_keys(const struct model *model, size_t layer)
+{
+    return (struct rotated){layer, model->config.kv_heads, block_of(model, layer)->parameters[K_NORM].weight, 0};
+}
+
+// ---- from x to queries, keys and values
+
+// Results of one pass over a chunk's x, in which x is normed once: products of its norm, or of x, before their
+// own norms and RoPE, and statistics. No tensor: not that one.
+struct projected {
+    struct tensor q, k, v, h; // h: the norm of x
+    struct tensor rstd, rstd_k;
+};
+
+static void projections_forward(struct model *model, size_t layer, struct tensor x, const struct projected *to)
+{
+    const struct block *block = block_of(model, layer);
+    const struct projection *p = block->parameters;
+    struct rotated keys = rotated_keys(model, layer);
+    size_t n = x.rows, max = block_rows(model, layer, n), norms = rotated_norms(model, keys);
+    struct tensor h = {0}, normed = {0};
+    if (block->norm && !to->h.data)
+        h = scratch(model, max, x.cols);
+    if (to->rstd_k.data)
+        normed = scratch(model, max, to->k.cols);
+    for (struct blocks b = blocks_of(model->device, n, max); blocks_next(&b);) {
+        size_t row = b.row, rows = b.count;
+        struct tensor k = tensor_rows(to->k, row, rows);
+        struct tensor in = block_input(model, block, to->h, to->rstd, h, x, row, rows);
+        if (to->q.data)
+            projection_forward(model, &p[Q], tensor_rows(to->q, row, rows), in, false);
+        if (to->k.data)
+            projection_forward(model, &p[K], k, in, false);
+        if (to->v.data)
+            projection_forward(model, &p[V], tensor_rows(to->v, row, rows), in, false);
+        if (to->rstd_k.data) {
+            rotated_norm(model, keys, tensor_rows(normed, 0, rows),
+                         tensor_rows(to->rstd_k, row * norms, rows * norms), k);
+        }
+    }
+    tensor_free(model->device, &normed);
+    tensor_free(model->device, &h);
+}
+
+// The queries of n rows, and what is kept with them of the norm of x.
+static struct projected projected_queries(struct model *model, size_t layer, size_t n, struct kept *kept,
+                                          enum keep how)
+{
+    bool normed = block_of(model, layer)->norm;
+    kept->own[ATTENTION_Q] = activation(model, n, q_cols(&model->config));
+    if (how != KEEP_NOTHING && normed)
+        kept->rstd = statistic(model, n, 1);
+    if (how == KEEP_ALL && normed)
+        kept->h = activation(model, n, model->config.width);
+    return (struct projected){.q = kept->own[ATTENTION_Q], .h = kept->h, .rstd = kept->rstd};
+}
+
+// Keys of n rows before their norm, for its backward.
+static void keep_keys(struct model *model, struct rotated keys, size_t n, struct kept *kept, struct projected *to)
+{
+    to->k = kept->own[ATTENTION_K] = activation(model, n, kv_cols(&model->config));
+    to->rstd_k = kept->own[ATTENTION_RSTD_K] = statistic(model, n * rotated_norms(model, keys), 1);
+}
+
+static void project(struct cell_at at, struct tensor x, struct carry kv, struct kept *kept, enum keep how,
+                    bool ahead)
+{
+    struct rotated keys = rotated_keys(at.model, at.layer);
+    size_t n = x.rows;
+    struct projected to = {0};
+    kv = carry_rows(kv, at.chunk.start * (n / at.chunk.count), n);
+    if (ahead)
+        to = projected_queries(at.model, at.layer, n, kept, how);
+    to.k = kv.k, to.v = kv.v;
+    if (how != KEEP_NOTHING && keys.norm && !batch_is_shared(at.batch)) {
+        keep_keys(at.model, keys, n, kept, &to);
+        to.rstd_k = tensor_none();
+    }
+    projections_forward(at.model, at.layer, x, &to);
+    rotate(at.model, at.batch, keys, kv.k, kept->own[ATTENTION_RSTD_K], to.k, at.chunk);
+}
+
+static void project_block(struct model *model, size_t layer, size_t row, struct tensor x, struct carry kv)
+{
+    struct carry own = carry_rows(kv, row, x.rows);
+    projections_forward(model, layer, x, &(struct projected){.k = own.k, .v = own.v});
+}
+
+static void finish(struct cell_at at, struct carry kv)
+{
+    rotate(at.model, at.batch, rotated_keys(at.model, at.layer), kv.k, tensor_none(), kv.k, at.chunk);
+}
+
+// Returns the queries as attention reads them: those that are kept, or with qk_norm a scratch tensor beside them.
+// Projects them, and the keys once more whose norm's backward needs them, unless `project` did.
+static struct tensor queries(struct cell_at at, struct tensor x, struct kept *kept, enum keep how)
+{
+    struct model *model = at.model;
+    struct rotated of = rotated_queries(model, at.layer), keys = rotated_keys(model, at.layer);
+    size_t n = x.rows;
+    bool keeping = how != KEEP_NOTHING;
+    if (keeping && of.norm)
+        kept->own[ATTENTION_RSTD_Q] = statistic(model, n * rotated_norms(model, of), 1);
+    if (!kept->own[ATTENTION_Q].data) {
+        struct projected to = projected_queries(model, at.layer, n, kept, how);
+        if (keeping && keys.norm && !kept->own[ATTENTION_K].data && !batch_is_shared(at.batch))
+            keep_keys(model, keys, n, kept, &to);
+        projections_forward(model, at.layer, x, &to);
+    }
+    struct tensor own = kept->own[ATTENTION_Q], q = keeping && of.norm ? scratch(model, n, own.cols) : own;
+    rotate(model, at.batch, of, q, kept->own[ATTENTION_RSTD_Q], own, at.chunk);
+    return q;
+}
+
+static void forward(struct cell_at at, struct tensor x, struct carry kv, struct activations *a, enum keep how)
+{
+    struct model *model = at.model;
+    const struct config *c = &model->config;
+    struct kept *kept = &a->mixer;
+    struct tensor q = x.rows > 0 ? queries(at, x, kept, how) : tensor_none(), *own = &kept->own[ATTENTION_Q];
+    if (x.rows > 0 && a->output == OUTPUT_OWN) {
+        kept->own[ATTENTION_O] = activation(model, x.rows, q_cols(c));
+        kept->own[ATTENTION_LOGSUMEXP] = statistic(model, x.rows, c->heads);
+    }
+    if (a->output != OUTPUT_WRITTEN)
+        attend(model, at.batch, at.layer, at.chunk, kept, q, kv);
+    if (q.data != own->data)
+        tensor_free(model->device, &q);
+    if (how == KEEP_NOTHING)
+        tensor_free(model->device, own);
+}
+
+// ---- from the gradients of queries, keys and values to that of x
+
+// What blocks of rows work on.
+struct projections {
+    struct cell_at at;
+    const struct kept *kept;
+    const struct tensor *grad_q; // NULL: of keys and values alone
+    const struct carry *grad_kv; // NULL: of queries alone
+    struct tensor x, grad;
+    struct tensor h;        // of a block; no tensor: it is kept, or x, where there is no norm
+    struct carry converted; // of a block, in grad's dtype; no tensors: the gradients are
+};
+
+// The block's gradients of keys and values, with RoPE and norm undone.
+static struct carry block_of_kv(const struct projections *p, size_t row, size_t rows, struct span tokens)
+{
+    struct device *device = p->at.model->device;
+    struct rotated keys = rotated_keys(p->at.model, p->at.layer);
+    size_t norms = rotated_norms(p->at.model, keys);
+    struct carry kv = carry_rows(*p->grad_kv, row, rows);
+    if (kv.k.dtype != p->grad.dtype) {
+        struct carry narrow = carry_rows(p->converted, 0, rows);
+        op_copy(device, narrow.k, kv.k);
+        op_copy(device, narrow.v, kv.v);
+        kv = narrow;
+    }
+    rotate_backward(p->at.model, p->at.batch, keys, kv.k,
+                    tensor_rows(p->kept->own[ATTENTION_RSTD_K], row * norms, rows * norms),
+                    tensor_rows(p->kept->own[ATTENTION_K], row, rows), tokens);
+    return kv;
+}
+
+static struct tensor block_of_q(const struct projections *p, size_t row, size_t rows, struct span tokens)
+{
+    struct rotated of = rotated_queries(p->at.model, p->at.layer);
+    size_t norms = rotated_norms(p->at.model, of);
+    struct tensor q = tensor_rows(*p->grad_q, row, rows);
+    rotate_backward(p->at.model, p->at.batch, of, q,
+                    tensor_rows(p->kept->own[ATTENTION_RSTD_Q], row * norms, rows * norms),
+                    tensor_rows(p->kept->own[ATTENTION_Q], row, rows), tokens);
+    return q;
+}
+
+static void block_backward(const struct projections *p, size_t row, size_t rows, struct span tokens)
+{
+    struct model *model = p->at.model;
+    const struct block *block = block_of(model, p->at.layer);
+    const struct projection *w = block->parameters;
+    bool descends = model_descends(model, p->at.layer), normed = block->norm;
+    struct tensor q = p->grad_q ? block_of_q(p, row, rows, tokens) : tensor_none();
+    struct carry kv = p->grad_kv ? block_of_kv(p, row, rows, tokens) : (struct carry){0};
+    struct tensor h = block_input_again(model, block, p->kept, p->h, p->x, row, rows);
+    struct tensor grad_u_q = {0}, grad_u_k = {0}, grad_u_v = {0};
+    if (p->grad_q)
+        projection_backward_weights(model, &w[Q], q, &grad_u_q, h);
+    if (p->grad_kv) {
+        projection_backward_weights(model, &w[K], kv.k, &grad_u_k, h);
+        projection_backward_weights(model, &w[V], kv.v, &grad_u_v, h);
+    }
+    // Without a norm the gradient is added where that of x is summed; else it takes the place of h.
+    struct tensor grad = tensor_rows(p->grad, row, rows), grad_h = normed ? h : grad;
+    bool needed = descends || (normed && block->norm->grad.data);
+    if (p->grad_q && needed)
+        projection_backward_input(model, &w[Q], grad_h, q, &grad_u_q, !normed);
+    if (p->grad_kv && needed) {
+        projection_backward_input(model, &w[K], grad_h, kv.k, &grad_u_k, !normed || p->grad_q);
+        projection_backward_input(model, &w[V], grad_h, kv.v, &grad_u_v, true);
+    }
+    tensor_free(model->device, &grad_u_v);
+    tensor_free(model->device, &grad_u_k);
+    tensor_free(model->device, &grad_u_q);
+    if (normed && needed) {
+        norm_backward(model, block->norm, descends ? grad : tensor_none(), true, h, tensor_rows(p->x, row, rows),
+                      tensor_rows(p->kept->rstd, row, rows));
+    }
+}
+
+static void projections_backward(struct projections p)
+{
+    struct model *model = p.at.model;
+    size_t n = p.grad.rows, B = n / p.at.chunk.count, block = block_rows(model, p.at.layer, n);
+    size_t max = block > B ? block / B * B : B; // whole tokens: RoPE wants a position per row
+    if (!p.kept->h.data && block_of(model, p.at.layer)->norm)
+        p.h = scratch(model, max, model->config.width);
+    if (p.grad_kv && p.grad_kv->k.dtype != p.grad.dtype)
+        p.converted = carry_like(model, *p.grad_kv, max, p.grad.dtype, CATEGORY_WORKSPACE);
+    struct token_run runs[PIECES];
+    size_t count = pieces_runs(&p.at.batch->pieces, p.at.chunk, runs);
+    for (size_t i = 0; i < count; i++) {
+        size_t first = runs[i].first, row = (first - p.at.chunk.start) * B;
+        for (struct blocks b = blocks_of(model->device, runs[i].count * B, max); blocks_next(&b);)
+            block_backward(&p, row + b.row, b.count, (struct span){first + b.row / B, b.count / B});
+    }
+    carry_free(model, &p.converted);
+    tensor_free(model->device, &p.h);
+}
+
+// grad_q: that of o, becomes that of q.
+static void backward(struct cell_at at, const struct activations *a, struct carry kv,
+                     const struct carry_segment *segments, size_t count, struct tensor grad_q, struct tensor grad)
+{
+    struct model *model = at.model;
+    const struct kept *kept = &a->mixer;
+    struct rotated of = rotated_queries(model, at.layer);
+    struct tensor q = kept->own[ATTENTION_Q];
+    if (grad.rows > 0 && of.norm) {
+        q = scratch(model, grad.rows, q.cols);
+        rotate(model, at.batch, of, q, tensor_none(), kept->own[ATTENTION_Q], at.chunk);
+    }
+    attend_backward(model, at.batch, at.layer, at.chunk, kept, q, kv, segments, count, grad_q);
+    if (grad.rows == 0)
+        return;
+    if (of.norm)
+        tensor_free(model->device, &q);
+    struct projections p = {.at = at, .kept = kept, .grad_q = &grad_q, .x = a->x, .grad = grad};
+    struct carry grad_kv;
+    if (!batch_is_shared(at.batch)) {
+        const struct carry_segment *own = &segments[count - 1];
+        size_t B = grad.rows / at.chunk.count;
+        CHECK(own->start <= at.chunk.start && at.chunk.start + at.chunk.count <= own->start + own->count);
+        grad_kv = carry_rows(own->grad, (at.chunk.start - own->start) * B, grad.rows);
+        p.grad_kv = &grad_kv;
+    }
+    projections_backward(p);
+}
+
+// What the backward of keys and values reads besides is made from x again.
+static void project_backward(struct cell_at at, struct tensor x, struct carry grad_kv, struct tensor grad)
+{
+    struct model *model = at.model;
+    struct rotated keys = rotated_keys(model, at.layer);
+    struct activations a = {0};
+    struct projected to = {0};
+    if (block_of(model, at.layer)->norm)
+        to.rstd = a.mixer.rstd = statistic(model, x.rows, 1);
+    if (keys.norm)
+        keep_keys(model, keys, x.rows, &a.mixer, &to);
+    projections_forward(model, at.layer, x, &to);
+    projections_backward(
+        (struct projections){.at = at, .kept = &a.mixer, .grad_kv = &grad_kv, .x = x, .grad = grad});
+    activations_free(model->device, &a);
+}
+
+// ---- what it costs
+
+static struct carry_shape carry(const struct model *model, size_t layer)
+{
+    (void)layer;
+    size_t cols = kv_cols(&model->config);
+    enum dtype dtype = model->device->ops->dtype, grad = model->kv_gradient_dtype;
+    return (struct carry_shape){{{cols, cols}, {dtype, dtype}}, {{cols, cols}, {grad, grad}}, false};
+}
+
+static struct pair_shape outputs(const struct model *model, size_t layer)
+{
+    (void)layer;
+    enum dtype dtype = model->device->ops->dtype;
+    return (struct pair_shape){{q_cols(&model->config), model->config.heads}, {dtype, dtype_statistic(dtype)}};
+}
+
+static bool alike(const struct config *config, size_t layer, size_t other)
+{
+    return config_window(config, layer) == config_window(config, other);
+}
+
+static double kept_bytes(const struct model *model, size_t layer)
+{
+    (void)layer;
+    const struct config *c = &model->config;
+    size_t elements = 2 * q_cols(c), statistics = c->heads; // o and q; logsumexp
+    if (c->qk_norm) {
+        elements += kv_cols(c);
+        statistics += c->whole_qk_norm ? 2 : c->heads + c->kv_heads;
+    }
+    enum dtype dtype = model->device->ops->dtype;
+    return (double)elements * dtype_bytes(dtype) + (double)statistics * dtype_bytes(dtype_statistic(dtype));
+}
+
+// Pairs of a query and a key that it sees, per sequence.
+static double flops(const struct config *c, size_t layer, const struct batch *batch)
+{
+    size_t window = config_window(c, layer), T = batch->context, max = window && window < T ? window : T;
+    double pairs = (double)max * (max + 1) / 2 + (double)(T - max) * max;
+    for (size_t row = 0; batch->starts && row < T * batch->batch; row++) {
+        size_t start = (size_t)batch->starts[row], seen = row / batch->batch + 1 - start; // of the document
+        seen += batch->prefixes && start > 0 ? (size_t)batch->prefixes[row % batch->batch] : 0;
+        pairs = (row ? pairs : 0) + (double)(seen < max ? seen : max);
+    }
+    return 4 * (batch->starts ? pairs / (double)batch->batch : pairs) * (double)q_cols(c);
+}
+
+const struct mixer mixer_attention = {
+    .kind = {.name = "attention", .parameters = parameters, .shape = shape, .kept_bytes = kept_bytes},
+    .carry = carry,
+    .outputs = outputs,
+    .project = project,
+    .project_block = project_block,
+    .finish = finish,
+    .forward = forward,
+    .backward = backward,
+    .sends = attend_sends,
+    .project_backward = project_backward,
+    .alike = alike,
+    .flops = flops,
+};

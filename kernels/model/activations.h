@@ -1,0 +1,42 @@
+// Activations: what a cell keeps for its backward.
+#pragma once
+#include "kernels/device/ops.h"
+#include <stddef.h>
+
+// `lean` keeps what costs GEMMs to rebuild; `all` keeps the norms' outputs and SwiGLU's product too, as a
+// framework's autograd does. A forward that no backward follows keeps nothing.
+enum keep { KEEP_LEAN, KEEP_ALL, KEEP_NOTHING };
+
+// Who owns a mixer's outputs (o and logsumexp of attention): the cell, which makes and frees them with the rest; or
+// whoever keeps them from a forward to the backward, so that the mixer does not run again. A forward that keeps
+// nothing else writes them; a rebuild finds them written.
+enum mixer_output { OUTPUT_OWN, OUTPUT_WRITE, OUTPUT_WRITTEN };
+
+#define KEPT_OWN      8
+#define MIXER_OUTPUTS 2
+
+// What a cell keeps of one block.
+struct kept {
+    struct tensor own[KEPT_OWN]; // by the kind's own numbers; a mixer's outputs come first
+    struct tensor h, rstd;       // [n, d], `all` only, and [n, 1]: the norm of the block's input
+    struct tensor out, rstd_out; // [n, d], [n, 1]: what the block adds, before its norm; with such a norm only
+};
+
+#define ACTIVATIONS_OWNED (2 * (KEPT_OWN + 4) + 1)
+
+struct activations {
+    enum mixer_output output;
+    struct tensor x; // [n, d], the cell's input; owned elsewhere
+    union {
+        struct tensor owned[ACTIVATIONS_OWNED];
+        struct {
+            struct kept mixer, mlp;
+            struct tensor x_mid; // [n, d], between the two
+        };
+    };
+};
+_Static_assert(offsetof(struct activations, x_mid) ==
+                   offsetof(struct activations, owned) + (ACTIVATIONS_OWNED - 1) * sizeof(struct tensor),
+               "every tensor that a cell owns is in the array");
+// Frees what the cell owns.
+void activations_free(struct device *device, struct activations *a);

@@ -1,0 +1,101 @@
+// Block: one of the two halves of a layer, a mixer or an MLP, each between its norms. A kind of mixer or MLP is one
+// file that ends in one table, and one row of kernels/layers/block_kinds.c. Everything else asks the tables.
+#pragma once
+#include "kernels/model/activations.h"
+#include "kernels/model/lora.h"
+
+#define BLOCK_PARAMETERS 8
+
+// A module of each layer of the kind, with its weight and perhaps a bias.
+struct block_parameter {
+    const char *name;        // Hugging Face's, within a layer: "self_attn.q_proj"; NULL: the table ends
+    enum lora_target target; // 0: LoRA is not put on it
+    size_t joins;            // above 0: only LoRA factors, shared by this many projections before it (fused files)
+};
+// out 0: models of this configuration have no such module; in 0: a gain [1, out]; else a projection [out, in].
+struct block_shape {
+    size_t out, in;
+    bool bias;
+};
+
+struct batch;
+struct carry;
+struct carry_segment;
+struct cell_at;
+struct model;
+
+// Columns and dtypes of up to two tensors; cols 0: there is no such tensor.
+#define CARRY_TENSORS 2
+struct pair_shape {
+    size_t cols[CARRY_TENSORS];
+    enum dtype dtype[CARRY_TENSORS];
+};
+struct carry_shape {
+    struct pair_shape value, grad;
+    bool at_borders; // a state at each chunk's right border, not a row per token
+};
+
+// What both kinds of block say of themselves.
+struct block_kind {
+    const char *name;
+    // In the model's order. The last one projects what the block adds to its input.
+    const struct block_parameter *parameters;
+    struct block_shape (*shape)(const struct config *config, size_t parameter);
+    // Bytes per token that a lean cell keeps, besides the statistics and outputs of the block's two norms.
+    double (*kept_bytes)(const struct model *model, size_t layer);
+    // Weights that a token is multiplied by. NULL: those of all projections.
+    double (*weights)(const struct config *config, size_t layer);
+};
+
+// x: [n, d], the cell's input, of which a mixer reads the norm. n may be 0 where ranks share the tokens: such a
+// cell takes part in what the ranks exchange, and does nothing else.
+struct mixer {
+    struct block_kind kind;
+    struct carry_shape (*carry)(const struct model *model, size_t layer);
+    // Shape of the outputs, [n, ..] each; the block's last projection reads the first one.
+    struct pair_shape (*outputs)(const struct model *model, size_t layer);
+
+    // Writes the chunk's part of the layer's carry. ahead: also makes what `forward` reads of the same pass over x.
+    void (*project)(struct cell_at at, struct tensor x, struct carry carry, struct kept *kept, enum keep how,
+                    bool ahead);
+    // The same in blocks of any rows, from `row` of the chunk on; `finish` completes them. NULL: chunk by chunk.
+    void (*project_block)(struct model *model, size_t layer, size_t row, struct tensor x, struct carry carry);
+    void (*finish)(struct cell_at at, struct carry carry);
+    // Makes the outputs, unless they are written; keeps as `how` says.
+    void (*forward)(struct cell_at at, struct tensor x, struct carry carry, struct activations *a, enum keep how);
+    // grad_output: the gradient of the first output, is spent. Adds to grad, [n, d], that of x; to the segments'
+    // gradients, the last of which holds the chunk's own, complete and spent on return; and to those of weights.
+    void (*backward)(struct cell_at at, const struct activations *a, struct carry carry,
+                     const struct carry_segment *segments, size_t count, struct tensor grad_output,
+                     struct tensor grad);
+
+    // Where ranks share the tokens of a sequence (NULL: they cannot): whether ranks exchange something while cells
+    // run; and what `backward` leaves out then, from the gradient of the chunk's own carry.
+    bool (*sends)(const struct model *model, const struct batch *batch);
+    void (*project_backward)(struct cell_at at, struct tensor x, struct carry grad_carry, struct tensor grad);
+
+    // Whether cells of two layers of this kind cost the same. NULL: always.
+    bool (*alike)(const struct config *config, size_t layer, size_t other);
+    // FLOPs of a forward of one sequence, besides products with weights. NULL: none.
+    double (*flops)(const struct config *config, size_t layer, const struct batch *batch);
+};
+
+// y = x + mlp(x), or y = x + norm(mlp(x)).
+struct mlp {
+    struct block_kind kind;
+    // y may be x, or no tensor: then only what the backward reads is computed.
+    void (*forward)(struct model *model, size_t layer, struct tensor x, struct tensor y, struct kept *kept,
+                    enum keep how);
+    // grad: that of y, becomes that of x. Adds to gradients of weights; frees what kept has for this alone.
+    void (*backward)(struct model *model, size_t layer, struct tensor x, struct kept *kept, struct tensor grad);
+    // Columns of the widest scratch; cells work in blocks of rows by it.
+    size_t (*width)(const struct config *config, size_t layer);
+};
+
+// Ending in NULL; those of a zeroed configuration come first.
+extern const struct mixer *const mixers[];
+extern const struct mlp *const mlps[];
+const struct mixer *config_mixer(const struct config *config, size_t layer);
+const struct mlp *config_mlp(const struct config *config, size_t layer);
+// Number of weights.
+size_t config_parameters(const struct config *config);
