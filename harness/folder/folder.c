@@ -258,47 +258,32 @@ static bool check_names(const struct shards *shards, const char *folder, const s
         cause < CAUSES ? "; these are " : "", cause < CAUSES ? causes[cause].hint : "");
 }
 
-static size_t shape_of(const struct parameter *p, size_t shape[2])
-{
-    shape[0] = p->vector ? p->value.cols : p->value.rows;
-    shape[1] = p->value.cols;
-    return p->vector ? 1 : 2;
-}
-
-static const struct safetensors_tensor *check_tensor(const struct shards *shards, const struct parameter *p,
-                                                     struct status *status)
+static bool check_tensor(const struct shards *shards, const struct parameter *p, struct status *status)
 {
     const char *name = name_in(shards, p);
     const struct safetensors *file = shards_find(shards, name);
     const struct safetensors_tensor *t = safetensors_find(file, name);
-    size_t shape[2], rank = shape_of(p, shape);
     if (!t->readable) {
         bool f8 = strncmp(t->dtype_name, "F8_", 3) == 0;
-        status_set(status, STATUS_UNSUPPORTED,
-                   "%s: tensor %s: expected F64, F32, BF16 or F16, found %s; %s" UNQUANTISED, file->path, name,
-                   t->dtype_name, f8 ? "cast weights in F8 without scales by .to(torch.bfloat16), or " : "");
-        return NULL;
+        return status_set(status, STATUS_UNSUPPORTED,
+                          "%s: tensor %s: expected F64, F32, BF16 or F16, found %s; %s" UNQUANTISED, file->path,
+                          name, t->dtype_name,
+                          f8 ? "cast weights in F8 without scales by .to(torch.bfloat16), or " : "");
     }
-    if (t->rank != rank || memcmp(t->shape, shape, rank * sizeof *shape) != 0) {
-        char expected[64], found[200];
-        safetensors_shape_text(rank, shape, expected, sizeof expected);
-        safetensors_shape_text(t->rank, t->shape, found, sizeof found);
-        status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected the shape %s, found %s", file->path, name,
-                   expected, found);
-        return NULL;
-    }
-    return t;
+    return safetensors_has_shape(file, t, p->value.rows, p->value.cols, p->vector, status);
 }
 
-static void read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
-                        enum dtype rounding, double *block)
+void folder_read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
+                        enum dtype rounding)
 {
+    double *block = malloc(BLOCK_VALUES * sizeof *block);
     size_t all = tensor_count(p->value);
     for (size_t first = 0; first < all; first += BLOCK_VALUES) {
         size_t count = all - first < BLOCK_VALUES ? all - first : BLOCK_VALUES;
         safetensors_values(t, first, count, block);
         weights_write(model, p, first, count, block, rounding);
     }
+    free(block);
 }
 
 // Checks all tensors before reading any, because reading takes minutes.
@@ -328,15 +313,13 @@ static bool check_buffers(const struct shards *shards, const struct config *conf
 // Reads tensors that were checked.
 static void read_all(const struct shards *shards, struct model *model, enum dtype rounding)
 {
-    double *block = malloc(BLOCK_VALUES * sizeof *block);
     for (size_t i = 0; i < model->parameter_count; i++) {
         struct parameter *p = &model->parameters[i];
         if (!parameter_is_factor(p) && model_has(model, p)) {
             const char *name = name_in(shards, p);
-            read_values(model, p, safetensors_find(shards_find(shards, name), name), rounding, block);
+            folder_read_values(model, p, safetensors_find(shards_find(shards, name), name), rounding);
         }
     }
-    free(block);
 }
 
 static void randomize_factors(struct model *model, uint64_t seed, enum dtype rounding)

@@ -18,6 +18,10 @@ void folder_say(const char *folder);
 // frequencies may be present and must be the config's. LoRA factors become random (random_weights_values).
 bool folder_read_weights(const char *folder, struct model *model, uint64_t seed, enum dtype rounding,
                          struct status *status);
+// Sets one parameter from a readable tensor of its shape.
+struct safetensors_tensor;
+void folder_read_values(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
+                        enum dtype rounding);
 // folder_read_adapter reads LoRA factors and modules to save from the folder's adapter; the other function checks
 // that it has exactly those of a model of this shape.
 bool folder_read_adapter(const char *folder, struct model *model, enum dtype rounding, struct status *status);

@@ -5,9 +5,6 @@
 #include "kernels/trainer/weights.h"
 #include <string.h>
 
-// Values converted at once: a few MiB.
-#define BLOCK_VALUES ((size_t)1 << 19)
-
 // An adapter's file and its expected tensors.
 struct adapter_file {
     struct safetensors file;
@@ -41,23 +38,11 @@ static struct parameter *table_of(const struct model *model, const char *name)
     return NULL;
 }
 
-static bool has_shape(const struct safetensors_tensor *t, size_t rows, size_t cols, bool vector)
-{
-    return t->rank == (vector ? 1 : 2) && t->shape[0] == (vector ? cols : rows) && (vector || t->shape[1] == cols);
-}
-
 static bool check_shape(const struct safetensors *file, const char *name, size_t rows, size_t cols, bool vector,
                         struct status *status)
 {
     const struct safetensors_tensor *t = safetensors_get(file, name, status);
-    size_t shape[] = {vector ? cols : rows, cols};
-    char expected[64], found[200];
-    if (!t || has_shape(t, rows, cols, vector))
-        return t;
-    safetensors_shape_text(vector ? 1 : 2, shape, expected, sizeof expected);
-    safetensors_shape_text(t->rank, t->shape, found, sizeof found);
-    return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected the shape %s, found %s", file->path, name,
-                      expected, found);
+    return t && safetensors_has_shape(file, t, rows, cols, vector, status);
 }
 
 static const struct adapter_tensor *find(const struct adapter_tensors *tensors, const char *name)
@@ -150,19 +135,6 @@ bool folder_check_adapter(const char *folder, const struct config *config, const
     return ok;
 }
 
-static void read_plain(struct model *model, struct parameter *p, const struct safetensors_tensor *t,
-                       enum dtype rounding)
-{
-    double *block = malloc(BLOCK_VALUES * sizeof *block);
-    size_t all = tensor_count(p->value);
-    for (size_t first = 0; first < all; first += BLOCK_VALUES) {
-        size_t count = all - first < BLOCK_VALUES ? all - first : BLOCK_VALUES;
-        safetensors_values(t, first, count, block);
-        weights_write(model, p, first, count, block, rounding);
-    }
-    free(block);
-}
-
 // Counts values that are not 0.
 static size_t count_values(const double *values, size_t count)
 {
@@ -202,7 +174,7 @@ static bool read_file(const struct adapter_file *adapter, struct model *model, e
     for (size_t i = 0; i < file->count; i++) {
         struct parameter *table = table_of(model, file->tensors[i].name);
         if (table && !find(&adapter->tensors, file->tensors[i].name) && model_has(model, table))
-            read_plain(model, table, &file->tensors[i], rounding);
+            folder_read_values(model, table, &file->tensors[i], rounding);
     }
     for (size_t i = 0; i < adapter->tensors.count; i++) {
         const struct adapter_tensor *tensor = &adapter->tensors.items[i];
@@ -216,7 +188,7 @@ static bool read_file(const struct adapter_file *adapter, struct model *model, e
                     "whole one as a target",
                     file->path, tensor->name);
         } else if (model_has(model, p)) {
-            read_plain(model, p, t, rounding);
+            folder_read_values(model, p, t, rounding);
         }
     }
     return true;

@@ -128,10 +128,7 @@ static bool create(const struct saving *saving, const char *path, const struct a
     struct safetensors_item *items = calloc(tensors->count + 1, sizeof *items);
     for (size_t i = 0; i < tensors->count; i++) {
         const struct adapter_tensor *t = &tensors->items[i];
-        items[i] = (struct safetensors_item){.name = t->name,
-                                             .dtype = saving->model->device->ops->dtype,
-                                             .rank = t->vector ? 1 : 2,
-                                             .shape = {t->vector ? t->cols : t->rows, t->cols}};
+        items[i] = safetensors_item(t->name, t->rows, t->cols, t->vector, saving->model->device->ops->dtype);
     }
     bool ok = safetensors_create(saving->writer, path, items, tensors->count, status);
     free(items);

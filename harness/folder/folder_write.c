@@ -98,10 +98,7 @@ static bool write_weights(struct writing *w, const char *path, struct status *st
     double *values = malloc(BLOCK_VALUES * sizeof *values);
     for (size_t i = 0; i < w->model.parameter_count; i++) {
         const struct parameter *p = &w->model.parameters[i];
-        items[i] = (struct safetensors_item){
-            .name = p->name, .dtype = w->dtype, .rank = p->vector ? 1 : 2, .shape = {p->value.rows, p->value.cols}};
-        if (p->vector)
-            items[i].shape[0] = p->value.cols;
+        items[i] = safetensors_item(p->name, p->value.rows, p->value.cols, p->vector, w->dtype);
     }
     struct safetensors_writer writer;
     bool ok = safetensors_create(&writer, path, items, w->model.parameter_count, status);

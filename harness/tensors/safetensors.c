@@ -43,6 +43,19 @@ void safetensors_shape_text(size_t rank, const size_t *shape, char *text, size_t
         snprintf(text + used, text_bytes - used, "]");
 }
 
+bool safetensors_has_shape(const struct safetensors *file, const struct safetensors_tensor *tensor, size_t rows,
+                           size_t cols, bool vector, struct status *status)
+{
+    const struct safetensors_item item = safetensors_item(NULL, rows, cols, vector, DTYPE_F64);
+    char expected[64], found[200];
+    if (tensor->rank == item.rank && memcmp(tensor->shape, item.shape, item.rank * sizeof *item.shape) == 0)
+        return true;
+    safetensors_shape_text(item.rank, item.shape, expected, sizeof expected);
+    safetensors_shape_text(tensor->rank, tensor->shape, found, sizeof found);
+    return status_set(status, STATUS_BAD_INPUT, "%s: tensor %s: expected the shape %s, found %s", file->path,
+                      tensor->name, expected, found);
+}
+
 // Names go into messages and so to terminals.
 static bool has_control(const char *text)
 {

@@ -61,6 +61,12 @@ static char *encode_header(struct safetensors_writer *writer, const struct safet
     return whole;
 }
 
+struct safetensors_item safetensors_item(const char *name, size_t rows, size_t cols, bool vector, enum dtype dtype)
+{
+    return (struct safetensors_item){
+        .name = name, .dtype = dtype, .rank = vector ? 1 : 2, .shape = {vector ? cols : rows, cols}};
+}
+
 bool safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_item *items,
                         size_t count, struct status *status)
 {
