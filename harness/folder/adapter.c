@@ -1,5 +1,4 @@
 #include "harness/folder/adapter.h"
-#include "harness/files/output_file.h"
 #include "harness/folder/folder.h"
 #include "harness/folder/lora_modules.h"
 #include "harness/tensors/folder_contents.h"
@@ -223,10 +222,5 @@ bool adapter_write_config(const char *folder, const char *base, const struct con
         "lora_alpha", d.base.alpha, "use_rslora", lora->rslora, "lora_dropout", 0.0, "bias", "none",
         "inference_mode", true, "target_modules", d.targets, "rank_pattern", d.ranks, "alpha_pattern", d.alphas,
         "modules_to_save", saved, "ensure_weight_tying", config->tied && lora->saved && !lora->untied);
-    char *text = json_dumps(json, JSON_INDENT(2)), *path = folder_file(folder, FOLDER_ADAPTER_CONFIG);
-    bool ok = output_file_write(path, text, strlen(text), status);
-    free(path);
-    free(text);
-    json_decref(json);
-    return ok;
+    return folder_write_json(folder, FOLDER_ADAPTER_CONFIG, json, status);
 }

@@ -53,22 +53,19 @@ static json_t *id_of(const struct json_source *base, const char *key)
 // Copies only token ids, because the written config.json already describes the weights.
 static bool take_ids(const char *folder, const char *base, struct status *status)
 {
-    char *from = folder_file(base, "config.json"), *to = folder_file(folder, "config.json"), *text = NULL;
+    char *from = folder_file(base, "config.json"), *to = folder_file(folder, "config.json");
     struct json_source below;
     struct status ignored = {0};
     json_source_open_python(&below, from, &ignored);
     json_t *own = json_load_file(to, 0, NULL);
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+    for (size_t i = 0; own && i < sizeof ids / sizeof *ids; i++) {
         json_t *value = id_of(&below, ids[i]);
         if (value)
             CHECK(json_object_set(own, ids[i], value) == 0);
     }
-    text = json_dumps(own, JSON_INDENT(2));
-    bool taken = text ? output_file_write(to, text, strlen(text), status)
-                      : status_set(status, STATUS_IO, "%s: cannot be read again", to);
-    json_decref(own);
+    bool taken = own ? folder_write_json(folder, "config.json", own, status)
+                     : status_set(status, STATUS_IO, "%s: cannot be read again", to);
     json_source_close(&below);
-    free(text);
     free(to);
     free(from);
     return taken;

@@ -1,4 +1,3 @@
-#include "harness/files/output_file.h"
 #include "harness/folder/folder.h"
 #include "harness/folder/folder_family.h"
 #include <jansson.h>
@@ -101,12 +100,5 @@ bool folder_write_config(const char *folder, const struct config *config, enum d
                           "no model type of transformers has both qkv_bias (Qwen2) and qk_norm (Qwen3), or such "
                           "norms and scales together");
     }
-    char *path = folder_file(folder, "config.json");
-    json_t *json = encode(config, family, dtype);
-    char *text = json_dumps(json, JSON_INDENT(2));
-    bool ok = output_file_write(path, text, strlen(text), status);
-    free(text);
-    json_decref(json);
-    free(path);
-    return ok;
+    return folder_write_json(folder, "config.json", encode(config, family, dtype), status);
 }

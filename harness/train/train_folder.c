@@ -241,17 +241,8 @@ static bool check_steps(const struct train_folder *folder, const struct training
     return true;
 }
 
-static bool write_settings(const struct train_folder *folder, const json_t *settings, struct status *status)
-{
-    char *file = folder_file(folder->path, SETTINGS), *text = json_dumps(settings, JSON_INDENT(2));
-    bool ok = output_file_write(file, text, strlen(text), status);
-    free(text);
-    free(file);
-    return ok;
-}
-
 // Files of weights mark a finished run, so they are removed first.
-static bool begin_longer(struct train_folder *folder, const json_t *settings, struct status *status)
+static bool begin_longer(struct train_folder *folder, json_t *settings, struct status *status)
 {
     static const char *const weights[] = {FOLDER_WEIGHTS, FOLDER_ADAPTER};
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
@@ -262,7 +253,7 @@ static bool begin_longer(struct train_folder *folder, const json_t *settings, st
             return failed(folder, "remove the weights after the last step", status);
     }
     folder->finished = false;
-    return write_settings(folder, settings, status);
+    return folder_write_json(folder->path, SETTINGS, json_incref(settings), status);
 }
 
 // --- lines of steps.jsonl
@@ -308,8 +299,8 @@ static bool open_settings(struct train_folder *folder, const struct trial *trial
 {
     json_t *settings = train_settings(trial);
     size_t steps = trial->train.steps;
-    bool ok =
-        folder->begun ? check_settings(folder, settings, &steps, status) : write_settings(folder, settings, status);
+    bool ok = folder->begun ? check_settings(folder, settings, &steps, status)
+                            : folder_write_json(folder->path, SETTINGS, json_incref(settings), status);
     folder->finished =
         is_there(folder, trial->lora.rank ? FOLDER_ADAPTER : FOLDER_WEIGHTS); // the last file written
     folder->step = checkpoint_last(folder->path);
