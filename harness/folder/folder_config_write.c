@@ -18,24 +18,24 @@ static void add_sliding(json_t *json, const struct config *c, const struct famil
     json_decref(types);
 }
 
+json_t *folder_rope_json(const struct rope_scaling *r, const char *type, const char *original_context)
+{
+    if (r->factor == 0)
+        return json_null();
+    if (r->high_freq_factor == 0)
+        return json_pack("{s:s, s:f}", type, "linear", "factor", r->factor);
+    if (r->attention_factor != 0)
+        return json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", type, "yarn", "factor", r->factor, "beta_fast",
+                         r->high_freq_factor, "beta_slow", r->low_freq_factor, original_context,
+                         (json_int_t)r->original_context, "attention_factor", r->attention_factor);
+    return json_pack("{s:s, s:f, s:f, s:f, s:I}", type, "llama3", "factor", r->factor, "low_freq_factor",
+                     r->low_freq_factor, "high_freq_factor", r->high_freq_factor, original_context,
+                     (json_int_t)r->original_context);
+}
+
 static json_t *encode(const struct config *c, const struct family *family, enum dtype dtype)
 {
     const char *dtypes[DTYPE_COUNT] = {[DTYPE_F64] = "float64", [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16"};
-    json_t *scaling = json_null();
-    if (c->rope_scaling.factor != 0 && c->rope_scaling.high_freq_factor == 0) {
-        scaling = json_pack("{s:s, s:f}", "rope_type", "linear", "factor", c->rope_scaling.factor);
-    } else if (c->rope_scaling.attention_factor != 0) {
-        scaling =
-            json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "rope_type", "yarn", "factor", c->rope_scaling.factor,
-                      "beta_fast", c->rope_scaling.high_freq_factor, "beta_slow", c->rope_scaling.low_freq_factor,
-                      "original_max_position_embeddings", (json_int_t)c->rope_scaling.original_context,
-                      "attention_factor", c->rope_scaling.attention_factor);
-    } else if (c->rope_scaling.factor != 0) {
-        scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", c->rope_scaling.factor,
-                            "low_freq_factor", c->rope_scaling.low_freq_factor, "high_freq_factor",
-                            c->rope_scaling.high_freq_factor, "original_max_position_embeddings",
-                            (json_int_t)c->rope_scaling.original_context);
-    }
     json_t *json = json_pack(
         "{s:[s], s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:b, s:s, s:s}", "architectures",
         family->architecture, "model_type", family->model_type, "hidden_size", (json_int_t)c->width,
@@ -43,8 +43,9 @@ static json_t *encode(const struct config *c, const struct family *family, enum 
         "num_key_value_heads", (json_int_t)c->kv_heads, "head_dim", (json_int_t)c->head_dim, "intermediate_size",
         (json_int_t)c->ffn, "vocab_size", (json_int_t)c->vocab, "max_position_embeddings",
         (json_int_t)(c->max_context ? c->max_context : family->max_context), "rms_norm_eps", c->norm_epsilon,
-        "rope_theta", c->rope_theta, "rope_scaling", scaling, "tie_word_embeddings", c->tied,
-        family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
+        "rope_theta", c->rope_theta, "rope_scaling",
+        folder_rope_json(&c->rope_scaling, "rope_type", "original_max_position_embeddings"), "tie_word_embeddings",
+        c->tied, family->activation_key ? family->activation_key : "hidden_act", family_activations[c->activation],
         "torch_dtype", dtypes[dtype]);
     CHECK(json);
     json_object_set_new(json, "pad_token_id", c->padded ? json_integer((json_int_t)c->pad) : json_null());

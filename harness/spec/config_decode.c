@@ -214,14 +214,8 @@ static bool read_shape(struct json_field field, struct config *config, struct st
 // Tells whether the shape is the preset's; a label makes it another model.
 static bool is_preset(const struct config *config, const struct config *preset, bool labelled)
 {
-    const struct rope_scaling *a = &config->rope_scaling, *b = &preset->rope_scaling;
-    if ((labelled && strcmp(config->name, preset->name)) || a->factor != b->factor)
-        return false;
-    if (a->factor != 0 &&
-        (a->low_freq_factor != b->low_freq_factor || a->high_freq_factor != b->high_freq_factor ||
-         a->original_context != b->original_context || a->attention_factor != b->attention_factor))
-        return false;
-    if (config->sliding_window != preset->sliding_window ||
+    if ((labelled && strcmp(config->name, preset->name)) || config->sliding_window != preset->sliding_window ||
+        memcmp(&config->rope_scaling, &preset->rope_scaling, sizeof config->rope_scaling) ||
         memcmp(config->full_layers, preset->full_layers, sizeof config->full_layers))
         return false;
     for (size_t i = 0; i < KEYS; i++)
@@ -233,7 +227,7 @@ static bool is_preset(const struct config *config, const struct config *preset, 
 
 static json_t *shape_json(const struct config *config)
 {
-    json_t *shape = json_object(), *scaling = json_null();
+    json_t *shape = json_object();
     json_object_set_new(shape, "name", json_string(config->name));
     for (size_t i = 0; i < KEYS; i++) {
         static const struct config zero;
@@ -246,18 +240,7 @@ static json_t *shape_json(const struct config *config)
                                                 : json_string(keys[i].choices[*(const int *)value]);
         json_object_set_new(shape, keys[i].name, json);
     }
-    const struct rope_scaling *r = &config->rope_scaling;
-    if (r->factor != 0 && r->high_freq_factor == 0)
-        scaling = json_pack("{s:s, s:f}", "type", "linear", "factor", r->factor);
-    else if (r->attention_factor != 0)
-        scaling = json_pack("{s:s, s:f, s:f, s:f, s:I, s:f}", "type", "yarn", "factor", r->factor, "beta_fast",
-                            r->high_freq_factor, "beta_slow", r->low_freq_factor, "original_context",
-                            (json_int_t)r->original_context, "attention_factor", r->attention_factor);
-    else if (r->factor != 0)
-        scaling = json_pack("{s:s, s:f, s:f, s:f, s:I}", "type", "llama3", "factor", r->factor, "low_freq_factor",
-                            r->low_freq_factor, "high_freq_factor", r->high_freq_factor, "original_context",
-                            (json_int_t)r->original_context);
-    json_object_set_new(shape, "rope_scaling", scaling);
+    json_object_set_new(shape, "rope_scaling", folder_rope_json(&config->rope_scaling, "type", "original_context"));
     if (config->sliding_window) {
         json_t *full = json_array();
         for (size_t l = 0; l < config->layers; l++)
