@@ -61,35 +61,37 @@ FIELDS gradient_fields[] = {
          "reference that moves by itself",
      .null = "as bound"},
     {FIELD(record_gradient, sums_relative_l2), .type = FIELD_SIZE,
-     .meaning = "what sums in bf16 alone change: against the same method with sums in f32",
+     .meaning = "change by bf16 accumulators alone: against the same method with f32 ones",
      .null = "there are none in bf16"},
-    {FIELD(record_gradient, worst_tensor), .type = FIELD_STRING, .meaning = "with the largest relative_l2",
+    {FIELD(record_gradient, worst_tensor), .type = FIELD_STRING, .meaning = "tensor with the largest relative_l2",
      .null = "nothing trains"},
     {FIELD(record_gradient, worst_relative_l2), .type = FIELD_SIZE, .meaning = "its relative_l2",
      .null = "not finite"},
     {FIELD(record_gradient, hash), .type = FIELD_HASH,
      .meaning = "XXH3 of \"NAME HASH\\n\" of each tensor, in the model's order"},
     {FIELD(record_gradient, tensors), .type = FIELD_MAP, .compared = COMPARED_TENSORS,
-     .meaning = "by name, in the model's order", PARTS(tensor_fields, record_tensor)},
+     .meaning = "errors by tensor, in the model's order", PARTS(tensor_fields, record_tensor)},
     {0}};
 
-FIELDS bias_fields[] = {
-    {FIELD(record_bias, relative_l2), .type = FIELD_SIZE, .compared = COMPARED_BIAS,
-     .meaning = "||E[g] - r|| / ||r||", .null = "not finite"},
-    {FIELD(record_bias, rms_error), .type = FIELD_SIZE, .compared = COMPARED_BIAS,
-     .meaning = "sqrt(E||g - r||^2) / ||r||", .null = "not finite"},
-    {FIELD(record_bias, subsets), .type = FIELD_COUNT, .meaning = "of chunks, each walked once"},
-    {0}};
+FIELDS bias_fields[] = {{FIELD(record_bias, relative_l2), .type = FIELD_SIZE, .compared = COMPARED_BIAS,
+                         .meaning = "||E[g] - r|| / ||r||", .null = "not finite"},
+                        {FIELD(record_bias, rms_error), .type = FIELD_SIZE, .compared = COMPARED_BIAS,
+                         .meaning = "sqrt(E||g - r||^2) / ||r||", .null = "not finite"},
+                        {FIELD(record_bias, subsets), .type = FIELD_COUNT,
+                         .meaning = "sets of chunks that can be drawn, each computed once"},
+                        {0}};
 
 FIELDS pair_sums_fields[] = {
     {FIELD(record_pair_sums, difference), .type = FIELD_SIZE, .unit = "nats",
      .meaning = "|D|, D the chosen sequence's sum of log-probs over the reference's, less the rejected one's"},
     {FIELD(record_pair_sums, f64_error), .type = FIELD_SIZE, .unit = "nats",
      .meaning = "|error of D| with its four sums in f64, row by row"},
-    {FIELD(record_pair_sums, f32_error), .type = FIELD_SIZE, .unit = "nats", .meaning = "in f32"},
-    {FIELD(record_pair_sums, bf16_error), .type = FIELD_SIZE, .unit = "nats", .meaning = "in bf16, its rows too"},
+    {FIELD(record_pair_sums, f32_error), .type = FIELD_SIZE, .unit = "nats",
+     .meaning = "|error of D| with its sums in f32"},
+    {FIELD(record_pair_sums, bf16_error), .type = FIELD_SIZE, .unit = "nats",
+     .meaning = "|error of D| with its sums and rows in bf16"},
     {FIELD(record_pair_sums, bf16_once_error), .type = FIELD_SIZE, .unit = "nats",
-     .meaning = "of rows in bf16, each sum rounded to it once"},
+     .meaning = "|error of D| with rows in bf16, each sum rounded to it once"},
     {0}};
 
 // A metric per step, and on held-out data.
@@ -99,7 +101,7 @@ FIELDS pair_sums_fields[] = {
      .type = of,                                                                                                   \
      .list = true,                                                                                                 \
      .none = NONE_LEFT_OUT,                                                                                        \
-     .meaning = "of each step, before its update: " said,                                                          \
+     .meaning = "per step, before its update: " said,                                                              \
      .null = "the objective has none"},                                                                            \
     {                                                                                                              \
         .name = "evaluation_" key, .offset = offsetof(struct record_curve, evaluation_metrics[metric]),            \
@@ -109,26 +111,25 @@ FIELDS pair_sums_fields[] = {
 
 FIELDS curve_fields[] = {
     {FIELD(record_curve, loss), .type = FIELD_NUMBER, .compared = COMPARED_RUN_LOSS, .compared_as = "last_loss",
-     .compared_by = record_last_loss, .list = true, .unit = "nats", .meaning = "of each step, before its update"},
+     .compared_by = record_last_loss, .list = true, .unit = "nats", .meaning = "per step, before its update"},
     {FIELD(record_curve, gradient_norm), .type = FIELD_SIZE, .list = true,
-     .meaning = "of each step, before it is clipped; null: each gradient is freed in the walk"},
+     .meaning =
+         "norm of the gradient per step, before clipping; null: updates within the backward free each gradient"},
     {FIELD(record_curve, evaluation_step), .type = FIELD_COUNT, .list = true, .none = NONE_EMPTY,
-     .meaning = "after how many steps held-out tokens were evaluated"},
+     .meaning = "steps after which held-out tokens were evaluated"},
     {FIELD(record_curve, evaluation_loss), .type = FIELD_NUMBER, .compared = COMPARED_RUN_LOSS,
      .compared_as = "held_out_loss", .compared_by = record_held_out_loss, .list = true, .none = NONE_EMPTY,
-     .unit = "nats", .meaning = "of them"},
+     .unit = "nats", .meaning = "loss of held-out tokens at these steps"},
     {FIELD(record_curve, unchanged_weights), .type = FIELD_SIZE, .list = true, .none = NONE_LEFT_OUT,
-     .meaning =
-         "of each step, the share of weights that were to move and stayed as they were: an update was rounded away",
+     .meaning = "share of weights, per step, whose update was rounded away",
      .null = "not asked for (measure.lost_updates)"},
     {FIELD(record_curve, lost_updates), .type = FIELD_NUMBER, .list = true, .none = NONE_LEFT_OUT,
      .meaning =
-         "of each step, 1 - <w' - w, u> / <u, u>: u what weights w, or their master, are moved by before it is "
-         "rounded",
+         "1 - <w' - w, u> / <u, u>, per step: u the update of weights w, or of their master, before rounding",
      .null = "not asked for (measure.lost_updates)"},
     METRIC(
         METRIC_MARGIN, "margin", FIELD_NUMBER,
-        "beta times what the pairs' chosen sequences gained over the reference beyond the rejected ones, a mean"),
+        "beta times the gain over the reference of the pairs' chosen sequences beyond the rejected ones, a mean"),
     METRIC(METRIC_ACCURACY, "accuracy", FIELD_SIZE, "share of pairs with a margin above 0"),
     METRIC(METRIC_CLIP_LOW, "clip_low", FIELD_SIZE, "share of tokens whose ratio is below its bound"),
     METRIC(METRIC_CLIP_HIGH, "clip_high", FIELD_SIZE, "share of tokens whose ratio is above its bound"),
@@ -137,26 +138,27 @@ FIELDS curve_fields[] = {
     METRIC(METRIC_Z_LOSS, "z_loss", FIELD_SIZE, "mean of the squares of tokens' logsumexp"),
     {0}};
 
-FIELDS ranks_fields[] = {
-    {FIELD(record_ranks, count), .type = FIELD_COUNT},
-    {FIELD(record_ranks, engine), .type = FIELD_STRING, .meaning = "that carries what they send",
-     .null = "planned"},
-    {FIELD(record_ranks, oversubscribed), .type = FIELD_BOOL,
-     .meaning = "there are more than processors: times tell nothing", .null = "planned"},
-    {FIELD(record_ranks, alike), .type = FIELD_COUNT, .list = true, .none = NONE_NULL, .unit = "ranks",
-     .meaning = "so many, one after another, that each number of the lists below is of",
-     .null = "at most 64 ranks: one"},
-    {FIELD(record_ranks, peak_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
-     .meaning = "of each rank, in their order"},
-    {FIELD(record_ranks, sent_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
-     .meaning = "by each in a step"},
-    {FIELD(record_ranks, received_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
-     .meaning = "by each in a step"},
-    {FIELD(record_ranks, messages), .type = FIELD_COUNT, .list = true, .meaning = "sent by each in a step"},
-    {FIELD(record_ranks, idle_share), .type = FIELD_SIZE, .list = true, .none = NONE_NULL,
-     .meaning = "of estimate_ms that each waits for others: an estimate",
-     .null = "measured, or estimate_ms is null"},
-    {0}};
+FIELDS ranks_fields[] = {{FIELD(record_ranks, count), .type = FIELD_COUNT},
+                         {FIELD(record_ranks, engine), .type = FIELD_STRING,
+                          .meaning = "transport between the ranks", .null = "planned"},
+                         {FIELD(record_ranks, oversubscribed), .type = FIELD_BOOL,
+                          .meaning = "more ranks than processors: times mean nothing", .null = "planned"},
+                         {FIELD(record_ranks, alike), .type = FIELD_COUNT, .list = true, .none = NONE_NULL,
+                          .unit = "ranks",
+                          .meaning = "consecutive ranks that each number of the lists below stands for",
+                          .null = "at most 64 ranks: one"},
+                         {FIELD(record_ranks, peak_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
+                          .meaning = "peak of each rank, in their order"},
+                         {FIELD(record_ranks, sent_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
+                          .meaning = "bytes sent by each in a step"},
+                         {FIELD(record_ranks, received_bytes), .type = FIELD_COUNT, .list = true, .unit = "bytes",
+                          .meaning = "bytes received by each in a step"},
+                         {FIELD(record_ranks, messages), .type = FIELD_COUNT, .list = true,
+                          .meaning = "messages sent by each in a step"},
+                         {FIELD(record_ranks, idle_share), .type = FIELD_SIZE, .list = true, .none = NONE_NULL,
+                          .meaning = "estimated share of estimate_ms that each waits for others",
+                          .null = "measured, or estimate_ms is null"},
+                         {0}};
 
 FIELDS timeline_fields[] = {
     {FIELD(record_timeline, category_order), .type = FIELD_ARRAY, .meaning = "names of the categories of an event"},
@@ -187,7 +189,8 @@ FIELDS row_fields[] = {
     {0}};
 
 FIELDS categories_fields[] = {{FIELD(record_categories, step_ms), .type = FIELD_SIZE, .unit = "ms",
-                               .meaning = "of the step taken apart", .null = "planned"},
+                               .meaning = "time of the step that was timed operation by operation",
+                               .null = "planned"},
                               {FIELD(record_categories, roofline), .type = FIELD_OBJECT,
                                .null = "a card without a profile", .members = roofline_fields},
                               {FIELD(record_categories, rows), .type = FIELD_ROWS,
@@ -202,23 +205,22 @@ FIELDS sm_clock_fields[] = {{FIELD(record_sm_clock, min), .type = FIELD_SIZE, .u
 FIELDS load_fields[] = {
     {FIELD(record_load, before), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN,
      .meaning = "1-minute load average when they began", .null = "the system does not say"},
-    {FIELD(record_load, cores), .type = FIELD_COUNT, .meaning = "that the machine has"},
+    {FIELD(record_load, cores), .type = FIELD_COUNT, .meaning = "cores of the machine"},
     {FIELD(record_load, other_cores), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .unit = "cores",
-     .meaning = "that other programs kept busy, on average", .null = "samples shorter than 200 ms together"},
+     .meaning = "cores kept busy by other programs, on average", .null = "samples shorter than 200 ms together"},
     {FIELD(record_load, stolen_cores), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .unit = "cores",
-     .meaning = "that were due to this machine and that its host gave to others, on average",
-     .null = "as other_cores"},
+     .meaning = "cores that the host of this virtual machine gave to others, on average", .null = "as other_cores"},
     {FIELD(record_load, waited_cores), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .none = NONE_LEFT_OUT,
-     .unit = "cores", .meaning = "that the trial's own threads were ready to run on and waited for, on average",
+     .unit = "cores", .meaning = "cores that the trial's own ready threads waited for, on average",
      .null = "the system does not say, or the trial has more threads than cores"},
     {0}};
 
 FIELDS provenance_fields[] = {
-    {FIELD(record_provenance, revision), .type = FIELD_STRING, .meaning = "of the program, by git"},
+    {FIELD(record_provenance, revision), .type = FIELD_STRING, .meaning = "git revision of the program"},
     {FIELD(record_provenance, dirty), .type = FIELD_BOOL, .meaning = "sources were not those of the revision",
      .null = "not known"},
     {FIELD(record_provenance, compiler), .type = FIELD_STRING},
-    {FIELD(record_provenance, flags), .type = FIELD_STRING, .meaning = "of the compiler"},
+    {FIELD(record_provenance, flags), .type = FIELD_STRING, .meaning = "flags of the compiler"},
     {FIELD(record_provenance, blas), .type = FIELD_STRING,
      .meaning = "its version and the core it chose; what else multiplies"},
     {FIELD(record_provenance, cpu), .type = FIELD_STRING},
@@ -229,13 +231,13 @@ FIELDS provenance_fields[] = {
     {FIELD(record_provenance, spin_count), .type = FIELD_COUNT,
      .meaning = "turns that a thread spins at a barrier before it sleeps: 0 beside other work",
      .null = "the OpenMP library's own"},
-    {FIELD(record_provenance, kernel), .type = FIELD_STRING, .meaning = "of the operating system"},
-    {FIELD(record_provenance, clock_mhz_before), .type = FIELD_SIZE, .unit = "MHz", .meaning = "of the CPU",
-     .null = "not known"},
-    {FIELD(record_provenance, clock_mhz_after), .type = FIELD_SIZE, .unit = "MHz", .meaning = "of the CPU",
-     .null = "not known"},
+    {FIELD(record_provenance, kernel), .type = FIELD_STRING, .meaning = "kernel of the operating system"},
+    {FIELD(record_provenance, clock_mhz_before), .type = FIELD_SIZE, .unit = "MHz",
+     .meaning = "clock of the CPU before the samples", .null = "not known"},
+    {FIELD(record_provenance, clock_mhz_after), .type = FIELD_SIZE, .unit = "MHz",
+     .meaning = "clock of the CPU after the samples", .null = "not known"},
     {FIELD(record_provenance, time), .type = FIELD_STRING, .meaning = "UTC, ISO 8601"},
-    {FIELD(record_provenance, version), .type = FIELD_STRING, .meaning = "of the program"},
+    {FIELD(record_provenance, version), .type = FIELD_STRING, .meaning = "version of the program"},
     {0}};
 
 const struct record_field record_fields[] = {
@@ -243,15 +245,15 @@ const struct record_field record_fields[] = {
     {FIELD(record, id), .type = FIELD_STRING, .required = true,
      .meaning = "hash of what differs from the defaults: 32 hex"},
     {FIELD(record, experiment), .type = FIELD_STRING, .required = true},
-    {FIELD(record, round), .type = FIELD_COUNT, .meaning = "of `run --rounds`, from 1",
+    {FIELD(record, round), .type = FIELD_COUNT, .meaning = "number of the round of `run --rounds`, from 1",
      .null = "measured by itself, or by a version before this field"},
     {FIELD(record, status), .type = FIELD_STATUS, .required = true,
      .meaning = "ok, oom, timeout, crash, unsupported or failed"},
-    {FIELD(record, reason), .type = FIELD_STRING, .meaning = "of a status that is not ok"},
+    {FIELD(record, reason), .type = FIELD_STRING, .meaning = "reason of a status that is not ok"},
     {FIELD(record, trial), .type = FIELD_TRIAL, .required = true,
-     .meaning = "what was run: every key (longbp list keys), its default spelled out", .members = trial_fields},
+     .meaning = "the trial: every key (longbp list keys), its default spelled out", .members = trial_fields},
     {FIELD(record, chosen), .type = FIELD_OBJECT,
-     .meaning = "in place of auto: its name and every option, and what has a place on the host",
+     .meaning = "method chosen for auto: its name and every option, and offloaded state",
      .null = "the trial names its method"},
     {FIELD(record, shares), .type = FIELD_OBJECT,
      .meaning = "options of the method that were asked for as shares of what there is, budget: 25%",
@@ -265,27 +267,27 @@ const struct record_field record_fields[] = {
                 "without weights",
      .null = "no folder is read"},
     {FIELD(record, loss), .type = FIELD_NUMBER, .compared = COMPARED_LOSS, .unit = "nats",
-     .meaning = "of the first step", .null = "planned"},
+     .meaning = "loss of the first step", .null = "planned"},
     {FIELD(record, drawn_chunks), .type = FIELD_COUNT, .list = true, .none = NONE_LEFT_OUT,
      .meaning = "the chunks of draw 0", .null = "a method without chunks"},
     {FIELD(record, samples_ms), .type = FIELD_POSITIVE, .rounds = ROUNDS_SAMPLES, .list = true, .none = NONE_EMPTY,
-     .unit = "ms", .meaning = "a step each; empty: planned"},
+     .unit = "ms", .meaning = "times of the sampled steps; empty: planned"},
     {FIELD(record, cpu_ms), .type = FIELD_SIZE, .rounds = ROUNDS_SAMPLES, .list = true, .none = NONE_LEFT_OUT,
      .unit = "ms", .meaning = "processor time of each sample, of all threads",
      .null = "planned, a card, or several ranks"},
     {FIELD(record, sample_chunks), .type = FIELD_COUNT, .rounds = ROUNDS_TIMES, .list = true, .none = NONE_LEFT_OUT,
-     .meaning =
-         "how many chunks each sample drew: sample i walks draw i; of a plan, what the estimate is the mean of",
+     .meaning = "number of chunks of each sample, sample i of draw i; in a plan, of each draw that the estimate is "
+                "the mean of",
      .null = "nothing is drawn"},
     {FIELD(record, slowdown), .type = FIELD_POSITIVE, .rounds = ROUNDS_SAMPLES, .list = true, .none = NONE_LEFT_OUT,
-     .meaning = "of each sample: how many times as long a fixed mix of operations "
-                "(harness/machine/reference_kernel.h) took just "
-                "before and after it as when the profile's rates were measured",
+     .meaning =
+         "time of the reference kernel (harness/machine/reference_kernel.h) around each sample, over that when the "
+         "profile's rates were measured",
      .null = "the profile has no measured rates; planned, trained, or several ranks"},
     {FIELD(record, median_ms), .type = FIELD_SIZE, .rounds = ROUNDS_TIMES, .unit = "ms",
-     .meaning = "of the samples", .null = "planned"},
-    {FIELD(record, mean_ms), .type = FIELD_SIZE, .rounds = ROUNDS_TIMES, .unit = "ms", .meaning = "of the draws",
-     .null = "nothing is drawn"},
+     .meaning = "median of the samples", .null = "planned"},
+    {FIELD(record, mean_ms), .type = FIELD_SIZE, .rounds = ROUNDS_TIMES, .unit = "ms",
+     .meaning = "mean of the draws", .null = "nothing is drawn"},
     {FIELD(record, mean_error_ms), .type = FIELD_SIZE, .rounds = ROUNDS_TIMES, .unit = "ms",
      .meaning = "standard error of mean_ms", .null = "nothing is drawn, or one sample"},
     {FIELD(record, host_launch_ms), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .unit = "ms",
@@ -297,12 +299,12 @@ const struct record_field record_fields[] = {
     {FIELD(record, model_flops_per_s), .type = FIELD_SIZE, .rounds = ROUNDS_RATE, .unit = "FLOP/s",
      .meaning = "model_flops over the median", .null = "planned, or not exact"},
     {FIELD(record, gemm_flops_per_s), .type = FIELD_SIZE, .unit = "FLOP/s",
-     .meaning = "of a large GEMM right after the samples", .null = "not asked for"},
+     .meaning = "rate of a large GEMM right after the samples", .null = "not asked for"},
     {FIELD(record, model_flops_share), .type = FIELD_SIZE, .rounds = ROUNDS_RATE,
      .meaning = "model_flops_per_s over gemm_flops_per_s", .null = "one is null"},
     {FIELD(record, estimate_ms), .type = FIELD_SIZE, .unit = "ms",
      .meaning =
-         "what the profile makes of a step, by the rates of its operations and its power limit: the longest of "
+         "estimate of a step's time, by the rates of its operations and its power limit: the longest of "
          "its queues (operations, copies out, "
          "copies in), with their waits; of several ranks until the last is done, by the interconnect between them",
      .null = "no profile, none of the link over which the step copies, or between ranks"},
@@ -314,35 +316,33 @@ const struct record_field record_fields[] = {
     {FIELD(record, estimate_high_ms), .type = FIELD_SIZE, .unit = "ms", .meaning = "the most, likewise",
      .null = "as estimate_ms"},
     {FIELD(record, estimate), .type = FIELD_STRING,
-     .meaning =
-         "what estimate_ms is made from: measured rates; or scaled rates, those of a card that was measured by "
-         "the ratio of the two cards' peaks",
+     .meaning = "source of estimate_ms: measured rates; or scaled rates, those of a card that was measured by "
+                "the ratio of the two cards' peaks",
      .null = "as estimate_ms"},
     {FIELD(record, profile), .type = FIELD_STRING, .meaning = "its name", .null = "none"},
     {FIELD(record, energy_j), .type = FIELD_SIZE, .rounds = ROUNDS_MEAN, .unit = "J",
-     .meaning = "of a step, by the card's sensors",
+     .meaning = "energy of a step, by the card's sensors",
      .null = "the CPU, no NVML, or samples shorter than 500 ms together"},
     {FIELD(record, sm_clock_mhz), .type = FIELD_OBJECT, .meaning = "every 100 ms while the samples ran",
      .null = "as energy_j", APART(sm_clock_fields, record_sm_clock)},
-    {FIELD(record, load), .type = FIELD_OBJECT, .meaning = "of the machine while the samples ran",
+    {FIELD(record, load), .type = FIELD_OBJECT, .meaning = "load of the machine while the samples ran",
      .null = "planned, or several ranks", .members = load_fields},
     {FIELD(record, peak_bytes), .type = FIELD_COUNT, .compared = COMPARED_COUNT, .unit = "bytes",
      .meaning = "the most live during a step"},
     {FIELD(record, peak_by_category), TALLY, .compared = COMPARED_PARTS, .unit = "bytes",
-     .meaning = "what the peak consists of"},
+     .meaning = "parts of the peak"},
     {FIELD(record, host_peak_bytes), .type = FIELD_COUNT, .compared = COMPARED_HOST, .unit = "bytes",
      .meaning = "the most that was kept on the host during a step", .null = "nothing was"},
-    {FIELD(record, host_peak_by_category), TALLY, .unit = "bytes", .meaning = "what it consists of",
+    {FIELD(record, host_peak_by_category), TALLY, .unit = "bytes", .meaning = "parts of the host's peak",
      .null = "nothing was"},
     {FIELD(record, resident_bytes), .type = FIELD_COUNT, .compared = COMPARED_COUNT, .unit = "bytes",
      .meaning = "live before the step"},
     {FIELD(record, unplanned_micro_batches), .type = FIELD_COUNT,
-     .meaning =
-         "of a training run's plan: micro-batches and evaluations that the peak is not of; they have shorter "
-         "rows than the 64 layouts that it is of",
+     .meaning = "micro-batches and evaluations of a training run's plan that the peak is not of; they have shorter "
+                "rows than the 64 layouts that it is of",
      .null = "no training run, or measured, or none"},
     {FIELD(record, device_used_bytes), .type = FIELD_COUNT, .unit = "bytes",
-     .meaning = "of the card's memory after the steps, by its driver", .null = "the CPU"},
+     .meaning = "used memory of the card after the steps, by its driver", .null = "the CPU"},
     {FIELD(record, device_reserved_bytes), .type = FIELD_COUNT, .unit = "bytes",
      .meaning = "the most of it that this process's allocator held", .null = "the CPU"},
     {FIELD(record, lower_bound_bytes_per_token), .type = FIELD_SIZE, .unit = "bytes",
@@ -358,36 +358,37 @@ const struct record_field record_fields[] = {
     {FIELD(record, bytes_moved), .type = FIELD_WHOLE, .compared = COMPARED_COUNT, .unit = "bytes",
      .meaning = "operands read once and results written once, of each operation"},
     {FIELD(record, attention_glue_bytes), .type = FIELD_WHOLE, .compared = COMPARED_COUNT, .unit = "bytes",
-     .meaning = "what attention moves besides those", .null = "it does not run in blocks"},
+     .meaning = "bytes that attention moves besides those", .null = "it does not run in blocks"},
     {FIELD(record, link_out_bytes), .type = FIELD_WHOLE, .compared = COMPARED_HOST, .unit = "bytes",
      .meaning = "copied to the host by a step", .null = "nothing was"},
     {FIELD(record, link_in_bytes), .type = FIELD_WHOLE, .compared = COMPARED_HOST, .unit = "bytes",
      .meaning = "copied from the host by a step", .null = "nothing was"},
     {FIELD(record, launches), .type = FIELD_COUNT, .compared = COMPARED_COUNT, .meaning = "operations of a step"},
     {FIELD(record, instructions), .type = FIELD_WHOLE, .compared = COMPARED_INSTRUCTIONS,
-     .meaning =
-         "that the processor retired in a step, of all threads, outside the kernel: the fewest of the samples",
+     .meaning = "instructions that the processor retired in a step, of all threads, outside the kernel: the fewest "
+                "of the samples",
      .null = "planned, a card, several ranks, or nobody counts them: many virtual machines have no counters"},
     {FIELD(record, ranks), .type = FIELD_OBJECT,
      .meaning = "a figure of each rank; elsewhere bytes of memory are the most that one took, counts those of all "
                 "together, times the slowest's, and what is taken apart rank 0's",
      .null = "one rank", APART(ranks_fields, record_ranks)},
-    {FIELD(record, gradient), .type = FIELD_OBJECT, .meaning = "of draw 0: g against r",
+    {FIELD(record, gradient), .type = FIELD_OBJECT,
+     .meaning = "error of draw 0's gradient g against the reference r",
      .null = "not asked for, planned, or the method computes none", .members = gradient_fields},
-    {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "of the gradient over all draws",
+    {FIELD(record, bias), .type = FIELD_OBJECT, .meaning = "bias and error of the gradient over all draws",
      .null = "not asked for, planned, or nothing is drawn", .members = bias_fields},
     {FIELD(record, pair_sums), .type = FIELD_OBJECT,
      .meaning = "means over pairs: how far a pair's difference of log-probs is off by the dtype of its sums",
      .null = "not asked for, planned, or no objective of pairs", APART(pair_sums_fields, record_pair_sums)},
-    {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "of a training run, whose steps are the samples",
+    {FIELD(record, curve), .type = FIELD_OBJECT, .meaning = "curves of a training run, whose steps are the samples",
      .null = "no training run, or planned", APART(curve_fields, record_curve)},
     {FIELD(record, timeline), .type = FIELD_OBJECT, .meaning = "live bytes over one step", .null = "not asked for",
      APART(timeline_fields, record_timeline)},
-    {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "where one step's time went, after the samples",
+    {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "time of one step by category, after the samples",
      .null = "not asked for", APART(categories_fields, record_categories)},
     {FIELD(record, provenance), .type = FIELD_OBJECT, .members = provenance_fields},
-    {FIELD(record, wall_s), .type = FIELD_SIZE, .unit = "s", .meaning = "of the whole trial"},
-    {FIELD(record, command), .type = FIELD_STRING, .meaning = "that runs the trial again"},
+    {FIELD(record, wall_s), .type = FIELD_SIZE, .unit = "s", .meaning = "seconds of the whole trial"},
+    {FIELD(record, command), .type = FIELD_STRING, .meaning = "command that runs the trial again"},
     {0}};
 
 const struct record_field *record_trial_field(const struct trial_key *key)
