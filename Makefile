@@ -311,7 +311,7 @@ install: man ## into PREFIX=/usr/local (and DESTDIR)
 	  install -D -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/share/$${shell#*:} || exit 1; done
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(BUILD)/man/*.1
 
-include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk tests/valgrind/valgrind.mk
+include kernels/cuda/cuda.mk kernels/mpi/mpi.mk tests/emulator/emulator.mk tests/new_method/new_method.mk tests/new_block/new_block.mk tests/fuzz/fuzz.mk tests/tsan/tsan.mk tests/valgrind/valgrind.mk
 # Those that take longest are begun first, and those that wait apart from each other: so all cores are busy, and end together.
 LONGEST  := $(filter $(RUNS),$(addprefix run/$(BUILD)/tests/test_,ranks_ends replicas ranks_command harness train_command \
               train_ranks_command advise planner simt_ops run_command ops host_memory sweep_crashes methods plot_command kills \

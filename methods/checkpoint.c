@@ -78,11 +78,11 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     const struct checkpoint_options *options = of_method;
     (void)context;
     // The current layer's cell includes attention's output; in one segment the layer below's is prefetched.
-    double attention = 0, cell = 0;
+    double attention = INFINITY, cell = INFINITY;
     for (size_t l = model->lowest_trained; l < model->config.layers; l++) {
         double outputs = options->attention == LAYER_ATTENTION_KEPT ? cost_outputs(model, l) : 0;
-        attention = fmax(attention, outputs);
-        cell = fmax(cell, cost_cell(model, l) - outputs);
+        attention = fmin(attention, outputs);
+        cell = fmin(cell, cost_cell(model, l) - outputs);
     }
     double kept = layer_schedule_kept(model, &options->segments, options->attention);
     bool one = options->segments.count <= 1 && options->segments.starts.count <= 1;

@@ -196,11 +196,11 @@ static double lower_bound_bytes(const struct model *model, const void *of_method
     double row = options->offload ? layer_stream_kept(model, options->offload == LAYER_OFFLOAD_INPUTS_GRADIENT)
                                   : layer_schedule_kept(model, &options->segments, options->attention);
     if (attends_whole(&model->ranks)) {
-        double outputs = 0, wide = 0; // of the layer with most; q and the gradient of o
+        double outputs = INFINITY, wide = INFINITY; // of the layer with the least; q and the gradient of o
         for (size_t l = 0; l < model->config.layers; l++) {
             struct pair_shape shape = config_mixer(&model->config, l)->outputs(model, l);
-            wide = fmax(wide, 2 * (double)shape.cols[0] * dtype_bytes(shape.dtype[0]));
-            outputs = fmax(outputs, cost_outputs(model, l));
+            wide = fmin(wide, 2 * (double)shape.cols[0] * dtype_bytes(shape.dtype[0]));
+            outputs = fmin(outputs, cost_outputs(model, l));
         }
         row += wide + (options->attention == LAYER_ATTENTION_KEPT ? 0 : outputs);
     }

@@ -37,6 +37,11 @@ static bool sequence_fits(const struct trial *trial, struct status *status)
     bool all_to_all = trial->parallel.exchange == EXCHANGE_ALL_TO_ALL;
     bool by_chunk =
         option_find(&method->options, "chunk") && options_choice(&method->options, trial->options, "offload", 0);
+    for (size_t l = 0; l < c->layers; l++)
+        if (!config_mixer(c, l)->sends)
+            return status_set(status, STATUS_UNSUPPORTED,
+                              "layer %zu, %s, takes no sequence ranks: leave parallel.sequence out", l,
+                              config_mixer(c, l)->kind.name);
     if (trial->parallel.exchange != EXCHANGE_GATHER && method->parallel & PARALLEL_SEQUENCE && by_chunk)
         return status_set(
             status, STATUS_UNSUPPORTED,

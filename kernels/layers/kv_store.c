@@ -56,7 +56,7 @@ static void prefetch(struct device *device, struct carry near, struct carry far,
 static struct carry as_layer(struct carry buffer, struct carry far)
 {
     for (size_t i = 0; i < CARRY_TENSORS; i++) {
-        far.t[i].data = buffer.t[i].data;
+        far.t[i].data = far.t[i].cols > 0 ? buffer.t[i].data : NULL;
         far.t[i].place = PLACE_DEVICE;
     }
     return far;

@@ -1,4 +1,5 @@
 #include "methods/schedule/cost.h"
+#include <math.h>
 
 static double element(const struct model *model)
 {
@@ -49,12 +50,10 @@ static double ranks_at_once(const struct model *model)
 }
 double cost_layer_carry(const struct model *model, size_t chunk, bool gradient)
 {
-    double max = 0;
-    for (size_t l = model->lowest_trained; l < model->config.layers; l++) {
-        double bytes = cost_carry(model, l, chunk) + (gradient ? cost_carry_gradient(model, l) : 0);
-        max = bytes > max ? bytes : max;
-    }
-    return max * ranks_at_once(model);
+    double min = INFINITY;
+    for (size_t l = model->lowest_trained; l < model->config.layers; l++)
+        min = fmin(min, cost_carry(model, l, chunk) + (gradient ? cost_carry_gradient(model, l) : 0));
+    return min * ranks_at_once(model);
 }
 
 double cost_outputs(const struct model *model, size_t layer)

@@ -9,8 +9,8 @@ double cost_hidden(const struct model *model); // d e
 // single chunk (chunk 0), and its gradient nothing.
 double cost_carry(const struct model *model, size_t layer, size_t chunk);
 double cost_carry_gradient(const struct model *model, size_t layer);
-// For the layer with the most: P ranks that share tokens and gather hold P times as much per own token; ranks that
-// exchange heads, if there are fewer heads, P / G times as much.
+// For the layer with the least, which may be the one that counts: P ranks that share tokens and gather hold P times
+// as much per own token; ranks that exchange heads, if there are fewer heads, P / G times as much.
 double cost_layer_carry(const struct model *model, size_t chunk, bool gradient);
 // A mixer's outputs, kept from the forward: attention's H D e, and a statistic per head.
 double cost_outputs(const struct model *model, size_t layer);
