@@ -39,35 +39,15 @@ static void *map(const char *folder, size_t bytes, struct status *status)
     return pointer == MAP_FAILED ? NULL : pointer;
 }
 
-// A released mapping.
-struct kept {
-    struct kept *next;
-    void *pointer;
-    size_t bytes;
-};
-
-static void *take_kept(struct arena *arena, size_t bytes)
+static void unmap(struct arena *arena, void *pointer, size_t bytes)
 {
-    for (struct kept **at = (struct kept **)&arena->kept; *at; at = &(*at)->next) {
-        struct kept *found = *at;
-        if (found->bytes == bytes) {
-            void *pointer = found->pointer;
-            *at = found->next;
-            free(found);
-            return pointer;
-        }
-    }
-    return NULL;
+    (void)arena;
+    CHECK(munmap(pointer, bytes) == 0);
 }
 
 void cpu_host_close(struct arena *arena)
 {
-    for (struct kept *kept = arena->kept, *next; kept; kept = next) {
-        next = kept->next;
-        CHECK(munmap(kept->pointer, kept->bytes) == 0);
-        free(kept);
-    }
-    arena->kept = NULL;
+    arena_free_kept(arena, unmap);
 }
 
 void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status)
@@ -75,7 +55,7 @@ void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status
     const char *folder = arena->device->host_folder;
     if (!folder)
         return cpu_allocate(arena, bytes, status);
-    void *pointer = take_kept(arena, bytes);
+    void *pointer = arena_take_kept(arena, bytes);
     struct status full = {0};
     if (!pointer && arena->kept && !(pointer = map(folder, bytes, &full)))
         cpu_host_close(arena); // kept mappings may hold the missing memory
@@ -84,11 +64,5 @@ void *cpu_host_allocate(struct arena *arena, size_t bytes, struct status *status
 
 void cpu_host_release(struct arena *arena, void *pointer, size_t bytes)
 {
-    if (!arena->device->host_folder) {
-        cpu_release(arena, pointer, bytes);
-        return;
-    }
-    struct kept *kept = malloc(sizeof *kept);
-    *kept = (struct kept){.next = arena->kept, .pointer = pointer, .bytes = bytes};
-    arena->kept = kept;
+    (arena->device->host_folder ? arena_keep : cpu_release)(arena, pointer, bytes);
 }

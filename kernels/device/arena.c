@@ -49,6 +49,45 @@ void arena_close(struct arena *arena)
     arena->timeline = NULL;
 }
 
+struct kept_block {
+    struct kept_block *next;
+    void *pointer;
+    size_t bytes;
+};
+
+void arena_keep(struct arena *arena, void *pointer, size_t bytes)
+{
+    struct kept_block *kept = malloc(sizeof *kept);
+    CHECK(kept);
+    *kept = (struct kept_block){arena->kept, pointer, bytes};
+    arena->kept = kept;
+}
+
+static void *take(struct kept_block **at)
+{
+    struct kept_block *found = *at;
+    void *pointer = found->pointer;
+    *at = found->next;
+    free(found);
+    return pointer;
+}
+
+void *arena_take_kept(struct arena *arena, size_t bytes)
+{
+    struct kept_block **at = &arena->kept;
+    while (*at && (*at)->bytes != bytes)
+        at = &(*at)->next;
+    return *at ? take(at) : NULL;
+}
+
+void arena_free_kept(struct arena *arena, void (*release)(struct arena *arena, void *pointer, size_t bytes))
+{
+    while (arena->kept) {
+        size_t bytes = arena->kept->bytes;
+        release(arena, take(&arena->kept), bytes);
+    }
+}
+
 size_t arena_rounded(size_t bytes)
 {
     if (bytes > SIZE_MAX - ARENA_ALIGNMENT)

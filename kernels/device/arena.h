@@ -58,8 +58,8 @@ struct arena_source {
 
 struct arena {
     struct arena_source source;
-    void *kept;            // owned by the source
-    struct device *device; // the device of this place
+    struct kept_block *kept; // by arena_keep
+    struct device *device;   // the device of this place
     enum place place;
     size_t limit_bytes;     // 0: no limit; ARENA_LIMIT_NOTHING: nothing fits
     const char *limit_what; // its name in messages: its key in a trial, or the source of the default
@@ -81,6 +81,12 @@ struct arena {
 void arena_open(struct arena *arena, struct device *device, enum place place, struct arena_source source);
 // bytes: 0 is no limit. what: its name in messages; NULL: its key in a trial.
 void arena_limit(struct arena *arena, size_t bytes, const char *what);
+// A released block that its source keeps for the next request of the same size.
+void arena_keep(struct arena *arena, void *pointer, size_t bytes);
+// Returns the kept block of this size that was released last, or NULL.
+void *arena_take_kept(struct arena *arena, size_t bytes);
+// Calls release for each kept block.
+void arena_free_kept(struct arena *arena, void (*release)(struct arena *arena, void *pointer, size_t bytes));
 // Frees the arena's own records. Aborts on memory still allocated, which is a leak in the program.
 void arena_close(struct arena *arena);
 // Bytes that an allocation of `bytes` counts as.

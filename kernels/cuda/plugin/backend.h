@@ -1,13 +1,19 @@
 // Backend: the parts of an open CUDA device.
 #pragma once
-#include "kernels/cuda/plugin/queues.h"
+#include "kernels/device/device.h"
 #include <cuda_runtime_api.h>
 
+// Distinguishable events per queue. Waiting for an older one waits for a later event of its queue, recorded before
+// the wait: never too little, and never a cycle.
+#define QUEUE_EVENTS 512
+
 struct backend {
-    struct queues queues;
-    cudaEvent_t marks[DEVICE_MARKS]; // made when first set
+    cudaStream_t streams[QUEUE_COUNT];
+    cudaEvent_t events[QUEUE_COUNT][QUEUE_EVENTS]; // made when first recorded
+    bool copied;                                   // the copies' streams have had work
+    cudaEvent_t marks[DEVICE_MARKS];               // made when first set
     cudaMemPool_t pool;
-    struct pinned *pinned; // memory of the host's place
+    size_t pinned_bytes; // of the host, from the driver
     struct gemm *gemm;
     struct attention_engines *engines; // cuDNN's; NULL: not bf16
     size_t shared_bytes;               // shared memory available to a block

@@ -9,8 +9,6 @@
 #include "kernels/cuda/plugin/backend.h"
 #include "kernels/cuda/plugin/gemm.h"
 #include "kernels/cuda/plugin/nccl.h"
-#include "kernels/cuda/plugin/pinned.h"
-#include "kernels/cuda/plugin/queues.h"
 #include "kernels/cuda/plugin/ranges.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/device/tensor.h"
@@ -24,12 +22,7 @@ _Static_assert(CUDA_SCRATCH_BYTES <= CUDA_WORKSPACE_BYTES, "the kernels' scratch
 #define COMMUNICATORS_BYTES ((size_t)512 << 20)
 static bool of_ranks; // set before the process's first device
 
-// ---- memory
-
-static struct backend *backend_of(const struct arena *arena)
-{
-    return arena->device->backend;
-}
+// ---- queues
 
 // Waits for exchanges with other ranks, without hanging if they fail.
 static void wait_for_ranks(struct device *device)
@@ -42,6 +35,66 @@ void cuda_wait(struct device *device, cudaEvent_t event)
 {
     wait_for_ranks(device);
     CUDA_CHECK(cudaEventSynchronize(event));
+}
+
+struct CUstream_st *cuda_stream(const struct device *device)
+{
+    return backend(device)->streams[QUEUE_COMPUTE];
+}
+
+static void synchronize(struct device *device)
+{
+    struct backend *b = backend(device);
+    wait_for_ranks(device);
+    CUDA_CHECK(cudaStreamSynchronize(b->streams[QUEUE_COMPUTE]));
+    if (b->copied) {
+        CUDA_CHECK(cudaStreamSynchronize(b->streams[QUEUE_OUT]));
+        CUDA_CHECK(cudaStreamSynchronize(b->streams[QUEUE_IN]));
+        b->copied = false;
+    }
+}
+
+// The host tensor is pinned; otherwise the copy would be synchronous.
+static void transfer(struct device *device, enum queue queue, struct tensor dst, struct tensor src)
+{
+    struct backend *b = backend(device);
+    enum cudaMemcpyKind kind = queue == QUEUE_OUT ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
+    CUDA_CHECK(cudaMemcpyAsync(dst.data, src.data, tensor_bytes(src), kind, b->streams[queue]));
+    b->copied = true;
+}
+
+static cudaEvent_t *event_of(struct backend *b, struct event event)
+{
+    return &b->events[event.queue][event.serial % QUEUE_EVENTS];
+}
+
+static void record(struct device *device, struct event event)
+{
+    struct backend *b = backend(device);
+    cudaEvent_t *made = event_of(b, event);
+    if (!*made)
+        CUDA_CHECK(cudaEventCreateWithFlags(made, cudaEventDisableTiming));
+    CUDA_CHECK(cudaEventRecord(*made, b->streams[event.queue]));
+    b->copied |= event.queue != QUEUE_COMPUTE;
+}
+
+static void wait(struct device *device, enum queue queue, struct event event)
+{
+    struct backend *b = backend(device);
+    CUDA_CHECK(cudaStreamWaitEvent(b->streams[queue], *event_of(b, event), 0));
+    b->copied |= queue != QUEUE_COMPUTE;
+}
+
+size_t cuda_shared_bytes(const struct device *device)
+{
+    return backend(device)->shared_bytes;
+}
+
+// ---- memory
+
+static struct backend *backend_of(const struct arena *arena)
+{
+    return arena->device->backend;
 }
 
 // Returns the pool's unused memory to the driver, after all earlier work.
@@ -86,24 +139,42 @@ static void release(struct arena *arena, void *pointer, size_t bytes)
     CUDA_CHECK(cudaFreeAsync(pointer, cuda_stream(arena->device)));
 }
 
-// Returns cached blocks to the driver before it may refuse a request, when no copy uses them.
+static void *pin(struct backend *b, size_t bytes, struct status *status)
+{
+    void *pointer = NULL;
+    cudaError_t error = cudaHostAlloc(&pointer, bytes, cudaHostAllocDefault);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError(); // handled
+        status_set(status, STATUS_OOM,
+                   "the driver refused %zu bytes of pinned host memory: %s (error %d); it has given this process "
+                   "%zu, and limits.host_memory must not be above what it gives",
+                   bytes, cudaGetErrorString(error), (int)error, b->pinned_bytes);
+        return NULL;
+    }
+    b->pinned_bytes += bytes;
+    return pointer;
+}
+
+static void unpin(struct arena *arena, void *pointer, size_t bytes)
+{
+    CUDA_CHECK(cudaFreeHost(pointer));
+    backend_of(arena)->pinned_bytes -= bytes;
+}
+
+// A card copies pinned host memory directly, concurrently with kernels. Pinning is slow and steps allocate the same
+// buffers repeatedly, so released blocks are kept. They return to the driver before it may refuse a request, when
+// no copy uses them.
 static void *host_allocate(struct arena *arena, size_t bytes, struct status *status)
 {
     struct backend *b = backend_of(arena);
     struct status refused = {0};
-    void *pointer = pinned_allocate(b->pinned, bytes, &refused);
-    if (!pointer) {
-        wait_for_ranks(arena->device);
-        queues_synchronize(&b->queues);
-        pinned_trim(b->pinned);
-        pointer = pinned_allocate(b->pinned, bytes, status);
+    void *pointer = arena_take_kept(arena, bytes);
+    if (!pointer && !(pointer = pin(b, bytes, &refused))) {
+        synchronize(arena->device);
+        arena_free_kept(arena, unpin);
+        pointer = pin(b, bytes, status);
     }
     return pointer;
-}
-
-static void host_release(struct arena *arena, void *pointer, size_t bytes)
-{
-    pinned_release(backend_of(arena)->pinned, pointer, bytes);
 }
 
 static void upload(struct device *device, struct tensor t, const void *src)
@@ -118,27 +189,6 @@ static void download(struct device *device, void *dst, struct tensor t)
     CUDA_CHECK(cudaMemcpyAsync(dst, t.data, tensor_bytes(t), cudaMemcpyDeviceToHost, cuda_stream(device)));
     wait_for_ranks(device);
     CUDA_CHECK(cudaStreamSynchronize(cuda_stream(device)));
-}
-
-static void synchronize(struct device *device)
-{
-    wait_for_ranks(device);
-    queues_synchronize(&backend(device)->queues);
-}
-
-static void transfer(struct device *device, enum queue queue, struct tensor dst, struct tensor src)
-{
-    queues_transfer(&backend(device)->queues, queue, dst, src);
-}
-
-static void record(struct device *device, struct event event)
-{
-    queues_record(&backend(device)->queues, event);
-}
-
-static void wait(struct device *device, enum queue queue, struct event event)
-{
-    queues_wait(&backend(device)->queues, queue, event);
 }
 
 void cuda_zero(struct device *device, struct tensor t)
@@ -196,13 +246,18 @@ static void close(struct device *device)
     synchronize(device); // the libraries' plans are in use until then
     ranges_close(b->ranges, device);
     gemm_close(b->gemm);
-    pinned_close(b->pinned);
+    arena_free_kept(&device->host, unpin);
     if (b->pool)
         CUDA_CHECK(cudaMemPoolDestroy(b->pool));
     for (size_t i = 0; i < DEVICE_MARKS; i++)
         if (b->marks[i])
             CUDA_CHECK(cudaEventDestroy(b->marks[i]));
-    queues_close(&b->queues);
+    for (int i = 0; i < QUEUE_COUNT; i++) {
+        for (int j = 0; j < QUEUE_EVENTS; j++)
+            if (b->events[i][j])
+                CUDA_CHECK(cudaEventDestroy(b->events[i][j]));
+        CUDA_CHECK(cudaStreamDestroy(b->streams[i]));
+    }
     free(b);
     device->backend = NULL;
 }
@@ -269,8 +324,8 @@ static bool open(struct device *device, struct status *status)
     device->multiprocessors = (size_t)card.multiProcessorCount;
     device->compute_capability = 10 * (size_t)card.major + (size_t)card.minor;
     b->shared_bytes = card.sharedMemPerBlockOptin;
-    b->pinned = pinned_open();
-    queues_open(&b->queues);
+    for (int i = 0; i < QUEUE_COUNT; i++)
+        CUDA_CHECK(cudaStreamCreateWithFlags(&b->streams[i], cudaStreamNonBlocking));
     struct cudaMemPoolProps pool = {.allocType = cudaMemAllocationTypePinned,
                                     .location = {.type = cudaMemLocationTypeDevice, .id = (int)device->card}};
     uint64_t keep = UINT64_MAX;
@@ -320,7 +375,7 @@ static bool join(struct world *world, struct status *status)
 #define TABLE(element)                                                                                             \
     {                                                                                                              \
         .name = "cuda", .dtype = element, .source = {.allocate = allocate, .release = release},                    \
-        .host_source = {.allocate = host_allocate, .release = host_release}, .rules = &cuda_rules, .open = open,   \
+        .host_source = {.allocate = host_allocate, .release = arena_keep}, .rules = &cuda_rules, .open = open,     \
         .close = close, .mark = mark, .marks_ms = marks_ms, .used_bytes = used_bytes, .total_bytes = total_bytes,  \
         .reserved_bytes = reserved_bytes, .upload = upload, .download = download, .synchronize = synchronize,      \
         .transfer = transfer, .record = record, .wait = wait, DEVICE_OPERATIONS(OPERATION)                         \
