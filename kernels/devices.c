@@ -154,8 +154,7 @@ struct device *device_open(const char *name, enum dtype dtype, size_t limit_byte
         device->workspace =
             tensor_new(device, 1, ops->rules->workspace_bytes / sizeof(double), DTYPE_F64, CATEGORY_WORKSPACE);
     }
-    if (device->status.code != STATUS_OK) {
-        status_set(status, device->status.code, "%s", device->status.message);
+    if (!status_take(status, &device->status)) {
         device_close(device);
         return NULL;
     }

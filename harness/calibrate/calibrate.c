@@ -58,8 +58,7 @@ bool calibrate_open(struct calibrate_operands *o, const char *name, enum dtype d
         fill(device, o->a, DRAWN / cols + 1, "activations", 1);
         fill(device, o->b, DRAWN / cols + 1, "weights", 1 / sqrt((double)cols));
     }
-    return device->status.code == STATUS_OK ||
-           status_set(status, device->status.code, "%s", device->status.message);
+    return status_take(status, &device->status);
 }
 
 void calibrate_close(struct calibrate_operands *o)
@@ -81,8 +80,7 @@ static bool open_host(struct calibrate_operands *o, struct status *status)
         o->host[i] = tensor_new_in(o->device, PLACE_HOST, o->a.rows, o->a.cols, o->a.dtype, CATEGORY_WORKSPACE);
         event_wait(o->device, QUEUE_COMPUTE, copy_out_written(o->device, o->host[i], o->a));
     }
-    return o->device->status.code == STATUS_OK ||
-           status_set(status, o->device->status.code, "%s", o->device->status.message);
+    return status_take(status, &o->device->status);
 }
 
 static void run_gemm(const struct calibrate_operands *o)
@@ -132,8 +130,7 @@ static double fastest(const char *name, enum dtype dtype, size_t rows, size_t co
             double took_s = 1e-3 * device_timer_stop_ms(device);
             best_s = i == 0 || took_s < best_s ? took_s : best_s;
         }
-        if (device->status.code != STATUS_OK)
-            status_set(status, device->status.code, "%s", device->status.message);
+        status_take(status, &device->status);
     }
     calibrate_close(&o);
     return status->code == STATUS_OK ? best_s : 0;

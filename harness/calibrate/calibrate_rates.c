@@ -302,10 +302,8 @@ bool calibrate_rates(struct rates *rates, const struct calibrated *what, struct 
             measure_round(&c, budget_s);
             round_s = clock_s() - round_s;
         } while (c.device->status.code == STATUS_OK && has_time_for_all(&c, start_s, round_s, budget_s));
-        if (c.device->status.code == STATUS_OK)
+        if (status_take(status, &c.device->status))
             settle(&c, rates);
-        else
-            status_set(status, c.device->status.code, "%s", c.device->status.message);
         tensor_free(c.device, &c.numbers);
         device_close(c.device);
     }

@@ -70,12 +70,6 @@ static double take_step(struct timed_step *step)
     return 1e-3 * report.ms;
 }
 
-static bool device_is_fine(const struct device *device, struct status *status)
-{
-    return device->status.code == STATUS_OK ||
-           status_set(status, device->status.code, "%s", device->status.message);
-}
-
 // Counts the first run, which is not timed.
 static bool open_step(struct timed_step *step, const struct rates *rates, const struct calibrated *what,
                       const struct timed_method *method, const struct step_size *size, struct status *status)
@@ -92,7 +86,7 @@ static bool open_step(struct timed_step *step, const struct rates *rates, const 
     step->found =
         (struct calibrated_step){.estimate_s = opened->counters.estimate_s, .bytes = opened->counters.bytes_moved};
     opened->roofline = (struct roofline){0};
-    return device_is_fine(opened, status);
+    return status_take(status, &opened->status);
 }
 
 static bool time_step(struct timed_step *step, struct reference_kernel *reference_kernel, size_t round,
@@ -101,7 +95,7 @@ static bool time_step(struct timed_step *step, struct reference_kernel *referenc
     double before_s = reference_kernel_s(reference_kernel, 1);
     step->seconds[round] = take_step(step);
     step->around_s[round] = (before_s + reference_kernel_s(reference_kernel, 1)) / 2;
-    return device_is_fine(step->setup.device, status);
+    return status_take(status, &step->setup.device->status);
 }
 
 double calibrate_s_per_byte(const struct calibrated_step *steps, size_t count, double memory_s_per_byte)

@@ -345,9 +345,7 @@ bool folder_read_weights(const char *folder, struct model *model, uint64_t seed,
         randomize_factors(model, seed, rounding);
     }
     shards_close(&shards);
-    if (device->status.code != STATUS_OK)
-        return status_set(status, device->status.code, "%s", device->status.message);
-    return ok;
+    return status_take(status, &device->status) && ok;
 }
 
 // --- hashes

@@ -52,8 +52,8 @@ static bool take_block(const struct saving *saving, struct tensor block, size_t 
     size_t bytes = tensor_count(block) * sizeof *values;
     if (from == world->comm.rank) {
         tensor_read(device, block, values);
-        if (device->status.code != STATUS_OK)
-            return status_set(status, device->status.code, "%s", device->status.message);
+        if (!status_take(status, &device->status))
+            return false;
     }
     if (from != 0 && from == world->comm.rank)
         world->ops->send(world, 0, values, bytes);

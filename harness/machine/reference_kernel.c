@@ -37,9 +37,8 @@ struct reference_kernel *reference_kernel_open(const char *name, enum dtype dtyp
         probe_operands_open(&reference_kernel->operands[i], device, reference_kernel->numbers,
                             reference_kernel->probes[i], parts[i].at[size], NULL);
     }
-    if (device->status.code == STATUS_OK)
+    if (status_take(status, &device->status))
         return reference_kernel;
-    status_set(status, device->status.code, "%s", device->status.message);
     reference_kernel_close(reference_kernel);
     return NULL;
 }

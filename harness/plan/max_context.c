@@ -303,8 +303,7 @@ bool max_context_find(struct max_context *result, const struct trial *trial, enu
         double_up(search, 2 * search->fits);
         close_in(search, limit_bytes);
     }
-    if (search->status.code != STATUS_OK)
-        status_set(status, search->status.code, "%s", search->status.message);
+    status_take(status, &search->status);
     result->memory_bound = search->barrier.memory;
     snprintf(result->reason, sizeof result->reason, "%.420s", search->barrier.reason);
     if (whole_chunks && !result->largest && result->granularity > 1)

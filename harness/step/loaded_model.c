@@ -81,9 +81,7 @@ bool loaded_model_open(struct device **opened, struct trainer *trainer, struct m
     trainer_open(trainer, model, &trial->config, &trainer_options, device);
     // Weights are not read on a device without data.
     bool loaded = device->status.code == STATUS_OK && (device->ops->dataless || read_weights(model, trial, status));
-    if (device->status.code != STATUS_OK)
-        status_set(status, device->status.code, "%s", device->status.message);
-    return loaded && status->code == STATUS_OK;
+    return status_take(status, &device->status) && loaded && status->code == STATUS_OK;
 }
 
 void loaded_model_close(struct device **device, struct trainer *trainer)

@@ -124,8 +124,7 @@ static bool count_all(struct whole_step *whole, const struct trial *trial, const
             add(whole, &part);
         counted = sequences.count;
     }
-    if (done && device->status.code != STATUS_OK)
-        done = status_set(status, device->status.code, "%s", device->status.message);
+    done = done && status_take(status, &device->status);
     if (device)
         device_close(device);
     return done;

@@ -21,9 +21,7 @@ static bool write_values(struct safetensors_writer *writer, struct device *devic
     for (size_t start = 0; start < t.rows; start += rows) {
         size_t count = t.rows - start < rows ? t.rows - start : rows;
         tensor_read(device, tensor_rows(t, start, count), block);
-        if (device->status.code != STATUS_OK)
-            return status_set(status, device->status.code, "%s", device->status.message);
-        if (!safetensors_append(writer, block, count * t.cols, status))
+        if (!status_take(status, &device->status) || !safetensors_append(writer, block, count * t.cols, status))
             return false;
     }
     return true;
@@ -39,9 +37,7 @@ static bool write_transposed(struct safetensors_writer *writer, struct device *d
         tensor_read(device, p->grad, values);
     for (size_t i = 0; i < rows * cols; i++)
         turned[i % cols * rows + i / cols] = (given ? given : values)[i];
-    bool ok = device->status.code == STATUS_OK
-                  ? safetensors_append(writer, turned, rows * cols, status)
-                  : status_set(status, device->status.code, "%s", device->status.message);
+    bool ok = status_take(status, &device->status) && safetensors_append(writer, turned, rows * cols, status);
     free(turned);
     free(values);
     return ok;
@@ -50,8 +46,8 @@ static bool write_transposed(struct safetensors_writer *writer, struct device *d
 bool gradients_write(const char *path, const struct model *model, const double *const *values,
                      struct status *status)
 {
-    if (model->device->status.code != STATUS_OK)
-        return status_set(status, model->device->status.code, "%s", model->device->status.message);
+    if (!status_take(status, &model->device->status))
+        return false;
     struct safetensors_item *items = calloc(model->parameter_count, sizeof *items);
     size_t count = 0, widest = 1;
     for (size_t i = 0; i < model->parameter_count; i++) {

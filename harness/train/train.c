@@ -168,8 +168,7 @@ static bool count_data(struct train *train, struct train_data *from, size_t firs
             normaliser_add(sum, &batch.normaliser);
             batch_close(&batch, train->counter);
         }
-        if (ok && train->counter->status.code != STATUS_OK)
-            ok = status_set(status, train->counter->status.code, "%s", train->counter->status.message);
+        ok = ok && status_take(status, &train->counter->status);
         batch_data_free(&data);
     }
     return ok || is_dataless(train);

@@ -17,8 +17,8 @@ double run_seconds(const struct run *run)
 bool run_fine(struct run *run)
 {
     struct device *device = run->setup.device;
-    if (device && device->status.code != STATUS_OK)
-        status_set(&run->status, device->status.code, "%s", device->status.message);
+    if (device)
+        status_take(&run->status, &device->status);
     return run->status.code == STATUS_OK;
 }
 

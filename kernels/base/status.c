@@ -24,6 +24,11 @@ bool status_set(struct status *status, enum status_code code, const char *format
     return false;
 }
 
+bool status_take(struct status *status, const struct status *part)
+{
+    return part->code == STATUS_OK || status_set(status, part->code, "%s", part->message);
+}
+
 const char *status_name(enum status_code code)
 {
     static const char *const names[] = {"ok", "oom", "unsupported", "bad_input", "io", "failed"};

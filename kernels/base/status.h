@@ -24,6 +24,8 @@ struct status {
 // false.
 bool status_set(struct status *status, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// Takes over the failure of a part, such as a device. Returns whether the part has none.
+bool status_take(struct status *status, const struct status *part);
 // Bytes of the control character at text: 1 for ASCII, 2 for Unicode's C1; 0: it is none. Text of a hostile file
 // must not control the terminal.
 size_t control_character(const char *text);
