@@ -1,4 +1,5 @@
 #include "harness/spec/expansion.h"
+#include "harness/text/word_list.h"
 #include <string.h>
 
 struct json_field axis_value(const struct axis *axis, size_t i)
@@ -98,27 +99,6 @@ void expansion_free(struct expansion *e)
 
 // --- overrides from the command line
 
-// The end of the value that starts here: a comma outside quotes, brackets and braces.
-static const char *value_end(const char *at)
-{
-    size_t depth = 0;
-    bool quoted = false;
-    for (; *at; at++)
-        if (quoted && *at == '\\' && at[1])
-            at++;
-        else if (*at == '"')
-            quoted = !quoted;
-        else if (quoted)
-            continue;
-        else if (*at == '[' || *at == '{')
-            depth++;
-        else if ((*at == ']' || *at == '}') && depth > 0)
-            depth--;
-        else if (*at == ',' && depth == 0)
-            break;
-    return at;
-}
-
 // A list [...] or object {...} that is invalid JSON is a typing error, not a name.
 static json_t *read_value(const char *text, size_t bytes, json_error_t *error)
 {
@@ -131,7 +111,7 @@ static json_t *read_value(const char *text, size_t bytes, json_error_t *error)
 static bool read_values(json_t *list, const char *shown, const char *at, struct status *status)
 {
     for (;;) {
-        const char *end = value_end(at);
+        const char *end = at + word_list_first(at);
         if (end == at)
             return status_set(status, STATUS_BAD_INPUT, "%s: a value is empty; expected VALUE or VALUE,VALUE",
                               shown);

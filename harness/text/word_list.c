@@ -6,9 +6,16 @@
 size_t word_list_first(const char *list)
 {
     size_t bytes = 0, open = 0;
-    for (; list[bytes] && (open || list[bytes] != ','); bytes++) {
-        open += strchr("[{", list[bytes]) != NULL;
-        open -= open && strchr("]}", list[bytes]);
+    bool quoted = false;
+    for (; list[bytes] && (quoted || open || list[bytes] != ','); bytes++) {
+        if (quoted && list[bytes] == '\\' && list[bytes + 1]) {
+            bytes++;
+        } else if (list[bytes] == '"') {
+            quoted = !quoted;
+        } else if (!quoted) {
+            open += strchr("[{", list[bytes]) != NULL;
+            open -= open && strchr("]}", list[bytes]);
+        }
     }
     return bytes;
 }

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Bytes of the list's first word, up to a comma outside brackets or to the end.
+// Bytes of the list's first word, up to a comma outside quotes and brackets or to the end.
 size_t word_list_first(const char *list);
 bool word_list_has(const char *list, const char *word);
 // Checks that the word is one of the known ones, "svg,png" or "svg|png". Otherwise returns false and a status that
