@@ -38,84 +38,80 @@ static json_t *option_json(const struct option *option)
 
 // "keep  activations that a cell keeps | lean, all | lean": its help, choices and default, as `list keys` shows
 // keys.
-static void print_option(const struct option *option, const json_t *object)
+static void print_option(const struct option *option, const json_t *object, FILE *table)
 {
     char *standard = json_dumps(json_object_get(object, "default"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
     char words[96];
     bool quoted = option->type == OPTION_CHOICE;
     snprintf(words, sizeof words, OPTION_ON_CARD, option->initial, option->card_rows);
-    printf("%-14s   %-14s %s | ", "", option->name, option->help);
+    fprintf(table, "%-14s   %-14s %s | ", "", option->name, option->help);
     for (size_t i = 0; quoted && option->choices[i]; i++)
-        printf("%s%s", i ? ", " : "", option->choices[i]);
-    printf("%s%s\n", quoted ? " | " : "",
-           quoted                  ? option->choices[(int)option->initial]
-           : option->card_rows > 0 ? words
-                                   : standard);
+        fprintf(table, "%s%s", i ? ", " : "", option->choices[i]);
+    fprintf(table, "%s%s\n", quoted ? " | " : "",
+            quoted                  ? option->choices[(int)option->initial]
+            : option->card_rows > 0 ? words
+                                    : standard);
     free(standard);
 }
 
 // A row for an item with a name and options.
-static json_t *row_of(const char *name, const char *summary, const char *source, const struct option_table *table,
-                      bool json)
+static json_t *row_of(const char *name, const char *summary, const char *source, const struct option_table *known,
+                      FILE *table)
 {
     json_t *options = json_array();
-    if (!json)
-        printf("%-14s %s\n%-14s %s\n", name, summary, "", source);
-    for (const struct option *option = table->rows; option && option->name; option++) {
+    fprintf(table, "%-14s %s\n%-14s %s\n", name, summary, "", source);
+    for (const struct option *option = known->rows; option && option->name; option++) {
         json_t *object = option_json(option);
-        if (!json)
-            print_option(option, object);
+        print_option(option, object, table);
         json_array_append_new(options, object);
     }
     return json_pack("{s:s, s:s, s:s, s:o}", "name", name, "summary", summary, "source", source, "options",
                      options);
 }
 
-static json_t *list_methods(bool json)
+static json_t *list_methods(FILE *table)
 {
     json_t *list = json_array();
     bool chosen = false; // auto comes after the methods
     for (size_t i = 0; !chosen; i++) {
         const struct method *method = methods[i] ? methods[i] : &method_auto;
         chosen = !methods[i];
-        json_t *row = row_of(method->name, method->summary, method->source, &method->options, json);
+        json_t *row = row_of(method->name, method->summary, method->source, &method->options, table);
         json_object_set_new(row, "exact", json_boolean(method->exact));
         json_array_append_new(list, row);
     }
     return list;
 }
 
-static json_t *list_objectives(bool json)
+static json_t *list_objectives(FILE *table)
 {
     json_t *list = json_array();
     for (size_t i = 0; objectives[i]; i++) {
         const struct objective *o = objectives[i];
-        json_array_append_new(list, row_of(o->name, o->summary, o->source, &o->options, json));
+        json_array_append_new(list, row_of(o->name, o->summary, o->source, &o->options, table));
     }
     return list;
 }
 
-static json_t *list_optimizers(bool json)
+static json_t *list_optimizers(FILE *table)
 {
     json_t *list = json_array();
     for (size_t i = 0; optimizers[i]; i++) {
         const struct optimizer *o = optimizers[i];
-        json_array_append_new(list, row_of(o->name, o->summary, o->source, &o->options, json));
+        json_array_append_new(list, row_of(o->name, o->summary, o->source, &o->options, table));
     }
     return list;
 }
 
-static json_t *list_models(bool json)
+static json_t *list_models(FILE *table)
 {
     json_t *list = json_array();
-    if (!json)
-        printf("%-16s %6s %6s %6s %8s %8s %7s %8s %15s\n", "name", "layers", "width", "heads", "kv_heads",
-               "head_dim", "ffn", "vocab", "parameters");
+    fprintf(table, "%-16s %6s %6s %6s %8s %8s %7s %8s %15s\n", "name", "layers", "width", "heads", "kv_heads",
+            "head_dim", "ffn", "vocab", "parameters");
     for (const struct config *c = config_presets; c->name[0]; c++) {
         size_t parameters = config_parameters(c);
-        if (!json)
-            printf("%-16s %6zu %6zu %6zu %8zu %8zu %7zu %8zu %15zu\n", c->name, c->layers, c->width, c->heads,
-                   c->kv_heads, c->head_dim, c->ffn, c->vocab, parameters);
+        fprintf(table, "%-16s %6zu %6zu %6zu %8zu %8zu %7zu %8zu %15zu\n", c->name, c->layers, c->width, c->heads,
+                c->kv_heads, c->head_dim, c->ffn, c->vocab, parameters);
         json_array_append_new(list,
                               json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I}", "name",
                                         c->name, "layers", (json_int_t)c->layers, "width", (json_int_t)c->width,
@@ -128,37 +124,33 @@ static json_t *list_models(bool json)
 }
 
 // Lists unreadable profiles with the reason.
-static json_t *list_profiles(bool json)
+static json_t *list_profiles(FILE *table)
 {
     struct named_files profiles;
     struct profile *profile = calloc(1, sizeof *profile);
     json_t *list = json_array();
     profile_list_read(&profiles);
-    if (!json)
-        printf("%-16s %10s %10s %16s %15s %15s %7s %13s  %-8s  %s\n", "name", "memory_GiB", "usable_GiB",
-               "bf16_TFLOP_per_s", "f32_TFLOP_per_s", "memory_GB_per_s", "power_W", "host_GB_per_s", "rates",
-               "levels, GB_per_s");
+    fprintf(table, "%-16s %10s %10s %16s %15s %15s %7s %13s  %-8s  %s\n", "name", "memory_GiB", "usable_GiB",
+            "bf16_TFLOP_per_s", "f32_TFLOP_per_s", "memory_GB_per_s", "power_W", "host_GB_per_s", "rates",
+            "levels, GB_per_s");
     for (size_t i = 0; i < profiles.names.count; i++) {
         struct status status = {0};
         const char *name = profiles.names.items[i];
         if (!profile_load(profile, name, &status)) {
-            if (!json)
-                printf("%-16s %s\n", name, status.message);
+            fprintf(table, "%-16s %s\n", name, status.message);
             json_array_append_new(list, json_pack("{s:s, s:s}", "name", name, "error", status.message));
             continue;
         }
-        if (!json)
-            printf("%-16s %10.2f %10.2f %16.4g %15.4g %15.4g %7.4g %13.4g  %-8s ", name,
-                   profile->memory_bytes.value / 0x1p30, (double)profile_limit_bytes(profile) / 0x1p30,
-                   profile->flops_per_s[DTYPE_BF16].value / 1e12, profile->flops_per_s[DTYPE_F32].value / 1e12,
-                   profile->bandwidth_bytes_per_s.value / 1e9, profile->power_limit_w.value,
-                   profile->host_link_bytes_per_s.value / 1e9,
-                   profile->rates[DTYPE_BF16].scaled ? "scaled" : "measured");
-        for (size_t l = 0; !json && l < profile->interconnect.count; l++)
-            printf("%s %s %.4g", l ? "," : "", profile->interconnect.levels[l].name,
-                   profile->interconnect.levels[l].bytes_per_s.value / 1e9);
-        if (!json)
-            putchar('\n');
+        fprintf(table, "%-16s %10.2f %10.2f %16.4g %15.4g %15.4g %7.4g %13.4g  %-8s ", name,
+                profile->memory_bytes.value / 0x1p30, (double)profile_limit_bytes(profile) / 0x1p30,
+                profile->flops_per_s[DTYPE_BF16].value / 1e12, profile->flops_per_s[DTYPE_F32].value / 1e12,
+                profile->bandwidth_bytes_per_s.value / 1e9, profile->power_limit_w.value,
+                profile->host_link_bytes_per_s.value / 1e9,
+                profile->rates[DTYPE_BF16].scaled ? "scaled" : "measured");
+        for (size_t l = 0; l < profile->interconnect.count; l++)
+            fprintf(table, "%s %s %.4g", l ? "," : "", profile->interconnect.levels[l].name,
+                    profile->interconnect.levels[l].bytes_per_s.value / 1e9);
+        fputc('\n', table);
         char *text = profile_text(profile);
         json_array_append_new(list, json_loads(text, 0, NULL));
         free(text);
@@ -167,7 +159,7 @@ static json_t *list_profiles(bool json)
     return list;
 }
 
-static json_t *list_interconnects(bool json)
+static json_t *list_interconnects(FILE *table)
 {
     struct named_files files;
     struct interconnect interconnect;
@@ -177,15 +169,14 @@ static json_t *list_interconnects(bool json)
         struct status status = {0};
         const char *name = files.names.items[i];
         bool loaded = interconnect_load(&interconnect, name, &status);
-        if (!json)
-            printf("%s%s%s\n", name, loaded ? "" : "  ", status.message);
-        for (size_t l = 0; loaded && !json && l < interconnect.count; l++) {
+        fprintf(table, "%s%s%s\n", name, loaded ? "" : "  ", status.message);
+        for (size_t l = 0; loaded && l < interconnect.count; l++) {
             const struct link_level *level = &interconnect.levels[l];
             char ranks[40] = "all others";
             if (level->ranks)
                 snprintf(ranks, sizeof ranks, "up to %zu ranks", level->ranks);
-            printf("  %-24s %-16s %8.4g GB/s  %8.4g us\n", level->name, ranks, level->bytes_per_s.value / 1e9,
-                   level->latency_s.value * 1e6);
+            fprintf(table, "  %-24s %-16s %8.4g GB/s  %8.4g us\n", level->name, ranks,
+                    level->bytes_per_s.value / 1e9, level->latency_s.value * 1e6);
         }
         json_array_append_new(
             list, loaded ? json_pack("{s:s, s:o}", "name", name, "interconnect", interconnect_json(&interconnect))
@@ -194,7 +185,7 @@ static json_t *list_interconnects(bool json)
     return list;
 }
 
-static json_t *list_devices(bool json)
+static json_t *list_devices(FILE *table)
 {
     json_t *list = json_array();
     for (const char *const *name = device_names(); *name; name++) {
@@ -214,8 +205,7 @@ static json_t *list_devices(bool json)
                      dtype_name((enum dtype)i));
         }
         bool none = json_array_size(dtypes) == 0;
-        if (!json)
-            printf("%-12s %s%s\n", *name, none ? "none: " : line, none ? refused.message : "");
+        fprintf(table, "%-12s %s%s\n", *name, none ? "none: " : line, none ? refused.message : "");
         json_t *row = json_pack("{s:s, s:o}", "name", *name, "dtypes", dtypes);
         if (none)
             json_object_set_new(row, "reason", json_string(refused.message));
@@ -224,74 +214,66 @@ static json_t *list_devices(bool json)
     return list;
 }
 
-static json_t *text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
-}
-
 // Appends the fields under `parent`, "" or "gradient.tensors.NAME.".
-static void list_fields_of(json_t *list, const struct record_field *fields, const char *parent, bool json)
+static void list_fields_of(json_t *list, const struct record_field *fields, const char *parent, FILE *table)
 {
     for (const struct record_field *field = fields; field->name; field++) {
         char name[120], inner[130];
         snprintf(name, sizeof name, "%s%s", parent, field->name);
-        if (!json)
-            printf("%-34s %-32s %-9s %s%s%s\n", name, field_type_name(field), field->unit ? field->unit : "",
-                   field->meaning ? field->meaning : "",
-                   !field->null     ? ""
-                   : field->meaning ? " | null: "
-                                    : "null: ",
-                   field->null ? field->null : "");
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o, s:o, s:o}", "name", name, "type",
+        fprintf(table, "%-34s %-32s %-9s %s%s%s\n", name, field_type_name(field), field->unit ? field->unit : "",
+                field->meaning ? field->meaning : "",
+                !field->null     ? ""
+                : field->meaning ? " | null: "
+                                 : "null: ",
+                field->null ? field->null : "");
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s?, s:s?, s:s?}", "name", name, "type",
                                               field_type_name(field), "required", (int)field->required, "unit",
-                                              text_or_null(field->unit), "meaning", text_or_null(field->meaning),
-                                              "null", text_or_null(field->null)));
+                                              field->unit, "meaning", field->meaning, "null", field->null));
         if (!field->members)
             continue;
         snprintf(inner, sizeof inner, "%s%s", name,
                  field->type == FIELD_MAP    ? ".NAME."
                  : field->type == FIELD_ROWS ? "[]."
                                              : ".");
-        list_fields_of(list, field->members, inner, json);
+        list_fields_of(list, field->members, inner, table);
     }
 }
 
-static json_t *list_fields(bool json)
+static json_t *list_fields(FILE *table)
 {
     json_t *list = json_array();
-    list_fields_of(list, record_fields, "", json);
+    list_fields_of(list, record_fields, "", table);
     return list;
 }
 
 // Appends the keys under `parent`, "" or "measure.".
-static void list_keys_of(json_t *list, const struct trial_key *keys, const char *parent, bool json)
+static void list_keys_of(json_t *list, const struct trial_key *keys, const char *parent, FILE *table)
 {
     for (const struct trial_key *key = keys; key->name; key++) {
         char name[80], values[400], standard[160], inner[90];
         snprintf(name, sizeof name, "%s%s", parent, key->name);
         trial_key_values(key, values, sizeof values);
         trial_key_default(key, standard, sizeof standard);
-        if (!json)
-            printf("%-20s %s | %s | %s\n", name, key->meaning, values, standard);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", name, "meaning",
+        fprintf(table, "%-20s %s | %s | %s\n", name, key->meaning, values, standard);
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b, s:s?}", "name", name, "meaning",
                                               key->meaning, "values", values, "default", standard, "required",
-                                              (int)key->required, "unit", text_or_null(key->unit)));
+                                              (int)key->required, "unit", key->unit));
         snprintf(inner, sizeof inner, "%s.", name);
         if (key->members)
-            list_keys_of(list, key->members, inner, json);
+            list_keys_of(list, key->members, inner, table);
     }
 }
 
-static json_t *list_keys(bool json)
+static json_t *list_keys(FILE *table)
 {
     json_t *list = json_array();
-    list_keys_of(list, trial_keys, "", json);
+    list_keys_of(list, trial_keys, "", table);
     return list;
 }
 
 static const struct {
     const char *name;
-    json_t *(*list)(bool json); // prints a table, or returns the value for JSON
+    json_t *(*list)(FILE *table); // prints a table, and returns the value for JSON
 } lists[] = {{"methods", list_methods},       {"objectives", list_objectives},
              {"optimizers", list_optimizers}, {"models", list_models},
              {"profiles", list_profiles},     {"interconnects", list_interconnects},
@@ -314,10 +296,16 @@ int command_list(int argc, char **argv)
     size_t i = 0;
     while (strcmp(lists[i].name, arguments.what) != 0)
         i++;
-    json_t *list = lists[i].list(arguments.json);
-    if (arguments.json)
-        command_print(list, JSON_INDENT(2));
+    char *text;
+    size_t bytes;
+    FILE *table = open_memstream(&text, &bytes);
+    json_t *list = lists[i].list(table);
+    CHECK(fclose(table) == 0);
+    if (!arguments.json)
+        fputs(text, stdout);
     else
-        json_decref(list);
+        command_print(json_incref(list), JSON_INDENT(2));
+    json_decref(list);
+    free(text);
     return EXIT_FINE;
 }

@@ -24,13 +24,12 @@ static char *choices(const char *name)
 
 char *option_argument(const struct option *option)
 {
-    char *argument = option->type == OPTION_CHOICE   ? choices(option->name)
-                     : option->type == OPTION_LIST   ? strdup("N,N")
-                     : option->type == OPTION_NUMBER ? strdup("NUMBER")
-                                                     : strdup(option->share    ? "N|SHARE%"
-                                                              : option->tokens ? "N[K|M]"
-                                                                               : "N");
-    return argument;
+    return option->type == OPTION_CHOICE   ? choices(option->name)
+           : option->type == OPTION_LIST   ? strdup("N,N")
+           : option->type == OPTION_NUMBER ? strdup("NUMBER")
+                                           : strdup(option->share    ? "N|SHARE%"
+                                                    : option->tokens ? "N[K|M]"
+                                                                     : "N");
 }
 
 static void standard_of(const struct option *option, char *text, size_t bytes)
@@ -59,6 +58,5 @@ char *option_describe(const struct option *option)
             text_append(text, sizeof text, "; of %s %s", methods[i]->name, other);
     }
     text_append(text, sizeof text, ")");
-    char *copy = strdup(text);
-    return copy;
+    return strdup(text);
 }

@@ -440,12 +440,6 @@ static bool expand(struct expansion *e, struct spec *spec, struct status *status
     return ok && any;
 }
 
-static struct expansion *expansion_new(void)
-{
-    struct expansion *e = calloc(1, sizeof *e);
-    return e;
-}
-
 static bool load(struct spec *spec, const struct spec_changes *changes, struct status *status)
 {
     struct expansion *e = spec->expansion;
@@ -455,7 +449,7 @@ static bool load(struct spec *spec, const struct spec_changes *changes, struct s
 
 bool spec_load(struct spec *spec, const char *path, const struct spec_changes *changes, struct status *status)
 {
-    *spec = (struct spec){.expansion = expansion_new()};
+    *spec = (struct spec){.expansion = calloc(1, sizeof *spec->expansion)};
     char found[PATH_MAX];
     return json_source_open(&spec->expansion->source, share_resolve(path, found), status) &&
            load(spec, changes, status);
@@ -464,7 +458,7 @@ bool spec_load(struct spec *spec, const char *path, const struct spec_changes *c
 bool spec_parse(struct spec *spec, const char *name, const char *text, size_t bytes,
                 const struct spec_changes *changes, struct status *status)
 {
-    *spec = (struct spec){.expansion = expansion_new()};
+    *spec = (struct spec){.expansion = calloc(1, sizeof *spec->expansion)};
     return json_source_parse(&spec->expansion->source, name, text, bytes, status) && load(spec, changes, status);
 }
 

@@ -187,17 +187,12 @@ static bool read_state(void *context, const char *name, struct tensor t, struct 
     return true;
 }
 
-static void *bytes_of(const struct listing *listing)
-{
-    void *bytes = malloc(listing->largest_bytes + 1);
-    return bytes;
-}
-
 static bool write_states(const char *path, const struct model *model, struct status *status)
 {
     struct listing listing = list_states(model);
     struct safetensors_writer writer;
-    struct transfer transfer = {.device = model->device, .writer = &writer, .bytes = bytes_of(&listing)};
+    struct transfer transfer = {
+        .device = model->device, .writer = &writer, .bytes = malloc(listing.largest_bytes + 1)};
     bool ok = safetensors_create(&writer, path, listing.items, listing.count, status) &&
               each_state(model, write_state, &transfer, status) && safetensors_commit(&writer, status);
     safetensors_discard(&writer);
@@ -210,7 +205,7 @@ static bool read_states(const char *path, const struct model *model, struct stat
 {
     struct listing listing = list_states(model);
     struct safetensors file;
-    struct transfer transfer = {.device = model->device, .file = &file, .bytes = bytes_of(&listing)};
+    struct transfer transfer = {.device = model->device, .file = &file, .bytes = malloc(listing.largest_bytes + 1)};
     bool ok = safetensors_open(&file, path, status) && each_state(model, read_state, &transfer, status);
     safetensors_close(&file);
     free(transfer.bytes);
