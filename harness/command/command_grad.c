@@ -190,8 +190,7 @@ int command_grad(int argc, char **argv)
             "Computes the gradient of one step and writes it as safetensors under Hugging Face names; prints the "
             "loss as JSON.\vWithout --context it takes all of the token file. --chunk 64 and --head_chunk 64 are "
             "spelled as in specs; hyphens do as well. New LoRA factors are random, both of a pair, for beside B = "
-            "0 the "
-            "gradient of A would be 0."};
+            "0 the gradient of A would be 0."};
     struct status status = {0};
     struct trial trial = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);

@@ -305,18 +305,14 @@ int command_plan(int argc, char **argv)
         .options = arguments.flags.trial.options,
         .parser = parse,
         .doc =
-            "Runs one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on "
-            "any "
+            "Runs one step without data: its peak bytes, FLOPs, bytes moved and launches are exact, on any "
             "machine and for any card.\vA time is only an estimate, from the least to the most that the step may "
             "take: each operation takes as long as its FLOPs or its bytes do at the rate of its shape, whichever "
-            "is "
-            "longer, and a launch, and all of it longer at the card's power limit. The rates are the profile's "
-            "own, "
-            "if they were measured, or those of h200-141g by the ratio of the two cards' peaks. Where chunks are "
-            "drawn "
-            "the time is a mean over draws and all else of the draw of --sampler-seed; what fits is judged by the "
-            "largest draw. A step that does not fit the device or the host "
-            "is a result, so the exit code is 0; where --method auto finds nothing that fits it is 1."};
+            "is longer, and a launch, and all of it longer at the card's power limit. The rates are the profile's "
+            "own, if they were measured, or those of h200-141g by the ratio of the two cards' peaks. Where chunks "
+            "are drawn the time is a mean over draws and all else of the draw of --sampler-seed; what fits is "
+            "judged by the largest draw. A step that does not fit the device or the host is a result, so the exit "
+            "code is 0; where --method auto finds nothing that fits it is 1."};
     struct status status = {0};
     struct plan plan = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);

@@ -70,8 +70,7 @@ int command_plot(int argc, char **argv)
              "figure shows)"},
         {"size", .flags = OPTION_FIRST, .key = OPTION_SIZE, .arg = "WIDTHxHEIGHT",
          .doc = "On paper, in mm, cm or in: 170x110mm, or a width alone: 85mm; what is of bars keeps its shape "
-                "within it "
-                "(default: 900 pixels wide)"},
+                "within it (default: 900 pixels wide)"},
         {"style", .flags = OPTION_FIRST, TEXT_AT(struct plot_request, form.style),
          .arg = "bare|grey|serif,bare|grey|serif",
          .doc = "Some of bare, without heading and foot, which a caption says; grey, for print without colours; "
@@ -99,11 +98,10 @@ int command_plot(int argc, char **argv)
     const struct argp argp = {NULL,
                               parse,
                               "[RESULTS...]",
-                              "Draws figures from recorded results alone, one for each experiment and "
-                              "setting that has the records for it, "
-                              "and prints the path of each picture.\v"
-                              "Needs gnuplot 5.4 or later. Exit status: 0 drawn, 2 wrong "
-                              "use, a bad file, nothing to draw, or no gnuplot.",
+                              "Draws figures from recorded results alone, one for each experiment and setting "
+                              "that has the records for it, and prints the path of each picture.\vNeeds gnuplot "
+                              "5.4 or later. Exit status: 0 drawn, 2 wrong use, a bad file, nothing to draw, or "
+                              "no gnuplot.",
                               NULL,
                               NULL,
                               NULL};

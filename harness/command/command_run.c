@@ -399,15 +399,12 @@ int command_run(int argc, char **argv)
         .args_doc = "SPEC",
         .doc =
             "Measures every trial of an experiment, each in its own process, and appends one line of JSON per "
-            "trial. "
-            "Trials that the result file already has are skipped, so a run that was stopped resumes. Ends with a "
-            "table of "
-            "all trials; `longbp report` makes others.\v"
-            "Exit status: 0 measured, also where some trials ran out of memory or time; 1 a gradient was wrong, a "
-            "trial "
-            "crashed, no trial is ok, or the results were removed meanwhile; 2 wrong use, a bad file, one that "
-            "cannot be written, or no trial that this machine can measure; 130 interrupted. With --compare also 1 "
-            "where this build is worse and 3 where that cannot be told."};
+            "trial. Trials that the result file already has are skipped, so a run that was stopped resumes. Ends "
+            "with a table of all trials; `longbp report` makes others.\vExit status: 0 measured, also where some "
+            "trials ran out of memory or time; 1 a gradient was wrong, a trial crashed, no trial is ok, or the "
+            "results were removed meanwhile; 2 wrong use, a bad file, one that cannot be written, or no trial "
+            "that this machine can measure; 130 interrupted. With --compare also 1 where this build is worse and "
+            "3 where that cannot be told."};
     struct arguments arguments = {.rounds = 1};
     struct status status = {0};
     arguments_parse(&argp, flags, argc, argv, &arguments);

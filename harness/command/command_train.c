@@ -410,14 +410,13 @@ int command_train(int argc, char **argv)
         .options = arguments.flags.options,
         .parser = parse,
         .doc =
-            "Trains a model and writes its weights, or with --lora a PEFT adapter, to DIR; prints a line of "
-            "JSON per "
-            "step and per evaluation, which DIR/steps.jsonl keeps.\vThe sequences are windows of --context "
+            "Trains a model and writes its weights, or with --lora a PEFT adapter, to DIR; prints a line of JSON "
+            "per step and per evaluation, which DIR/steps.jsonl keeps.\vThe sequences are windows of --context "
             "tokens, in the order of the file and again from its beginning, the last token of each without a "
             "target; or, with --batch FILE --sequences N, those of a batch file, or of a folder of such, with all "
-            "that it says of them: labels, documents, pairs, groups, log-probs and advantages. With "
-            "--checkpoint a run that was ended, by whatever, goes on by --resume and ends with the same bits "
-            "(on a card with --deterministic). Values of --chunk and the like are spelled as in specs."};
+            "that it says of them: labels, documents, pairs, groups, log-probs and advantages. With --checkpoint "
+            "a run that was ended, by whatever, goes on by --resume and ends with the same bits (on a card with "
+            "--deterministic). Values of --chunk and the like are spelled as in specs."};
     struct status status = {0};
     struct trial trial = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);

@@ -78,8 +78,7 @@ static bool check_train_data(const struct trial *trial, const struct trial_field
     return trial->planned || objective_of_tokens(trial->objective, trial->objective_options) ||
            json_field_fail(trial_field(fields, "objective"), status,
                            "\"%s\" needs more than windows of tokens: give \"data\" as {\"batch\": PATH} (--batch "
-                           "FILE), a batch "
-                           "file or a folder of such",
+                           "FILE), a batch file or a folder of such",
                            trial->objective->name);
 }
 
@@ -267,8 +266,7 @@ static bool check_optimizer(struct trial *trial, const struct trial_fields *fiel
         (trial->lora.table || trial->lora.saved || trial->lora.targets & (LORA_EMBEDDING | LORA_HEAD)))
         return json_field_fail(field, status,
                                "\"%s\" lets layers train by turns, and \"lora\" has factors that are not in every "
-                               "layer alike, or trains "
-                               "whole modules; leave one of the two out",
+                               "layer alike, or trains whole modules; leave one of the two out",
                                optimizer->name);
     if (optimizer->active_layer && trial->parallel.stage > 1)
         return json_field_fail(

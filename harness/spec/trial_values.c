@@ -268,8 +268,7 @@ static const char *reference_fault(const struct trial *trial, int kind)
                ? "there is no adapter that could be off: give \"lora\", or the folder of another model"
            : kind == REFERENCE_ADAPTER_OFF && trial->lora.saved
                ? "modules_to_save of \"lora\" train in place of the weights that a model without its adapter has: "
-                 "give "
-                 "the folder of that model"
+                 "give the folder of that model"
                : NULL;
 }
 
