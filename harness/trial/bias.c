@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#define BIAS_SUBSETS_MAX 4096
+
 // Adds the estimate's share to the expectation; returns ||g - r||^2.
 static double add_estimate(struct gradient_set *expectation, const struct gradient_set *estimate,
                            const struct gradient_set *reference, double probability)
@@ -33,51 +35,49 @@ static double squared_norm(const struct gradient_set *set)
 }
 
 struct expectation {
-    struct record_bias *bias;
-    const struct method *method;
-    struct trainer *trainer;
-    const struct batch *batch;
-    const struct gradient_set *reference;
+    struct run *run;
     struct gradient_set mean;
     double squared, total; // E ||g - r||^2, and the sum of probabilities
-    struct step_report report;
+    size_t subsets;
 };
 
 static bool add_draw(void *context, const void *options, double probability)
 {
     struct expectation *e = context;
     struct gradient_set estimate = {0};
-    struct training_step step = {.trainer = e->trainer, .method = e->method, .batch = e->batch, .options = options};
-    training_step_take(&step, &e->report);
-    gradient_set_take(&estimate, e->trainer->model);
-    e->squared += probability * add_estimate(&e->mean, &estimate, e->reference, probability);
+    struct step_report report = {0};
+    struct training_step step = setup_step(&e->run->setup, e->run->trial);
+    step.options = options;
+    training_step_take(&step, &report);
+    gradient_set_take(&estimate, &e->run->setup.model);
+    e->squared += probability * add_estimate(&e->mean, &estimate, &e->run->reference.gradients, probability);
     gradient_set_free(&estimate);
+    step_report_free(&report);
     e->total += probability;
-    e->bias->subsets++;
-    return e->trainer->model->device->status.code == STATUS_OK;
+    e->subsets++;
+    return e->run->setup.device->status.code == STATUS_OK;
 }
 
-bool bias_measure(struct record_bias *bias, const struct method *method, struct trainer *trainer,
-                  const struct batch *batch, const void *options, const struct gradient_set *reference,
-                  struct status *status)
+bool bias_measure(struct run *run)
 {
-    *bias = (struct record_bias){.given = true};
-    struct expectation e = {
-        .bias = bias, .method = method, .trainer = trainer, .batch = batch, .reference = reference};
+    const struct trial *trial = run->trial;
+    const struct gradient_set *reference = &run->reference.gradients;
+    struct expectation e = {.run = run};
     struct status why = {0};
-    const struct status *device = &trainer->model->device->status;
-    gradient_set_take(&e.mean, trainer->model); // for its shape
+    gradient_set_take(&e.mean, &run->setup.model); // for its shape
     set_zero(&e.mean);
-    bool able = method->each_draw(options, batch->context, BIAS_SUBSETS_MAX, add_draw, &e, &why);
+    bool able =
+        trial->method->each_draw(trial->options, run->setup.batch.context, BIAS_SUBSETS_MAX, add_draw, &e, &why);
     double norm_squared = squared_norm(reference);
-    bias->relative_l2 = gradient_relative_l2(&e.mean, reference);
-    bias->rms_error = norm_squared > 0 ? sqrt(e.squared / norm_squared) : e.squared > 0 ? INFINITY : 0;
+    struct record_bias bias = {
+        .given = true, .subsets = (double)e.subsets, .relative_l2 = gradient_relative_l2(&e.mean, reference)};
+    bias.rms_error = norm_squared > 0 ? sqrt(e.squared / norm_squared) : e.squared > 0 ? INFINITY : 0;
     gradient_set_free(&e.mean);
-    step_report_free(&e.report);
     if (!able)
-        return status_set(status, why.code, "measure.bias walks every draw: %.900s", why.message);
-    if (device->code != STATUS_OK)
-        return status_set(status, device->code, "%s", device->message);
+        return status_set(&run->status, why.code, "measure.bias walks every draw: %.900s", why.message);
+    if (!run_fine(run))
+        return false;
     CHECK(fabs(e.total - 1) < 1e-9); // otherwise draws are missing
+    run->record.bias = bias;
     return true;
 }

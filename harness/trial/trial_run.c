@@ -92,15 +92,7 @@ static bool check_gradient(struct run *run)
 
 static bool measure_bias(struct run *run)
 {
-    const struct trial *trial = run->trial;
-    if (!run->record.gradient.given && !take_reference(run))
-        return false;
-    struct record_bias bias;
-    bool done = bias_measure(&bias, trial->method, &run->setup.trainer, &run->setup.batch, trial->options,
-                             &run->reference.gradients, &run->status);
-    if (done)
-        run->record.bias = bias;
-    return done;
+    return (run->record.gradient.given || take_reference(run)) && bias_measure(run);
 }
 
 static bool measure_pair_sums(struct run *run)
