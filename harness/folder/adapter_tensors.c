@@ -2,27 +2,6 @@
 #include "harness/tensors/weight_names.h"
 #include <string.h>
 
-// Parts of a fused projection and their first rows in it.
-struct part {
-    const char *name, *whole;
-    size_t row, rows;
-};
-
-// Without a name: no fused projection.
-static struct part part_of(const struct config *c, const struct parameter *p)
-{
-    size_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    const struct part parts[] = {{".q_proj.", ".qkv_proj.", 0, q + 2 * kv},
-                                 {".k_proj.", ".qkv_proj.", q, q + 2 * kv},
-                                 {".v_proj.", ".qkv_proj.", q + kv, q + 2 * kv},
-                                 {".gate_proj.", ".gate_up_proj.", 0, 2 * c->ffn},
-                                 {".up_proj.", ".gate_up_proj.", c->ffn, 2 * c->ffn}};
-    for (size_t i = 0; c->fused && parameter_is_factor(p) && i < sizeof parts / sizeof *parts; i++)
-        if (strstr(p->name, parts[i].name))
-            return parts[i];
-    return (struct part){0};
-}
-
 static struct adapter_tensor *find(struct adapter_tensors *tensors, const char *name)
 {
     for (size_t i = tensors->count; i-- > 0;)
@@ -31,21 +10,22 @@ static struct adapter_tensor *find(struct adapter_tensors *tensors, const char *
     return NULL;
 }
 
-static void add_part(struct adapter_tensors *tensors, const struct parameter *p, const struct part *part)
+// Adds a factor of a projection to the tensor of the joined one's.
+static void add_part(struct adapter_tensors *tensors, const struct parameter *p)
 {
     char name[sizeof tensors->items->name];
-    const char *at = strstr(p->name, part->name);
-    snprintf(name, sizeof name, "%.*s%s%s", (int)(at - p->name), p->name, part->whole, at + strlen(part->name));
+    const char *at = strstr(p->name, p->module);
+    snprintf(name, sizeof name, "%.*s%s%s", (int)(at - p->name), p->name, p->joined, at + strlen(p->module));
     struct adapter_tensor *tensor = find(tensors, name);
     if (!tensor) {
         tensor = &tensors->items[tensors->count++];
         memcpy(tensor->name, name, sizeof name);
-        tensor->rows = p->factor == FACTOR_A ? 0 : part->rows;
+        tensor->rows = p->factor == FACTOR_A ? 0 : p->joined_rows;
         tensor->cols = p->factor == FACTOR_A ? p->value.cols : 0;
     }
     CHECK(tensor->count < ADAPTER_PIECES);
     struct adapter_piece *piece = &tensor->pieces[tensor->count++];
-    *piece = (struct adapter_piece){.parameter = p, .row = p->factor == FACTOR_A ? tensor->rows : part->row};
+    *piece = (struct adapter_piece){.parameter = p, .row = p->factor == FACTOR_A ? tensor->rows : p->joined_row};
     if (p->factor == FACTOR_A) {
         tensor->rows += p->value.rows;
     } else {
@@ -68,9 +48,8 @@ struct adapter_tensors adapter_tensors_of(const struct model *model, const char 
     struct adapter_tensors tensors = {.items = calloc(model->parameter_count + 1, sizeof *tensors.items)};
     for (size_t i = 0; i < model->parameter_count; i++) {
         const struct parameter *p = &model->parameters[i];
-        struct part part = part_of(&model->config, p);
-        if (part.name) {
-            add_part(&tensors, p, &part);
+        if (model->config.fused && parameter_is_factor(p) && p->joined) {
+            add_part(&tensors, p);
         } else if (parameter_is_factor(p) || p->saved) {
             struct adapter_tensor *tensor = &tensors.items[tensors.count++];
             snprintf(tensor->name, sizeof tensor->name, "%s%s", p->saved ? ADAPTER_PREFIX : "", p->name);

@@ -18,32 +18,21 @@
 
 // --- projections that a family's files keep in one tensor, one below the other (Phi-3)
 
-#define PARTS_MAX 3
-
-static const struct fused_weight {
-    const char *name, *parts[PARTS_MAX + 1];
-} fused_weights[] = {
-    {".qkv_proj.weight", {".q_proj.weight", ".k_proj.weight", ".v_proj.weight"}},
-    {".gate_up_proj.weight", {".gate_proj.weight", ".up_proj.weight"}},
-    {0},
-};
-
-// NULL: a tensor of its own.
-static const struct fused_weight *fused_as(const char *name)
+// The parameters that the tensor joins, in their order: q_proj, k_proj and v_proj of a layer's qkv_proj. Returns
+// their number, 0 for a tensor of its own.
+static size_t parts_in(const struct model *model, const char *name, const struct parameter **parts)
 {
-    const struct fused_weight *fused = fused_weights;
-    size_t bytes = strlen(name);
-    while (fused->name &&
-           (bytes < strlen(fused->name) || strcmp(name + bytes - strlen(fused->name), fused->name) != 0))
-        fused++;
-    return fused->name ? fused : NULL;
-}
-
-// "model.layers.0.self_attn" and ".q_proj.weight", to be freed.
-static char *part_name(const struct safetensors_tensor *whole, const struct fused_weight *fused, size_t part)
-{
-    int kept = (int)(strlen(whole->name) - strlen(fused->name));
-    return text_new("%.*s%s", kept, whole->name, fused->parts[part]);
+    size_t count = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const struct parameter *p = &model->parameters[i];
+        if (!p->joined || parameter_is_factor(p))
+            continue;
+        size_t before = (size_t)(strstr(p->name, p->module) - p->name), bytes = strlen(p->joined);
+        if (strncmp(name, p->name, before) == 0 && strncmp(name + before, p->joined, bytes) == 0 &&
+            strcmp(name + before + bytes, ".weight") == 0)
+            parts[count++] = p;
+    }
+    return count;
 }
 
 // The part's rows of the whole, from `row` on.
@@ -60,45 +49,32 @@ static struct safetensors_tensor part_of(const struct safetensors_tensor *whole,
     return part;
 }
 
-// The first part takes the whole's place, the others come last.
-static bool split(struct safetensors *file, size_t at, const struct fused_weight *fused, const struct model *model,
-                  struct status *status)
+// Puts the parts in the place of a tensor that joins them; the data stay where they are. The first takes its place,
+// the others come last. False and a status if rows do not add up.
+static bool split(struct safetensors *file, size_t at, const struct model *model, struct status *status)
 {
     const struct safetensors_tensor whole = file->tensors[at];
-    const struct parameter *parameters[PARTS_MAX];
-    char *names[PARTS_MAX];
-    size_t count = 0, rows = 0, known = 0;
-    for (; fused->parts[count]; count++) {
-        names[count] = part_name(&whole, fused, count);
-        parameters[count] = model_parameter(model, names[count]);
-        known += parameters[count] != NULL;
-        rows += parameters[count] ? parameters[count]->value.rows : 0;
-    }
-    bool fits = whole.rank == 2 && whole.shape[0] == rows;
-    if (known < count || !fits) {
-        for (size_t i = 0; i < count; i++)
-            free(names[i]);
-        return known < count || // it is told of as a tensor that nobody expects
-               status_set(status, STATUS_BAD_INPUT, "%s: tensor %.200s: expected a matrix of %zu rows", file->path,
-                          whole.name, rows);
-    }
+    const struct parameter *parts[BLOCK_PARAMETERS];
+    size_t count = parts_in(model, whole.name, parts);
+    if (count == 0)
+        return true;
+    if (whole.rank != 2 || whole.shape[0] != parts[0]->joined_rows)
+        return status_set(status, STATUS_BAD_INPUT, "%s: tensor %.200s: expected a matrix of %zu rows", file->path,
+                          whole.name, parts[0]->joined_rows);
     file->tensors = realloc(file->tensors, (file->count + count - 1) * sizeof *file->tensors);
-    for (size_t i = 0, row = 0; i < count; row += parameters[i++]->value.rows)
-        file->tensors[i ? file->count + i - 1 : at] = part_of(&whole, names[i], row, parameters[i]->value.rows);
+    for (size_t i = 0; i < count; i++)
+        file->tensors[i ? file->count + i - 1 : at] =
+            part_of(&whole, text_new("%s", parts[i]->name), parts[i]->joined_row, parts[i]->value.rows);
     file->count += count - 1;
     free(whole.name);
     return true;
 }
 
-// Puts q_proj, k_proj and v_proj in the place of every qkv_proj whose parts the model has, and gate_proj and
-// up_proj in that of gate_up_proj; the data stay where they are. False and a status if rows do not add up.
 static bool fused_weights_split(struct safetensors *file, const struct model *model, struct status *status)
 {
     bool fine = true;
-    for (size_t i = 0, count = file->count; fine && i < count; i++) {
-        const struct fused_weight *fused = fused_as(file->tensors[i].name);
-        fine = !fused || split(file, i, fused, model, status);
-    }
+    for (size_t i = 0, count = file->count; fine && i < count; i++)
+        fine = split(file, i, model, status);
     safetensors_sort(file);
     return fine;
 }

@@ -110,6 +110,16 @@ static void add_module(struct model *model, size_t layer, const struct block_kin
         parts[i] = p - row->joins + i;
         out += parts[i]->weight->value.rows;
     }
+    for (size_t i = 0, first = 0; i < row->joins; first += parts[i++]->weight->value.rows) {
+        struct parameter *of_part[] = {parts[i]->weight, parts[i]->lora_a, parts[i]->lora_b};
+        for (size_t j = 0; j < 3; j++)
+            if (of_part[j]) {
+                of_part[j]->module = row[i - row->joins].name;
+                of_part[j]->joined = row->name;
+                of_part[j]->joined_row = first;
+                of_part[j]->joined_rows = out;
+            }
+    }
     if (!row->joins && shape.in == 0 && shape.out > 0)
         p->weight = add_gain(model, shape.out, layer, row->name);
     else if (!row->joins && shape.out > 0)
