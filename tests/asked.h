@@ -85,6 +85,48 @@ static inline json_t *longbp_json(const char *format, ...)
     return object;
 }
 
+// The records that a search prints, a line each, in an array.
+static inline json_t *longbp_records(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline json_t *longbp_records(int code, const char *format, ...)
+{
+    char *arguments, *out, *line;
+    json_t *records = json_array();
+    va_list list;
+    va_start(list, format);
+    assert_true(vasprintf(&arguments, format, list) > 0);
+    va_end(list);
+    int found = longbp(&out, arguments);
+    for (char *rest = out; (line = strsep(&rest, "\n"));)
+        if (*line == '{')
+            json_array_append_new(records, json_loads(line, 0, NULL));
+    if (found != code || json_array_size(records) == 0)
+        fail_msg("%s: exit code %d: %s", arguments, found, out);
+    free(arguments);
+    free(out);
+    return records;
+}
+
+// The context or batch of a record of a search; 0: nothing fits.
+static inline double extent_found(const json_t *record)
+{
+    const json_t *search = json_object_get(record, "search");
+    bool batch = strcmp(json_string_value(json_object_get(search, "sought")), "batch") == 0,
+         ok = strcmp(json_string_value(json_object_get(record, "status")), "ok") == 0;
+    return ok ? json_number_value(json_object_get(json_object_get(record, "trial"), batch ? "batch" : "context"))
+              : 0;
+}
+
+static inline const char *method_of(const json_t *record)
+{
+    const json_t *method = json_object_get(json_object_get(record, "trial"), "method");
+    return json_string_value(json_object_get(method, "name"));
+}
+
+static inline const char *beyond_of(const json_t *record)
+{
+    return json_string_value(json_object_get(json_object_get(record, "search"), "beyond"));
+}
+
 static inline bool near(double x, double y)
 {
     return fabs(x - y) <= 1e-12 * fabs(y);

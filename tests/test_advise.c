@@ -1,22 +1,50 @@
 // Advice: what the program says the planner found is what a plan of the same step says, method auto walks it, and
 // what cannot be advised is said.
 #define _GNU_SOURCE // asprintf
+#include "harness/text/size.h"
 #include "tests/asked.h"
 #include "tests/chosen_tests.h"
 #include "tests/sanitized.h"
 #include "tests/scratch.h"
 
+// The fastest is the first record; a key of its trial.
+static const json_t *chosen_key(const json_t *records, const char *key)
+{
+    return json_object_get(json_object_get(json_array_get(records, 0), "trial"), key);
+}
+
+static const char *placed(const json_t *records, const char *what)
+{
+    return json_string_value(json_object_get(chosen_key(records, "place"), what));
+}
+
+// The rest of the line that begins with a word, "run" or "train", without its comment; to be freed.
+static char *line_of(int code, const char *word, const char *arguments)
+{
+    char *out, *start;
+    assert_int_equal(longbp(&out, arguments), code);
+    assert_true(asprintf(&start, "\n%-10s", word) > 0);
+    char *line = strstr(out, start);
+    if (!line)
+        fail_msg("%s: no line \"%s\": %s", arguments, word, out);
+    line += strlen(start);
+    line[strcspn(line, "\n")] = 0;
+    line = strdup(line);
+    free(start);
+    free(out);
+    return line;
+}
+
 // asked: of advise alone, planned: of plan.
-static void expect_agreement(const char *asked, const char *planned, const char *draw)
+static void expect_agreement(const char *asked, const char *planned)
 {
     static const char *const setting = "--model llama-3-8b --dtype bf16 --lora r=8";
-    json_t *advice = longbp_json("advise %s %s --json", setting, asked),
-           *choice = json_object_get(advice, "choice"), *drawn = json_object_get(choice, "draw");
-    assert_true(json_is_true(json_object_get(advice, "fits")));
-    json_t *method = json_object_get(choice, "method"), *value;
+    json_t *records = longbp_records(0, "advise %s %s --json", setting, asked), *value;
+    const json_t *method = chosen_key(records, "method"), *record = json_array_get(records, 0);
     char *flags = strdup(""), *more;
     const char *key;
-    json_object_foreach(method, key, value)
+    assert_string_equal(json_string_value(json_object_get(record, "status")), "ok");
+    json_object_foreach((json_t *)method, key, value)
     {
         if (json_is_array(value))
             continue; // planned says which
@@ -27,54 +55,51 @@ static void expect_agreement(const char *asked, const char *planned, const char 
         flags = more;
     }
     json_t *plan = longbp_json("plan %s %s --kv-gradient-dtype %s %s --json", setting, flags,
-                               json_string_value(json_object_get(choice, "kv_gradient_dtype")), planned);
-    static const char *const same[] = {"peak_bytes", "host_peak_bytes", "estimate_ms", "flops"};
+                               json_string_value(chosen_key(records, "kv_gradient_dtype")), planned);
+    static const char *const same[] = {"peak_bytes", "estimate_ms", "flops"};
     for (size_t i = 0; i < COUNT(same); i++)
-        if (!near(number(plan, same[i]), number(choice, same[i])))
-            fail_msg("%s: %.17g, but plan says %.17g", same[i], number(choice, same[i]), number(plan, same[i]));
+        if (!near(number(plan, same[i]), number(record, same[i])))
+            fail_msg("%s: %.17g, but plan says %.17g", same[i], number(record, same[i]), number(plan, same[i]));
+    assert_true(json_equal(json_object_get(plan, "host_peak_bytes"), json_object_get(record, "host_peak_bytes")));
     assert_true(json_is_true(json_object_get(plan, "fits")));
-    assert_non_null(strstr(json_string_value(json_object_get(advice, "command")), "longbp grad "));
-    assert_true(draw ? strcmp(json_string_value(drawn), draw) == 0 : json_is_null(drawn));
     free(flags);
     json_decref(plan);
-    json_decref(advice);
+    json_decref(records);
 }
 
-// The program says what the planner found; a plan of the choice says the same: of chunks that are drawn one of the
-// draw that takes most.
+// A plan of the choice says what its record says.
 static void advise_and_plan_agree(void **state)
 {
     (void)state;
 #define HOST  "--profile rtx-3090 --host-memory 120GiB --context 65536 "
 #define DRAWN "--profile rtx-4090 --host-memory 120GiB --context 8192 --offload kv "
-    expect_agreement(HOST, HOST, NULL);
-    expect_agreement(DRAWN "--methods spaco --chunk 512 --budget 4",
-                     DRAWN "--sampler fixed --drawn-chunks 12,13,14,15", "largest");
+    expect_agreement(HOST, HOST);
+    expect_agreement(DRAWN "--methods spaco --chunk 512 --budget 4", DRAWN);
     expect_agreement(DRAWN "--methods spaco --chunk 512 --sampler fixed --drawn-chunks 3,9",
-                     DRAWN "--drawn-chunks 3,9", NULL);
+                     DRAWN "--drawn-chunks 3,9");
 #undef DRAWN
 #undef HOST
 }
 
 // The line that is printed runs, also where the optimizer's state is on the host, of which grad knows nothing.
+#define ON_HOST "advise --model tiny --context 256 --memory-limit 7MiB --host-memory 30MiB --optimizer adamw"
 static void the_command_runs(void **state)
 {
     (void)state;
-    json_t *advice = longbp_json(
-        "advise --model tiny --context 256 --memory-limit 7MiB --host-memory 30MiB --optimizer adamw --json");
-    const json_t *place = json_object_get(json_object_get(advice, "choice"), "place");
-    assert_string_equal(json_string_value(json_object_get(place, "optimizer")), "host");
-    const char *command = json_string_value(json_object_get(advice, "command")),
-               *file = strstr(command, "gradients.safetensors");
-    char *run, *out;
+    json_t *records = longbp_records(0, ON_HOST " --json");
+    assert_string_equal(placed(records, "optimizer"), "host");
+    json_decref(records);
+    char *command = line_of(0, "run", ON_HOST), *file = strstr(command, "gradients.safetensors"), *run, *out;
     assert_non_null(file);
+    assert_non_null(strstr(command, "longbp grad "));
     assert_true(asprintf(&run, "%.*s/dev/null", (int)(file - command) - 7, command + 7) > 0); // without "longbp "
     if (longbp(&out, run) != 0)
         fail_msg("%s: %s", command, out);
     free(out);
     free(run);
-    json_decref(advice);
+    free(command);
 }
+#undef ON_HOST
 
 // So does the training run, in the memory that is said.
 static void the_training_run_runs(void **state)
@@ -85,69 +110,67 @@ static void the_training_run_runs(void **state)
         // The peak is the optimizer's step, which finds the batch closed.
         "--memory-limit 9MiB --host-memory 100MiB --dtype bf16 --like cpu --optimizer adamw,master=f32"};
     for (size_t i = 0; i < COUNT(asked); i++) {
-        json_t *advice = longbp_json("advise --model tiny --context 64 %s --json", asked[i]);
-        const char *command = json_string_value(json_object_get(advice, "train_command")),
-                   *out = strstr(command, " --out trained");
-        char *run, *said;
-        assert_non_null(out);
+        char *run, *said, *arguments;
+        assert_true(asprintf(&arguments, "advise --model tiny --context 64 %s", asked[i]) > 0);
+        char *command = line_of(0, "train", arguments), *out = strstr(command, " --out trained"),
+             *peak = strstr(command, "  # ");
+        assert_true(out && peak);
         assert_non_null(strstr(command, "longbp train --model tiny "));
         assert_true(asprintf(&run, "%.*s --steps 2 --out %s%zu", (int)(out - command) - 7, command + 7,
                              scratch_path(scratch, "trained").text, i) > 0);
         if (longbp(&said, run) != 0)
             fail_msg("%s: %s", run, said);
-        assert_true(json_is_null(json_object_get(advice, "train_limited_by")));
-        char *peak;
-        assert_true(asprintf(&peak, "\"peak_bytes\":%.0f}", number(advice, "train_peak_bytes")) > 0);
-        if (!strstr(said, peak))
-            fail_msg("%s is not in %s", peak, said);
-        free(peak);
+        const char *bytes = strstr(said, "\"peak_bytes\":");
+        char size[32];
+        assert_non_null(bytes);
+        size_text((size_t)strtod(strchr(bytes, ':') + 1, NULL), size, sizeof size);
+        if (strncmp(peak + 4, size, strlen(size)) != 0)
+            fail_msg("%s is not in %s", size, peak);
         free(said);
         free(run);
-        json_decref(advice);
+        free(command);
+        free(arguments);
     }
     // An optimizer's state may take what is left.
-    json_t *advice = longbp_json("advise --model tiny --context 256 --memory-limit 8MiB --json");
-    assert_true(json_is_true(json_object_get(advice, "fits")));
-    assert_true(json_is_null(json_object_get(advice, "train_command")));
-    assert_non_null(strstr(json_string_value(json_object_get(advice, "train_limited_by")), "memory"));
-    json_decref(advice);
+    char *none = line_of(0, "train", "advise --model tiny --context 256 --memory-limit 8MiB");
+    assert_non_null(strstr(none, "not with adamw"));
+    assert_non_null(strstr(none, "limits.memory"));
+    free(none);
 }
 
 // What else could be asked for is what advise says when it is asked for.
 static void remedies_are_planned(void **state)
 {
     (void)state;
-#define ASKED "advise --model tiny --context 512 --batch 4 --device-memory 12MiB --json"
-    char *out;
+#define ASKED "advise --model tiny --context 512 --batch 4 --device-memory 12MiB"
+    static const char *const flags[] = {"--host-memory ",          "--chunk ",    "--dtype bf16", "--lora r=8",
+                                        "--dtype bf16 --lora r=8", "--parallel ", "--batch ",     "--context "};
+    char *out, *line;
+    size_t fitting = 0, named = 0;
     assert_int_equal(longbp(&out, ASKED), 1);
-    json_t *advice = json_loads(out, 0, NULL), *remedies = json_object_get(advice, "remedies"), *remedy;
-    size_t i, fitting = 0, named = 0;
-    json_array_foreach(remedies, i, remedy)
-    {
-        static const char *const flags[] = {"--host-memory ",          "--chunk ",    "--dtype bf16", "--lora r=8",
-                                            "--dtype bf16 --lora r=8", "--parallel ", "--batch ",     "--context "};
-        const char *flag = json_string_value(json_object_get(remedy, "flags"));
-        char *again, *asked;
-        bool fits = json_is_true(json_object_get(remedy, "fits"));
-        for (size_t f = 0; f < COUNT(flags); f++)
-            named += strncmp(flag, flags[f], strlen(flags[f])) == 0;
-        if (strstr(flag, "SIZE"))
+    for (char *rest = strstr(out, "Other requests"); (line = strsep(&rest, "\n"));) {
+        char *fits = strstr(line, " fits: "), *not_so = strstr(line, " does not: ");
+        if (strncmp(line, "  --", 4) != 0 || (!fits && !not_so))
             continue;
-        assert_true(asprintf(&asked, ASKED " %s", flag) > 0);
+        const char *said = fits ? fits + 7 : not_so + 11;
+        for (size_t f = 0; f < COUNT(flags); f++)
+            named += strncmp(line + 2, flags[f], strlen(flags[f])) == 0;
+        if (strstr(line, "SIZE"))
+            continue;
+        char *asked, *again;
+        assert_true(asprintf(&asked, ASKED "%.*s", (int)((fits ? fits : not_so) - line), line) > 0);
         int code = longbp(&again, asked);
-        json_t *said = json_loads(again, 0, NULL);
-        const char *key = fits ? "choice" : "nearest";
-        if (code != !fits || !json_equal(json_object_get(said, key), json_object_get(remedy, key)))
-            fail_msg("%s: exit code %d: %s", asked, code, again);
-        assert_true(fits || json_equal(json_object_get(said, "limited_by"), json_object_get(remedy, "missing")));
-        fitting += fits;
-        json_decref(said);
+        size_t label = fits ? strcspn(said, ",") : strlen(said); // "seco chunk=64, 3 s, ..."
+        char *wanted = strndup(said, label);
+        if (code != !fits || !strstr(again, wanted))
+            fail_msg("%s: exit code %d, no \"%s\": %s", asked, code, wanted, again);
+        fitting += fits != NULL;
+        free(wanted);
         free(asked);
         free(again);
     }
 #undef ASKED
     assert_true(named >= 8 && fitting >= 4);
-    json_decref(advice);
     free(out);
     assert_int_equal(
         longbp(&out, "advise --model tiny --context 512 --device-memory 5MiB --methods full --keep all"), 1);
@@ -159,31 +182,41 @@ static void remedies_are_planned(void **state)
 static void seconds_that_are_not_told_apart_are_marked(void **state)
 {
     (void)state;
-    json_t *advice = longbp_json("advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --profile "
-                                 "h100-80g --json"),
-           *range = json_object_get(advice, "measured_over_estimate"), *row;
-    double factor = number(range, "apart"), fastest = number(json_object_get(advice, "choice"), "estimate_ms");
+#define ASKED "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --profile h100-80g"
+    json_t *records = longbp_records(0, ASKED " --json"), *row;
+    char *out, *line;
+    assert_int_equal(longbp(&out, ASKED), 0);
+    double factor, fastest = number(json_array_get(records, 0), "estimate_ms");
+    assert_int_equal(sscanf(strstr(out, "estimates within "), "estimates within %lf times", &factor), 1);
     size_t i, marked = 0;
-    json_array_foreach(json_object_get(advice, "pareto_front"), i, row)
+    char *rest = strstr(out, " candidates, ");
+    strsep(&rest, "\n");
+    json_array_foreach(records, i, row)
     {
-        double ms = number(row, "estimate_ms");
+        double ms = number(row, "estimate_ms"), printed;
+        char mark;
+        line = strsep(&rest, "\n");
+        assert_int_equal(sscanf(line, "%lf%c", &printed, &mark), 2);
+        assert_true(fabs(1e3 * printed - ms) < 1e-3 * ms);
         bool near = ms > fastest && ms <= factor * fastest;
-        assert_true(json_is_true(json_object_get(row, "may_be_as_fast")) == near);
+        if ((mark == '~') != near)
+            fail_msg("%s: %g of %g", line, ms, fastest);
         marked += near;
     }
     assert_true(marked > 0 && marked < i - 1);
-    json_decref(advice);
+    free(out);
+    json_decref(records);
+#undef ASKED
 }
 
 // One block of all tokens is a choice where the usual block is shorter than they are.
 static void blocks_longer_than_the_context_are_tried(void **state)
 {
     (void)state;
-    json_t *advice =
-        longbp_json("advise --model gemma-3-1b --dtype bf16 --context 1900 --lora r=8 --profile h100-80g --json");
-    const json_t *method = json_object_get(json_object_get(advice, "choice"), "method");
-    assert_int_equal(json_integer_value(json_object_get(method, "head_chunk")), 2048);
-    json_decref(advice);
+    json_t *records = longbp_records(
+        0, "advise --model gemma-3-1b --dtype bf16 --context 1900 --lora r=8 --profile h100-80g --json");
+    assert_int_equal(json_integer_value(json_object_get(chosen_key(records, "method"), "head_chunk")), 2048);
+    json_decref(records);
 }
 
 // A list that names all has all, each of them once, whatever the command.
@@ -197,10 +230,14 @@ static void all_may_stand_in_a_list(void **state)
          "frontier --model tiny --device-memory 12MiB --methods %s --json"},
                              *const lists[] = {"all,seco", "full,all", "all,all"};
     for (size_t i = 0; i < COUNT(commands); i++) {
-        json_t *all = longbp_json(commands[i], "all");
+        json_t *all = longbp_records(0, commands[i], "all");
         for (size_t k = 0; k < COUNT(lists); k++) {
-            json_t *listed = longbp_json(commands[i], lists[k]);
-            if (!json_equal(all, listed))
+            json_t *listed = longbp_records(0, commands[i], lists[k]);
+            bool same = json_array_size(all) == json_array_size(listed);
+            for (size_t n = 0; same && n < json_array_size(all); n++)
+                same = json_equal(json_object_get(json_array_get(all, n), "id"),
+                                  json_object_get(json_array_get(listed, n), "id"));
+            if (!same)
                 fail_msg("%s: %s is not all", commands[i], lists[k]);
             json_decref(listed);
         }
@@ -209,13 +246,12 @@ static void all_may_stand_in_a_list(void **state)
 }
 
 // What a record says was chosen is this choice of advise: the method, and what is on the host.
-static void expect_chosen(const json_t *chosen, const json_t *choice)
+static void expect_chosen(const json_t *chosen, const json_t *records)
 {
     json_t *method = json_copy((json_t *)chosen), *places = json_object();
-    const json_t *wanted = json_object_get(choice, "place");
     const char *of;
     json_t *place;
-    json_object_foreach((json_t *)wanted, of, place)
+    json_object_foreach((json_t *)chosen_key(records, "place"), of, place)
     {
         if (strcmp(json_string_value(place), "host") == 0)
             json_object_set(places, of, place);
@@ -223,7 +259,7 @@ static void expect_chosen(const json_t *chosen, const json_t *choice)
     const json_t *found = json_object_get(chosen, "place");
     assert_true(found ? json_equal(found, places) : json_object_size(places) == 0);
     json_object_del(method, "place");
-    assert_true(json_equal(method, json_object_get(choice, "method")));
+    assert_true(json_equal(method, chosen_key(records, "method")));
     json_decref(places);
     json_decref(method);
 }
@@ -273,11 +309,10 @@ static void auto_walks_the_choice(void **state)
 {
     (void)state;
     static const char *const setting = "--model tiny --context 300 --profile rtx-3090";
-    json_t *advice = longbp_json("advise %s --device-memory 12MiB --host-memory 1GiB --json", setting),
+    json_t *wanted = longbp_records(0, "advise %s --device-memory 12MiB --host-memory 1GiB --json", setting),
            *plan = longbp_json("plan %s --memory-limit 12MiB --host-memory 1GiB --method auto --json", setting);
-    const json_t *wanted = json_object_get(advice, "choice");
     expect_chosen(json_object_get(plan, "chosen"), wanted);
-    assert_true(near(number(plan, "estimate_ms"), number(json_object_get(advice, "choice"), "estimate_ms")));
+    assert_true(near(number(plan, "estimate_ms"), number(json_array_get(wanted, 0), "estimate_ms")));
     assert_true(json_is_true(json_object_get(plan, "fits")));
     json_t *measured =
         record_of("{'model': 'tiny', 'context': 300, 'profile': 'rtx-3090', 'method': 'auto', 'limits': "
@@ -305,7 +340,7 @@ static void auto_walks_the_choice(void **state)
     json_decref(named);
     json_decref(measured);
     json_decref(plan);
-    json_decref(advice);
+    json_decref(wanted);
 }
 
 // The same of ranks, of every kind: what a plan of the choice says is what was advised, messages and all.
@@ -320,27 +355,26 @@ static void auto_chooses_for_ranks(void **state)
                              "--model tiny --context 300 --batch 2 --profile h200-141g --parallel %s "
                              "--memory-limit 10MiB",
                              kinds[i]) > 0);
-        json_t *advice = longbp_json("advise %s --json", setting),
+        json_t *wanted = longbp_records(0, "advise %s --json", setting),
                *plan = longbp_json("plan %s --method auto --json", setting);
-        const json_t *wanted = json_object_get(advice, "choice");
         expect_chosen(json_object_get(plan, "chosen"), wanted);
         static const char *const same[] = {"peak_bytes", "flops", "estimate_ms"};
         for (size_t k = 0; k < COUNT(same); k++)
-            if (!near(number(plan, same[k]), number(wanted, same[k])))
-                fail_msg("%s, %s: %.17g, but plan says %.17g", kinds[i], same[k], number(wanted, same[k]),
-                         number(plan, same[k]));
-        json_t *longest = longbp_json("max-context --model tiny --batch 2 --parallel %s --memory-limit 10MiB "
-                                      "--head-chunk 256 --methods all,auto --json",
-                                      kinds[i]);
-        const json_t *found = json_object_get(longest, "methods");
+            if (!near(number(plan, same[k]), number(json_array_get(wanted, 0), same[k])))
+                fail_msg("%s, %s: %.17g, but plan says %.17g", kinds[i], same[k],
+                         number(json_array_get(wanted, 0), same[k]), number(plan, same[k]));
+        json_t *found = longbp_records(0,
+                                       "max-context --model tiny --batch 2 --parallel %s --memory-limit 10MiB "
+                                       "--head-chunk 256 --methods all,auto --json",
+                                       kinds[i]);
         size_t last = json_array_size(found) - 1; // auto
-        double max = number(json_array_get(found, last), "max_context");
+        double max = extent_found(json_array_get(found, last));
         for (size_t m = 0; m < last; m++)
-            assert_true(number(json_array_get(found, m), "max_context") <= max);
+            assert_true(extent_found(json_array_get(found, m)) <= max);
         assert_true(max >= 300);
-        json_decref(longest);
+        json_decref(found);
         json_decref(plan);
-        json_decref(advice);
+        json_decref(wanted);
         free(setting);
     }
     char *out;
@@ -403,9 +437,9 @@ static void the_interconnect_is_weighed_and_named(void **state)
                 fail_msg("%s: %s", lines[k], out);
             free(out);
         }
-        json_t *advice = longbp_json("%s --json", lines[0]);
-        ms[i] = number(json_object_get(advice, "choice"), "estimate_ms");
-        json_decref(advice);
+        assert_int_equal(longbp(&out, lines[0]), 0);
+        assert_int_equal(sscanf(strchr(strstr(out, " candidates, "), '\n'), "%lf", &ms[i]), 1);
+        free(out);
         free(lines[0]);
         free(lines[1]);
     }
@@ -417,27 +451,31 @@ static void the_interconnect_is_weighed_and_named(void **state)
 static void places_and_roundings_are_tried(void **state)
 {
     (void)state;
-    static const char *const setting = "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384 --json";
-    json_t
-        *near = longbp_json("%s --device-memory 20GiB", setting),
-        *far = longbp_json("%s --device-memory 4GiB --host-memory 120GiB", setting),
-        *wide = longbp_json("%s --device-memory 20GiB --context 32768 --methods seco --chunk 8192", setting),
-        *narrow = longbp_json(
-            "%s --device-memory 20GiB --context 32768 --methods seco --chunk 8192 --also weights,kv-gradient-dtype",
-            setting);
-    const json_t *choice = json_object_get(near, "choice");
-    assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "place"), "weights")), "device");
-    assert_string_equal(json_string_value(json_object_get(choice, "kv_gradient_dtype")), "f32");
-    choice = json_object_get(far, "choice");
-    assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "place"), "weights")), "host");
-    assert_non_null(strstr(json_string_value(json_object_get(choice, "label")), " place.weights=host"));
-    assert_non_null(strstr(json_string_value(json_object_get(far, "command")), " --place-weights host"));
-    choice = json_object_get(wide, "choice");
-    assert_true(json_is_null(json_object_get(choice, "weights")));
-    double slower = number(choice, "estimate_ms");
-    choice = json_object_get(narrow, "choice");
-    assert_non_null(strstr(json_string_value(json_object_get(narrow, "command")), " --weights "));
-    assert_true(number(choice, "estimate_ms") < slower);
+    static const char *const setting = "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 16384";
+#define WIDE "--device-memory 20GiB --context 32768 --methods seco --chunk 8192"
+    json_t *near = longbp_records(0, "%s --json --device-memory 20GiB", setting),
+           *far = longbp_records(0, "%s --json --device-memory 4GiB --host-memory 120GiB", setting),
+           *wide = longbp_records(0, "%s --json --profile h100-80g " WIDE, setting),
+           *narrow =
+               longbp_records(0, "%s --json --profile h100-80g " WIDE " --also weights,kv-gradient-dtype", setting);
+    assert_string_equal(placed(near, "weights"), "device");
+    assert_string_equal(json_string_value(chosen_key(near, "kv_gradient_dtype")), "f32");
+    assert_string_equal(placed(far, "weights"), "host");
+    char *arguments, *out;
+    assert_true(asprintf(&arguments, "%s --device-memory 4GiB --host-memory 120GiB", setting) > 0);
+    assert_int_equal(longbp(&out, arguments), 0);
+    assert_non_null(strstr(out, " place.weights=host"));
+    assert_non_null(strstr(out, " --place-weights host"));
+    free(out);
+    free(arguments);
+    assert_true(json_is_null(chosen_key(wide, "weights")));
+    assert_true(number(json_array_get(narrow, 0), "estimate_ms") < number(json_array_get(wide, 0), "estimate_ms"));
+    assert_true(asprintf(&arguments, "%s " WIDE " --also weights,kv-gradient-dtype", setting) > 0);
+    char *command = line_of(0, "run", arguments);
+    assert_non_null(strstr(command, " --weights "));
+    free(command);
+    free(arguments);
+#undef WIDE
     json_decref(narrow);
     json_decref(wide);
     json_decref(far);
@@ -455,12 +493,18 @@ static void advice_plans_few_steps(void **state)
     } cases[] = {{"--profile rtx-3090 --device-memory 80GB --host-memory 120GiB", 180},
                  {"--profile h200-141g --host-memory 2TiB", 420}};
     for (size_t i = 0; i < COUNT(cases); i += exhaustive() ? 1 : 2) {
-        json_t *advice = longbp_json(
-            "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 1048576 %s --json", cases[i].memory);
-        assert_true(number(advice, "candidates") >= 10000);
-        if (number(advice, "plans") > cases[i].plans)
-            fail_msg("%s: %g steps planned", cases[i].memory, number(advice, "plans"));
-        json_decref(advice);
+        char *arguments, *out;
+        double candidates, plans;
+        assert_true(asprintf(&arguments, "advise --model llama-3-8b --dtype bf16 --lora r=8 --context 1048576 %s",
+                             cases[i].memory) > 0);
+        assert_int_equal(longbp(&out, arguments), 0);
+        assert_int_equal(
+            sscanf(strstr(out, "host  of "), "host  of %lf candidates, %lf planned", &candidates, &plans), 2);
+        assert_true(candidates >= 10000);
+        if (plans > cases[i].plans)
+            fail_msg("%s: %g steps planned", cases[i].memory, plans);
+        free(out);
+        free(arguments);
     }
 }
 

@@ -226,24 +226,26 @@ static void a_verdict_that_changed_is_exit_1(void **state)
     json_decref(claim(scratch, 1));
 }
 
-// What max-context and max-batch print are records, too: one of each method, planned.
+// A record of max-context or max-batch; digit: of its id.
+#define FOUND(digit, method, context, batch, status, sought, more)                                                 \
+    "{'schema': 2, 'id': '0000000000000000000000000000000" digit "', 'experiment': 'max-" sought                   \
+    "', 'status': '" status "', 'trial': {'device': 'plan-cuda', 'dtype': 'bf16', 'model': 'm', 'batch': " batch   \
+    ", 'context': " context ", 'method': {'name': '" method "'}}, 'search': {'sought': '" sought "'}" more "}\n"
+
+// Claims take the records of max-context and max-batch.
 static void longest_contexts_are_records(void **state)
 {
     const struct scratch *scratch = *state;
-    static const char longest[] =
-        "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'batch': 1, 'model': 'm'}, 'methods': [{'method': "
-        "{'name': 'full'}, 'max_context': 100, 'peak_bytes': 9}, {'method': {'name': 'seco'}, "
-        "'max_context': 250, 'peak_bytes': 8}, {'method': {'name': 'spaco'}, 'max_context': 0}]}",
-                      largest[] =
-                          "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'context': 5, 'model': 'm'}, "
-                          "'methods': [{'method': "
-                          "{'name': 'full'}, 'max_batch': 2}, {'method': {'name': 'seco'}, 'max_batch': 3}]}";
+    static const char longest[] = FOUND("1", "full", "100", "1", "ok", "context", "")
+        FOUND("2", "seco", "250", "1", "ok", "context", "") FOUND("3", "spaco", "900", "1", "oom", "context", ""),
+                      largest[] = FOUND("4", "full", "5", "2", "ok", "batch", "")
+                          FOUND("5", "seco", "5", "3", "ok", "batch", "");
     static const struct {
         const char *file, *field;
         double value;
-    } cases[] = {{"longest.json", "trial.context", 2.5}, {"largest.json", "trial.batch", 1.5}};
-    write_quoted(scratch, "longest.json", longest);
-    write_quoted(scratch, "largest.json", largest);
+    } cases[] = {{"longest.jsonl", "trial.context", 2.5}, {"largest.jsonl", "trial.batch", 1.5}};
+    write_quoted(scratch, "longest.jsonl", longest);
+    write_quoted(scratch, "largest.jsonl", largest);
     for (size_t i = 0; i < COUNT(cases); i++) {
         char figure[300];
         snprintf(figure, sizeof figure,
@@ -256,35 +258,25 @@ static void longest_contexts_are_records(void **state)
         json_decref(found);
     }
     // Nothing is times what another has none of; files are told apart by all of their paths.
-    static const char others[] =
-        "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'batch': 1, 'model': 'm'}, 'methods': "
-        "[{'method': {'name': 'full'}, 'max_context': 7, 'host_peak_bytes': 0}, "
-        "{'method': {'name': 'seco'}, 'max_context': 7, 'host_peak_bytes': 5}]}",
+    static const char others[] = FOUND("6", "full", "7", "1", "ok", "context", "")
+        FOUND("7", "seco", "7", "1", "ok", "context", ", 'host_peak_bytes': 5"),
                       folder[] = "a-folder-whose-name-is-as-long-as-that-of-some-in-a-home-folder-of-somebody";
     char figure[600], path[200];
     assert_int_equal(mkdir(scratch_path(scratch, folder).text, 0777), 0);
-    snprintf(path, sizeof path, "%s/a.json", folder);
+    snprintf(path, sizeof path, "%s/a.jsonl", folder);
     write_quoted(scratch, path, longest);
-    snprintf(path, sizeof path, "%s/b.json", folder);
+    snprintf(path, sizeof path, "%s/b.jsonl", folder);
     write_quoted(scratch, path, others);
     snprintf(figure, sizeof figure,
-             "{'against': 'lean', 'take': 'max', 'field': 'trial.context', 'records': ['%s/a.json', "
-             "'%s/b.json']}, {'against': 'none', 'take': 'min ratio', 'field': 'host_peak_bytes', 'of': "
-             "['method=seco'], 'over': ['method=full'], 'records': ['%s/b.json']}",
+             "{'against': 'lean', 'take': 'max', 'field': 'trial.context', 'records': ['%s/a.jsonl', "
+             "'%s/b.jsonl']}, {'against': 'none', 'take': 'min ratio', 'field': 'host_peak_bytes', 'of': "
+             "['method=seco'], 'over': ['method=full'], 'records': ['%s/b.jsonl']}",
              folder, folder, folder);
     write_claim(scratch, figure, "{'at least': 1}", "'planned only', 'plan_holds': true");
     json_t *found = claim(scratch, 0);
     assert_true(value_of(found, "lean") == 250);
     assert_true(isnan(value_of(found, "none")));
     json_decref(found);
-    write_quoted(scratch, "longest.json", "{}");
-    assert_int_equal(run(scratch, "sed -i s/a-folder.*a.json/longest.json/ c.json; $L claims c.json"), 2);
-    assert_says(scratch, "err", "longest.json: not what `longbp max-context --json` or");
-    write_quoted(
-        scratch, "longest.json",
-        "{'setting': {'device': 'plan-cuda', 'dtype': 'bf16', 'batch': 1}, 'methods': [{'max_context': 5}]}");
-    assert_int_equal(run(scratch, "$L claims c.json"), 2);
-    assert_says(scratch, "err", "longest.json: row 1: not a record: \"trial.method\" is missing");
 }
 
 static void mistakes_are_told_with_their_place(void **state)

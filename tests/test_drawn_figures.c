@@ -36,6 +36,11 @@ static const struct {
     {"optimizers", "cat $R/optimizers.jsonl"},
     {"history",
      "cat history && sed -e s/abcdef123456/123456abcdef/ -e 's/\"peak_bytes\": 4/\"peak_bytes\": 5/' history"},
+    {"max-context", "grep '\"profile\":\"a100-80g\"' $R/max-context.jsonl"},
+    {"pareto-front",
+     "$L advise --model tiny --context 1024 --memory-limit 24MiB --like cpu --profile rtx-3090 --json "
+     "2>/dev/null"},
+    {"frontier", "$L frontier --model tiny --methods full,seco --device-memory 12MiB,24MiB,1GiB --json"},
 };
 
 // Points (along, of), in sums and ratios of chunks.
@@ -111,6 +116,11 @@ static const struct panel panels[] = {
     {"optimizers", "peak", "memory (GiB): resident, and peak of a step", GIB, NULL, NULL, 1, PLAIN},
     {"optimizers", "published", "memory (GiB): resident, and peak of a step", GIB, NULL, NULL, 1, PLAIN},
     {"history", "commit", "From commit to commit", 1, "time_ratio", "time of one step, over the first", 1, PLAIN},
+    {"max-context", "max_context", "context (tokens)", 1, NULL, NULL, 1, UNTITLED},
+    {"pareto-front", "peak_bytes", "memory of the device at the peak", 0, "seconds", "step time (s), an estimate",
+     1, PLAIN},
+    {"frontier", "device_bytes", "memory of the device (GiB)", GIB, "max_context", "longest context (tokens)", 1,
+     PLAIN},
     {"history", "commit", "From commit to commit", 1, "peak_ratio", "peak memory, over the first", 1, PLAIN},
 };
 

@@ -13,13 +13,17 @@
 
 #include <cmocka.h>
 
-// What is printed of outputs in the folder, beside its published points; to be freed.
+// A record's beginning up to its trial; digit: of its id.
+#define BEGIN(digit, sought)                                                                                       \
+    "{'schema': 2, 'id': '0000000000000000000000000000000" digit "', 'experiment': 'max-" sought                   \
+    "', 'status': 'ok', 'trial': {'dtype': 'bf16', 'device': 'plan-cuda', 'kv_gradient_dtype': 'f32', "
+#define REVISION "'provenance': {'revision': 'abc'}}\n"
+
+// What is printed of records in the folder, beside its published points; to be freed.
 static char *report_of(const struct scratch *scratch, const char *const *paths, size_t count)
 {
-    struct report_request request = {.max_context_paths = paths,
-                                     .max_context_count = count,
-                                     .published = scratch->folder,
-                                     .table = {.format = TABLE_MARKDOWN}};
+    struct report_request request = {
+        .paths = paths, .path_count = count, .published = scratch->folder, .table = {.format = TABLE_MARKDOWN}};
     char *text;
     size_t bytes;
     struct status status = {0};
@@ -30,27 +34,42 @@ static char *report_of(const struct scratch *scratch, const char *const *paths, 
     return text;
 }
 
+static void open_records(const struct scratch *scratch, const char *lines, struct results *results)
+{
+    char *text = quoted(lines);
+    scratch_text(scratch, "m.jsonl", text);
+    free(text);
+    struct scratch_path path = scratch_path(scratch, "m.jsonl");
+    struct status status = {0};
+    if (!results_open(results, (const char *[]){path.text}, 1, false, &status))
+        fail_msg("%s", status.message);
+}
+
 // With what fits, in FLOPs of a forward pass, and what does not; at the end what nothing of ours stands beside.
 static void longest_contexts_are_tables(void **state)
 {
     struct scratch *scratch = *state;
+#define SMALL                                                                                                      \
+    "'model': 'small', 'batch': 1, 'lora': null, 'profile': 'card', 'limits': {'memory': 1073741824, "             \
+    "'host_memory': 1048576}, "
+#define FOUND "'search': {'sought': 'context'}, " REVISION
     char *one = quoted(
-        "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': 1, 'lora': null, "
-        "'kv_gradient_dtype': 'f32', 'profile': 'card'}, 'limit_bytes': 1073741824, 'host_limit_bytes': "
-        "1048576, 'revision': 'abc', 'methods': [{'method': {'name': 'auto'}, 'max_context': 4567, "
-        "'flops': 1, 'forward_flops': 10, 'reason': '8 MiB for weights do not fit on the host: 3'}, "
-        "{'method': {'name': 'streambp', 'chunk': 64, 'segments': 3}, 'max_context': 3456}, {'method': {'name': "
-        "'streambp', 'chunk': 32}, 'max_context': 2345}, {'method': {'name': 'seco', 'chunk': 32}, "
-        "'max_context': 1234}], "
-        "'choice': {'method': {'name': 'streambp', 'chunk': 64, 'segments': 3, 'keep': 'lean'}, 'flops': 48, "
-        "'kv_gradient_dtype': 'bf16'}}");
+        "{'schema': 2, 'id': '00000000000000000000000000000000', 'experiment': 'max-context', 'status': 'ok', "
+        "'trial': {'dtype': 'bf16', 'device': 'plan-cuda', 'kv_gradient_dtype': 'bf16', " SMALL
+        "'context': 4567, 'method': {'name': 'streambp', 'chunk': 64, 'segments': 3, 'keep': 'lean'}}, 'flops': "
+        "48, 'search': {'sought': 'context', 'among': 'auto', 'asked': {'kv_gradient_dtype': 'f32'}, "
+        "'forward_flops': 10, 'beyond': '8 MiB for weights do not fit on the host: 3'}, " REVISION BEGIN(
+            "1", "context") SMALL
+        "'context': 3456, 'method': {'name': 'streambp', 'chunk': 64, 'segments': 3}}, " FOUND BEGIN("2", "context")
+            SMALL "'context': 2345, 'method': {'name': 'streambp', 'chunk': 32}}, " FOUND BEGIN("3", "context")
+                SMALL "'context': 1234, 'method': {'name': 'seco', 'chunk': 32}}, " FOUND);
     scratch_text(scratch, "e-max-context.csv",
                  "# P2\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
                  "S,streambp,small,full,card,yes,,,1.5\n"
                  "Theirs,,small,full,card,yes,sparse,eight cards,9\n"
                  "Without a host,,small,full,card,,,,8\n");
-    scratch_text(scratch, "card.json", one);
-    struct scratch_path bar = scratch_path(scratch, "card.json");
+    scratch_text(scratch, "card.jsonl", one);
+    struct scratch_path bar = scratch_path(scratch, "card.jsonl");
     const char *paths[] = {bar.text};
     char *text = report_of(scratch, paths, 1);
     static const char *const words[] = {
@@ -81,12 +100,12 @@ static void a_model_of_ones_own_stands_alone(void **state)
     scratch_text(scratch, "f-max-context.csv",
                  "# P3\nseries,method,model,training,profile,host,mark,setting,kilotokens\n"
                  "Theirs,,another,full,card,,,,9\n");
-    char *planned =
-        quoted("{'setting': {'model': 'own', 'dtype': 'bf16', 'profile': 'card'}, 'limit_bytes': 1073741824, "
-               "'methods': [{'method': {'name': 'full'}, 'max_context': 1234}]}");
-    scratch_text(scratch, "own.json", planned);
+    char *planned = quoted(
+        BEGIN("1", "context") "'model': 'own', 'batch': 1, 'context': 1234, 'profile': 'card', 'method': {'name': "
+                              "'full'}, 'limits': {'memory': 1073741824}}, 'search': {'sought': 'context'}}\n");
+    scratch_text(scratch, "own.jsonl", planned);
     free(planned);
-    struct scratch_path own = scratch_path(scratch, "own.json");
+    struct scratch_path own = scratch_path(scratch, "own.jsonl");
     const char *paths[] = {own.text};
     char *text = report_of(scratch, paths, 1);
     assert_non_null(strstr(squeezed(text), " 1,234 |"));
@@ -100,24 +119,25 @@ static void cards_are_as_many(void **state)
 {
     struct scratch *scratch = *state;
     static const int cards[] = {3, 4, 4}, batches[] = {3, 4, 8};
-    struct scratch_path paths[3];
-    const char *names[3];
+    char *lines = strdup("");
     for (int i = 0; i < 3; i++) {
-        char *json, *text, name[32];
-        assert_true(asprintf(&json,
-                             "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'batch': %d, "
-                             "'lora': null, 'parallel': {'data': %d, 'stage': 1, 'zero': 2}, 'kv_gradient_dtype': "
-                             "'f32', 'profile': 'card'}, 'limit_bytes': 1073741824, 'revision': 'abc', 'methods': "
-                             "[{'method': {'name': 'full'}, 'max_context': %d, 'flops': 4, 'forward_flops': 1}]}",
-                             batches[i], cards[i], 1111 * (i + 1)) > 0);
-        text = quoted(json);
-        snprintf(name, sizeof name, "%d.json", i);
-        scratch_text(scratch, name, text);
-        paths[i] = scratch_path(scratch, name);
-        names[i] = paths[i].text;
-        free(text);
-        free(json);
+        char *more;
+        assert_true(
+            asprintf(
+                &more,
+                "%s" BEGIN(
+                    "%d",
+                    "context") "'model': 'small', 'batch': %d, 'lora': null, 'parallel': "
+                               "{'data': %d, 'stage': 1, 'zero': 2}, 'profile': 'card', 'context': %d, 'method': "
+                               "{'name': 'full'}, 'limits': {'memory': 1073741824}}, 'flops': 4, 'search': "
+                               "{'sought': 'context', 'forward_flops': 1}, " REVISION,
+                lines, i, batches[i], cards[i], 1111 * (i + 1)) > 0);
+        free(lines);
+        lines = more;
     }
+    struct results results;
+    open_records(scratch, lines, &results);
+    free(lines);
     scratch_text(scratch, "e-max-context.csv",
                  "# P4\nseries,method,model,training,profile,cards,kilotokens\n"
                  "four,full,small,full,card,4,1.5\none,full,small,full,card,,0.5\n");
@@ -125,7 +145,7 @@ static void cards_are_as_many(void **state)
     struct longest_contexts contexts;
     struct status status = {0};
     assert_true(published_load(&published, scratch->folder, &status));
-    assert_true(longest_contexts_open(&contexts, names, 3, &published, &status));
+    longest_contexts_open(&contexts, &results, &published);
     assert_int_equal(contexts.group_count, 3);
     assert_string_equal(contexts.groups[0].alike, contexts.groups[1].alike);
     assert_non_null(strstr(contexts.groups[0].words, "3 data ranks, zero 2"));
@@ -136,6 +156,7 @@ static void cards_are_as_many(void **state)
     assert_true(strcmp(contexts.groups[2].alike, contexts.groups[1].alike) != 0);
     assert_true(isnan(contexts.rows[2].published));
     longest_contexts_close(&contexts);
+    results_close(&results);
     published_free(&published);
 }
 
@@ -144,22 +165,19 @@ static void cards_are_as_many(void **state)
 static void batches_are_tables_too(void **state)
 {
     struct scratch *scratch = *state;
-    static const char *const extents[] = {"'max_batch': 38", "'max_context': 1200"};
+#define FITS(sought)                                                                                               \
+    "'model': 'small', 'lora': null, 'profile': 'card', 'method': {'name': 'streambp', 'chunk': 500}, 'limits': "  \
+    "{'memory': 1073741824}}, 'flops': 4, 'search': {'sought': '" sought                                           \
+    "', 'forward_flops': 1, 'beyond': '7 bytes do not fit: 3'}, " REVISION
+    static const char *const lines[] = {BEGIN("1", "batch") "'context': 4000, 'batch': 38, " FITS("batch"),
+                                        BEGIN("2", "context") "'context': 1200, 'batch': 1, " FITS("context")};
     struct scratch_path paths[2];
     for (int i = 0; i < 2; i++) {
-        char *json, *text, name[32];
-        assert_true(asprintf(&json,
-                             "{'setting': {'model': 'small', 'dtype': 'bf16', 'device': 'plan-cuda', 'lora': null, "
-                             "'context': 4000, 'kv_gradient_dtype': 'f32', 'profile': 'card'}, 'limit_bytes': "
-                             "1073741824, 'revision': 'abc', 'methods': [{'method': {'name': 'streambp', 'chunk': "
-                             "500}, %s, 'flops': 4, 'forward_flops': 1, 'reason': '7 bytes do not fit: 3'}]}",
-                             extents[i]) > 0);
-        text = quoted(json);
-        snprintf(name, sizeof name, "%d.json", i);
+        char *text = quoted(lines[i]), name[32];
+        snprintf(name, sizeof name, "%d.jsonl", i);
         scratch_text(scratch, name, text);
         paths[i] = scratch_path(scratch, name);
         free(text);
-        free(json);
     }
     scratch_text(scratch, "e-max-context.csv",
                  "# P5\nseries,method,model,training,profile,kilotokens\none,streambp,small,full,card,0.5\n");
@@ -198,18 +216,18 @@ static void cards_beyond_counting_are_no_crash(void **state)
     struct scratch *scratch = *state;
     static const struct published nothing = {0};
     struct longest_contexts contexts;
-    struct status status = {0};
-    char *text =
-        quoted("{'setting': {'batch': 3, 'model': 'a\\tb', 'parallel': {'data': 4294967296, 'sequence': "
-               "4294967296}}, 'limit_bytes': 1, 'methods': [{'method': {'name': 'full'}, 'max_context': 7}]}");
-    scratch_text(scratch, "m.json", text);
-    struct scratch_path path = scratch_path(scratch, "m.json");
-    assert_true(longest_contexts_open(&contexts, (const char *[]){path.text}, 1, &nothing, &status));
+    struct results results;
+    open_records(scratch,
+                 BEGIN("1", "context") "'batch': 3, 'model': 'a\\tb', 'context': 7, 'parallel': {'data': "
+                                       "4294967296, 'sequence': 4294967296}, 'method': {'name': 'full'}}, "
+                                       "'search': {'sought': 'context'}}\n",
+                 &results);
+    longest_contexts_open(&contexts, &results, &nothing);
     assert_true(contexts.groups[0].cards == SIZE_MAX && contexts.rows[0].extent == 7);
     assert_non_null(
         strstr(contexts.groups[0].words, "a b, ")); // a tab would be another column of a picture's table
     longest_contexts_close(&contexts);
-    free(text);
+    results_close(&results);
 }
 
 int main(void)

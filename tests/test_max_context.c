@@ -5,6 +5,7 @@
 #include "kernels/model/flops.h"
 #include "tests/asked.h"
 #include "tests/sanitized.h"
+#include "tests/scratch.h"
 
 // How many methods there are rows of where none is named: the exact ones, as the others want a budget or have no
 // gradient; with a choice of an option, those that have it, or have no such option.
@@ -37,17 +38,16 @@ static void max_context_and_plan_agree(void **state)
         "--head-chunk 100 --attention-queries 2048",
     };
     for (size_t s = 0; s < COUNT(settings); s += stride()) {
-        json_t *table = longbp_json("max-context %s --json", settings[s]), *row;
-        json_t *rows = json_object_get(table, "methods");
+        json_t *rows = longbp_records(0, "max-context %s --json", settings[s]), *row;
         size_t i;
         assert_int_equal(json_array_size(rows), rows_by_default(NULL, NULL));
         json_array_foreach(rows, i, row)
         {
-            const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
-            size_t longest = (size_t)number(row, "max_context");
+            const char *name = method_of(row);
+            size_t longest = (size_t)extent_found(row);
             bool chunked = option_find(&method_find(name)->options, "chunk");
             assert_true(longest > 100);
-            assert_true(json_is_true(json_object_get(row, "memory_bound")));
+            assert_true(json_is_true(json_object_get(json_object_get(row, "search"), "memory_bound")));
             for (size_t more = 0; more < 2; more++) {
                 char *setting = strdup(settings[s]), *chunk = strstr(setting, "--chunk");
                 if (!chunked) // full and checkpoint have no such option
@@ -63,7 +63,7 @@ static void max_context_and_plan_agree(void **state)
                 free(setting);
             }
         }
-        json_decref(table);
+        json_decref(rows);
     }
 }
 
@@ -106,35 +106,35 @@ static void a_model_that_does_not_fit_says_so(void **state)
         longbp(&out, "max-context --model llama-3-8b --dtype bf16 --optimizer adamw --memory-limit 24GiB"), 0);
     assert_non_null(strstr(out, "The resident bytes alone do not fit the limit."));
     free(out);
-    json_t *table = longbp_json("max-context --model llama-3-8b --dtype bf16 --memory-limit 24GiB --json");
-    const json_t *resident = json_object_get(table, "resident_by_category");
+    json_t *rows = longbp_records(0, "max-context --model llama-3-8b --dtype bf16 --memory-limit 24GiB --json");
     char *host;
     assert_int_equal(
         longbp(&host, "max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --place-weights host"), 0);
     assert_non_null(strstr(host, " do not fit on the host: "));
     free(host);
-    // 8,030,261,248 parameters; gradients in f32 by default.
-    assert_true(number(resident, "weights") >= 8030261248.0 * 2 &&
-                number(resident, "weights") < 8030261248.0 * 2.001);
-    assert_true(number(resident, "gradients") >= 8030261248.0 * 4);
-    const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
-    assert_true(number(row, "max_context") == 0);
-    assert_non_null(strstr(json_string_value(json_object_get(row, "reason")), "do not fit"));
-    json_decref(table);
+    json_t *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        assert_true(extent_found(row) == 0);
+        assert_string_equal(json_string_value(json_object_get(row, "status")), "oom");
+        assert_non_null(strstr(beyond_of(row), "do not fit"));
+    }
+    json_decref(rows);
 }
 
 // The longest context is the host's to limit, too.
 static void the_host_limits_the_context(void **state)
 {
     (void)state;
-    json_t *table =
-        longbp_json("max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --methods checkpoint "
-                    "--offload inputs --json");
-    json_t *row = json_array_get(json_object_get(table, "methods"), 0);
+    json_t *rows =
+        longbp_records(0, "max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --methods checkpoint "
+                          "--offload inputs --json");
+    const json_t *row = json_array_get(rows, 0), *trial = json_object_get(row, "trial");
     // 4 layers of width 128 in f32
-    assert_true(number(row, "max_context") == 0x1p20 / (4 * 128 * 4));
-    assert_true(number(table, "host_limit_bytes") == 0x1p20);
-    json_decref(table);
+    assert_true(extent_found(row) == 0x1p20 / (4 * 128 * 4));
+    assert_true(number(json_object_get(trial, "limits"), "host_memory") == 0x1p20);
+    json_decref(rows);
     char *out;
     assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 1GiB --host-memory 1MiB --methods "
                                   "checkpoint --offload inputs"),
@@ -149,47 +149,46 @@ static void the_host_limits_the_context(void **state)
 static void a_prompt_leaves_something_to_predict(void **state)
 {
     (void)state;
-    json_t *table = longbp_json("max-context --model tiny --prompt 300 --memory-limit 10MiB --methods full --json");
-    json_t *row = json_array_get(json_object_get(table, "methods"), 0);
-    assert_true(number(row, "max_context") == 0);
-    assert_non_null(strstr(json_string_value(json_object_get(row, "reason")), "do not fit"));
-    json_decref(table);
-    table = longbp_json("max-context --model tiny --prompt 300 --memory-limit 20MiB --methods full --json");
-    row = json_array_get(json_object_get(table, "methods"), 0);
-    json_t *plan =
-        longbp_json("plan --model tiny --prompt 300 --method full --memory-limit 20MiB --context %.0f --json",
-                    number(row, "max_context"));
-    assert_true(json_is_true(json_object_get(plan, "fits")) && number(row, "max_context") > 301);
+    json_t *rows =
+        longbp_records(0, "max-context --model tiny --prompt 300 --memory-limit 10MiB --methods full --json");
+    assert_true(extent_found(json_array_get(rows, 0)) == 0);
+    assert_non_null(strstr(beyond_of(json_array_get(rows, 0)), "do not fit"));
+    json_decref(rows);
+    rows = longbp_records(0, "max-context --model tiny --prompt 300 --memory-limit 20MiB --methods full --json");
+    double longest = extent_found(json_array_get(rows, 0));
+    json_t *plan = longbp_json(
+        "plan --model tiny --prompt 300 --method full --memory-limit 20MiB --context %.0f --json", longest);
+    assert_true(json_is_true(json_object_get(plan, "fits")) && longest > 301);
     json_decref(plan);
-    json_decref(table);
+    json_decref(rows);
 }
 
 // A choice goes to the methods that have it; the others are left out, with the reason.
 static void a_choice_leaves_out_who_does_not_have_it(void **state)
 {
     (void)state;
-    json_t *table = longbp_json("max-context --model tiny --memory-limit 20MiB --offload kv --json");
-    json_t *rows = json_object_get(table, "methods"), *left_out = json_object_get(table, "left_out");
-    const size_t shown = rows_by_default("offload", "kv");
-    assert_int_equal(json_array_size(rows), shown); // full has no such option
-    const json_t *row, *seco = NULL;
+    json_t *rows = longbp_records(0, "max-context --model tiny --memory-limit 20MiB --offload kv --json"), *row;
+    const json_t *seco = NULL;
     size_t i;
-    json_array_foreach(rows, i, row)
-    {
-        const json_t *method = json_object_get(row, "method");
-        seco = strcmp(json_string_value(json_object_get(method, "name")), "seco") == 0 ? method : seco;
-    }
+    assert_int_equal(json_array_size(rows), rows_by_default("offload", "kv")); // full has no such option
+    json_array_foreach(rows, i, row) seco =
+        strcmp(method_of(row), "seco") == 0 ? json_object_get(json_object_get(row, "trial"), "method") : seco;
     assert_string_equal(json_string_value(json_object_get(seco, "offload")), "kv");
-    assert_int_equal(json_array_size(left_out), rows_by_default(NULL, NULL) - shown);
-    const json_t *checkpoint = json_array_get(left_out, 0);
-    assert_string_equal(json_string_value(json_object_get(checkpoint, "method")), "checkpoint");
-    assert_non_null(strstr(json_string_value(json_object_get(checkpoint, "reason")),
-                           "method \"checkpoint\" has no offload \"kv\"; methods that have it: seco"));
-    json_decref(table);
+    json_decref(rows);
     char *out;
-    assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 20MiB --offload kv"), 0);
-    assert_non_null(strstr(out, " left out: "));
-    free(out);
+    static const char *const forms[] = {"", " --json"};
+    for (i = 0; i < COUNT(forms); i++) {
+        char *arguments;
+        assert_true(asprintf(&arguments, "max-context --model tiny --memory-limit 20MiB --offload kv%s", forms[i]) >
+                    0);
+        assert_int_equal(longbp(&out, arguments), 0);
+        const char *left_out = strstr(out, " left out: ");
+        assert_non_null(left_out);
+        assert_non_null(
+            strstr(left_out, "method \"checkpoint\" has no offload \"kv\"; methods that have it: seco"));
+        free(out);
+        free(arguments);
+    }
     assert_int_not_equal(longbp(&out, "max-context --model tiny --memory-limit 20MiB --offload all"), 0);
     free(out);
 }
@@ -200,20 +199,19 @@ static void batch_and_context_are_twins(void **state)
     (void)state;
     static const char *const setting =
         "--model tiny --memory-limit 20MiB --methods full,checkpoint,seco,auto --json";
-    json_t *of_batch = longbp_json("max-context %s --batch 3", setting),
-           *rows = json_object_get(of_batch, "methods");
+    json_t *rows = longbp_records(0, "max-context %s --batch 3", setting);
     assert_int_equal(json_array_size(rows), 4);
     for (size_t i = 0; i < 4; i++) {
-        size_t longest = (size_t)number(json_array_get(rows, i), "max_context");
+        size_t longest = (size_t)extent_found(json_array_get(rows, i));
         for (size_t more = 0; more < 2; more++) {
-            json_t *of_context = longbp_json("max-batch %s --context %zu", setting, longest + more);
-            const json_t *row = json_array_get(json_object_get(of_context, "methods"), i);
-            if ((number(row, "max_batch") >= 3) != (more == 0))
-                fail_msg("method %zu, context %zu: batch %.0f", i, longest + more, number(row, "max_batch"));
+            json_t *of_context = longbp_records(0, "max-batch %s --context %zu", setting, longest + more);
+            double batch = extent_found(json_array_get(of_context, i));
+            if ((batch >= 3) != (more == 0))
+                fail_msg("method %zu, context %zu: batch %.0f", i, longest + more, batch);
             json_decref(of_context);
         }
     }
-    json_decref(of_batch);
+    json_decref(rows);
 }
 
 // What is kept on the host stands beside what is on the device, of what is named and of what is chosen.
@@ -226,13 +224,14 @@ static void the_host_is_a_column(void **state)
                      0);
     assert_non_null(strstr(out, "on the host"));
     free(out);
-    json_t *table =
-        longbp_json("max-context --model tiny --memory-limit 8MiB --host-memory 1GiB --methods auto --json");
-    const json_t *row = json_array_get(json_object_get(table, "methods"), 0),
-                 *choice = json_object_get(table, "choice");
+    json_t *rows =
+        longbp_records(0, "max-context --model tiny --memory-limit 8MiB --host-memory 1GiB --methods auto --json");
+    const json_t *row = json_array_get(rows, 0), *trial = json_object_get(row, "trial"),
+                 *asked = json_object_get(json_object_get(row, "search"), "asked");
     assert_true(number(row, "host_peak_bytes") > 0);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(choice, "place"), "weights")), "host");
-    json_decref(table);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(trial, "place"), "weights")), "host");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(asked, "place"), "weights")), "device");
+    json_decref(rows);
     assert_int_equal(longbp(&out, "max-context --model tiny --memory-limit 8MiB --methods seco --also weights"), 2);
     assert_non_null(strstr(out, "--also: nothing is chosen without --methods auto"));
     free(out);
@@ -249,21 +248,18 @@ static void max_batch_holds_for_every_draw(void **state)
         assert_true(asprintf(&setting, "--model tiny --context %zu --chunk 512 --memory-limit 60MiB", contexts[c]) >
                     0);
         assert_true(asprintf(&command, "max-batch %s --methods spaco --budget 1", setting) > 0);
-        json_t *table = longbp_json("%s --json", command);
-        const json_t *row = json_array_get(json_object_get(table, "methods"), 0);
-        size_t largest = (size_t)number(row, "max_batch"), peak_bytes = 0, fitting = 0;
+        json_t *rows = longbp_records(0, "%s --json", command);
+        size_t largest = (size_t)extent_found(json_array_get(rows, 0)), fitting = 0;
         for (size_t i = 0; i < 6; i++) {
             json_t *plan =
                 longbp_json("plan %s --method spaco --sampler fixed --drawn-chunks %zu --batch %zu --json", setting,
                             i % 3, largest + i / 3);
-            size_t peak = (size_t)number(plan, "peak_bytes");
-            peak_bytes = i < 3 && peak > peak_bytes ? peak : peak_bytes;
             fitting += json_is_true(json_object_get(plan, "fits"));
             assert_true(i >= 3 || fitting == i + 1);
             json_decref(plan);
         }
-        assert_true(peak_bytes == (size_t)number(row, "peak_bytes") && fitting < 6);
-        json_decref(table);
+        assert_true(fitting < 6);
+        json_decref(rows);
         assert_int_equal(longbp(&out, command), 0);
         assert_true(strstr(out, "  for the largest draw") && !strstr(out, "whole chunks"));
         free(out);
@@ -297,13 +293,13 @@ static void max_batch_and_plan_agree(void **state)
     } settings[] = {{"--model tiny --context 200 --memory-limit 40MiB", 1},
                     {"--model tiny --context 200 --memory-limit 40MiB --objective dpo", 2}};
     for (size_t s = 0; s < COUNT(settings); s++) {
-        json_t *table = longbp_json("max-batch %s --json", settings[s].flags), *row;
+        json_t *rows = longbp_records(0, "max-batch %s --json", settings[s].flags), *row;
         size_t i, unit = settings[s].unit;
-        assert_int_equal(json_array_size(json_object_get(table, "methods")), rows_by_default(NULL, NULL));
-        json_array_foreach(json_object_get(table, "methods"), i, row)
+        assert_int_equal(json_array_size(rows), rows_by_default(NULL, NULL));
+        json_array_foreach(rows, i, row)
         {
-            const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
-            size_t largest = (size_t)number(row, "max_batch");
+            const char *name = method_of(row);
+            size_t largest = (size_t)extent_found(row);
             assert_true(largest > 1 && largest % unit == 0);
             for (size_t more = 0; more < 2 * unit; more += unit) {
                 json_t *plan =
@@ -313,11 +309,10 @@ static void max_batch_and_plan_agree(void **state)
                 json_decref(plan);
             }
         }
-        json_decref(table);
+        json_decref(rows);
     }
-    json_t *chosen = longbp_json("max-batch %s --methods auto --json", settings[1].flags);
-    json_t *row = json_array_get(json_object_get(chosen, "methods"), 0);
-    size_t largest = (size_t)number(row, "max_batch");
+    json_t *chosen = longbp_records(0, "max-batch %s --methods auto --json", settings[1].flags);
+    size_t largest = (size_t)extent_found(json_array_get(chosen, 0));
     assert_true(largest > 1 && largest % 2 == 0);
     json_decref(chosen);
 }
@@ -327,14 +322,14 @@ static void max_batch_and_plan_agree(void **state)
 static void auto_goes_furthest(void **state)
 {
     (void)state;
-    json_t *table =
-               longbp_json("max-context --model tiny --memory-limit 24MiB --host-memory 3MiB --methods all,auto "
-                           "--json"),
+    json_t *rows = longbp_records(
+               0, "max-context --model tiny --memory-limit 24MiB --host-memory 3MiB --methods all,auto --json"),
            *row;
-    size_t i, longest = (size_t)number(table, "context");
-    json_array_foreach(json_object_get(table, "methods"), i, row)
-        assert_true(number(row, "max_context") <= longest);
-    assert_int_equal(json_array_size(json_object_get(table, "methods")), rows_by_default(NULL, NULL) + 1);
+    const size_t count = rows_by_default(NULL, NULL);
+    const json_t *furthest = json_array_get(rows, count);
+    size_t i, longest = (size_t)extent_found(furthest);
+    assert_int_equal(json_array_size(rows), count + 1);
+    json_array_foreach(rows, i, row) assert_true(extent_found(row) <= (double)longest);
     for (size_t more = 0; more < 2; more++) {
         char *arguments, *out;
         assert_true(asprintf(&arguments,
@@ -345,21 +340,21 @@ static void auto_goes_furthest(void **state)
         free(out);
         free(arguments);
     }
-    const json_t *choice = json_object_get(table, "choice");
-    assert_true(number(choice, "peak_bytes") <= 24 << 20 && number(choice, "host_peak_bytes") <= 3 << 20);
-    json_t *frontier = longbp_json("frontier --model tiny --device-memory 12MiB,24MiB --host-memory 3MiB --json");
+    assert_true(number(furthest, "peak_bytes") <= 24 << 20);
+    json_t *frontier =
+        longbp_records(0, "frontier --model tiny --device-memory 12MiB,24MiB --host-memory 3MiB --json");
     size_t found = 0;
-    json_array_foreach(json_object_get(frontier, "frontier"), i, row)
+    json_array_foreach(frontier, i, row)
     {
-        bool last = number(row, "device_bytes") == 24 << 20 && number(row, "host_bytes") == 3 << 20,
-             all = strcmp(json_string_value(json_object_get(row, "method")), "auto") == 0;
-        if (last && all)
-            found = (size_t)number(row, "max_context");
+        const json_t *limits = json_object_get(json_object_get(row, "trial"), "limits");
+        bool last = number(limits, "memory") == 24 << 20 && json_is_integer(json_object_get(limits, "host_memory"));
+        size_t context = (size_t)extent_found(row);
+        found = last && context > found ? context : found;
     }
-    assert_int_equal(i, 2 * 2 * (rows_by_default(NULL, NULL) + 1));
+    assert_int_equal(i, 2 * 2 * count);
     assert_int_equal(found, longest);
     json_decref(frontier);
-    json_decref(table);
+    json_decref(rows);
 }
 
 // What is on the host before the step does not grow with the context.
@@ -367,10 +362,10 @@ static void what_the_host_holds_anyway_is_no_part_of_a_token(void **state)
 {
     (void)state;
     static const char setting[] = "--model tiny --memory-limit 24MiB --host-memory 4MiB --place-weights host";
-    json_t *found = longbp_json("max-context %s --methods auto --json", setting),
-           *streamed = longbp_json("max-context %s --methods streambp --segments 4 --chunk 128 --json", setting);
-    assert_true(number(found, "context") >=
-                number(json_array_get(json_object_get(streamed, "methods"), 0), "max_context"));
+    json_t *found = longbp_records(0, "max-context %s --methods auto --json", setting),
+           *streamed =
+               longbp_records(0, "max-context %s --methods streambp --segments 4 --chunk 128 --json", setting);
+    assert_true(extent_found(json_array_get(found, 0)) >= extent_found(json_array_get(streamed, 0)));
     json_decref(streamed);
     json_decref(found);
 }
@@ -424,6 +419,45 @@ static void long_contexts_fit(void **state)
     }
 }
 
+// A record is the plan of its trial, and --out appends it to what is there.
+static void what_is_found_is_a_record(void **state)
+{
+    const struct scratch *scratch = *state;
+    static const char *const searches[] = {"max-context --memory-limit 24MiB --methods full,auto",
+                                           "max-batch --context 300 --memory-limit 24MiB --methods seco",
+                                           "frontier --device-memory 12MiB,24MiB --methods seco",
+                                           "advise --context 300 --memory-limit 12MiB --methods streambp"};
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT(searches); i++) {
+        json_t *records = longbp_records(0, "%s --model tiny --json --out %s", searches[i],
+                                         scratch_path(scratch, "found.jsonl").text);
+        count += json_array_size(records);
+        for (size_t k = 0; k < json_array_size(records); k++) {
+            const json_t *record = json_array_get(records, k), *trial = json_object_get(record, "trial");
+            char *text = json_dumps(trial, JSON_COMPACT);
+            struct trial again;
+            struct status status = {0};
+            assert_true(trial_decode(&again, text, "trial", &status));
+            char *line = trial_run(&again, -1);
+            json_t *planned = json_loads(line, 0, NULL);
+            assert_string_equal(again.id, json_string_value(json_object_get(record, "id")));
+            assert_true(number(planned, "peak_bytes") == number(record, "peak_bytes"));
+            assert_true(json_is_null(json_object_get(planned, "search")));
+            json_decref(planned);
+            free(line);
+            free(text);
+            trial_free(&again);
+        }
+        json_decref(records);
+    }
+    FILE *file = fopen(scratch_path(scratch, "found.jsonl").text, "r");
+    assert_non_null(file);
+    for (int c; (c = fgetc(file)) != EOF;)
+        count -= c == '\n';
+    fclose(file);
+    assert_int_equal(count, 0);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -463,6 +497,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(auto_goes_furthest),
         cmocka_unit_test(what_the_host_holds_anyway_is_no_part_of_a_token),
         cmocka_unit_test(long_contexts_fit),
+        cmocka_unit_test_setup_teardown(what_is_found_is_a_record, scratch_setup, scratch_teardown),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

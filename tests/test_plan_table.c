@@ -122,13 +122,13 @@ static void longest_contexts_print_theirs(void **state)
     (void)state;
     static const char setting[] = "max-context --model llama-3-8b --dtype bf16 --lora r=8 --profile rtx-3090 "
                                   "--host-memory 64GiB --offload kv --methods full,seco --chunk 8192";
-    json_t *json = longbp_json("%s --json", setting), *methods = json_object_get(json, "methods"), *row;
+    json_t *rows = longbp_records(0, "%s --json", setting), *row;
     char *table;
     assert_int_equal(longbp(&table, setting), 0);
     size_t i;
-    json_array_foreach(methods, i, row)
+    json_array_foreach(rows, i, row)
     {
-        const char *name = json_string_value(json_object_get(json_object_get(row, "method"), "name"));
+        const char *name = method_of(row);
         char peak[32], host[32] = "-", *line = strstr(table, "\nmethod"), *figures = NULL, words[120];
         const json_t *kept = json_object_get(row, "host_peak_bytes");
         size_text((size_t)number(row, "peak_bytes"), peak, sizeof peak);
@@ -137,14 +137,14 @@ static void longest_contexts_print_theirs(void **state)
         for (line = line ? strchr(line + 1, '\n') : NULL; line && strncmp(line + 1, name, strlen(name)) != 0;)
             line = strchr(line + 1, '\n');
         assert_non_null(line);
-        snprintf(words, sizeof words, " %12zu %12s %12s", (size_t)number(row, "max_context"), peak, host);
+        snprintf(words, sizeof words, " %12zu %12s %12s", (size_t)extent_found(row), peak, host);
         figures = strstr(line + 1, words);
         if (!figures || figures > strchr(line + 1, '\n'))
             fail_msg("%s: expected \"%s\" in:\n%s", name, words, table);
     }
     assert_int_equal(i, 2);
     free(table);
-    json_decref(json);
+    json_decref(rows);
 }
 
 static void expect_text(const char *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -168,34 +168,41 @@ static const char *word(const json_t *object, const char *key)
 static void advice_prints_its_pareto_front(void **state)
 {
     (void)state;
-    static const char setting[] = "advise --model llama-3.2-1b --dtype bf16 --lora r=8 --context 4096 --like cuda";
-    json_t *json = longbp_json("%s --memory-limit 2GiB --host-memory 64GiB --json", setting), *row,
-           *free_of_limits = longbp_json("%s --memory-limit 10TB --host-memory 64GiB --json", setting);
+    static const char setting[] = "advise --model llama-3.2-1b --dtype bf16 --lora r=8 --context 4096 --like cuda "
+                                  "--profile rtx-3090";
+    json_t *records = longbp_records(0, "%s --memory-limit 2GiB --host-memory 64GiB --json", setting), *row,
+           *free_of_limits = longbp_records(0, "%s --memory-limit 10TB --host-memory 64GiB --json", setting);
     char *table, *arguments, peak[32], host[32];
     assert_true(asprintf(&arguments, "%s --memory-limit 2GiB --host-memory 64GiB", setting) > 0);
     assert_int_equal(longbp(&table, arguments), 0);
     size_t i, on_host = 0;
-    json_array_foreach(json_object_get(json, "pareto_front"), i, row)
+    char *line = strchr(strstr(table, " candidates, "), '\n');
+    json_array_foreach(records, i, row)
     {
+        const json_t *kept = json_object_get(row, "host_peak_bytes");
+        char expected[120], method[40];
         snprintf(host, sizeof host, "-");
         size_text((size_t)number(row, "peak_bytes"), peak, sizeof peak);
-        if (number(row, "host_peak_bytes") > 0)
-            size_text((size_t)number(row, "host_peak_bytes"), host, sizeof host);
-        on_host += number(row, "host_peak_bytes") > 0;
-        expect_text(table, "\n%12.4g%c %11s %12s  %s\n", number(row, "estimate_ms") / 1e3,
-                    json_is_true(json_object_get(row, "may_be_as_fast")) ? '~' : ' ', peak, host,
-                    word(row, "label"));
+        if (json_is_integer(kept))
+            size_text((size_t)json_integer_value(kept), host, sizeof host);
+        on_host += json_is_integer(kept);
+        snprintf(expected, sizeof expected, "\n%12.4g", number(row, "estimate_ms") / 1e3);
+        snprintf(method, sizeof method, "  %s", method_of(row));
+        assert_memory_equal(line, expected, strlen(expected));
+        snprintf(expected, sizeof expected, " %11s %12s%s", peak, host, method);
+        assert_memory_equal(line + 14, expected, strlen(expected));
+        line = strchr(line + 1, '\n');
     }
     assert_true(on_host > 0);
-    const json_t *fastest = json_object_get(free_of_limits, "choice");
+    const json_t *fastest = json_array_get(free_of_limits, 0);
     size_text((size_t)number(fastest, "peak_bytes") - ((size_t)2 << 30), peak, sizeof peak);
-    expect_text(table, "\nlimit     the device's memory: %s, which would take %.4g s, needs %s more\n",
-                word(fastest, "label"), number(fastest, "estimate_ms") / 1e3, peak);
+    expect_text(table, "\nlimit     the device's memory: %s ", method_of(fastest));
+    expect_text(table, " %.4g s, needs %s more\n", number(fastest, "estimate_ms") / 1e3, peak);
     expect_text(table, " --device cuda ");
     free(arguments);
     free(table);
     json_decref(free_of_limits);
-    json_decref(json);
+    json_decref(records);
 }
 
 // A row for each pair of sizes, a column for each method, and auto's, the furthest of all.
@@ -205,35 +212,38 @@ static void frontiers_print_theirs(void **state)
     static const char setting[] =
         "frontier --model tiny --methods seco,checkpoint,full --device-memory 12MiB,24MiB --host-memory 2MiB,3MiB";
     static const char *const methods_in_order[] = {"seco", "checkpoint", "full", "auto"};
-    json_t *json = longbp_json("%s --json", setting), *row;
+    json_t *rows = longbp_records(0, "%s --json", setting), *row;
     char *table;
     assert_int_equal(longbp(&table, setting), 0);
     for (size_t host = 0; host < 3; host++) {
         for (size_t device = 0; device < 2; device++) {
             const double bytes[] = {(double)(12 << 20 << device), host ? (double)((host + 1) << 20) : 0};
-            double furthest = 0, found[COUNT(methods_in_order)];
+            double furthest = 0, found[COUNT(methods_in_order) - 1];
             char line[200], sizes[2][32];
             size_t i;
-            json_array_foreach(json_object_get(json, "frontier"), i, row)
+            json_array_foreach(rows, i, row)
             {
-                bool here = number(row, "device_bytes") == bytes[0] && number(row, "host_bytes") == bytes[1];
-                for (size_t m = 0; here && m < COUNT(methods_in_order); m++)
-                    if (strcmp(word(row, "method"), methods_in_order[m]) == 0)
-                        found[m] = number(row, "max_context");
+                const json_t *limits = json_object_get(json_object_get(row, "trial"), "limits"),
+                             *limit = json_object_get(limits, "host_memory");
+                bool here = number(limits, "memory") == bytes[0] && json_number_value(limit) == bytes[1];
+                for (size_t m = 0; here && m + 1 < COUNT(methods_in_order); m++)
+                    if (strcmp(method_of(row), methods_in_order[m]) == 0)
+                        found[m] = extent_found(row);
             }
             for (size_t m = 0; m < 2; m++)
                 size_text((size_t)bytes[m], sizes[m], sizeof sizes[m]);
             int end = snprintf(line, sizeof line, "\n%12s %12s", sizes[0], host ? sizes[1] : "-");
             for (size_t m = 0; m < COUNT(methods_in_order); m++) {
-                end += snprintf(line + end, sizeof line - (size_t)end, " %12.0f", found[m]);
-                furthest = fmax(furthest, m + 1 < COUNT(methods_in_order) ? found[m] : 0);
+                double shown = m + 1 < COUNT(methods_in_order) ? found[m] : furthest;
+                end += snprintf(line + end, sizeof line - (size_t)end, " %12.0f", shown);
+                furthest = fmax(furthest, shown);
             }
-            assert_true(found[COUNT(methods_in_order) - 1] == furthest && furthest > found[2]);
+            assert_true(furthest > found[2]);
             expect_text(table, "%s\n", line);
         }
     }
     free(table);
-    json_decref(json);
+    json_decref(rows);
 }
 
 static double value_of(const json_t *object, const char *key)

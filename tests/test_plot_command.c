@@ -232,7 +232,7 @@ static void help_names_every_figure(void **state)
     struct scratch *scratch = *state;
     expect_drawn(scratch, "",
                  "$L plot --help | tr -s ' \n' ' ' > help && grep -q 'gradient-error, accumulators,' help && "
-                 "grep -q 'history (default' help");
+                 "grep -q 'frontier (default' help");
 }
 
 // The recorded ones, which $R names.
@@ -256,8 +256,6 @@ static void a_title_is_of_one_figure(void **state)
     } cases[] = {
         {"--title Mine \"$R\"", 2},
         {"--title Mine --figures memory,gradient-error \"$R\"", 2},
-        {"--title Mine --figures gradient-error --advice a.json \"$R\"", 2},
-        {"--title Mine --advice a.json --frontier f.json", 2},
         {"--title Mine --figures gradient-error \"$R\"", 0},
         {"--title '' \"$R\"", 0},
     };
@@ -307,8 +305,10 @@ static void longest_contexts_say_what_is_claimed(void **state)
     free(results);
     expect_drawn(
         scratch, "",
-        "$L plot --scripts \"$P\" --format svg,tsv --log y --out drawn --max-context $R/max-context-rtx-3090.json"
-        " --max-context $R/max-context-a800-80g-zero2-3.json");
+        "for card in rtx-3090 a800-80g; do grep '\"profile\":\"'$card'\"' $R/max-context.jsonl | "
+        "grep -E '\"data\":(1|3),' > $card.jsonl; done && grep '\"zero\":2' a800-80g.jsonl > zero.jsonl && "
+        "grep '\"host_memory\":null' rtx-3090.jsonl | grep '\"weights\":null' | head -5 > one.jsonl && "
+        "$L plot --scripts \"$P\" --format svg,tsv --log y --out drawn one.jsonl zero.jsonl");
     assert_says(scratch, "err", "max-context: --log leaves its axes as they are");
     expect_drawn(
         scratch, "",
@@ -316,18 +316,16 @@ static void longest_contexts_say_what_is_claimed(void **state)
         "grep -q 'longest context (thousands of tokens)' drawn/cards.svg && "
         "for picture in drawn/cards.svg drawn/max-context.svg; do grep -q 'Longest planned context' $picture && "
         "grep -q 'planned, nothing was measured, at revision' $picture || { echo $picture; exit 1; }; done && "
-        "grep -q \"$(grep -o '\"max_context\": [0-9]*' $R/max-context-a800-80g-zero2-3.json | "
-        "tail -1 | cut -d' ' -f2)\" drawn/cards.tsv && "
+        "grep -q \"$(grep -o '\"context\":[0-9]*' zero.jsonl | tail -1 | cut -d: -f2)\" drawn/cards.tsv && "
         "! grep -q Claimed drawn/max-context.svg");
     // Each names its own files alone; others' sources in short.
     expect_drawn(
         scratch, "",
-        "grep -q '>From max-context-rtx-3090.json[<;]' drawn/max-context.svg && "
-        "grep -q '>From max-context-a800-80g-zero2-3.json<' drawn/cards.svg && "
-        "! grep -q 'other file' drawn/*.svg && ! grep -q 'zero2-3' drawn/max-context.svg && "
-        "$L plot --scripts \"$P\" --format svg --out two --max-context $R/max-context-a800-80g-zero2-3.json "
-        "--max-context $R/max-context-a800-80g-zero2-4.json --max-context $R/max-context-a800-80g-zero2-5.json && "
-        "grep -q '>From max-context-a800-80g-zero2-3.json and 2 other files<' two/cards.svg");
+        "grep -q '>From one.jsonl[<;]' drawn/max-context.svg && grep -q '>From zero.jsonl<' drawn/cards.svg && "
+        "! grep -q 'other file' drawn/*.svg && ! grep -q 'zero.jsonl' drawn/max-context.svg && "
+        "for n in 3 4 5; do grep '\"data\":'$n, $R/max-context.jsonl > $n.jsonl; done && "
+        "$L plot --scripts \"$P\" --format svg --out two 3.jsonl 4.jsonl 5.jsonl && "
+        "grep -q '>From 3.jsonl and 2 other files<' two/cards.svg");
     // A panel alone, of published figures and of longest contexts; a word that is none draws nothing.
     expect_drawn(
         scratch, "",
@@ -335,27 +333,29 @@ static void longest_contexts_say_what_is_claimed(void **state)
         "$R/seco-figure6.jsonl && cut -f 5,6 panel/*-panel-other-methods.tsv | sort -u | grep -qx \"1\tother "
         "methods\" "
         "&& grep -q '>other methods<' panel/*.svg && ! grep -q '>spaco<' panel/*.svg && "
-        "$L plot --scripts \"$P\" --format svg,tsv --out panel --panel qwen3-8b --max-context "
-        "$R/max-context-h100-80g-adamw.json --max-context $R/max-context-h100-80g-qwen3-8b-adamw.json && "
-        "cut -f 6 panel/max-context-panel-qwen3-8b.tsv | grep -q ^qwen3-8b, && "
+        "grep -E '\"profile\":\"h100-80g\".*\"host_memory\":19|host_memory\":19.*\"profile\":\"h100-80g\"' "
+        "$R/max-context.jsonl > h100.jsonl && "
+        "$L plot --scripts \"$P\" --format svg,tsv --out panel --panel qwen3-8b h100.jsonl && cut -f 6 "
+        "panel/max-context-panel-qwen3-8b.tsv | grep -q ^qwen3-8b, && "
         "! grep -q llama panel/max-context-panel-qwen3-8b.tsv && "
-        "! $L plot --scripts \"$P\" --format svg --out no --panel qwen3-8 --max-context "
-        "$R/max-context-h100-80g-adamw.json 2> said && grep -q 'no figure has .qwen3-8.; .*; of these data "
+        "grep llama-3-8b h100.jsonl > llama.jsonl && "
+        "! $L plot --scripts \"$P\" --format svg --out no --panel qwen3-8 llama.jsonl 2> said && grep -q 'no "
+        "figure has .qwen3-8.; .*; of these data "
         "\"llama-3-8b,' "
         "said && ! $L plot --scripts \"$P\" --out no --panel spac $R/seco-figure6.jsonl 2> said && "
         "grep -q 'did you mean \"spaco\"?' said && [ ! -e no ]");
     // Letters below 6 pt are told once, with the height that they take at that width; which is then enough.
     expect_drawn(
         scratch, "",
-        "small() { $L plot --scripts \"$P\" --format tsv,svg,png --out small --size 85x$1mm --max-context "
-        "$R/max-context-rtx-3090.json 2>&1 | grep ' pt; at this width 6 pt take a height of '; } && "
+        "small() { $L plot --scripts \"$P\" --format tsv,svg,png --out small --size 85x$1mm one.jsonl 2>&1 | grep "
+        "' pt; at this width 6 pt take a height of '; } && "
         "small 40 > said && [ $(wc -l < said) = 1 ] && grep -q '^max-context: letters of [0-5][.][0-9] pt' said && "
         "least=$(grep -oE '[0-9]+ mm$' said | cut -d' ' -f1) && ! small $least && small $((least - 3))");
     // Batches have a picture of their own; within a decade its axis begins at 0.
     expect_drawn(
         scratch, "",
-        "$L plot --scripts \"$P\" --format svg,tsv --out batches --max-context $R/claims-batch-qwen3-8b.json "
-        "--max-context $R/claims-batch-qwen3-8b-published.json | grep -c max-batch | grep -qx 2 && "
+        "$L plot --scripts \"$P\" --format svg,tsv --out batches $R/claims-batch.jsonl | grep -c max-batch | grep "
+        "-qx 2 && "
         "for word in 'Claimed by StreamBP: what is gained in length carries over to batch' "
         "'batch (sequences)' 'Largest planned batch' 'planned, nothing was measured' '>0<' '>40<' '>39<' '>21<' "
         "'sequences of 4000 tokens'; do "
@@ -363,20 +363,20 @@ static void longest_contexts_say_what_is_claimed(void **state)
         "cut -f7 batches/max-batch.tsv | paste -sd, | grep -qx max_batch,32,39,21");
     expect_drawn(
         scratch, "",
-        "$L max-batch --model tiny --context 100 --memory-limit 40MiB --json > own.json && $L plot --scripts "
-        "\"$P\" --format svg --out own --max-context own.json && ! grep -q Claimed own/max-batch.svg");
+        "$L max-batch --model tiny --context 100 --memory-limit 40MiB --json > own.jsonl && $L plot --scripts "
+        "\"$P\" --format svg --out own own.jsonl && ! grep -q Claimed own/max-batch.svg");
     // Where nothing fits the rows say 0; what is not there is told as such.
     expect_drawn(scratch, "",
-                 "sed 's/\"max_batch\": [0-9]*/\"max_batch\": 0/g' $R/claims-batch-qwen3-8b.json > none.json && "
-                 "$L plot --scripts \"$P\" --format svg --out none --max-context none.json && "
-                 "test $(grep -c '>0<' none/max-batch.svg) = 3");
+                 "sed 's/\"status\":\"ok\"/\"status\":\"oom\"/' $R/claims-batch.jsonl > none.jsonl && "
+                 "$L plot --scripts \"$P\" --format svg --out none none.jsonl && "
+                 "test $(grep -c '>0<' none/max-batch.svg) = 4");
     expect_drawn(
         scratch, "",
         "! $L plot --figures chunk,work $R/training.jsonl 2> said && grep -c '^  [a-z]*: ' said | grep -qx 2 && "
         "grep -q '^  chunk: three chunk sizes or more at one context' said");
     expect_drawn(scratch, "",
-                 "! $L plot --max-context nowhere.json 2> said && "
-                 "grep -qx 'longbp plot: nowhere.json: cannot be opened: No such file or directory' said");
+                 "! $L plot nowhere.jsonl 2> said && "
+                 "grep -qx 'longbp plot: nowhere.jsonl: No such file or directory' said");
 }
 
 // Of trials that several commits have: what they were at each over what they were at the first, and where that
@@ -421,35 +421,25 @@ static void a_pareto_front_lists_its_candidates(void **state)
 {
     expect_drawn(
         *state, "",
-        "$L advise --model tiny --context 1024 --memory-limit 24MiB --json > a.json && $L plot --scripts "
-        "\"$P\" --format svg,tsv --out front --advice a.json && n=$(($(wc -l < front/a-pareto-front.tsv) - 1)) && "
-        "test $n -gt 2 && for i in $(seq $n); do words=$(cut -f9 front/a-pareto-front.tsv | sed -n $((i + 1))p) && "
-        "grep -qF \">$i  $words: \" front/a-pareto-front.svg && grep -q \">$i<\" front/a-pareto-front.svg || "
-        "{ echo $i $words; exit 1; }; done");
+        "$L advise --model tiny --context 1024 --memory-limit 24MiB --like cpu --profile rtx-3090 --json > "
+        "a.jsonl && "
+        "$L plot --scripts \"$P\" --format svg,tsv --out front a.jsonl && f=front/advise-pareto-front && "
+        "n=$(($(wc -l < $f.tsv) - 1)) && test $n -gt 2 && test $n = $(wc -l < a.jsonl) && "
+        "for i in $(seq $n); do words=$(cut -f9 $f.tsv | sed -n $((i + 1))p) && "
+        "grep -qF \">$i  $words: \" $f.svg && grep -q \">$i<\" $f.svg || { echo $i $words; exit 1; }; done");
 }
 
-// Outputs are files or pipes.
-static void outputs_that_cannot_be_read_are_told(void **state)
+// A line for each method and the furthest of all, for each size of the host's memory.
+static void a_frontier_has_a_line_for_each_method(void **state)
 {
-    struct scratch *scratch = *state;
-    assert_int_equal(run(scratch,
-                         "$L advise --model tiny --context 1024 --memory-limit 24MiB --json | $L plot --scripts "
-                         "\"$P\" --format tsv --out piped --advice /dev/stdin"),
-                     0);
-    static const struct {
-        const char *file, *says;
-    } cases[] = {{"none.json", "longbp plot: none.json: cannot be opened: No such file or directory"},
-                 {".", "longbp plot: .: is a folder; expected a JSON file"},
-                 {"torn.json", "longbp plot: torn.json:2:"},
-                 {"other.json", "other.json: not what `longbp advise --json` prints"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char command[300];
-        snprintf(command, sizeof command,
-                 "echo '{' > torn.json; echo '{}' > other.json; $L plot --scripts \"$P\" --out refused --advice %s",
-                 cases[i].file);
-        assert_int_equal(run(scratch, command), 2);
-        assert_says(scratch, "err", cases[i].says);
-    }
+    expect_drawn(*state, "",
+                 "$L frontier --model tiny --methods full,seco --device-memory 1MiB,12MiB,24MiB --host-memory 2MiB "
+                 "--json > f.jsonl && $L plot --scripts \"$P\" --format svg,tsv --out drawn f.jsonl && "
+                 "cut -f3 drawn/frontier.tsv | uniq -c | tr -s ' ' | paste -sd\\| > said && "
+                 "grep -qxF ' 1 label| 2 full| 2 seco| 2 full, host 2.00 MiB| 2 seco, host 2.00 MiB| 2 auto| "
+                 "2 auto, host 2.00 MiB' said && "
+                 "for c in $(grep '\"status\":\"ok\"' f.jsonl | grep -o '\"context\":[0-9]*' | cut -d: -f2); do "
+                 "cut -f6 drawn/frontier.tsv | grep -qx $c || { echo $c; exit 1; }; done");
 }
 
 int main(void)
@@ -471,7 +461,7 @@ int main(void)
         TEST(an_axis_is_broken_where_nothing_lies),
         TEST(longest_contexts_say_what_is_claimed),
         TEST(a_pareto_front_lists_its_candidates),
-        TEST(outputs_that_cannot_be_read_are_told),
+        TEST(a_frontier_has_a_line_for_each_method),
         TEST(commits_are_held_against_each_other),
         TEST(pictures_of_claims_are_there),
     };

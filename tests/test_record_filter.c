@@ -67,7 +67,6 @@ static void what_cannot_be_meant_is_refused(void **state)
     assert_refused(scratch, "$L report r.jsonl --where model=32K", "\"model\" is tiny there");
     assert_refused(scratch, "$L report r.jsonl --where method", "--where: expected KEY=VALUE");
     assert_refused(scratch, "$L report r.jsonl --where metod=seco", "--where: no field \"metod\"");
-    assert_refused(scratch, "$L report --max-context r.jsonl --where method=full", "--where is of records");
     assert_refused(scratch, "$L report r.jsonl --where setting=full", "--where: \"setting\" is of a table");
 }
 

@@ -282,13 +282,18 @@ static void what_cannot_be_shared_is_said(void **state)
 static void searches_know_what_is_walked(void **state)
 {
     struct scratch *scratch = *state;
-#define LIMITED "--model tiny --memory-limit 24MiB --methods seco --json | grep -o '\"max_[a-z]*\": *[0-9]*' > "
+#define LIMITED(sought)                                                                                            \
+    "--model tiny --memory-limit 24MiB --methods seco --json | grep -o '\"" sought "\":[0-9]*' > "
     // A chunk of so many rows either way: four sequences of 64 tokens, one of 256.
-    assert_int_equal(run(scratch,
-                         "$L max-context --batch 4 --chunk 64 " LIMITED "apart && "
-                         "$L max-context --batch 4 --chunk 256 --group 4 --prompt 256 " LIMITED "shared && "
-                         "$L max-batch --context 512 --chunk 256 --group 4 --prompt 448 " LIMITED "batch"),
-                     0);
+    assert_int_equal(
+        run(scratch,
+            "$L max-context --batch 4 --chunk 64 " LIMITED(
+                "context") "apart && "
+                           "$L max-context --batch 4 --chunk 256 --group 4 --prompt 256 " LIMITED(
+                               "context") "shared && "
+                                          "$L max-batch --context 512 --chunk 256 --group 4 --prompt 448 " LIMITED(
+                                              "batch") "batch"),
+        0);
     size_t found[3];
     static const char *const names[] = {"apart", "shared", "batch"};
     for (size_t i = 0; i < COUNT(found); i++) {

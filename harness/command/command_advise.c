@@ -1,13 +1,14 @@
 // Command: `longbp advise`, the fastest method and options that fit, and the time that less memory would cost.
 #include "harness/command/remedies.h"
-#include "harness/machine/provenance.h"
 #include "harness/options/advice.h"
 #include "harness/options/command.h"
+#include "harness/options/search_records.h"
 #include "harness/options/shell.h"
 #include "harness/spec/device_kind.h"
 #include "harness/spec/method_decode.h"
 #include "harness/table/setting.h"
 #include "harness/text/size.h"
+#include <math.h>
 #include <string.h>
 
 // Keys that do not apply here, or that a flag of the command replaces.
@@ -37,7 +38,7 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_MEMORY_LIMIT,
     PLAN_FLAG_DEVICE_MEMORY,
     PLAN_FLAG_RESERVE,
-    PLAN_FLAG_JSON(""),
+    PLAN_FLAGS_RECORDS,
     {0}};
 
 // The advice and the data shown with it.
@@ -256,7 +257,7 @@ static void print_table(const struct plan_flags *flags, const struct found *foun
         drawn |= draws(advice, &found->pareto_front[i]);
         unsure |= may_be_as_fast(advice, &found->pareto_front[i]);
     }
-    method_trials_print_left_out(&advice->asked, 0);
+    method_trials_print_left_out(&advice->asked, 0, stdout);
     if (!advice->fastest.step.fits) {
         printf("\nNothing fits. What comes nearest is limited by %s.\n", limit_words(found).text);
         remedies_print(flags, advice);
@@ -268,50 +269,25 @@ static void print_table(const struct plan_flags *flags, const struct found *foun
     print_range(advice, drawn, unsure);
 }
 
-static json_t *pareto_front_json(const struct found *found)
-{
-    json_t *pareto_front = json_array();
-    for (size_t i = 0; i < found->pareto_count; i++) {
-        json_t *row = advice_json(&found->advice, &found->pareto_front[i]);
-        json_object_set_new(row, "may_be_as_fast",
-                            json_boolean(may_be_as_fast(&found->advice, &found->pareto_front[i])));
-        json_array_append_new(pareto_front, row);
-    }
-    return pareto_front;
-}
-
-static void print_json(const struct plan_flags *flags, const struct found *found)
+// The Pareto front from the fastest on; where nothing fits, what comes nearest.
+static bool record_all(struct search_records *records, const struct found *found, struct status *status)
 {
     const struct advice *advice = &found->advice;
-    json_t *setting = json_loads(advice->asked.trials[0].canonical, 0, NULL);
-    static const char *const varying[] = {"method", "measure", "limits", "data", "labels", "reference", "seed"};
-    for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
-        json_object_del(setting, varying[i]);
-    char *run = command_of(flags, advice, false), *train = command_of(flags, advice, true);
-    struct provenance provenance;
-    provenance_take(&provenance);
-    bool fits = advice->fastest.step.fits, trains = fits && found->training_status.code == STATUS_OK;
-    json_int_t host = (json_int_t)advice->limits.host_bytes;
-    json_t *object = json_pack(
-        "{s:o, s:I, s:s, s:o, s:b, s:o, s:o, s:o, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:f, s:f, s:f}, s:I, "
-        "s:I, "
-        "s:s, "
-        "s:o}",
-        "setting", setting, "limit_bytes", (json_int_t)advice->limits.device_bytes, "limit", found->limit_what,
-        "host_limit_bytes", host ? json_integer(host) : json_null(), "fits", (int)fits, "choice",
-        fits ? advice_json(advice, &advice->fastest) : json_null(), "nearest",
-        fits ? json_null() : advice_json(advice, &advice->fastest), "pareto_front", pareto_front_json(found),
-        "left_out", advice->asked.left_out, "limited_by", limit_words(found).text, "command",
-        fits ? json_string(run) : json_null(), "train_command", trains ? json_string(train) : json_null(),
-        "train_peak_bytes", trains ? json_integer((json_int_t)found->training.peak_bytes) : json_null(),
-        "train_limited_by", fits && !trains ? json_string(found->training_status.message) : json_null(), "remedies",
-        fits ? json_array() : remedies_json(flags, advice), "measured_over_estimate", "source",
-        advice->range.source, "low", advice->range.low, "high", advice->range.high, "apart", advice->range.apart,
-        "candidates", (json_int_t)advice->space.candidates, "plans", (json_int_t)advice->planner.plans, "revision",
-        provenance.revision, "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
-    command_print(object, JSON_INDENT(2));
-    free(train);
-    free(run);
+    bool fits = advice->fastest.step.fits, fine = true;
+    const struct candidate *candidates = fits ? found->pareto_front : &advice->fastest;
+    const struct advice_words limit = limit_words(found);
+    for (size_t i = 0; fine && i < (fits ? found->pareto_count : 1); i++) {
+        struct choice choice = advice_choice(advice, &candidates[i]);
+        const struct record_search search = {.sought = "time",
+                                             .among = method_auto.name,
+                                             .beyond = i ? NULL : limit.text,
+                                             .granularity = NAN,
+                                             .memory_bound = -1,
+                                             .forward_flops = NAN};
+        fine = search_records_add(records, "advise", &choice, advice->first, advice->limits, &search, status);
+        advice_choice_end(&choice);
+    }
+    return fine;
 }
 
 int command_advise(int argc, char **argv)
@@ -341,11 +317,16 @@ int command_advise(int argc, char **argv)
     struct found found = {0};
     struct advice *advice = &found.advice;
     arguments_parse(&argp, own_flags, argc, argv, &flags);
-    bool done = find(&flags, &found, &status);
+    struct search_records records;
+    bool done = search_records_open(&records, &flags, argc, argv, &status) && find(&flags, &found, &status);
+    if (done && !flags.json)
+        print_table(&flags, &found);
+    else if (done)
+        method_trials_print_left_out(&advice->asked, 0, stderr);
+    done = done && record_all(&records, &found, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    else
-        (flags.json ? print_json : print_table)(&flags, &found);
+    search_records_close(&records);
     bool fits = advice->fastest.step.fits;
     free(found.pareto_front);
     advice_close(advice);

@@ -1,12 +1,12 @@
 // Command: `longbp frontier`, the longest context against device and host memory, for each method with its best
 // options, and over all methods.
-#include "harness/machine/provenance.h"
 #include "harness/options/command.h"
-#include "harness/options/plan_flags.h"
+#include "harness/options/search_records.h"
 #include "harness/plan/longest.h"
 #include "harness/sweep/progress.h"
 #include "harness/table/setting.h"
 #include "harness/text/size.h"
+#include <math.h>
 #include <string.h>
 
 #define SIZES_MAX 16
@@ -39,7 +39,7 @@ static const struct flag own_flags[] = {
      TEXT_AT(struct arguments, host),
      .arg = "SIZE,SIZE",
      .doc = "memory of the host, beside none (none alone)"},
-    PLAN_FLAG_JSON(", for `longbp plot --frontier`"),
+    PLAN_FLAGS_RECORDS,
     {0},
 };
 
@@ -48,7 +48,9 @@ struct sizes {
 };
 
 struct frontier {
+    struct search_records records;
     struct method_trials asked;
+    json_t *first;             // canonical, of what was asked for
     struct sizes device, host; // the first host size is 0
     // A method's trials at a size of device and host memory: [host][device][method]; after the methods, all of
     // them.
@@ -112,7 +114,18 @@ static bool find_one(struct frontier *frontier, size_t which, const json_t *give
     struct longest longest;
     bool fine = longest_find(&longest, frontier->asked.trials + span.start, span.count, given, EXTENT_CONTEXT,
                              limits, status);
-    size_t found = longest.found.largest, *all = place_of(frontier, h, d, frontier->method_count);
+    const struct max_context *best = &longest.found;
+    const struct trial *trial = best->largest ? longest.trial : &frontier->asked.trials[span.start];
+    const struct choice choice = {trial, best->largest ? longest.options : trial->options, NULL};
+    const struct record_search search = {.sought = "frontier",
+                                         .among = trial->method->name,
+                                         .beyond = best->reason,
+                                         .granularity = (double)best->granularity,
+                                         .memory_bound = best->memory_bound,
+                                         .forward_flops = best->largest ? best->forward_flops : NAN};
+    fine = fine &&
+           search_records_add(&frontier->records, "frontier", &choice, frontier->first, limits, &search, status);
+    size_t found = best->largest, *all = place_of(frontier, h, d, frontier->method_count);
     *place_of(frontier, h, d, m) = found;
     *all = found > *all ? found : *all;
     longest_free(&longest);
@@ -146,6 +159,7 @@ static bool find(struct arguments *arguments, struct frontier *frontier, struct 
         !method_trials_decode(&frontier->asked, &arguments->flags.trial, &request, status))
         return false;
     divide(frontier);
+    frontier->first = json_loads(frontier->asked.trials[0].canonical, 0, NULL);
     frontier->largest = calloc(frontier->host.count * frontier->device.count * (frontier->method_count + 1),
                                sizeof *frontier->largest);
     CHECK(frontier->largest);
@@ -161,9 +175,7 @@ static const char *name_of(const struct frontier *frontier, size_t m)
 static void print_table(const struct frontier *frontier)
 {
     char text[512], size[32];
-    json_t *setting = json_loads(frontier->asked.trials[0].canonical, 0, NULL);
-    setting_describe(setting, 0, text, sizeof text);
-    json_decref(setting);
+    setting_describe(frontier->first, 0, text, sizeof text);
     printf("%s: the longest context that fits, in tokens\n\n%12s %12s", text, "device", "host");
     for (size_t m = 0; m <= frontier->method_count; m++)
         printf(" %12s", name_of(frontier, m));
@@ -178,29 +190,7 @@ static void print_table(const struct frontier *frontier)
                 printf(" %12zu", *place_of(frontier, h, d, m));
             putchar('\n');
         }
-    method_trials_print_left_out(&frontier->asked, 0);
-}
-
-static void print_json(const struct frontier *frontier)
-{
-    json_t *rows = json_array(), *setting = json_loads(frontier->asked.trials[0].canonical, 0, NULL);
-    static const char *const varying[] = {"method", "context", "measure",   "limits",
-                                          "data",   "labels",  "reference", "seed"};
-    for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
-        json_object_del(setting, varying[i]);
-    for (size_t m = 0; m <= frontier->method_count; m++)
-        for (size_t h = 0; h < frontier->host.count; h++)
-            for (size_t d = 0; d < frontier->device.count; d++)
-                json_array_append_new(rows, json_pack("{s:s, s:I, s:I, s:I}", "method", name_of(frontier, m),
-                                                      "device_bytes", (json_int_t)frontier->device.bytes[d],
-                                                      "host_bytes", (json_int_t)frontier->host.bytes[h],
-                                                      "max_context", (json_int_t)*place_of(frontier, h, d, m)));
-    struct provenance provenance;
-    provenance_take(&provenance);
-    json_t *object = json_pack("{s:o, s:o, s:O, s:s, s:o}", "setting", setting, "frontier", rows, "left_out",
-                               frontier->asked.left_out, "revision", provenance.revision, "dirty",
-                               provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
-    command_print(object, JSON_INDENT(2));
+    method_trials_print_left_out(&frontier->asked, 0, stdout);
 }
 
 int command_frontier(int argc, char **argv)
@@ -218,11 +208,16 @@ int command_frontier(int argc, char **argv)
     struct status status = {0};
     struct frontier frontier = {0};
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
-    bool done = find(&arguments, &frontier, &status);
+    bool done = search_records_open(&frontier.records, &arguments.flags, argc, argv, &status) &&
+                find(&arguments, &frontier, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
+    else if (!arguments.flags.json)
+        print_table(&frontier);
     else
-        (arguments.flags.json ? print_json : print_table)(&frontier);
+        method_trials_print_left_out(&frontier.asked, 0, stderr);
+    search_records_close(&frontier.records);
+    json_decref(frontier.first);
     free(frontier.largest);
     free(frontier.methods);
     method_trials_free(&frontier.asked);

@@ -1,14 +1,13 @@
 // Commands: `longbp max-context` and `longbp max-batch`, the longest context, or the largest batch at a context,
 // that fits each method into a card's memory, from planned steps.
-#include "harness/machine/provenance.h"
-#include "harness/options/choice_words.h"
 #include "harness/options/command.h"
-#include "harness/options/plan_flags.h"
+#include "harness/options/search_records.h"
 #include "harness/plan/longest.h"
 #include "harness/spec/method_decode.h"
 #include "harness/step/ranks_possible.h"
 #include "harness/table/setting.h"
 #include "harness/text/size.h"
+#include <math.h>
 #include <string.h>
 
 // Keys that do not apply here, or that a flag of the command replaces.
@@ -30,7 +29,7 @@ static const struct flag own_flags[] = {
     PLAN_FLAG_LIKE,
     PLAN_FLAG_MEMORY_LIMIT,
     PLAN_FLAG_RESERVE,
-    PLAN_FLAG_JSON(""),
+    PLAN_FLAGS_RECORDS,
     {0}};
 
 struct arguments {
@@ -198,7 +197,7 @@ static void print_auto(const struct table *table, struct columns columns, const 
     const struct choice choice = choice_of(longest);
     char text[512], peak[32], host[64] = "", kept[32];
     print_row(table, columns, &longest->found, first_of(table), method_auto.name);
-    if (!longest->options)
+    if (!longest->step.fits)
         return;
     choice_describe(&choice, setting, text, sizeof text);
     size_text(choice.step->peak_bytes, peak, sizeof peak);
@@ -254,65 +253,48 @@ static void print_table(const struct arguments *arguments, const struct table *t
     if (table->open.count)
         print_auto(table, columns, setting);
     json_decref(setting);
-    method_trials_print_left_out(table->asked.count ? &table->asked : &table->open, columns.name);
+    method_trials_print_left_out(table->asked.count ? &table->asked : &table->open, columns.name, stdout);
 }
 
-static json_t *categories(const size_t by_category[CATEGORY_COUNT])
+// Records a row at its largest extent, or as oom where nothing fits.
+static bool record_found(struct search_records *records, enum extent extent, const struct max_context *found,
+                         const struct choice *choice, const struct trial *first, bool chosen, size_t limit_bytes,
+                         struct status *status)
 {
-    json_t *object = json_object();
-    for (int i = 0; i < CATEGORY_COUNT; i++)
-        json_object_set_new(object, category_name((enum category)i), json_integer((json_int_t)by_category[i]));
-    return object;
+    bool batch = extent == EXTENT_BATCH;
+    struct trial trial = *choice->trial; // what it points to is borrowed
+    if (found->largest)
+        *(batch ? &trial.batch : &trial.context) = found->largest;
+    json_t *asked = json_loads(first->canonical, 0, NULL);
+    const struct record_search search = {.sought = batch ? "batch" : "context",
+                                         .among = chosen ? method_auto.name : NULL,
+                                         .beyond = found->reason,
+                                         .granularity = (double)found->granularity,
+                                         .memory_bound = found->memory_bound,
+                                         .forward_flops = found->largest ? found->forward_flops : NAN};
+    bool fine = search_records_add(
+        records, batch ? "max-batch" : "max-context", &(struct choice){&trial, choice->options, NULL}, asked,
+        (struct planned_limits){limit_bytes, trial.host_memory_limit_bytes}, &search, status);
+    json_decref(asked);
+    return fine;
 }
 
-static json_t *row_json(const struct arguments *arguments, const struct max_context *found, json_t *method)
+static bool record_all(struct search_records *records, enum extent extent, const struct table *table,
+                       struct status *status)
 {
-    json_t *row = json_pack(
-        "{s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:f, s:b, s:s}", "method", method,
-        arguments->extent == EXTENT_BATCH ? "max_batch" : "max_context", (json_int_t)found->largest, "granularity",
-        (json_int_t)found->granularity, "peak_bytes", (json_int_t)found->peak_bytes, "host_peak_bytes",
-        (json_int_t)found->host_peak_bytes, "peak_by_category", categories(found->peak_by_category),
-        "lower_bound_bytes_per_token", found->lower_bound_bytes_per_token, "flops", found->flops, "forward_flops",
-        found->forward_flops, "memory_bound", (int)found->memory_bound, "reason", found->reason);
-    CHECK(row);
-    return row;
-}
-
-static void print_json(const struct arguments *arguments, const struct table *table)
-{
-    json_t *list = json_array(), *setting = json_loads(first_of(table)->canonical, 0, NULL);
-    bool batch = arguments->extent == EXTENT_BATCH;
-    const char *const varying[] = {
-        "method", batch ? "batch" : "context", "measure", "limits", "data", "labels", "reference", "seed"};
-    for (size_t i = 0; i < sizeof varying / sizeof *varying; i++)
-        json_object_del(setting, varying[i]);
-    for (size_t i = 0; i < table->asked.count; i++) {
-        json_t *canonical = json_loads(table->asked.trials[i].canonical, 0, NULL);
-        json_array_append_new(
-            list, row_json(arguments, &table->found[i], json_incref(json_object_get(canonical, "method"))));
-        json_decref(canonical);
+    bool fine = true;
+    for (size_t i = 0; fine && i < table->asked.count; i++) {
+        const struct trial *trial = &table->asked.trials[i];
+        fine = record_found(records, extent, &table->found[i], &(struct choice){trial, trial->options, NULL}, trial,
+                            false, table->limit_bytes, status);
     }
-    json_int_t host_limit = (json_int_t)first_of(table)->host_memory_limit_bytes;
-    json_t *object =
-        json_pack("{s:o, s:I, s:s, s:o, s:I, s:o, s:o, s:o}", "setting", setting, "limit_bytes",
-                  (json_int_t)table->limit_bytes, "limit", table->limit_what, "host_limit_bytes",
-                  host_limit ? json_integer(host_limit) : json_null(), "resident_bytes",
-                  (json_int_t)table->resident_bytes, "resident_by_category", categories(table->resident), "methods",
-                  list, "left_out", table->asked.count ? json_incref(table->asked.left_out) : json_array());
-    if (table->open.count) {
-        const struct max_context *found = &table->longest.found;
-        json_array_append_new(list, row_json(arguments, found, json_pack("{s:s}", "name", method_auto.name)));
-        json_object_set_new(object, batch ? "batch" : "context", json_integer((json_int_t)found->largest));
-        const struct choice choice = choice_of(&table->longest);
-        json_t *first = json_loads(first_of(table)->canonical, 0, NULL);
-        json_object_set_new(object, "choice", choice.options ? choice_json(&choice, first) : json_null());
-        json_decref(first);
-    }
-    struct provenance provenance;
-    provenance_take(&provenance);
-    json_object_set_new(object, "revision", json_string(provenance.revision));
-    json_object_set_new(object, "dirty", provenance.dirty < 0 ? json_null() : json_boolean(provenance.dirty));
-    command_print(object, JSON_INDENT(2));
+    if (!fine || !table->open.count)
+        return fine;
+    const struct trial *first = table->open.trials;
+    struct choice choice = choice_of(&table->longest);
+    if (!choice.options)
+        choice = (struct choice){first, first->options, NULL};
+    return record_found(records, extent, &table->longest.found, &choice, first, true, table->limit_bytes, status);
 }
 
 static void set_two_groups(json_t *trial)
@@ -337,11 +319,17 @@ static int command(int argc, char **argv, enum extent extent, const char *doc)
     arguments_parse(&argp, own_flags, argc, argv, &arguments);
     if (extent == EXTENT_BATCH) // for any objective, a step may have two groups
         set_two_groups(arguments.flags.trial.trial);
-    bool done = find_all(&arguments, &table, &status);
+    struct search_records records;
+    bool done = search_records_open(&records, &arguments.flags, argc, argv, &status) &&
+                find_all(&arguments, &table, &status);
+    if (done && !arguments.flags.json)
+        print_table(&arguments, &table);
+    else if (done)
+        method_trials_print_left_out(&table.asked, 0, stderr);
+    done = done && record_all(&records, extent, &table, &status);
     if (!done)
         fprintf(stderr, "%s: %s\n", argv[0], status.message);
-    else
-        (arguments.flags.json ? print_json : print_table)(&arguments, &table);
+    search_records_close(&records);
     longest_free(&table.longest);
     method_trials_free(&table.asked);
     method_trials_free(&table.open);

@@ -287,17 +287,9 @@ static void print_json(const struct plan *plan)
     command_print(object, JSON_INDENT(2));
 }
 
-static char *command_line(int argc, char **argv)
-{
-    char *command = strdup(argv[0]); // "longbp plan"
-    for (int i = 1; i < argc; i++)
-        shell_append(&command, argv[i]);
-    return command;
-}
-
 int command_plan(int argc, char **argv)
 {
-    char *command = command_line(argc, argv);
+    char *command = shell_line(argc, argv);
     struct arguments arguments = {0};
     plan_flags_open(&arguments.flags, NEEDS_CONTEXT, without, own_flags,
                     "no limit; with --method auto nothing is kept there");

@@ -6,12 +6,10 @@
 
 enum { OPTION_SIZE = 256 };
 
-// Tells whether the request may produce several kinds of figures; without one, all that the records allow.
+// Tells whether the request may produce several kinds of figures; without --figures, all that the records allow.
 static bool is_several(const struct plot_request *request)
 {
-    bool listed = request->figures && !strchr(request->figures, ',');
-    size_t of_records = !request->path_count ? 0 : listed ? 1 : 2;
-    return of_records + (request->max_context_count > 0) + request->advice_count + request->frontier_count > 1;
+    return !request->figures || strchr(request->figures, ',');
 }
 
 static error_t parse(int key, char *value, struct argp_state *state)
@@ -24,11 +22,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
             argp_error(state, "%s", status.message);
         return 0;
     case ARGP_KEY_END:
-        if (!request->path_count && !request->max_context_count && !request->advice_count &&
-            !request->frontier_count)
+        if (!request->path_count)
             argp_error(state, "name at least one result file");
-        if (request->condition_count && !request->path_count)
-            argp_error(state, "--where chooses records: name result files");
         if (request->form.title && *request->form.title && is_several(request))
             argp_error(state,
                        "--title is the heading of one figure: name it by --figures, such as --figures memory");
@@ -40,7 +35,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int command_plot(int argc, char **argv)
 {
-    char names[256], figures[384], listed[700], panels[1000];
+    char names[320], figures[448], listed[700], panels[1000];
     plot_figures(", ", names, sizeof names);
     plot_panels(listed, sizeof listed);
     snprintf(panels, sizeof panels,
@@ -85,13 +80,6 @@ int command_plot(int argc, char **argv)
          .doc = "Folder of the published points (default: experiments/published here or near the program)"},
         {"scripts", TEXT_AT(struct plot_request, form.scripts), .arg = "DIR",
          .doc = "Folder of the gnuplot scripts (default: $LONGBP_PLOTS, else plots/ near the program)"},
-        {"max-context", LIST_AT(struct plot_request, max_context_paths, max_context_count), .arg = "FILE",
-         .doc = "What `longbp max-context --json` or `longbp max-batch --json` printed, for one card; again "
-                "for more (default: none)"},
-        {"advice", LIST_AT(struct plot_request, advice_paths, advice_count), .arg = "FILE",
-         .doc = "What `longbp advise --json` printed: its Pareto front, a picture (default: none)"},
-        {"frontier", LIST_AT(struct plot_request, frontier_paths, frontier_count), .arg = "FILE",
-         .doc = "What `longbp frontier --json` printed, a picture (default: none)"},
         {OPERANDS, LIST_AT(struct plot_request, paths, path_count)},
         {0},
     };
@@ -111,8 +99,5 @@ int command_plot(int argc, char **argv)
     plot(&request, &status);
     free((void *)request.paths);
     free((void *)request.conditions);
-    free((void *)request.max_context_paths);
-    free((void *)request.advice_paths);
-    free((void *)request.frontier_paths);
     return command_end(argv[0], &status);
 }

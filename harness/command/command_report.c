@@ -18,12 +18,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_END:
         request->table.format = table_format_find(arguments->format);
-        if (!request->path_count && !request->max_context_count)
+        if (!request->path_count)
             argp_error(state, "name at least one result file");
-        if (request->condition_count && !request->path_count)
-            argp_error(state, "--where is of records: name a result file");
-        if (request->max_context_count && !arguments->html && report_is_table_alone(request))
-            argp_error(state, "--max-context is no table of records: --columns, --sort, latex, csv and json are");
         if (arguments->html && request->table.format != TABLE_TEXT)
             argp_error(state, "--html is a format of its own, without --format");
         if (arguments->claims && !arguments->html)
@@ -62,11 +58,6 @@ int command_report(int argc, char **argv)
          .doc = "One line for each series: not the table of records, nor every point"},
         {"published", TEXT_AT(struct arguments, request.published), .arg = "DIR",
          .doc = "Folder of the published points (default: experiments/published here or near the program)"},
-        {"max-context", LIST_AT(struct arguments, request.max_context_paths, request.max_context_count),
-         .arg = "FILE",
-         .doc =
-             "What `longbp max-context --json` or `longbp max-batch --json` printed, beside the longest contexts "
-             "that others report; again for more (default: none)"},
         {OPERANDS, LIST_AT(struct arguments, request.paths, request.path_count)},
         {0},
     };
@@ -103,7 +94,6 @@ int command_report(int argc, char **argv)
     else
         report_write(request, stdout, &status);
     free((void *)request->conditions);
-    free((void *)request->max_context_paths);
     free((void *)request->paths);
     return command_end(argv[0], &status);
 }

@@ -9,8 +9,6 @@
 struct remedies {
     const struct plan_flags *flags;
     const struct advice *advice; // of the original request, for which nothing fits
-    json_t *list;
-    bool prints; // print each remedy when it is planned
 };
 
 // Copies the request for a change; try_it releases it.
@@ -63,15 +61,8 @@ static bool try_it(struct remedies *remedies, struct plan_flags flags, enum told
                  ceil((double)host_bytes / 0x1p30 * 10) / 10);
     else if (!used)
         snprintf(text, sizeof text, "--host-memory SIZE");
-    bool tells = found && (fits || told == TELL_ALWAYS);
-    if (tells && remedies->prints)
+    if (found && (fits || told == TELL_ALWAYS))
         print(text, &advice);
-    else if (tells)
-        json_array_append_new(
-            remedies->list,
-            json_pack("{s:s, s:b, s:o, s:o}", "flags", text, "fits", (int)fits, fits ? "choice" : "nearest",
-                      advice_json(&advice, &advice.fastest), "missing",
-                      fits ? json_null() : json_string(advice_missing(&advice, &advice.fastest).text)));
     advice_close(&advice);
     json_decref(flags.trial.trial);
     json_decref(flags.trial.method);
@@ -183,16 +174,9 @@ static void try_all(struct remedies *remedies)
     }
 }
 
-json_t *remedies_json(const struct plan_flags *flags, const struct advice *advice)
-{
-    struct remedies remedies = {flags, advice, json_array(), false};
-    try_all(&remedies);
-    return remedies.list;
-}
-
 void remedies_print(const struct plan_flags *flags, const struct advice *advice)
 {
-    struct remedies remedies = {flags, advice, NULL, true};
+    struct remedies remedies = {flags, advice};
     printf("Other requests, each planned by itself:\n");
     fflush(stdout);
     try_all(&remedies);

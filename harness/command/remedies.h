@@ -2,9 +2,7 @@
 #pragma once
 #include "harness/options/advice.h"
 
-// [{"flags": "--lora r=8", "fits", "choice" or "nearest", "missing"}]: flags that the command line does not have.
-// Numbers of sequences or tokens are halved until they fit. "choice" is the fastest candidate that fits, "nearest"
-// the one with the least missing memory. Impossible remedies are left out. A new reference.
-json_t *remedies_json(const struct plan_flags *flags, const struct advice *advice);
-// Prints the same as lines.
+// Prints a line for each: flags that the command line does not have, and the fastest candidate that fits or the one
+// with the least missing memory. Numbers of sequences or tokens are halved until they fit. Impossible remedies are
+// left out.
 void remedies_print(const struct plan_flags *flags, const struct advice *advice);

@@ -56,14 +56,6 @@ struct advice_words advice_describe(const struct advice *advice, const struct ca
     return words;
 }
 
-json_t *advice_json(const struct advice *advice, const struct candidate *candidate)
-{
-    struct choice choice = advice_choice(advice, candidate);
-    json_t *object = choice_json(&choice, advice->first);
-    advice_choice_end(&choice);
-    return object;
-}
-
 bool advice_tells_apart(const struct advice *advice, const struct candidate *a, const struct candidate *b)
 {
     return estimates_tell_apart(advice->range, a->step.seconds, b->step.seconds);

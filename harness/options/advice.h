@@ -1,4 +1,4 @@
-// Advice: the fastest candidate that fits, for a requested trial and methods, in words and as JSON.
+// Advice: the fastest candidate that fits, for a requested trial and methods, in words.
 #pragma once
 #include "harness/options/choice_words.h"
 #include "harness/options/plan_flags.h"
@@ -29,8 +29,6 @@ struct advice_words {
 };
 // "seco chunk=4096 place.weights=host"
 struct advice_words advice_describe(const struct advice *advice, const struct candidate *candidate);
-// A new reference, as from choice_json.
-json_t *advice_json(const struct advice *advice, const struct candidate *candidate);
 // Tells whether the estimates distinguish the times of two candidates.
 bool advice_tells_apart(const struct advice *advice, const struct candidate *a, const struct candidate *b);
 // Names the limit that a candidate exceeds: "the device's memory: seco chunk=4096, which would take 3.2 s, needs

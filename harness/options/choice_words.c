@@ -2,7 +2,6 @@
 #include "harness/options/shell.h"
 #include "harness/spec/method_decode.h"
 #include "harness/spec/trial_keys.h"
-#include <math.h>
 #include <string.h>
 
 struct words {
@@ -115,30 +114,6 @@ void choice_set_keys(const struct choice *choice, json_t *trial)
         json_object_set(trial, name, json_object_get(canonical, name));
     }
     json_decref(canonical);
-}
-
-static json_t *json_finite(double number)
-{
-    return isfinite(number) ? json_real(number) : json_null();
-}
-
-json_t *choice_json(const struct choice *choice, const json_t *first)
-{
-    const struct planned_step *step = choice->step;
-    char label[400];
-    choice_describe(choice, first, label, sizeof label);
-    const struct estimate_range range = estimate_range_of(choice->trial);
-    double ms = 1e3 * step->seconds;
-    json_t *object = json_pack(
-        "{s:o, s:s?, s:o, s:o, s:o, s:s, s:I, s:I, s:f, s:f, s:s}", "method",
-        method_json(choice->trial->method, choice->options), "draw", choice_draws(choice) ? "largest" : NULL,
-        "estimate_ms", json_finite(ms), "estimate_low_ms", json_finite(ms * range.low), "estimate_high_ms",
-        json_finite(ms * range.high), "estimate", range.source, "peak_bytes", (json_int_t)step->peak_bytes,
-        "host_peak_bytes", (json_int_t)step->host_peak_bytes, "flops", step->flops, "lower_bound_bytes_per_token",
-        step->lower_bound_bytes_per_token, "label", label);
-    CHECK(object);
-    choice_set_keys(choice, object);
-    return object;
 }
 
 struct interconnect_words choice_interconnect(const struct trial *trial)

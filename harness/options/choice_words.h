@@ -1,4 +1,4 @@
-// Choice words: the choice of a search over methods and settings as JSON, in words and as flags.
+// Choice words: the choice of a search over methods and settings in words and as flags.
 #pragma once
 #include "harness/plan/planned_step.h"
 #include <jansson.h>
@@ -12,10 +12,6 @@ struct choice {
 
 // Tells whether the choice draws chunks at random; its planned step is then the largest draw's.
 bool choice_draws(const struct choice *choice);
-// {"method", "label", "draw" (largest or null), "estimate_ms", "estimate_low_ms", "estimate_high_ms", "estimate"
-// (its source), "peak_bytes", "host_peak_bytes", "flops", ...} and the keys with tried values (trial_keys.h).
-// first: see choice_describe. A new reference.
-json_t *choice_json(const struct choice *choice, const json_t *first);
 // "seco chunk=4096 place.weights=host": main options and those that differ from defaults, and tried keys that
 // differ from `first`, the canonical JSON of the request.
 void choice_describe(const struct choice *choice, const json_t *first, char *text, size_t bytes);

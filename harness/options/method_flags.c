@@ -350,12 +350,12 @@ bool method_trials_decode(struct method_trials *trials, const struct trial_flags
     return ok && check_used(flags, trials, status);
 }
 
-void method_trials_print_left_out(const struct method_trials *trials, int columns)
+void method_trials_print_left_out(const struct method_trials *trials, int columns, FILE *stream)
 {
     for (size_t i = 0; i < json_array_size(trials->left_out); i++) {
         const json_t *left_out = json_array_get(trials->left_out, i);
-        printf("%-*s left out: %s\n", columns, json_string_value(json_object_get(left_out, "method")),
-               json_string_value(json_object_get(left_out, "reason")));
+        fprintf(stream, "%-*s left out: %s\n", columns, json_string_value(json_object_get(left_out, "method")),
+                json_string_value(json_object_get(left_out, "reason")));
     }
 }
 

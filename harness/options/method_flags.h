@@ -29,5 +29,5 @@ struct method_request {
 bool method_trials_decode(struct method_trials *trials, const struct trial_flags *flags,
                           const struct method_request *request, struct status *status);
 // Prints a line per method that was left out, its name padded to `columns`.
-void method_trials_print_left_out(const struct method_trials *trials, int columns);
+void method_trials_print_left_out(const struct method_trials *trials, int columns, FILE *stream);
 void method_trials_free(struct method_trials *trials);

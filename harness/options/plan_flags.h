@@ -11,7 +11,7 @@ struct plan_flags {
     struct trial_flags trial;
     int needs;
     // As given; NULL: not given. memory_flag: the name of the flag that set memory.
-    const char *like, *memory, *memory_flag, *reserve, *methods, *also;
+    const char *like, *memory, *memory_flag, *reserve, *methods, *also, *out;
     bool exact, json;
 };
 
@@ -33,6 +33,10 @@ enum plan_flag { PLAN_MEMORY_LIMIT = 0x200, PLAN_DEVICE_MEMORY };
     {"also", TEXT_AT(struct plan_flags, also), .arg = "kv-gradient-dtype|weights,weights", \
      .doc = "keys whose other values a choice of method tries too, though they change the gradient: " \
             "kv-gradient-dtype (bf16), weights (nf4, int8) (none)"}
+#define PLAN_FLAGS_RECORDS \
+    {"out", .flags = OPTION_FIRST, .key = 'o', TEXT_AT(struct plan_flags, out), .arg = "FILE", \
+     .doc = "append a planned record of each choice to a result file, for report, plot and compare (none)"}, \
+    PLAN_FLAG_JSON(": a record per line, in place of the table")
 #define PLAN_FLAG_JSON(what) {"json", .flags = OPTION_FIRST, SET_AT(struct plan_flags, json), .doc = "print JSON" what}
 // clang-format on
 

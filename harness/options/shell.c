@@ -35,3 +35,11 @@ void shell_append_flag(char **command, const char *name, const char *value)
         shell_append(command, value);
     free(flag);
 }
+
+char *shell_line(int argc, char **argv)
+{
+    char *line = strdup(argv[0]);
+    for (int i = 1; i < argc; i++)
+        shell_append(&line, argv[i]);
+    return line;
+}

@@ -6,3 +6,5 @@
 void shell_append(char **command, const char *word);
 // Appends --name, with hyphens for underscores, and its value; NULL: it has none.
 void shell_append_flag(char **command, const char *name, const char *value);
+// Returns the command line of a command, whose argv[0] is "longbp plan"; to be freed.
+char *shell_line(int argc, char **argv);

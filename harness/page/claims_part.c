@@ -103,13 +103,7 @@ bool claims_part(const struct page *page, FILE *stream, size_t *count, struct st
     // The default file may be missing.
     if (!page->claims && access(share_resolve(path, found), R_OK) != 0)
         return true;
-    struct claim_files files = {0};
-    const char **paths = calloc(report->path_count + report->max_context_count + 1, sizeof *paths);
-    for (size_t i = 0; i < report->path_count; i++)
-        paths[files.count++] = report->paths[i];
-    for (size_t i = 0; i < report->max_context_count; i++)
-        paths[files.count++] = report->max_context_paths[i];
-    files.paths = paths;
+    const struct claim_files files = {report->path_count, report->paths};
     struct claims claims;
     bool fine = claims_open(&claims, path, &files, status);
     for (size_t i = 0; fine && i < claims.count; i++)
@@ -117,6 +111,5 @@ bool claims_part(const struct page *page, FILE *stream, size_t *count, struct st
     if (fine && *count)
         write_claims(&claims, *count, &page->figures, stream);
     claims_close(&claims);
-    free(paths);
     return fine;
 }

@@ -163,12 +163,10 @@ bool page_figures_draw(struct page_figures *figures, const struct page *page, st
                                          .records = &page->all,
                                          .conditions = report->conditions,
                                          .condition_count = report->condition_count,
-                                         .max_context_paths = report->max_context_paths,
-                                         .max_context_count = report->max_context_count,
                                          .published = report->published,
                                          .form = {.take = take, .taker = figures, .room = &room, .formats = "svg"}};
     struct status drawing = {0};
-    bool fine = page->results.count + report->max_context_count == 0 || plot(&request, &drawing);
+    bool fine = page->results.count == 0 || plot(&request, &drawing);
     figures->left_out = room.left_out;
     if (!fine && drawing.code == STATUS_UNSUPPORTED) {
         fprintf(stderr, "longbp: warning: the page has no figures: %s\n", drawing.message);

@@ -3,7 +3,6 @@
 #include "harness/page/markdown.h"
 #include "harness/page/part.h"
 #include "harness/report/category_report.h"
-#include "harness/report/longest_report.h"
 #include "harness/report/prediction_report.h"
 #include <stdlib.h>
 
@@ -68,18 +67,11 @@ bool published_part(const struct page *page, FILE *stream, size_t *count, struct
 
 bool longest_part(const struct page *page, FILE *stream, size_t *count, struct status *status)
 {
-    const struct report_request *report = page->report;
-    struct longest_contexts contexts;
+    (void)status;
+    const struct report_request request = {.table.format = TABLE_MARKDOWN};
     struct text text;
-    if (!report->max_context_count)
-        return true;
-    bool fine = longest_contexts_open(&contexts, report->max_context_paths, report->max_context_count,
-                                      &page->published, status);
     text_open(&text);
-    if (fine)
-        longest_report_write(&contexts, TABLE_MARKDOWN, text.stream);
+    *count = report_longest_write(&request, &page->results, &page->published, false, text.stream);
     text_close(&text, stream);
-    *count = fine ? contexts.group_count : 0;
-    longest_contexts_close(&contexts);
-    return fine;
+    return true;
 }

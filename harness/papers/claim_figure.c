@@ -1,5 +1,4 @@
 #include "harness/papers/claim_figure.h"
-#include "harness/papers/longest_records.h"
 #include "harness/record/record_json.h"
 #include "harness/record/step_time.h"
 #include "harness/spec/trial_keys.h"
@@ -69,7 +68,7 @@ static bool side_open(struct side *side, const struct claim_query *query, const 
         apart[used++] = "context";
         apart[used++] = "batch";
     }
-    bool fine = longest_results_open(&side->every, query->records, length_of(query->records), true, status) &&
+    bool fine = results_open(&side->every, query->records, length_of(query->records), true, status) &&
                 record_filter(&side->every, is_ok, 1, status) &&
                 record_filter(&side->every, conditions, length_of(conditions), status);
     results_of(&side->results, &side->every, false);

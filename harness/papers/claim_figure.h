@@ -22,7 +22,7 @@ struct claim_query {
     const char *const *of;      // conditions (record_filter.h) for the records
     const char *const *over;    // for the records that they are divided by
     const char *const *apart;   // keys in which a pair may differ, besides method and measurement
-    const char *const *records; // files: results, or output of `longbp max-context --json` or `max-batch --json`
+    const char *const *records; // result files
 };
 
 struct claim_figure {

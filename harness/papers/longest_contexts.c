@@ -1,5 +1,5 @@
 #include "harness/papers/longest_contexts.h"
-#include "harness/json/json_source.h"
+#include "harness/record/record_json.h"
 #include "harness/record/recorded_method.h"
 #include "harness/spec/method_decode.h"
 #include "harness/table/setting.h"
@@ -8,8 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define NO_OUTPUT "not what `longbp max-context --json` or `longbp max-batch --json` prints"
 
 static const char *text(const json_t *object, const char *key)
 {
@@ -23,15 +21,38 @@ static size_t count_at(const json_t *object, const char *key)
     return value > 0 ? (size_t)value : 0;
 }
 
-static double number(const json_t *object, const char *key)
+// A record of a search for an extent, and its trial as requested, without the extent.
+struct planned {
+    const struct record *record;
+    json_t *setting;
+};
+
+static bool is_batch(const struct record *record)
 {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return strcmp(text_or(record->search->sought, ""), "batch") == 0;
 }
 
-static bool is_auto(const json_t *method)
+static bool is_extent(const struct record *record)
 {
-    return strcmp(text(method, "name"), method_auto.name) == 0;
+    return is_batch(record) || strcmp(text_or(record->search->sought, ""), "context") == 0;
+}
+
+static bool is_auto(const struct record *record)
+{
+    return strcmp(text_or(record->search->among, ""), method_auto.name) == 0;
+}
+
+static struct planned planned_of(const struct record *record)
+{
+    struct planned planned = {record, record_trial_json(&record->trial)};
+    json_object_update(planned.setting, (json_t *)record->search->asked);
+    json_object_del(planned.setting, is_batch(record) ? "batch" : "context");
+    return planned;
+}
+
+static size_t limit_of(double bytes)
+{
+    return bytes > 0 ? (size_t)bytes : 0;
 }
 
 // Adds words to a list unless it has them.
@@ -60,18 +81,17 @@ static bool is_one_on_a_card(const json_t *setting)
     return !batch || batch == cards_of(setting);
 }
 
-// Tokens per sequence in a max-batch output; else 0.
-static size_t batch_sequence(const json_t *output)
+// Tokens per sequence of a max-batch record; otherwise 0.
+static size_t batch_sequence(const struct planned *planned)
 {
-    bool batches = json_object_get(json_array_get(json_object_get(output, "methods"), 0), "max_batch");
-    return batches ? count_at(json_object_get(output, "setting"), "context") : 0;
+    return is_batch(planned->record) ? count_at(planned->setting, "context") : 0;
 }
 
-// Tells whether a point (one sequence per card) has the output's model, training, cards, quantisation, optimizer
-// and kind of memory.
-static bool is_of_setting(const struct published_point *point, const json_t *output)
+// Tells whether a point (one sequence per card) has the same model, training, cards, quantisation, optimizer and
+// kind of memory.
+static bool is_of_setting(const struct published_point *point, const struct planned *planned)
 {
-    const json_t *setting = json_object_get(output, "setting"), *optimizer = json_object_get(setting, "optimizer");
+    const json_t *setting = planned->setting, *optimizer = json_object_get(setting, "optimizer");
     const char *training = json_is_object(json_object_get(setting, "lora")) ? "lora" : "full",
                *stepped = json_is_object(optimizer) ? text(optimizer, "name") : "";
     return *point->profile && strcmp(point->profile, text(setting, "profile")) == 0 &&
@@ -79,12 +99,12 @@ static bool is_of_setting(const struct published_point *point, const json_t *out
            (!*point->training || strcmp(point->training, training) == 0) &&
            strcmp(point->weights, text(setting, "weights")) == 0 && strcmp(point->optimizer, stepped) == 0 &&
            cards_of(setting) == (point->cards ? point->cards : 1) && is_one_on_a_card(setting) &&
-           (strcmp(point->host, "yes") == 0) == (count_at(output, "host_limit_bytes") > 0);
+           (strcmp(point->host, "yes") == 0) == (planned->record->trial.limits->host_memory > 0);
 }
 
-static bool is_beside(const struct published_point *point, const json_t *output)
+static bool is_beside(const struct published_point *point, const struct planned *planned)
 {
-    return !batch_sequence(output) && is_of_setting(point, output);
+    return !batch_sequence(planned) && is_of_setting(point, planned);
 }
 
 // Segments are this program's option; papers have none.
@@ -109,14 +129,16 @@ static bool is_of(const struct published_point *point, const json_t *method)
 }
 
 // The longest reported context for a row of ours; NaN if there is none.
-static double reported(struct longest_contexts *contexts, const struct published *published, const json_t *output,
-                       const json_t *method)
+static double reported(struct longest_contexts *contexts, const struct published *published,
+                       const struct planned *planned)
 {
     double longest = NAN;
+    if (is_auto(planned->record))
+        return NAN;
     for (size_t f = 0; f < published->count; f++) {
         const struct published_file *file = &published->files[f];
         for (size_t i = 0; file->quantity == PUBLISHED_MAX_CONTEXT && i < file->count; i++) {
-            if (!is_beside(&file->points[i], output) || !is_of(&file->points[i], method))
+            if (!is_beside(&file->points[i], planned) || !is_of(&file->points[i], planned->record->trial.method))
                 continue;
             add_words(contexts->sources, sizeof contexts->sources, "; ", file->source);
             longest = fmax(longest, file->points[i].value);
@@ -126,17 +148,19 @@ static double reported(struct longest_contexts *contexts, const struct published
 }
 
 // "qwen3-8b, bf16, all weights trained, dKV f32, gradients bf16, on rtx-3090: 23.19 GiB usable"
-static void describe(const json_t *output, const json_t *setting, char *words, size_t bytes)
+static void describe(const struct planned *planned, const json_t *setting, char *words, size_t bytes)
 {
     char size[32];
     json_t *said = json_copy((json_t *)setting);
-    size_t batch = count_at(setting, "batch"), cards = cards_of(json_object_get(output, "setting")),
-           sequence = batch_sequence(output);
-    json_object_del(said, "device"); // all are planned
-    json_object_del(said, "context");
-    json_object_del(said, "batch");
-    json_object_del(said, "kv_gradient_dtype"); // appended later
-    json_object_del(said, "gradient_dtype");
+    const struct record_limits *limits = planned->record->trial.limits;
+    size_t batch = count_at(setting, "batch"), cards = cards_of(planned->setting),
+           sequence = batch_sequence(planned);
+    // Limits and dtypes follow at the end.
+    static const char *const untold[] = {"device",         "context", "batch",     "kv_gradient_dtype",
+                                         "gradient_dtype", "method",  "limits",    "measure",
+                                         "data",           "labels",  "reference", "seed"};
+    for (size_t i = 0; i < sizeof untold / sizeof *untold; i++)
+        json_object_del(said, untold[i]);
     setting_describe(said, 0, words, bytes);
     json_decref(said);
     if (batch % cards)
@@ -148,13 +172,12 @@ static void describe(const json_t *output, const json_t *setting, char *words, s
     const char *profile = text(setting, "profile"), *gradients = text(setting, "gradient_dtype");
     bool lora = json_is_object(json_object_get(setting, "lora")),
          told = strcmp(gradients, "bf16") == 0; // not the default
-    size_text(count_at(output, "limit_bytes"), size, sizeof size);
+    size_text(limit_of(limits->memory), size, sizeof size);
     text_append(words, bytes, "%s, dKV %s%s%s%.60s: %s usable", lora ? "" : ", all weights trained",
                 text(setting, "kv_gradient_dtype"), told ? ", gradients bf16" : "", *profile ? ", on " : "",
                 profile, size);
-    size_t host_bytes = count_at(output, "host_limit_bytes");
-    size_text(host_bytes, size, sizeof size);
-    if (host_bytes)
+    size_text(limit_of(limits->host_memory), size, sizeof size);
+    if (limits->host_memory > 0)
         text_append(words, bytes, ", and %s of the host", size);
 }
 
@@ -175,22 +198,25 @@ static void list_options(const json_t *method, char *list, size_t bytes)
     json_decref(defaults);
 }
 
-// For auto with the method chosen at that context.
-static void label_row(struct longest_row *row, const json_t *output, const json_t *method)
+// A chosen method's options go into `chosen`, with dKV if it is not as requested.
+static void label_row(struct longest_row *row, const struct record *record)
 {
-    const json_t *choice = json_object_get(output, "choice"), *walked = json_object_get(choice, "method");
-    const char *kv = text(choice, "kv_gradient_dtype");
-    char options[sizeof row->label] = "";
-    if (!is_auto(method)) {
-        list_options(method, options, sizeof options);
-        text_append(row->label, sizeof row->label, "%s%s%s", text(method, "name"), *options ? ", " : "", options);
+    const json_t *method = record->trial.method;
+    char options[sizeof row->chosen] = "";
+    list_options(method, options, sizeof options);
+    if (!is_auto(record)) {
+        text_append(row->label, sizeof row->label, "%s%s%s", row->method, *options ? ", " : "", options);
         return;
     }
-    text_append(row->label, sizeof row->label, "%s%s%s", method_auto.name, walked ? ": " : "",
-                text(walked, "name"));
-    list_options(walked, row->chosen, sizeof row->chosen);
-    if (*kv && strcmp(kv, text(json_object_get(output, "setting"), "kv_gradient_dtype")) != 0)
-        text_append(row->chosen, sizeof row->chosen, "%sdKV %s", *row->chosen ? ", " : "", kv);
+    bool found = record->status == RECORD_OK;
+    text_append(row->label, sizeof row->label, "%s%s%s", method_auto.name, found ? ": " : "",
+                found ? text(method, "name") : "");
+    if (!found)
+        return;
+    text_append(row->chosen, sizeof row->chosen, "%s", options);
+    if (json_object_get(record->search->asked, "kv_gradient_dtype"))
+        text_append(row->chosen, sizeof row->chosen, "%sdKV %s", *row->chosen ? ", " : "",
+                    text_or(record->trial.kv_gradient_dtype, ""));
 }
 
 static struct longest_row *add_row(struct longest_contexts *contexts)
@@ -207,33 +233,27 @@ static struct longest_row *add_row(struct longest_contexts *contexts)
     return row;
 }
 
-static double extent_of(const json_t *planned)
-{
-    const char *extent = json_object_get(planned, "max_batch") ? "max_batch" : "max_context";
-    return number(planned, extent);
-}
-
-static void add_ours(struct longest_contexts *contexts, const json_t *output, const json_t *planned,
+static void add_ours(struct longest_contexts *contexts, const struct planned *planned, const char *origin,
                      const struct published *published)
 {
-    const json_t *method = json_object_get(planned, "method"), *choice = json_object_get(output, "choice");
-    double value = reported(contexts, published, output, method);
+    const struct record *record = planned->record;
+    const struct record_trial *trial = &record->trial;
+    double value = reported(contexts, published, planned), forward = record->search->forward_flops;
     struct longest_row *row = add_row(contexts);
-    text_append(row->method, sizeof row->method, "%s", text(method, "name"));
-    label_row(row, output, method);
-    row->extent = extent_of(planned);
+    text_append(row->method, sizeof row->method, "%s", is_auto(record) ? method_auto.name : record_method(record));
+    label_row(row, record);
+    row->origin = origin;
+    row->extent = record->status != RECORD_OK ? 0 : is_batch(record) ? trial->batch : trial->context;
     row->published = value;
-    double flops = number(is_auto(method) && json_is_object(choice) ? choice : planned, "flops"),
-           forward = number(planned, "forward_flops");
-    row->forwards = forward > 0 ? flops / forward : NAN;
+    row->forwards = forward > 0 ? record->flops / forward : NAN;
     // "8 MiB for weights do not fit on the host: ..."
-    text_append(row->limit, sizeof row->limit, "%s", text(planned, "reason"));
+    text_append(row->limit, sizeof row->limit, "%s", text_or(record->search->beyond, ""));
     row->limit[strcspn(row->limit, ":")] = 0;
 }
 
-// Adds other methods' points, once each: with the output in its group; NULL: the rest.
-static void add_others(struct longest_contexts *contexts, const json_t *output, const struct published *published,
-                       bool *taken)
+// Adds other methods' points, once each: with the planned in its group; NULL: the rest.
+static void add_others(struct longest_contexts *contexts, const struct planned *planned,
+                       const struct published *published, bool *taken)
 {
     size_t n = 0;
     for (size_t f = 0; f < published->count; f++) {
@@ -241,17 +261,17 @@ static void add_others(struct longest_contexts *contexts, const json_t *output, 
         for (size_t i = 0; i < file->count; i++, n++) {
             const struct published_point *point = &file->points[i];
             if (file->quantity != PUBLISHED_MAX_CONTEXT || *point->method || taken[n] ||
-                (output && !is_beside(point, output)))
+                (planned && !is_beside(point, planned)))
                 continue;
             taken[n] = true;
             struct longest_row *row = add_row(contexts);
-            row->group = output ? row->group : 0;
+            row->group = planned ? row->group : 0;
             text_append(row->label, sizeof row->label, "%s", point->series);
             row->published = point->value;
             row->mark = point->mark;
             row->setting = point->setting;
             row->source = file->source;
-            if (output && !strstr(contexts->sources, file->source))
+            if (planned && !strstr(contexts->sources, file->source))
                 add_words(contexts->other_sources, sizeof contexts->other_sources, "; ", file->source);
         }
     }
@@ -265,83 +285,37 @@ static bool some_published(const struct longest_contexts *contexts)
     return found;
 }
 
-// Tells whether longest contexts are reported for the output's model, training and card.
-static bool is_reported_of(const json_t *output, const struct published *published)
+// Tells whether longest contexts are reported for the same model, training and card.
+static bool is_reported_of(const struct planned *planned, const struct published *published)
 {
     bool found = false;
     for (size_t f = 0; f < published->count; f++) {
         const struct published_file *file = &published->files[f];
         for (size_t i = 0; file->quantity == PUBLISHED_MAX_CONTEXT && i < file->count; i++)
-            found |= *file->points[i].method && is_of_setting(&file->points[i], output);
+            found |= *file->points[i].method && is_of_setting(&file->points[i], planned);
     }
     return found;
 }
 
-// Adds the rows of one output.
-static bool add_output(struct longest_contexts *contexts, const char *path, const json_t *output,
-                       const struct published *published, struct status *status)
+static void note_revision(struct longest_contexts *contexts, const struct record_provenance *provenance)
 {
-    const json_t *list = json_object_get(output, "methods"), *row;
-    size_t i;
     char revision[80];
-    snprintf(revision, sizeof revision, "%.20s%s", text(output, "revision"),
-             json_is_true(json_object_get(output, "dirty")) ? " with changes" : "");
+    snprintf(revision, sizeof revision, "%.20s%s", text_or(provenance->revision, ""),
+             provenance->dirty == 1 ? " with changes" : "");
     add_words(contexts->revisions, sizeof contexts->revisions, ", ", revision);
-    contexts->batches_reported |= batch_sequence(output) && is_reported_of(output, published);
-    json_array_foreach(list, i, row)
-    {
-        if (!*text(json_object_get(row, "method"), "name") || !(extent_of(row) >= 0))
-            return status_set(status, STATUS_BAD_INPUT, "%.300s: method %zu: " NO_OUTPUT, path, i + 1);
-        add_ours(contexts, output, row, published);
-    }
-    return true;
 }
 
-static struct longest_group group_of(const json_t *output)
+static struct longest_group group_of(const struct planned *planned)
 {
-    const json_t *setting = json_object_get(output, "setting");
     struct longest_group group = {
-        .words = "", .cards = cards_of(setting), .batch_sequence = batch_sequence(output)};
-    snprintf(group.card, sizeof group.card, "%s", text(setting, "profile"));
-    json_t *alike = json_deep_copy(setting);
+        .words = "", .cards = cards_of(planned->setting), .batch_sequence = batch_sequence(planned)};
+    snprintf(group.card, sizeof group.card, "%s", text(planned->setting, "profile"));
+    json_t *alike = json_deep_copy(planned->setting);
     json_object_del(json_object_get(alike, "parallel"), "data");
-    describe(output, setting, group.words, sizeof group.words);
-    describe(output, alike, group.alike, sizeof group.alike);
+    describe(planned, planned->setting, group.words, sizeof group.words);
+    describe(planned, alike, group.alike, sizeof group.alike);
     json_decref(alike);
     return group;
-}
-
-// Opens a group for consecutive outputs with the same description. Returns their number.
-static size_t open_group(struct longest_contexts *contexts, json_t *const *outputs, const char *path)
-{
-    struct longest_group group = group_of(outputs[0]), next = group;
-    size_t count = 0;
-    contexts->groups = realloc(contexts->groups, (contexts->group_count + 1) * sizeof group);
-    CHECK(contexts->groups);
-    do {
-        if (outputs[++count])
-            next = group_of(outputs[count]);
-    } while (outputs[count] && strcmp(next.words, group.words) == 0);
-    group.path = path;
-    group.path_count = count;
-    contexts->groups[contexts->group_count++] = group;
-    return count;
-}
-
-static json_t *read_output(const char *path, struct status *status)
-{
-    struct json_source source;
-    struct status read = {0};
-    bool fine = json_source_open(&source, path, &read);
-    json_t *output = fine ? json_incref(source.root) : NULL;
-    json_source_close(&source);
-    if (!output)
-        status_set(status, read.code, "%.900s%s", read.message,
-                   read.code == STATUS_BAD_INPUT ? ": " NO_OUTPUT : "");
-    else if (!json_array_size(json_object_get(output, "methods")) ||
-             !json_is_object(json_object_get(output, "setting")) || !count_at(output, "limit_bytes"))
-        status_set(status, STATUS_BAD_INPUT, "%.300s: " NO_OUTPUT, path);
-    return output;
 }
 
 static size_t points_of(const struct published *published)
@@ -352,29 +326,36 @@ static size_t points_of(const struct published *published)
     return count;
 }
 
-bool longest_contexts_open(struct longest_contexts *contexts, const char *const *paths, size_t count,
-                           const struct published *published, struct status *status)
+void longest_contexts_open(struct longest_contexts *contexts, const struct results *results,
+                           const struct published *published)
 {
     *contexts = (struct longest_contexts){0};
-    json_t **outputs = calloc(count + 1, sizeof(json_t *)); // after the last NULL
     bool *taken = calloc(points_of(published) + 1, sizeof *taken);
-    CHECK(outputs && taken);
-    for (size_t i = 0; status->code == STATUS_OK && i < count; i++)
-        outputs[i] = read_output(paths[i], status);
-    for (size_t i = 0; status->code == STATUS_OK && i < count;) {
-        size_t first = i, end = i + open_group(contexts, outputs + i, paths[i]);
-        while (i < end && add_output(contexts, paths[i], outputs[i], published, status))
-            i++;
-        if (i == end)
-            add_others(contexts, outputs[first], published, taken);
+    struct planned first = {0}; // of the group
+    for (size_t i = 0; i < results->count; i++) {
+        if (!is_extent(results->records[i]))
+            continue;
+        struct planned planned = planned_of(results->records[i]);
+        struct longest_group group = group_of(&planned);
+        if (!first.record || strcmp(contexts->groups[contexts->group_count - 1].words, group.words) != 0) {
+            if (first.record)
+                add_others(contexts, &first, published, taken);
+            json_decref(first.setting);
+            first = (struct planned){planned.record, json_incref(planned.setting)};
+            contexts->groups = realloc(contexts->groups, (contexts->group_count + 1) * sizeof group);
+            contexts->groups[contexts->group_count++] = group;
+        }
+        note_revision(contexts, &planned.record->provenance);
+        contexts->batches_reported |= batch_sequence(&planned) && is_reported_of(&planned, published);
+        add_ours(contexts, &planned, results->origins[i], published);
+        json_decref(planned.setting);
     }
-    if (status->code == STATUS_OK && some_published(contexts))
+    if (first.record)
+        add_others(contexts, &first, published, taken);
+    if (some_published(contexts))
         add_others(contexts, NULL, published, taken);
-    for (size_t i = 0; i < count; i++)
-        json_decref(outputs[i]);
+    json_decref(first.setting);
     free(taken);
-    free(outputs);
-    return status->code == STATUS_OK;
 }
 
 void longest_contexts_close(struct longest_contexts *contexts)

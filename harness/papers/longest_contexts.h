@@ -1,7 +1,8 @@
-// Longest contexts: the rows of `longbp max-context --json` outputs, beside longest contexts reported elsewhere for
-// the same model, training and card; the same for `longbp max-batch --json`.
+// Longest contexts: the records of max-context and max-batch (struct record_search) as rows, beside longest
+// contexts reported elsewhere for the same model, training and card.
 #pragma once
 #include "harness/record/published.h"
+#include "harness/record/results.h"
 
 struct longest_row {
     char method[32];            // ours; empty: another method
@@ -12,19 +13,18 @@ struct longest_row {
     double forwards;            // FLOPs of the step at that extent, in units of a forward pass; NaN: unknown
     char limit[160];            // what does not fit beyond; empty: unknown
     double published;           // tokens; NaN: none
-    const char *mark, *setting; // for other methods: see struct published_point, borrowed
-    const char *source;         // for other methods: see struct published_file, borrowed; else NULL
+    const char *origin;         // of a row of ours: the path of its file, borrowed; else NULL
+    const char *mark, *setting; // of a row of others: as in struct published_point, borrowed
+    const char *source;         // of a row of others: as in struct published_file, borrowed; else NULL
 };
 
 // Plans for one model and training on one kind of card.
 struct longest_group {
-    char words[320];  // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
-    char card[64];    // the profile, "rtx-3090"; empty: none
-    size_t cards;     // data-parallel
-    char alike[320];  // the description without the number of cards
-    const char *path; // the first of its files, borrowed; and their number
-    size_t path_count;
-    size_t batch_sequence; // max-batch: tokens per sequence; 0: max-context
+    char words[320];       // "llama-3-8b, LoRA rank 8, bf16, on rtx-3090: 23.19 GiB usable"
+    char card[64];         // "rtx-3090", the profile; empty: none
+    size_t cards;          // that have some of the sequences each
+    char alike[320];       // the words, but for how many
+    size_t batch_sequence; // of max-batch: tokens of each of the sequences that are counted; 0: of max-context
 };
 
 struct longest_contexts {
@@ -37,11 +37,10 @@ struct longest_contexts {
     bool batches_reported;                 // longest contexts are reported for a batch's model, training and card
 };
 
-// Reads outputs of max-context and max-batch. Consecutive outputs with the same setting and limits form one group.
-// A point without a method of ours is a row of the first group with its model, training, cards, quantisation,
-// optimizer and use of the host; other points are in the rows of their method and options without segments, not in
-// those of auto. Points are borrowed. Returns false and a status for an invalid file. Release with
-// longest_contexts_close, also after a failure.
-bool longest_contexts_open(struct longest_contexts *contexts, const char *const *paths, size_t count,
-                           const struct published *published, struct status *status);
+// Takes the records of such searches. Consecutive records with the same setting and limits form one group. A point
+// without a method of ours is a row of the first group with its model, training, cards, quantisation, optimizer and
+// use of the host; other points are in the rows of their method and options without segments, not in those of auto.
+// Records and points are borrowed. Release with longest_contexts_close.
+void longest_contexts_open(struct longest_contexts *contexts, const struct results *results,
+                           const struct published *published);
 void longest_contexts_close(struct longest_contexts *contexts);

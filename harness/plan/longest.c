@@ -56,6 +56,14 @@ static bool bound_of(struct search *search, const struct family *family, double 
     return true;
 }
 
+static void longest_set(struct longest *longest, const struct trial *trial, void *options)
+{
+    if (longest->options)
+        options_free(&longest->trial->method->options, longest->options);
+    longest->trial = trial;
+    longest->options = options;
+}
+
 static bool search_family(struct search *search, const struct family *family, double max)
 {
     struct trial tried = *family->trial; // borrowed, except the options
@@ -73,9 +81,10 @@ static bool search_family(struct search *search, const struct family *family, do
     if (longer || (fine && !best->largest && !*best->reason)) // the first one explains why nothing fits
         fine = max_context_find(&found, &tried, search->extent, search->limits.device_bytes, (size_t)max / 4,
                                 search->status);
-    if (fine && longer && found.largest > best->largest)
+    if (fine && longer && found.largest > best->largest) {
+        longest_set(search->longest, family->trial, options_copy(&family->trial->method->options, tried.options));
         *best = found;
-    else if (fine && !best->largest && !*best->reason)
+    } else if (fine && !best->largest && !*best->reason)
         memcpy(best->reason, found.reason, sizeof best->reason);
     options_free(&family->trial->method->options, tried.options);
     return fine;
@@ -131,8 +140,8 @@ bool longest_choose(struct longest *longest, struct trial *trials, size_t count,
     space_open(&space, trials, count, given);
     bool fine = planner_open(&planner, &space, limits, status) && planner_fastest(&planner, &fastest, status);
     if (fine && fastest.step.fits) {
-        longest->trial = space.families[fastest.family].trial;
-        longest->options = family_options(&space.families[fastest.family], fastest.index);
+        longest_set(longest, space.families[fastest.family].trial,
+                    family_options(&space.families[fastest.family], fastest.index));
         longest->step = fastest.step;
     }
     planner_close(&planner);
@@ -142,7 +151,6 @@ bool longest_choose(struct longest *longest, struct trial *trials, size_t count,
 
 void longest_free(struct longest *longest)
 {
-    if (longest->options)
-        options_free(&longest->trial->method->options, longest->options);
+    longest_set(longest, NULL, NULL);
     *longest = (struct longest){0};
 }

@@ -5,10 +5,11 @@
 #include "harness/plan/planner.h"
 
 struct longest {
-    struct max_context found;  // of the candidate that holds it; largest 0: nothing fits
-    const struct trial *trial; // the choice at that extent: one of the given trials
-    void *options;             // of its method; NULL: no choice
-    struct planned_step step;  // the choice's step
+    struct max_context found; // of the candidate that holds it; largest 0: nothing fits
+    const struct trial
+        *trial;    // that candidate's, after longest_choose the fastest's: one of those given; NULL: none
+    void *options; // of its method
+    struct planned_step step; // the fastest's step; zeroed: none was chosen
 };
 
 // trials: one per method and setting (space.h); their extent is changed and set to the result. given: see

@@ -407,4 +407,7 @@ const struct figure *const figures[] = {&memory,
                                         &figure_rates,
                                         &figure_optimizers,
                                         &figure_history,
+                                        &figure_max_context,
+                                        &figure_pareto_front,
+                                        &figure_frontier,
                                         NULL};

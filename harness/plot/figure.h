@@ -14,6 +14,7 @@ struct figure {
     bool one_context;          // a picture shows one context
     bool own_axes;             // has no curves, or the published axes: cannot be set
     bool row_panels;           // panels are named in rows and depend on the records
+    bool searched;             // uses the records of searches (struct record_search), otherwise all others
     bool every_commit;         // uses all records of a trial, otherwise the last
     bool times;                // shows times: of one machine, unless every_commit, and with marks of disturbance
     bool estimates;            // shows estimated times of plans
@@ -37,7 +38,8 @@ struct figure {
 
 extern const struct figure figure_optimizers, figure_accumulators, figure_categories, figure_pair_sums,
     figure_prediction, figure_published_memory, figure_published_time, figure_interconnect, figure_lost_updates,
-    figure_prompt, figure_training, figure_metrics, figure_rates, figure_history, figure_work, figure_timeline;
+    figure_prompt, figure_training, figure_metrics, figure_rates, figure_history, figure_work, figure_timeline,
+    figure_pareto_front, figure_frontier, figure_max_context;
 
 // All figures, ending in NULL.
 extern const struct figure *const figures[];

@@ -93,40 +93,42 @@ static size_t write_cards(const struct longest_contexts *contexts, const struct 
     return count;
 }
 
-static const char *file_of(const char *path)
+// The first source of rows, and the number of sources.
+struct origins {
+    const char *first;
+    size_t count;
+};
+
+// ours: the files of records, otherwise the published sources.
+static struct origins origins_of(const struct longest_contexts *contexts, const struct rows *rows, bool ours)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    struct origins origins = {0};
+    for (size_t i = 0; i < contexts->row_count; i++) {
+        const struct longest_row *row = &contexts->rows[i], *before = contexts->rows;
+        const char *text = ours ? row->origin : row->source;
+        if (!text || !has_row(rows, contexts, row))
+            continue;
+        while (before < row &&
+               ((ours ? before->origin : before->source) != text || !has_row(rows, contexts, before)))
+            before++;
+        origins.first = origins.first ? origins.first : text;
+        origins.count += before == row;
+    }
+    return origins;
 }
 
-// "From a.json and 3 other files; beside TRL's guide and 2 other sources": for these rows.
+// "From a.jsonl and 3 other files; beside TRL's guide and 2 other sources": for these rows.
 static void list_sources(const struct longest_contexts *contexts, const struct rows *rows, char *text, size_t bytes)
 {
-    const char *first = NULL, *beside = NULL;
-    size_t files = 0, sources = 0;
-    for (size_t g = 0; g < contexts->group_count; g++) {
-        const struct longest_group *group = &contexts->groups[g];
-        if (!has_group(rows, group))
-            continue;
-        first = first ? first : group->path;
-        files += group->path_count;
-    }
-    for (size_t i = 0; i < contexts->row_count; i++) {
-        const char *source = has_row(rows, contexts, &contexts->rows[i]) ? contexts->rows[i].source : NULL;
-        bool known = !source;
-        for (size_t before = 0; !known && before < i; before++)
-            known = contexts->rows[before].source == source && has_row(rows, contexts, &contexts->rows[before]);
-        beside = beside ? beside : source;
-        sources += !known;
-    }
-    CHECK(first); // of the drawn rows
-    snprintf(text, bytes, "From %s", file_of(first));
-    if (files > 1)
-        text_append(text, bytes, " and %zu other file%s", files - 1, files > 2 ? "s" : "");
-    if (beside)
-        text_append(text, bytes, "; beside %s", beside);
-    if (sources > 1)
-        text_append(text, bytes, " and %zu other source%s", sources - 1, sources > 2 ? "s" : "");
+    const struct origins files = origins_of(contexts, rows, true), sources = origins_of(contexts, rows, false);
+    const char *slash = strrchr(files.first, '/');
+    snprintf(text, bytes, "From %s", slash ? slash + 1 : files.first);
+    if (files.count > 1)
+        text_append(text, bytes, " and %zu other file%s", files.count - 1, files.count > 2 ? "s" : "");
+    if (sources.count)
+        text_append(text, bytes, "; beside %s", sources.first);
+    if (sources.count > 1)
+        text_append(text, bytes, " and %zu other source%s", sources.count - 1, sources.count > 2 ? "s" : "");
 }
 
 // Tells whether a row of ours has a published value.
@@ -140,8 +142,8 @@ static bool any_published(const struct longest_contexts *contexts, const struct 
 }
 
 // Draws a picture of these rows, with a claim and the sources of its numbers.
-static bool draw(const struct max_context_request *request, const struct longest_contexts *contexts,
-                 const struct rows *rows, const struct picture *named, struct status *status)
+static bool draw(const struct picture_form *form, const struct longest_contexts *contexts, const struct rows *rows,
+                 const struct picture *named, struct status *status)
 {
     struct picture picture = *named;
     bool beside = any_published(contexts, rows);
@@ -153,7 +155,7 @@ static bool draw(const struct max_context_request *request, const struct longest
              beside ? "; published: " : "", beside ? contexts->sources : "");
     if (rows->batches ? contexts->batches_reported : *contexts->sources) // papers are about what it shows
         claim_pictures_find(picture.kind, claim, sizeof claim);
-    picture.form = request->form;
+    picture.form = form;
     picture.claim = *claim ? claim : NULL;
     picture.source = source;
     picture.machine = machine;
@@ -174,25 +176,25 @@ static size_t card_kinds(const struct longest_contexts *contexts, bool batches, 
     return kinds;
 }
 
-static bool draw_card(const struct max_context_request *request, const struct longest_contexts *contexts,
+static bool draw_card(const struct picture_form *form, const struct longest_contexts *contexts,
                       const struct picture *named, const struct rows *rows, struct status *status)
 {
     struct figure_table table = {0};
     size_t count = write_rows(contexts, rows, &table);
     struct picture picture = *named;
     picture.table = &table;
-    bool fine = count == 0 || draw(request, contexts, rows, &picture, status);
+    bool fine = count == 0 || draw(form, contexts, rows, &picture, status);
     figure_table_free(&table);
     return fine;
 }
 
 // Contexts for one card, or batches: max-context.FORMAT, for several kinds of cards max-context-CARD.FORMAT each.
-static bool draw_rows(const struct max_context_request *request, const struct longest_contexts *contexts,
-                      bool batches, struct status *status)
+static bool draw_rows(const struct picture_form *form, const struct longest_contexts *contexts, bool batches,
+                      struct status *status)
 {
     const char *kind = batches ? "max-batch" : "max-context";
     size_t kinds = card_kinds(contexts, batches, contexts->group_count);
-    if (kinds && request->form->log)
+    if (kinds && form->log)
         fprintf(stderr, "%s: --log leaves its axes as they are\n", kind);
     bool fine = true;
     for (size_t g = 0; fine && g < contexts->group_count; g++) {
@@ -201,8 +203,8 @@ static bool draw_rows(const struct max_context_request *request, const struct lo
         const char *card = contexts->groups[g].card;
         char name[200];
         snprintf(name, sizeof name, "%s%s%s", kind, kinds > 1 ? "-" : "", kinds > 1 ? card : "");
-        if (request->form->panel)
-            text_append(name, sizeof name, "-panel-%s", request->form->panel);
+        if (form->panel)
+            text_append(name, sizeof name, "-panel-%s", form->panel);
         setting_slug(name);
         const struct picture picture = {
             .name = name,
@@ -210,14 +212,14 @@ static bool draw_rows(const struct max_context_request *request, const struct lo
             .figure = kind,
             .setting = batches ? "the last batch that fits: one sequence more does not"
                                : "the last context that fits: one token, or one chunk, more does not"};
-        fine = draw_card(request, contexts, &picture,
-                         &(struct rows){.batches = batches, .card = card, .series = request->form->series}, status);
+        fine = draw_card(form, contexts, &picture,
+                         &(struct rows){.batches = batches, .card = card, .series = form->series}, status);
     }
     return fine;
 }
 
 // A picture per setting over numbers of cards; the first is cards.FORMAT, the next cards-2.
-static bool draw_cards(const struct max_context_request *request, const struct longest_contexts *contexts,
+static bool draw_cards(const struct picture_form *form, const struct longest_contexts *contexts,
                        struct status *status)
 {
     bool fine = true;
@@ -232,30 +234,31 @@ static bool draw_cards(const struct max_context_request *request, const struct l
             continue;
         char name[200], kind[40];
         struct figure_table table = {0};
-        const struct rows rows = {.alike = group->alike, .series = request->form->series};
+        const struct rows rows = {.alike = group->alike, .series = form->series};
         size_t count = write_cards(contexts, &rows, &table);
         snprintf(kind, sizeof kind, drawn ? "cards-%zu" : "cards", drawn + 1);
         snprintf(name, sizeof name, "%s", kind);
-        if (request->form->panel) {
-            text_append(name, sizeof name, "-panel-%s", request->form->panel);
+        if (form->panel) {
+            text_append(name, sizeof name, "-panel-%s", form->panel);
             setting_slug(name);
         }
         const struct picture picture = {
             .name = name, .kind = kind, .figure = "cards", .setting = group->alike, .table = &table};
-        fine = count == 0 || draw(request, contexts, &rows, &picture, status);
+        fine = count == 0 || draw(form, contexts, &rows, &picture, status);
         drawn++;
         figure_table_free(&table);
     }
     return fine;
 }
 
-bool max_context_plot(const struct max_context_request *request, const struct published *published,
-                      struct status *status)
+bool max_context_plot(const struct picture_form *form, const struct results *results,
+                      const struct published *published, size_t *drawn, struct status *status)
 {
     struct longest_contexts contexts;
-    bool fine = longest_contexts_open(&contexts, request->paths, request->path_count, published, status) &&
-                draw_rows(request, &contexts, false, status) && draw_rows(request, &contexts, true, status) &&
-                draw_cards(request, &contexts, status);
+    longest_contexts_open(&contexts, results, published);
+    bool fine = draw_rows(form, &contexts, false, status) && draw_rows(form, &contexts, true, status) &&
+                draw_cards(form, &contexts, status);
+    *drawn += contexts.group_count;
     longest_contexts_close(&contexts);
     return fine;
 }

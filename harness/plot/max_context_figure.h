@@ -1,17 +1,13 @@
-// Max-context figures: the longest context of each method, by card, from `longbp max-context --json`, and as lines
-// over the number of cards that share a step, beside published longest contexts; the largest batch from `longbp
-// max-batch --json`.
+// Max-context figures: the longest context of each method, by card, from records of max-context, and as lines over
+// the number of cards that share a step, beside published longest contexts; the largest batch from records of
+// max-batch.
 #pragma once
 #include "harness/plot/picture.h"
 #include "harness/record/published.h"
+#include "harness/record/results.h"
 
-struct max_context_request {
-    const char *const *paths; // one output each, in the picture's order (harness/papers/longest_contexts.h)
-    size_t path_count;
-    const struct picture_form *form;
-};
 // Draws max-context.FORMAT of contexts of one card, of several kinds of cards max-context-CARD.FORMAT for each,
-// cards.FORMAT of those over several cards and max-batch.FORMAT of batches likewise, as far as there are any. False
-// and a status if a file is wrong or drawing failed.
-bool max_context_plot(const struct max_context_request *request, const struct published *published,
-                      struct status *status);
+// cards.FORMAT of those over several cards and max-batch.FORMAT of batches likewise, as far as there are any;
+// *drawn counts them. False and a status if drawing failed.
+bool max_context_plot(const struct picture_form *form, const struct results *results,
+                      const struct published *published, size_t *drawn, struct status *status);

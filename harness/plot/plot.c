@@ -5,7 +5,6 @@
 #include "harness/plot/grouping.h"
 #include "harness/plot/max_context_figure.h"
 #include "harness/plot/picture.h"
-#include "harness/plot/planned_figure.h"
 #include "harness/record/record.h"
 #include "harness/record/results.h"
 #include "harness/record/step_time.h"
@@ -417,22 +416,22 @@ static bool tell_panel(const struct plot_request *request, const struct series_c
 
 static bool check_request(const struct plot_request *request, struct status *status)
 {
-    char known[256];
+    char known[320];
     plot_figures(",", known, sizeof known);
     return picture_form_check(&request->form, status) &&
            (!request->figures || word_list_check(request->figures, known, "--figures", status));
 }
 
-static bool nothing_drawn(const struct plot_request *request, const struct results *results, struct status *status)
+static bool nothing_drawn(const struct plot_request *request, size_t count, struct status *status)
 {
-    if (!results->count)
+    if (!count)
         return status_set(status, STATUS_BAD_INPUT, "no records: nothing can be drawn; `longbp run` writes them");
     fputs("records that figures need, in one experiment and setting:\n", stderr);
     for (size_t i = 0; figures[i]; i++)
         if (is_asked_for(request, figures[i]))
             fprintf(stderr, "  %s: %s\n", figures[i]->name, figures[i]->needs);
     return status_set(status, STATUS_BAD_INPUT,
-                      "none of these %zu records can be drawn: what is needed stands above", results->count);
+                      "none of these %zu records can be drawn: what is needed stands above", count);
 }
 
 // A missing default folder means that nothing is published.
@@ -445,10 +444,15 @@ static bool load_published(struct published *published, const struct plot_reques
     return false;
 }
 
-// All requested records, and the last of each trial among those that count.
+// All requested records, the last of each trial among those that count, and those of searches.
 struct plotted {
-    struct results read, every, last; // read: owner of the others' records, unless the request has them
+    struct results read, every, last, searched; // read: owner of the others' records, unless the request has them
 };
+
+static bool is_searched(void *wanted, const struct record *record)
+{
+    return record->search->given == *(bool *)wanted;
+}
 
 static bool open_records(struct plotted *plotted, const struct plot_request *request, struct status *status)
 {
@@ -456,12 +460,18 @@ static bool open_records(struct plotted *plotted, const struct plot_request *req
     bool fine = request->records || results_open(&plotted->read, request->paths, request->path_count, true, status);
     results_of(&plotted->every, all, true);
     results_of(&plotted->last, all, false);
-    return fine && record_filter_some(&plotted->every, request->conditions, request->condition_count, status) &&
+    fine = fine && record_filter_some(&plotted->every, request->conditions, request->condition_count, status) &&
            record_filter_some(&plotted->last, request->conditions, request->condition_count, status);
+    results_of(&plotted->searched, &plotted->last, false);
+    results_keep(&plotted->searched, is_searched, &(bool){true});
+    results_keep(&plotted->last, is_searched, &(bool){false});
+    results_keep(&plotted->every, is_searched, &(bool){false});
+    return fine;
 }
 
 static void close_records(struct plotted *plotted)
 {
+    results_close(&plotted->searched);
     results_close(&plotted->last);
     results_close(&plotted->every);
     results_close(&plotted->read);
@@ -479,28 +489,25 @@ bool plot(const struct plot_request *request, struct status *status)
     form.queue = request->series || request->form.panel
                      ? &chosen
                      : NULL; // otherwise a wrong name would be reported after pictures were drawn
-    const struct max_context_request bars = {request->max_context_paths, request->max_context_count, &form};
-    const struct planned_request pareto_fronts = {request->advice_paths, request->advice_count, &form},
-                                 frontiers = {request->frontier_paths, request->frontier_count, &form};
     char *scripts = NULL;
-    size_t drawn = 0, planned = bars.path_count + pareto_fronts.path_count + frontiers.path_count;
+    size_t drawn = 0;
     bool fine = check_request(request, status) && load_published(&published, request, status) &&
                 open_records(&plotted, request, status) &&
                 (scripts = gnuplot_scripts(request->form.scripts, status)) != NULL;
     form.scripts = scripts;
     for (size_t i = 0; fine && figures[i]; i++) {
-        if (is_asked_for(request, figures[i])) {
-            fine = draw_figure(&form, figures[i]->every_commit ? &plotted.every : &plotted.last, &published,
-                               figures[i], &drawn, status);
-        }
+        const struct figure *figure = figures[i];
+        const struct results *results = figure->searched       ? &plotted.searched
+                                        : figure->every_commit ? &plotted.every
+                                                               : &plotted.last;
+        if (is_asked_for(request, figure))
+            fine = figure == &figure_max_context ? max_context_plot(&form, results, &published, &drawn, status)
+                                                 : draw_figure(&form, results, &published, figure, &drawn, status);
     }
-    if (fine && bars.path_count)
-        fine = max_context_plot(&bars, &published, status);
-    fine = fine && pareto_front_plot(&pareto_fronts, status) && frontier_plot(&frontiers, status);
     if (fine && request->form.panel && !series.panel_found && (drawn || !is_panel(request)))
         fine = tell_panel(request, &series, status);
-    if (fine && !drawn && !form.take && (request->path_count || !planned))
-        fine = nothing_drawn(request, &plotted.last, status);
+    if (fine && !drawn && !form.take)
+        fine = nothing_drawn(request, plotted.last.count + plotted.searched.count, status);
     fine = fine && series_choice_check(&series, status) && picture_queue_draw(&chosen, status);
     picture_queue_free(&chosen);
     series_choice_close(&series);

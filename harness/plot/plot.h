@@ -8,11 +8,7 @@
 struct plot_request {
     const char *const *paths; // result files; a trial in several counts as in the last
     size_t path_count;
-    const struct results *records;        // all records of those files, which keep them; NULL: reads them
-    const char *const *max_context_paths; // outputs of `longbp max-context --json`: one picture of all
-    size_t max_context_count;
-    const char *const *advice_paths, *const *frontier_paths; // of `advise` and `frontier --json`: a picture each
-    size_t advice_count, frontier_count;
+    const struct results *records; // all records of those files, which keep them; NULL: reads them
     const char *const *conditions; // conditions for the records that count (record_filter.h)
     size_t condition_count;
     const char *series;       // shown series, see series_choice_open

@@ -160,6 +160,15 @@ struct record_categories {
     struct record_parts rows; // struct record_row
 };
 
+// Why a search (advise, max-context, max-batch, frontier) has this trial.
+struct record_search {
+    bool given;
+    const char *sought, *among, *beyond;
+    const json_t *asked;
+    double granularity, forward_flops;
+    int memory_bound;
+};
+
 struct record_provenance {
     bool given;
     const char *revision, *compiler, *flags, *blas, *cpu, *card, *kernel, *time, *version;
@@ -204,6 +213,7 @@ struct record {
     const struct record_curve *curve;
     const struct record_timeline *timeline;
     const struct record_categories *categories;
+    const struct record_search *search;
     struct record_provenance provenance;
     double wall_s;
     struct record_rounds rounds;

@@ -215,6 +215,24 @@ FIELDS load_fields[] = {
      .null = "the system does not say, or the trial has more threads than cores"},
     {0}};
 
+FIELDS search_fields[] = {
+    {FIELD(record_search, sought), .type = FIELD_STRING,
+     .meaning = "what the trial is the extreme of: context or batch, the largest that fits; frontier, the longest "
+                "context within its limits; time, the fastest of those that take no more memory"},
+    {FIELD(record_search, among), .type = FIELD_STRING,
+     .meaning = "auto, or the method whose options were searched", .null = "method and options were given"},
+    {FIELD(record_search, asked), .type = FIELD_OBJECT,
+     .meaning = "requested values of searched keys, if the trial has others", .null = "the trial has the same"},
+    {FIELD(record_search, granularity), .type = FIELD_COUNT, .meaning = "unit of the extent",
+     .null = "time was sought"},
+    {FIELD(record_search, memory_bound), .type = FIELD_BOOL,
+     .meaning = "memory limits the extent, and not the options", .null = "as granularity"},
+    {FIELD(record_search, forward_flops), .type = FIELD_WHOLE, .unit = "FLOP",
+     .meaning = "FLOPs of a forward pass at that extent", .null = "as granularity, or nothing fits"},
+    {FIELD(record_search, beyond), .type = FIELD_STRING, .meaning = "why nothing larger, or faster, fits",
+     .null = "time was sought, and this is not the fastest"},
+    {0}};
+
 FIELDS provenance_fields[] = {
     {FIELD(record_provenance, revision), .type = FIELD_STRING, .meaning = "git revision of the program"},
     {FIELD(record_provenance, dirty), .type = FIELD_BOOL, .meaning = "sources were not those of the revision",
@@ -386,6 +404,8 @@ const struct record_field record_fields[] = {
      APART(timeline_fields, record_timeline)},
     {FIELD(record, categories), .type = FIELD_OBJECT, .meaning = "time of one step by category, after the samples",
      .null = "not asked for", APART(categories_fields, record_categories)},
+    {FIELD(record, search), .type = FIELD_OBJECT, .meaning = "why a search has this trial",
+     .null = "no search found it", APART(search_fields, record_search)},
     {FIELD(record, provenance), .type = FIELD_OBJECT, .members = provenance_fields},
     {FIELD(record, wall_s), .type = FIELD_SIZE, .unit = "s", .meaning = "seconds of the whole trial"},
     {FIELD(record, command), .type = FIELD_STRING, .meaning = "command that runs the trial again"},

@@ -38,8 +38,7 @@ static bool refuse(const struct result_line *line, const char *where, const stru
                   strspn(line->text, " \t\r\n") < line->bytes;
     const char *found =
         begins ? "no record, but JSON over several lines: result files, which `longbp run` makes of an "
-                 "experiment's spec, hold a record in each line; what max-context and max-batch print "
-                 "goes behind --max-context of `longbp plot` or `longbp report`"
+                 "experiment's spec, hold a record in each line"
         : is_step(value)
             ? "no record, but a step as `longbp train` prints it; a curve is drawn from the record of a "
               "spec with \"train\", which `longbp run` writes"
@@ -252,25 +251,6 @@ bool result_file_read_some(struct result_file *file, const char *path, result_wa
     bool fine = result_file_scan(file, path, keep_wanted, &wanted, status);
     take_over(file, &wanted.kept);
     line_set_free(&lines);
-    return fine;
-}
-
-bool result_file_wrap(struct result_file *file, const char *path, const json_t *objects, struct status *status)
-{
-    struct kept kept = {0};
-    *file = (struct result_file){.path = strdup(path)};
-    CHECK(file->path);
-    bool fine = true;
-    for (size_t i = 0; fine && i < json_array_size(objects); i++) {
-        struct record record;
-        char where[600], *line = json_dumps(json_array_get(objects, i), JSON_COMPACT);
-        CHECK(line);
-        snprintf(where, sizeof where, "%.500s: row %zu", path, i + 1);
-        fine = record_read(&record, line, strlen(line), &kept.interned, where, status);
-        add(&kept, &record);
-        free(line);
-    }
-    take_over(file, &kept);
     return fine;
 }
 

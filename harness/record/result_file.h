@@ -39,8 +39,6 @@ struct result_line {
 typedef bool result_visit(void *visitor, const struct result_line *line, struct status *status);
 bool result_file_scan(struct result_file *file, const char *path, result_visit *visit, void *visitor,
                       struct status *status);
-// Wraps a list of records made elsewhere. Returns false and a status if an object is no record.
-bool result_file_wrap(struct result_file *file, const char *path, const json_t *objects, struct status *status);
 void result_file_close(struct result_file *file);
 // Reports a torn last line and the number of skipped lines on stderr.
 void result_file_warn(const struct result_file *file);

@@ -4,6 +4,13 @@
 #include <string.h>
 #include <xxhash.h>
 
+// Two searches may find one trial, each with its own reason.
+static bool same_search(const struct record_search *a, const struct record_search *b)
+{
+    return strcmp(text_or(a->among, ""), text_or(b->among, "")) == 0 &&
+           (a->asked == b->asked || json_equal(a->asked, b->asked));
+}
+
 // The slot of the record's trial in its experiment, or a free one.
 static uint32_t *slot_of(const struct results *results, const struct record *record)
 {
@@ -12,7 +19,8 @@ static uint32_t *slot_of(const struct results *results, const struct record *rec
                                          XXH3_64bits(record->id, strlen(record->id)));
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
         const struct record *other = results->places[i] ? results->records[results->places[i] - 1] : NULL;
-        if (!other || (strcmp(other->id, record->id) == 0 && strcmp(other->experiment, record->experiment) == 0))
+        if (!other || (strcmp(other->id, record->id) == 0 && strcmp(other->experiment, record->experiment) == 0 &&
+                       same_search(other->search, record->search)))
             return &results->places[i];
     }
 }

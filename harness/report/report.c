@@ -289,18 +289,27 @@ static size_t records_of(const struct results *results, const char *experiment, 
     return count;
 }
 
-static bool write_longest(const struct report_request *request, const struct published *published, bool apart,
-                          FILE *stream, struct status *status)
+size_t report_longest_write(const struct report_request *request, const struct results *results,
+                            const struct published *published, bool apart, FILE *stream)
 {
     struct longest_contexts contexts;
-    bool fine =
-        longest_contexts_open(&contexts, request->max_context_paths, request->max_context_count, published, status);
-    if (fine && apart)
+    longest_contexts_open(&contexts, results, published);
+    size_t groups = contexts.group_count;
+    if (groups && apart)
         fputs("\n", stream);
-    if (fine)
+    if (groups)
         longest_report_write(&contexts, request->table.format, stream);
     longest_contexts_close(&contexts);
-    return fine;
+    return groups;
+}
+
+// Returns whether the table of longest contexts shows all records.
+static bool all_longest(const struct results *results)
+{
+    bool all = results->count;
+    for (size_t i = 0; i < results->count; i++)
+        all &= isfinite(results->records[i]->search->granularity);
+    return all;
 }
 
 static bool any_categories(const struct results *results)
@@ -334,9 +343,9 @@ size_t report_published_write(const struct report_request *request, const struct
     return written;
 }
 
-// Writes everything but the table and counts the parts. Returns false and a status if a file is wrong.
-static bool write_parts(const struct report_request *request, const struct results *results,
-                        const struct published *published, size_t *written, FILE *stream, struct status *status)
+// Writes everything but the table and counts the parts.
+static void write_parts(const struct report_request *request, const struct results *results,
+                        const struct published *published, size_t *written, FILE *stream)
 {
     *written += report_published_write(request, results, published, *written > 0, stream);
     bool apart = any_categories(results) && *written;
@@ -349,7 +358,7 @@ static bool write_parts(const struct report_request *request, const struct resul
         fputs("\n", stream);
     if (predicted)
         prediction_report_write(results, !request->summary, request->table.format, stream);
-    return !request->max_context_count || write_longest(request, published, (*written)++, stream, status);
+    *written += report_longest_write(request, results, published, *written > 0, stream);
 }
 
 bool report_is_table_alone(const struct report_request *request)
@@ -363,16 +372,16 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
     struct results results = {0};
     struct published published = {0};
     size_t written = 0;
-    bool alone = report_is_table_alone(request), table = request->path_count && (alone || !request->summary);
+    bool alone = report_is_table_alone(request);
     bool fine = results_open(&results, request->paths, request->path_count, request->every, status) &&
                 record_filter_some(&results, request->conditions, request->condition_count, status) &&
                 (alone || published_load(&published, request->published, status));
-    if (fine && table) {
+    if (fine && (alone || (!request->summary && !all_longest(&results)))) {
         fine = record_table_report(&request->table, &results, stream, status);
         written++;
     }
     if (fine && !alone)
-        fine = write_parts(request, &results, &published, &written, stream, status);
+        write_parts(request, &results, &published, &written, stream);
     if (fine && !written)
         fine = nothing_published(&results, &published, status);
     results_close(&results);

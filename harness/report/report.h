@@ -12,11 +12,8 @@ struct report_request {
     size_t condition_count;
     bool every;                        // uses every record of a trial
     struct record_table_request table; // its format applies to all tables
-    const char *const
-        *max_context_paths; // outputs of `longbp max-context --json` (harness/papers/longest_contexts.h)
-    size_t max_context_count;
-    const char *published; // folder of the published points; NULL: see published_load
-    bool summary;          // only summaries, without the table, points and operations
+    const char *published;             // folder of the published points; NULL: see published_load
+    bool summary;                      // only summaries, without the table, points and operations
 };
 
 // Tells whether only the table of records is requested: by its columns, their order, or a format for a single
@@ -30,3 +27,7 @@ bool report_write(const struct report_request *request, FILE *stream, struct sta
 // apart, before the first; returns their number.
 size_t report_published_write(const struct report_request *request, const struct results *results,
                               const struct published *published, bool apart, FILE *stream);
+// Writes tables of the longest contexts and largest batches (harness/papers/longest_contexts.h); returns the number
+// of settings.
+size_t report_longest_write(const struct report_request *request, const struct results *results,
+                            const struct published *published, bool apart, FILE *stream);

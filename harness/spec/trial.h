@@ -5,6 +5,8 @@
 #include "kernels/trainer/optimizer.h"
 #include "methods/method.h"
 
+struct record_search;
+
 enum gradient_check { GRADIENT_NONE, GRADIENT_FULL_F64 };
 
 struct measure {
@@ -87,8 +89,9 @@ struct trial {
     bool chosen;   // the requested method was auto
     // Recorded beside the trial; borrowed, NULL: "".
     const char *experiment, *command;
-    size_t round; // from 1; 0: none
-    char *shares; // JSON of options given as shares, {"budget": "25%"}; NULL: none
+    const struct record_search *search; // likewise; NULL: no search found it
+    size_t round;                       // from 1; 0: none
+    char *shares;                       // JSON of options given as shares, {"budget": "25%"}; NULL: none
     struct config config;
     char *model_folder; // NULL: a preset or an inline config, with random weights
     char device[16];

@@ -10,6 +10,13 @@
 // that thinning never lowers a peak.
 #define TIMELINE_EVENTS_MAX 4096
 
+// Copies a part that is stored outside the record.
+static void *apart(const void *part, size_t bytes)
+{
+    void *copy = malloc(bytes);
+    return memcpy(copy, part, bytes);
+}
+
 void trial_record_open(struct record *record, const struct trial *trial)
 {
     record_clear(record);
@@ -21,16 +28,13 @@ void trial_record_open(struct record *record, const struct trial *trial)
     record->status = RECORD_OK;
     record->reason = "";
     record->trial.json = json_loads(trial->canonical, 0, NULL);
+    if (trial->search) {
+        json_incref((json_t *)trial->search->asked);
+        record->search = apart(trial->search, sizeof *trial->search);
+    }
     record->shares = trial->shares ? json_loads(trial->shares, 0, NULL) : NULL;
     record->profile = trial->profile ? trial->profile->name : NULL;
     CHECK(record->trial.json);
-}
-
-// Copies a part that is stored outside the record.
-static void *apart(const void *part, size_t bytes)
-{
-    void *copy = malloc(bytes);
-    return memcpy(copy, part, bytes);
 }
 
 // --- memory and work
