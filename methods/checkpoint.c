@@ -28,7 +28,7 @@ static const struct option option_rows[] = {OPTION_HEAD_CHUNK(struct checkpoint_
                                             OPTION_ATTENTION(struct checkpoint_options),
                                             {0}};
 
-static void backward(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
+static void backward(struct step *step, size_t l, struct stream *of_x, struct kept_outputs attention,
                      struct stream *of_grad, size_t next)
 {
     struct tensor x = of_x->whole, grad = of_grad->whole;

@@ -78,7 +78,7 @@ static void project_backward(struct step *step, size_t l, struct stream *x, stru
 }
 
 // Chunks from the right: a chunk's output gradient is not needed once its input's is complete, which replaces it.
-static void backward(struct step *step, size_t l, struct stream *x, struct kept_attention attention,
+static void backward(struct step *step, size_t l, struct stream *x, struct kept_outputs attention,
                      struct stream *grad, size_t next)
 {
     const struct streambp_options *options = step->options;
@@ -121,7 +121,7 @@ static bool attends_whole(const struct ranks *ranks)
     return ranks->sequence.size > 1 && ranks->exchange != EXCHANGE_GATHER;
 }
 
-static void backward_whole(struct step *step, size_t l, struct stream *of_x, struct kept_attention attention,
+static void backward_whole(struct step *step, size_t l, struct stream *of_x, struct kept_outputs attention,
                            struct stream *of_grad, size_t next)
 {
     const struct streambp_options *options = step->options;

@@ -12,7 +12,7 @@ void forward_rows(struct model *model, const struct batch *batch, size_t chunk, 
         embed_forward(model, batch, x, 0);
     pipeline_take_input(model, x);
     for (size_t l = model->ranks.first_layer; l < model->ranks.end_layer; l++)
-        layer_forward(model, batch, l, chunk, x);
+        layer_forward(model, batch, l, chunk, x, x, (struct kept_outputs){0});
     pipeline_pass_output(model, x);
 }
 

@@ -9,52 +9,10 @@ static struct tensor hidden(struct step *step)
                       model->device->ops->dtype, CATEGORY_HIDDEN_CHECKPOINTS);
 }
 
-struct activations layer_cell(struct kept_attention attention, struct span chunk, size_t B,
-                              enum mixer_output output)
-{
-    struct activations cell = {0};
-    if (attention.kept) {
-        cell.output = output;
-        for (size_t i = 0; i < MIXER_OUTPUTS; i++)
-            cell.mixer.own[i] = chunk_rows(attention.t[i], chunk, B);
-    }
-    return cell;
-}
-
-// Computes the output of layer l: [T B, d], chunk by chunk.
-static struct tensor forward(struct step *step, size_t l, struct chunks chunks, struct tensor x,
-                             struct kept_attention attention)
-{
-    struct model *model = step->model;
-    size_t B = step->batch->batch;
-    struct carry kv = carry_new(model, l, PLACE_DEVICE, (struct carry_size){chunks.context, B, chunks.chunk});
-    struct tensor y = hidden(step);
-    bool shared = batch_is_shared(step->batch); // then all keys and values come first
-    unit_acquire(model, unit_of_layer(l));
-    for (size_t c = 0; shared && c < chunks.count; c++) {
-        struct span chunk = chunk_span(chunks, c);
-        kv_project(model, step->batch, l, chunk, chunk_rows(x, chunk, B), kv, NULL, KEEP_NOTHING);
-    }
-    kv = carry_gather_take(model, step->batch, kv);
-    unit_prefetch(model, unit_of_layer(l + 1)); // after the last layer: the head
-    for (size_t c = 0; c < chunks.count; c++) {
-        struct span chunk = chunk_span(chunks, c);
-        struct activations cell = layer_cell(attention, chunk, B, OUTPUT_WRITE);
-        struct tensor part = chunk_rows(x, chunk, B);
-        if (!shared)
-            kv_project(model, step->batch, l, chunk, part, kv, &cell, KEEP_NOTHING);
-        cell_forward(model, step->batch, l, chunk, part, kv, chunk_rows(y, chunk, B), &cell, KEEP_NOTHING);
-    }
-    unit_release(model, unit_of_layer(l));
-    carry_free(model, &kv);
-    return y;
-}
-
 // State of a schedule.
 struct state {
     struct step *step;
     const struct layer_schedule *schedule;
-    struct chunks chunks;
     struct segments segments;
     struct offload inputs;                 // number l: [T B, d], input of layer l
     struct offload outputs[MIXER_OUTPUTS]; // number l: attention's output there
@@ -93,18 +51,18 @@ static size_t outputs_of(const struct state *state, size_t l)
 
 // Allocates attention's output of layer l before the layer's forward, which writes it; the next function stores it
 // afterwards.
-static struct kept_attention attention_new(struct state *state, size_t l, bool kept)
+static struct kept_outputs attention_new(struct state *state, size_t l, bool kept)
 {
     struct model *model = state->step->model;
     struct pair_shape shape = config_mixer(&model->config, l)->outputs(model, l);
     size_t rows = state->step->batch->context * state->step->batch->batch;
-    struct kept_attention attention = {.kept = kept};
+    struct kept_outputs attention = {.kept = kept};
     for (size_t i = 0; kept && i < outputs_of(state, l); i++)
         attention.t[i] =
             tensor_new(model->device, rows, shape.cols[i], shape.dtype[i], CATEGORY_HIDDEN_CHECKPOINTS);
     return attention;
 }
-static void attention_offload(struct state *state, size_t l, struct kept_attention attention)
+static void attention_offload(struct state *state, size_t l, struct kept_outputs attention)
 {
     for (size_t i = 0; attention.kept && i < outputs_of(state, l); i++)
         offload_put(&state->outputs[i], l, attention.t[i]);
@@ -126,9 +84,9 @@ static void attention_prefetch(struct state *state, size_t segment, size_t l)
     for (size_t i = 0; keeps_attention(state, segment, l) && i < outputs_of(state, l); i++)
         offload_prefetch(&state->outputs[i], l);
 }
-static struct kept_attention attention_acquire(struct state *state, size_t segment, size_t l)
+static struct kept_outputs attention_acquire(struct state *state, size_t segment, size_t l)
 {
-    struct kept_attention attention = {.kept = keeps_attention(state, segment, l)};
+    struct kept_outputs attention = {.kept = keeps_attention(state, segment, l)};
     for (size_t i = 0; attention.kept && i < outputs_of(state, l); i++)
         attention.t[i] = offload_acquire(&state->outputs[i], l);
     return attention;
@@ -146,10 +104,11 @@ static struct tensor climb(struct state *state, size_t first, size_t end, struct
 {
     bool keeps = runs_next && state->schedule->attention == LAYER_ATTENTION_KEPT;
     for (size_t l = first; l < end; l++) {
-        struct kept_attention of_layer = attention_new(state, l, keeps);
+        struct kept_outputs of_layer = attention_new(state, l, keeps);
         if (l >= keep.first && l < keep.end && is_kept(state, l))
             offload_put(&state->inputs, l, x);
-        struct tensor y = forward(state->step, l, state->chunks, x, of_layer);
+        struct tensor y = hidden(state->step);
+        layer_forward(state->step->model, state->step->batch, l, state->schedule->chunk, x, y, of_layer);
         attention_offload(state, l, of_layer);
         if (keeps && l > first)
             attention_release(state, l - 1); // its copy has had this layer's time
@@ -194,7 +153,7 @@ static void descend(struct state *state, size_t s, struct tensor grad)
     struct model *model = state->step->model;
     for (size_t l = segment.end; l-- > segment.first;) {
         struct tensor x = input_of(state, l);
-        struct kept_attention attention = attention_acquire(state, s, l);
+        struct kept_outputs attention = attention_acquire(state, s, l);
         if (l > state->segments.items[0].first)
             prefetch(state, l > segment.first ? l - 1 : state->segments.items[s - 1].first);
         if (l > segment.first)
@@ -232,7 +191,6 @@ void layer_schedule_run(struct step *step, const struct layer_schedule *schedule
     size_t layers = model->config.layers;
     struct state state = {.step = step,
                           .schedule = schedule,
-                          .chunks = chunks_of(step->batch->context, schedule->chunk),
                           .segments = layer_segments(model, schedule->segments, schedule->attention)};
     offload_open(&state.inputs, model->device, schedule->kept, layers);
     for (size_t i = 0; i < MIXER_OUTPUTS; i++)

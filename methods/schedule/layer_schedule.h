@@ -7,6 +7,7 @@
 // precedes its segment's backward: all but the highest of each segment but the highest (Li et al. 2024, arXiv
 // 2310.03294).
 #pragma once
+#include "kernels/layers/forward.h"
 #include "kernels/offload/stream.h"
 #include "methods/schedule/chunks.h"
 #include "methods/schedule/offload.h"
@@ -25,12 +26,6 @@ enum layer_attention { LAYER_ATTENTION_REBUILT, LAYER_ATTENTION_KEPT };
         .nth = option_nth_choice                                                                                   \
     }
 
-// Outputs of a layer's mixer; attention's are o: [T B, H D] and logsumexp: [T B, H].
-struct kept_attention {
-    bool kept;
-    struct tensor t[MIXER_OUTPUTS];
-};
-
 struct layer_schedule {
     size_t chunk, head_chunk; // tokens of a cell in the forward
     enum place kept;          // where layers' inputs and attention's outputs are kept
@@ -38,7 +33,7 @@ struct layer_schedule {
     const struct segment_options *segments;
     // grad: [T B, d], the gradient of the layer's output, becomes that of its input x: [T B, d]. next: the unit
     // that follows, to be prefetched.
-    void (*backward)(struct step *step, size_t layer, struct stream *x, struct kept_attention attention,
+    void (*backward)(struct step *step, size_t layer, struct stream *x, struct kept_outputs attention,
                      struct stream *grad, size_t next);
 };
 
@@ -48,9 +43,6 @@ struct segments layer_segments(const struct model *model, const struct segment_o
 // The unit after the backward of layer l in segment s: the layer below; after a segment's lowest layer, the lowest
 // of the segment below, whose layers are recomputed first.
 size_t layer_next(const struct segments *segments, size_t s, size_t l);
-// A chunk's cell whose attention output is to be written or read; the cell's own if none is kept.
-struct activations layer_cell(struct kept_attention attention, struct span chunk, size_t batch,
-                              enum mixer_output output);
 // Both tensors are on the device.
 void layer_schedule_run(struct step *step, const struct layer_schedule *schedule);
 // Maximum bytes per token that it keeps: layers' inputs, attention's outputs, and the gradient.

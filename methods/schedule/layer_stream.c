@@ -119,7 +119,7 @@ static void descend(struct state *state, size_t s)
             x.maker = state->step;
             unit_acquire(model, UNIT_EMBEDDING); // once for all parts
         }
-        state->schedule->backward(state->step, l, &x, (struct kept_attention){0}, &grad,
+        state->schedule->backward(state->step, l, &x, (struct kept_outputs){0}, &grad,
                                   layer_next(&state->segments, s, l));
         if (l == 0)
             unit_release(model, UNIT_EMBEDDING);
