@@ -2,6 +2,7 @@
 #include "harness/command/rank_command.h"
 #include "harness/data/token_summary.h"
 #include "harness/files/output_file.h"
+#include "harness/json/number_json.h"
 #include "harness/options/command.h"
 #include "harness/options/spec_doubts.h"
 #include "harness/options/trial_flags.h"
@@ -87,10 +88,9 @@ static void print_report(const struct trial *trial, const struct step_report *re
     json_t *chunks = json_array();
     for (size_t i = 0; i < report->drawn_chunks.count; i++)
         json_array_append_new(chunks, json_integer(report->drawn_chunks.items[i]));
-    json_t *loss = json_real(report->sums.loss); // NULL if it is not finite
-    json_t *object =
-        json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", loss ? loss : json_null(), "method", trial->method->name,
-                  "drawn_chunks", chunks, "peak_bytes", (json_int_t)peak_bytes, "out", record_text(out));
+    json_t *object = json_pack("{s:o, s:s, s:o, s:I, s:o}", "loss", number_json(report->sums.loss), "method",
+                               trial->method->name, "drawn_chunks", chunks, "peak_bytes", (json_int_t)peak_bytes,
+                               "out", record_text(out));
     if (trial->chosen)
         json_object_set_new(object, "chosen", trial_chosen(trial));
     command_print(object, 0);

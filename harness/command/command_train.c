@@ -2,6 +2,7 @@
 #include "harness/command/rank_command.h"
 #include "harness/data/token_summary.h"
 #include "harness/folder/folder.h"
+#include "harness/json/number_json.h"
 #include "harness/options/command.h"
 #include "harness/options/spec_doubts.h"
 #include "harness/options/trial_flags.h"
@@ -165,13 +166,6 @@ static bool put(struct running *run, json_t *line, struct status *status)
     return ok;
 }
 
-// null: unknown.
-static json_t *real_or_null(double value)
-{
-    json_t *real = json_real(value);
-    return real ? real : json_null();
-}
-
 // Maximum over the ranks.
 static size_t peak_bytes(const struct running *run)
 {
@@ -191,7 +185,7 @@ static void add_metrics(json_t *line, const struct trial *trial, const char *pre
         char key[64];
         snprintf(key, sizeof key, "%s%s", prefix, objective_metrics[m].name);
         if (objective_has_metric(trial->objective, trial->objective_options, (enum objective_metric)m))
-            json_object_set_new(line, key, real_or_null(metrics[m]));
+            json_object_set_new(line, key, number_json(metrics[m]));
     }
 }
 
@@ -201,14 +195,14 @@ static bool put_step(struct running *run, struct status *status)
     const struct trial *trial = run->trial;
     double tokens = (double)(trial->context * trial->batch * trial->train.accumulate);
     json_t *line = json_pack("{s:I, s:f, s:o, s:f, s:f, s:f, s:I}", "step", (json_int_t)train->step, "loss",
-                             train->sums.loss, "gradient_norm", real_or_null(train->gradient_norm), "rate",
+                             train->sums.loss, "gradient_norm", number_json(train->gradient_norm), "rate",
                              train->rate, "ms", round(1e3 * run->report.ms) / 1e3, "tokens_per_s",
                              round(1e6 * tokens / run->report.ms) / 1e3, "peak_bytes", (json_int_t)peak_bytes(run));
     char words[128];
     CHECK(line);
     if (trial->measure.lost_updates) {
-        json_object_set_new(line, "lost_updates", real_or_null(lost_updates_lost(&train->lost_updates)));
-        json_object_set_new(line, "unchanged_weights", real_or_null(lost_updates_unchanged(&train->lost_updates)));
+        json_object_set_new(line, "lost_updates", number_json(lost_updates_lost(&train->lost_updates)));
+        json_object_set_new(line, "unchanged_weights", number_json(lost_updates_unchanged(&train->lost_updates)));
     }
     add_metrics(line, trial, "", train->sums.metrics);
     snprintf(words, sizeof words, "step %zu of %zu, loss %.4f", train->step, trial->train.steps, train->sums.loss);

@@ -3,6 +3,7 @@
 #include "harness/data/doubtful_labels.h"
 #include "harness/folder/folder.h"
 #include "harness/json/json_source.h"
+#include "harness/json/number_json.h"
 #include "harness/options/arguments.h"
 #include "harness/options/command.h"
 #include "harness/options/flags.h"
@@ -31,17 +32,13 @@ struct table {
     struct tally tallies[METHODS_MAX]; // in the order of the methods
 };
 
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static void print_json(const struct verify_case *result)
 {
-    json_t *object = json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s}", "method", result->method->name, "shape",
-                               result->shape, "options", result->options, "good", (int)result->good, "relative_l2",
-                               number(result->error.relative_l2), "max_abs", number(result->error.max_abs),
-                               "cosine", number(result->error.cosine), "reason", result->reason);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:s}", "method", result->method->name, "shape",
+                  result->shape, "options", result->options, "good", (int)result->good, "relative_l2",
+                  number_json(result->error.relative_l2), "max_abs", number_json(result->error.max_abs), "cosine",
+                  number_json(result->error.cosine), "reason", result->reason);
     command_print(object, 0);
 }
 

@@ -1,4 +1,5 @@
 #include "harness/report/claims_report.h"
+#include "harness/json/number_json.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -111,11 +112,6 @@ static void write_changes(const struct claims *claims, FILE *stream)
             fprintf(stream, "changed: %s was \"%s\" and is \"%s\"\n", claim->id,
                     verdict_words(claim->committed).text, verdict_words(claim->found).text);
     }
-}
-
-static json_t *number_json(double number)
-{
-    return isfinite(number) ? json_real(number) : json_null();
 }
 
 static json_t *figure_json(const struct claim_figure *figure)

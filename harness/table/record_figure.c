@@ -1,13 +1,9 @@
 #include "harness/table/record_figure.h"
+#include "harness/json/number_json.h"
 #include "harness/record/step_time.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
 
 static double ratio(double value, double base)
 {
@@ -21,7 +17,7 @@ static json_t *setting(const struct table_row *row)
 
 static json_t *time_ms(const struct table_row *row)
 {
-    return number(step_time_of(row->record).ms);
+    return number_json(step_time_of(row->record).ms);
 }
 
 static int ascending(const void *a, const void *b)
@@ -42,7 +38,7 @@ static json_t *spread_ms(const struct table_row *row)
 {
     const struct number_list *samples = &row->record->samples_ms;
     if (step_time_is_drawn(row->record))
-        return number(row->record->mean_error_ms);
+        return number_json(row->record->mean_error_ms);
     if (samples->count < 2)
         return json_null();
     double *sorted = malloc(samples->count * sizeof *sorted);
@@ -51,7 +47,7 @@ static json_t *spread_ms(const struct table_row *row)
     qsort(sorted, samples->count, sizeof *sorted, ascending);
     double between = quantile(sorted, samples->count, 0.75) - quantile(sorted, samples->count, 0.25);
     free(sorted);
-    return number(between / 2);
+    return number_json(between / 2);
 }
 
 struct shift table_row_time_ratio(const struct table_row *row)
@@ -69,35 +65,35 @@ struct shift table_row_time_ratio(const struct table_row *row)
 
 static json_t *time_ratio(const struct table_row *row)
 {
-    return number(table_row_time_ratio(row).estimate);
+    return number_json(table_row_time_ratio(row).estimate);
 }
 
 static json_t *time_ratio_low(const struct table_row *row)
 {
     double low = table_row_time_ratio(row).low;
-    return number(low > 0 ? low : NAN);
+    return number_json(low > 0 ? low : NAN);
 }
 
 static json_t *time_ratio_high(const struct table_row *row)
 {
-    return number(table_row_time_ratio(row).high);
+    return number_json(table_row_time_ratio(row).high);
 }
 
 static json_t *peak_ratio(const struct table_row *row)
 {
     if (!row->base || row->record->status == RECORD_OOM || row->base->status == RECORD_OOM)
         return json_null();
-    return number(ratio(row->record->peak_bytes, row->base->peak_bytes));
+    return number_json(ratio(row->record->peak_bytes, row->base->peak_bytes));
 }
 
 static json_t *last_loss(const struct table_row *row)
 {
-    return number(record_last_loss(row->record));
+    return number_json(record_last_loss(row->record));
 }
 
 static json_t *held_out_loss(const struct table_row *row)
 {
-    return number(record_held_out_loss(row->record));
+    return number_json(record_held_out_loss(row->record));
 }
 
 const struct record_figure record_figures[] = {
