@@ -144,9 +144,7 @@ static bool compute(const struct trial *trial, const struct world *world, void *
     if (done) {
         struct training_step step = setup_step(&setup, trial);
         training_step_take(&step, &report);
-        const struct status *found = &setup.device->status;
-        done = found->code == STATUS_OK ? write_all(trial, &setup, world, out, status)
-                                        : status_set(status, found->code, "%s", found->message);
+        done = status_take(status, &setup.device->status) && write_all(trial, &setup, world, out, status);
     }
     if (done) {
         size_t peak_bytes = setup.device->arena.peak_bytes;

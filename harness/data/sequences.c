@@ -28,25 +28,21 @@ static void add_path(struct paths *paths, char *path)
     paths->items[paths->count++] = path;
 }
 
-static int by_name(const void *a, const void *b)
+static int is_batch_file(const struct dirent *entry)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    const char *end = strrchr(entry->d_name, '.');
+    return *entry->d_name != '.' && end && strcmp(end, ENDING) == 0;
 }
 
 static bool list_folder(struct paths *paths, const char *folder, struct status *status)
 {
-    DIR *entries = opendir(folder);
-    const struct dirent *entry;
-    while (entries && (entry = readdir(entries))) {
-        size_t length = strlen(entry->d_name), ending = strlen(ENDING);
-        if (*entry->d_name == '.' || length <= ending || strcmp(entry->d_name + length - ending, ENDING) != 0)
-            continue;
-        add_path(paths, folder_file(folder, entry->d_name));
+    struct dirent **entries = NULL;
+    int count = scandir(folder, &entries, is_batch_file, alphasort);
+    for (int i = 0; i < count; i++) {
+        add_path(paths, folder_file(folder, entries[i]->d_name));
+        free(entries[i]);
     }
-    if (entries)
-        closedir(entries);
-    if (paths->count)
-        qsort(paths->items, paths->count, sizeof *paths->items, by_name);
+    free(entries);
     return paths->count || status_set(status, STATUS_BAD_INPUT, "%s: holds no batch file, *" ENDING, folder);
 }
 

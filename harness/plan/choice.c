@@ -31,7 +31,7 @@ static bool nothing_fits(const struct candidate *nearest, const struct space *sp
     if (step->host_peak_bytes)
         snprintf(kept, sizeof kept, " and %s (%zu bytes) on the host", host, step->host_peak_bytes);
     if (step->why.code != STATUS_OK && step->why.code != STATUS_OOM)
-        return status_set(status, step->why.code, "%s", step->why.message);
+        return status_take(status, &step->why);
     say_missing(missing, sizeof missing, step->peak_bytes, limits.device_bytes, "limits.memory");
     say_missing(missing, sizeof missing, step->host_peak_bytes, limits.host_bytes, "limits.host_memory");
     return status_set(
