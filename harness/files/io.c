@@ -1,6 +1,7 @@
 #include "harness/files/io.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -105,4 +106,16 @@ pid_t io_wait(pid_t child, int *ended, int options)
     pid_t waited;
     UNINTERRUPTED(waited, waitpid(child, ended, options));
     return waited;
+}
+
+static int remove_one(const char *path, const struct stat *information, int kind, struct FTW *where)
+{
+    (void)information, (void)kind, (void)where;
+    remove(path); // another process may have removed it too
+    return 0;
+}
+
+void io_remove_all(const char *folder)
+{
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }

@@ -33,3 +33,6 @@ bool io_flush(FILE *stream);
 
 // waitpid(2). Returns the child, 0 if WNOHANG is set and none has ended, -1 and errno on failure.
 pid_t io_wait(pid_t child, int *ended, int options);
+
+// Removes a folder with all in it, as far as it can; follows no links. Not for signal handlers.
+void io_remove_all(const char *folder);

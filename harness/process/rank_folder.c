@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,18 +13,6 @@
 #include <unistd.h>
 
 static const char prefix[] = "longbp-ranks-";
-
-static int remove_one(const char *path, const struct stat *information, int kind, struct FTW *where)
-{
-    (void)information, (void)kind, (void)where;
-    remove(path); // another process may have removed it too
-    return 0;
-}
-
-static void remove_all(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 static int open_lock(const char *folder, int flags)
 {
@@ -42,7 +29,7 @@ static void remove_if_left(const char *path)
     if (lock < 0)
         return;
     if (fstat(lock, &information) == 0 && information.st_uid == geteuid() && io_lock(lock, LOCK_EX | LOCK_NB))
-        remove_all(path);
+        io_remove_all(path);
     close(lock);
 }
 
@@ -92,7 +79,7 @@ void rank_folder_remove(struct rank_folder *folder)
 {
     if (!folder->path)
         return;
-    remove_all(folder->path);
+    io_remove_all(folder->path);
     if (folder->lock >= 0)
         close(folder->lock);
     free(folder->path);

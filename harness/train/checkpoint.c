@@ -9,7 +9,6 @@
 #include "kernels/device/ops.h"
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -40,20 +39,6 @@ static size_t step_of(const char *name, bool *finished)
     return *finished || strcmp(name + end, UNFINISHED) == 0 ? step : 0;
 }
 
-// Removes a folder of files.
-static void remove_folder(const char *path)
-{
-    int folder = io_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    DIR *entries = folder >= 0 ? fdopendir(folder) : NULL;
-    const struct dirent *entry;
-    while (entries && (entry = readdir(entries)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(entries), entry->d_name, 0);
-    if (entries)
-        closedir(entries);
-    rmdir(path);
-}
-
 size_t checkpoint_before(const char *folder, size_t below)
 {
     DIR *entries = opendir(folder);
@@ -79,7 +64,7 @@ static void remove_unfinished(const char *folder)
         size_t step = step_of(entry->d_name, &finished);
         char *path = path_of(folder, step, UNFINISHED);
         if (step && !finished)
-            remove_folder(path);
+            io_remove_all(path);
         free(path);
     }
     if (entries)
@@ -100,7 +85,7 @@ void checkpoint_prune(const char *folder, size_t keep)
         if (keep > 0)
             keep--;
         else if (rename(path, unfinished) == 0) // so that no partial one is taken for complete
-            remove_folder(unfinished);
+            io_remove_all(unfinished);
         free(unfinished);
         free(path);
     }
@@ -399,7 +384,7 @@ bool checkpoint_write(const char *folder, size_t step, struct model *model, cons
         ok = !first || (checkpoint_sums_write(unfinished, status) && give_name(unfinished, path, status));
     }
     if (!ok)
-        remove_folder(unfinished);
+        io_remove_all(unfinished);
     free(state);
     free(unfinished);
     free(path);
